@@ -98,6 +98,8 @@ def _end(engine: sa.Engine, crawl_id: int) -> bool:
             odd = Reason(None, "listings", note or "")
             suspect = crawl_quality.suspect_also(connection, crawl.id, odd)
         held_products.release(connection, crawl_id, crawl.site_id, suspect=suspect, whole=whole)
+        if not suspect:
+            missed_products.mark_replaced(connection, crawl_id, crawl.site_id)
         crawls.end(connection, crawl_id, status, note, delisted)
         facts = {"status": status, "suspect": suspect, "note": note, "delisted": delisted}
         log.info("crawl ended", crawl=crawl_id, **facts)

@@ -21,7 +21,7 @@ from scraper.frontier.crawls import REEXTRACT, REPLAY
 from scraper.infra.database import dumps
 from scraper.rules import quality as policy
 from scraper.rules.quality import Figures, Reason, Tolerances, Usual
-from scraper.settle import fill_rates, held_products, held_values, plausibility
+from scraper.settle import fill_rates, held_products, held_values, missed_products, plausibility
 from scraper.settle.fill_rates import FieldBaseline, FieldSums, SiteBaseline
 from scraper.settle.held_values import Mark
 from scraper.settle.missed_products import Misses
@@ -315,6 +315,7 @@ def accept(connection: sa.Connection, crawl_id: int) -> bool:
     held_values.take(connection, crawl_id)
     held_values.release(connection, crawl_id)
     held_products.take(connection, crawl_id)
+    missed_products.mark_replaced(connection, crawl_id, row.site_id)
     connection.execute(EMPTY_LISTINGS, {"id": crawl_id})
     return True
 

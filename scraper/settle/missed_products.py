@@ -125,6 +125,32 @@ SELECT count(*) FILTER (WHERE delisted) AS delisted,
   FROM marked
 """)
 
+# A page that gives one product has that product's content. Where a crawl has read such a page, what
+# the page gave before is absent from then on. (Of a page with several, `page_items` knows.)
+REPLACED = sa.text("""
+WITH shared AS MATERIALIZED (
+    SELECT page_id FROM products WHERE site_id = :site_id AND absent_since IS NULL
+     GROUP BY page_id HAVING count(*) > 1
+), replaced AS MATERIALIZED (
+    SELECT o.id FROM crawls c CROSS JOIN shared
+      JOIN pages pg ON pg.id = shared.page_id AND pg.crawl_id = c.id
+      JOIN products p ON p.page_id = pg.id AND p.crawl_id = c.id
+                     AND p.content_hash = pg.content_hash
+      JOIN products o ON o.page_id = pg.id AND o.crawl_id < c.id AND o.absent_since IS NULL
+     WHERE c.id = :id AND c.definition #>> '{product,items}' IS NULL
+       AND pg.kind = 'product' AND pg.last_outcome = 'fetched'
+     ORDER BY o.id FOR UPDATE OF o
+)
+UPDATE products SET absent_since = now() FROM replaced WHERE products.id = replaced.id
+RETURNING page_id, content_hash
+""")
+
+# Another page that gives such a product takes it over once that is read whole.
+READ_WHOLE = sa.text("""
+UPDATE pages SET read_by = NULL
+ WHERE site_id = :site_id AND content_hash = ANY (:contents) AND id <> ALL (:page_ids)
+   AND read_by IS NOT NULL
+""")
 
 # Of those that were asked for, whose page still gives them.
 ALIVE = sa.text("""
@@ -190,6 +216,17 @@ def delist(
         return Misses(delisted, None)
     values = _values(crawl, doubted) | {"confirmed": confirmed}
     return Misses(*connection.execute(DELIST, values).one())
+
+
+def mark_replaced(connection: sa.Connection, crawl_id: int, site_id: int) -> None:
+    """Of pages that give another product than before, in a crawl that is believed: the old one is
+    missed from the next crawl on, unless its page gives it again."""
+    values = {"id": crawl_id, "site_id": site_id}
+    replaced = connection.execute(REPLACED, values).all()
+    if replaced:
+        page_ids, contents = map(list, zip(*replaced, strict=True))
+        others = {"site_id": site_id, "page_ids": page_ids, "contents": contents}
+        connection.execute(READ_WHOLE, others)
 
 
 def _values(crawl: sa.Row[Any], doubted: int | None) -> dict[str, Any]:

@@ -722,3 +722,53 @@ def test_a_product_that_is_neither_found_nor_due_is_missed_as_ever(
     assert rows(engine, "SELECT external_id FROM products WHERE delisted_at IS NOT NULL") == [
         ("6",)
     ]
+
+
+def events(engine: sa.Engine, crawl_id: int) -> list[tuple[object, ...]]:
+    return rows(
+        engine,
+        f"""SELECT p.external_id, c.event FROM changes c JOIN products p ON p.id = c.product_id
+             WHERE c.crawl_id = {crawl_id} ORDER BY 1, 2""",
+    )
+
+
+@pytest.mark.parametrize("hours", [0, 2])
+@pytest.mark.parametrize("title", ["Another thing", "No. 1"])
+def test_a_product_whose_page_gives_another_one_is_missed_and_comes_back(
+    engine: sa.Engine, shop: ConditionalShop, crawl: Crawl, hours: float, title: str
+) -> None:
+    def crawled() -> list[tuple[object, ...]]:
+        age(engine, hours)
+        ended = crawl()
+        assert (ended.status, ended.suspect) == ("completed", False)
+        return events(engine, ended.id)
+
+    crawled()
+    shop.ids[1], shop.titles[1] = "77", title
+    assert crawled() == [], "a product in another one's place waits"
+    assert crawled() == [("77", "new")]
+    assert crawled() == [("1", "delisted")]
+    assert shop.statuses() == {304: 6}, "the server confirms the page, not what it gave before"
+    assert crawled() == []
+
+    shop.ids.clear(), shop.titles.clear()
+    assert crawled() == [("1", "relisted")]
+    assert crawled() == [("77", "delisted")]
+    assert crawled() == []
+
+
+def test_a_product_whose_page_gives_another_one_may_be_at_a_second_address(
+    engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
+) -> None:
+    shop.ids[2], shop.titles[2], shop.prices[2] = "1", "No. 1", shop.prices[1]
+    for _ in range(2):
+        crawl()
+        age(engine, 2)
+    owner = rows(engine, "SELECT page_id FROM products WHERE external_id = '1'")
+    first = rows(engine, "SELECT id FROM pages WHERE url LIKE '%/p/1'")
+    leaves = 1 if owner == first else 2
+    shop.ids[leaves], shop.titles[leaves] = "77", "Another thing"
+    for _ in range(4):
+        assert ("1", "delisted") not in events(engine, crawl().id)
+        age(engine, 2)
+    assert rows(engine, "SELECT missed_crawls, delisted_at FROM products") == [(0, None)] * 6
