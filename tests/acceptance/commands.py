@@ -1,5 +1,5 @@
-"""The real commands, as a user types them, in processes of their own; whatever was started is ended
-by its pid."""
+"""The real commands, as a user types them, in processes of their own (see tests/forked.py);
+whatever was started is ended by its pid."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import psutil
 import sqlalchemy as sa
 
 from scraper.views import progress
+from tests import forked
+from tests.forked import Process
 
-BIN = Path(sys.executable).parent
-ROOT = Path(__file__).parents[2]
 STOP_S = 30.0
 COUNTERS = ("ok", "unchanged", "gone", "dead", "invalid", "dropped")
 
@@ -33,10 +33,10 @@ class Commands:
     def __init__(self, folder: Path, **env: str) -> None:
         self.folder = folder
         self.env = env
-        self.started: list[subprocess.Popen[str]] = []
+        self.started: list[Process] = []
 
-    def environ(self) -> dict[str, str]:
-        return {**os.environ, **self.env}
+    def environ(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        return {**os.environ, **self.env, **(more or {})}
 
     def scraper(
         self,
@@ -46,15 +46,16 @@ class Commands:
         env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """`scraper …` to its end; `code` is the exit code it must have (None: any)."""
-        done = subprocess.run(
-            [BIN / "scraper", *words],
-            cwd=ROOT,
-            env={**self.environ(), **(env or {})},
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+        argv = ["scraper", *words]
+        with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+            process = forked.start(argv, self.environ(env), out.fileno(), err.fileno())
+            try:
+                process.wait(timeout_s)
+            except BaseException:
+                _kill_group(process)
+                raise
+            texts = [_whole(out), _whole(err)]
+        done = subprocess.CompletedProcess(argv, process.wait(), *texts)
         told = (
             f"scraper {' '.join(words)} exited with {done.returncode}\n{done.stdout}\n{done.stderr}"
         )
@@ -78,36 +79,25 @@ class Commands:
         crawl_id = int(done.stderr.partition(": crawl ")[2].split()[0])
         return progress.as_json(progress.read_one(engine, crawl_id))
 
-    def start(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    def start(self, *words: str, env: Mapping[str, str] | None = None) -> Process:
         """Starts a command of the virtual environment, its output in a file (see `log`)."""
         path = self.folder / f"{len(self.started)}-{Path(words[0]).name}.log"
         with path.open("w") as out:
-            process = subprocess.Popen(
-                [BIN / words[0], *words[1:]],
-                cwd=ROOT,
-                env={**self.environ(), **(env or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
+            process = forked.start(words, self.environ(env), out.fileno(), out.fileno())
         self.started.append(process)
         return process
 
-    def worker(
-        self, queues: str, *options: str, env: Mapping[str, str] | None = None
-    ) -> subprocess.Popen[str]:
+    def worker(self, queues: str, *options: str, env: Mapping[str, str] | None = None) -> Process:
         """`celery -A scraper worker -Q …` under a node name of its own."""
         name = f"w{len(self.started)}-{os.getpid()}@%h"
         return self.start(
             "celery", "-A", "scraper", "worker", "-Q", queues, "-n", name, *options, env=env
         )
 
-    def coordinator(self, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    def coordinator(self, env: Mapping[str, str] | None = None) -> Process:
         return self.worker("coordinator", "-B", env=env)
 
-    def log(self, process: subprocess.Popen[str]) -> str:
+    def log(self, process: Process) -> str:
         number = self.started.index(process)
         return next(self.folder.glob(f"{number}-*.log")).read_text(errors="replace")
 
@@ -119,11 +109,11 @@ class Commands:
             for path in paths
         )
 
-    def until_ready(self, process: subprocess.Popen[str]) -> None:
+    def until_ready(self, process: Process) -> None:
         until(lambda: " ready." in self.log(process) or process.poll() is not None, 30)
         assert process.poll() is None, self.log(process)
 
-    def end(self, process: subprocess.Popen[str], number: int = signal.SIGTERM) -> int:
+    def end(self, process: Process, number: int = signal.SIGTERM) -> int:
         """Sends a signal and waits; what does not end in time is killed and the test fails. SIGKILL
         is for the whole group: `-B` is a child that outlives its worker."""
         if number == signal.SIGKILL:
@@ -152,7 +142,12 @@ class Commands:
             process.wait()
 
 
-def _kill_group(process: subprocess.Popen[str]) -> None:
+def _whole(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()
+
+
+def _kill_group(process: Process) -> None:
     """Every command leads a group of its own, whose number nobody else gets while a member is left."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -10,10 +10,11 @@ import sqlalchemy as sa
 
 from scraper.settings import Settings
 from scraper.views import progress
-from tests.acceptance.commands import ROOT, Commands, until
+from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
 from tests.browser import chromium
 from tests.flower import Flower
+from tests.forked import ROOT
 
 FOLDER = ROOT / "docs" / "img"
 

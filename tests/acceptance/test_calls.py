@@ -31,8 +31,9 @@ from scraper.frontier import sites
 from scraper.settings import Settings
 from scraper.sites import loader
 from tests import called
-from tests.acceptance.commands import BIN, ROOT, Commands, until
+from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
+from tests.forked import BIN, ROOT
 
 MODULE = called.__name__
 
@@ -478,9 +479,13 @@ def test_ctrl_c_cancels_what_is_not_begun(run: Commands, calling: Settings, tmp_
         stderr=subprocess.PIPE,
         text=True,
     )
-    until(lambda: log.exists() and len(begun(log)) >= 16, 60)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=30)
+    try:
+        until(lambda: log.exists() and len(begun(log)) >= 16, 60)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
     assert process.returncode == 130 and "interrupted" in told
     (tmp_path / "never").touch()
     assert list(Client().map(f"{MODULE}:echo", ["after"])) == ["after"]

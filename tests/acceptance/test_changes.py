@@ -19,9 +19,10 @@ import redis
 import sqlalchemy as sa
 
 from scraper.settings import Settings
-from tests.acceptance.commands import BIN, ROOT, Commands, until
+from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
 from tests.acceptance.test_commands import keep
+from tests.forked import BIN, ROOT
 from tests.making import a_site
 
 STREAM = {"SCRAPER_CHANGES_STREAM": "feed"}

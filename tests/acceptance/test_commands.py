@@ -24,16 +24,9 @@ import sqlalchemy as sa
 from scraper.cli.setup.demo import free_port
 from scraper.settings import Settings
 from scraper.views import progress
-from tests.acceptance.commands import (
-    BIN,
-    ROOT,
-    Commands,
-    assert_counted,
-    commands,
-    processes_of,
-    until,
-)
+from tests.acceptance.commands import Commands, assert_counted, commands, processes_of, until
 from tests.acceptance.conftest import SampleShop
+from tests.forked import BIN, ROOT
 from tests.making import (
     a_site,
     add,

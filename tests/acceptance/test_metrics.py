@@ -26,8 +26,9 @@ from scraper.proxies.health import ProxyHealth, Tally
 from scraper.rules.budget import Budget
 from scraper.settings import Settings
 from tests import promql
-from tests.acceptance.commands import ROOT, Commands, assert_counted, until
+from tests.acceptance.commands import Commands, assert_counted, until
 from tests.acceptance.conftest import SampleShop
+from tests.forked import ROOT
 from tests.making import a_site, add, new_page, open_crawl, urls
 from tests.promtool import promtool
 

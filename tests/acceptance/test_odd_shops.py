@@ -22,7 +22,8 @@ import sqlalchemy as sa
 
 from scraper.settings import Settings
 from scraper.views import progress
-from tests.acceptance.commands import ROOT, Commands, assert_counted, until
+from tests.acceptance.commands import Commands, assert_counted, until
+from tests.forked import ROOT
 from tests.odd_shop import (
     Answer,
     OddShop,

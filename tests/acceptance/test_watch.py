@@ -21,8 +21,9 @@ import sqlalchemy as sa
 
 from scraper.domain import Outcome
 from scraper.settings import Settings
-from tests.acceptance.commands import BIN, ROOT, Commands, until
+from tests.acceptance.commands import Commands, until
 from tests.databases import admin
+from tests.forked import BIN, ROOT
 from tests.making import a_site, add, give_up, new_page, open_crawl, urls
 
 LEAVES_SCREEN, SHOWS_CURSOR = b"\x1b[?1049l", b"\x1b[?25h"

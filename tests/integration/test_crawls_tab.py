@@ -30,9 +30,10 @@ from scraper.monitor import view
 from scraper.settings import Settings
 from scraper.settle import rejection
 from scraper.views import site_history
-from tests.acceptance.commands import BIN, ROOT, Commands, commands, until
+from tests.acceptance.commands import Commands, commands, until
 from tests.databases import admin
 from tests.flower import Flower
+from tests.forked import BIN, ROOT
 from tests.integration.test_products import Shop
 from tests.integration.test_quality import crawled, good, shop, without
 from tests.making import (
