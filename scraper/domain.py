@@ -102,6 +102,17 @@ class Outcome(StrEnum):
     def blame(self) -> Blame:
         return _OUTCOMES[self][1]
 
+    @classmethod
+    def stored(cls, name: str | None) -> Outcome | None:
+        """The outcome of that name; None where there is none, or another version has stored it."""
+        return cls(name) if name in set(cls) else None
+
+    @classmethod
+    def blame_of(cls, name: str | None) -> Blame:
+        """Whom a stored outcome blames: one of another version nobody."""
+        outcome = cls.stored(name)
+        return Blame.NOBODY if outcome is None else outcome.blame
+
 
 _NOT_TRIED = frozenset(
     {

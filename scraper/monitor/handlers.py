@@ -10,16 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64decode
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import sqlalchemy as sa
 import structlog
 import tornado.web
 from flower.views import BaseHandler
 
-from scraper.errors import ConfigError, NotFoundError, ScraperError, ServerUnavailableError
+from scraper.errors import NotFoundError, ScraperError, ServerUnavailableError
 from scraper.frontier.progress import STATES
 from scraper.infra.database import dumps
 from scraper.monitor import actions, view
@@ -28,6 +28,7 @@ from scraper.settings import Settings
 from scraper.views.fleet import ORDERS, Query
 
 log = structlog.get_logger()
+T = TypeVar("T")
 
 FOLDER = Path(__file__).parent
 ASSETS = {
@@ -109,11 +110,25 @@ class Guarded(BaseHandler):  # type: ignore[misc] # Flower has no types
 
 
 class PageHandler(Guarded):
-    """`crawls` or `crawl`: the shell of a page. Where PostgreSQL is away it says so, with 503, and
-    tries again by itself."""
+    """The shell of a page."""
 
     def refuse(self) -> None:
         self.redirect(self.get_login_url())  # OAuth
+
+    def show(self, template: str, *, site: str = "", crawl_id: str = "", problem: str = "") -> None:
+        self.render(
+            template,
+            site=site,
+            crawl_id=crawl_id,
+            version=self.version,
+            read_only=bool(self.application.options.read_only),
+            problem=problem,
+        )
+
+
+class CrawlsPage(PageHandler):
+    """All crawls, or one. Where PostgreSQL is away it says so, with 503, and tries again by
+    itself."""
 
     async def get(self, crawl_id: str = "") -> None:
         problem = ""
@@ -130,18 +145,36 @@ class PageHandler(Guarded):
             problem = str(error)
             self.set_status(503)
             self.set_header("Retry-After", "5")
-        read_only = bool(self.application.options.read_only)
-        self.render(
-            "crawl.html" if crawl_id else "crawls.html",
-            crawl_id=crawl_id,
-            version=self.version,
-            read_only=read_only,
-            problem=problem,
-        )
+        template = "crawl.html" if crawl_id else "crawls.html"
+        self.show(template, crawl_id=crawl_id, problem=problem)
 
 
 class ApiHandler(Guarded):
     """JSON, errors included: `{"error": …}`."""
+
+    # Every other error of ours is a conflict.
+    STATUS: ClassVar[dict[type[Exception], int]] = {
+        actions.BadRequestError: 400,
+        NotFoundError: 404,
+        ServerUnavailableError: 503,
+        UnavailableError: 503,
+    }
+
+    async def ask(self, key: Hashable, ask: Callable[[sa.Connection], T]) -> T | None:
+        """What `ask` reads; None where an error was the answer."""
+        try:
+            return await self.reader.read(key, ask)
+        except (ScraperError, UnavailableError) as error:
+            self.fail(error)
+            return None
+
+    async def answer_with(
+        self, key: Hashable, ask: Callable[[sa.Connection], dict[str, Any]]
+    ) -> None:
+        """Answers with what `ask` reads."""
+        value = await self.ask(key, ask)
+        if value is not None:
+            self.answer(value)
 
     def answer(self, value: Any) -> None:
         _ = self.xsrf_token  # sets the cookie
@@ -163,7 +196,8 @@ class ApiHandler(Guarded):
             raise tornado.web.HTTPError(400, f"{name} is a number from 1 to {largest}")
         return int(text)
 
-    def fail(self, status: int, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
+        status = next((code for kind, code in self.STATUS.items() if isinstance(error, kind)), 409)
         self.set_status(status)
         if status == 503:
             self.set_header("Retry-After", "5")
@@ -176,10 +210,7 @@ class ListApi(ApiHandler):
 
     async def get(self) -> None:
         query = self._query()
-        try:
-            self.answer(await self.reader.read(query, lambda c: view.listing(c, query)))
-        except UnavailableError as error:
-            self.fail(503, error)
+        await self.answer_with(query, lambda c: view.listing(c, query))
 
     def _query(self) -> Query:
         show = self._choice("show", "sites", ("sites", "crawls"))
@@ -216,13 +247,7 @@ class ProductsApi(ApiHandler):
                 return view.product_details(connection, site, external_id)
             return view.products_listing(connection, site, search, sort, offset)
 
-        try:
-            key = ("products", site, external_id, search, sort, offset)
-            self.answer(await self.reader.read(key, ask))
-        except NotFoundError as error:
-            self.fail(404, error)
-        except UnavailableError as error:
-            self.fail(503, error)
+        await self.answer_with(("products", site, external_id, search, sort, offset), ask)
 
 
 class ExportApi(ApiHandler):
@@ -231,48 +256,30 @@ class ExportApi(ApiHandler):
     async def get(self, form: str) -> None:
         site, search = self.get_query_argument("site"), self.get_query_argument("search", "")
         sort = self.get_query_argument("sort", "id")
-        try:
-            name, body = await self.reader.read(
-                ("export", form, site, search, sort),
-                lambda c: view.export(c, site, search, sort, form),
-            )
-        except NotFoundError as error:
-            self.fail(404, error)
-        except ConfigError as error:
-            self.fail(409, error)
-        except UnavailableError as error:
-            self.fail(503, error)
-        else:
+        body = await self.ask(
+            ("export", form, site, search, sort), lambda c: view.export(c, site, search, sort, form)
+        )
+        if body is not None:
             kind = "text/csv" if form == "csv" else "application/x-ndjson"
             self.set_header("Content-Type", f"{kind}; charset=utf-8")
-            self.set_header("Content-Disposition", f'attachment; filename="{name}"')
+            self.set_header("Content-Disposition", f'attachment; filename="{site}.{form}"')
             self.finish(body)
 
 
-class ProductsPage(Guarded):
-    """The shell of a site's products, and of a product."""
-
-    def refuse(self) -> None:
-        self.redirect(self.get_login_url())
+class ProductsPage(PageHandler):
+    """A site's products, and a product."""
 
     def get(self) -> None:
-        self.render("products.html", crawl_id="", version=self.version, read_only=True, problem="")
+        self.show("products.html")
 
 
 class CrawlApi(ApiHandler):
     """GET /api/crawls/ID"""
 
     async def get(self, crawl_id: str) -> None:
-        try:
-            self.answer(
-                await self.reader.read(
-                    ("crawl", int(crawl_id)), lambda c: view.crawl_details(c, int(crawl_id))
-                )
-            )
-        except NotFoundError as error:
-            self.fail(404, error)
-        except UnavailableError as error:
-            self.fail(503, error)
+        await self.answer_with(
+            ("crawl", int(crawl_id)), lambda c: view.crawl_details(c, int(crawl_id))
+        )
 
 
 class SiteApi(ApiHandler):
@@ -280,44 +287,19 @@ class SiteApi(ApiHandler):
 
     async def get(self, site: str) -> None:
         settings = self.reader.settings
-        try:
-            self.answer(
-                await self.reader.read(
-                    ("site", site), lambda c: view.site_details(c, settings, site)
-                )
-            )
-        except NotFoundError as error:
-            self.fail(404, error)
-        except UnavailableError as error:
-            self.fail(503, error)
+        await self.answer_with(("site", site), lambda c: view.site_details(c, settings, site))
 
 
-class SitePage(Guarded):
-    """The shell of a site's page."""
-
-    def refuse(self) -> None:
-        self.redirect(self.get_login_url())
+class SitePage(PageHandler):
+    """A site's page."""
 
     def get(self, site: str) -> None:
-        self.render(
-            "site.html",
-            site=site,
-            crawl_id="",
-            version=self.version,
-            read_only=bool(self.application.options.read_only),
-            problem="",
-        )
+        self.show("site.html", site=site)
 
 
 class ActionApi(ApiHandler):
     """POST /api/crawls/ID/ACTION, one of `ACTIONS`. Each is logged: who, what, which crawl,
     and what came of it."""
-
-    STATUS: ClassVar[dict[type[ScraperError], int]] = {
-        actions.BadRequestError: 400,
-        NotFoundError: 404,
-        ServerUnavailableError: 503,
-    }
 
     async def post(self, crawl_id: str, action: str) -> None:
         if int(crawl_id) > view.ID_MAX:
@@ -339,13 +321,10 @@ class ActionApi(ApiHandler):
             done = await reader.run(work, reader.engine, reader.settings)
         except ScraperError as error:
             logger.warning("refused in Flower", error=str(error))
-            self.fail(
-                next((code for kind, code in self.STATUS.items() if isinstance(error, kind)), 409),
-                error,
-            )
+            self.fail(error)
         except UnavailableError as error:
             logger.warning("failed in Flower", error=str(error))
-            self.fail(503, error)
+            self.fail(error)
         else:
             logger.info("done in Flower", result=done)
             self.answer({"message": done})

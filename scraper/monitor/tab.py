@@ -27,9 +27,9 @@ from scraper.monitor.handlers import (
     ActionApi,
     AssetHandler,
     CrawlApi,
+    CrawlsPage,
     ExportApi,
     ListApi,
-    PageHandler,
     ProductsApi,
     ProductsPage,
     SiteActionApi,
@@ -111,8 +111,8 @@ def routes(settings: Settings) -> list[Any]:
     ours = {"reader": Reader(settings), "version": assets_version()}
     names = "|".join(re.escape(name) for name in ASSETS)
     return [
-        url(r"/crawls", PageHandler, ours, name="crawls"),
-        url(r"/crawls/(\d{1,19})", PageHandler, ours, name="crawl"),
+        url(r"/crawls", CrawlsPage, ours, name="crawls"),
+        url(r"/crawls/(\d{1,19})", CrawlsPage, ours, name="crawl"),
         url(r"/crawls/products", ProductsPage, ours, name="products"),
         url(rf"/crawls/sites/({SITE})", SitePage, ours),
         url(rf"/api/sites/({SITE})", SiteApi, ours, name="api_site"),

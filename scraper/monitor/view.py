@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from scraper.domain import Blame, Outcome
+from scraper.domain import Outcome
 from scraper.errors import ConfigError, NotFoundError
 from scraper.feed import prices
 from scraper.frontier.progress import Progress, read_progress
@@ -98,14 +98,14 @@ def crawl_details(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
         "crawl": progress.as_json(crawl),
         "why": fleet.reasons(connection, found).get(crawl_id, ""),
         "course": {"step_s": shown.step_s, "points": [_point(point) for point in points]},
-        "outcomes": [{**_share(share), **_meaning(share.name)} for share in shares.outcomes],
-        "workers": [_share(share) for share in shares.workers],
+        "outcomes": [{**_measured(share), **_meaning(share.name)} for share in shares.outcomes],
+        "workers": [_measured(share) for share in shares.workers],
         "queues": [
-            {**_share(share), "region": share.name.partition(".")[2] or "any"}
+            {**_measured(share), "region": share.name.partition(".")[2] or "any"}
             for share in shares.queues
         ],
-        "proxies": [_share(share) for share in shares.proxies],
-        "hosts": [_host(host) for host in hosts],
+        "proxies": [_measured(share) for share in shares.proxies],
+        "hosts": [_measured(host) | {"slowest_s": round(host.slowest_s, 3)} for host in hosts],
         "hosts_in_all": hosts_in_all,
         "errors": [
             {**_row(row), **_meaning(row.outcome)} for row in overview.errors(connection, crawl_id)
@@ -209,11 +209,9 @@ def product_details(connection: sa.Connection, site: str, external_id: str) -> d
     }
 
 
-def export(
-    connection: sa.Connection, site: str, search: str, sort: str, form: str
-) -> tuple[str, bytes]:
-    """The products that are shown, all pages of them, as CSV or JSON lines: the name of the file,
-    and what is in it. Raises `NotFoundError`, and `ConfigError` where there are too many."""
+def export(connection: sa.Connection, site: str, search: str, sort: str, form: str) -> bytes:
+    """The products that are shown, all pages of them, as CSV or JSON lines. Raises `NotFoundError`,
+    and `ConfigError` where there are too many."""
     types = named_sites.field_types(connection, site)
     shown = products.read(
         connection, site, search=search, sort=sort, delisted=True, limit=EXPORT_MAX
@@ -225,7 +223,7 @@ def export(
         )
     table, text = rows.make_table(connection, site, types, shown), io.StringIO(newline="")
     (rows.write_csv if form == "csv" else rows.write_jsonl)(table, text)
-    return f"{site}.{form}", text.getvalue().encode()
+    return text.getvalue().encode()
 
 
 def _origin(
@@ -305,38 +303,17 @@ def _times(crawl: Progress, now: datetime) -> tuple[datetime, datetime]:
 
 def _point(point: Point) -> dict[str, Any]:
     return {
-        "at": point.at,
+        **_measured(point),
         "covered_s": round(point.covered_s, 1),
         "per_s": round(point.per_s, 2),
-        "tries": point.tries,
-        "done": point.done,
-        "mean_s": _mean_s(point.seconds, point.tries),
-        "bytes": point.bytes,
-        "outcomes": point.outcomes,
     }
 
 
-def _share(share: Share) -> dict[str, Any]:
-    return {
-        "name": share.name,
-        "tries": share.tries,
-        "done": share.done,
-        "failures": share.failures,
-        "mean_s": _mean_s(share.seconds, share.tries),
-        "bytes": share.bytes,
-        "last_at": share.last_at,
-    }
-
-
-def _host(host: HostShare) -> dict[str, Any]:
-    return {
-        "host": host.host,
-        "tries": host.tries,
-        "failures": host.failures,
-        "mean_s": _mean_s(host.seconds, host.tries),
-        "slowest_s": round(host.slowest_s, 3),
-        "bytes": host.bytes,
-    }
+def _measured(sums: Point | Share | HostShare) -> dict[str, Any]:
+    """The sums, with the mean time of a try instead of all tries' time."""
+    values = asdict(sums)
+    seconds = values.pop("seconds")
+    return {**values, "mean_s": round(seconds / sums.tries, 3) if sums.tries else None}
 
 
 def _row(row: sa.Row[Any]) -> dict[str, Any]:
@@ -344,12 +321,7 @@ def _row(row: sa.Row[Any]) -> dict[str, Any]:
 
 
 def _meaning(outcome: str | None) -> dict[str, str]:
-    """What an outcome is in words, and whom it blames. One that another version has stored blames
-    nobody."""
-    if outcome is None or outcome not in set(Outcome):
-        return {"phrase": outcome or "", "blame": Blame.NOBODY.value}
-    return {"phrase": Outcome(outcome).phrase, "blame": Outcome(outcome).blame.value}
-
-
-def _mean_s(seconds: float, tries: int) -> float | None:
-    return round(seconds / tries, 3) if tries else None
+    """What an outcome is in words, and whom it blames."""
+    known = Outcome.stored(outcome)
+    phrase = (outcome or "") if known is None else known.phrase
+    return {"phrase": phrase, "blame": Outcome.blame_of(outcome).value}

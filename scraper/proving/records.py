@@ -24,7 +24,7 @@ from scraper.accounts.file import read as read_accounts
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.discovery.sampling import Sampler, spread
 from scraper.domain import Extracted, Fetched, Kind
-from scraper.errors import FetchError, NotFoundError, ScraperError
+from scraper.errors import NotFoundError, ScraperError
 from scraper.extract import FunctionFailed, TooSlow
 from scraper.extract.extractor import compile_site
 from scraper.infra.database import dumps
@@ -80,16 +80,14 @@ class KeepingReader(PoliteReader):
 
 
 def fetch(site: Site, settings: Settings, pages: int) -> tuple[list[Record], int]:
-    """The records, and how many requests they took. Raises `ScraperError`."""
+    """The records, and how many requests they took. Raises `FetchError`, and `ScraperError` where
+    no product would be stored."""
 
     async def run() -> tuple[list[Record], int]:
         async with KeepingReader(site, settings) as reader:
             return await gather(reader, settings, pages), reader.requests
 
-    try:
-        return asyncio.run(run())
-    except FetchError as error:
-        raise ScraperError(f"{error.url or site.name}: {error.outcome}: {error}") from None
+    return asyncio.run(run())
 
 
 async def gather(reader: KeepingReader, settings: Settings, pages: int) -> list[Record]:

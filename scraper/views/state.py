@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from scraper.domain import Blame, Outcome
+from scraper.domain import Outcome
 from scraper.frontier import crawls
 from scraper.frontier.due import LEASED
 from scraper.rules.schedule import latest_slot
@@ -256,10 +256,9 @@ def _missed_s(row: sa.Row[Any]) -> float | None:
 
 
 def _trouble(row: sa.Row[Any], *, final: bool) -> Trouble:
-    blame = Outcome(row.outcome).blame if row.outcome in set(Outcome) else Blame.NOBODY
     return Trouble(
         outcome=row.outcome or "",
-        blame=str(blame),
+        blame=str(Outcome.blame_of(row.outcome)),
         final=final,
         **{name: getattr(row, name) for name in ("site", "host", "pages", "ago_s", "url", "error")},
     )

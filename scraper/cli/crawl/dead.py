@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -159,7 +158,7 @@ def dead_replay(
         replayed = actions.replay(engine, settings, selection)
     _warn_of_missing(selection, sum(site.pages for site in replayed))
     if as_json:
-        print_json([asdict(site) for site in replayed])
+        print_json(replayed)
     elif replayed:
         _print_replayed(replayed, dry_run=dry_run)
     else:
@@ -182,7 +181,7 @@ def dead_drop(
     dropped = drop(engine, selection)
     _warn_of_missing(selection, sum(site.pages for site in dropped))
     if as_json:
-        print_json([asdict(site) for site in dropped])
+        print_json(dropped)
     elif not dropped:
         click.echo(NOTHING)
     else:
@@ -235,12 +234,8 @@ def _crawl(site: ReplayResult) -> str:
 
 
 def _as_json(row: sa.Row[Any]) -> dict[str, Any]:
-    """A page's columns, times in ISO 8601, and whom its reason blames."""
-    values = {
-        name: value.isoformat() if hasattr(value, "isoformat") else value
-        for name, value in row._asdict().items()
-    }
-    return {**values, "blame": str(_blame(row.reason))}
+    """A page's columns, and whom its reason blames."""
+    return {**row._asdict(), "blame": Outcome.blame_of(row.reason)}
 
 
 def _print_pages(rows: Sequence[sa.Row[Any]], total: int) -> None:
@@ -305,17 +300,14 @@ def _print_next(row: sa.Row[Any]) -> None:
         return
     if row.paused:
         click.echo(f"{row.site} is paused; `scraper sites resume {row.site}` first")
-    click.echo(f"{HINTS.get(_blame(row.reason), 'to try it again, type')}:")
+    click.echo(f"{HINTS.get(Outcome.blame_of(row.reason), 'to try it again, type')}:")
     click.echo(f"  scraper dead replay {row.id}")
     click.echo("or, to give it up until a crawl finds it again:")
     click.echo(f"  scraper dead drop {row.id}")
 
 
 def _reason(reason: str | None) -> str:
-    if reason not in set(Outcome):
+    outcome = Outcome.stored(reason)
+    if outcome is None:
         return reason or ""
-    return f"{reason}: {Outcome(reason).phrase}; blames {_blame(reason)}"
-
-
-def _blame(reason: str | None) -> Blame:
-    return Outcome(reason).blame if reason in set(Outcome) else Blame.NOBODY
+    return f"{reason}: {outcome.phrase}; blames {outcome.blame}"

@@ -7,17 +7,16 @@ import sys
 
 import click
 
+from scraper.cli.common.definitions import load_definition
 from scraper.cli.common.shared import load_settings, print_json
 from scraper.cli.common.tables import plain
 from scraper.cli.data.export import Form, write_table
 from scraper.cli.data.output import open_destination
 from scraper.cli.data.products import print_products
-from scraper.cli.setup.sites import definition_file
 from scraper.discovery.first_products import Preview, preview
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.errors import ScraperError
 from scraper.settings import Settings
-from scraper.sites import loader
 from scraper.sites.definition import Site
 from scraper.views.rows import Table, keys_of
 
@@ -26,9 +25,7 @@ PROBLEMS_SHOWN = 10
 
 def preview_site(name: str, wanted: int, form: Form, output: str | None, *, as_json: bool) -> None:
     settings = load_settings()
-    site = loader.load_file(
-        definition_file(settings.sites_dir, name), settings.site_function_modules
-    )
+    site = load_definition(settings, name)
     result, requests = asyncio.run(_read(site, settings, wanted))
     table = _table(site, result)
     if output is not None:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from scraper.archive import reader
+from scraper.cli.common.definitions import page_errors
 from scraper.cli.common.shared import (
     complete_site,
     json_option,
@@ -22,7 +23,6 @@ from scraper.cli.data.products import local
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.discovery.trial import FieldTrial, PageTrial, try_product
 from scraper.domain import Fetched, Kind
-from scraper.errors import FetchError, ScraperError
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from scraper.views import provenance
@@ -80,10 +80,8 @@ def _fetched(found: Provenance, settings: Settings, product_id: str) -> PageTria
         async with PoliteReader(found.site, settings) as pages:
             return await pages.read(found.url, Kind.PRODUCT)
 
-    try:
+    with page_errors(found.url):
         page = asyncio.run(read())
-    except FetchError as error:
-        raise ScraperError(f"{found.url}: {error.outcome}: {error}") from None
     return try_product(found.site, page, found.url, settings.site_function_modules, product_id)
 
 

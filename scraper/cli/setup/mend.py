@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from scraper.cli.common.definitions import definition_file
 from scraper.cli.common.shared import (
     complete_site,
     json_option,
@@ -19,7 +20,6 @@ from scraper.cli.common.shared import (
     print_json,
 )
 from scraper.cli.common.tables import plain
-from scraper.cli.setup.sites import definition_file
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.domain import Fetched, Kind
 from scraper.errors import ConfigError, FetchError, NotFoundError, ScraperError, did_you_mean

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from scraper.cli.common.definitions import definition_file, page_errors
 from scraper.cli.common.shared import complete_site, json_option, load_settings, print_json
 from scraper.cli.common.tables import cell, plain, print_table
-from scraper.cli.setup.sites import definition_file
 from scraper.domain import Kind
 from scraper.errors import NotFoundError, ScraperError
 from scraper.proving import records
@@ -34,7 +34,8 @@ def record(name: str, pages: int, as_json: bool) -> None:
     settings = load_settings()
     path = definition_file(settings.sites_dir, name)
     site = loader.load_file(path, settings.site_function_modules)
-    kept, requests = records.fetch(site, settings, pages)
+    with page_errors(site.name):
+        kept, requests = records.fetch(site, settings, pages)
     folder = records.save(path, kept)
     products = sum(page.kind is Kind.PRODUCT for page in kept)
     if as_json:

@@ -14,13 +14,14 @@ from urllib.parse import urljoin
 import click
 from pydantic import ValidationError
 
+from scraper.cli.common.definitions import load_definition, page_errors
 from scraper.cli.common.shared import complete_site, load_settings
 from scraper.cli.common.tables import plain
-from scraper.cli.setup.trying import NOWHERE, definition_of, file_of
+from scraper.cli.setup.trying import NOWHERE, definition_of
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.discovery.trial import select, source_of_text
 from scraper.domain import Fetched, Kind
-from scraper.errors import FetchError, ScraperError
+from scraper.errors import FetchError
 from scraper.extract.document import Document
 from scraper.sites import loader
 from scraper.sites.definition import Site
@@ -104,9 +105,9 @@ def shell(target: str) -> None:
     elif saved.is_file() and saved.suffix not in loader.SUFFIXES:
         site = definition_of(settings, None, NOWHERE)
     else:
-        site = loader.load_file(file_of(settings, target), settings.site_function_modules)
+        site = load_definition(settings, target)
         url = site.starts[0]
-    with asyncio.Runner() as runner:
+    with asyncio.Runner() as runner, page_errors(site.name):
         reader = runner.run(_opened(site))
         try:
             prompt = Prompt(reader, runner)
@@ -119,8 +120,6 @@ def shell(target: str) -> None:
                 import_module("readline")
             click.echo(f"{prompt.names['page']!r}", err=True)
             code.interact(BANNER, local=prompt.names, exitmsg="")
-        except FetchError as error:
-            raise ScraperError(f"{error.url or site.name}: {error.outcome}: {error}") from None
         finally:
             runner.run(reader.__aexit__())
 

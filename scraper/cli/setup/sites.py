@@ -17,6 +17,7 @@ from scraper.accounts import store as logins
 from scraper.accounts.file import Account
 from scraper.accounts.file import read as read_accounts
 from scraper.actions import deletion, overrides
+from scraper.cli.common.definitions import definition_file
 from scraper.cli.common.shared import (
     complete_site,
     json_option,
@@ -27,7 +28,7 @@ from scraper.cli.common.shared import (
 )
 from scraper.cli.crawl.screen import span
 from scraper.dedup.bloom import FilterStore
-from scraper.errors import ConfigError, DefinitionError, NotFoundError, ScraperError, did_you_mean
+from scraper.errors import ConfigError, DefinitionError, NotFoundError, ScraperError
 from scraper.quality import report as reports
 from scraper.rules.urls import host_of
 from scraper.settings import Settings
@@ -141,19 +142,6 @@ def _misdirected(groups: Mapping[str, list[Account]], site: Site) -> list[tuple[
     reasons = [one.misdirected(site.name, group, host) for one in groups.get(group, [])[:1]]
     key = "login.accounts" if site.login.accounts else "login"
     return [(key, reason) for reason in reasons if reason is not None]
-
-
-def definition_file(folder: Path, word: str) -> Path:
-    """The file that is meant: a path, or the name of a site in `folder`."""
-    path = Path(word)
-    if path.exists() or path.suffix in loader.SUFFIXES or len(path.parts) > 1:
-        return path
-    files = loader.definition_files(folder)
-    for file in files:
-        if file.stem == word:
-            return file
-    nearest = did_you_mean(word, [file.stem for file in files])
-    raise NotFoundError(f"there is no definition of {word!r} in {folder}/{nearest}")
 
 
 @sites.command("list")

@@ -12,6 +12,7 @@ from typing import TypeVar
 import click
 from pydantic import ValidationError
 
+from scraper.cli.common.definitions import load_definition, page_errors
 from scraper.cli.common.shared import complete_site, json_option, load_settings, print_json
 from scraper.cli.common.tables import cell, plain, print_table
 from scraper.discovery.fields.standard import standard_definition
@@ -25,7 +26,7 @@ from scraper.discovery.trial import (
     source_of_text,
 )
 from scraper.domain import Fetched, Kind
-from scraper.errors import DefinitionError, FetchError, NotFoundError, ScraperError, did_you_mean
+from scraper.errors import DefinitionError, ScraperError
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
@@ -94,7 +95,7 @@ def try_(
         sampler = Sampler(PoliteReader(definition, settings), settings.site_function_modules)
         result = _read(sampler, page, page.url, kind) if source is None else select(source, page)
     else:
-        definition = loader.load_file(file_of(settings, target), settings.site_function_modules)
+        definition = load_definition(settings, target)
 
         async def on_site(reader: PoliteReader, sampler: Sampler) -> Sample | Matches:
             if source is None:
@@ -145,10 +146,8 @@ def _with_reader(
                 )
             return result
 
-    try:
+    with page_errors(definition.name):
         return asyncio.run(run())
-    except FetchError as error:
-        raise ScraperError(f"{error.url or definition.name}: {error.outcome}: {error}") from None
 
 
 def _read(sampler: Sampler, page: Fetched, url: str, kind: Kind) -> Sample:
@@ -160,7 +159,7 @@ def _read(sampler: Sampler, page: Fetched, url: str, kind: Kind) -> Sample:
 def definition_of(settings: Settings, name: str | None, url: str) -> Site:
     """The one that is named; else the one whose host the URL is on; else the standard one."""
     if name is not None:
-        return loader.load_file(file_of(settings, name), settings.site_function_modules)
+        return load_definition(settings, name)
     for file in loader.definition_files(settings.sites_dir):
         try:
             site = loader.load_file(file, settings.site_function_modules)
@@ -170,20 +169,6 @@ def definition_of(settings: Settings, name: str | None, url: str) -> Site:
         if site.owns(url):
             return site
     return standard_definition(url)
-
-
-def file_of(settings: Settings, name: str) -> Path:
-    path = Path(name)
-    if path.suffix in loader.SUFFIXES:
-        return path
-    files = loader.definition_files(settings.sites_dir)
-    for file in files:
-        if file.stem == name:
-            return file
-    nearest = did_you_mean(name, [file.stem for file in files])
-    raise NotFoundError(
-        f"{name!r} is no URL, no file, and no definition in {settings.sites_dir}/{nearest}"
-    )
 
 
 def _show(site: Site, sample: Sample, *, as_json: bool) -> None:
