@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
-from scraper.discovery.cards import Card, LinkGroup, link_groups, pattern_of, selector_of
 from scraper.discovery.fields.candidates import ProductSample
 from scraper.discovery.fields.identity import product_id
 from scraper.discovery.fields.induction import FieldChoice, Reading, choose
 from scraper.discovery.fields.variants import VariantChoice, propose_items
-from scraper.discovery.paging import (
+from scraper.discovery.listings.cards import Card, LinkGroup, link_groups, pattern_of, selector_of
+from scraper.discovery.listings.paging import (
     Last,
     Numbering,
     last_pages,
@@ -26,10 +26,10 @@ from scraper.discovery.paging import (
     pager_links,
     second_links,
 )
+from scraper.discovery.listings.state_links import link_groups_of, next_in_state
 from scraper.discovery.platform import OpenInterface, open_interface
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.discovery.sampling import spread
-from scraper.discovery.state_links import link_groups_of, next_in_state
 from scraper.discovery.trial import PATIENT, field_reader
 from scraper.domain import Fetched, Kind, Outcome
 from scraper.errors import ConfigError, FetchError, ScraperError

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.cli.setup.new import name_of
-from scraper.discovery.cards import link_groups, pattern_of
 from scraper.discovery.css_paths import is_first, paths
 from scraper.discovery.fields.candidates import ProductSample
 from scraper.discovery.fields.identity import product_id
 from scraper.discovery.fields.induction import FieldChoice, choose
-from scraper.discovery.paging import Numbering, next_link, numbering, second_links
+from scraper.discovery.listings.cards import link_groups, pattern_of
+from scraper.discovery.listings.paging import Numbering, next_link, numbering, second_links
 from scraper.discovery.survey import ListingPage, is_product
 from scraper.discovery.writing import inline
 from scraper.extract.document import Document

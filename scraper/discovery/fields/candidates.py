@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from selectolax.lexbor import LexborNode
 
-from scraper.discovery.cards import Card
 from scraper.discovery.css_paths import ancestors, paths
 from scraper.discovery.fields.standard import SOURCES
+from scraper.discovery.listings.cards import Card
 from scraper.extract.document import Document
 from scraper.extract.structured.amounts import (
     FORMER_WORD,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scraper.discovery.cards import GROUP_MIN, Card, LinkGroup
+from scraper.discovery.listings.cards import GROUP_MIN, Card, LinkGroup
 from scraper.extract.document import Document
 from scraper.extract.structured.amounts import Amount
 from scraper.extract.structured.state_fields import (
