@@ -13,8 +13,8 @@ from scraper.discovery.fields.candidates import ProductSample
 from scraper.discovery.fields.identity import product_id
 from scraper.discovery.fields.induction import FieldChoice, choose
 from scraper.discovery.listings.cards import link_groups, pattern_of
+from scraper.discovery.listings.listing_page import ListingPage, is_product
 from scraper.discovery.listings.paging import Numbering, next_link, numbering, second_links
-from scraper.discovery.survey import ListingPage, is_product
 from scraper.discovery.writing import inline
 from scraper.extract.document import Document
 from scraper.extract.structured.codes import is_gtin

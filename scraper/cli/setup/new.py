@@ -17,7 +17,8 @@ from scraper.discovery.fields.induction import FieldChoice
 from scraper.discovery.fields.standard import standard_definition
 from scraper.discovery.platform import OpenInterface
 from scraper.discovery.polite_reader import PoliteReader
-from scraper.discovery.survey import Survey, Surveyor
+from scraper.discovery.survey import Survey
+from scraper.discovery.surveyor import Surveyor
 from scraper.discovery.trial import PageTrial, try_listing, try_product
 from scraper.discovery.writing import definition_text
 from scraper.domain import Outcome

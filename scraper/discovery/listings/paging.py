@@ -83,6 +83,10 @@ class Numbering:
         name = quote(self.param, safe="[]")
         return f"{head}?{'&'.join([*kept, f'{name}={number}'])}"
 
+    def nth(self, of: str, page: int) -> str:
+        """The URL of the list's first page, second …"""
+        return self.url(of, self.first + self.step * (page - 1))
+
     def options(self) -> dict[str, Any]:
         """As `listing.pages` of a definition says it."""
         options: dict[str, Any] = {}
