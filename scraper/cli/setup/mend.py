@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import json
-from dataclasses import asdict, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,70 +57,95 @@ def mend(name: str, field: str | None, pages: int, apply: bool, as_json: bool) -
     settings = load_settings()
     path = definition_file(settings.sites_dir, name)
     site = loader.load_file(path, settings.site_function_modules)
-    own = site.product.own_fields
-    if field is not None and field not in site.product.all_fields:
-        raise NotFoundError(
-            f"{site.name} has no field {field!r}{did_you_mean(field, site.product.all_fields)}"
-        )
-    if site.product.function is not None:
-        raise ConfigError(f"{path}: product.function: what Python reads is for you to mend")
-    proven, origin = _known(path, site, pages)
-    cases, of_items, failures = _read(site, settings, proven)
-    if len(cases) < mending.PAGES_MIN:
+    _require_mendable(path, site, field)
+    known, origin = _known(path, site, pages)
+    proofs = _read(site, settings, known)
+    if len(proofs.pages) < mending.PAGES_MIN:
         raise ScraperError(
-            f"{site.name}: {len(cases)} of {len(proven)} product pages answered, too few "
-            f"to tell a field by{': ' if failures else ''}{'; '.join(failures[:2])}"
+            f"{site.name}: {len(proofs.pages)} of {len(known)} product pages answered, too few "
+            f"to tell a field by{': ' if proofs.failures else ''}{'; '.join(proofs.failures[:2])}"
         )
-    unread = bool(own) and len(of_items) < mending.PAGES_MIN
     before = path.read_text(encoding="utf-8")
-    text, repairs = before, []
-    for name_of, inner in _names(site, field):
-        if inner and unread:
-            continue
-        proofs = of_items if inner else cases
-        if field is None and not mending.is_broken(site, name_of, proofs, inner=inner):
-            continue
-        written = rewriting.written_field(before, name_of, inner=inner)
-        repair = mending.mend(site, name_of, written, proofs, inner=inner)
-        if repair.value is not None:
-            text = rewriting.with_field(text, path, name_of, repair.value, inner=inner)
-        repairs.append(replace(repair, name=f"items.{name_of}") if inner else repair)
+    text, repairs = _mended(path, before, site, field, proofs)
     diff = "".join(
         difflib.unified_diff(
             before.splitlines(keepends=True), text.splitlines(keepends=True), str(path), str(path)
         )
     )
-    if apply and diff:
+    applied = apply and bool(diff)
+    if applied:
         path.write_text(text, encoding="utf-8")
     if as_json:
         print_json(
             {
                 "site": site.name,
-                "pages": len(cases),
+                "pages": len(proofs.pages),
                 "known": origin,
-                "fields": [asdict(repair) for repair in repairs],
+                "fields": repairs,
                 "diff": diff,
-                "applied": bool(apply and diff),
+                "applied": applied,
             }
         )
     else:
-        click.echo(f"{site.name}: {len(cases)} product pages read; values of {origin}", err=True)
+        pages_read = f"{len(proofs.pages)} product pages read"
+        click.echo(f"{site.name}: {pages_read}; values of {origin}", err=True)
         for repair in repairs:
             _show(repair)
         if diff:
             click.echo("\n" + "".join(char for char in diff if char == "\n" or char.isprintable()))
-        _say_next(site, path, repairs, applied=bool(apply and diff))
-    if unread and field in (None, *own):
+        _say_next(site, path, repairs, applied=applied)
+    if not proofs.tell_items(site) and field in (None, *site.product.own_fields):
         raise ScraperError(
-            f"{path}: product.items: of its known products {len(of_items)} are found on pages of "
-            "today: their scope and id are for you to mend (mend: `scraper try URL SELECTOR` shows "
-            "what a selector matches)"
+            f"{path}: product.items: of its known products {len(proofs.items)} are found on pages "
+            "of today: their scope and id are for you to mend (mend: `scraper try URL SELECTOR` "
+            "shows what a selector matches)"
         )
     if any(repair.before.right < repair.before.pages and not repair.value for repair in repairs):
         raise ScraperError(
             "for some fields nothing is certain enough (mend: `scraper try URL SELECTOR` shows "
             "what a selector matches)"
         )
+
+
+@dataclass(slots=True)
+class Proofs:
+    """The pages as they are today, their items, and why others could not be read."""
+
+    pages: list[Case] = field(default_factory=list)
+    items: list[Case] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def tell_items(self, site: Site) -> bool:
+        """Whether there are enough items to tell their fields by, or none are wanted."""
+        return not site.product.own_fields or len(self.items) >= mending.PAGES_MIN
+
+
+def _require_mendable(path: Path, site: Site, field: str | None) -> None:
+    if field is not None and field not in site.product.all_fields:
+        raise NotFoundError(
+            f"{site.name} has no field {field!r}{did_you_mean(field, site.product.all_fields)}"
+        )
+    if site.product.function is not None:
+        raise ConfigError(f"{path}: product.function: what Python reads is for you to mend")
+
+
+def _mended(
+    path: Path, before: str, site: Site, field: str | None, proofs: Proofs
+) -> tuple[str, list[Repair]]:
+    """The definition's text with what is proposed, and the proposals."""
+    text, repairs = before, []
+    for name, inner in _names(site, field):
+        if inner and not proofs.tell_items(site):
+            continue
+        cases = proofs.items if inner else proofs.pages
+        if field is None and not mending.is_broken(site, name, cases, inner=inner):
+            continue
+        written = rewriting.written_field(before, name, inner=inner)
+        repair = mending.mend(site, name, written, cases, inner=inner)
+        if repair.value is not None:
+            text = rewriting.with_field(text, path, name, repair.value, inner=inner)
+        repairs.append(replace(repair, name=f"items.{name}") if inner else repair)
+    return text, repairs
 
 
 def _names(site: Site, field: str | None) -> list[tuple[str, bool]]:
@@ -195,25 +220,19 @@ def _known(path: Path, site: Site, pages: int) -> tuple[list[Known], str]:
     return stored, "the stored products"
 
 
-def _read(
-    site: Site, settings: Settings, known: list[Known]
-) -> tuple[list[Case], list[Case], list[str]]:
-    """The pages as they are today, their items, and why others could not be read."""
-
-    async def run() -> tuple[list[Case], list[Case], list[str]]:
-        cases: list[Case] = []
-        of_items: list[Case] = []
-        failures: list[str] = []
+def _read(site: Site, settings: Settings, known: list[Known]) -> Proofs:
+    async def run() -> Proofs:
+        proofs = Proofs()
         async with PoliteReader(site, settings) as reader:
             for url, rows, old in known:
                 try:
                     page = await reader.read(url, Kind.PRODUCT)
                 except FetchError as error:
-                    failures.append(f"{url}: {error.outcome}: {error}")
+                    proofs.failures.append(f"{url}: {error.outcome}: {error}")
                     continue
-                cases.append(mending.case_of(next(iter(rows.values())), url, page, old))
+                proofs.pages.append(mending.case_of(next(iter(rows.values())), url, page, old))
                 if site.product.items is not None:
-                    of_items += mending.item_cases(site, rows, url, page, old)
-        return cases, of_items, failures
+                    proofs.items += mending.item_cases(site, rows, url, page, old)
+        return proofs
 
     return asyncio.run(run())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ from scraper.rules import urls
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
+
+# A line of the table: field, source, pages, example, what agrees with it.
+Row = tuple[str, str, str, str, str]
 
 RATE = "4/s"
 EXAMPLE_CHARS = 60
@@ -203,51 +207,7 @@ def _show(
         f"product pages read in {seconds:.0f} s; nothing was stored",
         err=True,
     )
-    counts = _counts(trials)
-    about = "" if survey.products is None else f": about {survey.products:,} products"
-    rows = [
-        (
-            "products",
-            plain(str((survey.listing or survey.sitemap or {}).get("products", ""))),
-            f"{survey.links or len(survey.known_urls)} links",
-            f"{plain(survey.pages_text)[:60]}{about}",
-            "",
-        ),
-        (
-            "id",
-            plain(
-                ", ".join(f"{key} {value}" for key, value in (survey.id or {"the": "URL"}).items())
-            ),
-            f"{sum(trial.external_id is not None for trial in trials)} of {len(trials)}",
-            plain(trials[0].external_id or "") if trials else "",
-            "",
-        ),
-    ]
-    if survey.items is not None:
-        (scope, where), *_ = survey.items.items.items()
-        rows.append(
-            (
-                "items",
-                plain(f"{scope} {where}"),
-                f"{survey.items.pages} of {len(trials)}",
-                plain(f"{survey.items.sizes} a page, as {survey.items.example}"),
-                "",
-            )
-        )
-    for name, choice in survey.fields.items():
-        if choice.best is None:
-            rows.append((name, "-", "", plain("; ".join(choice.guesses)), ""))
-            continue
-        source = choice.best.candidate.source
-        rows.append(
-            (
-                name,
-                plain(", ".join(str(value) for key, value in source.items() if key != "map")),
-                f"{counts.get(name, 0)} of {len(trials)}",
-                _example(choice),
-                ", ".join(sorted(choice.best.agrees)),
-            )
-        )
+    rows = [*_rows_of_products(survey, trials), *_rows_of_fields(survey, trials)]
     print_table(("field", "source", "pages", "example", "agrees with"), rows)
     if survey.interface is not None:
         click.echo(_of_interface(survey.interface))
@@ -261,6 +221,40 @@ def _show(
     click.echo(
         f"{path} written. {_duration(survey, definition)}next: scraper try {definition.name}"
     )
+
+
+def _rows_of_products(survey: Survey, trials: list[PageTrial]) -> list[Row]:
+    """Where products are, and how they are told apart."""
+    about = "" if survey.products is None else f": about {survey.products:,} products"
+    links = (survey.listing or survey.sitemap or {}).get("products", "")
+    number = f"{survey.links or len(survey.known_urls)} links"
+    identity = ", ".join(f"{key} {value}" for key, value in (survey.id or {"the": "URL"}).items())
+    identified = sum(trial.external_id is not None for trial in trials)
+    example = plain(trials[0].external_id or "") if trials else ""
+    rows = [
+        ("products", plain(str(links)), number, f"{plain(survey.pages_text)[:60]}{about}", ""),
+        ("id", plain(identity), f"{identified} of {len(trials)}", example, ""),
+    ]
+    items = survey.items
+    if items is not None:
+        (scope, where), *_ = items.items.items()
+        sizes = plain(f"{items.sizes} a page, as {items.example}")
+        rows.append(
+            ("items", plain(f"{scope} {where}"), f"{items.pages} of {len(trials)}", sizes, "")
+        )
+    return rows
+
+
+def _rows_of_fields(survey: Survey, trials: list[PageTrial]) -> Iterator[Row]:
+    counts = _counts(trials)
+    for name, choice in survey.fields.items():
+        if choice.best is None:
+            yield name, "-", "", plain("; ".join(choice.guesses)), ""
+            continue
+        source = [str(value) for key, value in choice.best.candidate.source.items() if key != "map"]
+        agrees = ", ".join(sorted(choice.best.agrees))
+        pages = f"{counts.get(name, 0)} of {len(trials)}"
+        yield name, plain(", ".join(source)), pages, _example(choice), agrees
 
 
 def _of_interface(interface: OpenInterface) -> str:

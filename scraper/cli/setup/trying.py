@@ -30,6 +30,7 @@ from scraper.errors import DefinitionError, ScraperError
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
+from scraper.sites.grammar.fields import Source
 
 T = TypeVar("T")
 PRODUCTS = 3
@@ -73,18 +74,15 @@ def try_(
     Obeys robots.txt and the rate; needs no servers; stores nothing.
     """
     settings = load_settings()
-    try:
-        source = None if selector is None else source_of_text(selector)
-    except ValidationError as error:
-        raise DefinitionError([f"{selector}: {error.errors()[0]['msg']}"]) from None
+    source = None if selector is None else _source(selector)
     kind = Kind.LISTING if listing else Kind.PRODUCT
     saved = Path(target)
+    result: Sample | Matches
     if target.startswith(("http://", "https://")):
         definition = definition_of(settings, site, target)
 
         async def on_url(reader: PoliteReader, sampler: Sampler) -> Sample | Matches:
-            page = await reader.read(target, kind)
-            return _read(sampler, page, target, kind) if source is None else select(source, page)
+            return _read(sampler, await reader.read(target, kind), target, kind, source)
 
         result = _with_reader(definition, settings, browser, as_json, on_url)
     elif saved.is_file() and saved.suffix not in loader.SUFFIXES:
@@ -93,7 +91,7 @@ def try_(
         definition = definition_of(settings, site, address or NOWHERE)
         page = Fetched(address or NOWHERE, 200, {}, saved.read_bytes())
         sampler = Sampler(PoliteReader(definition, settings), settings.site_function_modules)
-        result = _read(sampler, page, page.url, kind) if source is None else select(source, page)
+        result = _read(sampler, page, page.url, kind, source)
     else:
         definition = load_definition(settings, target)
 
@@ -101,15 +99,7 @@ def try_(
             if source is None:
                 return await sampler.sample(0 if listing else products)
             url = definition.start[0] if listing and definition.start else None
-            if url is None:
-                sample = await sampler.sample(0)
-                links = list(chain.from_iterable(page.products for page in sample.listings))
-                if not links:
-                    raise ScraperError(
-                        f"{definition.name}: no product page was found to try the selector on "
-                        f"(mend: see `scraper try {target}`)"
-                    )
-                url = links[0]
+            url = url or await _first_product(sampler, target)
             return select(source, await reader.read(url, kind))
 
         result = _with_reader(definition, settings, browser, as_json, on_site)
@@ -121,6 +111,24 @@ def try_(
         good = result.good
     if not good:
         raise SystemExit(ScraperError.exit_code)
+
+
+def _source(selector: str) -> Source:
+    try:
+        return source_of_text(selector)
+    except ValidationError as error:
+        raise DefinitionError([f"{selector}: {error.errors()[0]['msg']}"]) from None
+
+
+async def _first_product(sampler: Sampler, target: str) -> str:
+    sample = await sampler.sample(0)
+    links = list(chain.from_iterable(page.products for page in sample.listings))
+    if not links:
+        raise ScraperError(
+            f"{target}: no product page was found to try the selector on "
+            f"(mend: see `scraper try {target}`)"
+        )
+    return links[0]
 
 
 def _with_reader(
@@ -150,7 +158,12 @@ def _with_reader(
         return asyncio.run(run())
 
 
-def _read(sampler: Sampler, page: Fetched, url: str, kind: Kind) -> Sample:
+def _read(
+    sampler: Sampler, page: Fetched, url: str, kind: Kind, source: Source | None
+) -> Sample | Matches:
+    """What the definition gives, or only what `source` matches."""
+    if source is not None:
+        return select(source, page)
     if kind is Kind.LISTING:
         return Sample(0, listings=[sampler.read_listing(page, url)])
     return Sample(1, products=[sampler.read_product(page, url)])
