@@ -254,12 +254,9 @@ def newest(connection: sa.Connection, site: str) -> int:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """What `scraper report --json` prints: times in ISO 8601, each field with its selector, fill
-    rate and examples."""
+    """What `scraper report --json` prints: each field with its selector, fill rate and examples."""
     values = asdict(report)
     values["crawl"] = values.pop("crawl_id")
-    for name in ("judged_at", "accepted_at"):
-        values[name] = values[name].isoformat() if values[name] else None
     examples, selectors = values.pop("examples"), values.pop("selectors")
     for shown, field_report in zip(values["fields"], report.fields, strict=True):
         shown["fill"] = field_report.fill

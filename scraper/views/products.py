@@ -105,8 +105,8 @@ def versions(connection: sa.Connection, site: str, external_id: str) -> list[dic
     return [
         {
             "version": row.version,
-            "valid_from": row.valid_from.isoformat(),
-            "valid_to": row.valid_to.isoformat() if row.valid_to else None,
+            "valid_from": row.valid_from,
+            "valid_to": row.valid_to,
             "data": store.parsed(row.data),
         }
         for row in store.history(connection, site, external_id)

@@ -39,11 +39,9 @@ def left_s(progress: Progress, per_s: float) -> float | None:
 
 
 def as_json(progress: Progress) -> dict[str, Any]:
-    """What `scraper status --json` prints for one crawl: times in ISO 8601, counts flat."""
+    """What `scraper status --json` prints for one crawl: counts flat."""
     values: dict[str, Any] = asdict(progress)
     counts = values.pop("counts")
-    for name in ("slot", "created_at", "started_at", "finished_at"):
-        values[name] = values[name].isoformat() if values[name] else None
     left = left_s(progress, progress.recent_per_s)
     derived = {
         "phase": progress.phase,

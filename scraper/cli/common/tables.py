@@ -58,3 +58,21 @@ def plain(text: str) -> str:
 def minute(at: datetime | None) -> str:
     """A time for people, to the minute; empty for None."""
     return at.strftime("%Y-%m-%d %H:%M") if at else ""
+
+
+def local(at: datetime | None) -> str:
+    """A time for people, in their zone, which is named; empty for None."""
+    return f"{at.astimezone():%Y-%m-%d %H:%M:%S %Z}" if at else ""
+
+
+def span(seconds: float) -> str:
+    """A time for people, in one unit.
+
+    >>> span(95.0)
+    '95 s'
+    """
+    seconds = max(0.0, seconds)
+    for unit, size, until in (("s", 1, 100), ("min", 60, 100 * 60), ("h", 3600, 72 * 3600)):
+        if seconds < until:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} d"

@@ -15,7 +15,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from scraper.cli.common.tables import plain
+from scraper.cli.common.tables import plain, span
 from scraper.frontier.hosts import HostState
 from scraper.frontier.progress import STATES, Progress
 from scraper.infra.redaction import redacted
@@ -103,9 +103,9 @@ class Choice:
         return sorted(matching, key=lambda c: (keys[self.sort](c), -c.id))
 
 
-def first_choice(status: FleetStatus) -> Choice:
+def first_choice(*, one_site: bool) -> Choice:
     """Of a fleet the worst comes first, of one site what happened last."""
-    return Choice(sort="newest" if status.totals.sites == 1 else "worst")
+    return Choice(sort="newest" if one_site else "worst")
 
 
 def rank(crawl: Progress) -> int:
@@ -133,7 +133,7 @@ def make_screen(
     choice: Choice | None = None,
 ) -> Group:
     """As many rows as fit into `height` (None: all there are)."""
-    choice = choice or first_choice(status)
+    choice = choice or first_choice(one_site=status.totals.sites == 1)
     parts = [part for part in make_parts(status, choice) if part.rows or part.note]
     room = None if height is None else height - (header is not None)
     if room is not None and status.totals.sites == 1:
@@ -221,7 +221,7 @@ def _cell(content: Text | str) -> Text:
 
 
 def make_parts(status: FleetStatus, choice: Choice | None = None) -> list[Part]:
-    choice = choice or first_choice(status)
+    choice = choice or first_choice(one_site=status.totals.sites == 1)
     crawls = choice.arrange(status.crawls)[choice.first :]
     running = sum(crawl.active for crawl in status.crawls)
     about = ""
@@ -318,19 +318,6 @@ def _error(trouble: Trouble) -> list[Text | str]:
         Text(trouble.outcome, "red" if trouble.final else "yellow"), f"{trouble.pages:,}",
         plain(f"{redacted(trouble.error or '')}  {redacted(trouble.url)}"),
     ]  # fmt: skip
-
-
-def span(seconds: float) -> str:
-    """A time for people, in one unit.
-
-    >>> span(95.0)
-    '95 s'
-    """
-    seconds = max(0.0, seconds)
-    for unit, size, until in (("s", 1, 100), ("min", 60, 100 * 60), ("h", 3600, 72 * 3600)):
-        if seconds < until:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds / 86_400:.0f} d"
 
 
 def host_trouble(host: HostState) -> str:

@@ -23,7 +23,7 @@ from sqlalchemy.exc import OperationalError
 
 from scraper.cli.common.shared import complete_site, load_settings, open_engine, print_json
 from scraper.cli.common.tables import plain
-from scraper.cli.crawl.screen import SORTS, Choice, host_trouble, make_screen
+from scraper.cli.crawl.screen import SORTS, Choice, first_choice, host_trouble, make_screen
 from scraper.infra import outages
 from scraper.runtime import fleet
 from scraper.settings import Settings
@@ -109,7 +109,7 @@ class Watch:
         self._read_at = time.monotonic()
         self._error = ""
         self._took_s = 0.0
-        self._choice = Choice(sort="worst" if site is None else "newest")
+        self._choice = first_choice(one_site=site is not None)
 
     def show_screen(self) -> None:
         console = Console()
@@ -149,7 +149,7 @@ class Watch:
         while True:
             status = self._refresh()
             if status is not None:
-                print_json({"at": datetime.now().astimezone().isoformat(), **views.as_json(status)})
+                print_json({"at": datetime.now().astimezone(), **views.as_json(status)})
                 sys.stdout.flush()
             self._pause()
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from scraper.archive import rows as store
 from scraper.archive.reader import read_all
 from scraper.cli.common.shared import complete_site, json_option, open_engine, print_json
-from scraper.cli.common.tables import plain, print_table
+from scraper.cli.common.tables import minute, plain, print_table
 from scraper.cli.data.reextract import progress_bar, since_option
 from scraper.coordinator import prune as pruning
 from scraper.coordinator.prune import Pruned
@@ -82,7 +82,7 @@ def archive_verify(
     written."""
     verified = _verify(open_engine(), site, since, limit)
     if as_json:
-        print_json(asdict(verified))
+        print_json(verified)
     else:
         for problem in verified.problems:
             click.echo(f"{plain(problem['url'])}: {plain(problem['problem'])}")
@@ -105,8 +105,6 @@ def _list(engine: sa.Engine, site: str | None) -> list[dict[str, Any]]:
             **row._asdict(),
             "bytes": int(row.bytes),
             "body_bytes": int(row.body_bytes),
-            "oldest": row.oldest.isoformat(),
-            "newest": row.newest.isoformat(),
             "keep_s": pruning.keep_s(keep.get(row.site)),
         }
         for row in rows
@@ -116,7 +114,7 @@ def _list(engine: sa.Engine, site: str | None) -> list[dict[str, Any]]:
 def _cells(archive: dict[str, Any]) -> list[str]:
     counts = [f"{archive[name]:,}" for name in ("pages", "urls", "segments")]
     sizes = [f"{archive[name] / 1e6:,.1f} MB" for name in ("bytes", "body_bytes")]
-    times = [archive["oldest"][:16], archive["newest"][:16]]
+    times = [minute(archive["oldest"]), minute(archive["newest"])]
     return [archive["site"], *counts, *sizes, *times, f"{archive['keep_s'] / 86400:g} d"]
 
 

@@ -31,7 +31,7 @@ from scraper.cli.common.shared import (
     parse_time,
     print_json,
 )
-from scraper.cli.common.tables import cell, plain, print_table
+from scraper.cli.common.tables import cell, local, plain, print_table
 from scraper.errors import ConfigError, NotFoundError
 from scraper.feed import consumers as places
 from scraper.feed import reader as feed
@@ -288,8 +288,7 @@ def describe_change(change: Change) -> str:
             f"{plain(n)}: {cell(amount(change.data[n], change.data.get(f'{n}{CURRENCY}')))}"
             for n in names[:FIELDS_SHOWN]
         ) or plain(change.url)
-    at = change.at.astimezone()
-    parts = [f"{at:%Y-%m-%d %H:%M:%S %Z}", change.site, f"{change.event:<8}", cell(change.id)]
+    parts = [local(change.at), change.site, f"{change.event:<8}", cell(change.id)]
     return "  ".join(filter(None, [*parts, cell(title_of(change.data)), text]))
 
 
@@ -329,27 +328,19 @@ def consumers(forget: str | None, as_json: bool) -> None:
                 )
         return
     with engine.connect() as connection:
-        rows = [_consumer_json(row) for row in places.listed(connection)]
+        rows = places.listed(connection)
     if as_json:
-        print_json(rows)
+        print_json([_consumer_json(row) for row in rows])
     else:
-        print_table(
-            ["name", "site", "cursor", "behind", "read at"], [_consumer_cells(row) for row in rows]
-        )
+        columns = ["name", "site", "cursor", "behind", "read at"]
+        print_table(columns, [_consumer_cells(row) for row in rows])
 
 
 def _consumer_json(row: sa.Row[Any]) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "site": row.site or None,
-        "cursor": row.position,
-        "behind": row.behind,
-        "expired": row.expired,
-        "created_at": row.created_at.isoformat(),
-        "read_at": row.read_at.isoformat(),
-    }
+    values = row._asdict()
+    return {"cursor": values.pop("position"), **values, "site": row.site or None}
 
 
-def _consumer_cells(row: dict[str, Any]) -> list[str]:
-    behind = "expired" if row["expired"] else str(row["behind"])
-    return [row["name"], row["site"] or "all", str(row["cursor"]), behind, row["read_at"][:19]]
+def _consumer_cells(row: sa.Row[Any]) -> list[str]:
+    behind = "expired" if row.expired else str(row.behind)
+    return [row.name, row.site or "all", str(row.position), behind, local(row.read_at)]

@@ -8,7 +8,7 @@ them. What is written comes from one moment, and the result has the feed's posit
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import IO, Any, Literal
@@ -112,7 +112,7 @@ def export(
         consumer=consumer,
     )
     if as_json:
-        print_json(asdict(exported))
+        print_json(exported)
         return
     where = f" written to {output}" if output else ""
     click.echo(f"{exported.products:,} products{where}", err=True)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 import click
 import sqlalchemy as sa
 
 from scraper.cli.common.shared import complete_site, json_option, open_engine, print_json
-from scraper.cli.common.tables import cell, print_table
+from scraper.cli.common.tables import cell, local, print_table
 from scraper.errors import ConfigError, NotFoundError
 from scraper.feed.prices import CURRENCY, amount, number, percent_text, sparkline
 from scraper.views import products as view
@@ -155,11 +154,6 @@ def _print_field(field: str, points: Sequence[dict[str, Any]]) -> None:
     numbers = [value for point in points if (value := number(point["value"])) is not None]
     if len(numbers) > 1:
         click.echo(f"{sparkline(numbers)}  {min(numbers):f} to {max(numbers):f}", err=True)
-
-
-def local(iso: str | None) -> str:
-    """A time for people, in their zone, which is named."""
-    return f"{datetime.fromisoformat(iso).astimezone():%Y-%m-%d %H:%M:%S %Z}" if iso else ""
 
 
 def _print_history(versions: Sequence[dict[str, Any]]) -> None:

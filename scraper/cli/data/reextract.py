@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -29,7 +28,7 @@ from scraper.cli.common.shared import (
 from scraper.cli.common.tables import cell, minute, plain, print_table
 from scraper.errors import ScraperError, SuspectError
 from scraper.frontier import sites
-from scraper.reextract.differences import FieldChange, FieldSums
+from scraper.reextract.differences import FieldSums
 from scraper.reextract.run import Preview, Reextraction, Tick, WriteResult
 from scraper.sites.definition import Site
 
@@ -160,8 +159,8 @@ def _as_json(name: str, preview: Preview, written: WriteResult | None) -> dict[s
     return {
         "site": name,
         "pages": preview.pages,
-        "oldest": preview.oldest.isoformat() if preview.oldest else None,
-        "newest": preview.newest.isoformat() if preview.newest else None,
+        "oldest": preview.oldest,
+        "newest": preview.newest,
         "unreadable": preview.unreadable,
         "not_extracted": preview.not_extracted,
         "problems": [{"url": url, "problem": problem} for url, problem in preview.problems],
@@ -181,12 +180,12 @@ def _as_json(name: str, preview: Preview, written: WriteResult | None) -> dict[s
                 "id": product.external_id,
                 "url": product.url,
                 "new": product.new,
-                "fields": {field: _change_json(change) for field, change in product.fields.items()},
+                "fields": {name: change._asdict() for name, change in product.fields.items()},
             }
             for product in preview.shown
         ],
-        "reasons": [asdict(reason) for reason in preview.reasons],
-        "written": asdict(written) if written else None,
+        "reasons": preview.reasons,
+        "written": written,
     }
 
 
@@ -198,13 +197,9 @@ def _field_json(preview: Preview, sums: FieldSums) -> dict[str, Any]:
         "changed": sums.changed,
         "lost": sums.lost,
         "examples": [
-            {"id": external_id, **_change_json(change)} for external_id, change in sums.examples
+            {"id": external_id, **change._asdict()} for external_id, change in sums.examples
         ],
     }
-
-
-def _change_json(change: FieldChange) -> dict[str, Any]:
-    return {"before": change.before, "after": change.after}
 
 
 def _print_preview(name: str, preview: Preview) -> None:

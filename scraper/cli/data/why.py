@@ -18,8 +18,7 @@ from scraper.cli.common.shared import (
     open_engine,
     print_json,
 )
-from scraper.cli.common.tables import cell, plain, print_table
-from scraper.cli.data.products import local
+from scraper.cli.common.tables import cell, local, plain, print_table
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.discovery.trial import FieldTrial, PageTrial, try_product
 from scraper.domain import Fetched, Kind
@@ -51,7 +50,7 @@ def why(site: str, product_id: str, field: str | None, fetch: bool, as_json: boo
     if as_json:
         print_json(_as_json(site, product_id, found, page, trials, fetch))
         return
-    click.echo(f"{plain(found.url)}, last read {local(found.fetched_at.isoformat())}")
+    click.echo(f"{plain(found.url)}, last read {local(found.fetched_at)}")
     click.echo(_where(found, page, fetch))
     columns = ("field", "value", "since", "crawl", "definition", "source", "others say", "held")
     print_table(columns, [_row(origin, found.site, trials) for origin in found.origins])
@@ -92,7 +91,7 @@ def _where(found: Provenance, page: PageTrial | None, fetch: bool) -> str:
         return "sources: all that may have given it (`--fetch` reads the page, and says which does)"
     row = found.archived
     return (
-        f"sources: by the page as archived {local(row['fetched_at'].isoformat())}, crawl "
+        f"sources: by the page as archived {local(row['fetched_at'])}, crawl "
         f"{row['crawl_id']} ({plain(row['key'])}, bytes {row['start']:,} to "
         f"{row['start'] + row['size']:,})"
     )
@@ -104,7 +103,7 @@ def _row(origin: Origin, site: Site, trials: Mapping[str, FieldTrial]) -> list[s
     return [
         origin.field,
         cell(origin.value),
-        local(origin.since.isoformat()),
+        local(origin.since),
         str(origin.crawl or ""),
         origin.definition or "",
         trial.source if trial else " or ".join(provenance.sources(site, origin.field)),
@@ -129,28 +128,23 @@ def _as_json(
     fetch: bool,
 ) -> dict[str, Any]:
     row = found.archived
-    archived = row and {
-        **{name: row[name] for name in ("crawl_id", "place", "key", "start", "size")},
-        "fetched_at": row["fetched_at"].isoformat(),
-    }
+    names = ("crawl_id", "place", "key", "start", "size", "fetched_at")
     return {
         "site": site,
         "id": product_id,
         "url": found.url,
-        "fetched_at": found.fetched_at.isoformat(),
-        "delisted_at": found.delisted_at and found.delisted_at.isoformat(),
-        "archived": archived,
+        "fetched_at": found.fetched_at,
+        "delisted_at": found.delisted_at,
+        "archived": row and {name: row[name] for name in names},
         "read": "now" if fetch else "archive" if page else None,
         "fields": [
             {
                 **asdict(origin),
-                "since": origin.since.isoformat(),
                 "sources": provenance.sources(found.site, origin.field),
-                "source": trials[origin.field].source if origin.field in trials else None,
-                "rivals": [asdict(rival) for rival in trials[origin.field].rivals]
-                if origin.field in trials
-                else [],
+                "source": trial.source if trial else None,
+                "rivals": trial.rivals if trial else [],
             }
             for origin in found.origins
+            for trial in [trials.get(origin.field)]
         ],
     }

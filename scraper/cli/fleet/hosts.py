@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import TypeVar
 
 import click
@@ -52,7 +51,7 @@ def host_list(host: str | None, as_json: bool) -> None:
     with open_engine().connect() as connection, open_redis(load_settings()) as client:
         states = hosts.states(connection, client, host)
     if as_json:
-        print_json([asdict(state) for state in states])
+        print_json(states)
     elif states:
         print_table(COLUMNS, [_cells(state) for state in states])
     else:

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from scraper.cli.common.shared import json_option, load_settings, open_redis, print_json
-from scraper.cli.common.tables import print_table
+from scraper.cli.common.tables import print_table, span
 from scraper.connect.transport import tls_context
 from scraper.connect.tunnel import ProxyHopError, knock
 from scraper.errors import ConfigError, NotFoundError, ScraperError
@@ -194,7 +194,7 @@ def _latency(hosts: Mapping[str, Health]) -> float | None:
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
     resting = [
-        f"{h['host']} ({h['why']}, {_span(h['quarantine_s'])})"
+        f"{h['host']} ({h['why']}, {span(h['quarantine_s'])})"
         for h in row["hosts"]
         if h["quarantine_s"]
     ]
@@ -204,15 +204,9 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         row["class"],
         row["region"] or "any",
         "" if row["weight"] is None else f"{row['weight']:g}",
-        f"dead ({row['why']}, {_span(row['free_in_s'])})" if state == "dead" else state,
+        f"dead ({row['why']}, {span(row['free_in_s'])})" if state == "dead" else state,
         f"{row['requests']:,}",
         "" if row["success"] is None else f"{row['success']:.0%}",
         "" if row["latency_s"] is None else f"{row['latency_s']:.2f} s",
         ", ".join(resting),
     ]
-
-
-def _span(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

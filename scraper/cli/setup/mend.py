@@ -66,7 +66,7 @@ def mend(name: str, field: str | None, pages: int, apply: bool, as_json: bool) -
             f"to tell a field by{': ' if proofs.failures else ''}{'; '.join(proofs.failures[:2])}"
         )
     before = path.read_text(encoding="utf-8")
-    text, repairs = _mended(path, before, site, field, proofs)
+    text, repairs = _proposals(path, before, site, field, proofs)
     diff = "".join(
         difflib.unified_diff(
             before.splitlines(keepends=True), text.splitlines(keepends=True), str(path), str(path)
@@ -129,7 +129,7 @@ def _require_mendable(path: Path, site: Site, field: str | None) -> None:
         raise ConfigError(f"{path}: product.function: what Python reads is for you to mend")
 
 
-def _mended(
+def _proposals(
     path: Path, before: str, site: Site, field: str | None, proofs: Proofs
 ) -> tuple[str, list[Repair]]:
     """The definition's text with what is proposed, and the proposals."""

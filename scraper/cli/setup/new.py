@@ -12,8 +12,7 @@ import click
 from pydantic import ValidationError
 
 from scraper.cli.common.shared import json_option, load_settings, print_json, require_project
-from scraper.cli.common.tables import cell, plain, print_table
-from scraper.cli.crawl.screen import span
+from scraper.cli.common.tables import cell, plain, print_table, span
 from scraper.discovery.fields.induction import FieldChoice
 from scraper.discovery.fields.standard import standard_definition
 from scraper.discovery.platform import OpenInterface

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
 
 import click
 
 from scraper.cli.common.shared import json_option, load_settings, print_json, require_project
 from scraper.embedded import servers as embedded
-from scraper.embedded.servers import ServerState
 from scraper.infra import flower_login, migrations, servers
 from scraper.infra.database import make_engine
 
@@ -35,7 +31,7 @@ def up(as_json: bool) -> None:
     login = flower_login.get(settings)
     if as_json:
         flower = {"user": login.user, "password_in": login.where}
-        print_json({"servers": _as_json(states), "revision": revision, "flower": flower})
+        print_json({"servers": states, "revision": revision, "flower": flower})
         return
     click.echo(f"database: at revision {revision}")
     if login.generated and sys.stdout.isatty():
@@ -51,7 +47,7 @@ def down(as_json: bool) -> None:
     """Stop the embedded servers. Their data stays."""
     states = embedded.down(load_settings())
     if as_json:
-        print_json({"servers": _as_json(states)})
+        print_json({"servers": states})
         return
     for state in states:
         click.echo(f"{state.name}: {'still running' if state.running else 'stopped'}")
@@ -77,7 +73,3 @@ def psql(arguments: tuple[str, ...]) -> None:
     settings = load_settings()
     servers.require_postgres(settings)
     servers.run_psql(settings, arguments)
-
-
-def _as_json(states: Sequence[ServerState]) -> list[dict[str, Any]]:
-    return [asdict(state) for state in states]

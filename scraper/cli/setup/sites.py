@@ -26,7 +26,7 @@ from scraper.cli.common.shared import (
     open_redis,
     print_json,
 )
-from scraper.cli.crawl.screen import span
+from scraper.cli.common.tables import span
 from scraper.dedup.bloom import FilterStore
 from scraper.errors import ConfigError, DefinitionError, NotFoundError, ScraperError
 from scraper.quality import report as reports

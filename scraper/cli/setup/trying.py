@@ -253,7 +253,7 @@ def _show_problems(problems: tuple[str, ...]) -> None:
 
 def _show_matches(result: Matches, *, as_json: bool) -> None:
     if as_json:
-        print_json(asdict(result))
+        print_json(result)
         return
     for match in result.matches:
         click.echo(cell(match))
