@@ -118,7 +118,7 @@ class Rule(Alert):
         if after is None or not (change.event == "new" or key in change.changed):
             return None
         shown = amount(after, currency)
-        fall = percent(before, after) if before is not None else None
+        fall = percent(before, after)
         if when["below"]:
             limit = Decimal(when["below"])
             if when["currency"] not in (None, currency) or after >= limit:

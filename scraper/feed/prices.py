@@ -30,12 +30,14 @@ class PriceMove:
 
     @property
     def percent(self) -> Decimal | None:
-        """By how much it moved, below 0 where it fell; None: it was nothing before."""
         return percent(self.before, self.after)
 
 
-def percent(before: Decimal, after: Decimal) -> Decimal | None:
-    return (after - before) / before * 100 if before else None
+def percent(before: Any, after: Any) -> Decimal | None:
+    """By how much a price moved, below 0 where it fell; None: one of them is no number, or it was
+    nothing before."""
+    old, new = number(before), number(after)
+    return (new - old) / old * 100 if old and new is not None else None
 
 
 def percent_text(share: Decimal | None) -> str:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from scraper.domain import Outcome
 from scraper.errors import ConfigError, NotFoundError
 from scraper.feed import prices
-from scraper.frontier.progress import Progress, read_progress
+from scraper.frontier.progress import Progress
 from scraper.infra.redaction import redacted
 from scraper.quality import report as reports
 from scraper.settings import Settings
@@ -85,10 +85,9 @@ def _fleet_row(row: fleet.FleetRow, sparks: dict[int, list[float]]) -> dict[str,
 
 def crawl_details(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
     """Everything about one crawl. Raises `NotFoundError` where there is none."""
-    found = read_progress(connection, crawl_id=crawl_id) if 0 < crawl_id <= ID_MAX else []
-    if not found:
+    if not 0 < crawl_id <= ID_MAX:
         raise NotFoundError(f"there is no crawl {crawl_id}")
-    crawl, now = found[0], _now(connection)
+    crawl, now = progress.read(connection, crawl_id), _now(connection)
     shown, points = overview.course(connection, crawl_id, *_times(crawl, now))
     shares = overview.shares(connection, crawl_id)
     hosts, hosts_in_all = overview.hosts(connection, crawl_id)
@@ -96,7 +95,7 @@ def crawl_details(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
     return {
         "now": now,
         "crawl": progress.as_json(crawl),
-        "why": fleet.reasons(connection, found).get(crawl_id, ""),
+        "why": fleet.reasons(connection, [crawl]).get(crawl_id, ""),
         "course": {"step_s": shown.step_s, "points": [_point(point) for point in points]},
         "outcomes": [{**_measured(share), **_meaning(share.name)} for share in shares.outcomes],
         "workers": [_measured(share) for share in shares.workers],
@@ -271,11 +270,9 @@ def _told_beside(name: str, before: dict[str, Any], after: dict[str, Any]) -> bo
 
 
 def _difference(before: dict[str, Any], after: dict[str, Any], name: str) -> dict[str, Any]:
-    share = None
     currency = f"{name}{prices.CURRENCY}"
-    if before.get(currency) == after.get(currency):
-        old, new = prices.number(before.get(name)), prices.number(after.get(name))
-        share = prices.percent(old, new) if old is not None and new is not None else None
+    alike = before.get(currency) == after.get(currency)
+    share = prices.percent(before.get(name), after.get(name)) if alike else None
     return {
         "field": name,
         "before": _text(before.get(name), before.get(currency)),

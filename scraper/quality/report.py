@@ -240,6 +240,12 @@ def read(connection: sa.Connection, crawl_id: int) -> Report:
     )
 
 
+def crawl_of(connection: sa.Connection, word: str) -> int:
+    """The crawl that is meant: by its id, or a site's newest one. Raises `NotFoundError`."""
+    is_id = word.isascii() and word.isdecimal() and len(word) < 19
+    return int(word) if is_id else newest(connection, word)
+
+
 def newest(connection: sa.Connection, site: str) -> int:
     """The id of a site's newest crawl that has begun. Raises `NotFoundError`."""
     query = sa.text("""

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.errors import ConfigError
-from scraper.feed.prices import CURRENCY, number, percent
+from scraper.feed.prices import CURRENCY, percent
 from scraper.settle import products as store
 
 CONDITION = re.compile(r"\s*([\w.-]+)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
@@ -128,9 +128,7 @@ def field_history(versions: Sequence[dict[str, Any]], field: str) -> list[dict[s
             continue
         share = None
         if last is not None and last["currency"] == currency:
-            before, after = number(last["value"]), number(value)
-            if before is not None and after is not None:
-                share = percent(before, after)
+            share = percent(last["value"], value)
         points.append(
             {
                 "valid_from": version["valid_from"],

@@ -118,9 +118,14 @@ def summary(progress: Progress) -> str:
     return "\n".join(lines)
 
 
-def read_one(engine: sa.Engine, crawl_id: int) -> Progress:
-    with engine.connect() as connection:
-        rows = read_progress(connection, crawl_id=crawl_id)
+def read(connection: sa.Connection, crawl_id: int) -> Progress:
+    """Raises `NotFoundError`."""
+    rows = read_progress(connection, crawl_id=crawl_id)
     if not rows:
         raise NotFoundError(f"there is no crawl {crawl_id}; `scraper status` shows those there are")
     return rows[0]
+
+
+def read_one(engine: sa.Engine, crawl_id: int) -> Progress:
+    with engine.connect() as connection:
+        return read(connection, crawl_id)

@@ -18,7 +18,6 @@ import sqlalchemy as sa
 
 from scraper.feed.prices import CURRENCY
 from scraper.infra.database import dumps
-from scraper.settle import products
 
 # Spreadsheets take full-width signs for the same, and skip what stands before them.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
@@ -38,19 +37,6 @@ class Table:
 
     columns: list[str]
     rows: Iterator[dict[str, Any]]
-
-
-def read(
-    connection: sa.Connection,
-    site: str,
-    types: Mapping[str, str],
-    *,
-    delisted: bool,
-    since: int | None = None,
-) -> Table:
-    """Opens the stream. `types` are those of the definition's fields, in its order."""
-    stream = products.export(connection, site, delisted=delisted, since=since)
-    return make_table(connection, site, types, stream)
 
 
 def make_table(

@@ -126,3 +126,15 @@ def print_json(value: Any) -> None:
 def harmless(text: str) -> str:
     """JSON text of the same meaning that does not steer a terminal."""
     return TERMINAL_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def print_paused(
+    kind: Literal["site", "host"], name: str, *, paused: bool, changed: bool, as_json: bool
+) -> None:
+    """Prints what became of a site or host that was to be paused, or resumed."""
+    if as_json:
+        print_json({kind: name, "paused": paused, "changed": changed})
+    elif paused:
+        click.echo(f"{name}: paused" if changed else f"{name}: was paused already")
+    else:
+        click.echo(f"{name}: resumed" if changed else f"{name}: was not paused")

@@ -70,6 +70,5 @@ def _print_rejection(crawl_id: int, outcome: Rejection, dry: bool) -> None:
 
 def _crawl_id(engine: sa.Engine, crawl: str) -> int:
     with engine.connect() as connection:
-        if crawl.isascii() and crawl.isdecimal() and len(crawl) < 19:
-            return reports.read(connection, int(crawl)).crawl_id
-        return reports.newest(connection, crawl)
+        # Raises where there is no such crawl.
+        return reports.read(connection, reports.crawl_of(connection, crawl)).crawl_id

@@ -44,11 +44,7 @@ def report(crawl: str, as_json: bool) -> None:
     """
     engine = open_engine()
     with engine.connect() as connection:
-        if crawl.isascii() and crawl.isdecimal() and len(crawl) < 19:
-            crawl_id = int(crawl)
-        else:
-            crawl_id = reports.newest(connection, crawl)
-        quality = reports.read(connection, crawl_id)
+        quality = reports.read(connection, reports.crawl_of(connection, crawl))
     if as_json:
         print_json(reports.as_json(quality))
     else:

@@ -25,6 +25,7 @@ from scraper.errors import ConfigError
 from scraper.feed import consumers, reader
 from scraper.feed import store as feed
 from scraper.feed.reader import Reader, Since
+from scraper.settle import products
 from scraper.sites.definition import Site
 from scraper.views import rows
 from scraper.views.rows import Table
@@ -159,7 +160,8 @@ def write_export(
         with output.open_destination(where) as file, feed.view(engine) as view:
             _, definition = stored_site(view.connection, site)
             types = {name: spec.type for name, spec in definition.product.all_fields.items()}
-            table = rows.read(view.connection, site, types, delisted=delisted, since=after)
+            stream = products.export(view.connection, site, delisted=delisted, since=after)
+            table = rows.make_table(view.connection, site, types, stream)
             metadata = {
                 "site": site,
                 "cursor": view.cursor,

@@ -15,6 +15,7 @@ from scraper.cli.common.shared import (
     open_redis,
     parsed_by,
     print_json,
+    print_paused,
 )
 from scraper.cli.common.tables import print_table
 from scraper.cli.crawl.screen import host_levels
@@ -64,11 +65,7 @@ def host_list(host: str | None, as_json: bool) -> None:
 def host_pause(host: str, as_json: bool) -> None:
     """Ask HOST for nothing until it is resumed; effective within seconds. Its pages wait, and pay
     nothing."""
-    changed = _change(host, lambda connection: hosts.set_paused(connection, host, paused=True))
-    if as_json:
-        print_json({"host": host, "paused": True, "changed": changed})
-    else:
-        click.echo(f"{host}: paused" if changed else f"{host}: was paused already")
+    _set_paused(host, paused=True, as_json=as_json)
 
 
 @host.command("resume")
@@ -76,11 +73,7 @@ def host_pause(host: str, as_json: bool) -> None:
 @json_option()
 def host_resume(host: str, as_json: bool) -> None:
     """End a host's pause."""
-    changed = _change(host, lambda connection: hosts.set_paused(connection, host, paused=False))
-    if as_json:
-        print_json({"host": host, "paused": False, "changed": changed})
-    else:
-        click.echo(f"{host}: resumed" if changed else f"{host}: was not paused")
+    _set_paused(host, paused=False, as_json=as_json)
 
 
 @host.command("set")
@@ -125,6 +118,11 @@ def host_set(
         return
     budget = ", ".join(f"{key} {value}" for key, value in values.items() if value is not None)
     click.echo(f"{host}: {budget or 'as the site definitions say'}")
+
+
+def _set_paused(host: str, *, paused: bool, as_json: bool) -> None:
+    changed = _change(host, lambda connection: hosts.set_paused(connection, host, paused=paused))
+    print_paused("host", host, paused=paused, changed=changed, as_json=as_json)
 
 
 def _change(host: str, change: Callable[[sa.Connection], T]) -> T:

@@ -23,6 +23,7 @@ import click
 import httpx
 import sqlalchemy as sa
 
+from scraper.actions import deletion, overrides
 from scraper.cli.common.shared import load_settings
 from scraper.cli.common.tables import print_table
 from scraper.cli.crawl.wait import follow
@@ -31,7 +32,7 @@ from scraper.coordinator import plan
 from scraper.demo import definition
 from scraper.embedded import servers as embedded
 from scraper.errors import CrawlFailedError, ScraperError, ServerUnavailableError
-from scraper.frontier import sites
+from scraper.frontier import crawls, sites
 from scraper.frontier.progress import Progress
 from scraper.infra import flower_login, migrations, servers
 from scraper.infra.database import make_engine
@@ -46,17 +47,6 @@ READY_S = 30.0
 LATENCY_MS = 15
 FAIL_SHARE = 0.03
 SHOWN = 8
-
-FORGET = """
-DELETE FROM product_versions
- WHERE product_id IN (SELECT p.id FROM products p WHERE p.site_id = :site);
-DELETE FROM products WHERE site_id = :site;
-DELETE FROM pages WHERE site_id = :site;
-DELETE FROM throughput WHERE crawl_id IN (SELECT id FROM crawls WHERE site_id = :site);
-DELETE FROM crawl_hosts WHERE crawl_id IN (SELECT id FROM crawls WHERE site_id = :site);
-DELETE FROM crawls WHERE site_id = :site;
-DELETE FROM sites WHERE id = :site
-"""
 
 PRICE_CHANGES = sa.text("""
 SELECT p.external_id, p.data ->> 'name' AS name, v.data ->> 'price' AS before,
@@ -185,11 +175,14 @@ def _fleet(settings: Settings, flower_port: int) -> list[subprocess.Popen[bytes]
 def _take_over(engine: sa.Engine, shop: str) -> None:
     """The sample shop's definition goes into the database, what an earlier demo left goes out."""
     site = loader.load_text(definition(shop), "scraper/demo/shop.yaml")
+    with engine.connect() as connection:
+        is_stored = sites.find(connection, site.name) is not None
+        running = crawls.running_ids(connection, site.name)
+    for crawl_id in running:
+        overrides.stop(engine, crawl_id)
+    if is_stored:
+        deletion.delete_site(engine, site.name, lambda what, rows: None)
     with engine.begin() as connection:
-        stored = sites.find(connection, site.name)
-        if stored is not None:
-            for statement in FORGET.split(";"):
-                connection.execute(sa.text(statement), {"site": stored[0]})
         sites.sync(connection, [site])
 
 

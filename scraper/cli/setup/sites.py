@@ -25,6 +25,7 @@ from scraper.cli.common.shared import (
     open_engine,
     open_redis,
     print_json,
+    print_paused,
 )
 from scraper.cli.common.tables import span
 from scraper.dedup.bloom import FilterStore
@@ -263,12 +264,7 @@ def _print_progress(counts: Mapping[str, int]) -> deletion.Progress:
 
 def _set_paused(name: str, *, paused: bool, as_json: bool) -> None:
     changed = overrides.set_paused(open_engine(), name, paused=paused)
-    if as_json:
-        print_json({"site": name, "paused": paused, "changed": changed})
-    elif paused:
-        click.echo(f"{name}: paused" if changed else f"{name}: was paused already")
-    else:
-        click.echo(f"{name}: resumed" if changed else f"{name}: was not paused")
+    print_paused("site", name, paused=paused, changed=changed, as_json=as_json)
 
 
 @sites.command("schema")
