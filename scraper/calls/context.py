@@ -22,8 +22,9 @@ from scraper.rules.budget import Budget
 from scraper.rules.proxies import POOLS, Need
 from scraper.settings import Settings
 from scraper.sites.browser import Rendering
-from scraper.sites.definition import ProxyUse, Site
+from scraper.sites.definition import Site
 from scraper.sites.grammar import scalars
+from scraper.sites.grammar.routes import ProxyUse
 
 CONTEXTS_MAX = 200
 _DEFAULTS = {name: Site.model_fields[name].default for name in ("rate", "concurrency", "burst")}

@@ -39,8 +39,9 @@ from scraper.settings import Settings
 from scraper.settle.chains import steps_allowed
 from scraper.settle.transaction import CrawlLimits
 from scraper.sites.blocked import markers_of
-from scraper.sites.definition import NO_PROXY, STICKY_REQUESTS, ProxyUse, Site
+from scraper.sites.definition import Site
 from scraper.sites.functions import source_of
+from scraper.sites.grammar.routes import NO_PROXY, STICKY_REQUESTS, ProxyUse
 from scraper.sites.login import Signs, signs_of
 
 OUR_VERSION = version("celery-scraper")

@@ -16,7 +16,8 @@ from scraper.extract.items.reader import ItemsReader
 from scraper.extract.product import FieldReader
 from scraper.extract.sources import compile_source
 from scraper.sites.definition import Site
-from scraper.sites.grammar.fields import SOURCES, FieldSource, FieldSpec, Source
+from scraper.sites.grammar.fields import FieldSource, FieldSpec
+from scraper.sites.grammar.sources import SOURCES, Source
 
 ReadField = Callable[[Document], tuple[dict[str, Any], list[str]]]
 FUNCTION = "function"

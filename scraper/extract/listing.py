@@ -16,10 +16,11 @@ from scraper.extract.document import Document
 from scraper.extract.pages import Paginator
 from scraper.extract.text import text_nodes
 from scraper.rules import urls
-from scraper.sites.definition import Listing, Site
+from scraper.sites.definition import Site
 from scraper.sites.grammar import selectors
 from scraper.sites.grammar.css import CssSelector, parse_css
-from scraper.sites.grammar.fields import LinkSource
+from scraper.sites.grammar.links import LinkSource
+from scraper.sites.grammar.page_specs import Listing
 
 LINKS_MAX = 50_000
 # A page with so many links to other pages of the site has the site's frame.

@@ -17,7 +17,7 @@ from scraper.extract import values
 from scraper.extract.document import Document
 from scraper.extract.sources import compile_source
 from scraper.extract.values import Mistyped
-from scraper.sites.grammar.fields import Pages
+from scraper.sites.grammar.links import Pages
 
 _LAST_NUMBER = re.compile(r"\d[\d.,'\u2019 ]*(?=\D*$)")
 _PLACE = "{page}"

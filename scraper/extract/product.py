@@ -19,15 +19,10 @@ from scraper.extract.structured import witnesses
 from scraper.extract.text import price_text, whole_text
 from scraper.extract.values import Mistyped
 from scraper.rules import urls
-from scraper.sites.definition import ProductPage
 from scraper.sites.grammar import selectors
-from scraper.sites.grammar.fields import (
-    STRUCTURED,
-    FieldSource,
-    FieldSpec,
-    IdSource,
-    Source,
-)
+from scraper.sites.grammar.fields import FieldSource, FieldSpec, IdSource
+from scraper.sites.grammar.page_specs import ProductPage
+from scraper.sites.grammar.sources import STRUCTURED, Source
 
 ID_MAX = 500
 # A bool with `when` is false where there is no text, but nothing was found there.

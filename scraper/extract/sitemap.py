@@ -18,8 +18,8 @@ from lxml import etree
 
 from scraper.domain import Extracted, Fetched, Kind, Link
 from scraper.extract.listing import LinkFilter
-from scraper.sites.definition import Sitemap
 from scraper.sites.grammar import selectors
+from scraper.sites.grammar.page_specs import Sitemap
 
 UNPACKED_MAX_BYTES = 52_428_800
 URLS_MAX = 50_000

@@ -16,7 +16,7 @@ from scraper.extract.text import Element, text_nodes, whole_text, without_tags
 from scraper.rules.decoding import clean_text
 from scraper.sites.grammar import selectors
 from scraper.sites.grammar.css import CssSelector, parse_css
-from scraper.sites.grammar.fields import Source
+from scraper.sites.grammar.sources import Source
 
 VALUES_MAX = 1000
 Texts = Callable[[Document, bool], list[str]]

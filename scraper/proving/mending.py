@@ -35,7 +35,9 @@ from scraper.extract.text import whole_text
 from scraper.infra.database import dumps
 from scraper.rules.decoding import clean_text
 from scraper.sites.definition import Site
-from scraper.sites.grammar.fields import SOURCES, FieldSpec, as_css
+from scraper.sites.grammar.fields import FieldSpec
+from scraper.sites.grammar.model import as_css
+from scraper.sites.grammar.sources import SOURCES
 
 # A proposal that is less certain is not offered.
 OFFERED = 0.9

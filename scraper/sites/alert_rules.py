@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 
-from scraper.sites.grammar.fields import Model
+from scraper.sites.grammar.model import Model
 from scraper.sites.grammar.scalars import seconds
 
 ALERTS_MAX = 100

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from scraper.domain import Kind
 from scraper.sites.grammar import scalars
-from scraper.sites.grammar.fields import Model, checked, to_text
+from scraper.sites.grammar.model import Model, checked, to_text
 
 
 def _check_keep(text: str) -> str:

@@ -24,12 +24,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from scraper.rules.blocks import MARKER_MAX, Marker
 from scraper.rules.decoding import decode
 from scraper.sites.grammar import selectors
-from scraper.sites.grammar.fields import (
-    Model,
-    Regex,
-    to_text,
-    wrong,
-)
+from scraper.sites.grammar.model import Model, Regex, to_text, wrong
 
 # A text of fewer characters stands on good pages as well.
 TEXT_MIN = 4

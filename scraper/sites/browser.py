@@ -23,14 +23,7 @@ from scraper.rules.escalation import ladder
 from scraper.rules.routing import BROWSER
 from scraper.sites.grammar import scalars
 from scraper.sites.grammar.css import parse_css
-from scraper.sites.grammar.fields import (
-    Css,
-    Function,
-    Model,
-    Regex,
-    checked,
-    to_text,
-)
+from scraper.sites.grammar.model import Css, Function, Model, Regex, checked, to_text
 
 WAIT_FOR_IDLE, WAIT_FOR_LOAD = "networkidle", "load"
 Block = Literal["image", "font", "media", "stylesheet", "script", "texttrack", "websocket", "other"]

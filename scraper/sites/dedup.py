@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from scraper.sites.grammar.fields import Model, wrong
+from scraper.sites.grammar.model import Model, wrong
 
 # A filter has this where the definition names none: it grows where that is too small.
 CAPACITY_MAX = 10_000_000

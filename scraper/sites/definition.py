@@ -27,37 +27,42 @@ from scraper.rules import urls
 from scraper.rules.browsers import BROWSER
 from scraper.rules.escalation import ladder
 from scraper.rules.quality import Tolerances
-from scraper.rules.routing import ANY_REGION, Rule, Wishes
+from scraper.rules.routing import ANY_REGION, Wishes
 from scraper.sites.alert_rules import ALERTS_MAX, Alert, check_alerts
 from scraper.sites.archive import Archive
 from scraper.sites.blocked import Markers
 from scraper.sites.browser import Rendering
 from scraper.sites.browser import problems as browser_problems
 from scraper.sites.dedup import Dedup, as_dedup, check_dedup
-from scraper.sites.grammar import auto_fields, scalars
-from scraper.sites.grammar.fields import (
-    FieldName,
-    FieldSpec,
-    Function,
-    IdSource,
-    Links,
+from scraper.sites.grammar import scalars
+from scraper.sites.grammar.model import (
     Model,
-    Pages,
-    Regex,
-    alternatives,
-    as_css,
+    Text,
     checked,
-    path_problem,
-    to_text,
     wrong,
 )
-from scraper.sites.grammar.items import Items
-from scraper.sites.grammar.selectors import compile_regex
+from scraper.sites.grammar.page_specs import (
+    STRINGS,
+    Listing,
+    ProductPage,
+    Sitemap,
+    UrlList,
+    as_list,
+)
+from scraper.sites.grammar.routes import (
+    NO_PROXY,
+    Escalate,
+    Priority,
+    Proxy,
+    ProxyUse,
+    Queue,
+    Region,
+    RouteRule,
+)
 from scraper.sites.login import Login, problems_of
 from scraper.sites.quality import Quality, judges_nothing
 from scraper.sites.revisit import BELIEVED, Conditional, Revisit, RevisitBounds
 
-MATCH_TIMEOUT_S = 0.1
 NETWORKS_MAX = 50
 # Keys that change nothing of what is sent for a product page or read from it: where it is found,
 # when and how often.
@@ -78,18 +83,7 @@ _NOT_READING = (
     *("limits", "quality", "platform", "alerts"),
 )
 NOWHERE = "nowhere to start (mend: give `start:` or `sitemap:`)"
-Text = Annotated[str, BeforeValidator(to_text, json_schema_input_type=str | int | float)]
-StartUrl = Annotated[str, AfterValidator(scalars.check_start_url)]
-Queue = Annotated[
-    str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$"), AfterValidator(scalars.check_queue)
-]
-Region = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$")]
-Priority = Annotated[Text, AfterValidator(partial(checked, scalars.priority_number))]
 Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,39}$")]
-
-
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
 
 
 def _obeys(value: Any) -> Any:
@@ -110,7 +104,7 @@ def _as_sitemap(value: Any) -> Any:
 def _as_private(value: Any) -> bool | tuple[str, ...]:
     if isinstance(value, bool):
         return value
-    listed = _as_list(value)
+    listed = as_list(value)
     if not isinstance(listed, list | tuple) or not listed or len(listed) > NETWORKS_MAX:
         raise ValueError(
             f"neither true, false nor 1 to {NETWORKS_MAX} networks "
@@ -119,260 +113,9 @@ def _as_private(value: Any) -> bool | tuple[str, ...]:
     return tuple(scalars.check_network(str(network)) for network in listed)
 
 
-_STRINGS = BeforeValidator(_as_list, json_schema_input_type=str | list[str])
 PrivateNetworks = Annotated[
     bool | tuple[str, ...], BeforeValidator(_as_private, json_schema_input_type=bool | list[str])
 ]
-UrlList = Annotated[tuple[StartUrl, ...], _STRINGS, Field(max_length=10_000)]
-
-
-class Sitemap(Model):
-    """Where the shop lists its own pages."""
-
-    urls: UrlList = Field(
-        min_length=1, description="sitemaps, sitemap indexes, or robots.txt (its Sitemap: lines)"
-    )
-    products: Regex | None = Field(
-        None, description="product URLs; default: all that `listings` does not take"
-    )
-    listings: Regex | None = Field(None, description="listing URLs; default: none")
-
-
-NO_PROXY = "none"
-# An identity lasts so long where the definition does not say.
-STICKY_S, STICKY_REQUESTS = 600.0, 100
-
-
-class ProxyUse(Model):
-    """Which proxies, and for how long one visitor keeps theirs."""
-
-    pool: Literal["none", "datacenter", "residential"] = Field(
-        description="the class of proxy; none: no proxy"
-    )
-    sticky: Annotated[Text, AfterValidator(partial(checked, scalars.seconds))] | None = Field(
-        None,
-        description="how long an identity (proxy, cookies, headers) lasts: 10m; 0: each page "
-        "another",
-    )
-    requests: int | None = Field(
-        None, ge=1, le=1_000_000, description="pages after which an identity ends at the latest"
-    )
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.pool == NO_PROXY and (self.sticky is not None or self.requests is not None):
-            raise wrong(
-                (
-                    "pool",
-                    "without a proxy there is no identity to keep (mend: remove sticky and "
-                    "requests)",
-                )
-            )
-        return self
-
-    @property
-    def sticky_s(self) -> float:
-        """0: an identity is one page's. Residential ones last even where nothing is said."""
-        if self.sticky is not None:
-            return scalars.seconds(self.sticky)
-        return STICKY_S if self.requests or self.pool == "residential" else 0.0
-
-    @property
-    def sticky_requests(self) -> int:
-        return self.requests or STICKY_REQUESTS
-
-
-def _as_proxy(value: Any) -> Any:
-    return {"pool": value} if isinstance(value, str) else value
-
-
-Proxy = Annotated[
-    ProxyUse,
-    BeforeValidator(
-        _as_proxy, json_schema_input_type=Literal["none", "datacenter", "residential"] | ProxyUse
-    ),
-]
-
-
-class Listing(Model):
-    """What is taken from listing pages."""
-
-    products: Links = Field((), description="links to product pages")
-    listings: Links = Field((), description="links to further listing pages, such as categories")
-    next: Links = Field((), description="the link to the next listing page")
-    pages: Pages | None = Field(None, description="numbered listing pages")
-    function: Function | None = Field(
-        None, description="`module:function`, in place of or beside the selectors"
-    )
-    queue: Queue | None = Field(
-        None, description="for listing pages and sitemaps; default: the site's"
-    )
-    proxy: Proxy | None = Field(
-        None, description="for listing pages and sitemaps; default: the site's"
-    )
-
-    @model_validator(mode="after")
-    def _not_empty(self) -> Self:
-        if not (self.products or self.listings or self.function):
-            raise wrong(("", "finds no links (mend: give products, listings or function)"))
-        return self
-
-
-class ProductPage(Model):
-    """What is taken from product pages."""
-
-    id: (
-        Annotated[IdSource, BeforeValidator(as_css, json_schema_input_type=str | IdSource)] | None
-    ) = Field(None, description="the shop's own id; default: the URL")
-    fields: Annotated[
-        dict[
-            FieldName,
-            Annotated[FieldSpec, BeforeValidator(as_css, json_schema_input_type=str | FieldSpec)],
-        ],
-        BeforeValidator(
-            auto_fields.as_fields,
-            json_schema_input_type=Literal["auto"] | dict[FieldName, str | FieldSpec],
-        ),
-    ] = Field(
-        default_factory=dict, max_length=500, description="name -> CSS, auto, or a mapping; or auto"
-    )
-    items: Annotated[
-        Items | None, BeforeValidator(as_css, json_schema_input_type=str | Items | None)
-    ] = Field(
-        None, description="several products on a page, such as variants; `fields` are all of theirs"
-    )
-    function: Function | None = Field(None, description="`module:function`, in place of fields")
-    queue: Queue | None = Field(None, description="for product pages; default: the site's")
-    proxy: Proxy | None = Field(None, description="for product pages; default: the site's")
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        problems = []
-        named = self.all_fields
-        if not named and self.function is None:
-            problems.append(
-                ("", "has no fields (mend: `fields:` with at least one, or `function:`)")
-            )
-        if self.function is not None and (self.fields or self.id is not None or self.items):
-            problems.append((
-                "function",
-                "takes the place of id, fields and items (mend: remove it, or remove them)",
-            ))  # fmt: skip
-        if "id" in self.fields:
-            problems.append(
-                ("fields.id", "the id has a place of its own (mend: move it to `product.id`)")
-            )
-        problems += self._items_problems()
-        for name, spec in named.items():
-            key = f"fields.{name}" if name in self.fields else f"items.fields.{name}"
-            if spec.type == "price" and f"{name}_currency" in named:
-                problems.append((
-                    f"{key}_currency",
-                    f"the price {name} already gives {name}_currency (mend: remove it, or use "
-                    f"another name)",
-                ))  # fmt: skip
-            if spec.auto_read and f"{name}_confidence" in named:
-                problems.append((
-                    f"fields.{name}_confidence",
-                    f"`auto` already gives {name}_confidence (mend: use another name)",
-                ))  # fmt: skip
-        sources = alternatives("id", self.id) if self.id is not None else {}
-        for name, spec in self.fields.items():
-            sources |= alternatives(f"fields.{name}", spec)
-        for key, source in sources.items():
-            if source.described.startswith("path "):
-                problems.append((f"{key}.path", path_problem(None)[1]))
-        if problems:
-            raise wrong(*problems)
-        return self
-
-    def _items_problems(self) -> list[tuple[str, str]]:
-        if self.items is None:
-            return []
-        problems: list[tuple[str, str]] = []
-        for name, spec in self.items.fields.items():
-            of_page = self.fields.get(name)
-            if of_page is None:
-                continue
-            if not self.items.optional:
-                text = "is a field of the page, too (mend: keep one of the two)"
-                problems.append((f"items.fields.{name}", text))
-            elif of_page.type != spec.type:
-                text = f"is of type {of_page.type} on pages without items (mend: one type for both)"
-                problems.append((f"items.fields.{name}", text))
-        if "id" in self.items.fields:
-            mend = "move it to `product.items.id`"
-            problems.append(("items.fields.id", f"the id has a place of its own (mend: {mend})"))
-        if self.id is not None and not self.items.optional:
-            problems.append(("id", (
-                "with `items` each product has its own, `items.id` (mend: remove it; or write "
-                "`items: {optional: true}` where pages without any are products, too)"
-            )))  # fmt: skip
-        return problems
-
-    @property
-    def all_fields(self) -> dict[str, FieldSpec]:
-        """Those of the page and those of its items, by their names in the stored product."""
-        return {**self.fields, **self.own_fields} if self.items is not None else self.fields
-
-    @property
-    def own_fields(self) -> dict[str, FieldSpec]:
-        """Those of its items; none where a page has one product."""
-        return self.items.fields if self.items is not None else {}
-
-    @property
-    def required(self) -> list[str]:
-        return [name for name, spec in self.all_fields.items() if spec.required]
-
-
-def _as_levels(value: Any) -> Any:
-    value = [value] if isinstance(value, str) else value
-    return [] if value == ["none"] else value
-
-
-Escalate = Annotated[
-    tuple[Literal["residential", "browser"], ...],
-    BeforeValidator(
-        _as_levels,
-        json_schema_input_type=Literal["none", "residential", "browser"]
-        | list[Literal["residential", "browser"]],
-    ),
-]
-
-
-class RouteRule(Model):
-    """Pages that go another way than the rest of their site."""
-
-    match: Regex = Field(description="a regular expression: pages in whose URL it is found")
-    queue: Queue | None = Field(None, description="default: the site's")
-    region: Region | None = Field(None, description="default: the site's; any: no matter where")
-    priority: Priority | None = Field(None, description="default: the site's")
-
-    @model_validator(mode="after")
-    def _changes_something(self) -> Self:
-        if self.queue is self.region is self.priority is None:
-            raise wrong(
-                (
-                    "",
-                    "a route that changes nothing (mend: give it queue, region or priority, "
-                    "or remove it)",
-                )
-            )
-        return self
-
-    @property
-    def rule(self) -> Rule:
-        """Compiled. A URL that its pattern takes too long for goes the site's way."""
-        pattern = compile_regex(self.match)
-
-        def matches(url: str) -> bool:
-            try:
-                return pattern.search(url, timeout=MATCH_TIMEOUT_S) is not None
-            except TimeoutError:
-                return False
-
-        priority = None if self.priority is None else scalars.priority_number(self.priority)
-        return Rule(matches, self.queue, self.region, priority)
 
 
 class Limits(Model):
@@ -407,7 +150,7 @@ class Site(Model):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", description="default: the file's name")
     title: str = Field("", max_length=200, description="for people")
-    tags: Annotated[tuple[Tag, ...], _STRINGS] = Field(
+    tags: Annotated[tuple[Tag, ...], STRINGS] = Field(
         (), max_length=20, description="words such as garden, by which the Crawls tab is filtered"
     )
     enabled: bool = Field(True, description="false: never crawled by schedule")
@@ -423,7 +166,7 @@ class Site(Model):
     platform: Literal["shopify", "woocommerce", "magento"] | None = Field(
         None, description="products by that platform's own interface, where it is open"
     )
-    hosts: Annotated[tuple[Annotated[str, AfterValidator(scalars.check_host)], ...], _STRINGS] = (
+    hosts: Annotated[tuple[Annotated[str, AfterValidator(scalars.check_host)], ...], STRINGS] = (
         Field(
             (),
             description="further hosts of the site, with what is below them; "
@@ -515,10 +258,10 @@ class Site(Model):
     browser: Rendering | None = Field(
         None, description="how browser workers show pages before they are read"
     )
-    strip_params: Annotated[tuple[str, ...], _STRINGS] = Field(
+    strip_params: Annotated[tuple[str, ...], STRINGS] = Field(
         (), description="query parameters to drop; * allowed"
     )
-    keep_params: Annotated[tuple[str, ...], _STRINGS] = Field(
+    keep_params: Annotated[tuple[str, ...], STRINGS] = Field(
         (), description="tracking parameters to keep; * allowed"
     )
     trailing_slash: Literal["keep", "strip"] = Field(

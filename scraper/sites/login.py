@@ -30,14 +30,7 @@ from scraper.rules.urls import host_of
 from scraper.sites.blocked import MARKERS_MAX, Blocked
 from scraper.sites.grammar import scalars
 from scraper.sites.grammar.css import parse_css
-from scraper.sites.grammar.fields import (
-    Css,
-    Function,
-    Model,
-    checked,
-    to_text,
-    wrong,
-)
+from scraper.sites.grammar.model import Css, Function, Model, checked, to_text, wrong
 
 EVERY = "10s"
 FIELDS_MAX = 50

@@ -16,7 +16,7 @@ from scraper.sites import (
     quality,
     revisit,
 )
-from scraper.sites.grammar import fields, items
+from scraper.sites.grammar import fields, items, links, page_specs, routes, sources
 from scraper.sites.grammar.auto_fields import AutoField
 
 Path = tuple[str | int, ...]
@@ -147,7 +147,7 @@ def _message(fault: Any, path: Path) -> str:
             return "must be true or false (mend: write `true` or `false`)"
         case "int_parsing" | "int_type" | "int_from_float":
             return "must be a whole number (mend: without quotes, separators and units)"
-        case "string_type" if isinstance(fault["input"], list | tuple) and key in fields.SOURCES:
+        case "string_type" if isinstance(fault["input"], list | tuple) and key in sources.SOURCES:
             return f"must be one text (mend: alternatives stand under `any:`, as in {_ANY})"
         case "string_type":
             return 'must be a text (mend: quote it, as in `"…"`)'
@@ -184,7 +184,7 @@ def _unknown_key(path: Path) -> str:
     if path[:-1] == ("product",) and key in get_args(AutoField):
         return f"unknown key here (mend: fields stand under `fields:`, as `fields: {{{key}: …}}`)"
     alias = _SAME_AS.get(key.lower())
-    elsewhere = f"listing.{alias}" if alias in definition.Listing.model_fields else None
+    elsewhere = f"listing.{alias}" if alias in page_specs.Listing.model_fields else None
     elsewhere = elsewhere or next(
         (f"{place}.{key}" for place, model in _PLACES.items() if key in model.model_fields), None
     )
@@ -204,10 +204,10 @@ def _unknown_key(path: Path) -> str:
 
 
 _PLACES: dict[str, type[BaseModel]] = {
-    "": definition.Site, "listing": definition.Listing, "listing.pages": fields.Pages,
-    "product": definition.ProductPage, "product.items": items.Items,
-    "sitemap": definition.Sitemap, "limits": definition.Limits, "quality": quality.Quality,
-    "routes": definition.RouteRule, "blocked": blocked.Blocked, "revisit": revisit.RevisitBounds,
+    "": definition.Site, "listing": page_specs.Listing, "listing.pages": links.Pages,
+    "product": page_specs.ProductPage, "product.items": items.Items,
+    "sitemap": page_specs.Sitemap, "limits": definition.Limits, "quality": quality.Quality,
+    "routes": routes.RouteRule, "blocked": blocked.Blocked, "revisit": revisit.RevisitBounds,
     "login": login.Login, "login.form": login.Form, "login.token": login.Token,
     "login.success": login.Success,
     "login.logged_out": login.LoginSign,
@@ -218,7 +218,7 @@ def _keys_at(path: Path) -> list[str]:
     names = [step for step in path if isinstance(step, str)]
     match names:
         case ["listing", "products" | "listings" | "next"]:
-            model: type[BaseModel] = fields.LinkSource
+            model: type[BaseModel] = links.LinkSource
         case ["product", "fields", _] | ["product", "fields", _, "each", _]:
             model = fields.FieldSpec
         case ["product", "items", "fields", _] | ["product", "items", "fields", _, "each", _]:
@@ -228,7 +228,7 @@ def _keys_at(path: Path) -> list[str]:
         case ["product", "id"] | ["product", "items", "id"]:
             model = fields.IdSource
         case ["product", "id", "any"] | ["product", "items", "id", "any"]:
-            model = fields.Source
+            model = sources.Source
         case _:
             model = _PLACES.get(".".join(names), definition.Site)
     return list(model.model_fields)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from scraper.rules.quality import Tolerances
 from scraper.sites.grammar import scalars
-from scraper.sites.grammar.fields import Model, Share
+from scraper.sites.grammar.model import Model, Share
 
 
 class Quality(Model):

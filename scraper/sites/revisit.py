@@ -11,12 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from scraper.rules.revisit import Bounds
 from scraper.sites.grammar import scalars
-from scraper.sites.grammar.fields import (
-    Model,
-    checked,
-    to_text,
-    wrong,
-)
+from scraper.sites.grammar.model import Model, checked, to_text, wrong
 
 # An interval is halved and grows by half: of 0 it would stay 0.
 ADAPTIVE_LEAST_S = 60.0

@@ -28,7 +28,7 @@ from scraper.rules.proxies import (
     score,
     wait_s,
 )
-from scraper.sites.definition import ProxyUse
+from scraper.sites.grammar.routes import ProxyUse
 
 SECRETS = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=6, max_size=20)
 HEALTHS = st.builds(

@@ -30,7 +30,7 @@ from scraper.errors import DefinitionError, ScraperError
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
-from scraper.sites.grammar.fields import Source
+from scraper.sites.grammar.sources import Source
 
 T = TypeVar("T")
 PRODUCTS = 3

@@ -27,7 +27,8 @@ from scraper.extract.structured.amounts import amounts
 from scraper.extract.structured.buying import has_dead_button
 from scraper.extract.structured.codes import is_gtin
 from scraper.extract.structured.state_fields import WHOLE, currencies
-from scraper.sites.grammar.fields import FieldSpec, Source
+from scraper.sites.grammar.fields import FieldSpec
+from scraper.sites.grammar.sources import Source
 
 # These may be the same on all pages of a shop; nothing else may.
 _SHARED = frozenset({"availability", "brand", "category", "list_price", "rating", "stock"})

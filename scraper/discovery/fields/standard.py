@@ -9,7 +9,7 @@ from typing import Any
 from scraper.rules.urls import is_private
 from scraper.sites.definition import Site
 from scraper.sites.grammar.auto_fields import TYPES as AUTO_TYPES
-from scraper.sites.grammar.fields import STRUCTURED
+from scraper.sites.grammar.sources import STRUCTURED
 
 # A field's options in a definition, beside its sources, in the order of definitions. Those that
 # `auto` knows have its options.

@@ -18,7 +18,7 @@ from scraper.extract.text import whole_text
 from scraper.rules import urls
 from scraper.rules.decoding import clean_text
 from scraper.sites.grammar.css import parse_css
-from scraper.sites.grammar.fields import Pages
+from scraper.sites.grammar.links import Pages
 
 # "Next", "next page", "page suivante", in the languages that shops are written in.
 _NEXT_WORD = re.compile(

@@ -17,7 +17,7 @@ from scraper.extract.items.nested import size_of
 from scraper.extract.items.scopes import Item, compile_scope
 from scraper.extract.product import FieldReader, IdReader, ProductReader
 from scraper.rules import urls
-from scraper.sites.definition import ProductPage
+from scraper.sites.grammar.page_specs import ProductPage
 
 # A page has so many at the most. (A product of Shopify's has up to 2,048 variants.)
 ITEMS_MAX = 2500

@@ -20,7 +20,7 @@ from scraper.extract.text import Element
 from scraper.rules.decoding import Decoded
 from scraper.sites.grammar import selectors
 from scraper.sites.grammar.css import parse_css
-from scraper.sites.grammar.fields import SCOPES, Source, holds_json
+from scraper.sites.grammar.sources import SCOPES, Source, holds_json
 
 # What JSON says that stands in a text is read of so many characters.
 TEXT_MAX = 5_000_000

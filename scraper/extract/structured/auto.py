@@ -34,8 +34,8 @@ from scraper.extract.structured.state_fields import currencies, field_paths
 from scraper.extract.text import whole_text
 from scraper.extract.values import Mistyped, to_bool
 from scraper.rules.decoding import clean_text
-from scraper.sites.grammar.fields import STRUCTURED
 from scraper.sites.grammar.selectors import parse_json, parse_jsonld
+from scraper.sites.grammar.sources import STRUCTURED
 
 if TYPE_CHECKING:
     from scraper.extract.document import Document

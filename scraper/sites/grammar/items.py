@@ -8,29 +8,30 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from scraper.sites.grammar.fields import (
-    PATH,
-    RESPONSE,
-    SCOPES,
+from scraper.sites.grammar.fields import FieldSpec, IdSource
+from scraper.sites.grammar.model import (
     Captured,
     Css,
     FieldName,
-    FieldSpec,
-    IdSource,
     JsonPath,
     Model,
-    Source,
     XPath,
-    alternatives,
     as_css,
     checked,
+    wrong,
+)
+from scraper.sites.grammar.selectors import parse_jsonld_objects
+from scraper.sites.grammar.sources import (
+    PATH,
+    RESPONSE,
+    SCOPES,
+    Source,
+    alternatives,
     inner_fields,
     inner_problems,
     inner_source,
     scope_problems,
-    wrong,
 )
-from scraper.sites.grammar.selectors import parse_jsonld_objects
 
 JsonLdObjects = Annotated[str, AfterValidator(partial(checked, parse_jsonld_objects))]
 

@@ -1,0 +1,183 @@
+"""Links of listing pages, and how a listing goes on. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from scraper.sites.grammar.model import (
+    Captured,
+    Css,
+    JsonLd,
+    JsonPath,
+    Model,
+    Regex,
+    XPath,
+    as_css,
+    wrong,
+)
+from scraper.sites.grammar.sources import (
+    PATH,
+    RESPONSE,
+    Source,
+    described_response,
+    path_problem,
+)
+
+
+class LinkSource(Model):
+    """Links of a page: the href of what CSS or XPath matches, or what a regex or a path in
+    JSON finds."""
+
+    css: Css | None = Field(
+        None, description="elements (their own href, or that of the first a inside) or ::attr(…)"
+    )
+    xpath: XPath | None = Field(None, description="XPath 1.0, of elements or of attributes")
+    jsonld: JsonLd | None = Field(
+        None, description="path in the page's JSON-LD, as in `ItemList.itemListElement.url`"
+    )
+    state: JsonPath | None = Field(
+        None, description="path in the JSON that the page's scripts start from"
+    )
+    response: Captured | None = Field(None, description=RESPONSE)
+    path: JsonPath | None = Field(None, description=PATH)
+    regex: Regex | None = Field(
+        None, description="on the page's source: group 1 (or the whole match) of every match"
+    )
+    attr: str | None = Field(
+        None, min_length=1, max_length=100, description="another attribute than href"
+    )
+    match: Regex | None = Field(None, description="keeps only absolute URLs in which it is found")
+
+    @property
+    def described(self) -> str:
+        key = next(key for key in _LINK_SOURCES if getattr(self, key) is not None)
+        source = (
+            f"{key} {getattr(self, key)!r}"
+            if self.response is None
+            else described_response(self.response, self.path)
+        )
+        return source + (f" (match {self.match!r})" if self.match else "")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        given = [key for key in _LINK_SOURCES if getattr(self, key) is not None]
+        if (self.response is None) != (self.path is None):
+            raise wrong(path_problem(self.response))
+        if len(given) != 1:
+            if given:
+                raise wrong(
+                    (
+                        given[1],
+                        f"{' and '.join(given)} together (mend: keep one; give a list for several)",
+                    )
+                )
+            raise wrong(("", "no source (mend: give css, xpath, jsonld, state, response or regex)"))
+        if self.attr is not None and self.css is None and self.xpath is None:
+            raise wrong(("attr", "attr needs css or xpath (mend: remove it)"))
+        return self
+
+
+_LINK_SOURCES = ("css", "xpath", "jsonld", "state", "response", "regex")
+
+
+def _as_links(value: Any) -> Any:
+    if isinstance(value, str | dict):
+        value = [value]
+    return [as_css(link) for link in value] if isinstance(value, list | tuple) else value
+
+
+Links = Annotated[
+    tuple[LinkSource, ...],
+    BeforeValidator(_as_links, json_schema_input_type=str | LinkSource | list[str | LinkSource]),
+]
+
+
+class Pages(Model):
+    """Numbered listing pages: by a count read from the page, up to a `last` number, or until a page
+    has no products."""
+
+    css: Css | None = Field(None, description="where the number of pages (or products) is shown")
+    xpath: XPath | None = Field(None, description="the same, by XPath")
+    jsonld: JsonLd | None = Field(None, description="the same, by a path in the page's JSON-LD")
+    regex: Regex | None = Field(
+        None, description="the number within that text, as in `of (\\d+)`; default: its last number"
+    )
+    url: str | None = Field(
+        None, description="the pages' URL with {page}, absolute or relative to the current page"
+    )
+    param: str | None = Field(
+        None, pattern=r"^[\w.\[\]~-]{1,100}$", description="or: the query parameter to set"
+    )
+    first: int = Field(1, ge=0, le=1_000_000, description="the first page's number")
+    last: int | None = Field(
+        None, ge=0, le=10_000_000, description="the last page's number, where it is known"
+    )
+    step: int = Field(
+        1,
+        ge=1,
+        le=100_000,
+        description="from one page's number to the next: 24 for ?start=24, 48 …",
+    )
+    per_page: int | None = Field(
+        None, ge=1, le=100_000, description="set: the number read counts products, so many a page"
+    )
+
+    @property
+    def counted(self) -> bool:
+        return any(getattr(self, key) is not None for key in ("css", "xpath", "jsonld", "regex"))
+
+    @property
+    def source(self) -> Source:
+        return Source(
+            css=self.css, xpath=self.xpath, jsonld=self.jsonld, regex=self.regex, url=None
+        )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        problems: list[tuple[str, str]] = []
+        if (self.url is None) == (self.param is None):
+            problems.append(
+                (
+                    "",
+                    'needs one of url and param (mend: `url: "page-{page}.html"` or `param: page`)',
+                )
+            )
+        if self.url is not None and self.url.count("{page}") != 1:
+            problems.append(
+                (
+                    "url",
+                    f"{self.url!r} needs {{page}} once (mend: put it where the number goes: "
+                    f"`?page={{page}}`)",
+                )
+            )
+        if sum(key is not None for key in (self.css, self.xpath, self.jsonld)) > 1:
+            problems.append(("", "several sources (mend: keep one of css, xpath, jsonld)"))
+        if self.counted and self.last is not None:
+            problems.append(
+                (
+                    "last",
+                    "the number of pages is read from the page already (mend: remove `last` "
+                    "or the selector)",
+                )
+            )
+        if self.last is not None and self.last < self.first:
+            problems.append(
+                (
+                    "last",
+                    f"{self.last} is before the first page, {self.first} (mend: `last` is the "
+                    f"last page's number)",
+                )
+            )
+        if self.per_page is not None and not self.counted:
+            problems.append(
+                (
+                    "per_page",
+                    "there is no number to divide (mend: add css and regex that read it, or "
+                    "remove it)",
+                )
+            )
+        if problems:
+            raise wrong(*problems)
+        return self

@@ -1,0 +1,76 @@
+"""What every part of a definition is made of: strict models, problems by their keys, and the texts
+that stand for something else. Pure.
+
+Models keep what was written (`7d`, a CSS string) so that a definition's JSON reads like its YAML;
+selectors are compiled here only to be checked, and again, from the same cache, by
+`scraper.extract`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from scraper.sites.grammar import scalars, selectors
+from scraper.sites.grammar.css import check_css_of_elements, parse_css
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, str_max_length=10_000, hide_input_in_errors=True
+    )
+
+
+def wrong(*problems: tuple[str, str]) -> PydanticCustomError:
+    """Problems of several keys together, each as (key, sentence). The loader gives each its own
+    line."""
+    return PydanticCustomError(
+        "together",
+        "{summary}",
+        {
+            "summary": "; ".join(f"{key}: {text}" if key else text for key, text in problems),
+            "problems": list(problems),
+        },
+    )
+
+
+def checked(check: Callable[[str], object], text: str) -> str:
+    """The text itself, once `check` has not raised."""
+    check(text)
+    return text
+
+
+def to_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def as_css(value: Any) -> Any:
+    return {"css": value} if isinstance(value, str) else value
+
+
+Text = Annotated[str, BeforeValidator(to_text, json_schema_input_type=str | int | float)]
+Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=300)]
+Css = Annotated[str, AfterValidator(partial(checked, parse_css))]
+CssOfElements = Annotated[str, AfterValidator(partial(checked, check_css_of_elements))]
+FieldName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,62}$")]
+XPath = Annotated[str, AfterValidator(partial(checked, selectors.compile_xpath))]
+Regex = Annotated[
+    str, BeforeValidator(to_text), AfterValidator(partial(checked, selectors.compile_regex))
+]
+JsonLd = Annotated[str, AfterValidator(partial(checked, selectors.parse_jsonld))]
+JsonPath = Annotated[str, AfterValidator(partial(checked, selectors.parse_json))]
+MetaName = Annotated[str, Field(pattern=r"^[A-Za-z][\w:.-]{0,100}$")]
+Captured = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+MapKey = Annotated[
+    str, BeforeValidator(lambda key: str(key).lower() if isinstance(key, bool) else to_text(key))
+]
+Scalar = bool | int | float | str
+Share = Annotated[
+    str,
+    BeforeValidator(to_text, json_schema_input_type=str | float),
+    AfterValidator(partial(checked, scalars.share)),
+]

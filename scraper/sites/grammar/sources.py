@@ -1,0 +1,218 @@
+"""Where a text is read from a page, and what may stand within which elements or objects. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from scraper.sites.grammar.auto_fields import AutoField
+from scraper.sites.grammar.css import parse_css
+from scraper.sites.grammar.model import (
+    Captured,
+    Css,
+    JsonLd,
+    JsonPath,
+    MetaName,
+    Model,
+    Regex,
+    XPath,
+    as_css,
+)
+
+SOURCES = (
+    *("css", "xpath", "jsonld", "microdata", "rdfa", "meta", "state", "auto", "response"),
+    *("regex", "url"),
+)
+# These match elements or objects of JSON, in which fields are looked for.
+SCOPES = ("css", "xpath", "jsonld", "microdata", "state", "response")
+_TEXT_OF_XPATH = re.compile(r"(?:^|/)(?:@[\w:-]+|text\(\))\s*$")
+# Formats in which pages say schema.org's words for machines; paths in them are alike.
+STRUCTURED = ("jsonld", "microdata", "rdfa")
+# Of these a source has one; `regex` may stand beside it.
+_PLACES = tuple(key for key in SOURCES if key != "regex")
+RESPONSE = "a JSON answer that a browser captured, by its name in `browser.responses`; with `path`"
+PATH = "path in that JSON, as in `product.offers[0].price`; of a list without an index, each"
+INNER_PATH = "; within `items` and `each`: in the JSON of each"
+
+
+class Source(Model):
+    """Where a text comes from. One of css, xpath, jsonld, microdata, rdfa, meta, state, auto,
+    response, url; `regex` picks a part of it, or of the source."""
+
+    css: Css | None = Field(
+        None,
+        description="CSS; `::text` and `::attr(name)` as in parsel; else the element's whole text",
+    )
+    xpath: XPath | None = Field(None, description="XPath 1.0")
+    jsonld: JsonLd | None = Field(
+        None, description="path in the page's JSON-LD, as in `Product.offers.price`"
+    )
+    microdata: JsonLd | None = Field(
+        None, description="path in the page's microdata, as for jsonld"
+    )
+    rdfa: JsonLd | None = Field(
+        None, description="path in the page's RDFa of schema.org, as for jsonld"
+    )
+    meta: MetaName | None = Field(
+        None, description="the name or property of a <meta> tag, as in `og:title`: its content"
+    )
+    state: JsonPath | None = Field(
+        None,
+        description="path in the JSON that the page's scripts start from, as in "
+        "`__NEXT_DATA__.props.pageProps.product.price`",
+    )
+    auto: AutoField | None = Field(
+        None, description="what the page's own sources agree on for this field"
+    )
+    response: Captured | None = Field(None, description=RESPONSE)
+    path: JsonPath | None = Field(None, description=PATH + INNER_PATH)
+    regex: Regex | None = Field(
+        None, description="group 1 (or the whole match) of the text; alone: of the page's source"
+    )
+    url: Regex | None = Field(None, description="a regular expression on the page's URL")
+
+    @property
+    def described(self) -> str:
+        """For problems: `css 'h1::text'`."""
+        if self.response is not None:
+            return described_response(self.response, self.path)
+        for key in SOURCES:
+            if getattr(self, key) is not None:
+                return f"{key} {getattr(self, key)!r}"
+        return f"path {self.path!r}" if self.path is not None else "nothing"
+
+    def source_problems(self) -> list[tuple[str, str]]:
+        """(key, sentence) for what cannot stand together."""
+        given = [key for key in _PLACES if getattr(self, key) is not None]
+        if self.response is not None and self.path is None:
+            return [path_problem(self.response)]
+        if self.path is not None and self.response is None:
+            if given:
+                return [path_problem(None)]
+            # Whether it stands within `items` or `each` is for these, and the site, to check.
+            given = ["path"]
+        if len(given) > 1:
+            return [
+                (
+                    given[1],
+                    f"{given[0]} and {given[1]} together (mend: keep one, or list both under "
+                    f"`any:`)",
+                )
+            ]
+        if not given and self.regex is None:
+            return [("", f"no source (mend: give one of {', '.join(SOURCES)})")]
+        if self.url is not None and self.regex is not None:
+            return [("regex", "url is itself a regular expression (mend: keep `url:` alone)")]
+        return []
+
+
+def described_response(response: str, path: str | None) -> str:
+    return f"response {response!r} at {path!r}"
+
+
+def path_problem(response: str | None) -> tuple[str, str]:
+    if response is None:
+        return "path", (
+            "path is for `response` alone, or for what is read within `items` and `each` of JSON "
+            "(mend: say which response, or write the whole path at `jsonld:` or `state:`)"
+        )
+    return "response", "does not say where in it (mend: `path:`, as in `product.price`)"
+
+
+def holds_json(source: Source) -> bool:
+    """Whether what it matches is JSON, and not elements."""
+    if source.css is not None:
+        return not parse_css(source.css).selects_elements
+    if source.xpath is not None:
+        return _TEXT_OF_XPATH.search(source.xpath) is not None
+    return True
+
+
+def inner_fields(written: Any, scope: Any) -> Any:
+    """The fields within a scope: a text alone is a path where that holds JSON, else CSS or XPath as
+    it is itself."""
+    if not isinstance(written, dict) or not isinstance(scope, dict):
+        return written
+    return {name: inner_source(spec, scope) for name, spec in written.items()}
+
+
+def inner_source(written: Any, scope: dict[str, Any]) -> Any:
+    if not isinstance(written, str):
+        return written
+    entries = scope.get("any")
+    first = entries[0] if isinstance(entries, list | tuple) and entries else scope
+    first = as_css(first) if isinstance(first, str | dict) else {}
+    try:
+        within = Source.model_construct(css=first.get("css"), xpath=first.get("xpath"))
+        if any(key in first for key in (*SCOPES, "path")) and holds_json(within):
+            return {"path": written}
+    except (ValueError, TypeError):
+        # The scope's own mistake is said where it stands.
+        return as_css(written)
+    return {"xpath": written} if "xpath" in first else as_css(written)
+
+
+def scope_problems(source: Source) -> list[tuple[str, str]]:
+    """(key, sentence) for a source that is to match elements, or objects of JSON."""
+    given = [key for key in _PLACES if getattr(source, key) is not None]
+    wrong_keys = [key for key in (*given, "regex") if key not in SCOPES]
+    wrong_keys = [key for key in wrong_keys if getattr(source, key) is not None]
+    if wrong_keys:
+        mend = f"one of {', '.join(SCOPES)}"
+        return [
+            (wrong_keys[0], f"{wrong_keys[0]} matches no elements and no objects (mend: {mend})")
+        ]
+    if not given and source.path is not None:
+        return []
+    if len(given) != 1:
+        both = f"{' and '.join(given)} together" if given else "no source"
+        return [(given[1] if given else "", f"{both} (mend: give one of {', '.join(SCOPES)})")]
+    if source.response is not None and source.path is None:
+        return [path_problem(source.response)]
+    if source.path is not None and source.response is None:
+        if given[0] not in ("css", "xpath"):
+            return [("path", f"beside {given[0]} (mend: write the whole path there)")]
+        if not holds_json(source):
+            return [("path", (
+                f"is for JSON, but {given[0]} selects elements (mend: `::text` or `::attr(…)` "
+                "behind it where their text is JSON, or remove `path`)"
+            ))]  # fmt: skip
+    return []
+
+
+def inner_problems(
+    sources: Mapping[str, Source], scope: Source, *, where: str
+) -> list[tuple[str, str]]:
+    """(key, sentence) for what cannot be read within the elements or objects that `scope` matches.
+    `sources` by their keys."""
+    json = holds_json(scope)
+    own = "path" if json else "css" if scope.css is not None else "xpath"
+    problems = []
+    for key, source in sources.items():
+        given = [name for name in _PLACES if getattr(source, name) is not None]
+        given += ["path"] if source.path is not None and source.response is None else []
+        given += ["table"] if getattr(source, "table", None) is not None else []
+        given += ["regex"] if not given and source.regex is not None else []
+        for name in given:
+            if name == own or (name == "table" and own == "css"):
+                continue
+            mend = f"`{own}:` within it, or move the field to `product.fields`"
+            if where == "each":
+                mend = f"`{own}:` within it"
+            matched = "JSON" if json else f"elements by {own}"
+            text = f"{name} cannot be read within what `{where}` matches, {matched} (mend: {mend})"
+            problems.append((f"{key}.{name}", text))
+        if source.xpath is not None and own == "xpath" and source.xpath.lstrip().startswith("/"):
+            text = "begins at the page's root, not within the element (mend: `.` before it)"
+            problems.append((f"{key}.xpath", text))
+    return problems
+
+
+def alternatives(key: str, source: Any) -> dict[str, Any]:
+    """A source by its key, or those of its `any`."""
+    if not source.any:
+        return {key: source}
+    return {f"{key}.any.{at}": part for at, part in enumerate(source.any)}
