@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, StrictStr
+from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr
 
-from scraper.sites.grammar.model import Model
+from scraper.sites.grammar.model import STRINGS, Model
 from scraper.sites.grammar.scalars import seconds
 
 ALERTS_MAX = 100
@@ -35,10 +35,6 @@ def _is_duration(text: str) -> str:
     return text
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 class Alert(Model):
     """Which changes of a site's products people are told of."""
 
@@ -55,10 +51,9 @@ class Alert(Model):
     every: Annotated[str, AfterValidator(_is_duration)] | None = Field(
         None, description="a digest: one message each 1d, 1h"
     )
-    to: Annotated[
-        tuple[Annotated[str, Field(pattern=f"^{RECIPIENT}$")], ...],
-        BeforeValidator(_as_list, json_schema_input_type=str | list[str]),
-    ] = Field((), max_length=20, description="names of recipients; default: those without a name")
+    to: Annotated[tuple[Annotated[str, Field(pattern=f"^{RECIPIENT}$")], ...], STRINGS] = Field(
+        (), max_length=20, description="names of recipients; default: those without a name"
+    )
 
 
 def check_alerts(alerts: tuple[Alert, ...]) -> tuple[Alert, ...]:

@@ -12,11 +12,10 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from scraper.domain import Kind
 from scraper.sites.grammar import scalars
-from scraper.sites.grammar.model import Model, checked, to_text
+from scraper.sites.grammar.model import Duration, Model
 
 
 def _check_keep(text: str) -> str:
-    checked(scalars.seconds, text)
     if not scalars.seconds(text):
         raise ValueError("keeps nothing (mend: `archive: false`, or how long, as in `keep: 30d`)")
     return text
@@ -32,11 +31,9 @@ class ArchiveUse(Model):
         "all",
         description="changed: only those of which something else is extracted than of the last one",
     )
-    keep: Annotated[
-        str,
-        BeforeValidator(to_text, json_schema_input_type=str | int | float),
-        AfterValidator(_check_keep),
-    ] = Field("30d", description="how long: 30d, 12h")
+    keep: Annotated[Duration, AfterValidator(_check_keep)] = Field(
+        "30d", description="how long: 30d, 12h"
+    )
 
     @property
     def keep_s(self) -> float:

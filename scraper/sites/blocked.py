@@ -24,7 +24,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from scraper.rules.blocks import MARKER_MAX, Marker
 from scraper.rules.decoding import decode
 from scraper.sites.grammar import selectors
-from scraper.sites.grammar.model import Model, Regex, to_text, wrong
+from scraper.sites.grammar.model import Model, Regex, Text, refuse, to_text
 
 # A text of fewer characters stands on good pages as well.
 TEXT_MIN = 4
@@ -71,9 +71,7 @@ def _as_markers(value: Any) -> Any:
 
 
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,100}$")]
-HeaderPart = Annotated[
-    str, BeforeValidator(to_text, json_schema_input_type=str | int | float), Field(max_length=1000)
-]
+HeaderPart = Annotated[Text, Field(max_length=1000)]
 HttpStatus = Annotated[int, Field(ge=200, le=999)]
 
 
@@ -103,15 +101,13 @@ class Blocked(Model):
             self.text is not None or self.regex is not None or self.header or self.url is not None
         )
         if not others and not self.status:
-            raise wrong(("", "says nothing (mend: give one of text, regex, status, header, url)"))
+            refuse("", "says nothing (mend: give one of text, regex, status, header, url)")
         good = sorted(status for status in self.status if status < 400)
         if good and not others:
-            raise wrong(
-                (
-                    "status",
-                    f"{good[0]} alone would take good pages for blocked (mend: add text, "
-                    f"regex, header or url)",
-                )
+            refuse(
+                "status",
+                f"{good[0]} alone would take good pages for blocked (mend: add text, regex, header "
+                "or url)",
             )
         return self
 

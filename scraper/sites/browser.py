@@ -14,7 +14,6 @@ any other page.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -23,16 +22,19 @@ from scraper.rules.escalation import ladder
 from scraper.rules.routing import BROWSER
 from scraper.sites.grammar import scalars
 from scraper.sites.grammar.css import parse_css
-from scraper.sites.grammar.model import Css, Function, Model, Regex, checked, to_text
+from scraper.sites.grammar.model import (
+    Css,
+    Duration,
+    Function,
+    Model,
+    Problems,
+    Regex,
+    as_list_or_none,
+)
 
 WAIT_FOR_IDLE, WAIT_FOR_LOAD = "networkidle", "load"
 Block = Literal["image", "font", "media", "stylesheet", "script", "texttrack", "websocket", "other"]
 ResponseName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
-
-
-def _as_blocked(value: Any) -> Any:
-    value = [value] if isinstance(value, str) else value
-    return [] if value == ["none"] else value
 
 
 def _as_click(value: Any) -> Any:
@@ -60,13 +62,6 @@ def _check_viewport(text: str) -> str:
     return text
 
 
-Seconds = Annotated[
-    str,
-    BeforeValidator(to_text, json_schema_input_type=str | int | float),
-    AfterValidator(partial(checked, scalars.seconds)),
-]
-
-
 class Click(Model):
     """A button that brings more."""
 
@@ -79,12 +74,14 @@ class Rendering(Model):
 
     block: Annotated[
         tuple[Block, ...],
-        BeforeValidator(_as_blocked, json_schema_input_type=Literal["none"] | Block | list[Block]),
+        BeforeValidator(
+            as_list_or_none, json_schema_input_type=Literal["none"] | Block | list[Block]
+        ),
     ] = Field(("image", "font", "media"), description="what is not loaded; none: everything is")
     wait_for: Annotated[str, AfterValidator(_check_wait_for)] = Field(
         WAIT_FOR_IDLE, description="a CSS selector, networkidle, or load"
     )
-    wait: Seconds = Field(
+    wait: Duration = Field(
         "10s", description="how long that is waited for; then what is there is read"
     )
     click: (
@@ -101,7 +98,7 @@ class Rendering(Model):
     viewport: Annotated[str, AfterValidator(_check_viewport)] = Field(
         "1280x800", description="the window's size"
     )
-    timeout: Seconds | None = Field(
+    timeout: Duration | None = Field(
         None, description="a page in all; default, and at the most: SCRAPER_PAGE_TIMEOUT_S"
     )
     stealth: bool = Field(False, description="hides that nobody sits in front of the browser")
@@ -138,31 +135,27 @@ class _Reads(Protocol):
     def response(self) -> str | None: ...
 
 
-def problems(
+def check_rendering(
     rendering: Rendering | None,
     starts: set[str],
     escalate: tuple[str, ...],
     reads: Mapping[str, _Reads],
-) -> list[tuple[str, str]]:
-    """(key, sentence) for what cannot be: a `browser:` without a page that goes there, a response
-    nobody captures. `reads`: every source of the definition, by its key."""
-    problem_list = []
+    problems: Problems,
+) -> None:
+    """Adds what cannot be: a `browser:` without a page that goes there, a response nobody captures.
+    `reads`: every source of the definition, by its key."""
     reached = any(BROWSER in ladder(start, escalate) for start in starts)
     if rendering is not None and not reached:
-        problem_list.append(
-            (
-                "browser",
-                "no page goes to a browser (mend: `queue: browser` or `escalate: browser`, or "
-                "remove it)",
-            )
+        problems.add(
+            "browser",
+            "no page goes to a browser (mend: `queue: browser` or `escalate: browser`, or remove "
+            "it)",
         )
     captured = rendering.responses if rendering is not None else {}
     for key, source in reads.items():
         if source.response is not None and source.response not in captured:
-            problem_list.append((
+            problems.add(
                 f"{key}.response",
                 f"no response is called {source.response!r} (mend: `browser: "
-                f"{{responses: {{{source.response}: …}}}}` with a "
-                "regular expression on its URL)",
-            ))  # fmt: skip
-    return problem_list
+                f"{{responses: {{{source.response}: …}}}}` with a regular expression on its URL)",
+            )

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from scraper.sites.grammar.model import Model, wrong
+from scraper.sites.grammar.model import Model, Problems, refuse
 
 # A filter has this where the definition names none: it grows where that is too small.
 CAPACITY_MAX = 10_000_000
@@ -31,9 +31,7 @@ class Dedup(Model):
     @model_validator(mode="after")
     def _consistent(self) -> Dedup:
         if self.by == "exact" and self.capacity is not None:
-            raise wrong(
-                ("capacity", "there is no filter to make (mend: remove it, or `by: bloom`)")
-            )
+            refuse("capacity", "there is no filter to make (mend: remove it, or `by: bloom`)")
         return self
 
     def capacity_for(self, products: int) -> int:
@@ -46,14 +44,11 @@ def as_dedup(value: Any) -> Any:
     return {"by": value} if isinstance(value, str) else value
 
 
-def check_dedup(dedup: Dedup, revisit_s: float) -> list[tuple[str, str]]:
-    """What does not go together: (key, problem)."""
+def check_dedup(dedup: Dedup, revisit_s: float, problems: Problems) -> None:
+    """Adds what does not go together."""
     if dedup.by == "bloom" and revisit_s <= 0:
-        return [
-            (
-                "dedup",
-                "a filter remembers pages for as long as `revisit` says, and that is 0 (mend: "
-                "`revisit: 7d`)",
-            )
-        ]
-    return []
+        problems.add(
+            "dedup",
+            "a filter remembers pages for as long as `revisit` says, and that is 0 (mend: "
+            "`revisit: 7d`)",
+        )

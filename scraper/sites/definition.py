@@ -31,23 +31,15 @@ from scraper.rules.routing import ANY_REGION, Wishes
 from scraper.sites.alert_rules import ALERTS_MAX, Alert, check_alerts
 from scraper.sites.archive import Archive
 from scraper.sites.blocked import Markers
-from scraper.sites.browser import Rendering
-from scraper.sites.browser import problems as browser_problems
+from scraper.sites.browser import Rendering, check_rendering
 from scraper.sites.dedup import Dedup, as_dedup, check_dedup
 from scraper.sites.grammar import scalars
-from scraper.sites.grammar.model import (
-    Model,
-    Text,
-    checked,
-    wrong,
-)
+from scraper.sites.grammar.model import STRINGS, Model, Problems, Text, as_list, checked
 from scraper.sites.grammar.page_specs import (
-    STRINGS,
     Listing,
     ProductPage,
     Sitemap,
     UrlList,
-    as_list,
 )
 from scraper.sites.grammar.routes import (
     NO_PROXY,
@@ -59,7 +51,7 @@ from scraper.sites.grammar.routes import (
     Region,
     RouteRule,
 )
-from scraper.sites.login import Login, problems_of
+from scraper.sites.login import Login, check_login
 from scraper.sites.quality import Quality, judges_nothing
 from scraper.sites.revisit import BELIEVED, Conditional, Revisit, RevisitBounds
 
@@ -304,51 +296,43 @@ class Site(Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        problems = check_dedup(self.dedup, self.revisit_s)
+        problems = Problems()
+        check_dedup(self.dedup, self.revisit_s, problems)
         if not self.start and self.sitemap is None:
-            problems.append(("", NOWHERE))
+            problems.add("", NOWHERE)
         if self.start and self.listing is None:
-            problems.append(
-                (
-                    "start",
-                    "start pages are listing pages, but there is no `listing:` (mend: add it)",
-                )
+            problems.add(
+                "start", "start pages are listing pages, but there is no `listing:` (mend: add it)"
             )
         if self.sitemap is not None and self.sitemap.listings is not None and self.listing is None:
-            problems.append(
-                (
-                    "sitemap.listings",
-                    "there is no `listing:` that says what they hold (mend: add it)",
-                )
+            problems.add(
+                "sitemap.listings", "there is no `listing:` that says what they hold (mend: add it)"
             )
-        starts = {self.queue_of(kind) for kind in Kind} | {
-            rule.queue for rule in self.routes if rule.queue
-        }
-        if self.escalate and all(len(ladder(start, self.escalate)) == 1 for start in starts):
-            way = " or ".join(sorted(starts))
-            problems.append(
-                (
-                    "escalate",
-                    f"leads nowhere: pages start at {way} (mend: name a level above, or remove it)",
-                )
+        queues = {self.queue_of(kind) for kind in Kind}
+        queues |= {rule.queue for rule in self.routes if rule.queue}
+        if self.escalate and all(len(ladder(queue, self.escalate)) == 1 for queue in queues):
+            way = " or ".join(sorted(queues))
+            problems.add(
+                "escalate",
+                f"leads nowhere: pages start at {way} (mend: name a level above, or remove it)",
             )
-        problems += browser_problems(self.browser, starts, self.escalate, self._sources)
+        check_rendering(self.browser, queues, self.escalate, self._sources, problems)
         if self.impersonate is not None and self.user_agent not in (None, BROWSER):
-            problems.append(("user_agent", (
-                f"does not go with `impersonate: {self.impersonate}`, which sends the "
-                f"User-Agent that fits its TLS (mend: "
-                "remove it)"
-            )))  # fmt: skip
+            problems.add(
+                "user_agent",
+                f"does not go with `impersonate: {self.impersonate}`, which sends the User-Agent "
+                "that fits its TLS (mend: remove it)",
+            )
         if self.cookies == "keep" and any(self.proxy_of(kind).pool != NO_PROXY for kind in Kind):
-            problems.append(("cookies", (
+            problems.add(
+                "cookies",
                 "behind a proxy cookies belong to its identity (mend: remove `cookies`, and give "
-                "`proxy: {pool: …, sticky: 10m}`)"
-            )))  # fmt: skip
+                "`proxy: {pool: …, sticky: 10m}`)",
+            )
         if self.login is not None:
             pools: set[str] = {self.proxy_of(kind).pool for kind in Kind}
-            problems += problems_of(self.login, self.allowed_hosts, urls.belongs, pools)
-        if problems:
-            raise wrong(*problems)
+            check_login(self.login, self.allowed_hosts, pools, problems)
+        problems.raise_any()
         return self
 
     @property
@@ -389,25 +373,16 @@ class Site(Model):
 
     def queue_of(self, kind: Kind) -> str:
         """The capability that pages of this kind ask for."""
-        own = (
-            self.product.queue
-            if kind is Kind.PRODUCT
-            else self.listing.queue
-            if self.listing
-            else None
-        )
-        return own or self.queue
+        part = self._part_of(kind)
+        return (part and part.queue) or self.queue
 
     def proxy_of(self, kind: Kind) -> ProxyUse:
         """The proxies that pages of this kind go through."""
-        own = (
-            self.product.proxy
-            if kind is Kind.PRODUCT
-            else self.listing.proxy
-            if self.listing
-            else None
-        )
-        return own or self.proxy
+        part = self._part_of(kind)
+        return (part and part.proxy) or self.proxy
+
+    def _part_of(self, kind: Kind) -> Listing | ProductPage | None:
+        return self.product if kind is Kind.PRODUCT else self.listing
 
     @property
     def login_url(self) -> str:

@@ -26,25 +26,27 @@ from selectolax.lexbor import LexborHTMLParser
 
 from scraper.rules.blocks import Marker
 from scraper.rules.decoding import decode
-from scraper.rules.urls import host_of
+from scraper.rules.urls import belongs, host_of
 from scraper.sites.blocked import MARKERS_MAX, Blocked
 from scraper.sites.grammar import scalars
 from scraper.sites.grammar.css import parse_css
-from scraper.sites.grammar.model import Css, Function, Model, checked, to_text, wrong
+from scraper.sites.grammar.model import (
+    STRINGS,
+    Css,
+    Duration,
+    Function,
+    Model,
+    Problems,
+    Text,
+    refuse,
+)
 
 EVERY = "10s"
 FIELDS_MAX = 50
 _PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 _HEADER = re.compile(r"([A-Za-z0-9-]{1,100}): *(\S.*)")
 
-Duration = Annotated[
-    str,
-    BeforeValidator(to_text, json_schema_input_type=str | int | float),
-    AfterValidator(partial(checked, scalars.seconds)),
-]
-Template = Annotated[
-    str, BeforeValidator(to_text, json_schema_input_type=str | int | float), Field(max_length=2000)
-]
+Template = Annotated[Text, Field(max_length=2000)]
 LoginUrl = Annotated[str, AfterValidator(scalars.check_start_url)]
 JsonPath = Annotated[str, Field(pattern=r"^[\w-]+(\.[\w-]+)*$", max_length=200)]
 
@@ -175,12 +177,9 @@ class Token(Model):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.url is None and (self.body or self.expires_path):
-            raise wrong(
-                (
-                    "url",
-                    "where is the token asked for? (mend: give `url`, or remove body and "
-                    "expires_path)",
-                )
+            refuse(
+                "url",
+                "where is the token asked for? (mend: give `url`, or remove body and expires_path)",
             )
         return self
 
@@ -200,14 +199,12 @@ class Login(Model):
     accounts: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,62}$")] | None = Field(
         None, description="whose: the name of a group in the secrets file; default: the site's name"
     )
-    hosts: Annotated[
-        tuple[Annotated[str, AfterValidator(scalars.check_host)], ...],
-        BeforeValidator(
-            lambda value: [value] if isinstance(value, str) else value,
-            json_schema_input_type=str | list[str],
-        ),
-    ] = Field(
-        (), description="further hosts that the login's headers go to; cookies go where they belong"
+    hosts: Annotated[tuple[Annotated[str, AfterValidator(scalars.check_host)], ...], STRINGS] = (
+        Field(
+            (),
+            description="further hosts that the login's headers go to; "
+            "cookies go where they belong",
+        )
     )
     every: Duration = Field(
         EVERY, description="an account logs in at most once in this time, whole fleet"
@@ -220,26 +217,18 @@ class Login(Model):
     def _consistent(self) -> Self:
         ways = [name for name in ("form", "token", "function") if getattr(self, name) is not None]
         if not ways:
-            raise wrong(("", "says nothing of how (mend: give one of form, token, function)"))
+            refuse("", "says nothing of how (mend: give one of form, token, function)")
         if self._templates and not any(
             _PLACEHOLDER.search(template) for template in self._templates
         ):
-            where = (
-                "form.fields"
-                if self.form
-                else "token.body"
-                if self.token and self.token.url
-                else "token.header"
-            )
-            raise wrong(
-                (
-                    where,
-                    "holds no { } of an account, such as {username}: a definition is no place "
-                    "for secrets",
-                )
+            by_token = "token.body" if self.token and self.token.url else "token.header"
+            refuse(
+                "form.fields" if self.form else by_token,
+                "holds no { } of an account, such as {username}: a definition is no place for "
+                "secrets",
             )
         if len(ways) > 1:
-            raise wrong((ways[1], f"beside {ways[0]} (mend: keep one of form, token, function)"))
+            refuse(ways[1], f"beside {ways[0]} (mend: keep one of form, token, function)")
         return self
 
     @property
@@ -266,30 +255,24 @@ class Login(Model):
         return self.token.url if self.token is not None else None
 
 
-def problems_of(
-    login: Login, hosts: frozenset[str], belongs: Any, pools: set[str]
-) -> list[tuple[str, str]]:
-    """What does not go together with the rest of a site: (key, sentence) each."""
-    problems = []
+def check_login(login: Login, hosts: frozenset[str], pools: set[str], problems: Problems) -> None:
+    """Adds what does not go together with the rest of a site."""
     if login.url is not None and not belongs(host_of(login.url), hosts):
         key = "login.form.url" if login.form is not None else "login.token.url"
-        problems.append(
-            (key, f"{host_of(login.url)} is not a host of the site (mend: add it to `hosts:`)")
+        problems.add(
+            key, f"{host_of(login.url)} is not a host of the site (mend: add it to `hosts:`)"
         )
     for host in login.hosts:
         if not belongs(host, hosts):
-            problems.append(
-                ("login.hosts", f"{host} is not a host of the site (mend: add it to `hosts:`)")
+            problems.add(
+                "login.hosts", f"{host} is not a host of the site (mend: add it to `hosts:`)"
             )
     if len(pools) > 1:
-        problems.append(
-            (
-                "login",
-                "an account has one proxy for all its pages (mend: give listings and products "
-                "the same)",
-            )
+        problems.add(
+            "login",
+            "an account has one proxy for all its pages (mend: give listings and products the "
+            "same)",
         )
-    return problems
 
 
 @dataclass(frozen=True)

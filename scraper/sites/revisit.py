@@ -4,24 +4,18 @@ definition. Pure."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from scraper.rules.revisit import Bounds
 from scraper.sites.grammar import scalars
-from scraper.sites.grammar.model import Model, checked, to_text, wrong
+from scraper.sites.grammar.model import Duration, Model, refuse, to_text
 
 # An interval is halved and grows by half: of 0 it would stay 0.
 ADAPTIVE_LEAST_S = 60.0
 BELIEVED = "30d"
-
-Duration = Annotated[
-    str,
-    BeforeValidator(to_text, json_schema_input_type=str | int | float),
-    AfterValidator(partial(checked, scalars.seconds)),
-]
 
 
 class RevisitBounds(Model):
@@ -35,16 +29,11 @@ class RevisitBounds(Model):
     def _in_order(self) -> Self:
         least_s, most_s = scalars.seconds(self.min), scalars.seconds(self.max)
         if least_s > most_s:
-            raise wrong(
-                ("min", f"{self.min} is longer than max, {self.max} (mend: the other way round)")
-            )
+            refuse("min", f"{self.min} is longer than max, {self.max} (mend: the other way round)")
         if least_s != most_s and least_s < ADAPTIVE_LEAST_S:
-            raise wrong(
-                (
-                    "min",
-                    "an interval that adapts is a minute or more (mend: `min: 1h`, or "
-                    "`revisit: 0`)",
-                )
+            refuse(
+                "min",
+                "an interval that adapts is a minute or more (mend: `min: 1h`, or `revisit: 0`)",
             )
         return self
 

@@ -13,11 +13,11 @@ from scraper.sites.grammar.model import (
     CssOfElements,
     FieldName,
     MapKey,
+    Problems,
     Regex,
     Scalar,
     Share,
     as_css,
-    wrong,
 )
 from scraper.sites.grammar.sources import (
     SOURCES,
@@ -72,9 +72,7 @@ class FieldSource(Source):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        problems = self.source_problems()
-        if problems:
-            raise wrong(*problems)
+        Problems(self.source_problems()).raise_any()
         return self
 
     @property
@@ -91,10 +89,8 @@ class FieldSource(Source):
             mend = "keep one, or list both under `any:`"
             return [(others[0], f"table and {others[0]} together (mend: {mend})")]
         if len(pair) < 2:
-            return [("table", (
-                "does not say what stands in a row (mend: `key: th` and `value: td`; `dt` and `dd` "
-                "for a dl)"
-            ))]  # fmt: skip
+            mend = "`key: th` and `value: td`; `dt` and `dd` for a dl"
+            return [("table", f"does not say what stands in a row (mend: {mend})")]
         return []
 
 
@@ -145,10 +141,9 @@ class FieldSpec(FieldSource):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        problems = self._any_problems() if self.any else self.source_problems()
+        problems = Problems(_beside_any(self) if self.any else self.source_problems())
         problems += self._nested_problems() or self._option_problems()
-        if problems:
-            raise wrong(*problems)
+        problems.raise_any()
         return self
 
     def source_problems(self) -> list[tuple[str, str]]:
@@ -201,38 +196,32 @@ class FieldSpec(FieldSource):
         """Whether one of its sources is `auto`, which tells how sure it is."""
         return any(reading.auto is not None for reading in self.readings)
 
-    def _any_problems(self) -> list[tuple[str, str]]:
-        given = [key for key in SOURCES if getattr(self, key) is not None]
-        return [(key, f"{key} beside `any:` (mend: move it into the list)") for key in given]
-
-    def _option_problems(self) -> list[tuple[str, str]]:
-        problems = []
+    def _option_problems(self) -> Problems:
+        problems = Problems()
         for key, types in _OPTION_OF.items():
-            used = getattr(self, key) is not None or any(
-                getattr(reading, key) is not None for reading in self.any
-            )
-            if used and self.type not in types:
-                problems.append(
-                    (
-                        key,
-                        f"{key} means nothing for type {self.type} (mend: `type: {types[0]}`, "
-                        f"or remove it)",
-                    )
+            if self._has(key) and self.type not in types:
+                problems.add(
+                    key,
+                    f"{key} means nothing for type {self.type} (mend: `type: {types[0]}`, or "
+                    "remove it)",
                 )
-        joined = self.join is not None or any(reading.join is not None for reading in self.any)
-        if joined and (self.many or self.type == "list"):
-            problems.append(
-                ("join", "join makes one text of all matches, a list keeps each (mend: keep one)")
+        if self._has("join") and (self.many or self.type == "list"):
+            problems.add(
+                "join", "join makes one text of all matches, a list keeps each (mend: keep one)"
             )
         if self.required and self.default is not None:
-            problems.append(
-                ("default", "a required field cannot have a default (mend: remove one of the two)")
+            problems.add(
+                "default", "a required field cannot have a default (mend: remove one of the two)"
             )
         if self.default is not None and not self._default_fits():
-            problems.append(
-                ("default", f"{self.default!r} is no {self.type} (mend: a value of that type)")
+            problems.add(
+                "default", f"{self.default!r} is no {self.type} (mend: a value of that type)"
             )
         return problems
+
+    def _has(self, option: str) -> bool:
+        """Whether it, or one of its alternatives, is given the option."""
+        return any(getattr(reading, option, None) is not None for reading in (self, *self.any))
 
     def _default_fits(self) -> bool:
         value = self.default
@@ -259,6 +248,11 @@ _OPTION_OF: dict[str, tuple[FieldType, ...]] = {
 
 def _is_number(text: str) -> bool:
     return re.fullmatch(r"-?\d{1,30}(\.\d{1,8})?", text) is not None and Decimal(text).is_finite()
+
+
+def _beside_any(source: Source) -> list[tuple[str, str]]:
+    given = [key for key in SOURCES if getattr(source, key) is not None]
+    return [(key, f"{key} beside `any:` (mend: move it into the list)") for key in given]
 
 
 def _each_problems(
@@ -288,16 +282,8 @@ class IdSource(Source):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        if not self.any:
-            problems = self.source_problems()
-        else:
-            problems = [
-                (key, f"{key} beside `any:` (mend: move it into the list)")
-                for key in SOURCES
-                if getattr(self, key)
-            ]
-            for source in self.any:
-                problems += [("any", text) for _, text in source.source_problems()]
-        if problems:
-            raise wrong(*problems)
+        problems = Problems(_beside_any(self) if self.any else self.source_problems())
+        for source in self.any:
+            problems += [("any", text) for _, text in source.source_problems()]
+        problems.raise_any()
         return self

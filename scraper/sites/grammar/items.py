@@ -15,10 +15,10 @@ from scraper.sites.grammar.model import (
     FieldName,
     JsonPath,
     Model,
+    Problems,
     XPath,
     as_css,
     checked,
-    wrong,
 )
 from scraper.sites.grammar.selectors import parse_jsonld_objects
 from scraper.sites.grammar.sources import (
@@ -88,12 +88,9 @@ class Items(Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        problems = scope_problems(self.scope)
-        if not problems:
-            sources = alternatives("id", self.id)
-            for name, spec in self.fields.items():
-                sources |= alternatives(f"fields.{name}", spec)
-            problems = inner_problems(sources, self.scope, where="items")
-        if problems:
-            raise wrong(*problems)
+        Problems(scope_problems(self.scope)).raise_any()
+        sources = alternatives("id", self.id)
+        for name, spec in self.fields.items():
+            sources |= alternatives(f"fields.{name}", spec)
+        Problems(inner_problems(sources, self.scope, where="items")).raise_any()
         return self

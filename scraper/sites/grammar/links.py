@@ -12,10 +12,11 @@ from scraper.sites.grammar.model import (
     JsonLd,
     JsonPath,
     Model,
+    Problems,
     Regex,
     XPath,
     as_css,
-    wrong,
+    refuse,
 )
 from scraper.sites.grammar.sources import (
     PATH,
@@ -64,18 +65,14 @@ class LinkSource(Model):
     def _one_source(self) -> Self:
         given = [key for key in _LINK_SOURCES if getattr(self, key) is not None]
         if (self.response is None) != (self.path is None):
-            raise wrong(path_problem(self.response))
-        if len(given) != 1:
-            if given:
-                raise wrong(
-                    (
-                        given[1],
-                        f"{' and '.join(given)} together (mend: keep one; give a list for several)",
-                    )
-                )
-            raise wrong(("", "no source (mend: give css, xpath, jsonld, state, response or regex)"))
+            refuse(*path_problem(self.response))
+        if not given:
+            refuse("", "no source (mend: give css, xpath, jsonld, state, response or regex)")
+        if len(given) > 1:
+            mend = "keep one; give a list for several"
+            refuse(given[1], f"{' and '.join(given)} together (mend: {mend})")
         if self.attr is not None and self.css is None and self.xpath is None:
-            raise wrong(("attr", "attr needs css or xpath (mend: remove it)"))
+            refuse("attr", "attr needs css or xpath (mend: remove it)")
         return self
 
 
@@ -136,48 +133,35 @@ class Pages(Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        problems: list[tuple[str, str]] = []
+        problems = Problems()
         if (self.url is None) == (self.param is None):
-            problems.append(
-                (
-                    "",
-                    'needs one of url and param (mend: `url: "page-{page}.html"` or `param: page`)',
-                )
+            problems.add(
+                "", 'needs one of url and param (mend: `url: "page-{page}.html"` or `param: page`)'
             )
         if self.url is not None and self.url.count("{page}") != 1:
-            problems.append(
-                (
-                    "url",
-                    f"{self.url!r} needs {{page}} once (mend: put it where the number goes: "
-                    f"`?page={{page}}`)",
-                )
+            problems.add(
+                "url",
+                f"{self.url!r} needs {{page}} once (mend: put it where the number goes: "
+                "`?page={page}`)",
             )
         if sum(key is not None for key in (self.css, self.xpath, self.jsonld)) > 1:
-            problems.append(("", "several sources (mend: keep one of css, xpath, jsonld)"))
+            problems.add("", "several sources (mend: keep one of css, xpath, jsonld)")
         if self.counted and self.last is not None:
-            problems.append(
-                (
-                    "last",
-                    "the number of pages is read from the page already (mend: remove `last` "
-                    "or the selector)",
-                )
+            problems.add(
+                "last",
+                "the number of pages is read from the page already (mend: remove `last` or the "
+                "selector)",
             )
         if self.last is not None and self.last < self.first:
-            problems.append(
-                (
-                    "last",
-                    f"{self.last} is before the first page, {self.first} (mend: `last` is the "
-                    f"last page's number)",
-                )
+            problems.add(
+                "last",
+                f"{self.last} is before the first page, {self.first} (mend: `last` is the last "
+                "page's number)",
             )
         if self.per_page is not None and not self.counted:
-            problems.append(
-                (
-                    "per_page",
-                    "there is no number to divide (mend: add css and regex that read it, or "
-                    "remove it)",
-                )
+            problems.add(
+                "per_page",
+                "there is no number to divide (mend: add css and regex that read it, or remove it)",
             )
-        if problems:
-            raise wrong(*problems)
+        problems.raise_any()
         return self

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Never
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
@@ -25,17 +25,25 @@ class Model(BaseModel):
     )
 
 
-def wrong(*problems: tuple[str, str]) -> PydanticCustomError:
-    """Problems of several keys together, each as (key, sentence). The loader gives each its own
-    line."""
-    return PydanticCustomError(
-        "together",
-        "{summary}",
-        {
-            "summary": "; ".join(f"{key}: {text}" if key else text for key, text in problems),
-            "problems": list(problems),
-        },
-    )
+class Problems(list[tuple[str, str]]):
+    """(key, sentence) of what cannot be, of several keys together."""
+
+    def add(self, key: str, text: str) -> None:
+        self.append((key, text))
+
+    def raise_any(self) -> None:
+        """The loader gives each its own line."""
+        if self:
+            summary = "; ".join(f"{key}: {text}" if key else text for key, text in self)
+            context = {"summary": summary, "problems": list(self)}
+            raise PydanticCustomError("together", "{summary}", context)
+
+
+def refuse(key: str, text: str) -> Never:
+    """Raises what is wrong with one key."""
+    problems = Problems([(key, text)])
+    problems.raise_any()
+    raise AssertionError("unreachable")
 
 
 def checked(check: Callable[[str], object], text: str) -> str:
@@ -52,7 +60,20 @@ def as_css(value: Any) -> Any:
     return {"css": value} if isinstance(value, str) else value
 
 
+def as_list(value: Any) -> Any:
+    """A text alone stands for a list of it."""
+    return [value] if isinstance(value, str) else value
+
+
+def as_list_or_none(value: Any) -> Any:
+    """Likewise, and `none` for an empty one."""
+    listed = as_list(value)
+    return [] if listed == ["none"] else listed
+
+
+STRINGS = BeforeValidator(as_list, json_schema_input_type=str | list[str])
 Text = Annotated[str, BeforeValidator(to_text, json_schema_input_type=str | int | float)]
+Duration = Annotated[Text, AfterValidator(partial(checked, scalars.seconds))]
 Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=300)]
 Css = Annotated[str, AfterValidator(partial(checked, parse_css))]
 CssOfElements = Annotated[str, AfterValidator(partial(checked, check_css_of_elements))]

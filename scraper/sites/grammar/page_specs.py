@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -10,18 +10,20 @@ from scraper.sites.grammar import auto_fields, scalars
 from scraper.sites.grammar.fields import FieldSpec, IdSource
 from scraper.sites.grammar.items import Items
 from scraper.sites.grammar.links import Links, Pages
-from scraper.sites.grammar.model import FieldName, Function, Model, Regex, as_css, wrong
+from scraper.sites.grammar.model import (
+    STRINGS,
+    FieldName,
+    Function,
+    Model,
+    Problems,
+    Regex,
+    as_css,
+    refuse,
+)
 from scraper.sites.grammar.routes import Proxy, Queue
 from scraper.sites.grammar.sources import alternatives, path_problem
 
 StartUrl = Annotated[str, AfterValidator(scalars.check_start_url)]
-
-
-def as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-STRINGS = BeforeValidator(as_list, json_schema_input_type=str | list[str])
 UrlList = Annotated[tuple[StartUrl, ...], STRINGS, Field(max_length=10_000)]
 
 
@@ -57,7 +59,7 @@ class Listing(Model):
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
         if not (self.products or self.listings or self.function):
-            raise wrong(("", "finds no links (mend: give products, listings or function)"))
+            refuse("", "finds no links (mend: give products, listings or function)")
         return self
 
 
@@ -90,68 +92,67 @@ class ProductPage(Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        problems = []
+        problems = Problems()
         named = self.all_fields
         if not named and self.function is None:
-            problems.append(
-                ("", "has no fields (mend: `fields:` with at least one, or `function:`)")
-            )
+            problems.add("", "has no fields (mend: `fields:` with at least one, or `function:`)")
         if self.function is not None and (self.fields or self.id is not None or self.items):
-            problems.append((
+            problems.add(
                 "function",
                 "takes the place of id, fields and items (mend: remove it, or remove them)",
-            ))  # fmt: skip
-        if "id" in self.fields:
-            problems.append(
-                ("fields.id", "the id has a place of its own (mend: move it to `product.id`)")
             )
-        problems += self._items_problems()
+        if "id" in self.fields:
+            problems.add(
+                "fields.id", "the id has a place of its own (mend: move it to `product.id`)"
+            )
+        if self.items is not None:
+            self._check_items(self.items, problems)
         for name, spec in named.items():
             key = f"fields.{name}" if name in self.fields else f"items.fields.{name}"
             if spec.type == "price" and f"{name}_currency" in named:
-                problems.append((
+                problems.add(
                     f"{key}_currency",
                     f"the price {name} already gives {name}_currency (mend: remove it, or use "
-                    f"another name)",
-                ))  # fmt: skip
+                    "another name)",
+                )
             if spec.auto_read and f"{name}_confidence" in named:
-                problems.append((
+                problems.add(
                     f"fields.{name}_confidence",
                     f"`auto` already gives {name}_confidence (mend: use another name)",
-                ))  # fmt: skip
+                )
         sources = alternatives("id", self.id) if self.id is not None else {}
         for name, spec in self.fields.items():
             sources |= alternatives(f"fields.{name}", spec)
         for key, source in sources.items():
             if source.described.startswith("path "):
-                problems.append((f"{key}.path", path_problem(None)[1]))
-        if problems:
-            raise wrong(*problems)
+                problems.add(f"{key}.path", path_problem(None)[1])
+        problems.raise_any()
         return self
 
-    def _items_problems(self) -> list[tuple[str, str]]:
-        if self.items is None:
-            return []
-        problems: list[tuple[str, str]] = []
-        for name, spec in self.items.fields.items():
+    def _check_items(self, items: Items, problems: Problems) -> None:
+        for name, spec in items.fields.items():
             of_page = self.fields.get(name)
             if of_page is None:
                 continue
-            if not self.items.optional:
-                text = "is a field of the page, too (mend: keep one of the two)"
-                problems.append((f"items.fields.{name}", text))
+            key = f"items.fields.{name}"
+            if not items.optional:
+                problems.add(key, "is a field of the page, too (mend: keep one of the two)")
             elif of_page.type != spec.type:
-                text = f"is of type {of_page.type} on pages without items (mend: one type for both)"
-                problems.append((f"items.fields.{name}", text))
-        if "id" in self.items.fields:
-            mend = "move it to `product.items.id`"
-            problems.append(("items.fields.id", f"the id has a place of its own (mend: {mend})"))
-        if self.id is not None and not self.items.optional:
-            problems.append(("id", (
+                problems.add(
+                    key,
+                    f"is of type {of_page.type} on pages without items (mend: one type for both)",
+                )
+        if "id" in items.fields:
+            problems.add(
+                "items.fields.id",
+                "the id has a place of its own (mend: move it to `product.items.id`)",
+            )
+        if self.id is not None and not items.optional:
+            problems.add(
+                "id",
                 "with `items` each product has its own, `items.id` (mend: remove it; or write "
-                "`items: {optional: true}` where pages without any are products, too)"
-            )))  # fmt: skip
-        return problems
+                "`items: {optional: true}` where pages without any are products, too)",
+            )
 
     @property
     def all_fields(self) -> dict[str, FieldSpec]:

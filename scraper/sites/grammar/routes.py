@@ -9,7 +9,15 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from scraper.rules.routing import Rule
 from scraper.sites.grammar import scalars
-from scraper.sites.grammar.model import Model, Regex, Text, checked, wrong
+from scraper.sites.grammar.model import (
+    Duration,
+    Model,
+    Regex,
+    Text,
+    as_list_or_none,
+    checked,
+    refuse,
+)
 from scraper.sites.grammar.selectors import compile_regex
 
 MATCH_TIMEOUT_S = 0.1
@@ -31,7 +39,7 @@ class ProxyUse(Model):
     pool: Literal["none", "datacenter", "residential"] = Field(
         description="the class of proxy; none: no proxy"
     )
-    sticky: Annotated[Text, AfterValidator(partial(checked, scalars.seconds))] | None = Field(
+    sticky: Duration | None = Field(
         None,
         description="how long an identity (proxy, cookies, headers) lasts: 10m; 0: each page "
         "another",
@@ -43,12 +51,9 @@ class ProxyUse(Model):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.pool == NO_PROXY and (self.sticky is not None or self.requests is not None):
-            raise wrong(
-                (
-                    "pool",
-                    "without a proxy there is no identity to keep (mend: remove sticky and "
-                    "requests)",
-                )
+            refuse(
+                "pool",
+                "without a proxy there is no identity to keep (mend: remove sticky and requests)",
             )
         return self
 
@@ -76,15 +81,10 @@ Proxy = Annotated[
 ]
 
 
-def _as_levels(value: Any) -> Any:
-    value = [value] if isinstance(value, str) else value
-    return [] if value == ["none"] else value
-
-
 Escalate = Annotated[
     tuple[Literal["residential", "browser"], ...],
     BeforeValidator(
-        _as_levels,
+        as_list_or_none,
         json_schema_input_type=Literal["none", "residential", "browser"]
         | list[Literal["residential", "browser"]],
     ),
@@ -102,12 +102,10 @@ class RouteRule(Model):
     @model_validator(mode="after")
     def _changes_something(self) -> Self:
         if self.queue is self.region is self.priority is None:
-            raise wrong(
-                (
-                    "",
-                    "a route that changes nothing (mend: give it queue, region or priority, "
-                    "or remove it)",
-                )
+            refuse(
+                "",
+                "a route that changes nothing (mend: give it queue, region or priority, or remove "
+                "it)",
             )
         return self
 

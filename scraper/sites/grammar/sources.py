@@ -95,13 +95,8 @@ class Source(Model):
             # Whether it stands within `items` or `each` is for these, and the site, to check.
             given = ["path"]
         if len(given) > 1:
-            return [
-                (
-                    given[1],
-                    f"{given[0]} and {given[1]} together (mend: keep one, or list both under "
-                    f"`any:`)",
-                )
-            ]
+            mend = "keep one, or list both under `any:`"
+            return [(given[1], f"{given[0]} and {given[1]} together (mend: {mend})")]
         if not given and self.regex is None:
             return [("", f"no source (mend: give one of {', '.join(SOURCES)})")]
         if self.url is not None and self.regex is not None:
