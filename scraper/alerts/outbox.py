@@ -198,18 +198,12 @@ def _collect_some(engine: sa.Engine, rules: Sequence[Rule]) -> bool:
         if before < trimmed:
             log.warning("price alerts miss what the feed has forgotten", after=before, upto=trimmed)
         reader = Reader(connection, max(before, trimmed), rows=BATCH)
-        latest, more = time.monotonic() + TRANSACTION_S, True
-        while more and time.monotonic() < latest:
-            changes = reader.next()
-            if changes:
-                _write(connection, hits(connection, rules, changes))
-            elif reader.waits:
-                time.sleep(feed.WAITING_S[0])
-            else:
-                more = False
+        latest = time.monotonic() + TRANSACTION_S
+        for changes in feed.ready(reader, TRANSACTION_S):
+            _write(connection, hits(connection, rules, changes))
         if reader.cursor != before:
             consumers.advance(connection, CONSUMER, None, before, reader.cursor)
-        return more
+        return time.monotonic() >= latest
 
 
 def hits(
@@ -303,14 +297,13 @@ def _send_next(
     title = f"{rule}: {lines[0]}" if len(rows) == 1 else f"{rule}: {len(rows)} products"
     details = {"rule": rule, "alerts": [row.details for row in rows]}
     to = recipients_for(rules[rule], recipients) if rule in rules else []
-    missing = [recipient for recipient in to if recipient.key not in delivered]
-    reached = notify.send(Notice(title, "\n".join(lines), details, failure=False), missing)
-    unreached = [recipient.label for recipient in missing if recipient not in reached]
+    notice = Notice(title, "\n".join(lines), details, failure=False)
+    reached, unreached = notify.send_missing(notice, to, delivered)
     if not to:
         unreached = ["nobody is of that name" if rule in rules else "its rule is gone"]
     values = {
         "ids": [row.id for row in rows],
-        "delivered": sorted(delivered | {recipient.key for recipient in reached}),
+        "delivered": sorted(delivered.union(reached)),
         "error": f"not reached: {', '.join(unreached)}" if unreached else None,
         "attempts_max": alert_store.ATTEMPTS_MAX,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scraper.discovery.fields.induction import FieldChoice
@@ -61,27 +61,31 @@ def definition_text(survey: Survey, name: str, rate: str, *, private: bool) -> s
     lines += ["", "product:"]
     if Kind.PRODUCT in survey.shown and not everywhere:
         lines.append("  queue: browser              # scripts fill it")
+    return "\n".join([*lines, *_product(survey)]) + "\n"
+
+
+def _product(survey: Survey) -> Iterator[str]:
+    """The lines of `product:`, but for its queue."""
     if survey.id is not None:
-        lines.append(f"  id: {inline(survey.id)}")
+        yield f"  id: {inline(survey.id)}"
     else:
-        lines.append("  # No number of its own was found: a product is known by its URL.")
+        yield "  # No number of its own was found: a product is known by its URL."
+    pages = len(survey.samples)
     if survey.items is not None:
         variants = survey.items
-        lines.append("  items:")
-        lines.append(
-            f"    # {variants.pages} of {len(survey.samples)} pages have "
-            f"{variants.sizes}, each with a number and a price of its own"
+        own = variants.items["fields"]
+        scope = {key: value for key, value in variants.items.items() if key != "fields"}
+        yield "  items:"
+        yield (
+            f"    # {variants.pages} of {pages} pages have {variants.sizes}, each with a number "
+            "and a price of its own"
         )
-        fields = variants.items["fields"]
-        lines += _entries(
-            {key: value for key, value in variants.items.items() if key != "fields"}, "    ", {}
-        )
-        lines.append("    fields:")
-        lines += _entries(fields, "      ", {})
-    lines.append("  fields:" if survey.fields else "  fields: auto")
-    for field_name, choice in survey.fields.items():
-        lines += _field(field_name, choice, len(survey.samples))
-    return "\n".join(lines) + "\n"
+        yield from _entries(scope, "    ", {})
+        yield "    fields:"
+        yield from _entries(own, "      ", {})
+    yield "  fields:" if survey.fields else "  fields: auto"
+    for name, choice in survey.fields.items():
+        yield from _field(name, choice, pages)
 
 
 def _entries(values: Mapping[str, Any], indent: str, comments: Mapping[str, str]) -> list[str]:

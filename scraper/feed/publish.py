@@ -16,8 +16,6 @@ read last was overtaken by the stream's bound.
 
 from __future__ import annotations
 
-import time
-
 import redis
 import sqlalchemy as sa
 import structlog
@@ -109,15 +107,8 @@ class Stream:
             )
             last = trimmed
         reader = Reader(connection, last, rows=BATCH)
-        latest = time.monotonic() + AT_ONCE_S
-        while time.monotonic() < latest:
-            changes_read = reader.next()
-            if changes_read:
-                last = self.add(changes_read, last)
-            elif reader.waits:
-                time.sleep(changes.WAITING_S[0])
-            else:
-                break
+        for batch in changes.ready(reader, AT_ONCE_S):
+            last = self.add(batch, last)
         return last
 
     def last(self) -> int | None:

@@ -247,6 +247,20 @@ def batches(
         reader.close()
 
 
+def ready(reader: Reader, for_s: float) -> Iterator[list[Change]]:
+    """Batches, up to those that are decided by now or for so long. It waits a moment at a time
+    where it is not decided what comes next."""
+    latest = time.monotonic() + for_s
+    while time.monotonic() < latest:
+        batch = reader.next()
+        if batch:
+            yield batch
+        elif reader.waits:
+            time.sleep(WAITING_S[0])
+        else:
+            return
+
+
 def attempts(
     work: Callable[[], T], stop: threading.Event, say: Callable[[str], None], *, bear: bool
 ) -> Iterator[T]:

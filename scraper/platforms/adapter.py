@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from scraper.domain import Fetched
@@ -22,7 +22,7 @@ class Next(NamedTuple):
     path: str
 
 
-class Adapter(Protocol):
+class Adapter:
     """`first` is the path and query of the interface's first page, `paths` are those of all its
     pages, `signs` texts of a shop's HTML, in any case, that hint at the platform."""
 
@@ -33,9 +33,11 @@ class Adapter(Protocol):
     def read(self, page: Fetched, asked: str) -> Iterator[dict[str, Any] | Next]:
         """The rows of a page, each with its `id`, and the pages behind it. `asked` is the URL that
         was asked for. Raises ValueError (KeyError, TypeError …) where it is not as documented."""
+        raise NotImplementedError
 
     def without(self, asked: str) -> Next | None:
         """Where the interface goes on without that page, if it can."""
+        return None
 
 
 def parsed(page: Fetched) -> Any:

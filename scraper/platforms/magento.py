@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from scraper.domain import Fetched
-from scraper.platforms.adapter import Next, amount, filled, origin, parsed, prices, text
+from scraper.platforms.adapter import Adapter, Next, amount, filled, origin, parsed, prices, text
 
 PER_PAGE = 100
 _PRICE = "price_range{minimum_price{regular_price{value currency}final_price{value currency}}}"
@@ -23,7 +23,7 @@ _QUERY = (
 )
 
 
-class Magento:
+class Magento(Adapter):
     paths: tuple[str, ...] = ("/graphql",)
     signs: tuple[bytes, ...] = (b"Magento_", b"text/x-magento-init", b"mage/cookies")
 
@@ -49,9 +49,6 @@ class Magento:
                 yield _row(product, product, url, None)
         if at["current_page"] < at["total_pages"]:
             yield _page(at["current_page"] + 1)
-
-    def without(self, asked: str) -> Next | None:
-        return None
 
 
 def _page(number: int) -> Next:

@@ -11,13 +11,23 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from scraper.domain import Fetched
-from scraper.platforms.adapter import Next, amount, filled, origin, param, parsed, prices, text
+from scraper.platforms.adapter import (
+    Adapter,
+    Next,
+    amount,
+    filled,
+    origin,
+    param,
+    parsed,
+    prices,
+    text,
+)
 
 META, CART = "/meta.json", "/cart.js"
 ONLY_VARIANT = "Default Title"
 
 
-class Shopify:
+class Shopify(Adapter):
     first = META
     paths: tuple[str, ...] = (META, CART, "/products.json")
     signs: tuple[bytes, ...] = (b"cdn.shopify.com", b"Shopify.theme", b"/cdn/shop/")

@@ -11,12 +11,12 @@ from html import unescape
 from typing import Any
 
 from scraper.domain import Fetched
-from scraper.platforms.adapter import Next, amount, filled, param, parsed, prices, text
+from scraper.platforms.adapter import Adapter, Next, amount, filled, param, parsed, prices, text
 
 PATH, PER_PAGE = "/wp-json/wc/store/v1/products", 100
 
 
-class WooCommerce:
+class WooCommerce(Adapter):
     first = f"{PATH}?per_page={PER_PAGE}&page=1"
     paths: tuple[str, ...] = (PATH,)
     signs: tuple[bytes, ...] = (b"woocommerce",)
@@ -40,9 +40,6 @@ class WooCommerce:
             yield _products(number + 1, kind)
         if varied:
             yield _products(1, "variation")
-
-    def without(self, asked: str) -> Next | None:
-        return None
 
 
 def _products(number: int, kind: str) -> Next:

@@ -92,11 +92,9 @@ def _send_next(engine: sa.Engine, recipients: list[notify.Recipient]) -> bool:
         return False
     with engine.connect() as connection:
         report = reports.read(connection, claimed.crawl_id)
-    missing = [recipient for recipient in recipients if recipient.key not in claimed.delivered]
-    reached = notify.send(notice_of(report), missing)
-    unreached = [recipient.label for recipient in missing if recipient not in reached]
+    reached, unreached = notify.send_missing(notice_of(report), recipients, claimed.delivered)
     with engine.begin() as connection:
-        alert_store.sent(connection, claimed, [recipient.key for recipient in reached], unreached)
+        alert_store.sent(connection, claimed, reached, unreached)
     event: dict[str, Any] = {"crawl": claimed.crawl_id, "site": report.site, "told": len(reached)}
     if unreached:
         log.error(

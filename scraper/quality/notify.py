@@ -16,7 +16,7 @@ import re
 import threading
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPSConnection
@@ -124,6 +124,17 @@ def send(notice: Notice, to: Sequence[Recipient], timeout_s: float = SEND_S) -> 
             thread.join(0.1)
     timer.cancel()
     return [recipient for recipient in to if recipient in list(reached)]
+
+
+def send_missing(
+    notice: Notice, to: Sequence[Recipient], delivered: Collection[str]
+) -> tuple[list[str], list[str]]:
+    """Tells those who have not got it before, by their keys. Returns the keys of those who have got
+    it now, and the labels of those who have not."""
+    missing = [recipient for recipient in to if recipient.key not in delivered]
+    reached = send(notice, missing)
+    unreached = [recipient.label for recipient in missing if recipient not in reached]
+    return [recipient.key for recipient in reached], unreached
 
 
 def _tell(notice: Notice, to: Recipient, reached: list[Recipient]) -> None:

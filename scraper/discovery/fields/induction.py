@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -73,6 +73,13 @@ class Reading:
     @property
     def count(self) -> int:
         return sum(value is not None for value in self.values)
+
+
+def _both(reading: Reading, other: Reading) -> Iterator[tuple[Any, Any]]:
+    """Their values on the pages on which both say something."""
+    for value, known in zip(reading.values, other.values, strict=True):
+        if value is not None and known is not None:
+            yield value, known
 
 
 @dataclass(slots=True)
@@ -227,9 +234,7 @@ def _is_possible(
         case "list_price":
             price = chosen["price"].best
             return price is not None and all(
-                former > current
-                for former, current in zip(reading.values, price.values, strict=True)
-                if former is not None and current is not None
+                former > current for former, current in _both(reading, price)
             )
         case "gtin":
             return all(is_gtin(value) for value in values)
@@ -274,11 +279,7 @@ def _without_cents(
             reading.candidate.origin != "state"
             or bool(whole)
             or any(value is not None and value % 1 for value in values)
-            or any(
-                value is not None and value == other
-                for witness in others
-                for value, other in zip(values, witness.values, strict=True)
-            )
+            or any(value == other for witness in others for value, other in _both(reading, witness))
         )
 
     return [reading for reading in readings if is_sure(reading)]
@@ -338,6 +339,39 @@ def _consensus(name: str, witnesses: Sequence[Reading], pages: int) -> list[tupl
     return agreed
 
 
+class Support(NamedTuple):
+    """On how many of its pages another source says what a reading does (`agreeing`), and on how
+    many several say something else. `origins`: who agrees on half of its pages."""
+
+    agreeing: int
+    differing: int
+    origins: frozenset[str]
+
+
+def _support(
+    name: str, reading: Reading, witnesses: Sequence[Reading], consensus: Sequence[tuple[Any, int]]
+) -> Support:
+    agreements: Counter[str] = Counter()
+    agreeing = differing = 0
+    others = [
+        witness for witness in witnesses if witness.candidate.origin != reading.candidate.origin
+    ]
+    for at, value in enumerate(reading.values):
+        if value is None:
+            continue
+        origins = {
+            other.candidate.origin
+            for other in others
+            if other.values[at] is not None and _same(name, value, other.values[at])
+        }
+        agreements.update(origins)
+        agreeing += bool(origins)
+        key, number = consensus[at]
+        differing += number >= 2 and not origins and _key(name, value) != key
+    most = frozenset(origin for origin, times in agreements.items() if times * 2 >= reading.count)
+    return Support(agreeing, differing, most)
+
+
 def _judge(
     name: str,
     reading: Reading,
@@ -345,77 +379,66 @@ def _judge(
     consensus: Sequence[tuple[Any, int]],
     samples: Sequence[ProductSample],
 ) -> None:
-    agreements: Counter[str] = Counter()
-    supported = differing = 0
+    """Sets how good it is, and who agrees with it."""
+    support = _support(name, reading, witnesses, consensus)
     origin = reading.candidate.origin
-    for at, value in enumerate(reading.values):
-        if value is None:
-            continue
-        others = {
-            other.candidate.origin
-            for other in witnesses
-            if other.candidate.origin != origin
-            and other.values[at] is not None
-            and _same(name, value, other.values[at])
-        }
-        agreements.update(others)
-        supported += bool(others)
-        key, number = consensus[at]
-        differing += number >= 2 and not others and _key(name, value) != key
-    word = WORD_OF.get(name)
-    css = str(reading.candidate.source.get("css", ""))
-    called = word is not None and (word.search(css) or word.search(re.sub(r"[.#]", " ", css)))
+    called = _is_called(name, reading)
     # Few products may be reduced; what says that it is a former price is one on a few pages, too.
     few = name == "list_price" and (origin not in ("page", "label", "script") or called)
     pages = reading.count if few else len(samples)
     distinct = len({_key(name, value) for value in reading.values if value is not None})
-    score = reading.count + 0.6 * supported - 2.0 * differing
-    place = 0.1 if origin == "microdata" and "css" in reading.candidate.source else 0.0
-    score -= pages * (_LASTS.get(origin, 0.2) + place + 0.02 * reading.candidate.rank)
-    score += 0.1 * distinct
+    score = reading.count + 0.6 * support.agreeing - 2.0 * support.differing + 0.1 * distinct
+    score -= pages * _cost_of_place(reading)
     if origin == "page" and called:
         # What says by its name what it holds is not moved elsewhere.
         score += pages * 0.08
     if name == "title":
         score -= 0.5 * reading.count * _adds_to_titles(reading, witnesses)
     if name == "description":
-        lengths = [len(value) for value in reading.values if value]
-        longest = [
-            max((len(other.values[at]) for other in witnesses if other.values[at]), default=0)
-            for at, value in enumerate(reading.values)
-            if value
-        ]
         # What is cut off, or takes half of the page with it, is not the description.
-        score -= (
-            sum(
-                length < 0.8 * most and length < 400
-                for length, most in zip(lengths, longest, strict=True)
-            )
-            * 0.3
-        )
-        if origin == "page" and not supported:
+        score -= 0.3 * _cut_off(reading, witnesses)
+        if origin == "page" and not support.agreeing:
             score -= 0.4 * reading.count
-    if origin in ("page", "script") and not supported and name in ("title", "image", "rating"):
+    alone = not support.agreeing
+    if origin in ("page", "script") and alone and name in ("title", "image", "rating"):
         score -= 0.2 * reading.count
-    if origin == "script" and not supported:
+    if origin == "script" and alone:
         score = -1.0
     if reading.count * 2 < pages and name in ("title", "price", "sku", "image", "availability"):
         score -= pages * 0.5
-    reading.score = score
-    reading.agrees = frozenset(
-        other for other, times in agreements.items() if times * 2 >= reading.count
-    )
+    reading.score, reading.agrees = score, support.origins
+
+
+def _is_called(name: str, reading: Reading) -> bool:
+    """Whether a class or an id in its selector says what the field is."""
+    word = WORD_OF.get(name)
+    css = str(reading.candidate.source.get("css", ""))
+    return word is not None and any(map(word.search, (css, re.sub(r"[.#]", " ", css))))
+
+
+def _cost_of_place(reading: Reading) -> float:
+    """What it costs on a page that the source may not last."""
+    candidate = reading.candidate
+    by_css = 0.1 if candidate.origin == "microdata" and "css" in candidate.source else 0.0
+    return _LASTS.get(candidate.origin, 0.2) + by_css + 0.02 * candidate.rank
+
+
+def _cut_off(reading: Reading, witnesses: Sequence[Reading]) -> int:
+    """The number of pages on which another source has a much longer text."""
+    number = 0
+    for at, value in enumerate(reading.values):
+        if value:
+            texts = [other.values[at] for other in witnesses if other.values[at]]
+            longest = max(map(len, texts), default=0)
+            number += len(value) < 0.8 * longest and len(value) < 400
+    return number
 
 
 def _adds_to_titles(reading: Reading, witnesses: Sequence[Reading]) -> bool:
     """Whether it says what two others say, and then more on every page: the shop, the brand."""
     shorter: set[str] = set()
     for other in witnesses:
-        pairs = [
-            (plain_text(value), plain_text(known))
-            for value, known in zip(reading.values, other.values, strict=True)
-            if value is not None and known is not None
-        ]
+        pairs = [(plain_text(value), plain_text(known)) for value, known in _both(reading, other)]
         if len(pairs) > 2 and all(
             value != known and value.startswith(known) for value, known in pairs
         ):
@@ -430,11 +453,7 @@ def _believe_the_page(readings: Sequence[Reading]) -> None:
     for meta in (reading for reading in readings if reading.candidate.origin == "meta"):
         worst = 0
         for reading in shown:
-            both = [
-                _same("description", value, other)
-                for value, other in zip(meta.values, reading.values, strict=True)
-                if value is not None and other is not None
-            ]
+            both = [_same("description", value, other) for value, other in _both(meta, reading)]
             if both and 3 * sum(both) >= len(both):
                 worst = max(worst, both.count(False))
         meta.score -= 2.0 * worst
@@ -443,20 +462,15 @@ def _believe_the_page(readings: Sequence[Reading]) -> None:
 def _stands_in(name: str, reading: Reading, best: Reading) -> bool:
     """Whether it says what `best` does wherever both say something, and is no frame where `best` is
     silent."""
-    both = [
-        (value, other)
-        for value, other in zip(reading.values, best.values, strict=True)
-        if value is not None and other is not None
-    ]
+    both = [_equal(name, value, other) for value, other in _both(reading, best)]
+    if not both or not all(both) or len(both) < 0.5 * best.count:
+        return False
     alone = [
-        value
+        str(value)
         for value, other in zip(reading.values, best.values, strict=True)
         if value is not None and other is None
     ]
-    same = sum(_equal(name, value, other) for value, other in both)
-    if not both or same < len(both) or len(both) < 0.5 * best.count:
-        return False
-    return len(alone) < 2 or len(set(map(str, alone))) > 1 or name in _SHARED
+    return len(alone) < 2 or len(set(alone)) > 1 or name in _SHARED
 
 
 def _equal(name: str, value: Any, other: Any) -> bool:
