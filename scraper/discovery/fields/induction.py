@@ -387,8 +387,9 @@ def _judge(
     few = name == "list_price" and (origin not in ("page", "label", "script") or called)
     pages = reading.count if few else len(samples)
     distinct = len({_key(name, value) for value in reading.values if value is not None})
-    score = reading.count + 0.6 * support.agreeing - 2.0 * support.differing + 0.1 * distinct
+    score = reading.count + 0.6 * support.agreeing - 2.0 * support.differing
     score -= pages * _cost_of_place(reading)
+    score += 0.1 * distinct
     if origin == "page" and called:
         # What says by its name what it holds is not moved elsewhere.
         score += pages * 0.08
