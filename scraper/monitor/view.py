@@ -55,7 +55,7 @@ def listing(connection: sa.Connection, query: fleet.Query) -> dict[str, Any]:
     sparks = overview.sparks(connection, times)
     return {
         "now": now,
-        "totals": fleet.totals(connection),
+        "totals": asdict(fleet.totals(connection)),
         "queues": fleet.queue_names(connection),
         "tags": fleet.tag_names(connection),
         "matching": matching.matching,

@@ -163,16 +163,16 @@ def workers(nodes: Mapping[str, fleet.Node], holders: list[LeaseHolder]) -> list
 def as_json(status: FleetStatus) -> dict[str, Any]:
     """What `scraper status --json` prints, and `scraper watch --json` line by line."""
     return {
-        "totals": status.totals,
+        "totals": asdict(status.totals),
         "crawls": [
             {**progress.as_json(crawl), "why": status.why.get(crawl.id, "")}
             for crawl in status.crawls
         ],
         "paused": status.paused,
-        "queues": status.queues,
-        "hosts": status.hosts,
-        "workers": status.workers,
-        "dead": status.dead,
+        "queues": [asdict(queue) for queue in status.queues],
+        "hosts": [asdict(host) for host in status.hosts],
+        "workers": [asdict(worker) for worker in status.workers],
+        "dead": [asdict(unusable) for unusable in status.dead],
         "errors": [{**asdict(error), "url": redacted(error.url)} for error in status.errors],
         "away": status.away,
     }
