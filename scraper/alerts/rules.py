@@ -154,6 +154,8 @@ class Hit:
         return f"{title_of(change.data) or change.id} ({change.site}): {self.text} {change.url}"
 
     def _before(self, key: str) -> Any:
+        """What the field was: by the version before, or where that is no value to compare with the
+        last known one."""
         if self.earlier is not None or key + CURRENCY in self.change.changed:
             return self.earlier
         return self.change.before.get(key)

@@ -99,10 +99,12 @@ def spread(urls: Iterable[str], number: int) -> list[str]:
     listed = list(urls)
     if len(listed) <= number:
         return listed
-    step = (len(listed) - 1) / max(1, number - 1)
+    last = max(1, number - 1)
+    step = (len(listed) - 1) / last
     uneven = 0.9 if step >= 3 else 0.45 if step >= 2 else 0.0
-    last = max(0, number - 1)
-    return [
-        listed[int(step * (at + (uneven * (at * _GOLDEN % 1 - 0.5) if 0 < at < last else 0)))]
-        for at in range(number)
-    ]
+
+    def place(at: int) -> int:
+        shift = uneven * (at * _GOLDEN % 1 - 0.5) if 0 < at < last else 0
+        return int(step * (at + shift))
+
+    return [listed[place(at)] for at in range(number)]

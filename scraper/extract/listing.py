@@ -14,6 +14,7 @@ from scraper.domain import Extracted, Kind, Link
 from scraper.extract import jsonld
 from scraper.extract.document import Document
 from scraper.extract.pages import Paginator
+from scraper.extract.sources import GIVES_UP, gave_up
 from scraper.extract.text import text_nodes
 from scraper.rules import urls
 from scraper.sites.definition import Site
@@ -137,13 +138,8 @@ class ListingReader:
                         f"{key}: more than {LINKS_MAX:,} links, the others are left out"
                     )
                     break
-        except TimeoutError:
-            problems.append(
-                f"{key}: a regular expression took longer than {selectors.REGEX_TIMEOUT_S:g} "
-                f"s on this page"
-            )
-        except etree.XPathError as error:
-            problems.append(f"{key}: XPath gave up on this page: {str(error)[:100]}")
+        except GIVES_UP as error:
+            problems.append(f"{key}: {gave_up(error)}")
         if kept:
             return ""
         if not matched:

@@ -11,11 +11,9 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote, unquote_plus, urljoin
 
-from lxml import etree
-
 from scraper.extract import values
 from scraper.extract.document import Document
-from scraper.extract.sources import compile_source
+from scraper.extract.sources import GIVES_UP, compile_source
 from scraper.extract.values import Mistyped
 from scraper.sites.grammar.links import Pages
 
@@ -83,7 +81,7 @@ class Paginator:
         except Mistyped as error:
             problems.append(f"listing.pages: {error}")
             return None
-        except (TimeoutError, etree.XPathError):
+        except GIVES_UP:
             problems.append("listing.pages: its selector took too long or too much on this page")
             return None
         if self._pages.per_page is not None:

@@ -8,13 +8,11 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from lxml import etree
-
 from scraper.domain import Extracted, Product, Vote, content_hash
 from scraper.extract import money, values
 from scraper.extract.document import Document
 from scraper.extract.items.nested import Whole, read_objects, read_table
-from scraper.extract.sources import VALUES_MAX, Texts, compile_source
+from scraper.extract.sources import GIVES_UP, VALUES_MAX, Texts, compile_source, gave_up
 from scraper.extract.structured import witnesses
 from scraper.extract.text import price_text, whole_text
 from scraper.extract.values import Mistyped
@@ -133,8 +131,8 @@ class IdReader:
         for texts in self._sources:
             try:
                 matches = texts(document, False)
-            except (TimeoutError, etree.XPathError) as error:
-                problems.append(f"id: {_limit(error)}")
+            except GIVES_UP as error:
+                problems.append(f"id: {gave_up(error)}")
                 continue
             if matches and len(matches[0]) <= ID_MAX:
                 return matches[0]
@@ -167,8 +165,8 @@ class FieldReader:
         for compiled in self.readings:
             try:
                 value = self._value(compiled, document, faults)
-            except (TimeoutError, etree.XPathError) as error:
-                faults.append(f"{self.name}: {_limit(error)}")
+            except GIVES_UP as error:
+                faults.append(f"{self.name}: {gave_up(error)}")
                 continue
             if value is not None:
                 self._store(False if value is NOTHING_SHOWN else value, data)
@@ -358,9 +356,3 @@ def _money(text: str, decimal: str | None, currency: str | None, exact: str | No
     if exact is not None and text.isascii() and text.replace(exact, "", 1).isdigit():
         decimal = exact
     return Money(*money.to_price(text, decimal, currency))
-
-
-def _limit(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return f"a regular expression took longer than {selectors.REGEX_TIMEOUT_S:g} s on this page"
-    return f"XPath gave up on this page: {str(error)[:100]}"

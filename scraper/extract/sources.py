@@ -19,17 +19,26 @@ from scraper.sites.grammar.css import CssSelector, parse_css
 from scraper.sites.grammar.sources import Source
 
 VALUES_MAX = 1000
+# What a selector raises on a page that it takes too long or too much for.
+GIVES_UP = (TimeoutError, etree.XPathError)
 Texts = Callable[[Document, bool], list[str]]
 # From an element to its text.
 TextOf = Callable[[Element], str]
+
+
+def gave_up(error: Exception) -> str:
+    """One of `GIVES_UP` in words."""
+    if isinstance(error, TimeoutError):
+        return f"a regular expression took longer than {selectors.REGEX_TIMEOUT_S:g} s on this page"
+    return f"XPath gave up on this page: {str(error)[:100]}"
 
 
 def compile_source(source: Source, text_of: TextOf = whole_text) -> Texts:
     """`texts(document, every)`: the first text, or every one, 1,000 at the most. `text_of` gives an
     element's.
 
-    Raises `TimeoutError` where a regular expression takes too long, `lxml.etree.XPathError` where
-    XPath meets its limits.
+    Raises one of `GIVES_UP`: `TimeoutError` where a regular expression takes too long,
+    `lxml.etree.XPathError` where XPath meets its limits.
     """
     if source.url is not None:
         return _on_url(source.url)

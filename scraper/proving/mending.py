@@ -14,9 +14,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from lxml.etree import XPathError
 from pydantic import ValidationError
 from selectolax.lexbor import LexborNode
 
@@ -28,7 +27,7 @@ from scraper.domain import Fetched
 from scraper.extract.document import Document
 from scraper.extract.items.reader import ItemsReader
 from scraper.extract.items.scopes import Item
-from scraper.extract.sources import compile_source
+from scraper.extract.sources import GIVES_UP, compile_source
 from scraper.extract.structured.amounts import FORMER_WORD, calls_itself_former
 from scraper.extract.structured.state_fields import paths_of
 from scraper.extract.text import whole_text
@@ -104,6 +103,7 @@ class Repair:
 
 
 def case_of(expected: dict[str, Any], asked: str, now: Fetched, old: Fetched | None = None) -> Case:
+    """`asked`: the URL that both pages were asked for by."""
     return Case(
         json.loads(dumps(expected)),
         Document(now, asked, PATIENT),
@@ -144,8 +144,7 @@ def mend(
     if before.pages < VALUES_MIN or before.right == before.pages:
         return Repair(name, before)
     recorded = [case for case in cases if case.old is not None]
-    texts = [(case, _raw(spec, case.old)[:1] if case.old is not None else []) for case in cases]
-    alone = all(_stands_alone(case, text) for case, text in texts)
+    texts = _Texts.of(spec, cases)
     best: tuple[tuple[float, float], Repair] | None = None
     for rank, source in _sources(name, spec, cases):
         value = _with(source, written)
@@ -158,15 +157,7 @@ def mend(
         if now.right < VALUES_MIN:
             continue
         old = _count(name, recorded, _values(name, proposed, recorded, old=True))
-        kinds = [json.dumps(case.expected.get(name)) for case in cases]
-        agreeing = [
-            case.expected.get(name) == value for case, value in zip(cases, values, strict=False)
-        ]
-        bits = 0.0
-        if all(text and _raw(proposed, case.now)[:1] == text for case, text in texts):
-            # The text as the page has it tells more than what it means: "14 left" is yes.
-            kinds, bits = [text[0] for _, text in texts], ALONE_BITS * alone
-        confidence = _confidence(kinds, agreeing, bits)
+        confidence = _confidence_now(name, proposed, cases, values, texts)
         confidence *= 1 - old.wrong / max(1, old.pages)
         confidence -= PLACE_COST * len(_PLACE.findall(source.get("css", "")))
         order = round(confidence, 2), old.right / max(1, old.pages) - rank
@@ -180,6 +171,35 @@ def mend(
         return replace(repair, value=None)
     assert repair.value is not None
     return replace(repair, value=_with_rivals(repair.value, name, written, cases))
+
+
+class _Texts(NamedTuple):
+    """What the field was read of on each recorded page, before it became a value (None: nothing, or
+    the page was not recorded). `alone`: each stands in one place of its page, then and now."""
+
+    old: list[str | None]
+    alone: bool
+
+    @classmethod
+    def of(cls, spec: FieldSpec, cases: Sequence[Case]) -> _Texts:
+        raw = [_raw(spec, case.old) if case.old is not None else [] for case in cases]
+        old = [texts[0] if texts else None for texts in raw]
+        return cls(old, all(map(_stands_alone, cases, old)))
+
+
+def _confidence_now(
+    name: str, proposed: FieldSpec, cases: Sequence[Case], values: Sequence[Any], texts: _Texts
+) -> float:
+    """How certain the proposal is by the pages of today. Where it reads the very texts that the
+    field was read of, these count: they tell more than what they mean, for "14 left" is yes."""
+    expected = [case.expected.get(name) for case in cases]
+    agreeing = [known == value for known, value in zip(expected, values, strict=False)]
+    same = [text for text in texts.old if text]
+    if len(same) == len(cases) and all(
+        _raw(proposed, case.now)[:1] == [text] for case, text in zip(cases, same, strict=True)
+    ):
+        return _confidence(same, agreeing, ALONE_BITS * texts.alone)
+    return _confidence([json.dumps(known) for known in expected], agreeing, 0.0)
 
 
 def _values(
@@ -277,7 +297,7 @@ def _raw(spec: FieldSpec, document: Document) -> list[str]:
     for reading in spec.readings:
         try:
             texts += compile_source(reading)(document, False)[:1]
-        except (TimeoutError, XPathError):
+        except GIVES_UP:
             continue
     return texts
 
@@ -333,13 +353,11 @@ def _is_in(value: str, needle: str, key: str) -> bool:
     return key != "style" and len(value) <= 3 * len(needle) + 60 and needle in value
 
 
-def _stands_alone(case: Case, texts: Sequence[str]) -> bool:
+def _stands_alone(case: Case, text: str | None) -> bool:
     """Whether the text that the field was read of stands in one place of the page, then and now."""
-    return (
-        case.old is not None
-        and bool(texts)
-        and _number(clean_text(texts[0]), case.old) == _number(clean_text(texts[0]), case.now) == 1
-    )
+    if case.old is None or not text:
+        return False
+    return _number(clean_text(text), case.old) == _number(clean_text(text), case.now) == 1
 
 
 def _number(text: str, page: Document) -> int:

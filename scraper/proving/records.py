@@ -108,7 +108,7 @@ async def gather(reader: KeepingReader, settings: Settings, pages: int) -> list[
     secrets = secrets_of(settings, site)
     records: dict[str, Record] = {}
     for asked, kind, page in reader.kept:
-        kept = _without(page, secrets)
+        kept = _without_secrets(page, secrets)
         asked = redacted(asked)
         expected = read(site, kind, asked, kept, allowed)
         if kind is not Kind.PRODUCT or expected["rows"]:
@@ -311,7 +311,7 @@ def secrets_of(settings: Settings, site: Site) -> list[str]:
     return sorted((value for value in values if len(value) >= SECRET_MIN), key=len, reverse=True)
 
 
-def _without(page: Fetched, secrets: Collection[str]) -> Fetched:
+def _without_secrets(page: Fetched, secrets: Collection[str]) -> Fetched:
     def clean(body: bytes) -> bytes:
         for secret in secrets:
             body = body.replace(secret.encode(), b"***")

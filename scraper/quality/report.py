@@ -43,7 +43,12 @@ SELECT reason, count(*) AS number, min(url) AS url FROM held_products
  WHERE crawl_id = :id AND reason IS NOT NULL GROUP BY reason ORDER BY reason
 """)
 
-FIELDS = sa.text("SELECT * FROM crawl_fields WHERE crawl_id = :id ORDER BY field")
+# The columns are a `FieldReport`'s, by their names.
+FIELDS = sa.text("""
+SELECT field, records, found, mistyped, vanished, distinct_values AS distinct, sampled, usual_fill,
+       usual_mistyped, usual_distinct, line, breach, compared, changed, held, votes
+  FROM crawl_fields WHERE crawl_id = :id ORDER BY field
+""")
 
 EXAMPLES = sa.text("""
 SELECT field, url, problem, excerpt, known FROM crawl_examples WHERE crawl_id = :id
@@ -161,15 +166,8 @@ class Report:
 def fields(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
     """The figures of a crawl's fields: as judged, or, of one that runs, as they are just now. None
     for a crawl of which nothing was counted."""
-    judged = [
-        FieldReport(
-            row.field, row.records, row.found, row.mistyped, row.vanished, row.distinct_values,
-            row.sampled, row.usual_fill,
-            row.usual_mistyped, row.usual_distinct, row.line, row.breach,
-            row.compared, row.changed, row.held, row.votes,
-        )
-        for row in connection.execute(FIELDS, {"id": crawl_id})
-    ]  # fmt: skip
+    rows = connection.execute(FIELDS, {"id": crawl_id}).mappings()
+    judged = [FieldReport(**row) for row in rows]
     return judged or _running(connection, crawl_id)
 
 

@@ -135,9 +135,7 @@ def read(
         for row in connection.execute(HELD, {"id": product.id})
     }
     definition = Site.model_validate(product.definition)
-    there = versions[0][1] | dict.fromkeys(held)
-    keys = dict.fromkeys(key for name in definition.product.all_fields for key in keys_of(name))
-    names = [name for name in keys if name in there] + [name for name in there if name not in keys]
+    names = _in_order(definition, versions[0][1] | dict.fromkeys(held))
     if field is not None and field not in names:
         raise NotFoundError(f"{external_id} has no {field!r}: {', '.join(names)}")
     row = (
@@ -153,6 +151,12 @@ def read(
         tuple(_origin(name, versions, held.get(name)) for name in names if field in (None, name)),
         dict(row) if row else None,
     )
+
+
+def _in_order(definition: Site, names: Mapping[str, Any]) -> list[str]:
+    """The names in the definition's order, then those that it does not have."""
+    keys = dict.fromkeys(key for name in definition.product.all_fields for key in keys_of(name))
+    return [*filter(names.__contains__, keys), *(name for name in names if name not in keys)]
 
 
 def _not_stored(connection: sa.Connection, site: str, external_id: str) -> str:

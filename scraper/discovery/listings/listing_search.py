@@ -36,6 +36,8 @@ CATEGORY_GROUPS = 4
 CATEGORY_LEVELS = 3
 CATALOGUES_MAX = 3
 SITEMAPS_MAX = 4
+# A group of links with prices and so high a score is no menu.
+SURE_SCORE = 20
 # What links to the list of all products are called, and the last part of their paths.
 _ALL = re.compile(
     r"(?:shop|store|catalogu?e?|products?|all products|shop all|view all|all|all items|browse"
@@ -194,12 +196,7 @@ class ListingSearch:
         but have links that nobody saw before."""
         best: Categories | None = None
         below: Categories | None = None
-        others = [
-            group
-            for group in parent.groups
-            if not (group.is_products and group.score > 20)
-            or not any(card.amounts for card in group.cards)
-        ]
+        others = [group for group in parent.groups if not _is_surely_products(group)]
         others.sort(key=lambda group: len(group.cards), reverse=True)
         for group in others[:CATEGORY_GROUPS]:
             listing, silent = Categories(group), Categories(group)
@@ -281,6 +278,11 @@ def _ways_up(product: ListingPage, reader: ListingReader) -> Iterator[str]:
     home = urls.clean("/", product.url)
     if home:
         yield home
+
+
+def _is_surely_products(group: LinkGroup) -> bool:
+    priced = any(card.amounts for card in group.cards)
+    return group.is_products and group.score > SURE_SCORE and priced
 
 
 def _leads_on(page: ListingPage, parent: ListingPage, seen: Collection[str]) -> bool:
