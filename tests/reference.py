@@ -110,7 +110,7 @@ def exit_codes_table() -> str:
 def command_parts() -> Iterator[str]:
     for folder, title in SECTIONS.items():
         yield f"## {title}\n"
-        for name, (module, _) in sorted(COMMANDS.items()):
+        for name, module in sorted(COMMANDS.items()):
             if module.startswith(folder):
                 command = main.get_command(click.Context(main), name)
                 assert command is not None

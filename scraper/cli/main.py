@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import sys
 from importlib import import_module
 from keyword import iskeyword
+from pathlib import Path
 from typing import Any
 
 import click
@@ -30,126 +32,43 @@ First steps:  scraper up                     start the servers (or set DATABASE_
               scraper export NAME --format csv
 """
 
-# Each command's module below scraper.cli, and the first paragraph of its help, which a test
-# compares with the command's docstring.
+# Each command's module below scraper.cli.
 COMMANDS = {
-    "accept": (
-        "crawl.decisions",
-        "Believe CRAWL (an id, or a site for its newest one): what is held of it is released, and "
-        "it is the new usual.",
-    ),
-    "alerts": (
-        "data.price_alerts",
-        "Show the rules of price alerts, and what came of them within a week.",
-    ),
-    "archive": (
-        "data.archive",
-        "Raw pages that were kept: what there is, what is too old, and whether it can be read.",
-    ),
-    "changes": (
-        "data.changes",
-        "Show new, changed, delisted and relisted products (of SITE), once each and in order.",
-    ),
-    "consumers": (
-        "data.changes",
-        "Show how far named consumers have read the feed of changes, and how much is left to each.",
-    ),
-    "crawl": ("crawl.crawls", "Crawl SITE now."),
-    "dead": ("crawl.dead", "Dead and invalid pages: why, replayed, or dropped."),
-    "dedup": (
-        "fleet.dedup",
-        "Sites with `dedup: bloom`: what is remembered of their finished pages.",
-    ),
-    "demo": (
-        "setup.demo",
-        "Crawl the bundled sample shop twice, through every real part, and show what was found.",
-    ),
-    "down": ("setup.servers", "Stop the embedded servers. Their data stays."),
-    "export": (
-        "data.export",
-        "Write the products of SITE as CSV, JSON lines or Parquet, streamed, ordered by id.",
-    ),
-    "history": ("data.products", "Show what a product of SITE has been, version by version."),
-    "host": (
-        "fleet.hosts",
-        "Hosts: how fast they are asked and why; pause, resume, and set their budget.",
-    ),
-    "init": (
-        "setup.init",
-        "Make a project in FOLDER (default: this one): settings, an example definition, "
-        ".gitignore.",
-    ),
-    "login": (
-        "fleet.login",
-        "Accounts: who is logged in, who cannot and why. They go by their names, and show nothing "
-        "of what is secret.",
-    ),
-    "mend": (
-        "setup.mend",
-        "Propose what would read a field of SITE that is read no longer, with proof, as a diff.",
-    ),
-    "metrics": (
-        "fleet.metrics",
-        "Serve the state of the whole fleet for Prometheus, from PostgreSQL, Redis and the broker.",
-    ),
-    "migrate": ("setup.servers", "Apply migrations to the database."),
-    "new": (
-        "setup.new",
-        "Write a definition for the shop at URL, and prove it on some of its pages.",
-    ),
-    "products": ("data.products", "Show products of SITE."),
-    "proxies": (
-        "fleet.proxies",
-        "Show the proxies' health and cost in requests, and which rest at which host, and why.",
-    ),
-    "psql": (
-        "setup.servers",
-        'Open the database in psql; ARGUMENTS are psql\'s own, such as -c "SELECT …".',
-    ),
-    "reextract": (
-        "data.reextract",
-        "Run SITE's definition of today over its archived product pages, without a request.",
-    ),
-    "reject": (
-        "crawl.decisions",
-        "Take back what CRAWL (an id, or a site for its newest one) wrote: values, new products, "
-        "delistings.",
-    ),
-    "report": (
-        "crawl.report",
-        "Show how full each field of CRAWL (an id, or a site for its newest one) was, beside what "
-        "is usual.",
-    ),
-    "run": (
-        "fleet.run",
-        "Call the async function MODULE:FUNCTION on the workers, once for each of URLS.",
-    ),
-    "settings": (
-        "setup.init",
-        "Show the settings in force, and where each comes from. Secrets are hidden.",
-    ),
-    "shell": (
-        "setup.shell",
-        "Open a Python prompt on a page: URL, FILE (a saved page), or the first of SITE.",
-    ),
-    "sites": ("setup.sites", "Look at the site definitions; pause and resume sites."),
-    "status": (
-        "crawl.status",
-        "Show how things stand, on one screen; of SITE, what is its own alone.",
-    ),
-    "stop": ("crawl.crawls", "Stop a crawl now: what is not fetched yet is dropped."),
-    "try": (
-        "setup.trying",
-        "Show what a definition gives on some pages of SITE, on FILE (a saved page) or on URL.",
-    ),
-    "up": ("setup.servers", "Start the embedded servers in the background and apply migrations."),
-    "watch": ("crawl.watch", "Watch what `scraper status` shows, live; q or Ctrl-C ends it."),
-    "why": (
-        "data.why",
-        "Show where the values of a product of SITE come from, all or FIELD: since when, by which "
-        "crawl and definition, from which source of the page, what the page's other sources say, "
-        "and what is held beside it.",
-    ),
+    "accept": "crawl.decisions",
+    "alerts": "data.price_alerts",
+    "archive": "data.archive",
+    "changes": "data.changes",
+    "consumers": "data.changes",
+    "crawl": "crawl.crawls",
+    "dead": "crawl.dead",
+    "dedup": "fleet.dedup",
+    "demo": "setup.demo",
+    "down": "setup.servers",
+    "export": "data.export",
+    "history": "data.products",
+    "host": "fleet.hosts",
+    "init": "setup.init",
+    "login": "fleet.login",
+    "mend": "setup.mend",
+    "metrics": "fleet.metrics",
+    "migrate": "setup.servers",
+    "new": "setup.new",
+    "products": "data.products",
+    "proxies": "fleet.proxies",
+    "psql": "setup.servers",
+    "reextract": "data.reextract",
+    "reject": "crawl.decisions",
+    "report": "crawl.report",
+    "run": "fleet.run",
+    "settings": "setup.init",
+    "shell": "setup.shell",
+    "sites": "setup.sites",
+    "status": "crawl.status",
+    "stop": "crawl.crawls",
+    "try": "setup.trying",
+    "up": "setup.servers",
+    "watch": "crawl.watch",
+    "why": "data.why",
 }
 
 
@@ -159,6 +78,23 @@ SECTIONS = {
     "data.": "Data",
     "fleet.": "Hosts, proxies, accounts and workers",
 }
+
+
+def function_of(command: str) -> str:
+    """A function cannot have the name of a keyword, as `try`."""
+    return f"{command}_" if iskeyword(command) else command
+
+
+def help_of(command: str) -> str:
+    """The first paragraph of a command's docstring, from its module's text: to import all of them
+    takes a second."""
+    module = Path(__file__).parent.joinpath(*COMMANDS[command].split("."))
+    text = module.with_suffix(".py").read_text("utf-8")
+    function = re.search(rf"^def {function_of(command)}\(.*?\) -> ", text, re.DOTALL | re.MULTILINE)
+    assert function is not None
+    docstring = re.compile(r'"""(.*?)(?:\n\n|""")', re.DOTALL).search(text, function.end())
+    assert docstring is not None
+    return " ".join(docstring[1].split())
 
 
 class Commands(click.Group):
@@ -173,10 +109,9 @@ class Commands(click.Group):
             return None
         # A tenth of the time would be looking for garbage, of which importing makes none.
         gc.disable()
-        module = import_module(f"scraper.cli.{COMMANDS[cmd_name][0]}")
+        module = import_module(f"scraper.cli.{COMMANDS[cmd_name]}")
         gc.enable()
-        # A function cannot have the name of a keyword, as `try`.
-        command = getattr(module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name)
+        command = getattr(module, function_of(cmd_name))
         assert isinstance(command, click.Command)
         return command
 
@@ -189,14 +124,14 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """As click does, from the table, a section for each folder of modules."""
+        """As click does, a section for each folder of modules."""
         width = formatter.width - 6 - max(map(len, COMMANDS))
         for folder, title in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl(
                     [
-                        (name, click.Command(name, help=text).get_short_help_str(width))
-                        for name, (module, text) in sorted(COMMANDS.items())
+                        (name, click.Command(name, help=help_of(name)).get_short_help_str(width))
+                        for name, module in sorted(COMMANDS.items())
                         if module.startswith(folder)
                     ]
                 )

@@ -71,6 +71,13 @@ def price_moves(change: Change) -> list[PriceMove]:
     return moves
 
 
+def changed_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """The fields of a product that are others than before, by name; a currency that changed with
+    its price stands beside that, and is left out."""
+    names = [n for n in sorted({*before, *after}) if before.get(n) != after.get(n)]
+    return [n for n in names if n not in {f"{price}{CURRENCY}" for price in names}]
+
+
 def title_of(data: Mapping[str, Any]) -> str:
     """What people call a product; empty where no field is named so."""
     return next((str(data[name]) for name in NAMES if data.get(name)), "")

@@ -29,7 +29,7 @@ from scraper.views import (
     rows,
     site_history,
 )
-from scraper.views.overview import HostShare, Point, Share
+from scraper.views.overview import Point
 
 LIMIT = 50
 LIMIT_MAX = 100
@@ -90,22 +90,22 @@ def crawl_details(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
     crawl, now = progress.read(connection, crawl_id), _now(connection)
     shown, points = overview.course(connection, crawl_id, *_times(crawl, now))
     shares = overview.shares(connection, crawl_id)
-    hosts, hosts_in_all = overview.hosts(connection, crawl_id)
+    hosts = overview.hosts(connection, crawl_id)
     dead, reasons = overview.dead(connection, crawl_id)
     return {
         "now": now,
         "crawl": progress.as_json(crawl),
         "why": fleet.reasons(connection, [crawl]).get(crawl_id, ""),
         "course": {"step_s": shown.step_s, "points": [_point(point) for point in points]},
-        "outcomes": [{**_measured(share), **_meaning(share.name)} for share in shares.outcomes],
-        "workers": [_measured(share) for share in shares.workers],
+        "outcomes": [{**_measured(row), **_meaning(row.name)} for row in shares.outcome],
+        "workers": [_measured(row) for row in shares.worker],
         "queues": [
-            {**_measured(share), "region": share.name.partition(".")[2] or "any"}
-            for share in shares.queues
+            {**_measured(row), "region": row.name.partition(".")[2] or "any"}
+            for row in shares.queue
         ],
-        "proxies": [_measured(share) for share in shares.proxies],
-        "hosts": [_measured(host) | {"slowest_s": round(host.slowest_s, 3)} for host in hosts],
-        "hosts_in_all": hosts_in_all,
+        "proxies": [_measured(row) for row in shares.proxy],
+        "hosts": [_measured(row) | {"slowest_s": round(row.slowest_s, 3)} for row in hosts],
+        "hosts_in_all": hosts[0].hosts if hosts else 0,
         "errors": [
             {**_row(row), **_meaning(row.outcome)} for row in overview.errors(connection, crawl_id)
         ],
@@ -181,15 +181,12 @@ def product_details(connection: sa.Connection, site: str, external_id: str) -> d
     stock = prices.stock_field(data)
     changes = []
     for before, after in itertools.pairwise([{"data": {}}, *versions]):
-        names = sorted({*before["data"], *after["data"]})
         changes.append(
             {
                 "at": after["valid_from"],
                 "fields": [
                     _difference(before["data"], after["data"], name)
-                    for name in names
-                    if before["data"].get(name) != after["data"].get(name)
-                    and not _told_beside(name, before["data"], after["data"])
+                    for name in prices.changed_fields(before["data"], after["data"])
                 ],
             }
         )
@@ -263,12 +260,6 @@ def _product(row: sa.Row[Any]) -> dict[str, Any]:
     }
 
 
-def _told_beside(name: str, before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """Whether it is the currency of a price that changed as well, and stands beside that."""
-    price = name.removesuffix(prices.CURRENCY)
-    return price != name and before.get(price) != after.get(price)
-
-
 def _difference(before: dict[str, Any], after: dict[str, Any], name: str) -> dict[str, Any]:
     currency = f"{name}{prices.CURRENCY}"
     alike = before.get(currency) == after.get(currency)
@@ -300,17 +291,20 @@ def _times(crawl: Progress, now: datetime) -> tuple[datetime, datetime]:
 
 def _point(point: Point) -> dict[str, Any]:
     return {
-        **_measured(point),
+        **_with_mean(asdict(point)),
         "covered_s": round(point.covered_s, 1),
         "per_s": round(point.per_s, 2),
     }
 
 
-def _measured(sums: Point | Share | HostShare) -> dict[str, Any]:
+def _measured(row: sa.Row[Any]) -> dict[str, Any]:
+    return _with_mean(row._asdict())
+
+
+def _with_mean(sums: dict[str, Any]) -> dict[str, Any]:
     """The sums, with the mean time of a try instead of all tries' time."""
-    values = asdict(sums)
-    seconds = values.pop("seconds")
-    return {**values, "mean_s": round(seconds / sums.tries, 3) if sums.tries else None}
+    seconds = sums.pop("seconds")
+    return {**sums, "mean_s": round(seconds / sums["tries"], 3) if sums["tries"] else None}
 
 
 def _row(row: sa.Row[Any]) -> dict[str, Any]:

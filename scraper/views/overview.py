@@ -46,15 +46,18 @@ SELECT date_bin(make_interval(secs => :step), at, 'epoch') AS at, outcome, sum(t
 """)
 
 SHARES = sa.text("""
-SELECT worker, queue, proxy, outcome, CAST(sum(tries) AS int) AS tries,
-       CAST(sum(done) AS int) AS done,
+SELECT CASE WHEN worker IS NOT NULL THEN 'worker' WHEN queue IS NOT NULL THEN 'queue'
+            WHEN proxy IS NOT NULL THEN 'proxy' ELSE 'outcome' END AS kind,
+       coalesce(worker, queue, proxy, outcome) AS name,
+       CAST(sum(tries) AS int) AS tries, CAST(sum(done) AS int) AS done,
        CAST(coalesce(sum(tries) FILTER (WHERE outcome = ANY (:failed)), 0) AS int) AS failures,
        sum(seconds) AS seconds, CAST(sum(bytes) AS bigint) AS bytes, max(at) AS last_at
   FROM throughput WHERE crawl_id = :id
  GROUP BY GROUPING SETS ((worker), (queue), (proxy), (outcome))
- ORDER BY sum(tries) DESC, 1, 2, 3, 4
+ ORDER BY sum(tries) DESC, 1, 2
 """)
 
+# One without a name stands for all those that are not kept singly.
 HOSTS = sa.text("""
 SELECT host, CAST(sum(tries) AS int) AS tries, CAST(sum(failures) AS int) AS failures,
        sum(seconds) AS seconds, max(slowest_s) AS slowest_s, CAST(sum(bytes) AS bigint) AS bytes,
@@ -116,36 +119,13 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """What a worker, a queue, a class of proxies or an outcome has of a crawl."""
-
-    name: str
-    tries: int
-    done: int
-    failures: int
-    seconds: float
-    bytes: int
-    last_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class Shares:
-    workers: list[Share]
-    queues: list[Share]
-    proxies: list[Share]
-    outcomes: list[Share]
+    """What each worker, queue, class of proxies and outcome has of a crawl: rows of `SHARES`."""
 
-
-@dataclass(frozen=True, slots=True)
-class HostShare:
-    """A crawl's host, or all those that are not kept singly (an empty name)."""
-
-    host: str
-    tries: int
-    failures: int
-    seconds: float
-    slowest_s: float
-    bytes: int
+    worker: list[sa.Row[Any]]
+    queue: list[sa.Row[Any]]
+    proxy: list[sa.Row[Any]]
+    outcome: list[sa.Row[Any]]
 
 
 def window(
@@ -235,17 +215,15 @@ def sparks(
 def shares(connection: sa.Connection, crawl_id: int) -> Shares:
     """A crawl's sums by worker, queue, class of proxies and outcome, the largest first."""
     bad = [outcome.value for outcome in Outcome if failed(outcome)]
-    shares: dict[str, list[Share]] = {"worker": [], "queue": [], "proxy": [], "outcome": []}
+    shares = Shares([], [], [], [])
     for row in connection.execute(SHARES, {"id": crawl_id, "failed": bad}):
-        kind = next(kind for kind in shares if getattr(row, kind) is not None)
-        shares[kind].append(Share(getattr(row, kind), *row[4:]))
-    return Shares(*shares.values())
+        getattr(shares, row.kind).append(row)
+    return shares
 
 
-def hosts(connection: sa.Connection, crawl_id: int, limit: int = 15) -> tuple[list[HostShare], int]:
-    """A crawl's slowest hosts by the mean of their answers, and how many hosts it has."""
-    rows = list(connection.execute(HOSTS, {"id": crawl_id, "limit": limit}))
-    return [HostShare(*share) for *share, _ in rows], rows[0].hosts if rows else 0
+def hosts(connection: sa.Connection, crawl_id: int, limit: int = 15) -> list[sa.Row[Any]]:
+    """A crawl's slowest hosts by the mean of their answers, each with how many `hosts` it has."""
+    return list(connection.execute(HOSTS, {"id": crawl_id, "limit": limit}))
 
 
 def errors(connection: sa.Connection, crawl_id: int, limit: int = 10) -> list[sa.Row[Any]]:

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from scraper import celeryconfig, errors
-from scraper.cli.main import COMMANDS, main
+from scraper.cli.main import COMMANDS, help_of, main
 from scraper.settings import Settings
 from scraper.sites.schema import json_schema
 from tests import reference
@@ -63,7 +63,7 @@ def commands(group: click.Group, prefix: str = "scraper") -> Iterator[tuple[str,
 def test_the_list_of_commands_says_what_a_command_says_of_itself(name: str) -> None:
     command = main.get_command(click.Context(main), name)
     assert command is not None and command.help is not None
-    assert COMMANDS[name][1] == " ".join(command.help.split("\n\n")[0].split())
+    assert help_of(name) == " ".join(command.help.split("\n\n")[0].split())
 
 
 @pytest.mark.parametrize(("name", "command"), list(commands(main)))

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from scraper.cli.common.shared import complete_site, json_option, open_engine, print_json
 from scraper.cli.common.tables import cell, local, print_table
 from scraper.errors import ConfigError, NotFoundError
-from scraper.feed.prices import CURRENCY, amount, number, percent_text, sparkline
+from scraper.feed.prices import CURRENCY, amount, changed_fields, number, percent_text, sparkline
 from scraper.views import products as view
 from scraper.views.named_sites import field_types, require_site
 from scraper.views.rows import LAST_COLUMNS, make_table
@@ -162,14 +162,9 @@ def _print_history(versions: Sequence[dict[str, Any]]) -> None:
     before: dict[str, Any] = {}
     for version in versions:
         data = version["data"]
-        changed = {k: v for k, v in data.items() if not before or before.get(k) != v}
-        changed |= {k: None for k in before if k not in data}
-        # A currency stands beside its price.
-        beside = {f"{name}{CURRENCY}" for name in changed}
         text = ", ".join(
-            f"{k}: {cell(amount(v, data.get(f'{k}{CURRENCY}')))}"
-            for k, v in sorted(changed.items())
-            if k not in beside
+            f"{name}: {cell(amount(data.get(name), data.get(f'{name}{CURRENCY}')))}"
+            for name in changed_fields(before, data)
         )
         rows.append([str(version["version"]), local(version["valid_from"]), text])
         before = data
