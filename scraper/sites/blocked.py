@@ -24,7 +24,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from scraper.rules.blocks import MARKER_MAX, Marker
 from scraper.rules.decoding import decode
 from scraper.sites.grammar import selectors
-from scraper.sites.grammar.model import Model, Regex, Text, refuse, to_text
+from scraper.sites.grammar.model import Model, Regex, Text, refuse, texts_as, to_text
 
 # A text of fewer characters stands on good pages as well.
 TEXT_MIN = 4
@@ -58,16 +58,6 @@ def _check_text(text: str) -> str:
 
 def _as_statuses(value: Any) -> Any:
     return [value] if isinstance(value, int | str) else value
-
-
-def _as_text(value: Any) -> Any:
-    return {"text": value} if isinstance(value, str) else value
-
-
-def _as_markers(value: Any) -> Any:
-    if isinstance(value, str | dict):
-        value = [value]
-    return [_as_text(marker) for marker in value] if isinstance(value, list | tuple) else value
 
 
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,100}$")]
@@ -137,7 +127,7 @@ class Blocked(Model):
 
 Markers = Annotated[
     tuple[Blocked, ...],
-    BeforeValidator(_as_markers, json_schema_input_type=str | Blocked | list[str | Blocked]),
+    BeforeValidator(texts_as("text"), json_schema_input_type=str | Blocked | list[str | Blocked]),
     Field(max_length=MARKERS_MAX),
 ]
 

@@ -14,7 +14,7 @@ any other page.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -29,16 +29,13 @@ from scraper.sites.grammar.model import (
     Model,
     Problems,
     Regex,
+    as_css,
     as_list_or_none,
 )
 
 WAIT_FOR_IDLE, WAIT_FOR_LOAD = "networkidle", "load"
 Block = Literal["image", "font", "media", "stylesheet", "script", "texttrack", "websocket", "other"]
 ResponseName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
-
-
-def _as_click(value: Any) -> Any:
-    return {"css": value} if isinstance(value, str) else value
 
 
 def _check_wait_for(text: str) -> str:
@@ -84,9 +81,9 @@ class Rendering(Model):
     wait: Duration = Field(
         "10s", description="how long that is waited for; then what is there is read"
     )
-    click: (
-        Annotated[Click, BeforeValidator(_as_click, json_schema_input_type=str | Click)] | None
-    ) = Field(None, description="a button that brings more: its CSS, or a mapping")
+    click: Annotated[Click, BeforeValidator(as_css, json_schema_input_type=str | Click)] | None = (
+        Field(None, description="a button that brings more: its CSS, or a mapping")
+    )
     scroll: int = Field(
         0, ge=0, le=500, description="to the page's end, so many times at the most, while it grows"
     )

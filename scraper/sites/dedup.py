@@ -3,7 +3,7 @@ definition. Pure."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -37,11 +37,6 @@ class Dedup(Model):
     def capacity_for(self, products: int) -> int:
         """The URLs a filter is made for, where a crawl may have so many product pages."""
         return self.capacity or max(1000, min(products, CAPACITY_MAX))
-
-
-def as_dedup(value: Any) -> Any:
-    """`dedup: bloom` in place of `{by: bloom}`."""
-    return {"by": value} if isinstance(value, str) else value
 
 
 def check_dedup(dedup: Dedup, revisit_s: float, problems: Problems) -> None:

@@ -32,9 +32,9 @@ from scraper.sites.alert_rules import ALERTS_MAX, Alert, check_alerts
 from scraper.sites.archive import Archive
 from scraper.sites.blocked import Markers
 from scraper.sites.browser import Rendering, check_rendering
-from scraper.sites.dedup import Dedup, as_dedup, check_dedup
+from scraper.sites.dedup import Dedup, check_dedup
 from scraper.sites.grammar import scalars
-from scraper.sites.grammar.model import STRINGS, Model, Problems, Text, as_list, checked
+from scraper.sites.grammar.model import STRINGS, Model, Problems, Text, as_list, checked, text_as
 from scraper.sites.grammar.page_specs import (
     Listing,
     ProductPage,
@@ -215,7 +215,8 @@ class Site(Model):
         "is believed; false: never ask",
     )
     dedup: Annotated[
-        Dedup, BeforeValidator(as_dedup, json_schema_input_type=Literal["exact", "bloom"] | Dedup)
+        Dedup,
+        BeforeValidator(text_as("by"), json_schema_input_type=Literal["exact", "bloom"] | Dedup),
     ] = Field(
         Dedup.model_validate({"by": "exact"}),
         description="exact, or bloom: how pages fetched before are told apart",

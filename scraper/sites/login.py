@@ -39,6 +39,7 @@ from scraper.sites.grammar.model import (
     Problems,
     Text,
     refuse,
+    texts_as,
 )
 
 EVERY = "10s"
@@ -105,21 +106,16 @@ class Success(LoginSign):
         return " and ".join(given + ([f"answer {self.answer}"] if self.answer else []))
 
 
-def _as_signs(value: Any) -> Any:
-    value = [value] if isinstance(value, str | dict) else value
-    if isinstance(value, list | tuple):
-        return [{"text": sign} if isinstance(sign, str) else sign for sign in value]
-    return value
-
-
 LoggedOut = Annotated[
     tuple[LoginSign, ...],
-    BeforeValidator(_as_signs, json_schema_input_type=str | LoginSign | list[str | LoginSign]),
+    BeforeValidator(
+        texts_as("text"), json_schema_input_type=str | LoginSign | list[str | LoginSign]
+    ),
     Field(max_length=MARKERS_MAX),
 ]
 Successes = Annotated[
     tuple[Success, ...],
-    BeforeValidator(_as_signs, json_schema_input_type=str | Success | list[str | Success]),
+    BeforeValidator(texts_as("text"), json_schema_input_type=str | Success | list[str | Success]),
     Field(max_length=MARKERS_MAX),
 ]
 

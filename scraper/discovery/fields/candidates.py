@@ -403,11 +403,8 @@ def _ratings(sample: ProductSample) -> Iterator[Candidate]:
             prefix = re.escape(classes[match.start() : match.start(1)]).replace("\\-", "-")
             options: dict[str, Any] = {"regex": rf"{prefix}(\w+)".replace(r"\ ", " ")}
             if not match[1].isdigit():
-                options["map"] = {
-                    word: number for name, number in WORDS.items() for word in (name.title(),)
-                }
-                if match[1].islower():
-                    options["map"] = dict(WORDS)
+                spelled = str.lower if match[1].islower() else str.title
+                options["map"] = {spelled(name): number for name, number in WORDS.items()}
             yield from _sources(sample, [element], "::attr(class)", **options)
         for attribute in (
             "data-rating",
@@ -435,6 +432,12 @@ def _out_of(text: str) -> str:
     return r"(\d(?:[.,]\d+)?)" + re.escape(behind).replace(r"\ ", r"\s*")
 
 
+_PLACES_FROM_END = (
+    *(f"nth-last-child({number})" for number in (1, 2, 3)),
+    *(f"nth-last-of-type({number})" for number in (1, 2)),
+)
+
+
 def _breadcrumbs(sample: ProductSample) -> Iterator[Candidate]:
     """The last link of the way here that is not the page itself."""
     for element in sample.document.dom.css("nav, ol, ul, div, p, section"):
@@ -448,16 +451,11 @@ def _breadcrumbs(sample: ProductSample) -> Iterator[Candidate]:
             parent = link.parent
             if parent is None or parent.mem_id == element.mem_id:
                 parent = link
-            base = paths(element)
             tag = parent.tag
             inner = "" if parent.mem_id == link.mem_id else " a"
-            for above in base[:3]:
-                for back in (1, 2, 3):
-                    css = f"{above.css} {tag}:nth-last-child({back}){inner}"
-                    if sample.first(css) == link.mem_id:
-                        yield Candidate("page", {"css": css}, above.rank + 1)
-                for back in (1, 2):
-                    css = f"{above.css} {tag}:nth-last-of-type({back}){inner}"
+            for above in paths(element)[:3]:
+                for place in _PLACES_FROM_END:
+                    css = f"{above.css} {tag}:{place}{inner}"
                     if sample.first(css) == link.mem_id:
                         yield Candidate("page", {"css": css}, above.rank + 1)
 

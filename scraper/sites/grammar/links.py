@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -15,8 +15,8 @@ from scraper.sites.grammar.model import (
     Problems,
     Regex,
     XPath,
-    as_css,
     refuse,
+    texts_as,
 )
 from scraper.sites.grammar.sources import (
     PATH,
@@ -79,15 +79,11 @@ class LinkSource(Model):
 _LINK_SOURCES = ("css", "xpath", "jsonld", "state", "response", "regex")
 
 
-def _as_links(value: Any) -> Any:
-    if isinstance(value, str | dict):
-        value = [value]
-    return [as_css(link) for link in value] if isinstance(value, list | tuple) else value
-
-
 Links = Annotated[
     tuple[LinkSource, ...],
-    BeforeValidator(_as_links, json_schema_input_type=str | LinkSource | list[str | LinkSource]),
+    BeforeValidator(
+        texts_as("css"), json_schema_input_type=str | LinkSource | list[str | LinkSource]
+    ),
 ]
 
 

@@ -56,8 +56,22 @@ def to_text(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-def as_css(value: Any) -> Any:
-    return {"css": value} if isinstance(value, str) else value
+def text_as(key: str) -> Callable[[Any], Any]:
+    """Where a mapping is meant, a text alone is what it says by that key."""
+    return lambda value: {key: value} if isinstance(value, str) else value
+
+
+def texts_as(key: str) -> Callable[[Any], Any]:
+    """Likewise of a list of mappings, which one alone may stand for."""
+
+    def listed(value: Any) -> Any:
+        value = [value] if isinstance(value, str | dict) else value
+        return [*map(text_as(key), value)] if isinstance(value, list | tuple) else value
+
+    return listed
+
+
+as_css = text_as("css")
 
 
 def as_list(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -17,6 +17,7 @@ from scraper.sites.grammar.model import (
     as_list_or_none,
     checked,
     refuse,
+    text_as,
 )
 from scraper.sites.grammar.selectors import compile_regex
 
@@ -69,14 +70,11 @@ class ProxyUse(Model):
         return self.requests or STICKY_REQUESTS
 
 
-def _as_proxy(value: Any) -> Any:
-    return {"pool": value} if isinstance(value, str) else value
-
-
 Proxy = Annotated[
     ProxyUse,
     BeforeValidator(
-        _as_proxy, json_schema_input_type=Literal["none", "datacenter", "residential"] | ProxyUse
+        text_as("pool"),
+        json_schema_input_type=Literal["none", "datacenter", "residential"] | ProxyUse,
     ),
 ]
 
