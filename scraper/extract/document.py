@@ -141,7 +141,7 @@ class Document:
     @cached_property
     def jsonld(self) -> list[dict[str, Any]]:
         """Every JSON-LD object of the page, outer ones before the ones inside them."""
-        scripts = jsonld_blocks.scripts(self.decoded.utf8)
+        scripts = jsonld_blocks.scripts(self.decoded.raw)
         if scripts is None:
             scripts = [script.text() for script in self.dom.css(_JSONLD)]
         return jsonld_blocks.objects(scripts)

@@ -35,8 +35,8 @@ _PLUSES_MAX = 2000
 
 def scripts(source: bytes) -> list[str] | None:
     """The texts of the page's JSON-LD scripts, from its bytes (UTF-8), in a tenth of the time that
-    its DOM takes. None where only the DOM can tell: a script that is written in an unusual way, or
-    whose tag may be part of a comment or of another script."""
+    its DOM takes. None where only the DOM can tell: a script that is no UTF-8 or written in an
+    unusual way, or whose tag may be part of a comment or of another script."""
     texts: list[str] = []
     end = 0
     at = _type_at(source, 0)
@@ -50,7 +50,7 @@ def scripts(source: bytes) -> list[str] | None:
         if comment >= 0 and before.find(b"-->", comment) < 0:
             return None
         # An open script that is not closed: the tag is a part of its text.
-        last = before.rfind(b"<script", max(0, before.rfind(b"</script>")))
+        last = before.rfind(b"<script")
         if last >= 0 and _CLOSING(before, last) is None:
             return None
         closing = _CLOSING(source, opening.end())
@@ -59,7 +59,10 @@ def scripts(source: bytes) -> list[str] | None:
         text = source[opening.end() : closing.start()]
         if b"<!--" in text:
             return None
-        texts.append(text.decode("utf-8", "replace"))
+        try:
+            texts.append(text.decode("utf-8"))
+        except UnicodeDecodeError:
+            return None
         end = closing.end()
         at = _type_at(source, end)
     return texts
