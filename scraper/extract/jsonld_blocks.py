@@ -45,13 +45,12 @@ def scripts(source: bytes) -> list[str] | None:
         opening = _OPENING(source, begin) if begin >= 0 else None
         if opening is None or not opening.start() < at < opening.end():
             return None
-        before = source[end:begin]
-        comment = before.rfind(b"<!--")
-        if comment >= 0 and before.find(b"-->", comment) < 0:
+        comment = source.rfind(b"<!--", end, begin)
+        if comment >= 0 and source.find(b"-->", comment, begin) < 0:
             return None
         # An open script that is not closed: the tag is a part of its text.
-        last = before.rfind(b"<script")
-        if last >= 0 and _CLOSING(before, last) is None:
+        last = source.rfind(b"<script", end, begin)
+        if last >= 0 and _CLOSING(source, last, begin) is None:
             return None
         closing = _CLOSING(source, opening.end())
         if closing is None:

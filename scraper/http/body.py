@@ -6,9 +6,11 @@ know of URLs: its errors carry outcome and message, and who called adds the rest
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+from deflate import DeflateError, gzip_decompress
 from isal import isal_zlib
 from xxhash import xxh3_64_intdigest
 
@@ -26,6 +28,9 @@ MEMBERS_MAX = 4096
 # they unpack to needs no new memory of the system's.
 _SLICE_BYTES = 16_384
 _GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_MEMBER = re.compile(rb"\x1f\x8b\x08")
+# RFC 1951: a match of 258 bytes takes two bits.
+_GZIP_RATIO_MAX = 1032
 # Seen from real servers in place of "identity"; browsers take the body as it is, too.
 _NOT_CODINGS = frozenset({"", "identity", "none", "binary", "utf-8", "utf8", "8bit"})
 _CODINGS = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
@@ -86,6 +91,9 @@ async def read_body(
 def unpack(data: bytes, coding: str, max_bytes: int) -> bytes:
     """Unpacks bytes that are already here, such as a sitemap.xml.gz. Raises FetchError as
     `read_body` does."""
+    body = _unpacked_at_once(data, max_bytes) if coding == "gzip" else None
+    if body is not None:
+        return body
     unpacker = unpacker_for(coding, max_bytes)
     body = data if unpacker is None else unpacker.feed(data)
     if len(body) > max_bytes:
@@ -93,6 +101,23 @@ def unpack(data: bytes, coding: str, max_bytes: int) -> bytes:
     if unpacker is not None:
         unpacker.finish()
     return body
+
+
+def _unpacked_at_once(data: bytes, max_bytes: int) -> bytes | None:
+    """What nearly every body is: one gzip member, whose last four bytes are its size. libdeflate
+    takes four fifths of the time that a stream takes. None for any other."""
+    size = int.from_bytes(data[-4:], "little")
+    if (
+        not 0 < size <= min(max_bytes, len(data) * _GZIP_RATIO_MAX)
+        or not _GZIP_MEMBER.match(data)
+        or _GZIP_MEMBER.search(data, 1)
+    ):
+        return None
+    try:
+        body = gzip_decompress(data, size)
+    except DeflateError:
+        return None
+    return bytes(body) if len(body) == size else None
 
 
 def hash_of(packed: bytes, headers: Mapping[str, str]) -> int:

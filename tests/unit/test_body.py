@@ -152,3 +152,34 @@ def test_unpack_is_the_same_for_bytes_at_hand() -> None:
     assert unpack(b"plain", "", 100) == b"plain"
     with pytest.raises(FetchError):
         unpack(gzip.compress(bytes(101)), "gzip", 100)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=300).map(gzip.compress),
+            st.sampled_from([b"", b"\0", b"\x1f", b"\x1f\x8b\x08", b"\x05\0\0\0", b"abc"]),
+        ),
+        min_size=1,
+        max_size=3,
+    ).map(b"".join),
+    st.integers(0, 8),
+    st.integers(-1, 400),
+)
+def test_bytes_at_hand_unpack_as_a_stream_of_them_does(wire: bytes, less: int, flip: int) -> None:
+    """Two members whose sizes are equal, a trailer that is cut, garbage that looks like a size."""
+    wire = wire[: len(wire) - less]
+    if 0 <= flip < len(wire):
+        wire = wire[:flip] + bytes([wire[flip] ^ 1]) + wire[flip + 1 :]
+    try:
+        streamed: bytes | Outcome = read([wire], "gzip", body=400)
+    except FetchError as error:
+        streamed = error.outcome
+    try:
+        assert unpack(wire, "gzip", 400) == streamed
+    except FetchError as error:
+        assert error.outcome == streamed
+
+
+def test_two_members_that_are_alike_are_two() -> None:
+    assert unpack(gzip.compress(b"one") * 2, "gzip", 100) == b"oneone"
