@@ -18,7 +18,7 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.feed import reader as feed
-from tests.acceptance.commands import ROOT
+from tests.forked import ROOT
 from tests.integration.test_price_alerts import priced
 from tests.integration.test_products import B, Shop
 from tests.making import rows
