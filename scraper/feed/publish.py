@@ -139,8 +139,7 @@ def _complain(name: str, stream_at: int, feed_at: int) -> None:
         _complained.add(name)
         log.error(
             "the stream is ahead of the feed, and gets nothing: it was filled from another "
-            "database or by somebody else, or "
-            "this database was restored from a backup (mend: delete the stream, or name another "
-            "one)",
+            "database or by somebody else, or this database was restored from a backup (mend: "
+            "delete the stream, or name another one)",
             stream=name, stream_at=stream_at, feed_at=feed_at,
         )  # fmt: skip

@@ -132,9 +132,8 @@ class Reader:
         if cursor > last:
             raise CursorError(
                 f"cursor {cursor} is ahead of the feed, which has come to {last}: it is another "
-                "database's, or this one was "
-                "restored from a backup (mend: take a whole `scraper export`, and go on from the "
-                "cursor that it names)"
+                "database's, or this one was restored from a backup (mend: take a whole `scraper "
+                "export`, and go on from the cursor that it names)"
             )
 
     def next(self) -> list[Change]:
@@ -180,7 +179,7 @@ class Reader:
             return []
         rows = store.read(connection, self.cursor, upto, self._site_id, self.rows)
         if len(rows) == self.rows:
-            self.cursor = rows[-1].id
+            self.cursor = rows[-1].cursor
         else:
             self.cursor = max(self.cursor, store.last_row(connection, upto))
             self._read_to = upto
@@ -314,19 +313,7 @@ def _site_id(connection: sa.Connection, name: str | None) -> int | None:
 
 
 def _change(row: sa.Row[Any]) -> Change:
-    return Change(
-        cursor=row.id,
-        event=row.event,
-        site=row.site,
-        id=row.external_id,
-        url=row.url,
-        version=row.version,
-        crawl=row.crawl_id,
-        at=row.at,
-        changed=tuple(row.names or ()),
-        before_json=row.before or "{}",
-        data_json=row.data,
-    )
+    return Change(**{**row._asdict(), "changed": tuple(row.changed)})
 
 
 def _parsed(text: str) -> dict[str, Any]:

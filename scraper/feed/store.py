@@ -71,10 +71,13 @@ SELECT a.pid, a.application_name, a.usename, EXTRACT(EPOCH FROM now() - a.xact_s
  ORDER BY a.xact_start LIMIT 1
 """)
 
-# Texts are compared, as content hashes are: 9.90 and 9.9 are two versions.
+# The columns are a `Change`'s, by their names. Texts are compared, as content hashes are: 9.90 and
+# 9.9 are two versions.
 READ = sa.text("""
-SELECT c.id, c.event, s.name AS site, p.external_id, p.url, c.version, c.crawl_id, c.at,
-       CAST(coalesce(v.data, p.data) AS text) AS data, d.names, CAST(d.before AS text) AS before
+SELECT c.id AS cursor, c.event, s.name AS site, p.external_id AS id, p.url, c.version,
+       c.crawl_id AS crawl, c.at, coalesce(d.names, '{}') AS changed,
+       coalesce(CAST(d.before AS text), '{}') AS before_json,
+       CAST(coalesce(v.data, p.data) AS text) AS data_json
   FROM changes c
   JOIN sites s ON s.id = c.site_id
   JOIN products p ON p.id = c.product_id
@@ -169,9 +172,8 @@ class Horizon:
                 "a prepared transaction that has written to the table changes (pg_prepared_xacts)"
             )
         return (
-            f"process {row.pid} of {row.application_name or row.usename!r}, whose transaction "
-            "has written to the table "
-            f"changes and is open for {row.open_s:.0f} s (mend: SELECT "
+            f"process {row.pid} of {row.application_name or row.usename!r}, whose transaction has "
+            f"written to the table changes and is open for {row.open_s:.0f} s (mend: SELECT "
             f"pg_terminate_backend({row.pid}))"
         )
 
@@ -197,8 +199,7 @@ def kept(connection: sa.Connection) -> FeedStart:
 def read(
     connection: sa.Connection, after: int, upto: int, site_id: int | None, rows: int
 ) -> list[sa.Row[Any]]:
-    """Changes with positions above `after`, up to `upto`, which must be decided. `data` and
-    `before` are JSON texts.
+    """Changes with positions above `after`, up to `upto`, which must be decided.
 
     Raises `CursorError` where what comes after `after` is not kept any more."""
     changes = connection.execute(
@@ -213,10 +214,9 @@ def require_kept(connection: sa.Connection, after: int) -> None:
     trimmed = kept(connection).trimmed
     if after < trimmed:
         raise CursorError(
-            f"the feed has forgotten what came after cursor {after}: it begins at {trimmed} "
-            "(mend: take a whole `scraper "
-            "export`, and go on from the cursor that it names; SCRAPER_CHANGES_DAYS says how "
-            "long changes are kept)"
+            f"the feed has forgotten what came after cursor {after}: it begins at {trimmed} (mend: "
+            "take a whole `scraper export`, and go on from the cursor that it names; "
+            "SCRAPER_CHANGES_DAYS says how long changes are kept)"
         )
 
 
@@ -236,9 +236,8 @@ def position_at(connection: sa.Connection, at: datetime) -> int | None:
         if began is None or at <= began:
             begins = f"after {began.isoformat()}" if began else "now"
             raise CursorError(
-                f"the feed does not reach back to {at.isoformat()}: it begins {begins} (mend: "
-                "take a whole "
-                "`scraper export`, and go on from the cursor that it names)"
+                f"the feed does not reach back to {at.isoformat()}: it begins {begins} (mend: take "
+                "a whole `scraper export`, and go on from the cursor that it names)"
             )
     first = connection.execute(FIRST_AT, {"at": at}).scalar()
     return None if first is None else first - 1

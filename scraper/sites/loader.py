@@ -141,9 +141,8 @@ def warnings(site: Site) -> list[str]:
             )
     if site.product.function is None and not site.product.required:
         sentences.append(
-            "no field is `required`: a page that shows something else may be stored as a "
-            "product with empty fields; set "
-            "`required: true` on the fields every product has"
+            "no field is `required`: a page that shows something else may be stored as a product "
+            "with empty fields; set `required: true` on the fields every product has"
         )
     own = [link for link in site.start if is_private(link)] if not site.allow_private else []
     if own:

@@ -68,8 +68,7 @@ def _as_duration(value: Any) -> Any:
     except (ValueError, AttributeError):
         raise ValueError(
             f"{str(value)[:60]!r} is neither true, false nor a length of time (mend: `true`, "
-            f"`false`, or for how long 304 is "
-            f"believed, as in `{BELIEVED}`)"
+            f"`false`, or for how long 304 is believed, as in `{BELIEVED}`)"
         ) from None
     return text
 

@@ -21,6 +21,7 @@ from scraper.quality import report
 
 CHART_POINTS = 120
 SPARK_POINTS = 40
+ERRORS_MAX = 10
 # A last step of fewer seconds is too little to make a rate of.
 PARTLY_S = 3.0
 # A sparkline shows a crawl's last half hour.
@@ -226,9 +227,9 @@ def hosts(connection: sa.Connection, crawl_id: int, limit: int = 15) -> list[sa.
     return list(connection.execute(HOSTS, {"id": crawl_id, "limit": limit}))
 
 
-def errors(connection: sa.Connection, crawl_id: int, limit: int = 10) -> list[sa.Row[Any]]:
+def errors(connection: sa.Connection, crawl_id: int) -> list[sa.Row[Any]]:
     """The pages of a crawl that failed last, whatever became of them since they did."""
-    return list(connection.execute(ERRORS, {"id": crawl_id, "limit": limit}))
+    return list(connection.execute(ERRORS, {"id": crawl_id, "limit": ERRORS_MAX}))
 
 
 def dead(

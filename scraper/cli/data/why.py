@@ -91,9 +91,8 @@ def _where(found: Provenance, page: PageTrial | None, fetch: bool) -> str:
         return "sources: all that may have given it (`--fetch` reads the page, and says which does)"
     row = found.archived
     return (
-        f"sources: by the page as archived {local(row['fetched_at'])}, crawl "
-        f"{row['crawl_id']} ({plain(row['key'])}, bytes {row['start']:,} to "
-        f"{row['start'] + row['size']:,})"
+        f"sources: by the page as archived {local(row['fetched_at'])}, crawl {row['crawl_id']} "
+        f"({plain(row['key'])}, bytes {row['start']:,} to {row['start'] + row['size']:,})"
     )
 
 

@@ -93,7 +93,6 @@ _STARS = re.compile(
 _OUT_OF = re.compile(
     r"(\d(?:[.,]\d+)?)\s*(?:/|out of|von|of|sur|de|di|av|su|van|z)\s*(?:5|10|cinq)\b", re.I
 )
-_PERCENT = re.compile(r"width:\s*(\d+(?:\.\d+)?)\s*%")
 # Not the cents of a price before it.
 _IN_STOCK = re.compile(r"(?<![\d.,])(\d+)\s*(\w+(?: \w+)?)")
 

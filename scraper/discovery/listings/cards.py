@@ -78,21 +78,25 @@ class LinkGroup:
         return [card.url for card in self.cards]
 
     @property
+    def priced(self) -> float:
+        """The share of its cards that have a price."""
+        return sum(bool(card.amounts) for card in self.cards) / len(self.cards)
+
+    @property
+    def pictured(self) -> float:
+        return sum(card.image is not None for card in self.cards) / len(self.cards)
+
+    @property
     def score(self) -> float:
-        number = len(self.cards)
-        priced = sum(bool(card.amounts) for card in self.cards) / number
-        pictured = sum(card.image is not None for card in self.cards) / number
-        titled = sum(len(card.title) > 2 for card in self.cards) / number
+        titled = sum(len(card.title) > 2 for card in self.cards) / len(self.cards)
         worth = 0.1 if self.framed else 0.5 if self.beside else 1
-        return number * (0.2 + 4 * priced + 2 * pictured + titled) * worth
+        likeness = 0.2 + 4 * self.priced + 2 * self.pictured + titled
+        return len(self.cards) * likeness * worth
 
     @property
     def is_products(self) -> bool:
         """Whether the cards look like products: pictures or prices, and outside of the frame."""
-        number = len(self.cards)
-        priced = sum(bool(card.amounts) for card in self.cards)
-        pictured = sum(card.image is not None for card in self.cards)
-        return not self.framed and (priced * 2 >= number or pictured * 5 >= number * 4)
+        return not self.framed and (self.priced >= 0.5 or self.pictured >= 0.8)
 
 
 def link_groups(document: Document, owns: Callable[[str], bool]) -> list[LinkGroup]:
@@ -105,8 +109,7 @@ def link_groups(document: Document, owns: Callable[[str], bool]) -> list[LinkGro
         places[_place(link)].append((url, link))
     groups = []
     for listed in places.values():
-        distinct = {url for url, _ in listed}
-        if len(distinct) >= GROUP_MIN:
+        if len({url for url, _ in listed}) >= GROUP_MIN:
             groups.append(_group(listed))
     return sorted(groups, key=lambda group: group.score, reverse=True)
 

@@ -281,8 +281,7 @@ def _ways_up(product: ListingPage, reader: ListingReader) -> Iterator[str]:
 
 
 def _is_surely_products(group: LinkGroup) -> bool:
-    priced = any(card.amounts for card in group.cards)
-    return group.is_products and group.score > SURE_SCORE and priced
+    return group.is_products and group.score > SURE_SCORE and group.priced > 0
 
 
 def _leads_on(page: ListingPage, parent: ListingPage, seen: Collection[str]) -> bool:

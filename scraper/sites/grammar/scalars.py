@@ -24,6 +24,7 @@ _RATE = re.compile(
     r"(\d+(?:\.\d+)?)\s*(?:/\s*(?:([smhd])|(sec|second|min|minute|hour|day)))?"
 ).fullmatch
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*(%?)").fullmatch
+SLOTS_COMPARED = 60
 PRIORITIES = {"low": 2, "normal": 5, "high": 8}
 # It is a token (RFC 9110, 5.1).
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}").fullmatch
@@ -124,11 +125,11 @@ def check_cron(text: str) -> str:
     return " ".join(text.split())
 
 
-def shortest_gap(cron: str, count: int = 60) -> timedelta:
-    """The shortest time between two of the schedule's next `count` slots."""
+def shortest_gap(cron: str) -> timedelta:
+    """The shortest time between two of the schedule's next slots."""
     slots = CronSim(cron, datetime(2024, 1, 1, tzinfo=UTC))
     last, shortest = next(slots), timedelta.max
-    for _ in range(count):
+    for _ in range(SLOTS_COMPARED):
         following = next(slots, None)
         if following is None:
             break

@@ -58,29 +58,18 @@ def compile_xpath(xpath: str) -> etree.XPath:
 
 
 @lru_cache(maxsize=4096)
-def compile_regex(pattern: str, groups: int | None = None) -> regex.Pattern[str]:
-    """A pattern of the `regex` package. Always search it with `find`, which bounds its time.
-
-    `groups`: how many groups it must have at the least.
-    """
+def compile_regex(pattern: str) -> regex.Pattern[str]:
+    """A pattern of the `regex` package. Always search it with `find`, which bounds its time."""
     if not pattern:
         raise ValueError(r"the regular expression is empty (mend: for example `(\d+)`)")
     try:
-        compiled = regex.compile(pattern)
+        return regex.compile(pattern)
     except (regex.error, ValueError, RecursionError, OverflowError) as error:
         raise ValueError(
-            f"bad regular expression {pattern!r}: {_reason(error)} (mend: balance the "
-            f"brackets, escape `( [ + * ? .` "
-            "that are meant literally with a backslash; in YAML use 'single quotes' so that "
-            "backslashes stay)"
+            f"bad regular expression {pattern!r}: {_reason(error)} (mend: balance the brackets, "
+            "escape `( [ + * ? .` that are meant literally with a backslash; in YAML use 'single "
+            "quotes' so that backslashes stay)"
         ) from None
-    if groups is not None and compiled.groups < groups:
-        raise ValueError(
-            f"the regular expression {pattern!r} has no group (mend: put ( ) around the part "
-            f"you want, as in "
-            r"'of (\d+)')"
-        )
-    return compiled
 
 
 def find(pattern: regex.Pattern[str], text: str) -> str | None:
