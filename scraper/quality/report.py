@@ -17,10 +17,11 @@ from scraper.settle import fill_rates, held_products
 from scraper.settle.plausibility import Votes, why_held
 from scraper.sites.definition import Site
 
+# The columns but for the definition are a `Report`'s, by their names.
 CRAWL = sa.text("""
-SELECT c.id, c.site_id, s.name AS site, c.status, c.trigger, c.definition, c.suspect, c.reasons,
-       c.judged_at, c.accepted_at, c.note, c.finished_at,
-       q.records, q.products, q.usual_products, q.usual
+SELECT c.id AS crawl_id, s.name AS site, c.status, c.trigger, c.suspect, c.note, c.judged_at,
+       c.accepted_at, coalesce(q.records, 0) AS records, q.products, q.usual_products,
+       coalesce(c.reasons, '[]') AS reasons, c.definition
   FROM crawls c JOIN sites s ON s.id = c.site_id
   LEFT JOIN crawl_quality q ON q.crawl_id = c.id WHERE c.id = :id
 """)
@@ -39,7 +40,8 @@ SELECT DISTINCT ON (h.field, h.reason) h.field, h.reason, p.url,
 
 # Products that wait as a whole, likewise.
 HELD_PRODUCTS = sa.text("""
-SELECT reason, count(*) AS number, min(url) AS url FROM held_products
+SELECT NULL AS field, reason, min(url) AS url, NULL AS known, NULL AS value, count(*) AS number
+  FROM held_products
  WHERE crawl_id = :id AND reason IS NOT NULL GROUP BY reason ORDER BY reason
 """)
 
@@ -199,42 +201,26 @@ def _running(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
 
 def read(connection: sa.Connection, crawl_id: int) -> Report:
     """Raises `NotFoundError`."""
-    row = connection.execute(CRAWL, {"id": crawl_id}).first()
+    row = connection.execute(CRAWL, {"id": crawl_id}).mappings().first()
     if row is None:
         raise NotFoundError(f"there is no crawl {crawl_id}; `scraper status` shows those there are")
+    values = dict(row)
+    selectors = _selectors(values.pop("definition"))
     examples: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for example in connection.execute(EXAMPLES, {"id": crawl_id}):
-        shown = {
-            "url": example.url,
-            "problem": example.problem,
-            "excerpt": example.excerpt,
-            "known": example.known,
-        }
-        examples[example.field].append(shown)
+    for example in connection.execute(EXAMPLES, {"id": crawl_id}).mappings():
+        shown = dict(example)
+        examples[shown.pop("field")].append(shown)
+    held = [
+        HeldReport(**row)
+        for statement in (HELD, HELD_PRODUCTS)
+        for row in connection.execute(statement, {"id": crawl_id}).mappings()
+    ]
     return Report(
-        crawl_id=row.id,
-        site=row.site,
-        status=row.status,
-        trigger=row.trigger,
-        suspect=row.suspect,
-        note=row.note,
-        judged_at=row.judged_at,
-        accepted_at=row.accepted_at,
-        records=row.records or 0,
-        products=row.products,
-        usual_products=row.usual_products,
-        reasons=row.reasons or [],
+        **values,
         fields=fields(connection, crawl_id),
         examples=dict(examples),
-        selectors=_selectors(row.definition),
-        held=[
-            HeldReport(held.field, held.reason, held.number, held.url, held.known, held.value)
-            for held in connection.execute(HELD, {"id": crawl_id})
-        ]
-        + [
-            HeldReport(None, held.reason, held.number, held.url, None, None)
-            for held in connection.execute(HELD_PRODUCTS, {"id": crawl_id})
-        ],
+        selectors=selectors,
+        held=held,
     )
 
 

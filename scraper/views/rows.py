@@ -44,10 +44,14 @@ def make_table(
 ) -> Table:
     """A table of any of a site's products."""
     stored = set(connection.execute(KEYS, {"site": site}).scalars())
-    named = [key for name, type_ in types.items() for key in keys_of(name, type_)]
-    others = sorted(stored - set(named))
-    columns = list(dict.fromkeys(["id", "url", *named, *others, *LAST_COLUMNS]))
+    columns = columns_of(types, [*sorted(stored), *LAST_COLUMNS])
     return Table(columns, (_row(product, columns) for product in stream))
+
+
+def columns_of(types: Mapping[str, str], others: Iterable[str]) -> list[str]:
+    """The columns of a table: those of the definition's fields in its order, then others."""
+    named = [key for name, type_ in types.items() for key in keys_of(name, type_)]
+    return list(dict.fromkeys(["id", "url", *named, *others]))
 
 
 def keys_of(name: str, type_: str) -> list[str]:

@@ -18,7 +18,7 @@ from scraper.discovery.polite_reader import PoliteReader
 from scraper.errors import ScraperError
 from scraper.settings import Settings
 from scraper.sites.definition import Site
-from scraper.views.rows import Table, keys_of
+from scraper.views.rows import Table, columns_of
 
 PROBLEMS_SHOWN = 10
 
@@ -68,8 +68,6 @@ def _table(site: Site, result: Preview) -> Table:
         {"id": product.external_id, "url": url, **product.data}
         for url, product in result.products.values()
     ]
-    named = [
-        key for name, spec in site.product.all_fields.items() for key in keys_of(name, spec.type)
-    ]
-    columns = list(dict.fromkeys(["id", "url", *named, *(key for row in rows for key in row)]))
+    types = {name: spec.type for name, spec in site.product.all_fields.items()}
+    columns = columns_of(types, (key for row in rows for key in row))
     return Table(columns, ({name: row.get(name) for name in columns} for row in rows))
