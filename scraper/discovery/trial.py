@@ -83,11 +83,9 @@ def try_listing(
 ) -> ListingTrial:
     """The links that a listing page or sitemap gives. Raises `FunctionFailed`."""
     extracted = compile_site(site, allowed).extract(kind, page, page_url=page_url, depth=0)
-    urls = {
-        wanted: tuple(link.url for link in extracted.links if (link.kind is Kind.PRODUCT) is wanted)
-        for wanted in (True, False)
-    }
-    return ListingTrial(page.url, urls[True], urls[False], tuple(extracted.problems))
+    products = tuple(link.url for link in extracted.links if link.kind is Kind.PRODUCT)
+    listings = tuple(link.url for link in extracted.links if link.kind is not Kind.PRODUCT)
+    return ListingTrial(page.url, products, listings, tuple(extracted.problems))
 
 
 def try_product(

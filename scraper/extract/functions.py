@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import date
 from decimal import Decimal
 from functools import cached_property
@@ -139,7 +139,7 @@ class FunctionReader:
             case Mapping():
                 return self._mapping(value, where, depth)
             case list() | tuple():
-                return [self._value(item, f"{where}[]", depth + 1) for item in _bounded(value)]
+                return [self._value(item, f"{where}[]", depth + 1) for item in value[:LIST_MAX]]
             case _:
                 raise FunctionFailed(
                     self._name,
@@ -169,7 +169,3 @@ class PlatformReader(FunctionReader):
             problem = f"its {self._name} interface is not as documented: {reason}"
             return Extracted(problems=[problem], complete=False)
         return Extracted(links, products)
-
-
-def _bounded(values: Iterable[Any]) -> list[Any]:
-    return list(values)[:LIST_MAX]

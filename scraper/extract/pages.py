@@ -90,7 +90,7 @@ class Paginator:
 
     def _url(self, current: str, number: int) -> str:
         if self._pages.param is not None:
-            return _with_param(current, self._pages.param, number)
+            return with_param(current, self._pages.param, number)
         try:
             return urljoin(current, (self._pages.url or "").replace(_PLACE, str(number)))
         except ValueError:
@@ -124,7 +124,7 @@ def _pairs(query: str) -> list[tuple[str, str, str]]:
     return [pair.partition("=") for pair in query.split("&") if pair]
 
 
-def _with_param(url: str, name: str, number: int) -> str:
+def with_param(url: str, name: str, number: int) -> str:
     """The URL with that parameter set, in the place where it stood, the others as they were."""
     head, _, query = url.partition("?")
     written = quote(name, safe="[]")

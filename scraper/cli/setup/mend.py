@@ -7,7 +7,7 @@ import difflib
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -184,16 +184,21 @@ def _only(repairs: list[Repair]) -> list[str]:
     return [repairs[0].name.removeprefix("items.")] if len(repairs) == 1 else []
 
 
-# Its address, what is known of its products by their ids, and the recorded page.
-Known = tuple[str, dict[str, dict[str, Any]], Fetched | None]
+class KnownPage(NamedTuple):
+    """A page by its address, what is known of its products by their ids, and the page as it was
+    recorded."""
+
+    url: str
+    rows: dict[str, dict[str, Any]]
+    old: Fetched | None = None
 
 
-def _known(path: Path, site: Site, pages: int) -> tuple[list[Known], str]:
+def _known(path: Path, site: Site, pages: int) -> tuple[list[KnownPage], str]:
     """The address, the last known values and the recorded page of some products, and where they are
     from."""
     if records.folder_of(path).is_dir():
-        kept: list[Known] = [
-            (
+        kept = [
+            KnownPage(
                 record.asked,
                 {row["id"]: row["data"] for row in record.expected["rows"]},
                 record.page,
@@ -207,20 +212,20 @@ def _known(path: Path, site: Site, pages: int) -> tuple[list[Known], str]:
         # Of a page with several products one says what is to be read of the page.
         several = ITEMS_LOOKED_AT if site.product.items is not None else 1
         rows = products.read(connection, site.name, limit=pages * several)
-    by_url: dict[str, dict[str, dict[str, Any]]] = {}
+    stored: dict[str, KnownPage] = {}
     for row in rows:
-        by_url.setdefault(row.url, {})[row.external_id] = json.loads(row.data)
-    stored: list[Known] = [(url, data, None) for url, data in list(by_url.items())[:pages]]
+        page = stored.setdefault(row.url, KnownPage(row.url, {}))
+        page.rows[row.external_id] = json.loads(row.data)
     if not stored:
         raise NotFoundError(
             f"{site.name}: nothing is known of its products: it has neither recorded pages nor "
             f"stored products (mend: `scraper crawl {site.name}`, or `scraper sites record "
             f"{site.name}`, while it is read well)"
         )
-    return stored, "the stored products"
+    return list(stored.values())[:pages], "the stored products"
 
 
-def _read(site: Site, settings: Settings, known: list[Known]) -> Proofs:
+def _read(site: Site, settings: Settings, known: list[KnownPage]) -> Proofs:
     async def run() -> Proofs:
         proofs = Proofs()
         async with PoliteReader(site, settings) as reader:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -178,12 +179,9 @@ def _prove(definition: Site, survey: Survey, settings: Settings) -> list[PageTri
     return [try_product(definition, page, url, allowed) for url, page in survey.product_pages]
 
 
-def _counts(trials: list[PageTrial]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for trial in trials:
-        for row in trial.fields:
-            counts[row.name] = counts.get(row.name, 0) + (row.value is not None)
-    return counts
+def _counts(trials: list[PageTrial]) -> Counter[str]:
+    """On how many pages each field is."""
+    return Counter(row.name for trial in trials for row in trial.fields if row.value is not None)
 
 
 def _example(choice: FieldChoice) -> str:
@@ -252,7 +250,7 @@ def _rows_of_fields(survey: Survey, trials: list[PageTrial]) -> Iterator[Row]:
             continue
         source = [str(value) for key, value in choice.best.candidate.source.items() if key != "map"]
         agrees = ", ".join(sorted(choice.best.agrees))
-        pages = f"{counts.get(name, 0)} of {len(trials)}"
+        pages = f"{counts[name]} of {len(trials)}"
         yield name, plain(", ".join(source)), pages, _example(choice), agrees
 
 
@@ -292,7 +290,7 @@ def _as_json(survey: Survey, trials: list[PageTrial], path: Path, requests: int)
         "fields": {
             name: {
                 **choice.definition(),
-                "pages": counts.get(name, 0),
+                "pages": counts[name],
                 "agrees": sorted(choice.best.agrees),
                 "values": choice.best.values,
             }

@@ -6,13 +6,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import quote, unquote_plus, urlsplit
+from urllib.parse import unquote_plus, urlsplit
 
 from selectolax.lexbor import LexborNode
 
 from scraper.discovery.css_paths import ancestors, is_first, paths
 from scraper.extract.document import Document
-from scraper.extract.pages import Paginator
+from scraper.extract.pages import Paginator, with_param
 from scraper.extract.structured.amounts import elements_of
 from scraper.extract.text import whole_text
 from scraper.rules import urls
@@ -77,11 +77,7 @@ class Numbering:
         if self.template is not None:
             return self.template.replace("{page}", str(number))
         assert self.param is not None
-        head, _, query = of.partition("?")
-        pairs = [pair for pair in query.split("&") if pair]
-        kept = [pair for pair in pairs if unquote_plus(pair.partition("=")[0]) != self.param]
-        name = quote(self.param, safe="[]")
-        return f"{head}?{'&'.join([*kept, f'{name}={number}'])}"
+        return with_param(of, self.param, number)
 
     def nth(self, of: str, page: int) -> str:
         """The URL of the list's first page, second …"""

@@ -188,15 +188,17 @@ def inner_problems(
     problems = []
     for key, source in sources.items():
         given = [name for name in _PLACES if getattr(source, name) is not None]
-        given += ["path"] if source.path is not None and source.response is None else []
-        given += ["table"] if getattr(source, "table", None) is not None else []
-        given += ["regex"] if not given and source.regex is not None else []
+        if source.path is not None and source.response is None:
+            given.append("path")
+        if getattr(source, "table", None) is not None:
+            given.append("table")
+        if source.regex is not None and not given:
+            given.append("regex")
         for name in given:
             if name == own or (name == "table" and own == "css"):
                 continue
-            mend = f"`{own}:` within it, or move the field to `product.fields`"
-            if where == "each":
-                mend = f"`{own}:` within it"
+            elsewhere = "" if where == "each" else ", or move the field to `product.fields`"
+            mend = f"`{own}:` within it{elsewhere}"
             matched = "JSON" if json else f"elements by {own}"
             text = f"{name} cannot be read within what `{where}` matches, {matched} (mend: {mend})"
             problems.append((f"{key}.{name}", text))
