@@ -25,6 +25,8 @@ IN_IMAGES := --extra embedded --extra s3
 EVERY_EXTRA := --extra all
 # Installers trust what the machine trusts, a company's own certificates among them. (pip does so by itself from 24.2 on.)
 export UV_SYSTEM_CERTS := 1
+# Where it is set, every process would compile anew what it imports of ours, and pytest every test.
+unexport PYTHONDONTWRITEBYTECODE
 OLD_PIP := import pip, ssl; old = tuple(map(int, pip.__version__.split(".")[:2])) < (24, 2); \
 	print(old and ssl.get_default_verify_paths().cafile or "")
 UV = $$(command -v uv || echo $(BIN)/uv)
