@@ -15,36 +15,31 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 
 import structlog
 
 from scraper.archive.rows import SpooledPage
 from scraper.archive.spool import Archive
 from scraper.crawl.context import CrawlContext
-from scraper.domain import Extracted, Fetched, Kind, LeasedPage, Outcome, Status, Verdict
+from scraper.domain import Fetched, LeasedPage, Outcome, Status, Verdict
 from scraper.errors import DeferredError, FetchError, NoLoginError, NoProxyError
-from scraper.extract import FunctionFailed, TooSlow
+from scraper.extract import FunctionFailed
 from scraper.extract.apart.page_reader import PageReader
 from scraper.frontier.throughput import FetchCost
 from scraper.http.held_bodies import HeldBodies, HeldBody
 from scraper.infra import outages
-from scraper.platforms import adapter_of
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits
-from scraper.politeness.robots import RobotsRules, origin_of
-from scraper.rules.blocks import missing_is_block
 from scraper.rules.budget import MOST_SHARE
 from scraper.rules.circuit_breaker import Breakers
 from scraper.rules.urls import host_of
-from scraper.rules.verdict import RetryPolicy, judge, outcome_of_status, retry_after_s
-from scraper.worker import listings
+from scraper.rules.verdict import RetryPolicy, judge
 from scraper.worker.batch import Attempt, Batch
-from scraper.worker.next_visits import after_read, after_same, gives_the_same
 from scraper.worker.observations import FieldObserver
 from scraper.worker.page_fetch import PageFetcher
-from scraper.worker.results import EXCERPT_CHARS, Decision, page_result, storable
+from scraper.worker.page_read import PageRead
+from scraper.worker.results import Decision, page_result, without_interface
 from scraper.worker.telemetry import Telemetry
 from scraper.worker.tiers import (
     Tier,
@@ -67,13 +62,6 @@ AWAY_S = 5.0
 # are not waited for.
 SLOW_S = 1.0
 SLOW_MAX = 64
-# Pages up to so large wait for each other before each step, so that answers are taken, pages read
-# and results settled in turns of several: a step's code and tables are in the processor's caches
-# then, which saves a sixth of a page's time. A larger page fills these caches itself.
-SMALL_BYTES = 65_536
-HEAD_FIELDS = 40
-HEAD_CHARS = 200
-_NOT_MODIFIED = 304
 _FORBIDDEN = 403
 _FREE = Verdict(Status.DUE, 0.0, charged=False)
 _BACK = Decision(_FREE)
@@ -171,7 +159,7 @@ class Scraper:
                 await self._settle_page(batch, limiter, page)
             finally:
                 limiter.pending -= 1
-            # See `SMALL_BYTES`.
+            # See `page_read.SMALL_BYTES`.
             await asyncio.sleep(0)
 
     async def _settle_page(self, batch: Batch, limiter: HostLimiter, page: LeasedPage) -> None:
@@ -193,7 +181,7 @@ class Scraper:
                     decision = await self._decide(batch, limiter, page, context, tier, attempt)
         result = page_result(batch, page, attempt, decision, cost, self._tiers.level)
         if not isinstance(context, Attempt) and context.site.platform is not None:
-            result = listings.without_interface(page, context, result)
+            result = without_interface(page, context, result)
         self._telemetry.settled(batch, page, site, attempt, result.verdict)
         self._writer.put(result, batch.pending)
         batch.unsettled -= 1
@@ -309,45 +297,26 @@ class Scraper:
         batch.visits.add(lane)
         body = HeldBody(self._bodies)
         permits = PagePermits(page.priority, body)
-        reading = Reading(self._page_reader, self._field_observer, page, context, body)
+        read = PageRead(self._page_reader, self._field_observer, page, context, body)
         try:
             with self._telemetry.fetch(batch, page, permits):
                 fetched = await self._page_fetcher.fetch(
-                    batch, limiter, page, context, permits, tier, reading.lacks
+                    batch, limiter, page, context, permits, tier, read.lacks
                 )
             cost.seconds, cost.bytes = (
                 asyncio.get_running_loop().time() - permits.began,
                 len(fetched.body),
             )
             limiter.answered(fetched.elapsed_s)
-            attempt = await self._read(page, fetched, context, tier, permits, reading)
+            with self._telemetry.extract(page):
+                attempt = await read.attempt(fetched, tier, permits)
             if context.site.archive is not None and attempt.outcome is Outcome.FETCHED:
                 attempt = replace(
                     attempt, spooled=await self._put_aside(batch, page, fetched, context)
                 )
             return attempt
-        except NoProxyError as none:
-            return Attempt(
-                Outcome.NO_PROXY,
-                error=none.reason,
-                delay_s=none.delay_s * self._rng.uniform(1.0, 1.5),
-            )
-        except NoLoginError as none:
-            return Attempt(Outcome.NO_LOGIN, error=none.reason, delay_s=none.delay_s)
-        except DeferredError as deferred:
-            return Attempt(Outcome.DEFERRED, delay_s=deferred.delay_s)
-        except FetchError as error:
-            return Attempt(
-                error.outcome,
-                error.status,
-                error.url,
-                error=str(error),
-                delay_s=error.retry_after_s,
-                began=permits.began,
-                sign=error.sign,
-            )
-        except FunctionFailed as error:
-            return Attempt(Outcome.FUNCTION_FAILED, error=str(error))
+        except (DeferredError, FetchError, FunctionFailed) as error:
+            return self._failed(error, permits.began)
         except asyncio.CancelledError:
             if not batch.cut_short:
                 raise
@@ -367,6 +336,31 @@ class Scraper:
             body.end()
             batch.visits.discard(lane)
 
+    def _failed(self, error: DeferredError | FetchError | FunctionFailed, began: float) -> Attempt:
+        match error:
+            case NoProxyError():
+                return Attempt(
+                    Outcome.NO_PROXY,
+                    error=error.reason,
+                    delay_s=error.delay_s * self._rng.uniform(1.0, 1.5),
+                )
+            case NoLoginError():
+                return Attempt(Outcome.NO_LOGIN, error=error.reason, delay_s=error.delay_s)
+            case DeferredError():
+                return Attempt(Outcome.DEFERRED, delay_s=error.delay_s)
+            case FunctionFailed():
+                return Attempt(Outcome.FUNCTION_FAILED, error=str(error))
+            case FetchError():
+                return Attempt(
+                    error.outcome,
+                    error.status,
+                    error.url,
+                    error=str(error),
+                    delay_s=error.retry_after_s,
+                    began=began,
+                    sign=error.sign,
+                )
+
     async def _put_aside(
         self, batch: Batch, page: LeasedPage, fetched: Fetched, context: CrawlContext
     ) -> SpooledPage | None:
@@ -378,199 +372,3 @@ class Scraper:
         if batch.spool is None:
             return None
         return await self._archive.add(batch.spool, page, fetched, context.site_id, use)
-
-    async def _read(
-        self,
-        page: LeasedPage,
-        fetched: Fetched,
-        context: CrawlContext,
-        tier: Tier,
-        permits: PagePermits,
-        reading: Reading,
-    ) -> Attempt:
-        with self._telemetry.extract(page):
-            return await self._made_of(page, fetched, context, tier, permits, reading)
-
-    async def _made_of(
-        self,
-        page: LeasedPage,
-        fetched: Fetched,
-        context: CrawlContext,
-        tier: Tier,
-        permits: PagePermits,
-        reading: Reading,
-    ) -> Attempt:
-        block = context.block_of(fetched)
-        # Otherwise it is an ordinary refusal.
-        if block is not None and (block.by != "status" or tier.above is not None):
-            blocked = _useless(Outcome.BLOCKED, fetched, str(block), began=permits.began)
-            return replace(blocked, sign=block.sign)
-        wish_s = retry_after_s(fetched.headers, context.now())
-        outcome = outcome_of_status(
-            fetched.status, retry_after=wish_s is not None, conditional=fetched.conditional
-        )
-        if outcome is Outcome.NOT_MODIFIED or fetched.same:
-            return Attempt(
-                Outcome.NOT_MODIFIED,
-                fetched.status,
-                fetched.url,
-                next_visit=after_same(page, fetched, context),
-            )
-        if outcome is not Outcome.FETCHED:
-            unasked = " to a request without validators" if fetched.status == _NOT_MODIFIED else ""
-            error = f"the server answered {fetched.status}{unasked}"
-            return _useless(outcome, fetched, error, delay_s=wish_s, began=permits.began)
-        try:
-            extracted = await reading.of(fetched)
-        except TooSlow as slow:
-            return _useless(Outcome.TOO_SLOW, fetched, str(slow), began=permits.began)
-        if permits.robots is not None and page.kind is Kind.LISTING:
-            extracted = _allowed(extracted, permits.robots, fetched.url)
-        doubt = self._field_observer.doubt(page, fetched, extracted, context)
-        observations = (
-            self._field_observer.of(page, fetched, extracted, context)
-            if page.kind is Kind.PRODUCT
-            else None
-        )
-        known_for = None
-        # An interface's last page may be empty any day, and says so by itself.
-        if adapter_of(context.site.platform, page.url) is None:
-            extracted, known_for = listings.believed(page, extracted, context.retry.attempts_max)
-        if doubt is not None:
-            known_for = doubt.known_for
-        if doubt is not None or not extracted.complete:
-            error = doubt.why if doubt is not None else "; ".join(extracted.problems[:5])
-            # Other proxies have been asked already.
-            other_way = permits.via is None and tier.above is not None
-            block = missing_is_block(
-                good_before=page.good_before or doubt is not None,
-                suspected_before=page.blocked > 0,
-                other_way=other_way and not tier.probe,
-            )
-            if block is None:
-                outcome = Outcome.NOT_EXTRACTED if doubt is None else Outcome.DOUBTFUL
-                return replace(
-                    _useless(outcome, fetched, error),
-                    observations=observations,
-                    known_for=known_for,
-                )
-            suspected = _useless(Outcome.BLOCKED, fetched, f"{block}: {error}")
-            return replace(suspected, sign=block.sign, suspicion=True)
-        visit, same = None, False
-        if page.kind is Kind.PRODUCT:
-            fields = extracted.fields_found
-            same = gives_the_same(page, fetched, extracted, context)
-            if same:
-                visit = after_same(page, fetched, context)
-            else:
-                visit = after_read(page, fetched, extracted, context)
-            known_for = fields if fields != page.known_for else None
-        return Attempt(
-            Outcome.FETCHED,
-            fetched.status,
-            fetched.url,
-            extracted,
-            observations=observations,
-            next_visit=visit,
-            known_for=known_for,
-            same=same,
-        )
-
-
-class Reading:
-    """What a page's answer says, read once, whoever asks."""
-
-    __slots__ = ("_body", "_context", "_fetched", "_observer", "_page", "_reader", "_result")
-
-    def __init__(
-        self,
-        reader: PageReader,
-        observer: FieldObserver,
-        page: LeasedPage,
-        context: CrawlContext,
-        body: HeldBody,
-    ) -> None:
-        self._reader = reader
-        self._observer = observer
-        self._page = page
-        self._context = context
-        self._body = body
-        self._fetched: Fetched | None = None
-        self._result: Extracted | TooSlow | FunctionFailed = Extracted()
-
-    async def of(self, fetched: Fetched) -> Extracted:
-        """Raises `TooSlow` and `FunctionFailed`."""
-        if fetched is not self._fetched:
-            page = self._page
-            self._body.is_whole(len(fetched.body))
-            if small := len(fetched.body) <= SMALL_BYTES:
-                await asyncio.sleep(0)
-            try:
-                self._result = await self._reader.read(
-                    self._context.extractor,
-                    page.kind,
-                    fetched,
-                    page.url,
-                    page.depth,
-                    page.last_content,
-                )
-            except (TooSlow, FunctionFailed) as error:
-                self._result = error
-            self._fetched = fetched
-            if small:
-                await asyncio.sleep(0)
-        if not isinstance(self._result, Extracted):
-            raise self._result
-        return self._result
-
-    async def lacks(self, fetched: Fetched) -> str:
-        """What is not there that should be, for whoever may ask in another way; "": nothing."""
-        try:
-            extracted, _ = listings.believed(self._page, await self.of(fetched), 1)
-        except (TooSlow, FunctionFailed):
-            return ""
-        if not extracted.complete:
-            return "; ".join(extracted.problems[:5]) or "what is required"
-        empty = not (extracted.links or extracted.products or extracted.partial)
-        if empty and self._page.kind.discovers:
-            return "no link"
-        return self._observer.poor(self._page, extracted, self._context, other_proxies=True)
-
-
-def _allowed(extracted: Extracted, robots: RobotsRules, url: str) -> Extracted:
-    """Without the links to listings of that host that robots.txt disallows: they would become rows
-    by the thousand."""
-    origin = origin_of(url)
-    links = [
-        link
-        for link in extracted.links
-        if link.kind is not Kind.LISTING
-        or origin_of(link.url) != origin
-        or robots.allowed(link.url)
-    ]
-    if len(links) == len(extracted.links):
-        return extracted
-    return replace(extracted, links=links, disallowed=len(extracted.links) - len(links))
-
-
-def _useless(
-    outcome: Outcome,
-    fetched: Fetched,
-    error: str | None,
-    delay_s: float | None = None,
-    began: float = 0.0,
-) -> Attempt:
-    """An answer that gives nothing, with what people need to see why."""
-    excerpt, head = _excerpt(fetched), _head(fetched)
-    return Attempt(outcome, fetched.status, fetched.url, None, error, excerpt, head, delay_s, began)
-
-
-def _head(fetched: Fetched) -> dict[str, str]:
-    """The answer's headers, bounded. (Cookies, which are somebody's identity, are not among
-    `Fetched.headers`.)"""
-    fields = islice(fetched.headers.items(), HEAD_FIELDS)
-    return {name[:HEAD_CHARS]: storable(value, HEAD_CHARS) or "" for name, value in fields}
-
-
-def _excerpt(fetched: Fetched) -> str | None:
-    return fetched.body[: EXCERPT_CHARS * 2].decode("utf-8", "replace") or None

@@ -4,16 +4,19 @@ what it gave."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from scraper.crawl.context import CrawlContext
-from scraper.crawl.new_pages import Levels, new_pages
+from scraper.crawl.new_pages import Levels, new_pages, page_links
 from scraper.domain import (
     Extracted,
     ItemsRead,
     Kind,
     LeasedPage,
+    Link,
     Move,
+    Outcome,
     Status,
     Verdict,
     content_hash,
@@ -22,6 +25,8 @@ from scraper.domain import (
 from scraper.frontier.host_tiers import TierSignal
 from scraper.frontier.pages import NewPage
 from scraper.frontier.throughput import FetchCost
+from scraper.platforms import adapter_of
+from scraper.platforms.adapter import origin
 from scraper.rules.urls import fingerprint
 from scraper.settle.chains import listed
 from scraper.settle.products import NewProduct
@@ -30,6 +35,9 @@ from scraper.worker.batch import Attempt, Batch
 
 EXCERPT_CHARS = 500
 ERROR_CHARS = 500
+# There are pages to go on with.
+INTERFACE_TRIES = 4
+_REFUSED = (401, 403)
 
 
 @value
@@ -158,3 +166,40 @@ def storable(text: str | None, chars: int) -> str | None:
     if text is None:
         return None
     return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")[:chars]
+
+
+def without_interface(page: LeasedPage, context: CrawlContext, result: PageResult) -> PageResult:
+    """What follows where a page of the platform's interface is given up: the site's own pages are
+    read, and the crawl is incomplete, since products have other ids there. Where the interface goes
+    on without that page, so does the crawl."""
+    adapter = adapter_of(context.site.platform, page.url)
+    if adapter is None or not _given_up(page, result):
+        return result
+    further = adapter.without(page.url)
+    if further is not None:
+        links = [Link(origin(page.url) + further.path, Kind.LISTING)]
+        return replace(
+            result,
+            outcome=Outcome.FETCHED,
+            verdict=Verdict(Status.OK, 0.0, charged=True),
+            move=None,
+            error=None,
+            links=new_pages(links, context, page.depth + 1),
+        )
+    return replace(
+        result,
+        verdict=Verdict(Status.DEAD, 0.0, charged=True),
+        move=None,
+        error=f"{result.error}; the shop's pages are read instead of {context.site.platform}'s "
+        "interface",
+        links=new_pages(page_links(context.site), context, 0),
+    )
+
+
+def _given_up(page: LeasedPage, result: PageResult) -> bool:
+    if result.verdict.status is not Status.DUE:
+        return result.verdict.status in (Status.DEAD, Status.INVALID, Status.GONE)
+    if not result.verdict.charged or result.outcome is Outcome.THROTTLED:
+        return False
+    tries = page.attempts + page.host_attempts + 1
+    return result.http_status in _REFUSED or tries >= INTERFACE_TRIES

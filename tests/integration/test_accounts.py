@@ -19,7 +19,7 @@ from scraper.rules.circuit_breaker import HostDown
 from scraper.rules.verdict import HOST_PATIENCE, RetryPolicy, judge
 from scraper.settings import Settings
 from scraper.settle.transaction import PageResult
-from scraper.worker.pipeline import HEAD_CHARS, HEAD_FIELDS, _head
+from scraper.worker.page_read import HEAD_CHARS, HEAD_FIELDS, _head
 from scraper.worker.process import Worker
 from tests.making import (
     OK,

@@ -9,7 +9,7 @@ import pytest
 from scraper.domain import Extracted, Fetched, Kind, LeasedPage, Link
 from scraper.extract import compile_site
 from scraper.sites.definition import Site
-from scraper.worker.listings import EMPTY_ONCE, believed
+from scraper.worker.page_read import EMPTY_ONCE, believed
 
 PRODUCT, LISTING = (
     Link("https://a.example/p", Kind.PRODUCT),
