@@ -37,7 +37,7 @@ from scraper.frontier.throughput import FetchCost
 from scraper.infra.database import make_engine, retried
 from scraper.rules.routing import page_priority
 from scraper.settings import Settings
-from scraper.settle import products, revisits
+from scraper.settle import products
 from scraper.settle.products import NewProduct
 from scraper.settle.transaction import (
     CrawlLimits,
@@ -59,7 +59,7 @@ AT_ONCE = 2
 # rewritten. Here crawls follow each other at once; so that hour is taken out, or the upsert would
 # have less to do than it has.
 DAILY_UPSERT = sa.text(str(products.UPSERT).replace(f"interval '{products.GUARD}'", "interval '0'"))
-DAILY_SEEN = sa.text(str(revisits.SEEN).replace(f"interval '{products.GUARD}'", "interval '0'"))
+DAILY_SEEN = sa.text(str(products.SEEN).replace(f"interval '{products.GUARD}'", "interval '0'"))
 
 Answer = Callable[[LeasedPage], tuple[Sequence[NewPage], NewProduct | None]]
 
@@ -245,8 +245,8 @@ def new_product(site_id: int, page: LeasedPage) -> NewProduct:
 def daily() -> Iterator[None]:
     """Products are written as by a crawl a day after the last one."""
     usual, products.UPSERT = products.UPSERT, DAILY_UPSERT
-    seen, revisits.SEEN = revisits.SEEN, DAILY_SEEN
+    seen, products.SEEN = products.SEEN, DAILY_SEEN
     try:
         yield
     finally:
-        products.UPSERT, revisits.SEEN = usual, seen
+        products.UPSERT, products.SEEN = usual, seen

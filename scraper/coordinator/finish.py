@@ -19,7 +19,8 @@ from scraper.frontier.crawls import REPLAY
 from scraper.infra.database import retried
 from scraper.rules.quality import NOT_FULL, Reason
 from scraper.rules.routing import COORDINATOR
-from scraper.settle import crawl_quality, held_products, missed_products
+from scraper.settle import crawl_quality, earlier_crawls, held_products, missed_products
+from scraper.settle.earlier_crawls import SuspectCrawl
 from scraper.settle.plausibility import ShownTwice
 
 log = structlog.get_logger()
@@ -81,13 +82,13 @@ def _end(engine: sa.Engine, crawl_id: int) -> bool:
         # A replay has asked for a few pages only.
         whole = status is CrawlStatus.COMPLETED and crawl.trigger != REPLAY
         complete = whole and read.unread == 0 and crawl.links_cut == 0
-        before = crawl_quality.suspect_before(connection, crawl)
+        before = earlier_crawls.suspect_before(connection, crawl)
         if complete:
             held_products.move(connection, crawl_id)
-            if missed_products.ask(connection, crawl, crawl_quality.missed_before(before)):
+            if missed_products.ask(connection, crawl, before.missed_id if before else None):
                 return True
         alive, remark = missed_products.alive(connection, crawl)
-        suspect = crawl_quality.judge(connection, crawl, status, alive)
+        suspect = crawl_quality.judge(connection, crawl, status, before, alive)
         delisted = 0
         if complete:
             note = "; ".join(filter(None, (note, remark))) or None
@@ -98,8 +99,6 @@ def _end(engine: sa.Engine, crawl_id: int) -> bool:
             odd = Reason(None, "listings", note or "")
             suspect = crawl_quality.suspect_also(connection, crawl.id, odd)
         held_products.release(connection, crawl_id, crawl.site_id, suspect=suspect, whole=whole)
-        if not suspect:
-            missed_products.mark_replaced(connection, crawl_id, crawl.site_id)
         crawls.end(connection, crawl_id, status, note, delisted)
         facts = {"status": status, "suspect": suspect, "note": note, "delisted": delisted}
         log.info("crawl ended", crawl=crawl_id, **facts)
@@ -107,23 +106,23 @@ def _end(engine: sa.Engine, crawl_id: int) -> bool:
 
 
 def _delist(
-    connection: sa.Connection, crawl: Any, before: sa.Row[Any] | None, *, suspect: bool
+    connection: sa.Connection, crawl: Any, before: SuspectCrawl | None, *, suspect: bool
 ) -> tuple[int, Reason | None]:
     """Counts what a complete crawl has missed. Where it is suspect, or becomes so by what it has
     missed, nothing of it counts. `before`: the crawl before, if it was suspect."""
     shown = connection.execute(SHOWN_TWICE, {"id": crawl.id}).one()
     listings = ShownTwice(int(shown.listings), int(shown.repeated), shown.example)
-    doubted = crawl_quality.doubted_before(connection, crawl, before)
+    doubted = earlier_crawls.doubted_before(connection, crawl.id, before)
     delisted = 0
     with connection.begin_nested() as savepoint:
-        confirmed = crawl_quality.missed_before(before) is None or doubted is not None
+        confirmed = before is None or before.missed_id is None or doubted is not None
         misses = missed_products.delist(connection, crawl, doubted, confirmed=confirmed)
-        odd = crawl_quality.judge_misses(connection, crawl, misses, listings, before)
+        odd = missed_products.judge_misses(connection, crawl, misses, listings, before)
         if suspect or odd is not None:
             savepoint.rollback()
         else:
             delisted = misses.delisted
-    crawl_quality.store_misses(connection, crawl.id, misses, listings)
+    missed_products.store_misses(connection, crawl.id, misses, listings)
     return delisted, odd
 
 

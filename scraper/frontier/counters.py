@@ -68,6 +68,12 @@ class Counts:
             self.product_done += 1
         setattr(self, change.status, getattr(self, change.status) + 1)
 
+    def wrote(self, inserted: bool, changed: bool, repriced: bool) -> None:
+        """A product was stored."""
+        self.products_new += inserted
+        self.products_changed += changed
+        self.products_repriced += repriced
+
 
 class CountsByCrawl(dict[int, Counts]):
     def __missing__(self, crawl_id: int) -> Counts:

@@ -21,7 +21,7 @@ from scraper.quality import report as reports
 from scraper.quality.notify import Notice
 from scraper.quality.report import Report
 from scraper.settings import Settings, readable_by_all
-from scraper.settle import crawl_quality, held_products
+from scraper.settle import crawl_quality, earlier_crawls, held_products
 
 log = structlog.get_logger()
 
@@ -53,7 +53,9 @@ def _judge_leftovers(engine: sa.Engine) -> None:
             with engine.begin() as connection:
                 crawl = crawl_quality.lock_unjudged(connection, crawl_id)
                 if crawl is not None:
-                    suspect = crawl_quality.judge(connection, crawl, CrawlStatus(crawl.status))
+                    before = earlier_crawls.suspect_before(connection, crawl)
+                    status = CrawlStatus(crawl.status)
+                    suspect = crawl_quality.judge(connection, crawl, status, before)
                     held_products.release(
                         connection, crawl.id, crawl.site_id, suspect=suspect, whole=False
                     )

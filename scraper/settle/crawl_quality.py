@@ -9,7 +9,7 @@ it is compared with any more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,18 +17,16 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from scraper.domain import CrawlStatus
-from scraper.frontier.crawls import REEXTRACT, REPLAY
+from scraper.frontier.crawls import REPLAY
 from scraper.infra.database import dumps
 from scraper.rules import quality as policy
-from scraper.rules.quality import Figures, Reason, Tolerances, Usual
-from scraper.settle import fill_rates, held_products, held_values, missed_products, plausibility
-from scraper.settle.fill_rates import FieldBaseline, FieldSums, SiteBaseline
+from scraper.rules.quality import Figures, Reason, Usual
+from scraper.settle import earlier_crawls, fill_rates, held_products, held_values, plausibility
+from scraper.settle.earlier_crawls import EARLIER, SuspectCrawl
+from scraper.settle.fill_rates import FieldBaseline, FieldSums
 from scraper.settle.held_values import Mark
-from scraper.settle.missed_products import Misses
-from scraper.settle.plausibility import Changes, DoubtfulPages, ShownTwice, Votes
+from scraper.settle.plausibility import Changes, DoubtfulPages
 from scraper.sites.definition import Site
-from scraper.sites.grammar import scalars
-from scraper.sites.quality import Quality
 
 # So many examples of a field that is in breach are kept.
 EXAMPLES = 3
@@ -36,6 +34,7 @@ EXAMPLES = 3
 HELD_REASONS = ("implausible", "changed")
 # Fields of these types are mostly stocks.
 STOCKS = ("bool", "int")
+NO_BASELINE = FieldBaseline(Usual(), 0.0)
 # The values of so many products are compared with each other.
 SAMPLED = 20_000
 
@@ -56,10 +55,6 @@ SELECT greatest(c.ok + c.unchanged - (
 """)
 
 
-# The crawls of a site before one, but for those that somebody asked for some pages only.
-_EARLIER = f"""c.site_id = :site_id AND c.id < :id
-   AND c.trigger NOT IN ('{REPLAY}', '{REEXTRACT}')"""
-
 # Product pages that were not believed, and those that were good in the crawl before and lack what
 # is required.
 DOUBTFUL = sa.text(f"""
@@ -71,7 +66,7 @@ SELECT count(*) AS pages, count(known) AS known, mode() WITHIN GROUP (ORDER BY w
            AND pg.kind = 'product' AND pg.status = 'invalid'
            AND (pg.last_outcome = 'doubtful' OR pg.fetched_at >= (
                 SELECT started_at FROM crawls c
-                 WHERE {_EARLIER} AND c.status IN ('completed', 'failed')
+                 WHERE {EARLIER} AND c.status IN ('completed', 'failed')
                  ORDER BY c.id DESC LIMIT 1))) AS of_crawl
 """)
 
@@ -125,44 +120,12 @@ UPDATE crawl_quality SET products = :products, usual_products = :usual WHERE cra
 
 ALERT = sa.text("INSERT INTO alerts (crawl_id) VALUES (:id) ON CONFLICT DO NOTHING")
 
-MISSED = sa.text("""
-UPDATE crawl_quality SET missed = :missed, repeated = :repeated, lost = :lost WHERE crawl_id = :id
-""")
-
-# How many products recent crawls have missed for the first time, as a share, and how many of their
-# listings showed what another one shows. What three crawls in a row have shown is usual, whoever
-# doubted it.
-USUAL_MISSES = sa.text(f"""
-WITH recent AS (
-    SELECT c.suspect, q.products, q.missed, q.repeated, q.lost,
-           row_number() OVER (ORDER BY c.id DESC) AS n
-      FROM crawls c JOIN crawl_quality q ON q.crawl_id = c.id
-     WHERE {_EARLIER} AND c.status = 'completed' AND q.missed IS NOT NULL
-     ORDER BY c.id DESC LIMIT 20
-)
-SELECT now.products, (
-    SELECT max(CAST(missed AS float8) / (products + missed)) FROM (
-        SELECT * FROM recent WHERE NOT suspect AND products > 0 ORDER BY n LIMIT 7) AS good
-    ) AS missed, (
-    SELECT greatest(max(repeated) FILTER (WHERE NOT suspect),
-                    CASE WHEN count(*) FILTER (WHERE n <= 3) = 3
-                         THEN min(repeated) FILTER (WHERE n <= 3) END) FROM recent) AS repeated, (
-    SELECT coalesce(max(lost) FILTER (WHERE NOT suspect), 0) FROM recent) AS lost
-  FROM crawl_quality now WHERE now.crawl_id = :id
-""")
-
 # The crawl before counts, whoever doubted it: what stays so is usual.
 STRAYED = sa.text(f"""
 SELECT strayed, coalesce((
     SELECT q.strayed FROM crawls c JOIN crawl_quality q ON q.crawl_id = c.id
-     WHERE {_EARLIER} AND c.status = 'completed' ORDER BY c.id DESC LIMIT 1), 0) AS usual
+     WHERE {EARLIER} AND c.status = 'completed' ORDER BY c.id DESC LIMIT 1), 0) AS usual
   FROM crawl_quality WHERE crawl_id = :id
-""")
-
-BEFORE_SUSPECT = sa.text(f"""
-SELECT c.id, c.reasons, q.products, q.missed
-  FROM crawls c LEFT JOIN crawl_quality q ON q.crawl_id = c.id
- WHERE {_EARLIER} AND c.status IN ('completed', 'failed') ORDER BY c.id DESC LIMIT 1
 """)
 
 ALSO_SUSPECT = sa.text("""
@@ -173,11 +136,6 @@ UPDATE crawls SET suspect = true,
 EMPTY_LISTINGS = sa.text("""
 UPDATE pages SET known_for = NULL
  WHERE crawl_id = :id AND kind <> 'product' AND status = 'invalid'
-""")
-
-BEFORE = sa.text(f"""
-SELECT c.suspect, c.reasons FROM crawls c
- WHERE {_EARLIER} AND c.status IN ('completed', 'failed') ORDER BY c.id DESC LIMIT :crawls
 """)
 
 PRUNE_EXAMPLES = sa.text(f"""
@@ -232,10 +190,15 @@ def lock_unjudged(connection: sa.Connection, crawl_id: int) -> sa.Row[Any] | Non
 
 
 def judge(
-    connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus, unlisted: int = 0
+    connection: sa.Connection,
+    crawl: sa.Row[Any],
+    status: CrawlStatus,
+    before: SuspectCrawl | None,
+    unlisted: int = 0,
 ) -> bool:
     """Judges a crawl whose row is locked, and which ends with that status. True: it is suspect.
-    `unlisted`: good pages that no listing has named."""
+    `before`: the crawl before, if it was suspect; `unlisted`: good pages that no listing has
+    named."""
     try:
         site = Site.model_validate(crawl.definition)
     except ValidationError:
@@ -243,54 +206,17 @@ def judge(
         _store_judgement(connection, crawl.id, False, [])
         _alert(connection, crawl, status, suspect=False)
         return False
-    fill_rates.begin(connection, crawl.id)
-    sums = fill_rates.read_sums(connection, crawl.id)
-    good = connection.execute(GOOD, {"id": crawl.id, "site_id": crawl.site_id}).scalar_one()
-    good -= unlisted
-    share = sums.stored.records / max(1, good)
-    usual = fill_rates.read_baseline(connection, crawl.site_id, crawl.id, share)
-    lines = usual.lines(site.tolerances)
-    names = list(site.product.all_fields) or sorted(sums.names | lines.keys())
+    judgement = Judgement(connection, crawl, site, before, unlisted)
+    contrary = judgement.doubt_changes()
     whole = crawl.trigger != REPLAY and status in (CrawlStatus.COMPLETED, CrawlStatus.FAILED)
-    figures = _figures(connection, crawl, sums, names)
-    breaches = _breaches(figures, lines, site)
-    # What answers 304 was asked and has not changed.
-    new = crawl.products_new + held_products.count(connection, crawl.id)
-    compared = max(0, sums.stored.records + crawl.not_modified - new)
-    votes = {name: sums.votes_of(name) for name in names}
-    before = suspect_before(connection, crawl)
-    # What no good crawl has read is not worth keeping.
-    tolerances = site.tolerances if usual.products else replace(site.tolerances, changed=1.0)
-    gone = _gone(connection, crawl, site, lines, before)
-    contrary = _hold(
-        connection, crawl, site, tolerances, usual, compared, figures, lines, breaches, votes, gone
-    )
-    read = max((now.records for now in figures.values()), default=0)
-    odd = _odd_pages(connection, crawl, site, contrary, compared, read)
-    reasons = [*odd, *breaches.values()]
-    missing = policy.judge_products(good, usual.products, site.tolerances) if whole else None
-    if missing is not None and not (missing.what == "products" and _found_as_many(before, good)):
-        reasons.insert(0, missing)
-    expected = policy.usual_number(usual.products)
-    values = {"id": crawl.id, "products": good if whole else None, "usual": expected}
-    connection.execute(COUNTED, values)
+    judgement.store_number(whole=whole)
+    reasons = judgement.reasons(contrary, whole=whole)
     suspect = bool(reasons) and crawl.trigger != REPLAY
     _store_judgement(connection, crawl.id, suspect, reasons)
-    seldom = [
-        name
-        for name, now in figures.items()
-        if policy.is_seldom(lines[name].usual.fill if name in lines else None, now.fill)
-    ]
-    values = {
-        "id": crawl.id,
-        "fields": [*breaches, *seldom],
-        "held": [name for name, breach in breaches.items() if breach.what in HELD_REASONS],
-    }
-    for statement in (MORE_EXAMPLES, PRUNE_EXAMPLES):
-        connection.execute(statement, values)
-    held = held_values.release(connection, crawl.id)
-    _store_fields(connection, crawl.id, figures, lines, breaches, held, votes)
-    if suspect and _agrees(connection, crawl, reasons, site.quality.accept_after):
+    judgement.keep_examples()
+    judgement.store_fields(held_values.release(connection, crawl.id))
+    wanted = site.quality.accept_after
+    if suspect and earlier_crawls.agree(connection, crawl, reasons, wanted):
         accept(connection, crawl.id)
         suspect = False
     _alert(connection, crawl, status, suspect=suspect)
@@ -315,181 +241,256 @@ def accept(connection: sa.Connection, crawl_id: int) -> bool:
     held_values.take(connection, crawl_id)
     held_values.release(connection, crawl_id)
     held_products.take(connection, crawl_id)
-    missed_products.mark_replaced(connection, crawl_id, row.site_id)
     connection.execute(EMPTY_LISTINGS, {"id": crawl_id})
     return True
 
 
-def _hold(
-    connection: sa.Connection,
-    crawl: sa.Row[Any],
-    site: Site,
-    tolerances: Tolerances,
-    baseline: SiteBaseline,
-    compared: int,
-    figures: dict[str, Figures],
-    lines: Mapping[str, FieldBaseline],
-    breaches: dict[str, Reason],
-    votes: Mapping[str, Votes],
-    gone: Collection[str],
-) -> int:
-    """Marks what is not believed of a crawl's changes, and adds what follows to its figures and
-    breaches. Returns how many products' pages contradict what is known of them. `gone`: fields that
-    the shop does not say any more."""
-    prices, texts, switches = (_of_type(site, type_) for type_ in ("price", "text", "bool"))
-    stocks = _of_type(site, *STOCKS)
-    usuals = {name: _usual_of(lines, name) for name in figures}
-    judged = tolerances.changed < 1
-    own = [name for name in figures if _is_own(figures[name], usuals[name])]
-    if judged:
-        lasting = [name for name in figures if plausibility.may_not_vanish(name, tolerances)]
+class Judgement:
+    """What a crawl's pages said of its fields, held against what is usual at its site.
+
+    `figures`, `votes` and `breaches` are by field; `compared`: so many products were known before;
+    `good`: so many product pages were good.
+    """
+
+    def __init__(
+        self,
+        connection: sa.Connection,
+        crawl: sa.Row[Any],
+        site: Site,
+        before: SuspectCrawl | None,
+        unlisted: int,
+    ) -> None:
+        self._connection, self._crawl, self._site, self._before = connection, crawl, site, before
+        self._ids = {"id": crawl.id, "site_id": crawl.site_id}
+        fill_rates.begin(connection, crawl.id)
+        sums = fill_rates.read_sums(connection, crawl.id)
+        self.good = connection.execute(GOOD, self._ids).scalar_one() - unlisted
+        share = sums.stored.records / max(1, self.good)
+        self._usual = fill_rates.read_baseline(connection, crawl.site_id, crawl.id, share)
+        self._lines = self._usual.lines(site.tolerances)
+        names = list(site.product.all_fields) or sorted(sums.names | self._lines.keys())
+        self.figures = self._read_figures(sums, names)
+        self.votes = {name: sums.votes_of(name) for name in names}
+        self.breaches = self._broken_fields()
+        # What answers 304 was asked and has not changed.
+        new = crawl.products_new + held_products.count(connection, crawl.id)
+        self.compared = max(0, sums.stored.records + crawl.not_modified - new)
+        # What no good crawl has read is not worth keeping.
+        usual = self._usual.products
+        self._tolerances = site.tolerances if usual else replace(site.tolerances, changed=1.0)
+
+    def _read_figures(self, sums: FieldSums, names: list[str]) -> dict[str, Figures]:
+        statement = DISTINCT if self._crawl.filter_id is None else DISTINCT_WRITTEN
+        rows = self._connection.execute(statement, self._ids)
+        values = {row.field: (row.distinct_values, row.sampled) for row in rows}
+        return {name: sums.figures(name, *values.get(name, (0, 0))) for name in names}
+
+    def _broken_fields(self) -> dict[str, Reason]:
+        breaches = {}
+        for name, now in self.figures.items():
+            usual = self._baseline(name).usual
+            reason = policy.judge_field(name, now, usual, self._site.tolerances)
+            if reason is not None:
+                breaches[name] = reason
+        return breaches
+
+    def _baseline(self, name: str) -> FieldBaseline:
+        return self._lines.get(name, NO_BASELINE)
+
+    def _of_type(self, *types: str) -> list[str]:
+        fields = self._site.product.all_fields
+        return [name for name, spec in fields.items() if spec.type in types]
+
+    def _is_own(self, name: str) -> bool:
+        """Whether a field's values mostly differ from product to product."""
+        now, usual = self.figures[name], self._baseline(name).usual
+        share = usual.own_share or (now.distinct / now.sampled if now.sampled else 0.0)
+        return share >= plausibility.OWN_VALUES
+
+    def doubt_changes(self) -> int:
+        """Marks what is not believed of the crawl's changes, and adds what follows to the figures
+        and breaches. Returns how many products' pages contradict what is known of them."""
+        prices, switches = self._of_type("price"), self._of_type("bool")
+        self._classify(prices, switches)
+        values = self._connection, self._crawl.id
+        changes, contrary = held_values.changes(*values, self.compared, prices)
+        agreed = self._agreed(changes, prices)
+        switched = held_values.switched(*values, switches)
+        gone = self._gone_fields()
+        marks: list[Mark] = []
+        for name, now in self.figures.items():
+            change = replace(changes.get(name, Changes(self.compared)), agreed=name in agreed)
+            self.figures[name] = replace(now, compared=self.compared, changed=change.changed)
+            if name in switched:
+                change = replace(change, vanished=0)
+            marks += self._marks_of_change(name, change, switched)
+            marks += self._marks_of_breach(name, switched=name in switched, gone=name in gone)
+            usual, price = self._baseline(name).usual.changed, name in prices
+            reason = plausibility.judge_changes(name, change, usual, self._tolerances, price=price)
+            if reason is not None:
+                self.breaches.setdefault(name, reason)
+        held_values.mark(*values, marks, prices)
+        return contrary
+
+    def _classify(self, prices: list[str], switches: list[str]) -> None:
+        """Marks single values."""
+        tolerances = self._tolerances
+        if tolerances.changed >= 1:
+            return
         fields = held_values.Fields(
-            list(figures), prices, own, lasting, switches, [*baseline.agreeing]
+            fields=list(self.figures),
+            prices=prices,
+            own=[name for name in self.figures if self._is_own(name)],
+            lasting=[
+                name for name in self.figures if plausibility.may_not_vanish(name, tolerances)
+            ],
+            switches=switches,
+            agreeing=[*self._usual.agreeing],
         )
-        held_values.classify(connection, crawl.id, fields, compared)
-    changes, contrary = held_values.changes(connection, crawl.id, compared, prices)
-    agreed = _agreed(changes, votes, prices)
-    switched = held_values.switched(connection, crawl.id, switches)
-    marks = []
-    for name, now in figures.items():
-        change = replace(changes.get(name, Changes(compared)), agreed=name in agreed)
-        figures[name] = replace(now, compared=compared, changed=change.changed)
-        if name in switched:
-            change = replace(change, vanished=0)
-        price, text = name in prices, name in own and name in texts
-        usual = usuals[name].changed
-        reason = plausibility.judge_changes(name, change, usual, tolerances, price=price)
+        held_values.classify(self._connection, self._crawl.id, fields, self.compared)
+
+    def _agreed(self, changes: Mapping[str, Changes], prices: list[str]) -> set[str]:
+        """The fields of which the pages' other sources say the same; and prices of which there are
+        no others, but that rise with one of these."""
+        agreed = {name for name, votes in self.votes.items() if plausibility.agreed(votes)}
+        changed = [name for name in prices if name in changes]
+        risen = plausibility.risen(
+            [replace(changes[name], agreed=name in agreed) for name in changed]
+        )
+        silent = [name for name in changed if not self.votes[name]]
+        return agreed.union(name for name in silent if plausibility.follows(changes[name], risen))
+
+    def _gone_fields(self) -> set[str]:
+        """The fields that were missing in the crawl before already, and whose last values, which
+        seldom changed, are in no place of the pages now: the shop does not say them any more."""
+        if self._before is None:
+            return set()
+        missing = {reason["field"] for reason in self._before.reasons}
+        values = {"id": self._crawl.id, "least": plausibility.GONE_LEAST}
+        texts = self._of_type("text")
+        return {
+            name
+            for name in self._connection.execute(NOWHERE, values).scalars()
+            if name in missing
+            and name in texts
+            and (self._baseline(name).usual.changed or 0.0) <= plausibility.SELDOM_CHANGES
+        }
+
+    def _marks_of_change(
+        self, name: str, change: Changes, switched: Mapping[str, str]
+    ) -> Iterator[Mark]:
+        """What is held of a field that changed on too many products, and of those that vanished
+        with it, where it is a switch."""
         doubt = plausibility.doubt(
-            name, change, usual, tolerances, price=price, text=text, steady=name not in stocks
+            name,
+            change,
+            self._baseline(name).usual.changed,
+            self._tolerances,
+            price=name in self._of_type("price"),
+            text=name in self._of_type("text") and self._is_own(name),
+            steady=name not in self._of_type(*STOCKS),
         )
         if doubt is not None:
-            marks.append(Mark(name, doubt, doubt, fresh=True))
-            marks += [
-                Mark(other, doubt, "vanished", fresh=True)
-                for other, switch in switched.items()
-                if switch == name
-            ]
-        breach = breaches.get(name)
-        if name in switched and breach is not None and breach.what in ("fill", "late"):
-            del breaches[name]
-            breach = None
-        elif name in gone and not sum(no for _, no in votes[name].values()):
-            breaches.pop(name, None)
-            breach = None
-        elif name in lines and policy.broken(now, lines[name].line, usuals[name].fill or 0.0):
-            marks.append(Mark(name, "fill", "vanished", fresh=False))
-        if breach is not None and name in lines:
-            difference = None if breach.what in ("mistyped", "distinct") else "vanished"
-            marks.append(Mark(name, breach.what, difference, fresh=False))
-        if reason is not None:
-            breaches.setdefault(name, reason)
-    held_values.mark(connection, crawl.id, marks, prices)
-    return contrary
+            yield Mark(name, doubt, doubt, fresh=True)
+            for other, switch in switched.items():
+                if switch == name:
+                    yield Mark(other, doubt, "vanished", fresh=True)
 
+    def _marks_of_breach(self, name: str, *, switched: bool, gone: bool) -> Iterator[Mark]:
+        """What is held of a field that is missing or wrong on too many pages. It is no breach where
+        it went with a switch, or where the shop does not say it any more."""
+        breach = self.breaches.get(name)
+        with_switch = switched and breach is not None and breach.what in ("fill", "late")
+        if with_switch or (gone and not sum(no for _, no in self.votes[name].values())):
+            self.breaches.pop(name, None)
+        elif name in self._lines:
+            usual, line = self._lines[name]
+            if policy.broken(self.figures[name], line, usual.fill or 0.0):
+                yield Mark(name, "fill", "vanished", fresh=False)
+            if breach is not None:
+                difference = None if breach.what in ("mistyped", "distinct") else "vanished"
+                yield Mark(name, breach.what, difference, fresh=False)
 
-def _of_type(site: Site, *types: str) -> list[str]:
-    return [name for name, spec in site.product.all_fields.items() if spec.type in types]
+    def reasons(self, contrary: int, *, whole: bool) -> list[Reason]:
+        """Why the crawl is suspect, its number of products first."""
+        reasons = [*self._odd_pages(contrary), *self.breaches.values()]
+        missing = self._missing_products() if whole else None
+        return reasons if missing is None else [missing, *reasons]
 
+    def _missing_products(self) -> Reason | None:
+        reason = policy.judge_products(self.good, self._usual.products, self._site.tolerances)
+        if reason is not None and reason.what == "products" and self._before is not None:
+            return None if self._before.found_as_many(self.good) else reason
+        return reason
 
-def _usual_of(lines: Mapping[str, FieldBaseline], name: str) -> Usual:
-    return lines[name].usual if name in lines else Usual()
+    def _odd_pages(self, contrary: int) -> list[Reason]:
+        """Why the crawl as a whole is odd: too many pages that were read are not their
+        products'."""
+        if self._site.tolerances.changed >= 1:
+            return []
+        read = max((now.records for now in self.figures.values()), default=0)
+        row = self._connection.execute(DOUBTFUL, self._ids).one()
+        doubtful = DoubtfulPages(row.pages, row.known, row.why or "", row.example or "")
+        crawl, several = self._crawl, self._site.product.items is not None
+        others = held_products.mark(
+            self._connection, crawl.id, crawl.site_id, self._of_type("price"), several=several
+        )
+        odd = [
+            plausibility.judge_pages(contrary, self.compared, doubtful, read),
+            plausibility.judge_ids(others, read),
+        ]
+        if not several:
+            strayed = self._connection.execute(STRAYED, self._ids).one()
+            odd.append(plausibility.judge_strayed(strayed.strayed, strayed.usual, read))
+        return [reason for reason in odd if reason is not None]
 
+    def store_number(self, *, whole: bool) -> None:
+        values = {"id": self._crawl.id, "products": self.good if whole else None}
+        values["usual"] = policy.usual_number(self._usual.products)
+        self._connection.execute(COUNTED, values)
 
-def _agreed(
-    changes: Mapping[str, Changes], votes: Mapping[str, Votes], prices: Collection[str]
-) -> set[str]:
-    """The fields of which the pages' other sources say the same; and prices of which there are no
-    others, but that rise with one of these."""
-    agreed = {name for name in votes if plausibility.agreed(votes[name])}
-    risen = plausibility.risen(
-        [replace(changes[name], agreed=name in agreed) for name in prices if name in changes]
-    )
-    silent = [name for name in prices if name in changes and not votes[name]]
-    return agreed.union(name for name in silent if plausibility.follows(changes[name], risen))
+    def keep_examples(self) -> None:
+        """A few of each field in breach, and of those that are seldom there; no others."""
+        breaches = self.breaches.items()
+        seldom = [
+            name
+            for name, now in self.figures.items()
+            if policy.is_seldom(self._baseline(name).usual.fill, now.fill)
+        ]
+        values = {
+            "id": self._crawl.id,
+            "fields": [*self.breaches, *seldom],
+            "held": [name for name, breach in breaches if breach.what in HELD_REASONS],
+        }
+        for statement in (MORE_EXAMPLES, PRUNE_EXAMPLES):
+            self._connection.execute(statement, values)
 
-
-def _odd_pages(
-    connection: sa.Connection,
-    crawl: sa.Row[Any],
-    site: Site,
-    contrary: int,
-    compared: int,
-    read: int,
-) -> list[Reason]:
-    """Why a crawl as a whole is odd: of `read` pages too many are not their products'."""
-    if site.tolerances.changed >= 1:
-        return []
-    values = {"id": crawl.id, "site_id": crawl.site_id}
-    row = connection.execute(DOUBTFUL, values).one()
-    doubtful = DoubtfulPages(row.pages, row.known, row.why or "", row.example or "")
-    several = site.product.items is not None
-    prices = _of_type(site, "price")
-    others = held_products.mark(connection, crawl.id, crawl.site_id, prices, several=several)
-    odd = [
-        plausibility.judge_pages(contrary, compared, doubtful, read),
-        plausibility.judge_ids(others, read),
-    ]
-    if not several:
-        strayed = connection.execute(STRAYED, values).one()
-        odd.append(plausibility.judge_strayed(strayed.strayed, strayed.usual, read))
-    return [reason for reason in odd if reason is not None]
-
-
-def _gone(
-    connection: sa.Connection,
-    crawl: sa.Row[Any],
-    site: Site,
-    lines: Mapping[str, FieldBaseline],
-    before: sa.Row[Any] | None,
-) -> set[str]:
-    """The fields that were missing in the crawl before already, and whose last values, which seldom
-    changed, are in no place of the pages now: the shop does not say them any more."""
-    missing = {reason["field"] for reason in before.reasons} if before is not None else set()
-    rows = connection.execute(NOWHERE, {"id": crawl.id, "least": plausibility.GONE_LEAST})
-    return {
-        row.field
-        for row in rows
-        if row.field in missing
-        and site.product.all_fields[row.field].type == "text"
-        and (_usual_of(lines, row.field).changed or 0.0) <= plausibility.SELDOM_CHANGES
-    }
-
-
-def _is_own(now: Figures, usual: Usual) -> bool:
-    """Whether a field's values mostly differ from product to product."""
-    share = usual.own_share or (now.distinct / now.sampled if now.sampled else 0.0)
-    return share >= plausibility.OWN_VALUES
-
-
-def judge_misses(
-    connection: sa.Connection,
-    crawl: sa.Row[Any],
-    misses: Misses,
-    listings: ShownTwice,
-    before: sa.Row[Any] | None,
-) -> Reason | None:
-    """Whether a judged crawl has missed so many products at once, or in such a way, that none of
-    them counts. `before`: as `suspect_before` says."""
-    missed = misses.missed
-    values = {"id": crawl.id, "site_id": crawl.site_id}
-    usual = connection.execute(USUAL_MISSES, values).first()
-    judged = Quality.model_validate(crawl.definition.get("quality", {}))
-    if not missed or usual is None or usual.products is None or scalars.share(judged.products) <= 0:
-        return None
-    twice = plausibility.judge_repeats(missed, listings, usual.repeated)
-    if twice is not None or _found_as_many(before, usual.products):
-        return twice
-    if misses.lost > usual.lost:
-        return Reason(None, "listings", misses.example or "")
-    return plausibility.judge_misses(missed, usual.products, usual.missed or 0.0)
-
-
-def store_misses(
-    connection: sa.Connection, crawl_id: int, misses: Misses, listings: ShownTwice
-) -> None:
-    values = {"id": crawl_id, "missed": misses.missed, "lost": misses.lost}
-    values["repeated"] = listings.repeated
-    connection.execute(MISSED, values)
+    def store_fields(self, held: Mapping[str, int]) -> None:
+        """`held`: how many values of each stay held."""
+        rows = []
+        for name, now in self.figures.items():
+            usual, line = self._baseline(name)
+            rows.append(
+                {
+                    "field": name,
+                    "records": now.records,
+                    "found": now.found,
+                    "mistyped": now.mistyped,
+                    "vanished": now.vanished,
+                    "distinct_values": now.distinct,
+                    "sampled": now.sampled,
+                    "compared": now.compared,
+                    "changed": now.changed,
+                    "held": held.get(name, 0),
+                    "votes": self.votes[name],
+                    "usual_fill": usual.fill,
+                    "usual_mistyped": usual.mistyped,
+                    "usual_distinct": usual.distinct,
+                    "line": line,
+                    "breach": self.breaches[name].what if name in self.breaches else None,
+                }
+            )
+        self._connection.execute(ADD_FIELDS, {"id": self._crawl.id, "rows": dumps(rows)})
 
 
 def suspect_also(connection: sa.Connection, crawl_id: int, reason: Reason) -> bool:
@@ -499,115 +500,8 @@ def suspect_also(connection: sa.Connection, crawl_id: int, reason: Reason) -> bo
     return True
 
 
-def suspect_before(connection: sa.Connection, crawl: sa.Row[Any]) -> sa.Row[Any] | None:
-    """The crawl before, if it was suspect: its id and reasons, its good products, and how many it
-    missed (None: nobody looked)."""
-    values = {"id": crawl.id, "site_id": crawl.site_id}
-    row = connection.execute(BEFORE_SUSPECT, values).first()
-    return row if row is not None and row.reasons else None
-
-
-def missed_before(before: sa.Row[Any] | None) -> int | None:
-    """The crawl before, where its misses were looked at and did not count: they may count with
-    this one's."""
-    return int(before.id) if before is not None and before.missed is not None else None
-
-
-def doubted_before(
-    connection: sa.Connection, crawl: sa.Row[Any], before: sa.Row[Any] | None
-) -> int | None:
-    """The crawl before, where its misses were looked at and did not count, and this one has found
-    the same number of products: what both have missed is missed twice."""
-    if before is None or before.missed is None:
-        return None
-    query = sa.text("SELECT products FROM crawl_quality WHERE crawl_id = :id")
-    products = connection.execute(query, {"id": crawl.id}).scalar()
-    same = products is not None and plausibility.says_the_same(products, before.products or 0)
-    return int(before.id) if same else None
-
-
-def _found_as_many(before: sa.Row[Any] | None, products: int) -> bool:
-    """Whether the crawl before was suspect, so that its misses did not count, and had found the
-    same number of products."""
-    return (
-        before is not None
-        and before.products is not None
-        and plausibility.says_the_same(products, before.products)
-    )
-
-
-def _figures(
-    connection: sa.Connection, crawl: sa.Row[Any], sums: FieldSums, names: list[str]
-) -> dict[str, Figures]:
-    statement = DISTINCT if crawl.filter_id is None else DISTINCT_WRITTEN
-    rows = connection.execute(statement, {"id": crawl.id, "site_id": crawl.site_id})
-    values = {row.field: (row.distinct_values, row.sampled) for row in rows}
-    return {name: sums.figures(name, *values.get(name, (0, 0))) for name in names}
-
-
-def _breaches(
-    figures: Mapping[str, Figures], lines: Mapping[str, FieldBaseline], site: Site
-) -> dict[str, Reason]:
-    breaches = {}
-    for name, now in figures.items():
-        usual = lines[name].usual if name in lines else Usual()
-        reason = policy.judge_field(name, now, usual, site.tolerances)
-        if reason is not None:
-            breaches[name] = reason
-    return breaches
-
-
-def _store_fields(
-    connection: sa.Connection,
-    crawl_id: int,
-    figures: Mapping[str, Figures],
-    lines: Mapping[str, FieldBaseline],
-    breaches: Mapping[str, Reason],
-    held: Mapping[str, int],
-    votes: Mapping[str, Votes],
-) -> None:
-    rows = []
-    for name, now in figures.items():
-        usual, line = lines.get(name, FieldBaseline(Usual(), 0.0))
-        rows.append(
-            {
-                "field": name,
-                "records": now.records,
-                "found": now.found,
-                "mistyped": now.mistyped,
-                "vanished": now.vanished,
-                "distinct_values": now.distinct,
-                "sampled": now.sampled,
-                "compared": now.compared,
-                "changed": now.changed,
-                "held": held.get(name, 0),
-                "votes": votes[name],
-                "usual_fill": usual.fill,
-                "usual_mistyped": usual.mistyped,
-                "usual_distinct": usual.distinct,
-                "line": line,
-                "breach": breaches[name].what if name in breaches else None,
-            }
-        )
-    connection.execute(ADD_FIELDS, {"id": crawl_id, "rows": dumps(rows)})
-
-
 def _store_judgement(
     connection: sa.Connection, crawl_id: int, suspect: bool, reasons: list[Reason]
 ) -> None:
     values = {"id": crawl_id, "suspect": suspect, "reasons": dumps(reasons) if reasons else None}
     connection.execute(JUDGED, values)
-
-
-def _agrees(
-    connection: sa.Connection, crawl: sa.Row[Any], reasons: list[Reason], wanted: int | None
-) -> bool:
-    if wanted is None:
-        return False
-    sets = [frozenset((reason.field, str(reason.what)) for reason in reasons)]
-    values = {"id": crawl.id, "site_id": crawl.site_id, "crawls": wanted - 1}
-    for row in connection.execute(BEFORE, values):
-        if row.reasons:
-            stored = row.reasons if row.suspect else []
-            sets.append(frozenset((reason["field"], reason["what"]) for reason in stored))
-    return policy.agree(sets, wanted)

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.infra.database import dumps
-from scraper.settle import products
+from scraper.settle import missed_products, products
 from scraper.settle.products import NewProduct, parsed
 
 BATCH = 1000
@@ -164,12 +164,15 @@ def release(
         connection.execute(FORGET_EARLIER, {"id": crawl_id, "site_id": site_id})
     connection.execute(MARK_CRAWL, {"id": crawl_id, "suspect": suspect})
     _store(connection, crawl_id)
+    if not suspect:
+        missed_products.mark_replaced(connection, crawl_id)
 
 
 def take(connection: sa.Connection, crawl_id: int) -> None:
     """Stores all that is held of a crawl, whatever spoke against it."""
     connection.execute(TAKE, {"id": crawl_id})
     _store(connection, crawl_id)
+    missed_products.mark_replaced(connection, crawl_id)
 
 
 def forget(connection: sa.Connection, crawl_id: int) -> None:

@@ -428,8 +428,7 @@ def release(connection: sa.Connection, crawl_id: int) -> dict[str, int]:
         rows = connection.execute(WAITING, {"id": crawl_id, "after": after}).all()
         ready = [_with_values(row, crawl_id) for row in rows if row.fields or row.delisted]
         for written in products.upsert(connection, ready):
-            counts[crawl_id].products_changed += written.changed
-            counts[crawl_id].products_repriced += written.repriced
+            counts[crawl_id].wrote(False, written.changed, written.repriced)
         if len(rows) < BATCH:
             break
         after = rows[-1].id

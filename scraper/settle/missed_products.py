@@ -17,7 +17,13 @@ from scraper.dedup import filters
 from scraper.domain import Kind, Status
 from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.pages import PageChange
+from scraper.rules.quality import Reason
+from scraper.settle import plausibility
+from scraper.settle.earlier_crawls import EARLIER, SuspectCrawl
+from scraper.settle.plausibility import ShownTwice
 from scraper.sites.definition import Site
+from scraper.sites.grammar import scalars
+from scraper.sites.quality import Quality
 
 # So many complete crawls in a row miss a product before it counts as delisted, where its page is
 # gone, too; one more where it is not.
@@ -129,7 +135,8 @@ SELECT count(*) FILTER (WHERE delisted) AS delisted,
 # the page gave before is absent from then on. (Of a page with several, `page_items` knows.)
 REPLACED = sa.text("""
 WITH shared AS MATERIALIZED (
-    SELECT page_id FROM products WHERE site_id = :site_id AND absent_since IS NULL
+    SELECT page_id FROM products
+     WHERE site_id = (SELECT site_id FROM crawls WHERE id = :id) AND absent_since IS NULL
      GROUP BY page_id HAVING count(*) > 1
 ), replaced AS MATERIALIZED (
     SELECT o.id FROM crawls c CROSS JOIN shared
@@ -148,8 +155,8 @@ RETURNING page_id, content_hash
 # Another page that gives such a product takes it over once that is read whole.
 READ_WHOLE = sa.text("""
 UPDATE pages SET read_by = NULL
- WHERE site_id = :site_id AND content_hash = ANY (:contents) AND id <> ALL (:page_ids)
-   AND read_by IS NOT NULL
+ WHERE site_id = (SELECT site_id FROM crawls WHERE id = :id) AND read_by IS NOT NULL
+   AND content_hash = ANY (:contents) AND id <> ALL (:page_ids)
 """)
 
 # Of those that were asked for, whose page still gives them.
@@ -159,6 +166,32 @@ SELECT count(*) AS asked, count(*) FILTER (WHERE pg.status IN ('ok', 'unchanged'
        min(pg.url) FILTER (WHERE pg.status IN ('ok', 'unchanged')) AS example
   FROM products pr JOIN pages pg ON pg.id = pr.page_id
  WHERE pr.site_id = :site_id AND pr.asked_by = :id
+""")
+
+STORE_MISSES = sa.text("""
+UPDATE crawl_quality SET missed = :missed, repeated = :repeated, lost = :lost WHERE crawl_id = :id
+""")
+
+# How many products recent crawls have missed for the first time, as a share, and how many of their
+# listings showed what another one shows. What three crawls in a row have shown is usual, whoever
+# doubted it.
+USUAL_MISSES = sa.text(f"""
+WITH recent AS (
+    SELECT c.suspect, q.products, q.missed, q.repeated, q.lost,
+           row_number() OVER (ORDER BY c.id DESC) AS n
+      FROM crawls c JOIN crawl_quality q ON q.crawl_id = c.id
+     WHERE {EARLIER} AND c.status = 'completed' AND q.missed IS NOT NULL
+     ORDER BY c.id DESC LIMIT 20
+)
+SELECT now.products, (
+    SELECT max(CAST(missed AS float8) / (products + missed)) FROM (
+        SELECT * FROM recent WHERE NOT suspect AND products > 0 ORDER BY n LIMIT 7) AS good
+    ) AS missed, (
+    SELECT greatest(max(repeated) FILTER (WHERE NOT suspect),
+                    CASE WHEN count(*) FILTER (WHERE n <= 3) = 3
+                         THEN min(repeated) FILTER (WHERE n <= 3) END) FROM recent) AS repeated, (
+    SELECT coalesce(max(lost) FILTER (WHERE NOT suspect), 0) FROM recent) AS lost
+  FROM crawl_quality now WHERE now.crawl_id = :id
 """)
 
 
@@ -218,14 +251,44 @@ def delist(
     return Misses(*connection.execute(DELIST, values).one())
 
 
-def mark_replaced(connection: sa.Connection, crawl_id: int, site_id: int) -> None:
+def judge_misses(
+    connection: sa.Connection,
+    crawl: sa.Row[Any],
+    misses: Misses,
+    listings: ShownTwice,
+    before: SuspectCrawl | None,
+) -> Reason | None:
+    """Whether a judged crawl has missed so many products at once, or in such a way, that none of
+    them counts. `before`: the crawl before, if it was suspect."""
+    missed = misses.missed
+    values = {"id": crawl.id, "site_id": crawl.site_id}
+    usual = connection.execute(USUAL_MISSES, values).first()
+    judged = Quality.model_validate(crawl.definition.get("quality", {}))
+    if not missed or usual is None or usual.products is None or scalars.share(judged.products) <= 0:
+        return None
+    repeated = plausibility.judge_repeats(missed, listings, usual.repeated)
+    if repeated is not None or (before is not None and before.found_as_many(usual.products)):
+        return repeated
+    if misses.lost > usual.lost:
+        return Reason(None, "listings", misses.example or "")
+    return plausibility.judge_misses(missed, usual.products, usual.missed or 0.0)
+
+
+def store_misses(
+    connection: sa.Connection, crawl_id: int, misses: Misses, listings: ShownTwice
+) -> None:
+    values = {"id": crawl_id, "missed": misses.missed, "lost": misses.lost}
+    values["repeated"] = listings.repeated
+    connection.execute(STORE_MISSES, values)
+
+
+def mark_replaced(connection: sa.Connection, crawl_id: int) -> None:
     """Of pages that give another product than before, in a crawl that is believed: the old one is
     missed from the next crawl on, unless its page gives it again."""
-    values = {"id": crawl_id, "site_id": site_id}
-    replaced = connection.execute(REPLACED, values).all()
+    replaced = connection.execute(REPLACED, {"id": crawl_id}).all()
     if replaced:
         page_ids, contents = map(list, zip(*replaced, strict=True))
-        others = {"site_id": site_id, "page_ids": page_ids, "contents": contents}
+        others = {"id": crawl_id, "page_ids": page_ids, "contents": contents}
         connection.execute(READ_WHOLE, others)
 
 

@@ -126,51 +126,77 @@ def reject(
     crawl = connection.execute(LOCK, {"id": crawl_id}).first()
     if crawl is None or not crawl.judged or crawl.rejected:
         return None
-    ids = list(connection.execute(CHANGED, {"id": crawl_id, "site_id": crawl.site_id}).scalars())
-    values: Counter[str] = Counter()
-    examples: dict[str, str] = {}
-    products = repriced = 0
-    for begin in range(0, len(ids), BATCH):
-        chunk = {"id": crawl_id, "ids": ids[begin : begin + BATCH]}
-        # One that the crawl changed twice, when it ended and when it was accepted, goes back twice.
-        data_of: dict[int, dict[str, Any]] = {}
-        stored = {}
-        for row in connection.execute(VERSIONS, chunk).all():
-            stored[row.id] = row
-            data = data_of.setdefault(row.id, parsed(row.now))
-            _revert(data, parsed(row.before), parsed(row.after), fields)
-        rows = []
-        for product_id, data in data_of.items():
-            row = stored[product_id]
-            names = [d.field for d in held_values.differences(parsed(row.now), data, None)]
-            values.update(names)
-            examples |= {name: row.url for name in names if name not in examples}
-            repriced += _repriced(parsed(row.now), data)
-            if names:
-                rows.append({"id": product_id, "data": data, "content_hash": content_hash(data)})
-        products += len(rows)
-        if rows and not dry:
-            connection.execute(REVERT, {"id": crawl_id, "rows": dumps(rows)})
+    ids = {"id": crawl_id, "site_id": crawl.site_id}
+    changed = list(connection.execute(CHANGED, ids).scalars())
+    reverted = Reverted()
+    for begin in range(0, len(changed), BATCH):
+        _revert_batch(connection, crawl_id, changed[begin : begin + BATCH], fields, reverted, dry)
+    held = held_values.count(connection, crawl_id, fields)
     listed: dict[str, list[int]] = {"new": [], "delisted": []}
     if fields is None:
-        rows_listed = connection.execute(LISTED, {"id": crawl_id, "site_id": crawl.site_id})
-        for event, product_id in rows_listed:
-            listed[event].append(product_id)
-    held = held_values.count(connection, crawl_id, fields)
-    if fields is None:
         held += held_products.count(connection, crawl_id)
+        for event, product_id in connection.execute(LISTED, ids):
+            listed[event].append(product_id)
     if not dry:
         for event, product_ids in listed.items():
             states = {"id": crawl_id, "ids": product_ids, "listed": event == "delisted"}
             connection.execute(SET_LISTED, states)
-        names_held = None if fields is None else list(fields)
-        connection.execute(REPRICED_BACK, {"id": crawl_id, "products": repriced})
-        connection.execute(FORGET_HELD, {"id": crawl_id, "fields": names_held})
+        names = None if fields is None else list(fields)
+        connection.execute(REPRICED_BACK, {"id": crawl_id, "products": reverted.repriced})
+        connection.execute(FORGET_HELD, {"id": crawl_id, "fields": names})
         if fields is None:
             held_products.forget(connection, crawl_id)
             connection.execute(REJECTED, {"id": crawl_id})
-    new, delisted = len(listed["new"]), len(listed["delisted"])
-    return Rejection(dict(values), examples, products, new, delisted, held)
+    return Rejection(
+        values=dict(reverted.values),
+        examples=reverted.examples,
+        products=reverted.products,
+        new=len(listed["new"]),
+        delisted=len(listed["delisted"]),
+        held=held,
+    )
+
+
+@dataclass(slots=True)
+class Reverted:
+    """What a crawl's values went back to what they were on: by field, with an example each."""
+
+    values: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+    products: int = 0
+    repriced: int = 0
+
+
+def _revert_batch(
+    connection: sa.Connection,
+    crawl_id: int,
+    product_ids: list[int],
+    fields: Collection[str] | None,
+    reverted: Reverted,
+    dry: bool,
+) -> None:
+    """Takes the values of some products back, and counts that."""
+    # One that the crawl changed twice, when it ended and when it was accepted, goes back twice.
+    data_of: dict[int, dict[str, Any]] = {}
+    stored = {}
+    for row in connection.execute(VERSIONS, {"id": crawl_id, "ids": product_ids}).all():
+        stored[row.id] = row
+        data = data_of.setdefault(row.id, parsed(row.now))
+        _revert(data, parsed(row.before), parsed(row.after), fields)
+    rows = []
+    for product_id, data in data_of.items():
+        row = stored[product_id]
+        now = parsed(row.now)
+        names = [difference.field for difference in held_values.differences(now, data, None)]
+        reverted.values.update(names)
+        for name in names:
+            reverted.examples.setdefault(name, row.url)
+        reverted.repriced += _repriced(now, data)
+        if names:
+            rows.append({"id": product_id, "data": data, "content_hash": content_hash(data)})
+    reverted.products += len(rows)
+    if rows and not dry:
+        connection.execute(REVERT, {"id": crawl_id, "rows": dumps(rows)})
 
 
 def _repriced(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

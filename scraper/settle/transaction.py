@@ -28,21 +28,15 @@ from scraper.domain import (
     Verdict,
     value,
 )
-from scraper.frontier import (
-    crawls,
-    host_tiers,
-    throughput,
-)
-from scraper.frontier import (
-    pages as frontier,
-)
+from scraper.frontier import crawls, host_tiers, throughput
+from scraper.frontier import pages as frontier
 from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.due import STILL_DUE
 from scraper.frontier.host_tiers import TierSignal
 from scraper.frontier.pages import NewPage, PageChange, Room
 from scraper.frontier.throughput import FetchCost
 from scraper.infra.database import dumps
-from scraper.settle import chains, fill_rates, held_values, page_items, products, revisits
+from scraper.settle import chains, fill_rates, held_values, page_items, products
 from scraper.settle.chains import steps_allowed
 from scraper.settle.products import NewProduct
 
@@ -217,20 +211,47 @@ def settle(
     """Stores a group of settled pages. `limits` has an entry for each of their crawls; `worker` is
     who settled them."""
     live = crawls.hold(connection, (page.crawl_id for page in pages))
-    rows = map(
-        Fenced._make,
-        connection.execute(FENCE, {"rows": dumps([_row(page) for page in pages])}).all(),
-    )
+    kept = _fence(connection, pages, live)
+    counts = CountsByCrawl()
+    for page, row in kept:
+        _count_page(counts, page, row)
+    rates = _store_products(connection, kept, live, counts)
+    added = _add_links(connection, kept, live, limits, counts)
+    signals = [page.signal for page, _ in kept if page.signal is not None]
+    host_tiers.apply_signals(connection, signals)
+    throughput.add(connection, worker, _settlings(kept))
+    rates.count(connection)
+    drained = add_counts(connection, counts)
+    archived = [
+        (page.spooled, row.status == Status.OK, page.content_hash)
+        for page, row in kept
+        if page.spooled is not None
+    ]
+    at = connection.execute(NOW).scalar_one() if archived else None
+    finished = _finished(kept)
+    return Stored(len(kept), added, drained, finished=finished, archived=archived, at=at)
+
+
+def _fence(
+    connection: sa.Connection, pages: Sequence[PageResult], live: Mapping[int, sa.Row[Any]]
+) -> Kept:
+    """The pages that were still in their lease, and of a crawl that goes on: their rows have their
+    verdicts now."""
+    rows = connection.execute(FENCE, {"rows": dumps([_row(page) for page in pages])})
     # A group may have a page twice: of a lost lease and of a living one.
-    fenced = {(row.page_id, row.lease): row for row in rows}
-    kept = [
+    fenced = {(row.page_id, row.lease): row for row in map(Fenced._make, rows)}
+    return [
         (page, row)
         for page in pages
         if page.crawl_id in live and (row := fenced.get((page.page_id, page.lease_id))) is not None
     ]
-    counts = CountsByCrawl()
-    for page, row in kept:
-        _count_page(counts, page, row)
+
+
+def _store_products(
+    connection: sa.Connection, kept: Kept, live: Mapping[int, sa.Row[Any]], counts: CountsByCrawl
+) -> fill_rates.FillRates:
+    """Stores what pages gave, but for what waits until its crawl is judged. Returns what they say
+    of their fields, to be counted."""
     # A crawl that is asking only wants to know which products are there still.
     read = [(page, row) for page, row in kept if not live[page.crawl_id].asking]
     rates = fill_rates.read_fill_rates(connection, _read(read))
@@ -245,35 +266,32 @@ def settle(
     same = [
         (page.page_id, page.crawl_id) for page, _ in kept if page.verdict.status is Status.UNCHANGED
     ]
-    revisits.seen(connection, same)
+    products.seen(connection, same)
     holding = [crawl_id for crawl_id, crawl in live.items() if crawl.holds_new]
     for written in products.upsert(connection, held.products, holding):
-        counts[written.crawl_id].products_new += written.inserted
-        counts[written.crawl_id].products_changed += written.changed
-        counts[written.crawl_id].products_repriced += written.repriced
+        counts[written.crawl_id].wrote(written.inserted, written.changed, written.repriced)
         rates.strayed(written.crawl_id, written.strayed)
+    # A product may be another page's by now, or one that a group beside this one has just stored.
     if several:
         page_items.read_shared(connection, several)
+    return rates
+
+
+def _add_links(
+    connection: sa.Connection,
+    kept: Kept,
+    live: Mapping[int, sa.Row[Any]],
+    limits: Mapping[int, CrawlLimits],
+    counts: CountsByCrawl,
+) -> int:
+    """Adds the pages that were found, while there is room. Returns how many are due now."""
     added = frontier.add(connection, chains.links(connection, kept), _room(live, limits))
     for change in added.pages:
         counts[change.crawl_id].added(change)
     for crawl_id, cut in added.cut.items():
         counts[crawl_id].links_cut += cut
         counts[crawl_id].links_fruitless += added.fruitless[crawl_id]
-    host_tiers.apply_signals(
-        connection, [page.signal for page, _ in kept if page.signal is not None]
-    )
-    throughput.add(connection, worker, _settlings(kept))
-    rates.count(connection)
-    drained = add_counts(connection, counts)
-    archived = [
-        (page.spooled, row.status == Status.OK, page.content_hash)
-        for page, row in kept
-        if page.spooled is not None
-    ]
-    at = connection.execute(NOW).scalar_one() if archived else None
-    finished = _finished(kept)
-    return Stored(len(kept), len(added.pages), drained, finished=finished, archived=archived, at=at)
+    return len(added.pages)
 
 
 def _finished(kept: Kept) -> list[Finished]:

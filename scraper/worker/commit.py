@@ -9,6 +9,7 @@ remembered afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 import structlog
@@ -27,29 +28,19 @@ from scraper.worker.telemetry import Telemetry
 log = structlog.get_logger()
 
 
+@dataclass(kw_only=True, eq=False)
 class Settler:
-    """Belongs to its writer's thread, but for being made. `wants_work` says whether this process
-    has little to do, so that links it has stored are asked for at once; others wait for the next
-    tick."""
+    """Belongs to its writer's thread, but for being made. `worker` names this process; `wants_work`
+    says whether it has little to do, so that links it has stored are asked for at once; others wait
+    for the next tick."""
 
-    def __init__(
-        self,
-        *,
-        engine: sa.Engine,
-        worker: str,
-        contexts: CrawlContexts,
-        dedup: RememberedLinks,
-        telemetry: Telemetry,
-        send: Callable[[Sequence[Message]], None],
-        wants_work: Callable[[], bool],
-    ) -> None:
-        self._engine = engine
-        self._worker = worker
-        self._contexts = contexts
-        self._dedup = dedup
-        self._telemetry = telemetry
-        self._send = send
-        self._wants_work = wants_work
+    engine: sa.Engine
+    worker: str
+    contexts: CrawlContexts
+    dedup: RememberedLinks
+    telemetry: Telemetry
+    send: Callable[[Sequence[Message]], None]
+    wants_work: Callable[[], bool]
 
     def store(self, pages: Sequence[PageResult]) -> None:
         """Commits a group. A page that PostgreSQL rejects is found by halving and settled as
@@ -72,19 +63,19 @@ class Settler:
             crashed = [_crashed(pages[0], error)]
             stored = retried(lambda: self._settle(crashed))
         messages = [finish_message(crawl_id) for crawl_id in stored.drained]
-        if stored.added and self._wants_work():
+        if stored.added and self.wants_work():
             messages.append(dispatch_message())
         outages.postgres().answered()
         if messages:
-            self._send(messages)
+            self.send(messages)
 
     def _settle(self, pages: Sequence[PageResult]) -> Stored:
         crawl_ids = {page.crawl_id for page in pages}
-        limits = {crawl_id: self._contexts.limits(crawl_id) for crawl_id in crawl_ids}
-        pages = self._dedup.new_links(pages)
-        with self._telemetry.store(pages), self._engine.begin() as connection:
-            stored = settle(connection, pages, limits, self._worker)
-        self._dedup.leave(self._engine, stored.finished)
+        limits = {crawl_id: self.contexts.limits(crawl_id) for crawl_id in crawl_ids}
+        pages = self.dedup.new_links(pages)
+        with self.telemetry.store(pages), self.engine.begin() as connection:
+            stored = settle(connection, pages, limits, self.worker)
+        self.dedup.leave(self.engine, stored.finished)
         confirm_archived(stored)
         return stored
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from scraper.accounts.sessions import Logins
@@ -51,26 +51,17 @@ class Robots(Protocol):
     ) -> RobotsRules | Unavailable: ...
 
 
+@dataclass(kw_only=True, eq=False)
 class PageFetcher:
     """Fetches pages. One a process, on its loop. `browsers` show the pages that have come to their
     level."""
 
-    def __init__(
-        self,
-        *,
-        fetcher: HttpFetcher,
-        rotation: ProxyRotation,
-        limiters: HostLimiters,
-        robots: Robots,
-        logins: Logins,
-        browsers: Browsers | None = None,
-    ) -> None:
-        self.browsers = browsers
-        self.fetcher = fetcher
-        self.rotation = rotation
-        self.limiters = limiters
-        self.robots = robots
-        self.logins = logins
+    fetcher: HttpFetcher
+    rotation: ProxyRotation
+    limiters: HostLimiters
+    robots: Robots
+    logins: Logins
+    browsers: Browsers | None = None
 
     def fetch(
         self,
@@ -96,42 +87,19 @@ class PageFetcher:
         return page_fetch.answer() if browsers is None else page_fetch.answer_in_slot(browsers)
 
 
+@dataclass(slots=True)
 class PageFetch:
     """One page on its way, and what it needs there. Holds nothing that another page might see."""
 
-    __slots__ = (
-        "_all",
-        "_batch",
-        "_browsers",
-        "_context",
-        "_lacks",
-        "_limiter",
-        "_page",
-        "_permits",
-        "_tier",
-    )
-
-    def __init__(
-        self,
-        page_fetcher: PageFetcher,
-        batch: Batch,
-        limiter: HostLimiter,
-        page: LeasedPage,
-        context: CrawlContext,
-        permits: PagePermits,
-        tier: Tier,
-        lacks: Lacks,
-        browsers: Browsers | None,
-    ) -> None:
-        self._all = page_fetcher
-        self._batch = batch
-        self._limiter = limiter
-        self._page = page
-        self._context = context
-        self._permits = permits
-        self._tier = tier
-        self._lacks = lacks
-        self._browsers = browsers
+    _all: PageFetcher
+    _batch: Batch
+    _limiter: HostLimiter
+    _page: LeasedPage
+    _context: CrawlContext
+    _permits: PagePermits
+    _tier: Tier
+    _lacks: Lacks
+    _browsers: Browsers | None
 
     async def answer_in_slot(self, browsers: Browsers) -> Fetched:
         # The slot comes before the host's turn, which waiting for it would hold up.

@@ -38,7 +38,7 @@ from scraper.settings import Settings
 from scraper.worker.batch import Batch
 from scraper.worker.keeper import Claimed, Claims, Keeper
 from scraper.worker.telemetry import Telemetry
-from scraper.worker.wiring import build
+from scraper.worker.wiring import Services
 from scraper.worker.writer import Pending
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class Worker:
         started.set()
 
     def _make_services(self) -> None:
-        self.services = build(
+        self.services = Services(
             self.settings,
             worker=self.name,
             engine=self.engine,

@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -49,25 +48,86 @@ from scraper.worker.writer import Writer
 REDIS_CONNECTIONS = 32
 
 
-@dataclass(slots=True)
 class Services:
-    """The parts that live as long as the process. Made on its loop, and closed there."""
+    """The parts that live as long as the process. Made on its loop, and closed there. `worker`
+    names it in the frontier; `wants_work`: whether pages that are found may be sent out at once."""
 
-    redis: aredis.Redis
-    fetcher: HttpFetcher
-    browsers: Browsers
-    limiters: HostLimiters
-    dedup: RememberedLinks
-    settler: Settler
-    writer: Writer
-    proxies: ProxyPool
-    logins: Logins
-    request_sender: RequestSender
-    call_runner: CallRunner
-    archive: Archive
-    tiers: TierChoice
-    page_reader: PageReader
-    scraper: Scraper
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        worker: str,
+        engine: sa.Engine,
+        contexts: CrawlContexts,
+        telemetry: Telemetry,
+        send: Callable[[Sequence[Message]], None],
+        wants_work: Callable[[], bool],
+    ) -> None:
+        self.redis = redis = _redis(settings)
+        rng = random.Random()
+        self.fetcher, self.browsers = HttpFetcher(), Browsers(settings)
+        self.limiters = HostLimiters(
+            RedisFleetLimiter(redis, f"{worker}:{random.getrandbits(32):08x}")
+        )
+        robots = RobotsCache(self.fetcher, RobotsTexts(redis))
+        self.proxies = ProxyPool(ProxyFile(settings.proxy_list), ProxyHealth(redis), rng)
+        rotation = ProxyRotation(self.proxies)
+        self.logins = Logins(
+            fetcher=self.fetcher,
+            pool=self.proxies,
+            limiters=self.limiters,
+            file=AccountFile(settings.accounts),
+            store=LoginStore(redis),
+            settings=settings,
+            rng=rng,
+        )
+        self.dedup = RememberedLinks(settings)
+        self.settler = Settler(
+            engine=engine,
+            worker=worker,
+            contexts=contexts,
+            dedup=self.dedup,
+            telemetry=telemetry,
+            send=send,
+            wants_work=wants_work,
+        )
+        self.writer, self.archive = Writer(self.settler.store), Archive(engine, settings)
+        self.tiers = TierChoice(partial(begin_probe, engine), rng)
+        self.page_reader = PageReader()
+        self.scraper = Scraper(
+            page_fetcher=PageFetcher(
+                fetcher=self.fetcher,
+                rotation=rotation,
+                limiters=self.limiters,
+                robots=robots,
+                logins=self.logins,
+                browsers=self.browsers,
+            ),
+            page_reader=self.page_reader,
+            tiers=self.tiers,
+            limiters=self.limiters,
+            writer=self.writer,
+            contexts=contexts.of,
+            rng=rng,
+            telemetry=telemetry,
+            archive=self.archive,
+        )
+        self.request_sender = RequestSender()
+        self.call_runner = self._make_call_runner(settings, robots, rotation)
+
+    def _make_call_runner(
+        self, settings: Settings, robots: RobotsCache, rotation: ProxyRotation
+    ) -> CallRunner:
+        """What runs users' functions, on the parts that pages are fetched by."""
+        transport = PoliteTransport(
+            sender=self.request_sender, limiters=self.limiters, robots=robots, rotation=rotation
+        )
+        return CallRunner(
+            groups=Groups(self.redis, settings.lease_s),
+            clients=Clients(transport, settings.client_init),
+            pages=CallPages(self.browsers, transport, self.proxies),
+            settings=settings,
+        )
 
     def loops(self) -> tuple[Coroutine[Any, Any, None], ...]:
         """What each part does by itself, for as long as the process lives."""
@@ -90,94 +150,6 @@ class Services:
         self.writer.close()
         self.dedup.close()
         self.archive.close()
-
-
-def build(
-    settings: Settings,
-    *,
-    worker: str,
-    engine: sa.Engine,
-    contexts: CrawlContexts,
-    telemetry: Telemetry,
-    send: Callable[[Sequence[Message]], None],
-    wants_work: Callable[[], bool],
-) -> Services:
-    """Every part of a process. To be called on its loop. `worker` names it in the frontier;
-    `wants_work`: whether pages that are found may be sent out at once."""
-    redis = _redis(settings)
-    fetcher, browsers, rng = HttpFetcher(), Browsers(settings), random.Random()
-    limiters = HostLimiters(RedisFleetLimiter(redis, f"{worker}:{random.getrandbits(32):08x}"))
-    robots = RobotsCache(fetcher, RobotsTexts(redis))
-    proxies = ProxyPool(ProxyFile(settings.proxy_list), ProxyHealth(redis), rng)
-    rotation = ProxyRotation(proxies)
-    logins = Logins(
-        fetcher=fetcher,
-        pool=proxies,
-        limiters=limiters,
-        file=AccountFile(settings.accounts),
-        store=LoginStore(redis),
-        settings=settings,
-        rng=rng,
-    )
-    dedup = RememberedLinks(settings)
-    settler = Settler(
-        engine=engine,
-        worker=worker,
-        contexts=contexts,
-        dedup=dedup,
-        telemetry=telemetry,
-        send=send,
-        wants_work=wants_work,
-    )
-    writer, archive = Writer(settler.store), Archive(engine, settings)
-    tiers = TierChoice(partial(begin_probe, engine), rng)
-    page_reader = PageReader()
-    page_fetcher = PageFetcher(
-        fetcher=fetcher,
-        rotation=rotation,
-        limiters=limiters,
-        robots=robots,
-        logins=logins,
-        browsers=browsers,
-    )
-    scraper = Scraper(
-        page_fetcher=page_fetcher,
-        page_reader=page_reader,
-        tiers=tiers,
-        limiters=limiters,
-        writer=writer,
-        contexts=contexts.of,
-        rng=rng,
-        telemetry=telemetry,
-        archive=archive,
-    )
-    request_sender = RequestSender()
-    transport = PoliteTransport(
-        sender=request_sender, limiters=limiters, robots=robots, rotation=rotation
-    )
-    call_runner = CallRunner(
-        groups=Groups(redis, settings.lease_s),
-        clients=Clients(transport, settings.client_init),
-        pages=CallPages(browsers, transport, proxies),
-        settings=settings,
-    )
-    return Services(
-        redis=redis,
-        fetcher=fetcher,
-        browsers=browsers,
-        limiters=limiters,
-        dedup=dedup,
-        settler=settler,
-        writer=writer,
-        proxies=proxies,
-        logins=logins,
-        request_sender=request_sender,
-        call_runner=call_runner,
-        archive=archive,
-        tiers=tiers,
-        page_reader=page_reader,
-        scraper=scraper,
-    )
 
 
 def _redis(settings: Settings) -> aredis.Redis:

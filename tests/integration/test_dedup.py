@@ -196,7 +196,7 @@ def test_without_redis_pages_stay_rows_and_leave_later(
     ) == [(0,)]
     worker = crawling.broker.worker
     worker.services.dedup.close()
-    worker.services.dedup = worker.services.settler._dedup = step.RememberedLinks(crawling.settings)
+    worker.services.dedup = worker.services.settler.dedup = step.RememberedLinks(crawling.settings)
     assert crawling.crawl() == []
 
 
