@@ -62,23 +62,16 @@ class Grant:
     saw: str
 
 
+@dataclass(eq=False, slots=True)
 class LoginClient:
     """What a login asks with, and all that a site's own login function gets: `get` and `post`, each
     answer a `Page` (`scraper.sites.page`). Cookies are kept by themselves, redirects followed."""
 
-    def __init__(
-        self,
-        fetcher: HttpFetcher,
-        policy: FetchPolicy,
-        identity: AccountSession,
-        before: BeforeHop,
-        via: ProxyRoute | None,
-    ) -> None:
-        self._fetcher = fetcher
-        self._policy = policy
-        self._identity = identity
-        self._before = before
-        self._via = via
+    _fetcher: HttpFetcher = field(repr=False)
+    _policy: FetchPolicy = field(repr=False)
+    _identity: AccountSession = field(repr=False)
+    _before: BeforeHop = field(repr=False)
+    _via: ProxyRoute | None = field(repr=False)
 
     async def get(self, url: str, *, headers: Mapping[str, str] | None = None) -> Page:
         return await self._ask(url, headers, None)
@@ -103,13 +96,12 @@ class LoginClient:
     async def _ask(self, url: str, headers: Mapping[str, str] | None, body: Body | None) -> Page:
         host = host_of(url)
         if self._policy.allowed is not None and not self._policy.allowed(host):
-            raise LoginTrouble(
-                Trouble.MISFIT,
+            raise _misfit(
                 f"it leads to {host}, which is not a host of the site, or not of the "
                 "account's group (mend: `hosts:` in the definition, or in the file of accounts)",
             )
         if self._identity.jar.secure_only and not url.startswith("https:"):
-            raise LoginTrouble(Trouble.MISFIT, f"it leads from https to http, at {host}")
+            raise _misfit(f"it leads from https to http, at {host}")
         await self._before(url)
         fetched = await self._fetcher.fetch(
             url,
@@ -152,11 +144,18 @@ async def log_in(
     except FetchError as error:
         raise _trouble(error) from None
     except KeyError as error:
-        raise LoginTrouble(
-            Trouble.MISFIT,
+        raise _misfit(
             f"the account has no {error} (mend: add it to the secrets file, or change the "
             "definition)",
         ) from None
+
+
+def _misfit(message: str) -> LoginTrouble:
+    return LoginTrouble(Trouble.MISFIT, message)
+
+
+def _rejected(message: str) -> LoginTrouble:
+    return LoginTrouble(Trouble.REJECTED, message)
 
 
 def _trouble(error: FetchError) -> LoginTrouble:
@@ -180,13 +179,9 @@ async def _by_form(
     element = _form_in(page, form.selector)
     if element is None:
         what = f"no {form.selector}" if form.selector else "no form with a password field"
-        raise LoginTrouble(
-            Trouble.MISFIT, f"the login page has {what} (status {page.status}; mend: form.selector)"
-        )
+        raise _misfit(f"the login page has {what} (status {page.status}; mend: form.selector)")
     if (element.attributes.get("method") or "get").lower() != "post":
-        raise LoginTrouble(
-            Trouble.MISFIT, "its form would send the password in an address (method is not post)"
-        )
+        raise _misfit("its form would send the password in an address (method is not post)")
     sent = [(name, value) for name, value in _fields_of(element) if name not in filled]
     action = page.follow(element.attributes.get("action") or page.url)
     parts = urlsplit(page.url)
@@ -194,14 +189,14 @@ async def _by_form(
     answer = await client.post(action, data=[*sent, *filled.items()], headers=headers)
     _answered(answer, "the answer to the form")
     if answer.status in REFUSALS:
-        raise LoginTrouble(Trouble.REJECTED, f"the answer to the form was {answer.status}")
+        raise _rejected(f"the answer to the form was {answer.status}")
     if login.success:
         return Grant({}, login.expires_s, _shown(login, answer, identity))
     if _form_in(answer, form.selector) is not None:
-        raise LoginTrouble(Trouble.REJECTED, "the answer shows the form again")
+        raise _rejected("the answer shows the form again")
     sign = signs.logged_out(answer.status, answer.headers, answer.body, answer.url)
     if sign is not None:
-        raise LoginTrouble(Trouble.REJECTED, f"the answer looks logged out ({sign})")
+        raise _rejected(f"the answer looks logged out ({sign})")
     return Grant({}, login.expires_s, f"status {answer.status}, and no form any more")
 
 
@@ -224,25 +219,23 @@ async def _by_token(
     )
     _answered(answer, "the answer")
     if answer.status in REFUSALS:
-        raise LoginTrouble(Trouble.REJECTED, f"the answer was {answer.status}")
+        raise _rejected(f"the answer was {answer.status}")
     if answer.status >= 300:
-        raise LoginTrouble(Trouble.MISFIT, f"the answer was {answer.status}")
+        raise _misfit(f"the answer was {answer.status}")
     try:
         document = answer.json()
     except ValueError:
-        raise LoginTrouble(Trouble.MISFIT, "the answer is not JSON") from None
+        raise _misfit("the answer is not JSON") from None
     token_value = at_path(document, token.path)
     if not isinstance(token_value, str | int) or token_value == "" or isinstance(token_value, bool):
-        raise LoginTrouble(Trouble.REJECTED, f"the answer has no token at {token.path}")
+        raise _rejected(f"the answer has no token at {token.path}")
     saw = _shown(login, answer, identity) if login.success else f"a token at {token.path}"
     name, value = _header(token.header, {**values, "token": str(token_value)})
     lasts = at_path(document, token.expires_path) if token.expires_path else None
     try:
         lasts_s = float(lasts) if lasts is not None else login.expires_s
     except (TypeError, ValueError):
-        raise LoginTrouble(
-            Trouble.MISFIT, f"what stands at {token.expires_path} is no number of seconds"
-        ) from None
+        raise _misfit(f"what stands at {token.expires_path} is no number of seconds") from None
     return Grant({name: value}, lasts_s, saw)
 
 
@@ -256,17 +249,13 @@ async def _by_function(
     except (LoginTrouble, FetchError):
         raise
     except PermissionError as error:
-        raise LoginTrouble(
-            Trouble.REJECTED, f"{login.function}: {account.hidden(str(error))[:MESSAGE_MAX]}"
-        ) from None
+        raise _rejected(f"{login.function}: {account.hidden(str(error))[:MESSAGE_MAX]}") from None
     except Exception as error:
         # Its turn did not come, which is nobody's fault.
         if hasattr(error, "delay_s"):
             raise
         text = account.hidden(str(error))[:MESSAGE_MAX]
-        raise LoginTrouble(
-            Trouble.MISFIT, f"{login.function} raised {type(error).__name__}: {text}"
-        ) from None
+        raise _misfit(f"{login.function} raised {type(error).__name__}: {text}") from None
     answer = {} if answer is None else answer
     try:
         headers = {
@@ -279,12 +268,11 @@ async def _by_function(
                 identity.jar.add(host.partition(":")[0], str(name), str(value))
         lasts_s = None if answer.get("expires") is None else float(answer["expires"])
     except (AttributeError, TypeError, ValueError):
-        raise LoginTrouble(
-            Trouble.MISFIT,
+        raise _misfit(
             f"{login.function} returned something else than cookies, headers and expires",
         ) from None
     if not headers and not identity.jar.names():
-        raise LoginTrouble(Trouble.MISFIT, f"{login.function} brought neither cookies nor headers")
+        raise _misfit(f"{login.function} brought neither cookies nor headers")
     return Grant(
         headers, login.expires_s if lasts_s is None else lasts_s, "what its function returned"
     )
@@ -298,7 +286,7 @@ def _answered(page: Page, what: str) -> None:
     if page.status >= 500 or page.status in (408, 425, 429):
         raise LoginTrouble(Trouble.UNAVAILABLE, f"{what} was {page.status}")
     if page.status in (404, 410):
-        raise LoginTrouble(Trouble.MISFIT, f"{what} was {page.status}")
+        raise _misfit(f"{what} was {page.status}")
 
 
 def _shown(login: Login, answer: Page, identity: AccountSession) -> str:
@@ -314,8 +302,7 @@ def _shown(login: Login, answer: Page, identity: AccountSession) -> str:
                 continue
         if success.marker().found(answer.status, answer.headers, answer.body, answer.url):
             return success.described
-    raise LoginTrouble(
-        Trouble.REJECTED,
+    raise _rejected(
         f"nothing of `success` is in the answer (status {answer.status}), so it is taken for a "
         "refusal",
     )
@@ -326,9 +313,7 @@ def _header(template: str, values: Mapping[str, str]) -> tuple[str, str]:
         return header_of(template, values)
     except ValueError:
         # The error's own words may hold a value.
-        raise LoginTrouble(
-            Trouble.MISFIT, "the token has a character that no header may have"
-        ) from None
+        raise _misfit("the token has a character that no header may have") from None
 
 
 def _form_in(page: Page, selector: str | None) -> LexborNode | None:

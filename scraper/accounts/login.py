@@ -13,12 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from scraper.accounts.file import Account
-from scraper.accounts.form import (
-    Grant,
-    LoginClient,
-    LoginTrouble,
-    log_in,
-)
+from scraper.accounts.form import Grant, LoginClient, LoginTrouble, log_in
 from scraper.accounts.policy import Trouble
 from scraper.crawl.context import CrawlContext
 from scraper.domain import Kind, ProxySignal
@@ -50,20 +45,14 @@ class Made:
     grant: Grant = field(repr=False)
 
 
+@dataclass(eq=False)
 class LoginAttempts:
     """One a process, on its loop. `allowed`: the modules whose functions may log in."""
 
-    def __init__(
-        self,
-        fetcher: HttpFetcher,
-        pool: ProxyPool,
-        limiters: HostLimiters,
-        allowed: Collection[str],
-    ) -> None:
-        self._allowed = allowed
-        self._fetcher = fetcher
-        self._pool = pool
-        self._limiters = limiters
+    fetcher: HttpFetcher
+    pool: ProxyPool
+    limiters: HostLimiters
+    allowed: Collection[str]
 
     async def make(self, context: CrawlContext, account: Account) -> Made:
         """The login itself. Raises `LoginTrouble` and `DeferredError`."""
@@ -85,12 +74,12 @@ class LoginAttempts:
         function = None
         if context.login.login.function is not None:
             try:
-                function = functions.resolve(context.login.login.function, self._allowed)
+                function = functions.resolve(context.login.login.function, self.allowed)
             except ImportError as error:
                 raise LoginTrouble(Trouble.MISFIT, str(error)) from None
 
         async def before(url: str) -> None:
-            limiter: HostLimiter = self._limiters.of(host_of(url))
+            limiter: HostLimiter = self.limiters.of(host_of(url))
             limiter.budget(context.site_id, context.budget)
             limiter.pending += 1
             limiters.append(limiter)
@@ -99,10 +88,8 @@ class LoginAttempts:
         try:
             async with asyncio.timeout(LOGIN_S):
                 if need is not None:
-                    via = await self._pool.lend(
-                        replace(need, account=identity.seed), host_of(first)
-                    )
-                client = LoginClient(self._fetcher, policy, identity, before, via)
+                    via = await self.pool.lend(replace(need, account=identity.seed), host_of(first))
+                client = LoginClient(self.fetcher, policy, identity, before, via)
                 grant = await log_in(
                     context.login, account.values, account, client, identity, function
                 )
@@ -120,15 +107,15 @@ class LoginAttempts:
         return Made(identity, grant)
 
     async def _tell_pool(self, via: ProxyRoute, host: str, trouble: LoginTrouble) -> None:
-        self._pool.asked(via, host)
+        self.pool.asked(via, host)
         match trouble.signal:
             case ProxySignal.UNUSABLE:
-                await self._pool.strike(via, EVERYWHERE, ProxySignal.UNUSABLE.value)
+                await self.pool.strike(via, EVERYWHERE, ProxySignal.UNUSABLE.value)
             case ProxySignal.DENIED:
-                await self._pool.strike(via, host, ProxySignal.DENIED.value)
+                await self.pool.strike(via, host, ProxySignal.DENIED.value)
             case _:
                 if trouble.kind is Trouble.UNAVAILABLE:
-                    self._pool.failed(via, host)
+                    self.pool.failed(via, host)
 
 
 def confined(allowed: Callable[[str], bool] | None, account: Account) -> Callable[[str], bool]:

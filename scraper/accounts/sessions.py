@@ -34,7 +34,7 @@ import structlog
 
 from scraper.accounts.file import Account, AccountFile
 from scraper.accounts.form import LoginTrouble
-from scraper.accounts.login import LOGIN_S, LoginAttempts
+from scraper.accounts.login import LOGIN_S, LoginAttempts, Made
 from scraper.accounts.policy import FREE_TIMES
 from scraper.accounts.store import Begun, LoginStore, Standing
 from scraper.accounts.vault import LoginVault
@@ -218,24 +218,16 @@ class Logins:
                 kind=begun.value,
             )
         try:
-            result = await self._attempts.make(context, account)
-        except LoginTrouble as trouble:
-            await self._store.fail(site, name, token, trouble.kind, str(trouble))
-            return LoginAttempt(name, worked=False, saw=str(trouble), kind=trouble.kind)
+            result, stored = await self._make(context, account, token, marks[0])
         except DeferredError as deferred:
-            await self._store.fail(site, name, token, None, "")
             why = (
                 str(deferred)
                 if isinstance(deferred, NoLoginError)
                 else "its host has no turn for it now, or no proxy"
             )
             return LoginAttempt(name, worked=False, saw=why, kind="deferred")
-        except BaseException:
-            await self._store.fail(site, name, token, None, "")
-            raise
-        stored = await self._store.store(
-            site, name, token, self._vault.sealed(result.identity), result.grant.lasts_s, marks[0]
-        )
+        if isinstance(result, LoginTrouble):
+            return LoginAttempt(name, worked=False, saw=str(result), kind=result.kind)
         return LoginAttempt(
             name,
             worked=True,
@@ -245,6 +237,23 @@ class Logins:
             lasts_s=result.grant.lasts_s,
             stored=stored is not None,
         )
+
+    async def _make(
+        self, context: CrawlContext, account: Account, token: str, mark: str
+    ) -> tuple[Made | LoginTrouble, Standing | None]:
+        """The login of whoever has the lock, and how the account stands then: None where somebody
+        else took over meanwhile. It lets go of the lock, however that ends."""
+        names = context.site.name, account.name
+        try:
+            made = await self._attempts.make(context, account)
+        except LoginTrouble as trouble:
+            return trouble, await self._store.fail(*names, token, trouble.kind, str(trouble))
+        except BaseException:
+            with suppress(DeferredError):
+                await self._store.fail(*names, token, None, "")
+            raise
+        sealed, lasts_s = self._vault.sealed(made.identity), made.grant.lasts_s
+        return made, await self._store.store(*names, token, sealed, lasts_s, mark)
 
     # Whom a page is asked for by.
 
@@ -326,28 +335,22 @@ class Logins:
         state.task = asyncio.get_running_loop().create_task(self._log_in_guarded(state, context))
 
     async def _log_in_guarded(self, state: _AccountState, context: CrawlContext) -> None:
-        loop = asyncio.get_running_loop()
         try:
             state.quarantined = False
             await self._log_in(state, context)
         except DeferredError as deferred:
-            state.ask_at, state.why = (
-                loop.time() + deferred.delay_s,
-                "what its host or Redis has to say must be waited for",
-            )
+            why = "what its host or Redis has to say must be waited for"
+            self._ask_in(state, deferred.delay_s, why)
         except Exception as error:
             # This is a fault of ours, which must not take the pages with it.
             log.exception("login crashed", site=context.site.name, account=state.account.name)
-            state.ask_at, state.why = (
-                loop.time() + ASKED_EVERY_S,
-                f"our own fault: {type(error).__name__}",
-            )
+            self._ask_in(state, ASKED_EVERY_S, f"our own fault: {type(error).__name__}")
         finally:
             state.task = None
 
     async def _log_in(self, state: _AccountState, context: CrawlContext) -> None:
         assert context.login is not None
-        site, account, loop = context.site.name, state.account, asyncio.get_running_loop()
+        site, account = context.site.name, state.account
         if state.identity is not None:
             state.seen = max(state.seen, state.identity.generation)
         token = secrets.token_hex(8)
@@ -370,49 +373,31 @@ class Logins:
                 self._rests(state, standing)
             case Begun.SOON:
                 wait_s = max(0.0, login.every_s - (standing.tried_ago_s or 0.0))
-                state.ask_at, state.why = (
-                    loop.time() + wait_s,
-                    f"it logs in once in {login.every} at the most",
-                )
+                self._ask_in(state, wait_s, f"it logs in once in {login.every} at the most")
             case Begun.BUSY:
-                state.ask_at, state.why = (
-                    loop.time() + min(AGAIN_S, standing.locked_s),
-                    "another worker logs in",
-                )
+                self._ask_in(state, min(AGAIN_S, standing.locked_s), "another worker logs in")
             case never:
                 assert_never(never)
 
     async def _perform(self, state: _AccountState, context: CrawlContext, token: str) -> None:
         """The lock is ours."""
-        site, account, loop = context.site.name, state.account, asyncio.get_running_loop()
-        account_log = log.bind(site=site, account=account.name)
-        try:
-            result = await self._attempts.make(context, account)
-        except LoginTrouble as trouble:
-            standing = await self._store.fail(site, account.name, token, trouble.kind, str(trouble))
+        account_log = log.bind(site=context.site.name, account=state.account.name)
+        result, standing = await self._make(context, state.account, token, state.marks[0])
+        if standing is None:
+            self._ask_in(state, AGAIN_S, "another worker took over")
+        elif isinstance(result, LoginTrouble):
             account_log.warning(
                 "login failed",
-                kind=trouble.kind,
-                reason=str(trouble),
+                kind=result.kind,
+                reason=str(result),
                 quarantined=standing.quarantined,
                 again_in_s=round(standing.rest_s),
             )
             self._rests(state, standing)
-            return
-        except BaseException:
-            with suppress(DeferredError):
-                await self._store.fail(site, account.name, token, None, "")
-            raise
-        sealed = self._vault.sealed(result.identity)
-        stored = await self._store.store(
-            site, account.name, token, sealed, result.grant.lasts_s, state.marks[0]
-        )
-        if stored is None:
-            state.ask_at, state.why = loop.time() + AGAIN_S, "another worker took over"
-            return
-        account_log.info("logged in", saw=result.grant.saw)
-        result.identity.generation = stored.generation
-        self._use(state, result.identity, stored)
+        else:
+            account_log.info("logged in", saw=result.grant.saw)
+            result.identity.generation = standing.generation
+            self._use(state, result.identity, standing)
 
     # What is known.
 
@@ -431,10 +416,14 @@ class Logins:
 
     def _rests(self, state: _AccountState, standing: Standing) -> None:
         state.quarantined = standing.quarantined
-        state.why = f"{standing.kind}: {standing.why}" if standing.kind else "it rests"
-        state.ask_at = asyncio.get_running_loop().time() + min(
-            max(standing.rest_s, AGAIN_S), ASKED_EVERY_S
-        )
+        why = f"{standing.kind}: {standing.why}" if standing.kind else "it rests"
+        self._ask_in(state, min(max(standing.rest_s, AGAIN_S), ASKED_EVERY_S), why)
+
+    @staticmethod
+    def _ask_in(state: _AccountState, seconds: float, why: str) -> None:
+        """Nobody asks for this account's login before then."""
+        state.ask_at = asyncio.get_running_loop().time() + seconds
+        state.why = why
 
     def _take(
         self, state: _AccountState, site: str, standing: Standing, context: CrawlContext

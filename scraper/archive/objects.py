@@ -106,6 +106,12 @@ def place_of_file(where: str, variable: str) -> tuple[Objects, str]:
     return place(folder if slash and folder else "/" if slash else ".", variable), checked_key(name)
 
 
+def _failure(verb: str, key: str, where: str, why: str, *, missing: bool = False) -> ObjectsError:
+    return ObjectsError(
+        f"cannot {verb} {key or 'what is there'} in {where}: {why}", missing=missing
+    )
+
+
 def checked_key(key: str) -> str:
     """`key`, if it stays below its place on every system. ValueError is a fault of ours: keys are
     never a shop's words."""
@@ -172,9 +178,7 @@ class Folder:
         paths = {key: self.root / checked_key(key) for key in keys}
         # It is rather another machine's, or not mounted, than empty.
         if keys and not self.root.is_dir():
-            raise ObjectsError(
-                f"cannot delete {keys[0]} in {self.where}: there is no such folder here"
-            )
+            raise _failure("delete", keys[0], self.where, "there is no such folder here")
         for key, path in paths.items():
             with self._translating_errors("delete", key):
                 path.unlink(missing_ok=True)
@@ -214,12 +218,8 @@ class Folder:
         try:
             yield
         except OSError as error:
-            missing = isinstance(error, FileNotFoundError)
-            raise ObjectsError(
-                f"cannot {verb} {key or 'what is there'} in {self.where}: "
-                f"{error.strerror or error}",
-                missing=missing,
-            ) from error
+            missing, why = isinstance(error, FileNotFoundError), str(error.strerror or error)
+            raise _failure(verb, key, self.where, why, missing=missing) from error
 
 
 class Bucket:
@@ -279,9 +279,7 @@ class Bucket:
                     Bucket=self.bucket, Delete={"Objects": objects, "Quiet": True}
                 )
             for error in answer.get("Errors", ()):
-                raise ObjectsError(
-                    f"cannot delete {error.get('Key')} in {self.where}: {error.get('Code')}"
-                )
+                raise _failure("delete", error.get("Key"), self.where, error.get("Code"))
 
     def _full(self, key: str) -> str:
         return self.prefix + checked_key(key)
@@ -311,19 +309,11 @@ class Bucket:
             yield
         except ClientError as error:
             code = str(error.response.get("Error", {}).get("Code", ""))
-            if code == "InvalidRange":
-                raise ObjectsError(
-                    f"cannot {verb} {key} in {self.where}: it ends before", missing=True
-                ) from error
-            missing = code in ("NoSuchKey", "404", "NotFound")
-            raise ObjectsError(
-                f"cannot {verb} {key or 'what is there'} in {self.where}: {code or 'refused'}",
-                missing=missing,
-            ) from error
+            missing = code in ("InvalidRange", "NoSuchKey", "404", "NotFound")
+            why = "it ends before" if code == "InvalidRange" else code or "refused"
+            raise _failure(verb, key, self.where, why, missing=missing) from error
         except (BotoCoreError, Boto3Error, OSError) as error:
-            raise ObjectsError(
-                f"cannot {verb} {key or 'what is there'} in {self.where}: {_why(error)}"
-            ) from error
+            raise _failure(verb, key, self.where, _why(error)) from error
 
 
 def _why(error: Exception) -> str:

@@ -260,20 +260,12 @@ class Archive:
 
     def _database(self, work: Callable[[sa.Connection], T]) -> T:
         """A transaction, tried again for a while where PostgreSQL is away."""
-        until, pause_s = time.monotonic() + DATABASE_S, 0.5
 
         def once() -> T:
             with self._engine.begin() as connection:
                 return work(connection)
 
-        while True:
-            try:
-                return retried(once)
-            except SQLAlchemyError as error:
-                if not outages.postgres_away(error) or time.monotonic() + pause_s > until:
-                    raise
-            time.sleep(pause_s)
-            pause_s *= 2
+        return outages.patiently(lambda: retried(once), DATABASE_S, pause_s=0.5, pause_max_s=8.0)
 
     def _failed(self, verb: str, pages: int, error: Exception) -> None:
         self.lost += pages

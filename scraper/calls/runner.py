@@ -30,13 +30,7 @@ from scraper.calls.context import CallContext
 from scraper.calls.functions import Function
 from scraper.calls.group import Failure, Group
 from scraper.calls.pages import CallPages
-from scraper.calls.store import (
-    CANCELLED,
-    DONE,
-    FULL,
-    GONE,
-    Groups,
-)
+from scraper.calls.store import CANCELLED, DONE, FULL, GONE, Groups
 from scraper.calls.transport import CallInput, current_input
 from scraper.domain import Blame, Outcome
 from scraper.errors import DeferredError, FetchError, FunctionRefusedError
@@ -239,13 +233,7 @@ class CallRunner:
                     f"not done within {running.timeout_s:g} s, waits for hosts' turns not counted "
                     "(SCRAPER_INPUT_TIMEOUT_S)"
                 )
-                self._failed(
-                    running,
-                    index,
-                    Failure(
-                        "TimeoutError", message, Blame.PARSER.value, Outcome.FUNCTION_FAILED.value
-                    ),
-                )
+                self._failed(running, index, _by_function("TimeoutError", message))
                 if not task.done():
                     log.error(
                         "a function does not end though it was cancelled",
@@ -285,22 +273,15 @@ class CallRunner:
                 f"what it returned is not JSON: {wrong} "
                 "(mend: return text, numbers, lists, mappings of them)"
             )
-            self._failed(
-                running,
-                index,
-                Failure("TypeError", message, Blame.PARSER.value, Outcome.FUNCTION_FAILED.value),
-            )
+            self._failed(running, index, _by_function("TypeError", message))
             return
         if len(encoded) > limit:
             message = (
                 f"it returned {len(encoded)} bytes of JSON, more than {limit} "
                 "(the limit is SCRAPER_RESULT_MAX_BYTES)"
             )
-            self._failed(
-                running,
-                index,
-                Failure("ValueError", message, Blame.PARSER.value, Outcome.TOO_LARGE.value),
-            )
+            failure = _by_function("ValueError", message, Outcome.TOO_LARGE)
+            self._failed(running, index, failure)
             return
         running.put(index, True, encoded)
 
@@ -376,6 +357,10 @@ class CallRunner:
 
 class _EndedItselfError(Exception):
     """The function raised what ends programs; that is its cause."""
+
+
+def _by_function(kind: str, message: str, outcome: Outcome = Outcome.FUNCTION_FAILED) -> Failure:
+    return Failure(kind, message, Blame.PARSER.value, outcome.value)
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -18,23 +18,16 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextvars import ContextVar
-from typing import Any
 
 import aiohttp
 import httpx
-from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.tracing import Trace
 
 from scraper.connect.guard import Networks
 from scraper.connect.resolver import Names
-from scraper.connect.transport import AiohttpTransport, Connector, Fields
-from scraper.connect.tunnel import (
-    Dial,
-    ProxyHopError,
-    connect,
-    login,
-)
+from scraper.connect.transport import AiohttpTransport, Connector, Fields, PoolOptions
+from scraper.connect.tunnel import Dial, ProxyHopError, connect, login
 from scraper.domain import ProxySignal
 from scraper.rules.proxies import Proxy
 
@@ -49,26 +42,9 @@ class ProxiedTransport(AiohttpTransport):
     Raises what `AiohttpTransport` does, and `ProxyHopError` where it is the proxy that failed.
     """
 
-    def __init__(
-        self,
-        *,
-        private: Networks,
-        tls: ssl.SSLContext,
-        max_connections: int,
-        resolver: AbstractResolver | None = None,
-        dns_ttl_s: int = 30,
-    ) -> None:
-        self._names = Names(resolver or aiohttp.ThreadedResolver(), private, ttl_s=dns_ttl_s)
-        super().__init__(
-            private=private,
-            tls=tls,
-            max_connections=max_connections,
-            resolver=resolver,
-            dns_ttl_s=dns_ttl_s,
-        )
-
-    def _made_connector(self, options: dict[str, Any]) -> aiohttp.TCPConnector:
-        return _ProxyConnector(**options)
+    def __init__(self, pool: PoolOptions, private: Networks, tls: ssl.SSLContext) -> None:
+        super().__init__(pool, private, tls)
+        self._names = Names(pool.names(), private, ttl_s=pool.dns_ttl_s)
 
     async def handle_async_request(
         self, request: httpx.Request, label: str = "", target: bytes = b"", extra: Fields = ()
@@ -144,3 +120,6 @@ class _ProxyConnector(Connector):
         )
         assert isinstance(protocol, ResponseHandler)
         return protocol
+
+
+ProxiedTransport.connector = _ProxyConnector

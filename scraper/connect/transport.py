@@ -15,6 +15,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -57,6 +58,20 @@ def tls_context() -> ssl.SSLContext:
     return context
 
 
+@dataclass(frozen=True, slots=True)
+class PoolOptions:
+    """What pools of connections have in common. `resolver` replaces the system's; its answers pass
+    the guard all the same."""
+
+    max_connections: int = 512
+    resolver: AbstractResolver | None = None
+    dns_ttl_s: int = 30
+
+    def names(self) -> AbstractResolver:
+        """What looks names up. To be called on a loop."""
+        return self.resolver or aiohttp.ThreadedResolver()
+
+
 class AiohttpTransport(httpx.AsyncBaseTransport):
     """One pool of connections. Made inside a running loop, and used in that one only.
 
@@ -65,28 +80,19 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
     ReadError, RemoteProtocolError, InvalidURL.
     """
 
-    def __init__(
-        self,
-        *,
-        private: Networks,
-        tls: ssl.SSLContext,
-        max_connections: int,
-        resolver: AbstractResolver | None = None,
-        dns_ttl_s: int = 30,
-    ) -> None:
-        options: dict[str, Any] = {
-            "resolver": GuardedResolver(resolver or aiohttp.ThreadedResolver(), private),
-            "socket_factory": socket_factory(private),
-            "ttl_dns_cache": dns_ttl_s,
-            "limit": max_connections,
-            "keepalive_timeout": KEEPALIVE_S,
-            "ssl": tls,
-        }
-        self._connector = self._made_connector(options)
-        self._origins: dict[tuple[str, str, int | None, str], aiohttp.ClientRequest] = {}
+    # What opens its connections.
+    connector: type[aiohttp.TCPConnector]
 
-    def _made_connector(self, options: dict[str, Any]) -> aiohttp.TCPConnector:
-        return Connector(**options)
+    def __init__(self, pool: PoolOptions, private: Networks, tls: ssl.SSLContext) -> None:
+        self._connector = self.connector(
+            resolver=GuardedResolver(pool.names(), private),
+            socket_factory=socket_factory(private),
+            ttl_dns_cache=pool.dns_ttl_s,
+            limit=pool.max_connections,
+            keepalive_timeout=KEEPALIVE_S,
+            ssl=tls,
+        )
+        self._origins: dict[tuple[str, str, int | None, str], aiohttp.ClientRequest] = {}
 
     def _origin(self, url: httpx.URL, label: str = "") -> aiohttp.ClientRequest:
         """Where a request goes, as the connector wants to be told it. `label` (`http://ID`) keeps
@@ -328,6 +334,9 @@ class Connector(aiohttp.TCPConnector):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._factory = partial(_Protocol, loop=self._loop)  # type: ignore[assignment]
+
+
+AiohttpTransport.connector = Connector
 
 
 @lru_cache(maxsize=256)

@@ -15,6 +15,7 @@ from time import monotonic
 from scraper.browser import chromium
 from scraper.browser.permits import BrowserPermits
 from scraper.browser.pool import Browsers
+from scraper.connect.transport import PoolOptions
 from scraper.crawl.context import make_context
 from scraper.domain import Fetched, Kind, Outcome
 from scraper.errors import DeferredError, FetchError
@@ -49,7 +50,7 @@ class PoliteReader:
         self._settings, self._shown = settings, shown
         self._browsers: Browsers | None = None
         self._ending = AsyncExitStack()
-        self._fetcher = HttpFetcher(max_connections=4)
+        self._fetcher = HttpFetcher(PoolOptions(max_connections=4))
         self._rules: dict[str, RobotsRules | Unavailable] = {}
         self._not_before: dict[str, float] = {}
         self._delays: dict[str, float] = {}

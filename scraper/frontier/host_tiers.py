@@ -7,8 +7,8 @@ was lost says nothing. Times are PostgreSQL's clock, in seconds since 1970.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -41,9 +41,9 @@ class TierSignal:
 
 _COLUMNS = """site_id, host, start, level, blocked_pages, probe_every_s, probes_ok, fell_every_s,
        why,
-       CAST(extract(epoch FROM changed_at) AS float8) AS changed,
-       CAST(extract(epoch FROM probe_at) AS float8) AS probe,
-       CAST(extract(epoch FROM fell_at) AS float8) AS fell"""
+       CAST(extract(epoch FROM host_routes.changed_at) AS float8) AS changed_at,
+       CAST(extract(epoch FROM host_routes.probe_at) AS float8) AS probe_at,
+       CAST(extract(epoch FROM host_routes.fell_at) AS float8) AS fell_at"""
 
 ALL = sa.text(f"""
 SELECT {_COLUMNS},
@@ -78,6 +78,8 @@ UPDATE host_routes
        fell_at = to_timestamp(CAST(:fell_at AS float8)), fell_every_s = :fell_every_s, why = :why
  WHERE site_id = :site_id AND host = :host AND start = :start
 """)
+
+_FIELDS = [field.name for field in fields(HostRoute)]
 
 FORGET = sa.text(
     "DELETE FROM host_routes WHERE site_id = :site_id AND host = :host AND start = :start"
@@ -150,21 +152,8 @@ def _keep(connection: sa.Connection, key: TierKey, route: HostRoute, at: float) 
     if route.level == key.start and not route.blocked_pages and forgotten:
         connection.execute(FORGET, key._asdict())
         return
-    connection.execute(KEEP, {**key._asdict(), **_values(route)})
-
-
-def _values(route: HostRoute) -> Mapping[str, object]:
-    return {
-        "level": route.level,
-        "changed_at": route.changed_at,
-        "blocked_pages": list(route.blocked_pages),
-        "probe_at": route.probe_at,
-        "probe_every_s": route.probe_every_s,
-        "probes_ok": route.probes_ok,
-        "fell_at": route.fell_at,
-        "fell_every_s": route.fell_every_s,
-        "why": route.why,
-    }
+    values = {**asdict(route), **key._asdict(), "blocked_pages": list(route.blocked_pages)}
+    connection.execute(KEEP, values)
 
 
 def _keys(keys: Iterable[TierKey]) -> str:
@@ -172,14 +161,6 @@ def _keys(keys: Iterable[TierKey]) -> str:
 
 
 def _route(row: sa.Row[tuple[object, ...]]) -> tuple[TierKey, HostRoute]:
-    return TierKey(row.site_id, row.host, row.start), HostRoute(
-        level=row.level,
-        changed_at=row.changed,
-        blocked_pages=tuple(row.blocked_pages),
-        probe_at=row.probe,
-        probe_every_s=row.probe_every_s,
-        probes_ok=row.probes_ok,
-        fell_at=row.fell,
-        fell_every_s=row.fell_every_s,
-        why=row.why,
-    )
+    values = {name: getattr(row, name) for name in _FIELDS}
+    values["blocked_pages"] = tuple(row.blocked_pages)
+    return TierKey(row.site_id, row.host, row.start), HostRoute(**values)

@@ -68,13 +68,12 @@ class CookieJar:
         expires = self._expires(attributes)
         if key is None or (key not in self._hosts and len(self._hosts) >= HOSTS_MAX):
             return
-        cookies = self._hosts.setdefault(key, {})
         if expires is not None and expires <= self._now():
-            cookies.pop(name, None)
-        elif len(cookies) < COOKIES_MAX or name in cookies:
-            given = attributes.get("path", "")
-            scope = given if given.startswith("/") else path.rpartition("/")[0] or "/"
-            cookies[name] = _Cookie(value, "secure" in attributes, scope, expires)
+            self._set(key, name, None)
+            return
+        given = attributes.get("path", "")
+        scope = given if given.startswith("/") else path.rpartition("/")[0] or "/"
+        self._set(key, name, _Cookie(value, "secure" in attributes, scope, expires))
 
     def header(self, host: str, path: str, *, secure: bool) -> str:
         """The Cookie header for a request; "" for none. A host's own cookie goes before its
@@ -110,22 +109,24 @@ class CookieJar:
 
     def put(self, key: str, given: Mapping[str, Any]) -> None:
         """Takes a cookie back from a browser, by the domain that it has there."""
-        name, value, expires = (
-            str(given["name"]),
-            str(given["value"]),
-            float(given.get("expires", -1)),
-        )
+        name, value = str(given["name"]), str(given["value"])
+        expires = float(given.get("expires", -1))
         line = f"{name}={value}"
         if not name or len(line) > COOKIE_MAX_BYTES or not (line.isascii() and line.isprintable()):
             return
         if key not in self._hosts and len(self._hosts) >= HOSTS_MAX:
             return
+        until = None if expires < 0 else expires
+        scope = str(given.get("path") or "/")
+        self._set(key, name, _Cookie(value, bool(given.get("secure")), scope, until))
+
+    def _set(self, key: str, name: str, cookie: _Cookie | None) -> None:
+        """Keeps a cookie while there is room for it; None: it has run out."""
         cookies = self._hosts.setdefault(key, {})
-        if len(cookies) < COOKIES_MAX or name in cookies:
-            until = None if expires < 0 else expires
-            cookies[name] = _Cookie(
-                value, bool(given.get("secure")), str(given.get("path") or "/"), until
-            )
+        if cookie is None:
+            cookies.pop(name, None)
+        elif len(cookies) < COOKIES_MAX or name in cookies:
+            cookies[name] = cookie
 
     def _key(self, host: str, domain: str) -> str | None:
         """Where a cookie belongs; None where it belongs nowhere: in another domain, or in a public
@@ -169,25 +170,11 @@ class AccountJar(CookieJar):
     def changed(self) -> bool:
         return bool(self._changed)
 
-    def keep(self, host: str, path: str, line: bytes) -> None:
-        name = line.partition(b"=")[0].strip().decode("latin-1")
-        before = {key: cookies.get(name) for key, cookies in self._hosts.items()}
-        super().keep(host, path, line)
-        for key, cookies in self._hosts.items():
-            was, now = before.get(key), cookies.get(name)
-            if was is not now and (
-                was is None or now is None or (was.value, was.path) != (now.value, now.path)
-            ):
-                self._changed.add((key, name))
-
-    def put(self, key: str, given: Mapping[str, Any]) -> None:
-        name = str(given.get("name"))
+    def _set(self, key: str, name: str, cookie: _Cookie | None) -> None:
         before = self._hosts.get(key, {}).get(name)
-        super().put(key, given)
-        now = self._hosts.get(key, {}).get(name)
-        if now is not None and (
-            before is None or (before.value, before.path) != (now.value, now.path)
-        ):
+        super()._set(key, name, cookie)
+        now = self._hosts[key].get(name)
+        if (before and (before.value, before.path)) != (now and (now.value, now.path)):
             self._changed.add((key, name))
 
     def all(self) -> list[dict[str, str | float | bool]]:

@@ -12,10 +12,9 @@ import asyncio
 from dataclasses import dataclass
 
 import httpx
-from aiohttp.abc import AbstractResolver
 
 from scraper.connect.faults import fault
-from scraper.connect.transport import StaleConnectionError, port_of
+from scraper.connect.transport import PoolOptions, StaleConnectionError, port_of
 from scraper.domain import Outcome, Validators
 from scraper.errors import FetchError
 from scraper.http.body import Growing, hash_of, read_body, unpack
@@ -140,22 +139,14 @@ class Exchanger:
     """Connections for exchanges: those that reach public addresses alone, those that reach others,
     too, and apart from both those through proxies. No connection is shared with another exchanger.
 
-    Belongs to one event loop. At most `max_connections` exchanges are in flight; a wait for that
-    counts against no timeout. `resolver` replaces the system's (its answers pass the guard all the
-    same).
+    Belongs to one event loop. At most `pool.max_connections` exchanges are in flight; a wait for
+    that counts against no timeout.
     """
 
-    def __init__(
-        self,
-        *,
-        max_connections: int = 512,
-        resolver: AbstractResolver | None = None,
-        dns_ttl_s: int = 30,
-    ) -> None:
-        self._slots = asyncio.Semaphore(max_connections)
-        self._transports = Transports(
-            max_connections=max_connections, resolver=resolver, dns_ttl_s=dns_ttl_s
-        )
+    def __init__(self, pool: PoolOptions | None = None) -> None:
+        pool = pool or PoolOptions()
+        self._slots = asyncio.Semaphore(pool.max_connections)
+        self._transports = Transports(pool)
         self._deadlines = Deadlines()
 
     async def aclose(self) -> None:

@@ -15,10 +15,9 @@ from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
 import httpx
-from aiohttp.abc import AbstractResolver
 
 from scraper.connect.faults import fault
-from scraper.connect.transport import StaleConnectionError
+from scraper.connect.transport import PoolOptions, StaleConnectionError
 from scraper.domain import Fetched, Outcome, Validators
 from scraper.errors import FetchError
 from scraper.http.cookies import CookieJar, Jars
@@ -52,16 +51,10 @@ class Body(NamedTuple):
 
 
 class HttpFetcher(Exchanger):
-    """Fetches pages. At most `max_connections` of them are in flight."""
+    """Fetches pages. At most `pool.max_connections` of them are in flight."""
 
-    def __init__(
-        self,
-        *,
-        max_connections: int = 512,
-        resolver: AbstractResolver | None = None,
-        dns_ttl_s: int = 30,
-    ) -> None:
-        super().__init__(max_connections=max_connections, resolver=resolver, dns_ttl_s=dns_ttl_s)
+    def __init__(self, pool: PoolOptions | None = None) -> None:
+        super().__init__(pool)
         self._jars = Jars()
 
     async def fetch(

@@ -6,14 +6,13 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Hashable
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import httpx
-from aiohttp.abc import AbstractResolver
 
 from scraper.connect.guard import Networks
 from scraper.connect.proxied_transport import ProxiedTransport
-from scraper.connect.transport import AiohttpTransport, tls_context
+from scraper.connect.transport import AiohttpTransport, PoolOptions, tls_context
 from scraper.impersonate.profiles import target_of
 from scraper.rules.browsers import impersonated
 
@@ -32,12 +31,8 @@ class Transports:
     that reach others too, of proxies and of each browser's handshake are apart: no connection is
     lent from one to another."""
 
-    def __init__(
-        self, *, max_connections: int, resolver: AbstractResolver | None, dns_ttl_s: int
-    ) -> None:
-        self._max_connections = max_connections
-        self._resolver = resolver
-        self._dns_ttl_s = dns_ttl_s
+    def __init__(self, pool: PoolOptions) -> None:
+        self._pool = pool
         self._transports: dict[Hashable, httpx.AsyncBaseTransport] = {}
 
     def of(
@@ -73,13 +68,8 @@ class Transports:
         )
 
     def _aiohttp(self, private: Networks, *, proxied: bool) -> AiohttpTransport:
-        return (ProxiedTransport if proxied else AiohttpTransport)(
-            private=private,
-            tls=self._tls,
-            max_connections=self._max_connections,
-            resolver=self._resolver,
-            dns_ttl_s=self._dns_ttl_s,
-        )
+        kind = ProxiedTransport if proxied else AiohttpTransport
+        return kind(self._pool, private, self._tls)
 
     def _curl(
         self, target: str | None, private: Networks, *, proxied: bool
@@ -87,17 +77,9 @@ class Transports:
         from scraper.impersonate.proxied_transport import CurlProxiedTransport
         from scraper.impersonate.transport import CurlTransport
 
-        options: dict[str, Any] = {
-            "target": target,
-            "plain": self._aiohttp(private, proxied=proxied),
-            "private": private,
-            "max_connections": self._max_connections,
-            "resolver": self._resolver,
-            "dns_ttl_s": self._dns_ttl_s,
-        }
-        return (
-            CurlProxiedTransport(**options, tls=self._tls) if proxied else CurlTransport(**options)
-        )
+        kind = CurlProxiedTransport if proxied else CurlTransport
+        plain = self._aiohttp(private, proxied=proxied)
+        return kind(self._pool, private, self._tls, target=target, plain=plain)
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:

@@ -18,7 +18,6 @@ from contextlib import suppress
 from typing import Any, cast
 
 import httpx
-from aiohttp.abc import AbstractResolver
 from curl_cffi import Curl, CurlOpt
 
 from scraper.connect.guard import Networks
@@ -37,26 +36,8 @@ class CurlProxiedTransport(CurlTransport):
     Raises what `CurlTransport` does, and `ProxyHopError` where it is the proxy that failed.
     """
 
-    def __init__(
-        self,
-        *,
-        target: str | None,
-        plain: httpx.AsyncBaseTransport,
-        private: Networks,
-        max_connections: int,
-        tls: ssl.SSLContext,
-        resolver: AbstractResolver | None = None,
-        dns_ttl_s: int = 30,
-    ) -> None:
-        super().__init__(
-            target=target,
-            plain=plain,
-            private=private,
-            max_connections=max_connections,
-            resolver=resolver,
-            dns_ttl_s=dns_ttl_s,
-        )
-        self._tls = tls
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.dials: set[asyncio.Task[None]] = set()
 
     async def _prepared(self, request: httpx.Request) -> tuple[Exchange, list[bytes]]:

@@ -28,10 +28,8 @@ from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any
 
-import aiohttp
 import certifi
 import httpx
-from aiohttp.abc import AbstractResolver
 from curl_cffi import (
     AsyncCurl,
     Curl,
@@ -52,6 +50,7 @@ from scraper.connect.transport import (
     HEADERS_MAX_BYTES,
     KEEPALIVE_S,
     READ_BUFFER_BYTES,
+    PoolOptions,
     StaleConnectionError,
     port_of,
 )
@@ -91,22 +90,22 @@ class CurlTransport(httpx.AsyncBaseTransport):
 
     def __init__(
         self,
+        pool: PoolOptions,
+        private: Networks,
+        tls: ssl.SSLContext,
         *,
         target: str | None,
         plain: httpx.AsyncBaseTransport,
-        private: Networks,
-        max_connections: int,
-        resolver: AbstractResolver | None = None,
-        dns_ttl_s: int = 30,
     ) -> None:
         self._target = target
         self._plain = plain
         self._private = private
-        self._names = Names(resolver or aiohttp.ThreadedResolver(), private, ttl_s=dns_ttl_s)
+        self._tls = tls
+        self._names = Names(pool.names(), private, ttl_s=pool.dns_ttl_s)
         self._loop = asyncio.get_running_loop()
         self._multi: Any = _Multi()
-        self._multi.setopt(CurlMOpt.MAXCONNECTS, max_connections)  # type: ignore[no-untyped-call]
-        self._multi.setopt(CurlMOpt.MAX_TOTAL_CONNECTIONS, max_connections)  # type: ignore[no-untyped-call]
+        self._multi.setopt(CurlMOpt.MAXCONNECTS, pool.max_connections)  # type: ignore[no-untyped-call]
+        self._multi.setopt(CurlMOpt.MAX_TOTAL_CONNECTIONS, pool.max_connections)  # type: ignore[no-untyped-call]
         self._idle: list[Curl] = []
         self._stores = ca_stores()
         self._under_way: set[Exchange] = set()

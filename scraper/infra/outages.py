@@ -2,8 +2,8 @@
 *away*, and a log line when an outage begins and ends.
 
 Every part of a process meets the same outage, each in its own way and many times a second. All of
-them record it here, and only the first one is logged. Nothing is retried or decided here; how long
-a process bears an outage is for `scraper.process.watchdog` to say. This module knows the errors of
+them record it here, and only the first one is logged. Nothing is decided here; how long a process
+bears an outage is for `scraper.process.watchdog` to say. This module knows the errors of
 kombu and py-amqp by name, since steps may not import them.
 """
 
@@ -15,17 +15,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import psycopg
 import redis.exceptions
 import structlog
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from scraper import settings as settings_module
 from scraper.infra.redaction import masked, scrubbed
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 # A server that comes and goes is not announced again so soon: one line a second helps nobody.
 QUIET_S = 10.0
@@ -218,6 +221,28 @@ def record(error: BaseException) -> bool:
         broker().failed(error)
         return True
     return False
+
+
+def patiently(
+    work: Callable[[], T],
+    patience_s: float,
+    *,
+    pause_s: float = 0.1,
+    pause_max_s: float = 1.0,
+    stopping: Callable[[], bool] = lambda: False,
+) -> T:
+    """Runs a whole transaction again for so long as PostgreSQL is away, unless the process is
+    `stopping`; any other error passes through."""
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            return work()
+        except SQLAlchemyError as error:
+            if not postgres_away(error) or stopping() or time.monotonic() + pause_s > until:
+                raise
+            postgres().failed(error)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, pause_max_s)
 
 
 def _of(server: str, url: str) -> Outage:

@@ -19,7 +19,7 @@ import random
 from collections import defaultdict
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 
 import structlog
@@ -30,14 +30,8 @@ from scraper.http.cookies import CookieJar
 from scraper.http.proxy_route import ProxyRoute
 from scraper.proxies.file import ProxyFile
 from scraper.proxies.health import EVERYWHERE, ProxyHealth, Tally
-from scraper.rules.proxies import (
-    Chooser,
-    Health,
-    Need,
-    Proxy,
-    free_at,
-    steady,
-)
+from scraper.rules import proxies as policy
+from scraper.rules.proxies import Chooser, Health, Need, Proxy, steady
 
 log = structlog.get_logger()
 
@@ -197,16 +191,8 @@ class ProxyPool:
         )
         if healths is not None:
             before = healths.get(proxy_id, Health())
-            healths[proxy_id] = Health(
-                before.requests,
-                before.answered,
-                before.failed + 1,
-                before.success,
-                before.latency_s,
-                now + rests_s,
-                1,
-                why,
-            )
+            failed, free_at = before.failed + 1, now + rests_s
+            healths[proxy_id] = replace(before, failed=failed, free_at=free_at, strikes=1, why=why)
         self._choosers.clear()
         log.info("proxy in quarantine", proxy=proxy_id, host=host, why=why, seconds=round(rests_s))
 
@@ -334,7 +320,7 @@ class ProxyPool:
         self, identity: _Identity, need: Need, host: str, without: Collection[str], now: float
     ) -> bool:
         proxy = identity.via.proxy
-        free = free_at(proxy, self._hosts[host].at_host, self._whole) <= now
+        free = policy.free_at(proxy, self._hosts[host].at_host, self._whole) <= now
         lasts = identity.left > 0 and now < identity.until
         return need.sticky and lasts and free and proxy.id not in without
 
@@ -354,9 +340,11 @@ class ProxyPool:
             return NoProxyError(f"{which}: this worker has no PROXY_LIST", WAIT_MAX_S)
         if not fitting:
             return NoProxyError(f"{which} is on the list", WAIT_MAX_S)
-        if without and any(free_at(proxy, state.at_host, self._whole) <= now for proxy in fitting):
+        if without and any(
+            policy.free_at(proxy, state.at_host, self._whole) <= now for proxy in fitting
+        ):
             return NoProxyError(f"no further {need.pool} proxy is free for {host}", WAIT_MIN_S)
-        wait_s = min(free_at(proxy, state.at_host, self._whole) for proxy in fitting) - now
+        wait_s = min(policy.free_at(proxy, state.at_host, self._whole) for proxy in fitting) - now
         reasons: defaultdict[str, int] = defaultdict(int)
         for proxy in fitting:
             at_host, whole = (

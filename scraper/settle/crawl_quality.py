@@ -10,7 +10,7 @@ it is compared with any more.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -104,7 +104,7 @@ INSERT INTO crawl_fields (crawl_id, field, records, found, mistyped, vanished, d
                           sampled, compared, changed, held, votes, usual_fill,
                           usual_mistyped, usual_distinct, line, breach)
 SELECT :id, i.* FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-  AS i(field text, records int, found int, mistyped int, vanished int, distinct_values int,
+  AS i(field text, records int, found int, mistyped int, vanished int, "distinct" int,
        sampled int, compared int, changed int, held int, votes jsonb, usual_fill float8,
        usual_mistyped float8, usual_distinct float8, line float8, breach text)
 """)
@@ -472,15 +472,8 @@ class Judgement:
             usual, line = self._baseline(name)
             rows.append(
                 {
+                    **asdict(now),
                     "field": name,
-                    "records": now.records,
-                    "found": now.found,
-                    "mistyped": now.mistyped,
-                    "vanished": now.vanished,
-                    "distinct_values": now.distinct,
-                    "sampled": now.sampled,
-                    "compared": now.compared,
-                    "changed": now.changed,
                     "held": held.get(name, 0),
                     "votes": self.votes[name],
                     "usual_fill": usual.fill,

@@ -92,8 +92,8 @@ SELECT c.id, q.products, q.records FROM crawls c LEFT JOIN crawl_quality q ON q.
 """)
 
 PAST_FIELDS = sa.text("""
-SELECT field, records, found, mistyped, distinct_values, sampled, vanished, compared, changed,
-       votes
+SELECT field, votes, records, found, mistyped, distinct_values AS "distinct", sampled, vanished,
+       compared, changed
   FROM crawl_fields
  WHERE crawl_id = ANY (:ids) ORDER BY crawl_id DESC
 """)
@@ -284,20 +284,12 @@ def read_baseline(
     shares = {row.id: row.records / max(1, row.products) for row in read or usable}
     figures: dict[str, list[Figures]] = defaultdict(list)
     votes: dict[str, list[Votes]] = defaultdict(list)
-    for row in connection.execute(PAST_FIELDS, {"ids": sorted(quality.alike(shares, share))}):
-        votes[row.field].append(row.votes)
-        figures[row.field].append(
-            Figures(
-                records=row.records,
-                found=row.found,
-                mistyped=row.mistyped,
-                distinct=row.distinct_values,
-                sampled=row.sampled,
-                vanished=row.vanished,
-                compared=row.compared,
-                changed=row.changed,
-            )
-        )
+    rows = connection.execute(PAST_FIELDS, {"ids": sorted(quality.alike(shares, share))})
+    for row in rows.mappings():
+        counted = dict(row)
+        name = counted.pop("field")
+        votes[name].append(counted.pop("votes"))
+        figures[name].append(Figures(**counted))
     usual = {name: quality.usual_of(past) for name, past in figures.items()}
     agreeing = frozenset(name for name, past in votes.items() if agreed(*past))
     return SiteBaseline(usual, [row.products for row in usable], agreeing)

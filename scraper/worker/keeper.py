@@ -16,7 +16,6 @@ from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 import structlog
-from sqlalchemy.exc import SQLAlchemyError
 
 from scraper.domain import Lease
 from scraper.frontier import leases
@@ -63,20 +62,12 @@ class Claims:
         """None where the lease is not to be had any more. Where PostgreSQL does not answer, asks
         again for as long as a batch may last, unless the process is `stopping`: else the lease
         would have to wait for somebody to take it back."""
-        claim_id, deadline_at, pause_s = uuid4(), time.monotonic() + self._settings.horizon_s, 0.1
-        while True:
-            try:
-                return self._take(lease_id, claim_id, alone)
-            except SQLAlchemyError as error:
-                if (
-                    not outages.postgres_away(error)
-                    or stopping()
-                    or time.monotonic() + pause_s > deadline_at
-                ):
-                    raise
-                outages.postgres().failed(error)
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, 1.0)
+        claim_id = uuid4()
+        return outages.patiently(
+            lambda: self._take(lease_id, claim_id, alone),
+            self._settings.horizon_s,
+            stopping=stopping,
+        )
 
     def _take(self, lease_id: UUID, claim_id: UUID, alone: bool) -> Claimed | None:
         asked = time.monotonic()

@@ -15,6 +15,7 @@ import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from scraper.connect import guard
+from scraper.connect.transport import PoolOptions
 from scraper.domain import Fetched, Outcome, Validators
 from scraper.errors import DeferredError, FetchError
 from scraper.http.fetcher import HttpFetcher
@@ -110,7 +111,7 @@ def with_server(
 ) -> Any:
     async def run() -> Any:
         async with HostileServer(tls=OVER.tls) as server:
-            fetcher = OVER.fetcher(**options)
+            fetcher = OVER.fetcher(PoolOptions(**options))
             try:
                 async with asyncio.timeout(20):
                     return await test(server, fetcher)

@@ -20,6 +20,7 @@ from curl_cffi.requests import AsyncSession
 
 from scraper.connect import guard
 from scraper.connect.guard import PrivateAccess
+from scraper.connect.transport import PoolOptions
 from scraper.domain import Fetched, Outcome
 from scraper.errors import FetchError
 from scraper.http.cookies import CookieJar
@@ -51,7 +52,7 @@ def visiting(
 ) -> Any:
     async def run() -> Any:
         async with H2Server(tls) as server:
-            fetcher = HttpFetcher(**options)
+            fetcher = HttpFetcher(PoolOptions(**options))
             try:
                 async with asyncio.timeout(30):
                     return await test(server, fetcher)

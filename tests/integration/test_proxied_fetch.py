@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from scraper.connect.guard import PrivateAccess
+from scraper.connect.transport import PoolOptions
 from scraper.domain import Fetched, Outcome, ProxySignal, Validators
 from scraper.errors import FetchError
 from scraper.http.cookies import CookieJar
@@ -59,7 +60,7 @@ def via_of(
 
 def fetching(test: Callable[[HttpFetcher], Awaitable[Any]], **options: Any) -> Any:
     async def run() -> Any:
-        fetcher = OVER.fetcher(**options)
+        fetcher = OVER.fetcher(PoolOptions(**options))
         try:
             async with asyncio.timeout(20):
                 return await test(fetcher)
