@@ -245,15 +245,15 @@ class Logins:
         else took over meanwhile. It lets go of the lock, however that ends."""
         names = context.site.name, account.name
         try:
-            made = await self._attempts.make(context, account)
+            worked = await self._attempts.make(context, account)
         except LoginTrouble as trouble:
             return trouble, await self._store.fail(*names, token, trouble.kind, str(trouble))
         except BaseException:
             with suppress(DeferredError):
                 await self._store.fail(*names, token, None, "")
             raise
-        sealed, lasts_s = self._vault.sealed(made.identity), made.grant.lasts_s
-        return made, await self._store.store(*names, token, sealed, lasts_s, mark)
+        sealed, lasts_s = self._vault.sealed(worked.identity), worked.grant.lasts_s
+        return worked, await self._store.store(*names, token, sealed, lasts_s, mark)
 
     # Whom a page is asked for by.
 
