@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -345,28 +345,12 @@ class Settings(BaseSettings):
                 origins[name] = PROJECT_FILE
         return origins
 
-    @field_validator(
-        "database_url",
-        "redis_url",
-        "broker_url",
-        "proxy_list",
-        "chromium",
-        "browser_pages",
-        "metrics_port",
-        "alerts",
-        "alert_rules",
-        "archive",
-        "changes_stream",
-        "accounts",
-        "secret_key",
-        "heartbeat",
-        "client_init",
-        "flower_password",
-        mode="before",
-    )
+    @field_validator("*", mode="before")
     @classmethod
-    def _empty_is_unset(cls, value: str | None) -> str | None:
-        return value or None
+    def _empty_is_unset(cls, value: Any, info: ValidationInfo) -> Any:
+        """Of a setting that may be unset."""
+        optional = cls.model_fields[str(info.field_name)].default is None
+        return None if value == "" and optional else value
 
     @field_validator("database_url")
     @classmethod

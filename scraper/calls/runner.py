@@ -151,7 +151,7 @@ class CallRunner:
         """Tells the caller that this is not to be had here, for none of the inputs."""
         if await self._groups.claim(group.call, group.number):
             log.warning("call refused", function=group.function, why=why)
-            await self._pushed(None, group, {"refused": why, "end": True})
+            await self._push(None, group, {"refused": why, "end": True})
 
     async def run(
         self, group: Group, context: CallContext, function: Function, place: SlotCost | None
@@ -160,9 +160,7 @@ class CallRunner:
         if not await self._groups.claim(group.call, group.number):
             return
         if self._stopping:
-            await self._pushed(
-                None, group, {"b": [index for index, _ in group.inputs], "end": True}
-            )
+            await self._push(None, group, {"b": [index for index, _ in group.inputs], "end": True})
             return
         wish_s, limit_s = group.options.input_timeout_s, self._settings.input_timeout_s
         timeout_s = min(limit_s, wish_s) if wish_s else limit_s
@@ -172,10 +170,8 @@ class CallRunner:
             asyncio.ensure_future(self._lane(running))
             for _ in range(min(self._lanes(group), len(running.queued)))
         ]
-        keeper, sender = (
-            asyncio.ensure_future(self._keep(running)),
-            asyncio.ensure_future(self._send(running)),
-        )
+        keeper = asyncio.ensure_future(self._keep(running))
+        sender = asyncio.ensure_future(self._send(running))
         if place is not None:
             asyncio.get_running_loop().call_soon(place.started)
         try:
@@ -220,7 +216,9 @@ class CallRunner:
         """One input: its result, its failure, or back it goes."""
         by = CallInput(running.context, running.group.priority)
         task = asyncio.ensure_future(
-            self._called(running.function, by, value, browser=for_browsers(running.group.queue))
+            self._run_function(
+                running.function, by, value, browser=for_browsers(running.group.queue)
+            )
         )
         running.under_way[task] = by
         try:
@@ -233,7 +231,7 @@ class CallRunner:
                     f"not done within {running.timeout_s:g} s, waits for hosts' turns not counted "
                     "(SCRAPER_INPUT_TIMEOUT_S)"
                 )
-                self._failed(running, index, _by_function("TimeoutError", message))
+                self._fail(running, index, _by_function("TimeoutError", message))
                 if not task.done():
                     log.error(
                         "a function does not end though it was cancelled",
@@ -243,11 +241,13 @@ class CallRunner:
             elif task.cancelled() and (running.over or running.handed_back):
                 running.back.append(index)
             else:
-                self._ended(running, index, task)
+                self._finish_input(running, index, task)
         finally:
             del running.under_way[task]
 
-    async def _called(self, function: Function, by: CallInput, value: Any, *, browser: bool) -> Any:
+    async def _run_function(
+        self, function: Function, by: CallInput, value: Any, *, browser: bool
+    ) -> Any:
         # A task has a context of its own.
         current_input.set(by)
         lent = self._pages.lent(by, value) if browser else self._clients.lent(by.context.policy)
@@ -258,12 +258,12 @@ class CallRunner:
                 # These would end the loop.
                 raise _EndedItselfError from error
 
-    def _ended(self, running: RunningGroup, index: int, task: asyncio.Task[Any]) -> None:
+    def _finish_input(self, running: RunningGroup, index: int, task: asyncio.Task[Any]) -> None:
         error = (
             asyncio.CancelledError("it cancelled itself") if task.cancelled() else task.exception()
         )
         if error is not None:
-            self._failed(running, index, failure_of(error))
+            self._fail(running, index, failure_of(error))
             return
         limit = self._settings.result_max_bytes
         try:
@@ -273,7 +273,7 @@ class CallRunner:
                 f"what it returned is not JSON: {wrong} "
                 "(mend: return text, numbers, lists, mappings of them)"
             )
-            self._failed(running, index, _by_function("TypeError", message))
+            self._fail(running, index, _by_function("TypeError", message))
             return
         if len(encoded) > limit:
             message = (
@@ -281,12 +281,12 @@ class CallRunner:
                 "(the limit is SCRAPER_RESULT_MAX_BYTES)"
             )
             failure = _by_function("ValueError", message, Outcome.TOO_LARGE)
-            self._failed(running, index, failure)
+            self._fail(running, index, failure)
             return
         running.put(index, True, encoded)
 
     @staticmethod
-    def _failed(running: RunningGroup, index: int, failure: Failure) -> None:
+    def _fail(running: RunningGroup, index: int, failure: Failure) -> None:
         running.put(
             index,
             False,
@@ -315,15 +315,15 @@ class CallRunner:
                 await asyncio.sleep(GATHER_S)
             running.wake.clear()
             while running.ready and not running.over:
-                await self._pushed(running, running.group, {"r": running.take()})
+                await self._push(running, running.group, {"r": running.take()})
             if running.ended or running.back:
-                await self._pushed(
+                await self._push(
                     running, running.group, {"b": running.take_back(), "end": running.ended}
                 )
             if running.ended:
                 return
 
-    async def _pushed(
+    async def _push(
         self, running: RunningGroup | None, group: Group, entry: dict[str, Any]
     ) -> None:
         """Until Redis has it, or nobody waits for it; then the group is over."""

@@ -112,12 +112,8 @@ class CallSender:
         self.inbox = Inbox()
         self.messages = 0
         self._connect, self._sender, self._unserved = connect, send, unserved
-        self._function, self._queue, self._priority, self._options = (
-            function,
-            queue,
-            priority,
-            options,
-        )
+        self._function, self._options = function, options
+        self._queue, self._priority = queue, priority
         self._timeout_s = timeout_s
         self._deadline_at = None if timeout_s is None else time.monotonic() + timeout_s
         self._unsent: deque[CallGroup] = deque()  # to be sent

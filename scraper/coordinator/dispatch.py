@@ -208,7 +208,8 @@ def boundary(due: Due, hosts: Collection[str]) -> int:
     """What is not read of these hosts is no more urgent than that: the highest of their lowest
     priorities.
 
-    >>> boundary({11: Counter(a=1, b=2), 10: Counter(a=1)}, ["a", "b"]) 11
+    >>> boundary({11: Counter(a=1, b=2), 10: Counter(a=1)}, ["a", "b"])
+    11
     """
     return max(min(priority for priority, pages in due.items() if pages[host]) for host in hosts)
 
@@ -286,8 +287,8 @@ def within(due: Due, may: Mapping[str, Sequence[int]]) -> Due:
     """As much of `due` as each host may have leased, by level: the most urgent pages, and of lesser
     ones what is left.
 
-    >>> within({4: Counter(shop=40), 16: Counter(shop=1)}, {"shop": [0] * 8 + [40] * 2}) {16:
-    Counter({'shop': 1}), 4: Counter()}
+    >>> within({4: Counter(shop=40), 16: Counter(shop=1)}, {"shop": [0] * 8 + [40] * 2})
+    {16: Counter({'shop': 1}), 4: Counter()}
     """
     allowed: Due = {}
     taken: Counter[str] = Counter()

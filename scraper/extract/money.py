@@ -169,8 +169,8 @@ def to_price(
     """The price in the text. `currency`: where the text shows none, or a symbol that several
     countries use.
 
-    >>> to_price("1.299,00 €"), to_price("from $12.99", currency="CAD") ((Decimal('1299.00'),
-    'EUR'), (Decimal('12.99'), 'CAD'))
+    >>> to_price("1.299,00 €"), to_price("from $12.99", currency="CAD")
+    ((Decimal('1299.00'), 'EUR'), (Decimal('12.99'), 'CAD'))
     """
     simple = _SIMPLE(text)
     if simple is not None:

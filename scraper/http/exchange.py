@@ -71,54 +71,52 @@ async def exchange(
     try:
         response = await transport.handle_async_request(request)
         status = response.status_code
-        raw = response.headers.raw
         stream = response.stream
         assert isinstance(stream, httpx.AsyncByteStream)
         try:
             if jar is not None:
-                for name, value in raw:
+                for name, value in response.headers.raw:
                     if name.lower() == b"set-cookie":
                         jar.keep(hop.host, hop.path or "/", value)
-            headers = headers_dict(raw)
-            if follows and status in STATUSES and "location" in headers:
+            answer = Answer(status, headers_dict(response.headers.raw), response.headers.raw, b"")
+            if follows and status in STATUSES and "location" in answer.headers:
                 await _drain(stream)
-                return Answer(status, headers, raw, b"", redirects=True)
+                answer.redirects = True
+                return answer
             if status < 200:
                 raise FetchError(
                     Outcome.MALFORMED, f"answered {status}, which is not a final status"
                 )
             if status in _NO_BODY:
-                return Answer(status, headers, raw, b"")
-            coding, length = headers.get("content-encoding", ""), headers.get("content-length", "")
-            limit = policy.wire_max_bytes
-            if validators is None or status != _OK:
-                body = await read_body(
-                    stream,
-                    coding=coding,
-                    length=length,
-                    wire_max_bytes=limit,
-                    body_max_bytes=policy.body_max_bytes,
-                    truncate=policy.truncate,
-                    growing=growing,
-                )
-                return Answer(status, headers, raw, body)
-            packed = await read_body(
+                return answer
+            compared = validators if status == _OK else None
+            limit, coding = policy.wire_max_bytes, answer.headers.get("content-encoding", "")
+            answer.body = await read_body(
                 stream,
-                length=length,
+                coding=coding if compared is None else "",
+                length=answer.headers.get("content-length", ""),
                 wire_max_bytes=limit,
-                body_max_bytes=limit,
+                body_max_bytes=policy.body_max_bytes if compared is None else limit,
+                truncate=policy.truncate and compared is None,
                 growing=growing,
             )
-            body_hash = hash_of(packed, headers)
-            same = body_hash == validators.body_hash
-            body = b"" if same else unpack(packed, coding, policy.body_max_bytes)
-            return Answer(status, headers, raw, body, body_hash=body_hash, same=same)
+            if compared is not None:
+                _compare(answer, compared, coding, policy)
+            return answer
         finally:
             await stream.aclose()
     except StaleConnectionError:
         raise
     except Exception as error:
         raise fault(error, url=url, host=host_of(hop), limits=policy, status=status) from error
+
+
+def _compare(answer: Answer, validators: Validators, coding: str, policy: FetchPolicy) -> None:
+    """Unpacks a body that has another hash than last time's."""
+    packed = answer.body
+    answer.body_hash = hash_of(packed, answer.headers)
+    answer.same = answer.body_hash == validators.body_hash
+    answer.body = b"" if answer.same else unpack(packed, coding, policy.body_max_bytes)
 
 
 async def _drain(stream: httpx.AsyncByteStream) -> None:

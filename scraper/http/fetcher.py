@@ -81,30 +81,29 @@ class HttpFetcher(Exchanger):
         request: its slot is the caller's). That wait counts neither against `page_timeout_s` nor
         into `elapsed_s`, and neither does that of a large body for room among those `held`.
         """
-        jar: CookieJar | None
-        if visitor is not None:
-            seed, jar = visitor.seed, visitor.jar
-        elif via is not None:
-            seed, jar = via.proxy.id, via.jar
-        else:
-            seed, jar = this_machine(), self._jars.of(policy.cookies)
+        seed, jar = self._identity(policy, via, visitor)
         # `async with` would make two coroutines more.
         await self._slots.acquire()
         try:
+            own = policy.headers_from(seed, secure=url.startswith("https:"))
+            extensions = (
+                policy.extensions
+                if via is None
+                else {
+                    **policy.extensions,
+                    "proxy": via.proxy,
+                }
+            )
             page = _Page(
                 url=url,
                 hop=_parsed(url),
                 policy=policy,
-                headers=request_headers(
-                    policy.headers_from(seed, secure=url.startswith("https:")), extra_headers
-                ),
+                headers=request_headers(own, extra_headers),
                 conditions=conditions(validators),
                 jar=jar,
                 body=body,
                 held=held,
-                extensions=policy.extensions
-                if via is None
-                else {**policy.extensions, "proxy": via.proxy},
+                extensions=extensions,
             )
             try:
                 async with self._deadlines.after(policy.page_timeout_s) as page.deadline:
@@ -130,6 +129,16 @@ class HttpFetcher(Exchanger):
                 raise late(policy, page.url) from None
         finally:
             self._slots.release()
+
+    def _identity(
+        self, policy: FetchPolicy, via: ProxyRoute | None, visitor: Visitor | None
+    ) -> tuple[str, CookieJar | None]:
+        """What the browser of whoever asks is chosen by, and their cookies."""
+        if visitor is not None:
+            return visitor.seed, visitor.jar
+        if via is not None:
+            return via.proxy.id, via.jar
+        return this_machine(), self._jars.of(policy.cookies)
 
 
 @dataclass(slots=True)

@@ -331,7 +331,7 @@ class Exchange:
         self._moved = self._loop.time()
         self._transport.begun(self, curl).add_done_callback(self._done)
         if read_s is not None:
-            self._timer = self._loop.call_later(read_s, self._look)
+            self._timer = self._loop.call_later(read_s, self._check_silence)
 
     async def head(self) -> None:
         """Returns when `status` and `headers` are there. Raises httpx's errors."""
@@ -393,16 +393,18 @@ class Exchange:
             self._error = error
         self._wake()
 
-    def _look(self) -> None:
+    def _check_silence(self) -> None:
         """The read timeout: measured while somebody waits and the request is out, as the other
         transport does."""
         assert self._read_s is not None
-        idle_s = self._loop.time() - max(self._moved, self._waits_since)
-        if self._waiter is not None and self._sends and idle_s >= self._read_s - 0.001:
+        idle_s = 0.0
+        if self._waiter is not None and self._sends:
+            idle_s = self._loop.time() - max(self._moved, self._waits_since)
+        left_s = self._read_s - idle_s
+        if left_s <= 0.001:
             self._fail(httpx.ReadTimeout("nothing came in time"))
-            return
-        wait_s = self._read_s - idle_s if self._sends and self._waiter is not None else self._read_s
-        self._timer = self._loop.call_later(max(wait_s, 0.001), self._look)
+        else:
+            self._timer = self._loop.call_later(left_s, self._check_silence)
 
     def _done(self, future: asyncio.Future[None]) -> None:
         self._over = True

@@ -112,14 +112,10 @@ def origin_of(url: str) -> str:
 @lru_cache(maxsize=4096)
 def _origin_of(url: str) -> str:
     parts = urlsplit(url)
-    scheme, host = parts.scheme.lower(), parts.hostname or ""
+    scheme, host, port = parts.scheme.lower(), parts.hostname or "", parts.port
     host = f"[{host}]" if ":" in host else host
-    port = parts.port
-    return (
-        f"{scheme}://{host}"
-        if port in (None, _DEFAULT_PORTS.get(scheme))
-        else f"{scheme}://{host}:{port}"
-    )
+    own_port = port in (None, _DEFAULT_PORTS.get(scheme))
+    return f"{scheme}://{host}" if own_port else f"{scheme}://{host}:{port}"
 
 
 def robots_url(url: str) -> str:

@@ -88,8 +88,9 @@ def next_interval_s(
     that is new, or never had an interval, begins with the shortest: what is not known is looked at
     soon.
 
-    >>> week = Bounds(3600, 604_800) >>> [round(next_interval_s(week, 86_400, 86_400,
-    changed=changed)) for changed in (True, False)] [43200, 129600]
+    >>> week = Bounds(3600, 604_800)
+    >>> [round(next_interval_s(week, 86_400, 86_400, changed=changed)) for changed in (True, False)]
+    [43200, 129600]
     """
     if interval_s is None or since_s is None:
         return bounds.min_s

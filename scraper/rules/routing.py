@@ -96,7 +96,8 @@ def served_with(queue: str) -> tuple[str, ...]:
     """The queues that a worker started for `queue` serves: its region's own, and what may be done
     in any region.
 
-    >>> served_with("residential.eu") ('residential.eu', 'residential')
+    >>> served_with("residential.eu")
+    ('residential.eu', 'residential')
     """
     capability, dot, region = queue.partition(".")
     return (queue, capability) if dot and capability and region else (queue,)
@@ -141,7 +142,8 @@ def may_begin(level: int, begun: Mapping[int, float], places: int) -> bool:
 
     Only those that are at least as urgent count, so that nothing urgent waits for lesser work.
 
-    >>> may_begin(8, {2: 16}, 16), may_begin(2, {8: 1, 2: 15}, 16) (True, False)
+    >>> may_begin(8, {2: 16}, 16), may_begin(2, {8: 1, 2: 15}, 16)
+    (True, False)
     """
     return sum(batches for other, batches in begun.items() if other >= level) <= places - 1
 
@@ -153,7 +155,8 @@ def rooms(waiting: Mapping[int, int], stale: int, ahead: int) -> list[int]:
     Only batches that are at least as urgent fill a level's room: a queue full of low priority has
     all its room for high. `stale` messages, whose leases are gone already, fill everybody's.
 
-    >>> rooms({2: 8}, 0, 8) [0, 0, 0, 8, 8, 8, 8, 8, 8, 8]
+    >>> rooms({2: 8}, 0, 8)
+    [0, 0, 0, 8, 8, 8, 8, 8, 8, 8]
     """
     return [
         max(0, ahead - stale - sum(batches for other, batches in waiting.items() if other >= level))

@@ -194,8 +194,8 @@ def belongs(host: str, hosts: Iterable[str]) -> bool:
     """True where `host` (as `host_of` gives it) is one of `hosts` or below it. A port counts only
     where `hosts` has one.
 
-    >>> belongs("m.shop.example:8080", {"shop.example"}), belongs("myshop.example",
-    {"shop.example"}) (True, False)
+    >>> [belongs(host, {"shop.example"}) for host in ("m.shop.example:8080", "myshop.example")]
+    [True, False]
     """
     name = _without_port(host)
     for allowed in hosts:

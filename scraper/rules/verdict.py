@@ -88,20 +88,9 @@ def judge(
             | Outcome.TLS
             | Outcome.ROBOTS_UNAVAILABLE
         ):
-            if down is not None:
-                return _wait_for_host(down, attempts, policy.attempts_max * HOST_PATIENCE, rng)
-            if well and attempts:
-                limit = policy.attempts_max - UNANSWERED_LESS * (outcome is Outcome.TIMEOUT)
-                soon = replace(policy, base_s=min(policy.base_s, OWN_BASE_S))
-                return _retry(attempts, max(2, limit), Status.DEAD, soon, rng, retry_after_s)
-            patient = replace(policy, max_s=min(policy.max_s, HOST_DELAY_MAX_S))
-            return _retry(
-                attempts,
-                policy.attempts_max * HOST_PATIENCE,
-                Status.DEAD,
-                patient,
-                rng,
-                retry_after_s,
+            no_answer = outcome is Outcome.TIMEOUT
+            return _host_failed(
+                attempts, policy, rng, retry_after_s, down, well=well, no_answer=no_answer
             )
         case Outcome.BLOCKED:
             # This page has no other tier left: those that it had were tried for free.
@@ -140,6 +129,28 @@ def judge(
             return Verdict(Status.DUE, retry_after_s or 0.0, charged=False)
         case _:
             assert_never(outcome)
+
+
+def _host_failed(
+    attempts: int,
+    policy: RetryPolicy,
+    rng: random.Random,
+    retry_after_s: float | None,
+    down: HostDown | None,
+    *,
+    well: bool,
+    no_answer: bool,
+) -> Verdict:
+    """Of a fault of the host's: it pays, unless it answers others well."""
+    limit = policy.attempts_max * HOST_PATIENCE
+    if down is not None:
+        return _wait_for_host(down, attempts, limit, rng)
+    if well and attempts:
+        own = max(2, policy.attempts_max - UNANSWERED_LESS * no_answer)
+        soon = replace(policy, base_s=min(policy.base_s, OWN_BASE_S))
+        return _retry(attempts, own, Status.DEAD, soon, rng, retry_after_s)
+    patient = replace(policy, max_s=min(policy.max_s, HOST_DELAY_MAX_S))
+    return _retry(attempts, limit, Status.DEAD, patient, rng, retry_after_s)
 
 
 def _wait_for_host(down: HostDown, attempts: int, limit: int, rng: random.Random) -> Verdict:

@@ -195,8 +195,9 @@ def _take_out(engine: sa.Engine, ended: EndedCrawl, page_ids: list[int], *, done
 
 
 def _store(engine: sa.Engine, page_ids: Sequence[int], listed: dict[int, int]) -> None:
-    """No need to wait for the disk: what a crash undoes is done when the crawl has ended."""
+    """Deletes the rows of remembered pages, and writes how many products crawls have listed."""
     with engine.begin() as connection:
+        # What a crash undoes is done when the crawl has ended: nobody waits for the disk.
         connection.execute(sa.text("SET LOCAL synchronous_commit = off"))
         if page_ids:
             dedup.leave(connection, page_ids)

@@ -320,7 +320,8 @@ def render(template: str, values: Mapping[str, str]) -> str:
     """The template with the account's values. Raises `KeyError` with the name of one that is
     missing.
 
-    >>> render("Bearer {token}", {"token": "abc"}) 'Bearer abc'
+    >>> render("Bearer {token}", {"token": "abc"})
+    'Bearer abc'
     """
     return _PLACEHOLDER.sub(lambda found: values[found[1]], template)
 

@@ -135,7 +135,8 @@ def window(
     """The shortest step with which a time has no more than so many points, and that is no finer
     than what is stored.
 
-    >>> window(datetime(2026, 7, 1, 6, tzinfo=UTC), datetime(2026, 7, 1, 7, tzinfo=UTC)).step_s 30
+    >>> window(datetime(2026, 7, 1, 6, tzinfo=UTC), datetime(2026, 7, 1, 7, tzinfo=UTC)).step_s
+    60
     """
     span_s = (end - start).total_seconds()
     step_s = next(

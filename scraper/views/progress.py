@@ -78,7 +78,7 @@ def line(progress: Progress, per_s: float) -> str:
 def pages(progress: Progress) -> str:
     """How many pages are done. A crawl that skipped some says so.
 
-    >>> pages(done) 'fetched 50, not due 1,000'
+    `pages(done) == 'fetched 50, not due 1,000'`
     """
     fresh = progress.counts.fresh
     if not fresh:

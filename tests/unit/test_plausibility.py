@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from decimal import Decimal
 from typing import Any
 
@@ -26,10 +25,6 @@ SALE = {"before": 9e4, "after": 7e4, "order": 0.97, "alike": 20}
 def verdict(now: Changes, usual: float | None = 0.01, *, price: bool = True, **more: Any) -> Any:
     reason = judge_changes("price", now, usual, Tolerances(**more), price=price)
     return reason.what if reason else None
-
-
-def test_the_examples() -> None:
-    assert doctest.testmod(plausibility).failed == 0
 
 
 @pytest.mark.parametrize(
