@@ -65,6 +65,8 @@ class Exchange:
     async def send(self, data: bytes) -> None:
         self.writer.write(data)
         await self.writer.drain()
+        # Over TLS `drain` does not let the loop say that the connection is lost.
+        await asyncio.sleep(0)
 
 
 RAW: dict[str, bytes] = {

@@ -187,6 +187,7 @@ class Tally:
             self.ids.update(one["id"] for one in message[1]["alerts"])
 
 
+@pytest.mark.slow
 def test_changes_are_replayed_through_kills(engine: sa.Engine, tmp_path: Path) -> None:
     """`make alerts-chaos CHANGES=1000000 KILLS=100` does the same for longer."""
     number, kills = int(os.environ.get("CHANGES", "5000")), int(os.environ.get("KILLS", "4"))
