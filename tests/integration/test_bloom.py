@@ -98,6 +98,7 @@ def test_more_than_a_call_takes_keeps_its_order(filters: FilterStore) -> None:
     assert answers[::2] == [True] * (len(mixed) // 2) and sum(answers[1::2]) <= 2
 
 
+@pytest.mark.slow
 def test_a_full_filter_is_as_small_and_as_seldom_wrong_as_promised(filters: FilterStore) -> None:
     one = a_filter(100_000)
     filters.add(one, prints("old", 100_000))
@@ -109,6 +110,7 @@ def test_a_full_filter_is_as_small_and_as_seldom_wrong_as_promised(filters: Filt
     assert all(filters.lookup(one, prints("old", 100_000))[0])
 
 
+@pytest.mark.slow
 def test_two_full_generations_are_wrong_less_than_once_in_a_thousand(
     filters: FilterStore, valkey_url: str
 ) -> None:
@@ -124,6 +126,7 @@ def test_two_full_generations_are_wrong_less_than_once_in_a_thousand(
     assert share_known(filters, one, prints("new", 100_000)) < 0.0015  # five deviations above
 
 
+@pytest.mark.slow
 def test_past_its_capacity_it_grows_and_stays_right(filters: FilterStore) -> None:
     one = a_filter(50_000)
     filters.add(one, prints("old", 400_000))
@@ -135,6 +138,7 @@ def test_past_its_capacity_it_grows_and_stays_right(filters: FilterStore) -> Non
     assert state.memory_bytes / state.urls < 7
 
 
+@pytest.mark.slow
 def test_the_next_generation_is_made_for_what_the_last_one_had_to_hold(
     filters: FilterStore, valkey_url: str
 ) -> None:
@@ -146,6 +150,7 @@ def test_the_next_generation_is_made_for_what_the_last_one_had_to_hold(
     assert len(generation.parts) == 1 and generation.parts[0].capacity >= 330_000
 
 
+@pytest.mark.slow
 def test_a_second_generation_is_made_for_the_rest(filters: FilterStore, valkey_url: str) -> None:
     """A shop that was crawled at once does not pay for its capacity twice."""
     one = a_filter(200_000)

@@ -153,6 +153,7 @@ def test_what_was_taken_back_is_not_told(engine: sa.Engine) -> None:
     assert told(engine, *rules) == []
 
 
+@pytest.mark.slow
 def test_none_missed_and_none_doubled_whatever_dies(engine: sa.Engine) -> None:
     """Processes die at each of their statements, and after the commit."""
     rules = [Rule(name=name, when="fell") for name in ("one", "two")]
