@@ -356,6 +356,10 @@ class ItemsRead:
     whole: bool = True
 
 
+# So many problems of a page are shown.
+PROBLEMS_SHOWN = 5
+
+
 @value
 class Extracted:
     """Everything one page gave. `problems` are short sentences for people: what is missing or
@@ -386,6 +390,11 @@ class Extracted:
     disallowed: int = 0
     votes: tuple[Vote, ...] = ()
     items: ItemsRead | None = None
+
+    @property
+    def problems_text(self) -> str:
+        """The first problems in a line; "": there are none."""
+        return "; ".join(self.problems[:PROBLEMS_SHOWN])
 
     @property
     def fields_found(self) -> int:

@@ -218,7 +218,7 @@ class Reextraction:
         self._count(extracted)
         if not extracted.complete:
             preview.not_extracted += 1
-            self._problem(preview, archived.row["url"], "; ".join(extracted.problems[:5]))
+            self._problem(preview, archived.row["url"], extracted.problems_text)
             return Extracted(complete=False)
         return extracted
 

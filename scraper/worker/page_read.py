@@ -1,5 +1,5 @@
 """What an answer is: a block, a refusal, the page of last time, or what is on it, and whether that
-is believed. Pure but for the reading itself.
+is believed. Nothing here fetches or stores.
 
 A challenge in place of a listing looks like a category that has become empty, and would delist what
 it used to name. Such a page is not believed where it named products before: it is tried again, and
@@ -46,7 +46,6 @@ FEWER, FEWER_LEAST = 0.5, 4
 EMPTY_ONCE = 1
 HEAD_FIELDS = 40
 HEAD_CHARS = 200
-PROBLEMS_SHOWN = 5
 _NOT_MODIFIED = 304
 
 
@@ -137,7 +136,7 @@ class PageRead:
         except (TooSlow, FunctionFailed):
             return ""
         if not extracted.complete:
-            return "; ".join(extracted.problems[:PROBLEMS_SHOWN]) or "what is required"
+            return extracted.problems_text or "what is required"
         empty = not (extracted.links or extracted.products or extracted.partial)
         if empty and self._page.kind.discovers:
             return "no link"
@@ -223,7 +222,7 @@ def _suspected(
 
 
 def _why(extracted: Extracted, doubt: Doubt | None) -> str:
-    return doubt.why if doubt is not None else "; ".join(extracted.problems[:PROBLEMS_SHOWN])
+    return doubt.why if doubt is not None else extracted.problems_text
 
 
 def believed(page: LeasedPage, extracted: Extracted, tries: int) -> tuple[Extracted, int | None]:

@@ -117,7 +117,7 @@ def _error_of(extracted: Extracted) -> str | None:
     """What a page lacks that is good all the same: links, or some of its products."""
     items = extracted.items
     if extracted.partial or (items is not None and (items.unread or not items.whole)):
-        return storable("; ".join(extracted.problems[:5]), ERROR_CHARS)
+        return storable(extracted.problems_text, ERROR_CHARS)
     return None
 
 
