@@ -109,7 +109,7 @@ lies: setup ## let shops go wrong in every way, and count what is published wron
 	@LIES_PRODUCTS=$(or $(PRODUCTS),200) LIES_SEED=$(or $(SEED),1) $(BIN)/pytest tests/acceptance/test_lies.py -n 2 -rP \
 		-o log_cli=false | grep -v '\[info \|\[0m'
 
-mend: setup ## redesign the pages of small shops, and count the fields that are healed (PAGES=1000 SEED=…)
+fix: setup ## redesign the pages of small shops, and count the fields that are healed (PAGES=1000 SEED=…)
 	@$(BIN)/python -m tests.redesigns $(if $(PAGES),--pages $(PAGES)) $(if $(SEED),--seed $(SEED))
 
 # The build backend is locked with the rest, so that installing the checkout itself fetches nothing that is not.

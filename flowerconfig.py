@@ -1,13 +1,13 @@
 """Flower's settings: `celery -A scraper flower` reads this file, from whichever folder.
 
-The login and the address are `scraper.infra.flower_guard`'s. A `flowerconfig.py` of the folder's
+The login and the address are `scraper.plugins.flower.guard`'s. A `flowerconfig.py` of the folder's
 own is read last, and wins.
 """
 
 from pathlib import Path
 
 from scraper import settings
-from scraper.monitor import tab
+from scraper.plugins.flower import tab
 
 tab.install(settings.load())
 

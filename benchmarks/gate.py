@@ -13,7 +13,7 @@ from pathlib import Path
 
 import redis.asyncio as aredis
 
-from scraper.embedded import servers
+from scraper.plugins.embedded import servers
 from scraper.politeness.fleet_limiter import RedisFleetLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.rules.budget import Budget

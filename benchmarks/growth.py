@@ -46,14 +46,14 @@ from benchmarks.rig import servers
 from benchmarks.sizes import sizes_of, wal_bytes
 from benchmarks.steps import Crawler, Meter, daily, new_page, new_product
 from scraper.domain import Kind, LeasedPage
-from scraper.embedded import servers as embedded
 from scraper.frontier import pages as frontier
 from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.pages import NewPage, Room
 from scraper.infra import logs, migrations
 from scraper.infra.database import make_engine
+from scraper.plugins.embedded import servers as embedded
+from scraper.results.products import NewProduct
 from scraper.settings import Settings
-from scraper.settle.products import NewProduct
 
 # of the smallest frontier's pages that all rounds together settle
 SHARE = 0.5

@@ -26,10 +26,10 @@ from benchmarks.cost import cores, cpu_s, pin
 from benchmarks.rig import NOT_OURS
 from scraper import settings
 from scraper.coordinator import plan
-from scraper.embedded import servers as embedded
 from scraper.frontier import sites
 from scraper.infra import migrations
 from scraper.infra.database import make_engine
+from scraper.plugins.embedded import servers as embedded
 from scraper.rules.routing import COORDINATOR
 from scraper.runtime import fleet
 from scraper.sites import loader

@@ -26,7 +26,7 @@ from scraper.infra.database import make_engine
 from scraper.rules.routing import COORDINATOR
 from scraper.runtime import fleet
 from scraper.sites import loader
-from scraper.views import progress
+from scraper.views import crawl_progress as progress
 
 DATABASE = "ours"
 QUEUE = "datacenter"

@@ -22,13 +22,13 @@ from benchmarks.sizes import TableSize, index_sizes, sizes_of, wal_bytes
 from benchmarks.steps import Crawler, Meter, new_page, new_product
 from scraper.coordinator import discover, plan
 from scraper.domain import Kind, LeasedPage
-from scraper.embedded import servers
 from scraper.frontier import sites
 from scraper.frontier.pages import NewPage
 from scraper.frontier.progress import read_progress
 from scraper.infra import migrations
+from scraper.plugins.embedded import servers
+from scraper.results.products import NewProduct
 from scraper.settings import Settings
-from scraper.settle.products import NewProduct
 
 NAPTIME_S = 5
 NAME = "again"

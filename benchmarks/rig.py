@@ -29,8 +29,8 @@ from benchmarks.large import pages as large
 from benchmarks.large.definition import definition as large_definition
 from benchmarks.large.shop import write_certificate
 from scraper import settings
-from scraper.demo.catalogue import Catalogue
-from scraper.embedded import servers as embedded
+from scraper.plugins.demo.catalogue import Catalogue
+from scraper.plugins.embedded import servers as embedded
 from scraper.runtime import fleet
 from scraper.settings import Settings
 

@@ -1,7 +1,7 @@
 """The sample shop's pages from memory, as fast as Python can hand them out: `python -m
 benchmarks.shop`.
 
-The pages are `scraper.demo`'s own, rendered before the first request. Not its server: that one
+The pages are `scraper.plugins.demo`'s own, rendered before the first request. Not its server: that one
 costs twice as much a request, and what the shop takes from its core the databases beside it would
 miss. A loop over `selectors` in one thread, HTTP/1.1 with keep-alive, GET alone. Every request is
 counted by its path.
@@ -26,10 +26,10 @@ from random import Random
 from time import monotonic
 from typing import Any
 
-from scraper.demo.catalogue import Catalogue, pages
-from scraper.demo.faults import Options
-from scraper.demo.pages import PAGE_SIZE
-from scraper.demo.shop import Shop, answer
+from scraper.plugins.demo.catalogue import Catalogue, pages
+from scraper.plugins.demo.faults import Options
+from scraper.plugins.demo.pages import PAGE_SIZE
+from scraper.plugins.demo.shop import Shop, answer
 
 READ_BYTES = 65_536
 HEAD_MAX_BYTES = 32_768

@@ -35,16 +35,16 @@ from scraper.frontier import leases
 from scraper.frontier.pages import NewPage
 from scraper.frontier.throughput import FetchCost
 from scraper.infra.database import make_engine, retried
-from scraper.rules.routing import page_priority
-from scraper.settings import Settings
-from scraper.settle import products
-from scraper.settle.products import NewProduct
-from scraper.settle.transaction import (
+from scraper.results import products
+from scraper.results.products import NewProduct
+from scraper.results.transaction import (
     CrawlLimits,
     PageResult,
     Stored,
     settle,
 )
+from scraper.rules.routing import page_priority
+from scraper.settings import Settings
 from scraper.worker.writer import GROUP_PAGES
 
 # products: one whose content is another than before

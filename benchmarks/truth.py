@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 from benchmarks.definition import FIELDS
-from scraper.demo.catalogue import Generation, pages
-from scraper.demo.pages import PAGE_SIZE
+from scraper.plugins.demo.catalogue import Generation, pages
+from scraper.plugins.demo.pages import PAGE_SIZE
 
 # a crawler may ask for it, or not
 ASIDE = frozenset({"/robots.txt"})

@@ -38,7 +38,7 @@ IMPORTED_BY = os.getpid()
 FLOWER_CONFIG = shipped.path("flowerconfig.py")
 if "flower" in sys.argv:
     # Flower's login must not depend on the folder or the configuration that it is started with.
-    from scraper.infra import flower_guard
+    from scraper.plugins.flower import guard as flower_guard
 
     os.environ.setdefault("FLOWER_CONF", str(FLOWER_CONFIG))
     flower_guard.install(settings.load())
@@ -114,7 +114,7 @@ def _require_browser(**_: Any) -> None:
         return
     import asyncio
 
-    from scraper.browser import chromium
+    from scraper.plugins.browser import chromium
 
     try:
         version = asyncio.run(chromium.check(settings.load()))
@@ -122,7 +122,7 @@ def _require_browser(**_: Any) -> None:
         _refuse(error)
     if not chromium.sandboxed():
         structlog.get_logger().warning(
-            "runs as root: Chromium has no sandbox (mend: run browser workers as another user)"
+            "runs as root: Chromium has no sandbox (fix: run browser workers as another user)"
         )
     structlog.get_logger().info("browser found", version=version)
 
@@ -155,7 +155,7 @@ app.steps["worker"].add(Watched)
 @signals.worker_ready.connect
 def _import_ahead(**_: Any) -> None:
     """A third of what there is to import is needed by the first batch, and not to be ready."""
-    from scraper.process.worker_of_process import import_ahead
+    from scraper.process.current_worker import import_ahead
 
     fetches = bool(set(app.amqp.queues.consume_from) - {COORDINATOR})
     threading.Thread(target=import_ahead, args=(fetches,), name="imports", daemon=True).start()
@@ -180,7 +180,7 @@ def _finish(sender: Any, **_: Any) -> None:
 @signals.worker_process_shutdown.connect
 def _close_child(**_: Any) -> None:
     """A process of a prefork pool has a worker of its own."""
-    from scraper.process import worker_of_process
+    from scraper.process import current_worker as worker_of_process
 
     worker_of_process.stop()
     worker_of_process.close()

@@ -731,7 +731,8 @@ class AlertRow(Base):
 
 
 class PriceAlertRow(Base):
-    """What people are to be told of a change, once for each rule; see `scraper.alerts.outbox`."""
+    """What people are to be told of a change, once for each rule; see
+    `scraper.plugins.alerts.prices.outbox`."""
 
     __tablename__ = "price_alerts"
     __table_args__ = (
@@ -755,7 +756,7 @@ class PriceAlertRow(Base):
 
 
 class ArchiveSegment(Base):
-    """A file of archived pages; see `scraper.archive.rows`."""
+    """A file of archived pages; see `scraper.plugins.archive.rows`."""
 
     __tablename__ = "archive_segments"
     __table_args__ = (partial_index("archive_segments_empty_idx", "created_at", where="pages = 0"),)

@@ -6,9 +6,8 @@ may come from a file: `NAME_FILE` names it, as with the secrets of Docker, Kuber
 `docker inspect` shows an environment, and children inherit it; a file they do not.
 
 `DATABASE_URL` and `REDIS_URL` name servers of your own; with neither set, the embedded ones under
-`SCRAPER_HOME` are meant (see `scraper.embedded.servers`, which starts them). Everything else has a
-default that suits one machine.
-"""
+`SCRAPER_HOME` are meant (see `scraper.plugins.embedded.servers`, which starts them). Everything
+else has a default that suits one machine."""
 
 from __future__ import annotations
 

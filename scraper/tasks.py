@@ -9,7 +9,6 @@ from uuid import UUID
 from celery import Task
 
 from scraper import settings
-from scraper.alerts.outbox import alert_prices
 from scraper.celery import app
 from scraper.coordinator import site_sync
 from scraper.coordinator.discover import discover as discover_step
@@ -18,10 +17,12 @@ from scraper.coordinator.finish import finish as finish_step
 from scraper.coordinator.plan import plan as plan_step
 from scraper.coordinator.prune import prune as prune_step
 from scraper.coordinator.reap import reap as reap_step
-from scraper.feed.publish import publish as publish_step
 from scraper.infra import outages
-from scraper.process import watchdog, worker_of_process
-from scraper.quality.alerts import alert as alert_step
+from scraper.plugins.alerts.crawls import alert as alert_step
+from scraper.plugins.alerts.prices.outbox import alert_prices
+from scraper.plugins.stream.publish import publish as publish_step
+from scraper.process import current_worker as worker_of_process
+from scraper.process import watchdog
 from scraper.runtime.send import depth, hint, send
 
 

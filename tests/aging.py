@@ -6,7 +6,7 @@ import json
 
 import redis
 
-from scraper.dedup.bloom import PREFIX
+from scraper.plugins.dedup.bloom import PREFIX
 
 
 def age_filters(url: str, by_s: float) -> int:

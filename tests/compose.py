@@ -30,8 +30,8 @@ import psutil
 import psycopg
 import yaml
 
-from scraper.cli.setup.demo import free_port
-from scraper.embedded import process, servers
+from scraper.plugins.demo.command import free_port
+from scraper.plugins.embedded import process, servers
 from scraper.settings import Settings
 from tests import browser, dockerfile, rabbitmq
 

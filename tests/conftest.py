@@ -29,9 +29,9 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 from scraper import settings as settings_module
-from scraper.embedded import process
-from scraper.embedded import servers as embedded
 from scraper.infra.database import make_engine
+from scraper.plugins.embedded import process
+from scraper.plugins.embedded import servers as embedded
 from scraper.settings import Settings
 from tests import browser, databases, rabbitmq, s3
 from tests.databases import WorkerDatabase

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from scraper.cli.setup.demo import free_port
+from scraper.plugins.demo.command import free_port
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scraper.accounts.file import Account
-from scraper.accounts.form import LoginClient
+from scraper.plugins.accounts.file import Account
+from scraper.plugins.accounts.form import LoginClient
 
 
 async def by_form(client: LoginClient, account: Account) -> dict[str, Any]:

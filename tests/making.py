@@ -24,14 +24,14 @@ from scraper.frontier import (
 from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.due import due_hosts, due_pages
 from scraper.frontier.pages import NewPage, Room
-from scraper.rules.urls import fingerprint, host_of
-from scraper.settle.products import NewProduct
-from scraper.settle.transaction import (
+from scraper.results.products import NewProduct
+from scraper.results.transaction import (
     CrawlLimits,
     PageResult,
     Stored,
     settle,
 )
+from scraper.rules.urls import fingerprint, host_of
 from scraper.sites.definition import Site
 
 LIMITS = CrawlLimits(listings=1000, products=1000)

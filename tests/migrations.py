@@ -17,9 +17,9 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from alembic import command
-from scraper.embedded import servers
 from scraper.infra import migrations
 from scraper.infra.database import make_engine
+from scraper.plugins.embedded import servers
 from scraper.settings import Settings
 
 LEFT_BEHIND = sa.text("""

@@ -21,11 +21,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from scraper.browser import chromium
-from scraper.browser.pool import Browsers
 from scraper.errors import ConfigError, DeferredError
+from scraper.plugins.browser import chromium
+from scraper.plugins.browser.keys import Rendering
+from scraper.plugins.browser.pool import Browsers
 from scraper.settings import Settings
-from scraper.sites.browser import Rendering
 from tests.integration.test_fetch import POLICY
 
 NOBODY = 65534

@@ -70,7 +70,7 @@ class Node:
             fcntl.flock(taken, fcntl.LOCK_EX)
             number = taken.tell()
             assert number < self.hosts, (
-                f"more than {self.hosts} tests ask for RabbitMQ (mend: raise HOSTS)"
+                f"more than {self.hosts} tests ask for RabbitMQ (fix: raise HOSTS)"
             )
             taken.write("x")
         return self.url(number)

@@ -1,4 +1,4 @@
-"""Shops that redesign their pages, and how many fields `scraper mend` heals: `python -m
+"""Shops that redesign their pages, and how many fields `scraper repair` heals: `python -m
 tests.redesigns --pages 1000 --seed 1`.
 
 A redesign is a seed: on all pages of a shop the same classes are renamed, the same elements wrapped,
@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 
 from lxml import html
 
-from scraper.discovery.fields.candidates import ProductSample
-from scraper.discovery.fields.induction import choose
-from scraper.discovery.trial import field_reader
 from scraper.domain import Fetched, Kind
 from scraper.extract.document import Document
 from scraper.infra.database import dumps
-from scraper.proving import mending
-from scraper.proving.records import read
+from scraper.plugins.author.discovery.fields.candidates import ProductSample
+from scraper.plugins.author.discovery.fields.induction import choose
+from scraper.plugins.author.discovery.trial import field_reader
+from scraper.plugins.author.repair import repairing
+from scraper.plugins.author.repair.records import read
 from scraper.sites.definition import Site
 from scraper.sites.grammar.fields import FieldSpec
 from tests.engine_templates import ENGINES
@@ -169,14 +169,14 @@ def trial(shop: Shop, name: str, seed: int) -> Trial:
     for field in names:
         pages = gone if field == removed else new
         cases = [
-            mending.case_of(row, url, fetched(url, now), fetched(url, before))
+            repairing.case_of(row, url, fetched(url, now), fetched(url, before))
             for row, (url, now), (_, before) in list(zip(known, pages, old, strict=True))[:RECORDED]
         ]
-        if not mending.is_broken(site, field, cases):
+        if not repairing.is_broken(site, field, cases):
             continue
         total["broken"] += field != removed
         written = site.product.fields[field].model_dump(exclude_unset=True, exclude_defaults=True)
-        repair = mending.mend(site, field, written, cases)
+        repair = repairing.repair_field(site, field, written, cases)
         about = f"{name}, seed {seed}: {field} {written} -> {repair.value or repair.nearest} ({repair.confidence:.2f})"
         if repair.value is None:
             missed += [about] if field != removed else []

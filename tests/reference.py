@@ -108,10 +108,10 @@ def exit_codes_table() -> str:
 
 
 def command_parts() -> Iterator[str]:
-    for folder, title in SECTIONS.items():
-        yield f"## {title}\n"
-        for name, module in sorted(COMMANDS.items()):
-            if module.startswith(folder):
+    for section in SECTIONS:
+        yield f"## {section}\n"
+        for name, (its_section, _) in sorted(COMMANDS.items()):
+            if its_section == section:
                 command = main.get_command(click.Context(main), name)
                 assert command is not None
                 yield from command_part(command, f"scraper {name}")

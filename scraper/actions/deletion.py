@@ -13,10 +13,10 @@ from functools import partial
 
 import sqlalchemy as sa
 
-from scraper.archive import rows as archive
 from scraper.errors import BusyError
 from scraper.frontier import crawls
 from scraper.infra.database import retried
+from scraper.plugins.archive import rows as archive
 from scraper.views.named_sites import no_site
 
 BATCH = 10_000
@@ -138,7 +138,7 @@ def _resting(connection: sa.Connection, name: str) -> int:
     running = crawls.running_ids(connection, name)
     if running:
         raise BusyError(
-            f"{name}: crawl {running[0]} is running (mend: scraper stop {running[0]}, then again)"
+            f"{name}: crawl {running[0]} is running (fix: scraper stop {running[0]}, then again)"
         )
     return int(row.id)
 

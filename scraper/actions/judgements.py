@@ -8,8 +8,8 @@ import sqlalchemy as sa
 
 from scraper.errors import ScraperError
 from scraper.infra.database import retried
-from scraper.settle import crawl_quality, held_products, held_values, rejection
-from scraper.settle.rejection import Rejection
+from scraper.results import crawl_quality, held_products, held_values, rejection
+from scraper.results.rejection import Rejection
 
 
 def accept(

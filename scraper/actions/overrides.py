@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from scraper.errors import NotRunningError
 from scraper.frontier import crawls, sites
 from scraper.infra.database import retried
-from scraper.views import progress
+from scraper.views import crawl_progress as progress
 from scraper.views.named_sites import no_site, require_site
 
 

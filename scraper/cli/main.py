@@ -32,51 +32,47 @@ First steps:  scraper up                     start the servers (or set DATABASE_
               scraper export NAME --format csv
 """
 
-# Each command's module below scraper.cli.
-COMMANDS = {
-    "accept": "crawl.decisions",
-    "alerts": "data.price_alerts",
-    "archive": "data.archive",
-    "changes": "data.changes",
-    "consumers": "data.changes",
-    "crawl": "crawl.crawls",
-    "dead": "crawl.dead",
-    "dedup": "fleet.dedup",
-    "demo": "setup.demo",
-    "down": "setup.servers",
-    "export": "data.export",
-    "history": "data.products",
-    "host": "fleet.hosts",
-    "init": "setup.init",
-    "login": "fleet.login",
-    "mend": "setup.mend",
-    "metrics": "fleet.metrics",
-    "migrate": "setup.servers",
-    "new": "setup.new",
-    "products": "data.products",
-    "proxies": "fleet.proxies",
-    "psql": "setup.servers",
-    "reextract": "data.reextract",
-    "reject": "crawl.decisions",
-    "report": "crawl.report",
-    "run": "fleet.run",
-    "settings": "setup.init",
-    "shell": "setup.shell",
-    "sites": "setup.sites",
-    "status": "crawl.status",
-    "stop": "crawl.crawls",
-    "try": "setup.trying",
-    "up": "setup.servers",
-    "watch": "crawl.watch",
-    "why": "data.why",
-}
+SETUP, CRAWLS, DATA = "Set-up", "Crawls", "Data"
+FLEET = "Hosts, proxies, accounts and workers"
+SECTIONS = (SETUP, CRAWLS, DATA, FLEET)
 
-
-SECTIONS = {
-    "setup.": "Set-up",
-    "crawl.": "Crawls",
-    "data.": "Data",
-    "fleet.": "Hosts, proxies, accounts and workers",
+# Each command's section of the help, and its module.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "accept": (CRAWLS, "scraper.cli.crawl.decisions"),
+    "alerts": (DATA, "scraper.plugins.alerts.command"),
+    "archive": (DATA, "scraper.plugins.archive.command"),
+    "changes": (DATA, "scraper.cli.data.changes"),
+    "consumers": (DATA, "scraper.cli.data.changes"),
+    "crawl": (CRAWLS, "scraper.cli.crawl.crawls"),
+    "dead": (CRAWLS, "scraper.cli.crawl.dead"),
+    "dedup": (FLEET, "scraper.plugins.dedup.command"),
+    "demo": (SETUP, "scraper.plugins.demo.command"),
+    "down": (SETUP, "scraper.plugins.embedded.command"),
+    "export": (DATA, "scraper.cli.data.export"),
+    "history": (DATA, "scraper.cli.data.products"),
+    "host": (FLEET, "scraper.cli.fleet.hosts"),
+    "init": (SETUP, "scraper.cli.setup.init"),
+    "login": (FLEET, "scraper.plugins.accounts.command"),
+    "metrics": (FLEET, "scraper.plugins.metrics.command"),
+    "migrate": (SETUP, "scraper.cli.setup.database"),
+    "new": (SETUP, "scraper.plugins.author.commands.new"),
+    "products": (DATA, "scraper.cli.data.products"),
+    "proxies": (FLEET, "scraper.cli.fleet.proxies"),
+    "psql": (SETUP, "scraper.cli.setup.database"),
+    "repair": (SETUP, "scraper.plugins.author.commands.repair"),
+    "reextract": (DATA, "scraper.plugins.archive.reextract.command"),
+    "reject": (CRAWLS, "scraper.cli.crawl.decisions"),
+    "report": (CRAWLS, "scraper.cli.crawl.report"),
+    "run": (FLEET, "scraper.plugins.functions.command"),
+    "settings": (SETUP, "scraper.cli.setup.init"),
+    "shell": (SETUP, "scraper.plugins.author.commands.shell"),
+    "sites": (SETUP, "scraper.cli.setup.sites"),
+    "status": (CRAWLS, "scraper.cli.crawl.status"),
+    "stop": (CRAWLS, "scraper.cli.crawl.crawls"),
+    "try": (SETUP, "scraper.plugins.author.commands.trying"),
+    "up": (SETUP, "scraper.plugins.embedded.command"),
+    "watch": (CRAWLS, "scraper.cli.crawl.watch"),
+    "why": (DATA, "scraper.cli.data.why"),
 }
 
 
@@ -88,8 +84,9 @@ def function_of(command: str) -> str:
 def help_of(command: str) -> str:
     """The first paragraph of a command's docstring, from its module's text: to import all of them
     takes a second."""
-    module = Path(__file__).parent.joinpath(*COMMANDS[command].split("."))
-    text = module.with_suffix(".py").read_text("utf-8")
+    _, module = COMMANDS[command]
+    path = Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
+    text = path.read_text("utf-8")
     function = re.search(rf"^def {function_of(command)}\(.*?\) -> ", text, re.DOTALL | re.MULTILINE)
     assert function is not None
     docstring = re.compile(r'"""(.*?)(?:\n\n|""")', re.DOTALL).search(text, function.end())
@@ -109,7 +106,7 @@ class Commands(click.Group):
             return None
         # A tenth of the time would be looking for garbage, of which importing makes none.
         gc.disable()
-        module = import_module(f"scraper.cli.{COMMANDS[cmd_name]}")
+        module = import_module(COMMANDS[cmd_name][1])
         gc.enable()
         command = getattr(module, function_of(cmd_name))
         assert isinstance(command, click.Command)
@@ -124,15 +121,15 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """As click does, a section for each folder of modules."""
+        """Lists the commands as click does, a section for each kind."""
         width = formatter.width - 6 - max(map(len, COMMANDS))
-        for folder, title in SECTIONS.items():
-            with formatter.section(title):
+        for section in SECTIONS:
+            with formatter.section(section):
                 formatter.write_dl(
                     [
                         (name, click.Command(name, help=help_of(name)).get_short_help_str(width))
-                        for name, module in sorted(COMMANDS.items())
-                        if module.startswith(folder)
+                        for name, (its_section, _) in sorted(COMMANDS.items())
+                        if its_section == section
                     ]
                 )
 

@@ -17,11 +17,11 @@ from scraper.domain import CrawlStatus, Message
 from scraper.frontier import crawls
 from scraper.frontier.crawls import REPLAY
 from scraper.infra.database import retried
+from scraper.results import crawl_quality, earlier_crawls, held_products, missed_products
+from scraper.results.earlier_crawls import SuspectCrawl
+from scraper.results.plausibility import ShownTwice
 from scraper.rules.quality import NOT_FULL, Reason
 from scraper.rules.routing import COORDINATOR
-from scraper.settle import crawl_quality, earlier_crawls, held_products, missed_products
-from scraper.settle.earlier_crawls import SuspectCrawl
-from scraper.settle.plausibility import ShownTwice
 
 log = structlog.get_logger()
 

@@ -14,12 +14,12 @@ from functools import partial
 import sqlalchemy as sa
 import structlog
 
-from scraper.archive import objects
-from scraper.archive import rows as store
-from scraper.archive.rows import EmptySegments
 from scraper.errors import ScraperError
 from scraper.infra.database import retried
-from scraper.sites.archive import ArchiveUse
+from scraper.plugins.archive import objects
+from scraper.plugins.archive import rows as store
+from scraper.plugins.archive.keys import ArchiveUse
+from scraper.plugins.archive.rows import EmptySegments
 from scraper.sites.grammar.scalars import seconds
 
 log = structlog.get_logger()

@@ -15,8 +15,8 @@ from scraper.feed import store as changes
 from scraper.frontier import crawls, leases, throughput
 from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.infra.database import retried
+from scraper.plugins.dedup.remembered_links import clear
 from scraper.settings import Settings
-from scraper.settle.remembered_links import clear
 
 log = structlog.get_logger()
 

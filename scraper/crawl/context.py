@@ -15,13 +15,16 @@ from ipaddress import ip_network
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from scraper.connect.guard import Networks, PrivateAccess
-from scraper.dedup import filters
-from scraper.dedup.bloom import BloomFilter
 from scraper.domain import NO_VALIDATORS, Fetched, Kind, LastReading, LeasedPage, Validators
 from scraper.extract import Extractor, compile_site
 from scraper.frontier import crawls
 from scraper.http.policy import FetchPolicy
+from scraper.http.transport.guard import Networks, PrivateAccess
+from scraper.plugins.accounts.login_keys import Signs, signs_of
+from scraper.plugins.dedup import filters
+from scraper.plugins.dedup.bloom import BloomFilter
+from scraper.results.listing_traps import steps_allowed
+from scraper.results.transaction import CrawlLimits
 from scraper.rules.blocks import (
     Block,
     Marker,
@@ -36,13 +39,10 @@ from scraper.rules.routing import ANY_REGION, Route, route
 from scraper.rules.urls import belongs
 from scraper.rules.verdict import RetryPolicy
 from scraper.settings import Settings
-from scraper.settle.chains import steps_allowed
-from scraper.settle.transaction import CrawlLimits
 from scraper.sites.blocked import markers_of
 from scraper.sites.definition import Site
 from scraper.sites.functions import source_of
 from scraper.sites.grammar.routes import NO_PROXY, STICKY_REQUESTS, ProxyUse
-from scraper.sites.login import Signs, signs_of
 
 OUR_VERSION = version("celery-scraper")
 CONTEXTS_MAX = 2000

@@ -9,8 +9,8 @@ from uuid import UUID
 from scraper.crawl.context import CrawlContext
 from scraper.domain import Kind, Link
 from scraper.frontier.pages import NewPage
-from scraper.platforms import ADAPTERS
-from scraper.platforms.adapter import origin
+from scraper.plugins.platforms import ADAPTERS
+from scraper.plugins.platforms.adapter import origin
 from scraper.rules.urls import fingerprint, host_of
 from scraper.sites.definition import Site
 

@@ -20,7 +20,7 @@ from scraper.extract.items.reader import ItemsReader
 from scraper.extract.listing import LinkFilter, ListingReader
 from scraper.extract.product import ProductReader
 from scraper.extract.sitemap import GZIP, SitemapReader
-from scraper.platforms import adapter_of
+from scraper.plugins.platforms import adapter_of
 from scraper.sites.definition import Site
 from scraper.sites.page import Page
 

@@ -14,7 +14,7 @@ from scraper.domain import Extracted, Fetched, Kind, Link, Product, filled
 from scraper.extract.listing import LINKS_MAX, LinkFilter
 from scraper.extract.product import ID_MAX, id_of_url
 from scraper.extract.values import DIGITS_MAX, INT_MAX
-from scraper.platforms.adapter import Adapter, Next, origin
+from scraper.plugins.platforms.adapter import Adapter, Next, origin
 from scraper.rules.decoding import clean_text, storable
 from scraper.sites import functions
 from scraper.sites.page import Page

@@ -57,7 +57,7 @@ def held(engine: sa.Engine, name: str, site: str | None) -> Iterator[None]:
             while not connection.execute(LOCK, values).scalar():
                 if time.monotonic() >= until:
                     raise BusyError(
-                        f"another process reads as consumer {name!r} (mend: end it, or choose "
+                        f"another process reads as consumer {name!r} (fix: end it, or choose "
                         "another name: each consumer has every change)"
                     )
                 time.sleep(LET_GO_S / 10)

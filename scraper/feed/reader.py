@@ -132,7 +132,7 @@ class Reader:
         if cursor > last:
             raise CursorError(
                 f"cursor {cursor} is ahead of the feed, which has come to {last}: it is another "
-                "database's, or this one was restored from a backup (mend: take a whole `scraper "
+                "database's, or this one was restored from a backup (fix: take a whole `scraper "
                 "export`, and go on from the cursor that it names)"
             )
 

@@ -173,7 +173,7 @@ class Horizon:
             )
         return (
             f"process {row.pid} of {row.application_name or row.usename!r}, whose transaction has "
-            f"written to the table changes and is open for {row.open_s:.0f} s (mend: SELECT "
+            f"written to the table changes and is open for {row.open_s:.0f} s (fix: SELECT "
             f"pg_terminate_backend({row.pid}))"
         )
 
@@ -186,7 +186,7 @@ def last_position(connection: sa.Connection) -> int:
 def require_primary(connection: sa.Connection) -> None:
     if _in_recovery(connection):
         raise ScraperError(
-            "this PostgreSQL is a standby, from which changes cannot be read (mend: name the "
+            "this PostgreSQL is a standby, from which changes cannot be read (fix: name the "
             "primary)"
         )
 
@@ -214,7 +214,7 @@ def require_kept(connection: sa.Connection, after: int) -> None:
     trimmed = kept(connection).trimmed
     if after < trimmed:
         raise CursorError(
-            f"the feed has forgotten what came after cursor {after}: it begins at {trimmed} (mend: "
+            f"the feed has forgotten what came after cursor {after}: it begins at {trimmed} (fix: "
             "take a whole `scraper export`, and go on from the cursor that it names; "
             "SCRAPER_CHANGES_DAYS says how long changes are kept)"
         )
@@ -236,7 +236,7 @@ def position_at(connection: sa.Connection, at: datetime) -> int | None:
         if began is None or at <= began:
             begins = f"after {began.isoformat()}" if began else "now"
             raise CursorError(
-                f"the feed does not reach back to {at.isoformat()}: it begins {begins} (mend: take "
+                f"the feed does not reach back to {at.isoformat()}: it begins {begins} (fix: take "
                 "a whole `scraper export`, and go on from the cursor that it names)"
             )
     first = connection.execute(FIRST_AT, {"at": at}).scalar()

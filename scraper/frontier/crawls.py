@@ -13,12 +13,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from scraper.dedup import filters
 from scraper.domain import CrawlStatus, Kind, Status
 from scraper.frontier import leases, throughput
 from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.pages import PageChange
 from scraper.infra.database import dumps
+from scraper.plugins.dedup import filters
 from scraper.sites.definition import Site
 
 # A crawl with this trigger takes up dead pages alone.

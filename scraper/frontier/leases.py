@@ -1,5 +1,5 @@
 """Leases: pages in the hands of workers. Made, claimed, prolonged, counted, taken back. (Settling
-them is `scraper.settle.transaction`.)
+them is `scraper.results.transaction`.)
 
 A lease is one row that names its pages; in the frontier they stay due, and nothing is written there
 before a page is settled. So what a lease costs does not depend on how large the frontier is. The

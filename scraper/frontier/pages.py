@@ -1,7 +1,7 @@
 """The frontier: the pages of all crawls, and how they join one.
 
 What becomes of a page afterwards: `due` says which are due, `leases` hands them to workers and
-takes them back, `scraper.settle.transaction` ends its turn.
+takes them back, `scraper.results.transaction` ends its turn.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ ADD_AGAIN = _add_statement(again=True)
 class NewPage:
     """A page to add. `queue` is the full queue name, `priority` the frontier's sort key. `found_on`
     is the page that links to it, `fruitless` how far the chain of listings has brought nothing new
-    by then, if that page does not (`scraper.settle.chains`)."""
+    by then, if that page does not (`scraper.results.listing_traps`)."""
 
     site_id: int
     crawl_id: int

@@ -1,5 +1,5 @@
 """Who asks: an account that is logged in, as any client needs it. A value that travels from
-`scraper.accounts.sessions` to the socket.
+`scraper.plugins.accounts.pool` to the socket.
 
 Cookies, headers and browser belong together and stay together: all processes have the same ones of
 an account.

@@ -2,9 +2,9 @@
 crawler needs it.
 
 In memory alone: an identity's cookies are somebody's session, and never leave the process that got
-them, but for those of an account (`scraper.accounts.sessions` seals them first). Refuses what is
-not one line of ASCII, what is larger than browsers take, and a `Domain` that is not the host's own.
-"""
+them, but for those of an account (`scraper.plugins.accounts.pool` seals them first). Refuses what
+is not one line of ASCII, what is larger than browsers take, and a `Domain` that is not the host's
+own."""
 
 from __future__ import annotations
 

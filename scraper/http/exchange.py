@@ -1,10 +1,9 @@
 """One exchange: a request through a transport, and its bounded answer. No redirect is followed.
 
 Owns what the fetcher of pages (`scraper.http.fetcher`) and the sender of users' requests
-(`scraper.calls.request_sender`) share: connections, their number, the deadline, size limits, and
-headers by the policy. Every failure is a `FetchError`, but for a kept-alive connection that was
-closed: whoever sends the request again pays for it from the host's budget first.
-"""
+(`scraper.plugins.functions.request_sender`) share: connections, their number, the deadline, size
+limits, and headers by the policy. Every failure is a `FetchError`, but for a kept-alive connection
+that was closed: whoever sends the request again pays for it from the host's budget first."""
 
 from __future__ import annotations
 
@@ -13,8 +12,6 @@ from dataclasses import dataclass
 
 import httpx
 
-from scraper.connect.faults import fault
-from scraper.connect.transport import PoolOptions, StaleConnectionError, port_of
 from scraper.domain import Outcome, Validators
 from scraper.errors import FetchError
 from scraper.http.body import Growing, hash_of, read_body, unpack
@@ -24,6 +21,8 @@ from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 from scraper.http.redirects import STATUSES, host_of
 from scraper.http.request import headers_dict
+from scraper.http.transport.aiohttp_transport import PoolOptions, StaleConnectionError, port_of
+from scraper.http.transport.faults import fault
 from scraper.http.transports import Transports
 
 # With a stream given, httpx does not build the headers twice; the transport adds Host.

@@ -16,8 +16,6 @@ from typing import Any, NamedTuple, Protocol
 
 import httpx
 
-from scraper.connect.faults import fault
-from scraper.connect.transport import PoolOptions, StaleConnectionError
 from scraper.domain import Fetched, Outcome, Validators
 from scraper.errors import FetchError
 from scraper.http.cookies import CookieJar, Jars
@@ -28,6 +26,8 @@ from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute, this_machine
 from scraper.http.redirects import Chain, host_of, with_cookies
 from scraper.http.request import Pairs, conditions, parsed, request_headers
+from scraper.http.transport.aiohttp_transport import PoolOptions, StaleConnectionError
+from scraper.http.transport.faults import fault
 
 BeforeHop = Callable[[str], Awaitable[None]]
 

@@ -1,11 +1,10 @@
 """The bodies that a process holds, from their first bytes until they have been read: how much that
 is, and who receives no more meanwhile.
 
-A large body is received on while there is room, and else stays with its server, whose connection
-is full. So it is bounded in bytes, however many pages are under way: some wait for a process that
-reads them (`scraper.extract.apart`). Where every body is half here, none would ever be read: the
-first of them comes in whole.
-"""
+A large body is received on while there is room, and else stays with its server, whose connection is
+full. So it is bounded in bytes, however many pages are under way: some wait for a process that
+reads them (`scraper.extract.subprocess`). Where every body is half here, none would ever be read:
+the first of them comes in whole."""
 
 from __future__ import annotations
 

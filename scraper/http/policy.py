@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scraper.connect.guard import PrivateAccess
 from scraper.http import codings
 from scraper.http.body import ACCEPT_ENCODING
 from scraper.http.request import Pairs, merged
-from scraper.impersonate import profiles
+from scraper.http.transport.guard import PrivateAccess
+from scraper.plugins.impersonate import profiles
 from scraper.rules import browsers
 
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -26,7 +26,7 @@ class FetchPolicy:
     says whether a redirect may lead there (None: anywhere). `truncate` cuts a body at
     `body_max_bytes` instead of failing. A `proxied` site's pages are never asked for without a
     proxy. `user_agent` may be `browser`, with languages of the `region`. `impersonate` names a
-    browser whose handshake and headers are sent (`scraper.impersonate.profiles`), or `any`;
+    browser whose handshake and headers are sent (`scraper.plugins.impersonate.profiles`), or `any`;
     `cookies` a jar of the fetcher's that is kept from page to page, where there is no proxy.
     `hurried`: `page_timeout_s` is less than the setting, by what the host's answers take.
     """

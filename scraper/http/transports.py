@@ -10,10 +10,10 @@ from typing import Protocol
 
 import httpx
 
-from scraper.connect.guard import Networks
-from scraper.connect.proxied_transport import ProxiedTransport
-from scraper.connect.transport import AiohttpTransport, PoolOptions, tls_context
-from scraper.impersonate.profiles import target_of
+from scraper.http.transport.aiohttp_transport import AiohttpTransport, PoolOptions, tls_context
+from scraper.http.transport.guard import Networks
+from scraper.http.transport.proxied_transport import ProxiedTransport
+from scraper.plugins.impersonate.profiles import target_of
 from scraper.rules.browsers import impersonated
 
 
@@ -74,8 +74,8 @@ class Transports:
     def _curl(
         self, target: str | None, private: Networks, *, proxied: bool
     ) -> httpx.AsyncBaseTransport:
-        from scraper.impersonate.proxied_transport import CurlProxiedTransport
-        from scraper.impersonate.transport import CurlTransport
+        from scraper.plugins.impersonate.proxied_transport import CurlProxiedTransport
+        from scraper.plugins.impersonate.transport import CurlTransport
 
         kind = CurlProxiedTransport if proxied else CurlTransport
         plain = self._aiohttp(private, proxied=proxied)

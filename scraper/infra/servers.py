@@ -1,9 +1,8 @@
 """Whether PostgreSQL, Redis and the broker answer, ours or the user's, and what to type when they
 do not.
 
-Starts nothing (that is `scraper.embedded.servers`). No message that leaves here holds a password.
-Clients are imported where they are needed: no command needs all of them.
-"""
+Starts nothing (that is `scraper.plugins.embedded.servers`). No message that leaves here holds a
+password. Clients are imported where they are needed: no command needs all of them."""
 
 from __future__ import annotations
 

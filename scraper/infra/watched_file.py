@@ -61,5 +61,5 @@ class WatchedFile(ABC):
         log.info(f"{self.label} read", **{self.entries: count})
         if readable_by_all(self.path):
             log.warning(
-                f"the {self.label} can be read by every user of this machine (mend: chmod 600)"
+                f"the {self.label} can be read by every user of this machine (fix: chmod 600)"
             )

@@ -28,7 +28,7 @@ from celery.worker import state
 from scraper import settings as settings_module
 from scraper.errors import RESTART_CODE
 from scraper.infra import logs
-from scraper.process import worker_of_process
+from scraper.process import current_worker as worker_of_process
 
 log = structlog.get_logger()
 

@@ -38,7 +38,8 @@ from sqlalchemy.pool import NullPool
 from scraper import settings as settings_module
 from scraper.errors import RESTART_CODE
 from scraper.infra import migrations, outages
-from scraper.process import heartbeat, worker_of_process
+from scraper.process import current_worker as worker_of_process
+from scraper.process import heartbeat
 from scraper.process.shutdown import quit_now, shutdown
 from scraper.settings import Settings
 

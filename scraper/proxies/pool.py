@@ -8,7 +8,7 @@ no answer "go without": it lends, or raises `NoProxyError`.
 
 Identities (proxy, cookies, headers) are this process's own and in memory: two processes never share
 one, and a process that ends takes its visitors with it. Those of accounts outlive it, and are kept
-by `scraper.accounts.sessions`: here an account only has a proxy of its own, the same in every
+by `scraper.plugins.accounts.pool`: here an account only has a proxy of its own, the same in every
 process.
 """
 

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from scraper.errors import NotFoundError
-from scraper.settle import fill_rates, held_products
-from scraper.settle.plausibility import Votes, why_held
+from scraper.results import fill_rates, held_products
+from scraper.results.plausibility import Votes, why_held
 from scraper.sites.definition import Site
 
 # The columns but for the definition are a `Report`'s, by their names.

@@ -2,7 +2,7 @@
 
 For sites with `user_agent: browser`. The versions are kept by hand: bring them up to date when
 browsers have moved on by some, all together, and change `AS_OF`; Chromium's brands follow from its
-version. What no list can mend: TLS and HTTP/2 look like what they are, which is what `impersonate`
+version. What no list can fix: TLS and HTTP/2 look like what they are, which is what `impersonate`
 is for (`adapted` fits its headers to a site).
 """
 

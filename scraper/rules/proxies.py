@@ -90,7 +90,7 @@ def parse(text: str, name: str) -> list[Proxy]:
         first, _ = proxies.setdefault(proxy.id, (number, proxy))
         if first != number:
             problems.append(
-                f"{name}:{number}: the same proxy as in line {first} (mend: remove one of the two)"
+                f"{name}:{number}: the same proxy as in line {first} (fix: remove one of the two)"
             )
     if problems:
         raise ListError(problems)
@@ -104,17 +104,17 @@ def _proxy_of(url: str, words: Sequence[str]) -> Proxy:
         key, equals, value = word.partition("=")
         if not equals or key not in ("class", "region", "weight"):
             raise ValueError(
-                "after the URL only class=, region= and weight= may stand (mend: remove the rest)"
+                "after the URL only class=, region= and weight= may stand (fix: remove the rest)"
             )
         if key in options:
-            raise ValueError(f"{key}= stands there twice (mend: keep one)")
+            raise ValueError(f"{key}= stands there twice (fix: keep one)")
         options[key] = value
     pool = options.get("class", "datacenter")
     if pool not in POOLS:
-        raise ValueError("an unknown class (mend: class=datacenter or class=residential)")
+        raise ValueError("an unknown class (fix: class=datacenter or class=residential)")
     region = options.get("region", "any")
     if not _REGION(region):
-        raise ValueError("not a region (mend: a short name of small letters, as in region=eu)")
+        raise ValueError("not a region (fix: a short name of small letters, as in region=eu)")
     host = parts.hostname or ""
     user = None if parts.username is None else unquote(parts.username)
     digest = hashlib.sha256(f"{parts.scheme}://{user or ''}@{host}:{port}".encode()).hexdigest()[
@@ -134,14 +134,14 @@ def _proxy_of(url: str, words: Sequence[str]) -> Proxy:
 
 
 def _split(url: str) -> tuple[SplitResult, int]:
-    mend = "(mend: as in http://user:password@host:port, special characters percent-encoded)"
+    fix = "(fix: as in http://user:password@host:port, special characters percent-encoded)"
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise ValueError(f"not a URL {mend}") from None
+        raise ValueError(f"not a URL {fix}") from None
     if parts.scheme not in SCHEMES:
-        raise ValueError(f"the scheme must be http, https, socks5 or socks5h {mend}")
+        raise ValueError(f"the scheme must be http, https, socks5 or socks5h {fix}")
     if (
         not parts.hostname
         or port == 0
@@ -149,7 +149,7 @@ def _split(url: str) -> tuple[SplitResult, int]:
         or parts.query
         or parts.fragment
     ):
-        raise ValueError(f"not a proxy's URL {mend}")
+        raise ValueError(f"not a proxy's URL {fix}")
     both = unquote(parts.username or "") + unquote(parts.password or "")
     if any(ord(char) < 0x20 or ord(char) == 0x7F for char in both) or ":" in unquote(
         parts.username or ""
@@ -168,7 +168,7 @@ def _weight(text: str) -> float:
         weight = 0.0
     if not 0 < weight <= WEIGHT_MAX:
         raise ValueError(
-            f"weight must be a number above 0, {WEIGHT_MAX:g} at the most (mend: weight=2)"
+            f"weight must be a number above 0, {WEIGHT_MAX:g} at the most (fix: weight=2)"
         )
     return weight
 

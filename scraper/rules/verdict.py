@@ -101,7 +101,7 @@ def judge(
             )
             return _retry(attempts, policy.attempts_max, Status.DEAD, patient, rng, retry_after_s)
         case Outcome.MALFORMED | Outcome.CRASHED | Outcome.LOGGED_OUT:
-            # The first times of LOGGED_OUT are free (`scraper.accounts.sessions`).
+            # The first times of LOGGED_OUT are free (`scraper.plugins.accounts.pool`).
             return _retry(attempts, policy.attempts_max, Status.DEAD, policy, rng, retry_after_s)
         case Outcome.THROTTLED:
             limit = max(THROTTLED_ATTEMPTS, policy.attempts_max * HOST_PATIENCE)

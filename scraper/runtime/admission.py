@@ -111,7 +111,7 @@ class Admission:
             return self._slots
         if not self._browser_slots:
             # Only browser workers need it.
-            from scraper.browser import chromium
+            from scraper.plugins.browser import chromium
 
             self._browser_slots = browser_slots(chromium.pages_here(settings.load()))
         return self._browser_slots

@@ -28,7 +28,7 @@ from uuid import UUID, uuid4
 
 import orjson
 
-from scraper.calls.group import GROUP_MAX_BYTES, Group
+from scraper.plugins.functions.group import GROUP_MAX_BYTES, Group
 from scraper.rules.routing import PRIORITY_LEVELS
 
 # A group of calls is text within JSON, where a character takes up to three times its bytes, and

@@ -49,7 +49,7 @@ CHARSETS = (
 def _check_text(text: str) -> str:
     if len(text.strip()) < TEXT_MIN:
         raise ValueError(
-            f"{text!r} is too short to tell a blocked page from a good one (mend: {TEXT_MIN} "
+            f"{text!r} is too short to tell a blocked page from a good one (fix: {TEXT_MIN} "
             f"characters at the least, as in "
             '"Access to this page has been denied")'
         )
@@ -91,12 +91,12 @@ class Blocked(Model):
             self.text is not None or self.regex is not None or self.header or self.url is not None
         )
         if not others and not self.status:
-            refuse("", "says nothing (mend: give one of text, regex, status, header, url)")
+            refuse("", "says nothing (fix: give one of text, regex, status, header, url)")
         good = sorted(status for status in self.status if status < 400)
         if good and not others:
             refuse(
                 "status",
-                f"{good[0]} alone would take good pages for blocked (mend: add text, regex, header "
+                f"{good[0]} alone would take good pages for blocked (fix: add text, regex, header "
                 "or url)",
             )
         return self

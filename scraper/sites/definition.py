@@ -23,16 +23,17 @@ from pydantic import (
 )
 
 from scraper.domain import Kind
+from scraper.plugins.accounts.login_keys import Login, check_login
+from scraper.plugins.alerts.keys import ALERTS_MAX, Alert, check_alerts
+from scraper.plugins.archive.keys import Archive
+from scraper.plugins.browser.keys import Rendering, check_rendering
+from scraper.plugins.dedup.keys import Dedup, check_dedup
 from scraper.rules import urls
 from scraper.rules.browsers import BROWSER
 from scraper.rules.escalation import ladder
 from scraper.rules.quality import Tolerances
 from scraper.rules.routing import ANY_REGION, Wishes
-from scraper.sites.alert_rules import ALERTS_MAX, Alert, check_alerts
-from scraper.sites.archive import Archive
 from scraper.sites.blocked import Markers
-from scraper.sites.browser import Rendering, check_rendering
-from scraper.sites.dedup import Dedup, check_dedup
 from scraper.sites.grammar import scalars
 from scraper.sites.grammar.model import STRINGS, Model, Problems, Text, as_list, checked, text_as
 from scraper.sites.grammar.page_specs import (
@@ -51,7 +52,6 @@ from scraper.sites.grammar.routes import (
     Region,
     RouteRule,
 )
-from scraper.sites.login import Login, check_login
 from scraper.sites.quality import Quality, judges_nothing
 from scraper.sites.revisit import BELIEVED, Conditional, Revisit, RevisitBounds
 
@@ -74,7 +74,7 @@ _NOT_READING = (
     *("rate", "concurrency", "burst", "revisit", "conditional", "archive", "dedup", "robots"),
     *("limits", "quality", "platform", "alerts"),
 )
-NOWHERE = "nowhere to start (mend: give `start:` or `sitemap:`)"
+NOWHERE = "nowhere to start (fix: give `start:` or `sitemap:`)"
 Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,39}$")]
 
 
@@ -100,7 +100,7 @@ def _as_private(value: Any) -> bool | tuple[str, ...]:
     if not isinstance(listed, list | tuple) or not listed or len(listed) > NETWORKS_MAX:
         raise ValueError(
             f"neither true, false nor 1 to {NETWORKS_MAX} networks "
-            "(mend: `true` opens the site's own hosts, `[10.1.0.0/16]` a network)"
+            "(fix: `true` opens the site's own hosts, `[10.1.0.0/16]` a network)"
         )
     return tuple(scalars.check_network(str(network)) for network in listed)
 
@@ -303,11 +303,11 @@ class Site(Model):
             problems.add("", NOWHERE)
         if self.start and self.listing is None:
             problems.add(
-                "start", "start pages are listing pages, but there is no `listing:` (mend: add it)"
+                "start", "start pages are listing pages, but there is no `listing:` (fix: add it)"
             )
         if self.sitemap is not None and self.sitemap.listings is not None and self.listing is None:
             problems.add(
-                "sitemap.listings", "there is no `listing:` that says what they hold (mend: add it)"
+                "sitemap.listings", "there is no `listing:` that says what they hold (fix: add it)"
             )
         queues = {self.queue_of(kind) for kind in Kind}
         queues |= {rule.queue for rule in self.routes if rule.queue}
@@ -315,19 +315,19 @@ class Site(Model):
             way = " or ".join(sorted(queues))
             problems.add(
                 "escalate",
-                f"leads nowhere: pages start at {way} (mend: name a level above, or remove it)",
+                f"leads nowhere: pages start at {way} (fix: name a level above, or remove it)",
             )
         check_rendering(self.browser, queues, self.escalate, self._sources, problems)
         if self.impersonate is not None and self.user_agent not in (None, BROWSER):
             problems.add(
                 "user_agent",
                 f"does not go with `impersonate: {self.impersonate}`, which sends the User-Agent "
-                "that fits its TLS (mend: remove it)",
+                "that fits its TLS (fix: remove it)",
             )
         if self.cookies == "keep" and any(self.proxy_of(kind).pool != NO_PROXY for kind in Kind):
             problems.add(
                 "cookies",
-                "behind a proxy cookies belong to its identity (mend: remove `cookies`, and give "
+                "behind a proxy cookies belong to its identity (fix: remove `cookies`, and give "
                 "`proxy: {pool: …, sticky: 10m}`)",
             )
         if self.login is not None:

@@ -1,5 +1,6 @@
-"""A site's own Python functions, imported by name: `module:function`. The only module that
-imports a user's code, also for functions that are called from outside (`scraper.calls.functions`).
+"""A site's own Python functions, imported by name: `module:function`. The only module that imports
+a user's code, also for functions that are called from outside
+(`scraper.plugins.functions.functions`).
 
 Loading a definition imports nothing, and nothing else imports a module that the operator has not
 allowed (`SCRAPER_SITE_FUNCTIONS`), for definitions are data. `check_functions` is what `scraper
@@ -25,12 +26,12 @@ PageFunction = Callable[[Page], Iterable[Any] | None]
 
 
 def import_user_module(name: str) -> types.ModuleType:
-    """Raises ImportError with the mend, whatever the module itself raises."""
+    """Raises ImportError with the fix, whatever the module itself raises."""
     try:
         return import_module(name)
     except Exception as error:
         raise ImportError(
-            f"cannot import {name!r}: {type(error).__name__}: {str(error)[:300]} (mend: a module "
+            f"cannot import {name!r}: {type(error).__name__}: {str(error)[:300]} (fix: a module "
             "that Python finds from the folder where the command or worker runs; try "
             f"`python -c 'import {name}'`)"
         ) from error
@@ -40,7 +41,7 @@ def missing_function(module: types.ModuleType, name: str) -> str:
     """The message for a name that is not there, with the mend."""
     near = difflib.get_close_matches(name, vars(module), 1)
     hint = f"did you mean {near[0]!r}?" if near else "define it, or correct its name"
-    return f"{module.__name__!r} has no function {name!r} (mend: {hint})"
+    return f"{module.__name__!r} has no function {name!r} (fix: {hint})"
 
 
 def resolve(name: str, allowed: Collection[str]) -> Callable[..., Any]:
@@ -56,7 +57,7 @@ def resolve(name: str, allowed: Collection[str]) -> Callable[..., Any]:
         raise ImportError(missing_function(module, attribute))
     if getattr(function, "__module__", None) != module_name:
         raise ImportError(
-            f"{name!r} is not defined in {module_name!r} but imported there (mend: name the module "
+            f"{name!r} is not defined in {module_name!r} but imported there (fix: name the module "
             "that defines it, and allow it)"
         )
     return function  # type: ignore[no-any-return]
@@ -70,7 +71,7 @@ def refusal(name: str, allowed: Collection[str]) -> str | None:
     listed = ", ".join(sorted(allowed)) or "none"
     return (
         f"{module_name!r} may not be imported: of modules SCRAPER_SITE_FUNCTIONS allows {listed} "
-        f"(mend: read its code, then SCRAPER_SITE_FUNCTIONS={','.join([*allowed, module_name])} "
+        f"(fix: read its code, then SCRAPER_SITE_FUNCTIONS={','.join([*allowed, module_name])} "
         "for commands, coordinators and workers alike)"
     )
 

@@ -28,7 +28,7 @@ SUFFIXES = (".yaml", ".yml")
 
 def load_file(path: Path | str, allowed: Collection[str] | None = None) -> Site:
     """The site a file defines. Raises `DefinitionError` with a line a problem: `file:line: key:
-    message (mend: …)`. `allowed`: the modules whose functions it may name; None leaves that to
+    message (fix: …)`. `allowed`: the modules whose functions it may name; None leaves that to
     whoever imports them."""
     path = Path(path)
     return load_text(_read(path), path, allowed)
@@ -45,13 +45,13 @@ def load_text(text: str, path: Path | str, allowed: Collection[str] | None = Non
         raise DefinitionError([f"{path}:{line}: {message}"]) from None
     except RecursionError:
         raise DefinitionError(
-            [f"{path}:1: nested too deeply (mend: see docs/definitions.md)"]
+            [f"{path}:1: nested too deeply (fix: see docs/definitions.md)"]
         ) from None
     problems = list(parsed.problems)
     if not isinstance(parsed.data, dict):
         fault = "is empty" if parsed.data is None else "holds no mapping"
         raise DefinitionError(
-            [f"{path}:1: the file {fault} (mend: start with `name: {_stem(path)}`)"]
+            [f"{path}:1: the file {fault} (fix: start with `name: {_stem(path)}`)"]
         )
     data = {"name": _stem(path), **parsed.data}
     site = None
@@ -181,7 +181,7 @@ def _load(files: Sequence[Path]) -> tuple[list[tuple[Path, Site]], list[str]]:
             line = yaml12.parse(_read(path)).lines.get(("name",), 1)
             problems.append(
                 f"{path}:{line}: name: {site.name!r} is also the name of {names[site.name]} "
-                f"(mend: give each its own)"
+                f"(fix: give each its own)"
             )
             continue
         names[site.name] = path
@@ -207,26 +207,24 @@ def _files(paths: Iterable[Path | str]) -> list[Path]:
 def _read(path: Path) -> str:
     try:
         if path.is_file() and path.stat().st_size > FILE_MAX_BYTES:
-            raise DefinitionError([f"{path}:1: larger than 1 MB (mend: is it a site definition?)"])
+            raise DefinitionError([f"{path}:1: larger than 1 MB (fix: is it a site definition?)"])
         raw = path.read_bytes()
     except FileNotFoundError:
         raise DefinitionError(
-            [f"{path}:1: no such file (mend: check the path and SCRAPER_SITES)"]
+            [f"{path}:1: no such file (fix: check the path and SCRAPER_SITES)"]
         ) from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise DefinitionError(
-            [f"{path}:1: cannot be read: {reason.lower()} (mend: check its permissions)"]
+            [f"{path}:1: cannot be read: {reason.lower()} (fix: check its permissions)"]
         ) from None
     if b"\x00" in raw:
-        raise DefinitionError([f"{path}:1: not a text file (mend: save it as UTF-8)"])
+        raise DefinitionError([f"{path}:1: not a text file (fix: save it as UTF-8)"])
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise DefinitionError(
-            [f"{path}:{line}: not UTF-8 (mend: save the file as UTF-8)"]
-        ) from None
+        raise DefinitionError([f"{path}:{line}: not UTF-8 (fix: save the file as UTF-8)"]) from None
 
 
 def _stem(path: Path) -> str:

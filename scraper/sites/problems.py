@@ -9,20 +9,15 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from scraper.sites import (
-    blocked,
-    definition,
-    login,
-    quality,
-    revisit,
-)
+from scraper.plugins.accounts import login_keys as login
+from scraper.sites import blocked, definition, quality, revisit
 from scraper.sites.grammar import fields, items, links, page_specs, routes, sources
 from scraper.sites.grammar.auto_fields import AutoField
 
 Path = tuple[str | int, ...]
 Line = tuple[int, str]
 
-_MENDS = {
+_FIXES = {
     "name": "small letters, digits, - and _, as in `my-shop`",
     "queue": "small letters, digits, - and _, as in `residential`; where its workers must be "
     "is for `region:` to say",
@@ -67,7 +62,7 @@ _NOTHING = (
 
 
 def explain(error: ValidationError, data: Any, lines: dict[Path, int]) -> list[Line]:
-    """(line, `key: message (mend: …)`) for each problem, without doubles."""
+    """(line, `key: message (fix: …)`) for each problem, without doubles."""
     explained: dict[Line, None] = {}
     for fault in error.errors(include_url=False):
         for path, message in _expanded(fault):
@@ -127,44 +122,42 @@ def _message(fault: Any, path: Path) -> str:
         case "extra_forbidden":
             return _unknown_key(path)
         case "missing":
-            return f"`{path[-1]}` is missing (mend: {_missing_mend(str(path[-1]))})"
+            return f"`{path[-1]}` is missing (fix: {_missing_mend(str(path[-1]))})"
         case "value_error":
             return str(context.get("error", fault["msg"]))
         case "string_pattern_mismatch":
             if path[-1] == "[key]":
                 return (
-                    "no field name (mend: small letters, digits and _, starting with a letter, as "
+                    "no field name (fix: small letters, digits and _, starting with a letter, as "
                     "in `list_price`)"
                 )
-            return (
-                f"not written as it must be (mend: {_MENDS.get(key, context.get('pattern', ''))})"
-            )
+            return f"not written as it must be (fix: {_FIXES.get(key, context.get('pattern', ''))})"
         case "literal_error":
             meant = _TYPES.get(str(fault["input"]).lower()) if key == "type" else None
-            mend = f"`{meant}`" if meant else _MENDS.get(key, "choose one of these")
-            return f"must be {context.get('expected')} (mend: {mend})"
+            fix = f"`{meant}`" if meant else _FIXES.get(key, "choose one of these")
+            return f"must be {context.get('expected')} (fix: {fix})"
         case "bool_parsing" | "bool_type":
-            return "must be true or false (mend: write `true` or `false`)"
+            return "must be true or false (fix: write `true` or `false`)"
         case "int_parsing" | "int_type" | "int_from_float":
-            return "must be a whole number (mend: without quotes, separators and units)"
+            return "must be a whole number (fix: without quotes, separators and units)"
         case "string_type" if isinstance(fault["input"], list | tuple) and key in sources.SOURCES:
-            return f"must be one text (mend: alternatives stand under `any:`, as in {_ANY})"
+            return f"must be one text (fix: alternatives stand under `any:`, as in {_ANY})"
         case "string_type":
-            return 'must be a text (mend: quote it, as in `"…"`)'
+            return 'must be a text (fix: quote it, as in `"…"`)'
         case "model_type" | "dict_type" | "model_attributes_type":
             if fault["input"] is None:
-                return f"nothing is written here (mend: {_NOTHING})"
+                return f"nothing is written here (fix: {_NOTHING})"
             if isinstance(fault["input"], list | tuple) and path[-2:-1] == ("fields",):
-                return f"a list of sources is no source (mend: {_ANY})"
+                return f"a list of sources is no source (fix: {_ANY})"
             if isinstance(fault["input"], str) and path == ("listing",):
                 return (
-                    f"must be a mapping of keys (mend: `listing: {{products: {fault['input']!r}}}`)"
+                    f"must be a mapping of keys (fix: `listing: {{products: {fault['input']!r}}}`)"
                 )
-            return "must be a mapping of keys (mend: put its keys below it, indented by two spaces)"
+            return "must be a mapping of keys (fix: put its keys below it, indented by two spaces)"
         case "tuple_type" | "list_type":
-            return "must be a text or a list (mend: `- ` before each entry)"
+            return "must be a text or a list (fix: `- ` before each entry)"
         case _:
-            return f"{fault['msg'][:1].lower()}{fault['msg'][1:]} (mend: see docs/definitions.md)"
+            return f"{fault['msg'][:1].lower()}{fault['msg'][1:]} (fix: see docs/definitions.md)"
 
 
 def _missing_mend(key: str) -> str:
@@ -180,9 +173,9 @@ def _unknown_key(path: Path) -> str:
     keys = _keys_at(path[:-1])
     before, colon, behind = key.partition(":")
     if colon and before in keys:
-        return f"unknown key (mend: a space after the colon: `{before}: {behind}`)"
+        return f"unknown key (fix: a space after the colon: `{before}: {behind}`)"
     if path[:-1] == ("product",) and key in get_args(AutoField):
-        return f"unknown key here (mend: fields stand under `fields:`, as `fields: {{{key}: …}}`)"
+        return f"unknown key here (fix: fields stand under `fields:`, as `fields: {{{key}: …}}`)"
     alias = _SAME_AS.get(key.lower())
     elsewhere = f"listing.{alias}" if alias in page_specs.Listing.model_fields else None
     elsewhere = elsewhere or next(
@@ -194,13 +187,12 @@ def _unknown_key(path: Path) -> str:
     elif elsewhere is not None:
         near = []
     if near:
-        return f"unknown key (mend: did you mean `{near[0]}`?)"
+        return f"unknown key (fix: did you mean `{near[0]}`?)"
     if elsewhere is not None:
         return (
-            f"unknown key here (mend: did you mean `{elsewhere.lstrip('.')}`? check the "
-            "indentation)"
+            f"unknown key here (fix: did you mean `{elsewhere.lstrip('.')}`? check the indentation)"
         )
-    return f"unknown key (mend: one of {', '.join(keys)})"
+    return f"unknown key (fix: one of {', '.join(keys)})"
 
 
 _PLACES: dict[str, type[BaseModel]] = {

@@ -87,6 +87,6 @@ def judges_nothing(value: Any) -> Any:
         }
     if isinstance(value, str):
         raise ValueError(
-            f"{value!r} is no quality (mend: `none`, or tolerances, as in `{{fill: 90%}}`)"
+            f"{value!r} is no quality (fix: `none`, or tolerances, as in `{{fill: 90%}}`)"
         )
     return value

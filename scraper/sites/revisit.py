@@ -29,11 +29,11 @@ class RevisitBounds(Model):
     def _in_order(self) -> Self:
         least_s, most_s = scalars.seconds(self.min), scalars.seconds(self.max)
         if least_s > most_s:
-            refuse("min", f"{self.min} is longer than max, {self.max} (mend: the other way round)")
+            refuse("min", f"{self.min} is longer than max, {self.max} (fix: the other way round)")
         if least_s != most_s and least_s < ADAPTIVE_LEAST_S:
             refuse(
                 "min",
-                "an interval that adapts is a minute or more (mend: `min: 1h`, or `revisit: 0`)",
+                "an interval that adapts is a minute or more (fix: `min: 1h`, or `revisit: 0`)",
             )
         return self
 
@@ -52,7 +52,7 @@ def _as_bounds(value: Any) -> Any:
     text = to_text(value)
     if not isinstance(text, str):
         raise ValueError(
-            "must be a length of time or a mapping (mend: `7d`, or `{min: 6h, max: 14d}`)"
+            "must be a length of time or a mapping (fix: `7d`, or `{min: 6h, max: 14d}`)"
         )
     # Its message is about what was written.
     scalars.seconds(text)
@@ -67,7 +67,7 @@ def _as_duration(value: Any) -> Any:
         scalars.seconds(text)
     except (ValueError, AttributeError):
         raise ValueError(
-            f"{str(value)[:60]!r} is neither true, false nor a length of time (mend: `true`, "
+            f"{str(value)[:60]!r} is neither true, false nor a length of time (fix: `true`, "
             f"`false`, or for how long 304 is believed, as in `{BELIEVED}`)"
         ) from None
     return text

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from scraper.errors import ConfigError
 from scraper.feed.prices import CURRENCY, percent
-from scraper.settle import products as store
+from scraper.results import products as store
 
 CONDITION = re.compile(r"\s*([\w.-]+)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
 # What a condition or an order may name besides the product's fields.
@@ -57,7 +57,7 @@ def parse_condition(text: str) -> Condition:
     match = CONDITION.fullmatch(text)
     if match is None:
         raise ConfigError(
-            f"{text!r} is no condition (mend: FIELD, one of = != < <= > >= ~, and a value, "
+            f"{text!r} is no condition (fix: FIELD, one of = != < <= > >= ~, and a value, "
             "as in 'price<10' or 'title~pan')"
         )
     condition = Condition(match[1], match[2], match[3])

@@ -11,10 +11,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.errors import NotFoundError
-from scraper.settle.held_products import REASONS
-from scraper.settle.held_values import keys_of, value_of
-from scraper.settle.plausibility import why_held
-from scraper.settle.products import parsed
+from scraper.results.held_products import REASONS
+from scraper.results.held_values import keys_of, value_of
+from scraper.results.plausibility import why_held
+from scraper.results.products import parsed
 from scraper.sites.definition import Site
 from scraper.views.named_sites import require_site
 

@@ -16,7 +16,7 @@ from scraper.rules.schedule import next_slot
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
-from scraper.views import fleet
+from scraper.views import site_table as fleet
 
 CRAWLS_MAX = 30
 DAYS = 30

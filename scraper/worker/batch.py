@@ -7,8 +7,6 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from scraper.archive.rows import SpooledPage
-from scraper.archive.spool import Spool
 from scraper.crawl.context import CrawlContext
 from scraper.domain import (
     Extracted,
@@ -20,6 +18,8 @@ from scraper.domain import (
     value,
 )
 from scraper.infra.slots import SlotCost
+from scraper.plugins.archive.rows import SpooledPage
+from scraper.plugins.archive.spool import Spool
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.worker.writer import Pending
 

@@ -1,7 +1,7 @@
 """Settled pages on their way into PostgreSQL: a group in one transaction, and what is to be sent
 after its commit.
 
-The statements are `scraper.settle.transaction`'s. Here: a filter's new links before them, the page
+The statements are `scraper.results.transaction`'s. Here: a filter's new links before them, the page
 that PostgreSQL rejects found by halving and settled as crashed, and what leaves the frontier
 remembered afterwards.
 """
@@ -21,8 +21,8 @@ from scraper.crawl.context import CrawlContexts
 from scraper.domain import Message, Outcome, Status, Verdict
 from scraper.infra import outages
 from scraper.infra.database import retried
-from scraper.settle.remembered_links import RememberedLinks
-from scraper.settle.transaction import PageResult, Stored, settle
+from scraper.plugins.dedup.remembered_links import RememberedLinks
+from scraper.results.transaction import PageResult, Stored, settle
 from scraper.worker.telemetry import Telemetry
 
 log = structlog.get_logger()

@@ -3,7 +3,7 @@ under way.
 
 With each answer the process hears what it has to know besides (`frontier.control`): which crawls go
 on, how its queue stands, what operators say of hosts. Claims are made in task threads; what is done
-with a lease is `scraper.worker.pipeline`'s.
+with a lease is `scraper.worker.batch_processor`'s.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from scraper.domain import (
     Product,
     content_hash,
 )
-from scraper.settle.excerpts import excerpt
+from scraper.results.excerpts import excerpt
 
 CRAWLS_KEPT = 64
 EXAMPLES_A_PAGE = 10

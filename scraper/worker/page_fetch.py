@@ -2,7 +2,7 @@
 request, its redirects.
 
 Every request of it has a turn of its own, for the host that it goes to: robots.txt, redirects and
-second tries included. What an answer means is said elsewhere (`scraper.worker.pipeline`).
+second tries included. What an answer means is said elsewhere (`scraper.worker.batch_processor`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from scraper.accounts.sessions import Logins
-from scraper.browser.permits import BrowserPermits
-from scraper.browser.pool import Browsers
 from scraper.crawl.context import CrawlContext
 from scraper.domain import Fetched, Kind, LeasedPage, Outcome, ProxySignal
 from scraper.errors import DeferredError, FetchError
@@ -23,6 +20,9 @@ from scraper.http.account_session import AccountSession
 from scraper.http.fetcher import BeforeHop, HttpFetcher
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
+from scraper.plugins.accounts.pool import Logins
+from scraper.plugins.browser.permits import BrowserPermits
+from scraper.plugins.browser.pool import Browsers
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits

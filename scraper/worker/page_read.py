@@ -20,18 +20,18 @@ from itertools import islice
 from scraper.crawl.context import CrawlContext
 from scraper.domain import Extracted, Fetched, FieldObservations, Kind, LeasedPage, Outcome
 from scraper.extract import FunctionFailed, TooSlow
-from scraper.extract.apart.page_reader import PageReader
+from scraper.extract.subprocess.page_reader import PageReader
 from scraper.http.held_bodies import HeldBody
-from scraper.platforms import adapter_of
+from scraper.plugins.platforms import adapter_of
 from scraper.politeness.page_permits import PagePermits
 from scraper.politeness.robots import RobotsRules, origin_of
 from scraper.rules.blocks import missing_is_block
 from scraper.rules.quality import NOT_FULL
 from scraper.rules.verdict import outcome_of_status, retry_after_s
 from scraper.worker.batch import Attempt
-from scraper.worker.next_visits import after_read, after_same, gives_the_same
 from scraper.worker.observations import Doubt, FieldObserver
-from scraper.worker.results import EXCERPT_CHARS, storable
+from scraper.worker.page_result import EXCERPT_CHARS, storable
+from scraper.worker.revisits import after_read, after_same, gives_the_same
 from scraper.worker.tiers import Tier
 
 # Pages up to so large wait for each other before each step, so that answers are taken, pages read

@@ -21,9 +21,6 @@ from uuid import UUID
 
 import structlog
 
-from scraper.calls.context import CallContext, CallContexts
-from scraper.calls.functions import Function, resolve
-from scraper.calls.group import Group
 from scraper.coordinator.discover import dispatch_message
 from scraper.coordinator.dispatch import batch_pages_of
 from scraper.crawl.context import CrawlContexts
@@ -33,7 +30,10 @@ from scraper.frontier.control import Control, poll
 from scraper.infra import slots
 from scraper.infra.database import make_engine
 from scraper.infra.slots import SharedExclusiveLock, SlotCost
-from scraper.infra.tracing import make_tracing
+from scraper.plugins.functions.context import CallContext, CallContexts
+from scraper.plugins.functions.functions import Function, resolve
+from scraper.plugins.functions.group import Group
+from scraper.plugins.metrics.tracing import make_tracing
 from scraper.settings import Settings
 from scraper.worker.batch import Batch
 from scraper.worker.keeper import Claimed, Claims, Keeper
@@ -42,7 +42,7 @@ from scraper.worker.wiring import Services
 from scraper.worker.writer import Pending
 
 if TYPE_CHECKING:
-    from scraper.infra.meters import WorkerMeters
+    from scraper.plugins.metrics.meters import WorkerMeters
 
 log = structlog.get_logger()
 

@@ -18,14 +18,14 @@ import structlog
 
 from scraper.domain import Blame, LeasedPage, Outcome, Verdict
 from scraper.errors import DeferredError
-from scraper.infra.tracing import NOTHING, Tracing
+from scraper.plugins.metrics.tracing import NOTHING, Tracing
 from scraper.politeness.page_permits import PagePermits
-from scraper.settle.transaction import PageResult
+from scraper.results.transaction import PageResult
 from scraper.worker.batch import Attempt, Batch
 
 if TYPE_CHECKING:
     # prometheus_client is imported only where somebody asked for a port.
-    from scraper.infra.meters import WorkerMeters
+    from scraper.plugins.metrics.meters import WorkerMeters
 
 log = structlog.get_logger()
 

@@ -12,21 +12,22 @@ from typing import Any
 import redis.asyncio as aredis
 import sqlalchemy as sa
 
-from scraper.accounts.file import AccountFile
-from scraper.accounts.sessions import Logins
-from scraper.accounts.store import LoginStore
-from scraper.archive.spool import Archive
-from scraper.browser.pool import Browsers
-from scraper.calls.clients import Clients
-from scraper.calls.pages import CallPages
-from scraper.calls.request_sender import RequestSender
-from scraper.calls.runner import CallRunner
-from scraper.calls.store import Groups
-from scraper.calls.transport import PoliteTransport
 from scraper.crawl.context import CrawlContexts
 from scraper.domain import Message
-from scraper.extract.apart.page_reader import PageReader
+from scraper.extract.subprocess.page_reader import PageReader
 from scraper.http.fetcher import HttpFetcher
+from scraper.plugins.accounts.file import AccountFile
+from scraper.plugins.accounts.pool import Logins
+from scraper.plugins.accounts.store import LoginStore
+from scraper.plugins.archive.spool import Archive
+from scraper.plugins.browser.call_pages import CallPages
+from scraper.plugins.browser.pool import Browsers
+from scraper.plugins.dedup.remembered_links import RememberedLinks
+from scraper.plugins.functions.clients import Clients
+from scraper.plugins.functions.request_sender import RequestSender
+from scraper.plugins.functions.runner import CallRunner
+from scraper.plugins.functions.store import Groups
+from scraper.plugins.functions.transport import PoliteTransport
 from scraper.politeness.fleet_limiter import RedisFleetLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.robots_cache import RobotsCache
@@ -36,10 +37,9 @@ from scraper.proxies.health import ProxyHealth
 from scraper.proxies.pool import ProxyPool
 from scraper.proxies.rotation import ProxyRotation
 from scraper.settings import Settings
-from scraper.settle.remembered_links import RememberedLinks
+from scraper.worker.batch_processor import Scraper
 from scraper.worker.commit import Settler
 from scraper.worker.page_fetch import PageFetcher
-from scraper.worker.pipeline import Scraper
 from scraper.worker.telemetry import Telemetry
 from scraper.worker.tiers import TierChoice, begin_probe
 from scraper.worker.writer import Writer

@@ -19,7 +19,7 @@ from typing import Any
 import structlog
 
 from scraper.infra import outages
-from scraper.settle.transaction import PageResult
+from scraper.results.transaction import PageResult
 
 log = structlog.get_logger()
 

@@ -18,7 +18,7 @@ from typing import IO, Any
 import psutil
 import sqlalchemy as sa
 
-from scraper.views import progress
+from scraper.views import crawl_progress as progress
 from tests import forked
 from tests.forked import Process
 

@@ -15,18 +15,18 @@ from kombu import pools
 
 from scraper import celeryconfig
 from scraper import settings as settings_module
-from scraper.demo import definition
+from scraper.plugins.demo import definition
 from scraper.settings import Settings
 from tests import called
 from tests.acceptance.commands import Commands, commands
 
 
 class SampleShop:
-    """`python -m scraper.demo` on a free port, and its control interface."""
+    """`python -m scraper.plugins.demo` on a free port, and its control interface."""
 
     def __init__(self, *options: str, name: str = "demo") -> None:
         self.name = name
-        argv = [sys.executable, "-m", "scraper.demo", "--port", "0", *options]
+        argv = [sys.executable, "-m", "scraper.plugins.demo", "--port", "0", *options]
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().split()[-1]

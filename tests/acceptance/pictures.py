@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.settings import Settings
-from scraper.views import progress
+from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
 from tests.browser import chromium

@@ -12,8 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 from scraper import settings as settings_module
-from scraper.client import Client
 from scraper.domain import Message
+from scraper.plugins.functions.client import Client
 from scraper.settings import Settings
 from tests import called, rabbitmq
 from tests.acceptance.commands import Commands, until

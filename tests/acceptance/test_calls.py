@@ -20,14 +20,14 @@ import pytest
 import redis
 import sqlalchemy as sa
 
-from scraper.client import (
+from scraper.frontier import sites
+from scraper.plugins.functions.client import (
     CallError,
     CallTimeoutError,
     Client,
     FunctionRefusedError,
     ServerUnavailableError,
 )
-from scraper.frontier import sites
 from scraper.settings import Settings
 from scraper.sites import loader
 from tests import called
@@ -320,7 +320,7 @@ def test_what_may_not_be_called_is_refused_by_the_worker(
 ) -> None:
     """Callers that allow themselves everything."""
     run.worker("datacenter", env={"SCRAPER_FUNCTIONS": MODULE})
-    monkeypatch.setattr("scraper.calls.group.parts_of", lambda *_: None)
+    monkeypatch.setattr("scraper.plugins.functions.group.parts_of", lambda *_: None)
     refused = {
         "os:getpid": "SCRAPER_FUNCTIONS allows tests.called",
         "antigravity:fly": "SCRAPER_FUNCTIONS allows tests.called",
@@ -337,7 +337,7 @@ def test_what_may_not_be_called_is_refused_by_the_worker(
 
 
 def test_nobody_serves_the_queue(calling: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scraper.client.UNSERVED_S", 3.0)
+    monkeypatch.setattr("scraper.plugins.functions.client.UNSERVED_S", 3.0)
     with pytest.raises(ServerUnavailableError, match="celery -A scraper worker -Q nobodys"):
         list(Client().map(f"{MODULE}:echo", [1], queue="nobodys"))
 
@@ -466,7 +466,7 @@ def test_ctrl_c_cancels_what_is_not_begun(run: Commands, calling: Settings, tmp_
     run.until_ready(worker)
     log, program = tmp_path / "log", tmp_path / "program.py"
     program.write_text(
-        "import sys\nfrom scraper.cli.main import main\nfrom scraper.client import Client\n"
+        "import sys\nfrom scraper.cli.main import main\nfrom scraper.plugins.functions.client import Client\n"
         "before = Client.map\n"
         f"Client.map = lambda self, f, i, **o: before(self, f, [[n, {str(log)!r}, {str(tmp_path / 'never')!r}] for n, _ in "
         "enumerate(i)], **o)\nmain()\n"

@@ -10,8 +10,13 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from scraper.client import CallError, CallTimeoutError, Client, FunctionRefusedError
 from scraper.frontier import sites
+from scraper.plugins.functions.client import (
+    CallError,
+    CallTimeoutError,
+    Client,
+    FunctionRefusedError,
+)
 from scraper.settings import Settings
 from scraper.sites import loader
 from tests import called

@@ -11,8 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from scraper import settings as settings_module
-from scraper.client import CallError, Client, ServerUnavailableError
 from scraper.frontier import sites
+from scraper.plugins.functions.client import CallError, Client, ServerUnavailableError
 from scraper.runtime import send
 from scraper.settings import Settings
 from scraper.sites import loader
@@ -78,7 +78,7 @@ def test_nobody_serves_the_queue(
     """Workers answer over RabbitMQ too: who serves another queue is not taken for one that serves
     this one."""
     run.until_ready(run.worker("residential"))
-    monkeypatch.setattr("scraper.client.UNSERVED_S", 3.0)
+    monkeypatch.setattr("scraper.plugins.functions.client.UNSERVED_S", 3.0)
     with pytest.raises(ServerUnavailableError, match="celery -A scraper worker -Q nobodys.eu"):
         list(Client().map(f"{MODULE}:echo", [1], queue="nobodys", region="eu"))
     with Client(local=True) as client:

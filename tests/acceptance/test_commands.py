@@ -21,9 +21,9 @@ import psutil
 import pytest
 import sqlalchemy as sa
 
-from scraper.cli.setup.demo import free_port
+from scraper.plugins.demo.command import free_port
 from scraper.settings import Settings
-from scraper.views import progress
+from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, assert_counted, commands, processes_of, until
 from tests.acceptance.conftest import SampleShop
 from tests.forked import BIN, ROOT
@@ -434,7 +434,7 @@ def test_beat(run: Commands, engine: sa.Engine, environment: Settings) -> None:
     "words",
     [
         ("celery", "-A", "scraper", "flower", "--port={}"),
-        (sys.executable, "-m", "scraper.demo", "--port", "{}"),
+        (sys.executable, "-m", "scraper.plugins.demo", "--port", "{}"),
         ("scraper", "metrics", "--port", "{}"),
     ],
     ids=["flower", "sample shop", "metrics"],
@@ -445,7 +445,7 @@ def test_a_port_that_is_taken_is_said_in_one_line(words: tuple[str, ...], run: C
         process = run.start(*(word.format(port) for word in words))
         assert process.wait(40) not in (0, None)
     lines = [line for line in run.log(process).splitlines() if "Error" in line or port in line]
-    assert len(lines) == 1 and "(mend: " in lines[0] and "in use" in lines[0], lines
+    assert len(lines) == 1 and "(fix: " in lines[0] and "in use" in lines[0], lines
     assert "Traceback" not in run.log(process)
 
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 import redis
 
-from scraper.demo import definition
+from scraper.plugins.demo import definition
 from tests import compose
 from tests.acceptance.commands import until
 from tests.acceptance.conftest import SampleShop

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from playwright.sync_api import Browser, Page, expect
 
 from scraper.settings import Settings
-from scraper.views import progress
+from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, counted, until
 from tests.acceptance.conftest import SampleShop
 from tests.browser import chromium

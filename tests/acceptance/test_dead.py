@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from scraper.cli.setup.demo import free_port
 from scraper.domain import Outcome
+from scraper.plugins.demo.command import free_port
 from scraper.settings import Settings
-from scraper.views import progress
+from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, assert_counted, counted
 from tests.making import a_site, give_up, open_crawl, rows, urls
 from tests.odd_shop import Answer, OddShop, listing, product

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from scraper.demo.catalogue import Catalogue
-from scraper.demo.faults import Options, fault
-from scraper.views import progress
+from scraper.plugins.demo.catalogue import Catalogue
+from scraper.plugins.demo.faults import Options, fault
+from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, assert_counted
 from tests.acceptance.conftest import SampleShop
 

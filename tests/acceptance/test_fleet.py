@@ -21,10 +21,10 @@ from multiprocessing.synchronize import Barrier
 import pytest
 import redis.asyncio as aredis
 
-from scraper.connect.guard import ANYWHERE, PrivateAccess
 from scraper.errors import DeferredError
 from scraper.http.fetcher import HttpFetcher
 from scraper.http.policy import FetchPolicy
+from scraper.http.transport.guard import ANYWHERE, PrivateAccess
 from scraper.politeness import fleet_limiter
 from scraper.politeness.fleet_limiter import RedisFleetLimiter
 from scraper.politeness.host_limiter import LATE_S, HostLimiter

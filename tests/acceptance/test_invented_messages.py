@@ -19,7 +19,7 @@ import redis
 import sqlalchemy as sa
 
 from scraper import settings as settings_module
-from scraper.client import Client
+from scraper.plugins.functions.client import Client
 from scraper.settings import Settings
 from tests import called, invented
 from tests.acceptance.commands import Commands, until

@@ -20,7 +20,7 @@ import yaml
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from scraper.accounts.store import LoginStore
+from scraper.plugins.accounts.store import LoginStore
 from scraper.politeness.fleet_limiter import RedisFleetLimiter
 from scraper.proxies.health import ProxyHealth, Tally
 from scraper.rules.budget import Budget

@@ -21,7 +21,7 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.settings import Settings
-from scraper.views import progress
+from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, assert_counted, until
 from tests.forked import ROOT
 from tests.odd_shop import (

@@ -21,10 +21,10 @@ import sqlalchemy as sa
 
 from scraper import celeryconfig
 from scraper.domain import Message
-from scraper.embedded import servers
 from scraper.errors import RESTART_CODE
 from scraper.infra import migrations
 from scraper.infra.database import make_engine
+from scraper.plugins.embedded import servers
 from scraper.runtime.beat import WAITING_MAX
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, commands, until

@@ -15,7 +15,7 @@ import redis
 import sqlalchemy as sa
 
 from scraper.settings import Settings
-from scraper.views import progress
+from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, assert_counted, until
 from tests.acceptance.conftest import SampleShop
 from tests.acceptance.test_demo_shop import as_truth

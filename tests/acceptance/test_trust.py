@@ -127,7 +127,7 @@ def test_a_selector_breaks_and_is_mended(
     ] and f"scraper report {number}" in text
 
     shown = run.scraper("report", str(number), code=5)
-    assert "Mend the definition and crawl again (`scraper mend shop price` looks)" in shown.stdout
+    assert "Mend the definition and crawl again (`scraper repair shop price` looks)" in shown.stdout
     assert (
         "SUSPECT" in shown.stdout
         and "price: found on 0 of 40 product pages (0%), usually on 100%" in shown.stdout
@@ -210,7 +210,7 @@ def test_what_a_person_may_type_wrongly(
     (shop.folder / "shop.yaml").write_text(f"{text}quality:\n  fill: 150%\n")
     checked = run.scraper("sites", "check", code=2)
     assert (
-        "shop.yaml:15: quality.fill: '150%' is no share (mend: " in checked.stdout + checked.stderr
+        "shop.yaml:15: quality.fill: '150%' is no share (fix: " in checked.stdout + checked.stderr
     )
 
 

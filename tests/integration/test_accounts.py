@@ -15,10 +15,10 @@ from scraper.coordinator.dispatch import dispatch
 from scraper.domain import Blame, Outcome, Status, Verdict
 from scraper.frontier import crawls
 from scraper.http.request import headers_dict
+from scraper.results.transaction import PageResult
 from scraper.rules.circuit_breaker import HostDown
 from scraper.rules.verdict import HOST_PATIENCE, RetryPolicy, judge
 from scraper.settings import Settings
-from scraper.settle.transaction import PageResult
 from scraper.worker.page_read import HEAD_CHARS, HEAD_FIELDS, _head
 from scraper.worker.process import Worker
 from tests.making import (

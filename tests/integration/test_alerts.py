@@ -12,10 +12,10 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from scraper.errors import ConfigError
-from scraper.quality import alerts as alert_module
-from scraper.quality import notify
-from scraper.quality.alerts import alert
-from scraper.quality.notify import Notice
+from scraper.plugins.alerts import crawls as alert_module
+from scraper.plugins.alerts import notify
+from scraper.plugins.alerts.crawls import alert
+from scraper.plugins.alerts.notify import Notice
 from scraper.settings import Settings
 from tests import making
 from tests.integration.test_quality import Crawl, crawled, good, shop, without

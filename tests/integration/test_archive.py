@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from scraper.archive import rows as store
-from scraper.archive import spool as archive_module
-from scraper.archive.objects import place
-from scraper.archive.reader import read_all
-from scraper.archive.rows import SpooledPage
-from scraper.archive.spool import Archive, Spool
 from scraper.coordinator.prune import prune
 from scraper.domain import Fetched, Kind, LeasedPage
 from scraper.frontier import sites
+from scraper.plugins.archive import rows as store
+from scraper.plugins.archive import spool as archive_module
+from scraper.plugins.archive.keys import ArchiveUse
+from scraper.plugins.archive.objects import place
+from scraper.plugins.archive.reader import read_all
+from scraper.plugins.archive.rows import SpooledPage
+from scraper.plugins.archive.spool import Archive, Spool
+from scraper.results.transaction import CrawlLimits, settle
 from scraper.settings import Settings
-from scraper.settle.transaction import CrawlLimits, settle
-from scraper.sites.archive import ArchiveUse
 from scraper.sites.definition import Site
 from scraper.worker.commit import confirm_archived
 from tests.making import (

@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.exceptions import RedisError
 
-from scraper.dedup.bloom import (
+from scraper.plugins.dedup.bloom import (
     AT_ONCE,
     PREFIX,
     BloomFilter,
     FilterStore,
 )
-from scraper.dedup.sizing import (
+from scraper.plugins.dedup.sizing import (
     Part,
     false_positives,
 )

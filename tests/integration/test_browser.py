@@ -20,18 +20,18 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from scraper.browser.permits import BrowserPermits
-from scraper.browser.pool import Browsers
-from scraper.connect.guard import PrivateAccess
 from scraper.domain import Fetched, Outcome
 from scraper.errors import DeferredError, FetchError
 from scraper.http.account_session import AccountSession
 from scraper.http.cookies import AccountJar, CookieJar
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
+from scraper.http.transport.guard import PrivateAccess
+from scraper.plugins.browser.keys import Rendering
+from scraper.plugins.browser.permits import BrowserPermits
+from scraper.plugins.browser.pool import Browsers
 from scraper.rules.proxies import Proxy
 from scraper.settings import Settings
-from scraper.sites.browser import Rendering
 from tests.integration.test_fetch import GUARDED, POLICY, FakeResolver
 from tests.js_shop import Echo, Heard, JsShop
 from tests.odd_shop import Answer, bomb, drip, endless, garbage, redirect, reset, reset_in_body
@@ -333,7 +333,7 @@ def test_a_page_whose_renderer_dies_is_free_at_first_and_charged_in_the_end(shop
 def test_a_browser_that_is_killed_or_hangs_is_replaced_and_its_pages_are_not_charged(
     shop: JsShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scraper.browser.pool.ANSWER_S", 2.0)
+    monkeypatch.setattr("scraper.plugins.browser.pool.ANSWER_S", 2.0)
 
     async def case(b: Browsers) -> None:
         for number in (signal.SIGKILL, signal.SIGSTOP):

@@ -14,10 +14,10 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from scraper.browser.pool import Browsers, _Running
 from scraper.domain import Fetched, Outcome
 from scraper.errors import DeferredError
-from scraper.sites.browser import Rendering
+from scraper.plugins.browser.keys import Rendering
+from scraper.plugins.browser.pool import Browsers, _Running
 from tests.integration.test_browser import POLICY, QUICK, failed, using
 from tests.js_shop import HungryShop
 

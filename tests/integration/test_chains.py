@@ -10,9 +10,9 @@ import sqlalchemy as sa
 
 from scraper.domain import Kind, Outcome, Status, Verdict
 from scraper.frontier.pages import NewPage
+from scraper.results.listing_traps import listed, steps_allowed
+from scraper.results.transaction import CrawlLimits, PageResult, settle
 from scraper.rules.urls import fingerprint
-from scraper.settle.chains import listed, steps_allowed
-from scraper.settle.transaction import CrawlLimits, PageResult, settle
 from tests.making import a_site, add, claimed, lease_all, new_page, open_crawl, rows
 
 HOST = "shop.example"

@@ -19,9 +19,9 @@ from scraper.feed import reader as changes
 from scraper.feed import store as store
 from scraper.feed.reader import Change, Reader
 from scraper.infra.database import make_engine
+from scraper.results import crawl_quality
+from scraper.results.transaction import PageResult
 from scraper.settings import Settings
-from scraper.settle import crawl_quality
-from scraper.settle.transaction import PageResult
 from tests.integration.test_products import A, B, Shop
 from tests.making import (
     a_site,

@@ -26,9 +26,9 @@ from scraper.errors import ConfigError
 from scraper.feed import reader as feed
 from scraper.feed.prices import price_moves
 from scraper.frontier import sites
-from scraper.monitor import view
+from scraper.plugins.flower import view
+from scraper.results import rejection
 from scraper.settings import Settings
-from scraper.settle import rejection
 from scraper.views import site_history
 from tests.acceptance.commands import Commands, commands, until
 from tests.databases import admin

@@ -15,13 +15,13 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from scraper.coordinator import plan, reap
-from scraper.dedup import filters as dedup
-from scraper.dedup.bloom import PREFIX, FilterStore
 from scraper.domain import Kind, Message
 from scraper.frontier import sites
+from scraper.plugins.dedup import filters as dedup
+from scraper.plugins.dedup import remembered_links as step
+from scraper.plugins.dedup.bloom import PREFIX, FilterStore
 from scraper.rules.urls import fingerprint
 from scraper.settings import Settings
-from scraper.settle import remembered_links as step
 from scraper.sites import loader
 from tests.aging import age_filters
 from tests.integration.test_worker import Broker

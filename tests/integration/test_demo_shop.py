@@ -24,7 +24,7 @@ class Served:
         argv = [
             sys.executable,
             "-m",
-            "scraper.demo",
+            "scraper.plugins.demo",
             "--port",
             "0",
             "--products",

@@ -30,8 +30,8 @@ from scraper.frontier import crawls, leases, sites
 from scraper.frontier.control import poll
 from scraper.frontier.due import LOSSES_MAX
 from scraper.infra.database import make_engine
+from scraper.results.transaction import PageResult
 from scraper.settings import Settings
-from scraper.settle.transaction import PageResult
 from tests.making import (
     OK,
     a_site,

@@ -15,10 +15,10 @@ import psycopg
 import pytest
 import redis
 
-from scraper.embedded import process
-from scraper.embedded import servers as embedded
 from scraper.errors import ServerUnavailableError
 from scraper.infra import redaction, servers
+from scraper.plugins.embedded import process
+from scraper.plugins.embedded import servers as embedded
 from scraper.settings import Settings
 
 SERVERS = ["postgres", "valkey"]
@@ -214,7 +214,7 @@ def test_a_socket_that_was_cleaned_away_is_made_again(settings: Settings) -> Non
 UP = """
 import sys
 from pathlib import Path
-from scraper.embedded import servers as embedded
+from scraper.plugins.embedded import servers as embedded
 from scraper.settings import Settings
 print([state.pid for state in embedded.up(Settings(home=Path(sys.argv[1])))])
 """

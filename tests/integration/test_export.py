@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from scraper.archive import objects
 from scraper.cli.data import export as exporting
-from scraper.cli.data import parquet
 from scraper.errors import BusyError, ConfigError, CursorError, ObjectsError, ScraperError
 from scraper.feed import consumers, reader
+from scraper.plugins.archive import objects
+from scraper.plugins.parquet import writer as parquet
 from scraper.views import rows as table_rows
 from scraper.views.rows import LAST_COLUMNS
 from tests.integration.test_products import A, B, Shop

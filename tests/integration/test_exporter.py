@@ -9,13 +9,13 @@ import redis.asyncio as aredis
 import sqlalchemy as sa
 from prometheus_client import Metric
 
-from scraper.accounts.policy import Trouble
-from scraper.accounts.store import LoginStore
-from scraper.archive import rows as archive
 from scraper.feed import consumers
-from scraper.metrics import postgres
-from scraper.metrics.postgres import Postgres
-from scraper.metrics.redis import RedisState
+from scraper.plugins.accounts.policy import Trouble
+from scraper.plugins.accounts.store import LoginStore
+from scraper.plugins.archive import rows as archive
+from scraper.plugins.metrics import postgres
+from scraper.plugins.metrics.postgres import Postgres
+from scraper.plugins.metrics.redis import RedisState
 from tests.making import a_site, open_crawl, rows
 
 Values = dict[tuple[str, ...], float]

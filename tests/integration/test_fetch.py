@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from scraper.connect import guard
-from scraper.connect.transport import PoolOptions
 from scraper.domain import Fetched, Outcome, Validators
 from scraper.errors import DeferredError, FetchError
 from scraper.http.fetcher import HttpFetcher
 from scraper.http.policy import FetchPolicy
+from scraper.http.transport import guard
+from scraper.http.transport.aiohttp_transport import PoolOptions
 from scraper.politeness.robots import (
     NO_ANSWER,
     RobotsRules,

@@ -21,9 +21,9 @@ from scraper.frontier import crawls, leases, sites
 from scraper.frontier.control import poll
 from scraper.frontier.crawls import REPLAY
 from scraper.infra.database import retried
+from scraper.results.missed_products import DELISTED_AFTER
+from scraper.results.transaction import PageResult
 from scraper.settings import Settings
-from scraper.settle.missed_products import DELISTED_AFTER
-from scraper.settle.transaction import PageResult
 from tests.making import (
     AGAIN,
     OK,

@@ -12,8 +12,10 @@ from scraper.domain import Kind, Outcome
 from scraper.frontier import crawls, hosts, sites
 from scraper.frontier.progress import STATES, read_progress
 from scraper.settings import Settings
-from scraper.views import fleet, progress, status
-from scraper.views.fleet import ORDERS, FleetRow, Query
+from scraper.views import crawl_progress as progress
+from scraper.views import dashboard as status
+from scraper.views import site_table as fleet
+from scraper.views.site_table import ORDERS, FleetRow, Query
 from tests.making import a_site, add, claimed, give_up, lease_all, new_page, open_crawl, rows, urls
 
 

@@ -17,7 +17,7 @@ from scraper.frontier.due import (
     due_hosts,
     due_pages,
 )
-from scraper.settle.transaction import FENCE
+from scraper.results.transaction import FENCE
 from tests.making import (
     AGAIN,
     OK,

@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from scraper.coordinator.finish import finish
 from scraper.errors import NotFoundError
 from scraper.frontier import crawls
+from scraper.plugins.alerts.crawls import alert
 from scraper.quality import report as reports
-from scraper.quality.alerts import alert
+from scraper.results import crawl_quality, rejection
 from scraper.settings import load
-from scraper.settle import crawl_quality, rejection
 from scraper.views import provenance
 from tests import making
 from tests.integration.test_held_values import ALL, NUMBERS, events, known, price

@@ -16,9 +16,9 @@ from scraper.coordinator.finish import finish
 from scraper.domain import Outcome
 from scraper.feed import reader as feed
 from scraper.frontier import crawls
+from scraper.plugins.alerts.crawls import alert
 from scraper.quality import report as reports
-from scraper.quality.alerts import alert
-from scraper.settle import crawl_quality, held_values
+from scraper.results import crawl_quality, held_values
 from tests import making
 from tests.integration.test_quality import (
     Crawl,

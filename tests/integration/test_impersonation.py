@@ -18,16 +18,16 @@ import pytest
 from backports import zstd
 from curl_cffi.requests import AsyncSession
 
-from scraper.connect import guard
-from scraper.connect.guard import PrivateAccess
-from scraper.connect.transport import PoolOptions
 from scraper.domain import Fetched, Outcome
 from scraper.errors import FetchError
 from scraper.http.cookies import CookieJar
 from scraper.http.fetcher import HttpFetcher
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
-from scraper.impersonate import profiles
+from scraper.http.transport import guard
+from scraper.http.transport.aiohttp_transport import PoolOptions
+from scraper.http.transport.guard import PrivateAccess
+from scraper.plugins.impersonate import profiles
 from scraper.politeness.robots import fetch_robots
 from scraper.rules import browsers, proxies
 from tests.h2_server import H2Server, fingerprint, offered
@@ -349,7 +349,7 @@ def test_bodies_larger_than_any_buffer_arrive_whole_and_bombs_do_not_unpack_in_m
 
 def test_a_reader_that_rests_holds_the_sender_back(tls: ssl.SSLContext) -> None:
     """libcurl is told to pause: what is held is a few buffers, not the body."""
-    from scraper.impersonate import transport
+    from scraper.plugins.impersonate import transport
 
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
         most = 0
@@ -414,7 +414,7 @@ def test_an_address_is_judged_again_where_it_is_connected_to(
 ) -> None:
     """The names say a public address, libcurl ends at a private one: whatever the reason, no socket
     is opened."""
-    from scraper.impersonate import transport
+    from scraper.plugins.impersonate import transport
 
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
         with pytest.MonkeyPatch.context() as patch:
@@ -495,7 +495,7 @@ def test_the_environment_is_not_asked(
 def test_the_certificates_are_those_of_the_other_transport(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from scraper.impersonate.transport import ca_stores
+    from scraper.plugins.impersonate.transport import ca_stores
 
     paths = ssl.get_default_verify_paths()
     (tmp_path / "own.pem").write_text("")

@@ -17,9 +17,9 @@ from scraper import settings as settings_module
 from scraper.coordinator import plan
 from scraper.domain import Outcome
 from scraper.frontier import leases, sites
+from scraper.results import rejection
+from scraper.results.transaction import PageResult
 from scraper.settings import Settings
-from scraper.settle import rejection
-from scraper.settle.transaction import PageResult
 from tests.integration.test_revisit import age, definition
 from tests.integration.test_revisit import crawl as crawl_of_a_shop
 from tests.integration.test_worker import Broker

@@ -11,8 +11,9 @@ import pytest
 import redis
 import redis.asyncio as aredis
 
-from scraper.accounts.policy import RULES, Trouble
-from scraper.accounts.store import (
+from scraper.errors import DeferredError
+from scraper.plugins.accounts.policy import RULES, Trouble
+from scraper.plugins.accounts.store import (
     Begun,
     LoginStore,
     forget,
@@ -20,7 +21,6 @@ from scraper.accounts.store import (
     known_accounts,
     read_now,
 )
-from scraper.errors import DeferredError
 
 MARKS = ["key1:secret"]
 

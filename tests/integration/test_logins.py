@@ -15,11 +15,11 @@ import redis
 import sqlalchemy as sa
 
 from scraper import settings as settings_module
-from scraper.accounts import sessions
-from scraper.accounts.policy import RULES, Rule, Trouble
-from scraper.accounts.store import forget, key_of, read_now
 from scraper.coordinator import plan
 from scraper.frontier import sites
+from scraper.plugins.accounts import pool as sessions
+from scraper.plugins.accounts.policy import RULES, Rule, Trouble
+from scraper.plugins.accounts.store import forget, key_of, read_now
 from scraper.settings import Settings
 from scraper.sites import loader
 from tests.hostile_server import self_signed

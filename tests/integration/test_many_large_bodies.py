@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from scraper.connect import guard
 from scraper.http.fetcher import HttpFetcher
 from scraper.http.held_bodies import HeldBodies, HeldBody
 from scraper.http.policy import FetchPolicy
+from scraper.http.transport import guard
 
 BODY_BYTES = 2_000_000
 PAGES = 24

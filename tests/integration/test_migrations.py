@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from scraper.errors import ServerUnavailableError
 from scraper.infra import migrations
 from scraper.infra.database import make_engine
-from scraper.settle import held_values
+from scraper.results import held_values
 from tests.making import (
     a_site,
     add,

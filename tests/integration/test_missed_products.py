@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from scraper.coordinator import plan
 from scraper.frontier import sites
+from scraper.results import crawl_quality
 from scraper.settings import Settings
-from scraper.settle import crawl_quality
 from scraper.sites.definition import Site
 from tests.integration.test_quality import crawled, good, shop
 from tests.integration.test_worker import Broker

@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from scraper.cli.main import main
-from scraper.cli.setup.new import is_own_name
 from scraper.domain import Fetched, Kind
 from scraper.extract import compile_site
-from scraper.platforms import ADAPTERS
+from scraper.plugins.author.commands.new import is_own_name
+from scraper.plugins.platforms import ADAPTERS
 from scraper.sites.definition import Site
 from scraper.sites.loader import load_file, load_text
 from tests import (
@@ -180,7 +180,7 @@ def test_a_blog_is_no_shop_though_its_articles_have_pictures(project: Path) -> N
     }
     with StaticShop({"/": f"<title>Blog</title>{cards}", **posts}) as server:
         result = run(f"{server.url}/", "blog", code=1)
-    assert "they may be articles (mend: " in result.output
+    assert "they may be articles (fix: " in result.output
     assert not (project / "sites" / "blog.yaml").exists()
 
 
@@ -188,7 +188,7 @@ def test_what_cannot_be_read_is_said_with_a_mend(project: Path) -> None:
     with StaticShop({}, robots="User-agent: *\nDisallow: /private\n") as server:
         missing = run(f"{server.url}/shop", "shop", code=1).output
         private = run(f"{server.url}/private/", "shop", code=1).output
-    assert "404 (mend: open the shop in a browser" in missing
+    assert "404 (fix: open the shop in a browser" in missing
     assert "disallows" in private and "`robots: ignore`" in private
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import boto3
 import pytest
 
-from scraper.archive import objects
-from scraper.archive.objects import Objects, place, place_of_file
 from scraper.errors import ConfigError, ObjectsError
+from scraper.plugins.archive import objects
+from scraper.plugins.archive.objects import Objects, place, place_of_file
 
 
 @pytest.fixture(params=["folder", "bucket"])

@@ -18,7 +18,7 @@ import pytest
 
 from scraper.domain import Extracted, Fetched, Kind
 from scraper.extract import FunctionFailed, TooSlow, compile_site
-from scraper.extract.apart.page_reader import PageReader
+from scraper.extract.subprocess.page_reader import PageReader
 from scraper.sites.loader import load_text
 
 T = TypeVar("T")
@@ -207,7 +207,7 @@ def readers() -> set[psutil.Process]:
     readers = set()
     for process in psutil.Process().children():
         with suppress(psutil.Error):
-            if "scraper.extract.apart" in process.cmdline():
+            if "scraper.extract.subprocess" in process.cmdline():
                 readers.add(process)
     return readers
 

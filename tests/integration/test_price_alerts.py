@@ -22,15 +22,15 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 
 from scraper import settings as settings_module
-from scraper.alerts import outbox
-from scraper.alerts.rules import Rule
 from scraper.cli.main import main
 from scraper.feed import reader as feed
-from scraper.quality import alerts as alert_module
-from scraper.quality import notify
-from scraper.quality.notify import Notice
+from scraper.plugins.alerts import crawls as alert_module
+from scraper.plugins.alerts import notify
+from scraper.plugins.alerts.notify import Notice
+from scraper.plugins.alerts.prices import outbox
+from scraper.plugins.alerts.prices.rules import Rule
+from scraper.results import rejection
 from scraper.settings import Settings
-from scraper.settle import rejection
 from tests.integration.test_changes import put
 from tests.integration.test_products import B, Shop
 from tests.integration.test_quality import crawled, good
@@ -42,8 +42,8 @@ from tests.receivers import Mailbox, Webhook, receivers
 DYING = """
 import os, signal, sys
 import sqlalchemy as sa
-from scraper.alerts import outbox
-from scraper.alerts.rules import Rule
+from scraper.plugins.alerts.prices import outbox
+from scraper.plugins.alerts.prices.rules import Rule
 from scraper.infra.database import make_engine
 engine, left = make_engine(sys.argv[1]), [int(sys.argv[2])]
 outbox.BATCH = 40
@@ -59,7 +59,7 @@ outbox.collect(engine, [Rule(name=name, when="fell") for name in ("one", "two")]
 COORDINATOR = """
 import os, sys
 from pathlib import Path
-from scraper.alerts import outbox
+from scraper.plugins.alerts.prices import outbox
 from scraper.infra.database import make_engine
 from scraper.settings import Settings
 settings = Settings(alerts=Path(sys.argv[2]), alert_rules=Path(sys.argv[3]))
@@ -303,7 +303,7 @@ def test_delivery_digest_and_commands(
     monkeypatch.setenv("SCRAPER_ALERT_RULES", str(path))
     monkeypatch.setenv("SCRAPER_ALERTS", str(recipients))
     monkeypatch.setattr(
-        import_module("scraper.cli.data.price_alerts"), "open_engine", lambda: engine
+        import_module("scraper.plugins.alerts.command"), "open_engine", lambda: engine
     )
     settings_module.load.cache_clear()
     settings = settings_module.load()
@@ -409,7 +409,7 @@ def test_rules_of_a_definition_and_whom_they_tell(
         assert result.exit_code == 0, result.output
         return result.output
 
-    command = import_module("scraper.cli.data.price_alerts")
+    command = import_module("scraper.plugins.alerts.command")
     monkeypatch.setattr(command, "open_engine", lambda: engine)
     monkeypatch.setattr(command, "load_settings", lambda: settings)
     listed = {one["rule"]: one for one in json.loads(ran("--json"))}

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from scraper.domain import CrawlStatus, Status, Verdict
 from scraper.frontier import crawls, leases
-from scraper.settle import products
-from scraper.settle.transaction import Stored
+from scraper.results import products
+from scraper.results.transaction import Stored
 from scraper.views import provenance
 from tests.making import (
     GONE,

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from scraper.connect.guard import PrivateAccess
-from scraper.connect.transport import PoolOptions
 from scraper.domain import Fetched, Outcome, ProxySignal, Validators
 from scraper.errors import FetchError
 from scraper.http.cookies import CookieJar
 from scraper.http.fetcher import HttpFetcher
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
+from scraper.http.transport.aiohttp_transport import PoolOptions
+from scraper.http.transport.guard import PrivateAccess
 from scraper.politeness.robots import fetch_robots
 from scraper.rules import proxies
 from tests.hostile_server import self_signed

@@ -12,10 +12,10 @@ import redis
 import sqlalchemy as sa
 
 from scraper import settings as settings_module
-from scraper.feed import publish as publishing
 from scraper.feed import reader as changes
-from scraper.feed.publish import Stream, publish
 from scraper.feed.reader import Reader
+from scraper.plugins.stream import publish as publishing
+from scraper.plugins.stream.publish import Stream, publish
 from scraper.settings import Settings
 from tests.integration.test_changes import put
 from tests.integration.test_products import A, B, Shop

@@ -25,11 +25,11 @@ from scraper.domain import (
     content_hash,
 )
 from scraper.frontier import crawls, leases
+from scraper.plugins.alerts.crawls import alert
 from scraper.quality import report
-from scraper.quality.alerts import alert
-from scraper.settle import crawl_quality, products
-from scraper.settle.products import NewProduct
-from scraper.settle.transaction import PageResult
+from scraper.results import crawl_quality, products
+from scraper.results.products import NewProduct
+from scraper.results.transaction import PageResult
 from scraper.sites.definition import Site
 from tests import making
 

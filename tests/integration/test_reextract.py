@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from scraper.archive.spool import Archive
 from scraper.coordinator.finish import finish
 from scraper.domain import Extracted, Fetched, FieldObservations, Kind, content_hash
 from scraper.errors import BusyError
 from scraper.extract import compile_site
 from scraper.frontier import sites
-from scraper.reextract import run as step
-from scraper.reextract.differences import FieldChange
-from scraper.reextract.run import Preview, Reextraction, WriteResult
+from scraper.plugins.archive.reextract import run as step
+from scraper.plugins.archive.reextract.differences import FieldChange
+from scraper.plugins.archive.reextract.run import Preview, Reextraction, WriteResult
+from scraper.plugins.archive.spool import Archive
+from scraper.results import crawl_quality
+from scraper.results.products import NewProduct
+from scraper.results.transaction import CrawlLimits, PageResult, settle
 from scraper.settings import Settings
-from scraper.settle import crawl_quality
-from scraper.settle.products import NewProduct
-from scraper.settle.transaction import CrawlLimits, PageResult, settle
 from scraper.sites.definition import Site
-from scraper.views import state
+from scraper.views import queue_stats as state
 from scraper.worker.commit import confirm_archived
 from tests.making import a_site, add, claimed, lease_all, new_page, open_crawl, rows, settled, urls
 

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from scraper.cli.main import main
 from scraper.feed import reader as feed
-from scraper.settle import crawl_quality, rejection
-from scraper.settle.rejection import Rejection
+from scraper.results import crawl_quality, rejection
+from scraper.results.rejection import Rejection
 from tests import making
 from tests.integration.test_held_values import NUMBERS, held, price
 from tests.integration.test_quality import Crawl, Data, crawled, good, shop, stored, versions

@@ -16,9 +16,9 @@ from scraper.frontier import sites
 from scraper.http import exchange
 from scraper.http.body import unpack
 from scraper.quality import report as reports
+from scraper.results import fill_rates, products
+from scraper.results.transaction import PageResult
 from scraper.settings import Settings
-from scraper.settle import fill_rates, products
-from scraper.settle.transaction import PageResult
 from scraper.sites.definition import Site
 from tests.conditional_shop import ConditionalShop
 from tests.integration.test_quality import HOST, Data, good, without

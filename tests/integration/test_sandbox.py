@@ -15,7 +15,7 @@ from typing import Any
 import playwright
 import pytest
 
-from scraper.browser.chromium import no_sandbox
+from scraper.plugins.browser.chromium import no_sandbox
 from tests.js_shop import JsShop
 from tests.machine import need
 from tests.nobody import NOBODY
@@ -58,7 +58,7 @@ def need_a_checkout_for_everybody() -> None:
     ]
     if private and os.geteuid() == 0:
         reason = (
-            f"nobody can enter {private[0]}, where the checkout is (mend: one that lies elsewhere)"
+            f"nobody can enter {private[0]}, where the checkout is (fix: one that lies elsewhere)"
         )
         need(None, reason)
 
@@ -67,7 +67,7 @@ def test_whoever_is_not_root_has_every_page_in_a_sandbox(shop: JsShop) -> None:
     need_a_checkout_for_everybody()
     told, _ = shown(shop.url("/p/1"))
     if "error" in told:
-        assert "its sandbox needs user namespaces" in told["error"] and "mend:" in told["error"]
+        assert "its sandbox needs user namespaces" in told["error"] and "fix:" in told["error"]
         return
     assert "Thing nº 1" in told["body"]
     renderers = [each for each in told["processes"] if each["kind"] == "renderer"]
@@ -95,23 +95,23 @@ def test_without_user_namespaces_it_is_said_who_forbids_them_and_how_to_mend_it(
     told, printed = shown(shop.url("/p/1"), "--no-namespaces")
     assert told["error"].endswith(
         f"chromium does not start: its sandbox needs user namespaces, which user {NOBODY} does not get on this machine: "
-        "/proc/sys/user/max_user_namespaces is 0 (mend: `sysctl -w user.max_user_namespaces=10000`)"
+        "/proc/sys/user/max_user_namespaces is 0 (fix: `sysctl -w user.max_user_namespaces=10000`)"
     )
     (later,) = (
         line for line in printed.splitlines() if "no browser: pages go back untried" in line
     )
-    assert "its sandbox needs user namespaces" in later and "mend:" in later
+    assert "its sandbox needs user namespaces" in later and "fix:" in later
     assert shop.requests == [], "no page without a sandbox"
 
 
-@pytest.mark.parametrize(("name", "value", "mend"), [
+@pytest.mark.parametrize(("name", "value", "fix"), [
     ("kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"),
     ("kernel/apparmor_restrict_unprivileged_userns", "1", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
     ("user/max_user_namespaces", "7", "deploy/seccomp/chromium.json"),
 ])  # fmt: skip
 def test_each_way_of_forbidding_them_has_its_mend(
-    tmp_path: Path, name: str, value: str, mend: str
+    tmp_path: Path, name: str, value: str, fix: str
 ) -> None:
     (tmp_path / name).parent.mkdir()
     (tmp_path / name).write_text(value + "\n")
-    assert mend in no_sandbox(tmp_path) and f"user {os.geteuid()} " in no_sandbox(tmp_path)
+    assert fix in no_sandbox(tmp_path) and f"user {os.geteuid()} " in no_sandbox(tmp_path)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from scraper.domain import Kind, Outcome, Status, Verdict
 from scraper.frontier import leases
-from scraper.settle.transaction import PageResult
+from scraper.results.transaction import PageResult
 from tests.making import (
     OK,
     a_site,

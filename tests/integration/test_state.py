@@ -8,12 +8,13 @@ import sqlalchemy as sa
 from scraper.coordinator import plan
 from scraper.domain import Blame, Outcome
 from scraper.frontier import crawls, hosts, sites
-from scraper.metrics.postgres import Postgres
+from scraper.plugins.metrics.postgres import Postgres
 from scraper.runtime.fleet import Node
 from scraper.settings import Settings
-from scraper.views import state, status
-from scraper.views.state import LeaseHolder, QueueState
-from scraper.views.status import WorkerState
+from scraper.views import dashboard as status
+from scraper.views import queue_stats as state
+from scraper.views.dashboard import WorkerState
+from scraper.views.queue_stats import LeaseHolder, QueueState
 from tests.making import (
     a_site,
     add,

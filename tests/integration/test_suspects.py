@@ -25,8 +25,8 @@ from scraper.frontier.due import (
     suspects,
 )
 from scraper.infra.database import make_engine
+from scraper.results.transaction import PageResult, settle
 from scraper.settings import Settings
-from scraper.settle.transaction import PageResult, settle
 from tests.making import (
     AGAIN,
     LIMITS,

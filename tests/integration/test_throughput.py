@@ -14,10 +14,10 @@ from scraper.domain import CrawlStatus, LeasedPage, Outcome, Status, Verdict
 from scraper.frontier import crawls, leases, throughput
 from scraper.frontier.progress import read_progress
 from scraper.frontier.throughput import FetchCost
+from scraper.results.transaction import PageResult, settle
 from scraper.rules.urls import host_of
 from scraper.settings import Settings
-from scraper.settle.transaction import PageResult, settle
-from scraper.views import overview
+from scraper.views import charts as overview
 from tests.making import (
     AGAIN,
     LIMITS,

@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from scraper import settings as settings_module
-from scraper.infra import tracing
+from scraper.plugins.metrics import tracing
 from scraper.settings import Settings
 from tests.integration.test_worker import Broker, crawl, shop  # noqa: F401 - fixtures
 from tests.making import rows

@@ -12,7 +12,6 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from scraper import demo
 from scraper.coordinator import (
     discover,
     dispatch,
@@ -22,6 +21,7 @@ from scraper.coordinator import (
 )
 from scraper.domain import Message
 from scraper.frontier import sites
+from scraper.plugins import demo
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.worker import process as worker
@@ -33,7 +33,15 @@ PRODUCTS = 120
 @pytest.fixture(scope="module")
 def shop() -> Iterator[str]:
     """The sample shop, some of whose pages fail at first."""
-    command = [sys.executable, "-m", "scraper.demo", "--port", "0", "--products", str(PRODUCTS)]
+    command = [
+        sys.executable,
+        "-m",
+        "scraper.plugins.demo",
+        "--port",
+        "0",
+        "--products",
+        str(PRODUCTS),
+    ]
     with subprocess.Popen(
         [*command, "--fail-share", "0.05"], stdout=subprocess.PIPE, text=True
     ) as process:

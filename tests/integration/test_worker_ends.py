@@ -23,9 +23,9 @@ from scraper.coordinator.reap import reap
 from scraper.crawl import context
 from scraper.frontier import crawls, leases, sites
 from scraper.politeness.host_limiter import HostLimiter
+from scraper.results.transaction import PageResult, Stored
 from scraper.rules.verdict import RetryPolicy
 from scraper.settings import Settings
-from scraper.settle.transaction import PageResult, Stored
 from scraper.worker import keeper as keeper_module
 from scraper.worker import process as worker_module
 from scraper.worker import writer as writer_module

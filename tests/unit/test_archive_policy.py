@@ -10,8 +10,8 @@ import pytest
 from scraper.cli.common.shared import parse_time
 from scraper.coordinator.prune import keep_s
 from scraper.domain import Kind
-from scraper.reextract.differences import FieldChange, Sums
-from scraper.sites.archive import ArchiveUse
+from scraper.plugins.archive.keys import ArchiveUse
+from scraper.plugins.archive.reextract.differences import FieldChange, Sums
 from tests.making import a_site
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -84,7 +84,7 @@ def test_since_when(text: str, at: datetime) -> None:
 
 @pytest.mark.parametrize("text", ["2026-13-01", "yesterday", "", "2026-11"])
 def test_since_when_nobody_knows(text: str) -> None:
-    with pytest.raises(ValueError, match="mend"):
+    with pytest.raises(ValueError, match="fix"):
         parse_time(text, NOW)
 
 

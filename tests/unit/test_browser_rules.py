@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from scraper.browser import chromium
-from scraper.browser.faults import navigation_fault
-from scraper.connect.guard import PrivateAccess
-from scraper.connect.tunnel import ProxyHopError, ProxySignal
 from scraper.coordinator.dispatch import BROWSER_BATCH_PAGES, batch_pages_of
 from scraper.domain import Fetched, Kind, Outcome
 from scraper.errors import ConfigError
 from scraper.extract import compile_site
 from scraper.http.cookies import CookieJar
 from scraper.http.policy import FetchPolicy
+from scraper.http.transport.guard import PrivateAccess
+from scraper.http.transport.tunnel import ProxyHopError, ProxySignal
+from scraper.plugins.browser import chromium
+from scraper.plugins.browser.faults import navigation_fault
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 

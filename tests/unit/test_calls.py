@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.calls.functions import resolve
-from scraper.calls.group import (
+from scraper.domain import Message, Outcome
+from scraper.errors import FetchError, FunctionRefusedError
+from scraper.plugins.functions.functions import resolve
+from scraper.plugins.functions.group import (
     Failure,
     Group,
     Options,
@@ -23,11 +25,9 @@ from scraper.calls.group import (
     parts_of,
     size_after,
 )
-from scraper.calls.runner import failure_of
-from scraper.calls.sender import CallGroup, CallSender
-from scraper.calls.store import Look
-from scraper.domain import Message, Outcome
-from scraper.errors import FetchError, FunctionRefusedError
+from scraper.plugins.functions.runner import failure_of
+from scraper.plugins.functions.sender import CallGroup, CallSender
+from scraper.plugins.functions.store import Look
 from scraper.settings import Settings
 
 ALLOWED = ("tests.called",)
@@ -63,7 +63,7 @@ def test_nothing_is_imported_that_is_not_allowed() -> None:
 )
 def test_only_async_functions_of_the_module_itself_are_called(name: str) -> None:
     assert resolve("tests.called:echo", ALLOWED).__name__ == "echo"
-    with pytest.raises(FunctionRefusedError, match="mend"):
+    with pytest.raises(FunctionRefusedError, match="fix"):
         resolve(f"tests.called:{name}", ALLOWED)
 
 
@@ -232,7 +232,9 @@ def test_after_redis_was_emptied_workers_have_a_moment_to_say_what_they_have() -
 
 def test_importing_the_client_costs_next_to_nothing() -> None:
     heavy = {"celery", "redis", "sqlalchemy", "pydantic", "httpx"}
-    program = f"import sys, scraper.client; print(sorted({heavy} & set(sys.modules)))"
+    program = (
+        f"import sys, scraper.plugins.functions.client; print(sorted({heavy} & set(sys.modules)))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

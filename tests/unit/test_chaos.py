@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scraper.demo.catalogue import Catalogue
+from scraper.plugins.demo.catalogue import Catalogue
 from tests.acceptance.chaos import recovery, truth
 from tests.acceptance.chaos.audit import Held, Story
 from tests.acceptance.chaos.rig import Injected

@@ -187,7 +187,7 @@ def test_tolerances_of_a_crawl() -> None:
         ("quality: {fill: most}", "quality.fill", "as in `80%` or `0.8`"),
         ("quality: {accept_after: 1}", "quality.accept_after", "2"),
         ("quality: {fil: 80%}", "quality.fil", "did you mean `fill`?"),
-        ("quality: strict", "quality", "mend: `none`, or"),
+        ("quality: strict", "quality", "fix: `none`, or"),
         ("nmae: x", "nmae", "did you mean `name`?"),
         ("pagination: x", "pagination", "did you mean `listing.pages`?"),
         ("start_urls: [x]", "start_urls", "did you mean `start`?"),
@@ -257,7 +257,7 @@ def test_a_mistake_is_shown_with_its_line_its_key_and_a_mend(
     found = only_problem(MINIMAL + line + "\n")
     assert found.startswith(f"sites/books.yaml:4: {at}: "), found
     assert expected in found
-    assert "(mend: " in found
+    assert "(fix: " in found
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_a_fields_mistake(field: str, at: str, expected: str) -> None:
     found = only_problem(with_product(field))
     assert found.startswith(f"sites/books.yaml:5: product.fields.{at}: "), found
     assert expected in found
-    assert "(mend: " in found
+    assert "(fix: " in found
 
 
 @pytest.mark.parametrize(
@@ -332,28 +332,28 @@ def test_a_price_and_a_currency_field_cannot_share_a_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slip", "mend"),
+    ("slip", "fix"),
     [
         ("    price: #price", 'a remark unless it is quoted: "#price"'),
-        ("    price: [.a, .b]", 'mend: `{any: [".price-new", ".price"]}`'),
+        ("    price: [.a, .b]", 'fix: `{any: [".price-new", ".price"]}`'),
         ("    price: {css: [.a, .b]}", "alternatives stand under `any:`"),
         ("    price: {css:.p, type: price}", "a space after the colon: `css: .p`"),
         ("    price:.p", "a space after each colon"),
         ("    price: .p:first", "`:first` is not needed"),
-        ("    price: {css: .p, type: number}", "mend: `decimal`"),
+        ("    price: {css: .p, type: number}", "fix: `decimal`"),
         ("  title: h1", "fields stand under `fields:`, as `fields: {title: …}`"),
         ("start: [http://shop.example/a?page=1]", "quote a value within [ ] or { } that holds ?"),
         ("listing: a.card", "`listing: {products: 'a.card'}`"),
     ],
 )
-def test_a_newcomers_slip_is_told_the_mend_that_is_right(slip: str, mend: str) -> None:
+def test_a_newcomers_slip_is_told_the_mend_that_is_right(slip: str, fix: str) -> None:
     lines = ["start: https://shop.example/", "listing: {products: a}", "product:", "  fields:"]
     lines.append("    name: h1")
     key = slip.partition(":")[0]
     kept = [line for line in lines if line.partition(":")[0] != key]
     text = "\n".join([slip, *kept] if key in ("start", "listing") else [*kept, slip])
     (problem,) = problems(text + "\n")
-    assert mend in problem
+    assert fix in problem
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_a_newcomers_slip_is_told_the_mend_that_is_right(slip: str, mend: str) -
         ("schedule: */5 * * * *", "quote a value that starts with *"),
         ('a: "\\d"', "single quotes"),
         ("a: [1, 2", "close"),
-        ("a: !!python/object:os.system {}", "mend"),
+        ("a: !!python/object:os.system {}", "fix"),
         ("a: &x [*x]", "too deep"),
     ],
 )
@@ -471,7 +471,7 @@ def test_private_addresses_are_for_own_hosts_or_for_networks() -> None:
 )
 def test_what_is_no_network_is_said_with_its_line(written: str) -> None:
     problem = only_problem(MINIMAL + f"allow_private: {written}\n")
-    assert problem.startswith("sites/books.yaml:4: allow_private: ") and "mend" in problem
+    assert problem.startswith("sites/books.yaml:4: allow_private: ") and "fix" in problem
 
 
 def warned(extra: str) -> str:
@@ -610,7 +610,7 @@ def test_who_we_look_like_is_ourselves_unless_the_site_says_more() -> None:
 )
 def test_what_does_not_go_together_is_said(more: str, says: str) -> None:
     problem = only_problem(MINIMAL + more)
-    assert says in problem and "mend" in problem
+    assert says in problem and "fix" in problem
 
 
 @pytest.mark.parametrize("pattern", [r"Only (\d+) left", "In stock", r"/p/(\d+)-", "[ab]+c", "a|b"])

@@ -6,10 +6,10 @@ import pytest
 import yaml
 from parsel import Selector
 
-from scraper import demo
-from scraper.demo import pages
-from scraper.demo.catalogue import GHOSTS, Catalogue, changed, slug
-from scraper.demo.faults import Fault, Options, fault
+from scraper.plugins import demo
+from scraper.plugins.demo import pages
+from scraper.plugins.demo.catalogue import GHOSTS, Catalogue, changed, slug
+from scraper.plugins.demo.faults import Fault, Options, fault
 
 BASE = "http://127.0.0.1:8800"
 

@@ -7,17 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.cli.setup.new import name_of
-from scraper.discovery.css_paths import is_first, paths
-from scraper.discovery.fields.candidates import ProductSample
-from scraper.discovery.fields.identity import product_id
-from scraper.discovery.fields.induction import FieldChoice, choose
-from scraper.discovery.listings.cards import link_groups, pattern_of
-from scraper.discovery.listings.listing_page import ListingPage, is_product
-from scraper.discovery.listings.paging import Numbering, next_link, numbering, second_links
-from scraper.discovery.writing import inline
 from scraper.extract.document import Document
 from scraper.extract.structured.codes import is_gtin
+from scraper.plugins.author.commands.new import name_of
+from scraper.plugins.author.discovery.css_paths import is_first, paths
+from scraper.plugins.author.discovery.fields.candidates import ProductSample
+from scraper.plugins.author.discovery.fields.identity import product_id
+from scraper.plugins.author.discovery.fields.induction import FieldChoice, choose
+from scraper.plugins.author.discovery.listings.cards import link_groups, pattern_of
+from scraper.plugins.author.discovery.listings.listing_page import ListingPage, is_product
+from scraper.plugins.author.discovery.listings.paging import (
+    Numbering,
+    next_link,
+    numbering,
+    second_links,
+)
+from scraper.plugins.author.discovery.writing import inline
 from scraper.sites.grammar import yaml12
 from tests.unit.extracting import URL, fetched
 

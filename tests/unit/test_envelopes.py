@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper import celeryconfig
-from scraper.calls.group import GROUP_MAX_BYTES, Group, Options, input_size
+from scraper.plugins.functions.group import GROUP_MAX_BYTES, Group, Options, input_size
 from scraper.runtime import envelopes
 from scraper.runtime.envelopes import NotOursError
 from tests import invented

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from scraper.discovery.trial import try_product
 from scraper.domain import Extracted, Fetched, Kind
 from scraper.errors import DefinitionError
-from scraper.extract.apart.wire import Answer, answer_of
 from scraper.extract.extractor import compile_site
 from scraper.extract.items import nested, reader
-from scraper.proving import records
+from scraper.extract.subprocess.wire import Answer, answer_of
+from scraper.plugins.author.discovery.trial import try_product
+from scraper.plugins.author.repair import records
 from scraper.sites.definition import Site
 from scraper.sites.loader import load_text, warnings
 
@@ -353,7 +353,7 @@ HEAD = "start: https://shop.example/\nlisting: {products: a}\nproduct:\n"
     ("text", "line", "said"),
     [
         ("  fields: {t: h1}\n  items: {css: tr}", 5, "`id` is missing"),
-        ("  fields: {t: h1}\n  items: {id: a}", 5, "no source (mend: give one of css, xpath"),
+        ("  fields: {t: h1}\n  items: {id: a}", 5, "no source (fix: give one of css, xpath"),
         ("  fields: {t: h1}\n  items: {css: tr, xpath: //tr, id: a}", 5, "css and xpath together"),
         ("  fields: {t: h1}\n  items: {css: tr, path: a, id: a}", 5, "is for JSON, but css selects"),
         ("  fields: {t: h1}\n  items:\n    css: tr\n    id: a\n    fields:\n      t: td", 9, "is a field of the page, too"),
@@ -361,7 +361,7 @@ HEAD = "start: https://shop.example/\nlisting: {products: a}\nproduct:\n"
         ("  items:\n    css: tr\n    id: a\n    fields:\n      p: {jsonld: offers.price}", 8,
          "jsonld cannot be read within what `items` matches"),
         ("  items:\n    jsonld: offers\n    id: sku\n    fields:\n      p: {css: .a}", 8,
-         "css cannot be read within what `items` matches, JSON (mend: `path:`"),
+         "css cannot be read within what `items` matches, JSON (fix: `path:`"),
         ("  items:\n    xpath: //tr\n    id: ./@a\n    fields:\n      p: //td", 8, "begins at the page's root"),
         ("  items:\n    css: tr\n    id: a\n    filds: {}", 7, "did you mean `fields`?"),
         ("  items:\n    css: tr\n    id: a\n    fields:\n      p: {cs: a}", 8, "did you mean `css`?"),
@@ -369,7 +369,7 @@ HEAD = "start: https://shop.example/\nlisting: {products: a}\nproduct:\n"
         ("  fields:\n    s: {key: th, css: tr}", 5, "key is for `table`"),
         ("  fields:\n    s: {table: tr, key: th, value: td, css: b}", 5, "table and css together"),
         ("  fields:\n    s: {table: 'tr::text', key: th, value: td}", 5, "elements are wanted here"),
-        ("  fields:\n    s: {table: tr, key: th, value: td, type: text}", 5, "(mend: remove `type`)"),
+        ("  fields:\n    s: {table: tr, key: th, value: td, type: text}", 5, "(fix: remove `type`)"),
         ("  fields:\n    s: {table: tr, key: th, value: td, many: true}", 5, "many means nothing beside table"),
         ("  fields:\n    s: {css: a, type: object}", 5, "object comes of `table` or `each`"),
         ("  fields:\n    s: {any: [{table: tr, key: th, value: td}, h1]}", 5, "a table and another source"),

@@ -64,7 +64,7 @@ def test_an_id_may_come_from_state_alone() -> None:
 
 
 def test_a_bad_path_says_how_to_write_one() -> None:
-    with pytest.raises(DefinitionError, match=r"x\.state: bad JSON path .*mend"):
+    with pytest.raises(DefinitionError, match=r"x\.state: bad JSON path .*fix"):
         product("x: {state: 'a..b'}", PAGE)
 
 
@@ -162,7 +162,7 @@ def test_join_makes_one_text_of_all_matches(field: str, expected: object) -> Non
 
 @pytest.mark.parametrize("field", ["{css: p, join: ' ', many: true}", "{css: p, join: ' ', type: list}"])  # fmt: skip
 def test_join_and_a_list_contradict_each_other(field: str) -> None:
-    with pytest.raises(DefinitionError, match=r"join: join makes one text .*mend"):
+    with pytest.raises(DefinitionError, match=r"join: join makes one text .*fix"):
         site(
             f"start: https://shop.example/\nlisting: {{products: a}}\nproduct: {{fields: {{x: {field}}}}}"
         )

@@ -11,7 +11,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.connect.guard import (
+from scraper.http.transport.guard import (
     ANYWHERE,
     NOWHERE,
     ForbiddenAddressError,

@@ -14,19 +14,19 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.accounts.file import Account, AccountFile, read
-from scraper.accounts.form import LoginTrouble
-from scraper.accounts.login import LoginAttempts, confined, somebody
-from scraper.accounts.sealing import make_seal
 from scraper.cli.main import main
 from scraper.errors import ConfigError, DefinitionError
 from scraper.http.account_session import AccountSession
 from scraper.http.cookies import AccountJar
+from scraper.plugins.accounts.file import Account, AccountFile, read
+from scraper.plugins.accounts.form import LoginTrouble
+from scraper.plugins.accounts.login import LoginAttempts, confined, somebody
+from scraper.plugins.accounts.login_keys import at_path, header_of, render, signs_of
+from scraper.plugins.accounts.sealing import make_seal
 from scraper.rules.proxies import Proxy, parse, steady
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
-from scraper.sites.login import at_path, header_of, render, signs_of
 
 SITE = """
 start: https://shop.example/
@@ -54,10 +54,10 @@ def problem(login: str, more: str = "") -> str:
 @pytest.mark.parametrize(
     ("login", "told"),
     [
-        ("", "login: says nothing of how (mend: give one of form, token, function)"),
+        ("", "login: says nothing of how (fix: give one of form, token, function)"),
         (
             f"{FORM}, token: {{}}",
-            "login.token: beside form (mend: keep one of form, token, function)",
+            "login.token: beside form (fix: keep one of form, token, function)",
         ),
         (
             'form: {url: https://other.example/l, fields: {a: "{b}"}}',
@@ -65,15 +65,15 @@ def problem(login: str, more: str = "") -> str:
         ),
         (
             "token: {url: https://other.example/l, body: {a: '{b}'}}",
-            "login.token.url: other.example is not a host of the site (mend: add",
+            "login.token.url: other.example is not a host of the site (fix: add",
         ),
         (
             "token: {header: nope}",
-            "login.token.header: 'nope' is no header (mend: name: value, as in",
+            "login.token.header: 'nope' is no header (fix: name: value, as in",
         ),
         (
             "token: {body: {a: b}}",
-            "login.token: where is the token asked for? (mend: give `url`, or remove body",
+            "login.token: where is the token asked for? (fix: give `url`, or remove body",
         ),
         (f"{FORM}, hosts: other.example", "login.hosts: other.example is not a host of the site"),
         (f"{FORM}, every: soon", "login.every: 'soon' is no length of time"),
@@ -81,7 +81,7 @@ def problem(login: str, more: str = "") -> str:
         (f"{FORM}, logged_out: [{{css: 'a['}}]", "bad CSS selector"),
         (f"{FORM}, logged_out: [{{status: 200}}]", "200 alone would take good pages"),
         (f"{FORM}, success: [{{status: 302}}]", "302 alone"),
-        (f"{FORM}, suces: [x]", "login.suces: unknown key (mend: did you mean `success`?)"),
+        (f"{FORM}, suces: [x]", "login.suces: unknown key (fix: did you mean `success`?)"),
         ("form: {url: https://shop.example/login, fields: {a: b}}", "holds no { } of an account"),
         ("token: {url: https://shop.example/login, body: {a: b}}", "holds no { } of an account"),
         ("token: {header: 'X: abc'}", "holds no { } of an account"),
@@ -196,7 +196,7 @@ def test_accounts_are_read_by_site(tmp_path: Path) -> None:
     [
         (
             "shop:\n  - {username: s3cret, password: 1234}\n",
-            ":2: `password` must be a text (mend: quote it)",
+            ":2: `password` must be a text (fix: quote it)",
         ),
         ("shop:\n  - s3cret\n", ":2: must be a mapping"),
         ("shop: s3cret\n", ":1: must be a list of 1 to"),
@@ -277,7 +277,7 @@ def test_a_key_that_is_none_is_told_without_showing_it(key: str) -> None:
         make_seal(Settings(secret_key=key))
     assert (
         "SCRAPER_SECRET_KEY" in str(error.value)
-        and key not in str(error.value).split(":", 1)[1].split("(mend")[0]
+        and key not in str(error.value).split(":", 1)[1].split("(fix")[0]
     )
 
 

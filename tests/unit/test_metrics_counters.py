@@ -8,9 +8,9 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.metrics import sources
-from scraper.metrics.counters import Growing
-from scraper.metrics.sources import Source
+from scraper.plugins.metrics import sources
+from scraper.plugins.metrics.counters import Growing
+from scraper.plugins.metrics.sources import Source
 
 SHOP = ("shop",)
 

@@ -11,10 +11,10 @@ import flower
 import pytest
 
 from scraper.domain import Outcome
-from scraper.monitor import view
-from scraper.monitor.actions import ACTIONS, BadRequestError, selected
-from scraper.monitor.handlers import ASSETS, FOLDER, HEADERS
-from scraper.monitor.tab import ITEM, with_tab
+from scraper.plugins.flower import view
+from scraper.plugins.flower.actions import ACTIONS, BadRequestError, selected
+from scraper.plugins.flower.handlers import ASSETS, FOLDER, HEADERS
+from scraper.plugins.flower.tab import ITEM, with_tab
 
 NAVIGATION = (Path(flower.__file__).parent / "templates" / "navbar.html").read_text()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scraper.domain import Blame, Outcome
 from scraper.frontier.throughput import COARSER, failed
 from scraper.rules.schedule import latest_slot, next_slot
-from scraper.views.overview import (
+from scraper.views.charts import (
     CHART_POINTS,
     STEPS_S,
     empty_points,

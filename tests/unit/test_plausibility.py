@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from scraper.rules.quality import Tolerances
-from scraper.settle import plausibility
-from scraper.settle.held_values import Difference, differences
-from scraper.settle.plausibility import (
+from scraper.results import plausibility
+from scraper.results.held_values import Difference, differences
+from scraper.results.plausibility import (
     Changes,
     DoubtfulPages,
     ShownTwice,
@@ -18,6 +17,7 @@ from scraper.settle.plausibility import (
     judge_pages,
     judge_repeats,
 )
+from scraper.rules.quality import Tolerances
 
 SALE = {"before": 9e4, "after": 7e4, "order": 0.97, "alike": 20}
 

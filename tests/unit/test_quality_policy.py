@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.rules import quality
-from scraper.rules.quality import Figures, Tolerances, Usual
-from scraper.settle.excerpts import (
+from scraper.results.excerpts import (
     EXCERPT_CHARS,
     SHOWN_CHARS,
     excerpt,
     shown,
 )
+from scraper.rules import quality
+from scraper.rules.quality import Figures, Tolerances, Usual
 
 TOLERANCES = Tolerances()
 SHARES = st.floats(0.01, 1.0)

@@ -26,9 +26,9 @@ from scraper.cli.crawl.watch import press
 from scraper.frontier.counters import Counts
 from scraper.frontier.hosts import HostState
 from scraper.frontier.progress import Progress
-from scraper.views.fleet import Totals
-from scraper.views.state import QueueState, Trouble, Unusable
-from scraper.views.status import FleetStatus, WorkerState
+from scraper.views.dashboard import FleetStatus, WorkerState
+from scraper.views.queue_stats import QueueState, Trouble, Unusable
+from scraper.views.site_table import Totals
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 LONG = "a-shop-with-quite-a-long-name-that-somebody-chose"

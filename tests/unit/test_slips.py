@@ -15,7 +15,7 @@ product: {fields: {name: h1}}
 
 
 @pytest.mark.parametrize(
-    ("right", "slip", "line", "mend"),
+    ("right", "slip", "line", "fix"),
     [
         ("start: http://shop.example/", "start: [http://a.example/?page=1]", 2, "quote a value"),
         ("products: a.p", "products: #main a", 3, "quote what starts with # in line 3"),
@@ -29,12 +29,12 @@ product: {fields: {name: h1}}
         ("listing:", "every: day\nlisting:", 3, "did you mean `schedule`?"),
     ],
 )
-def test_slips(right: str, slip: str, line: int, mend: str) -> None:
+def test_slips(right: str, slip: str, line: int, fix: str) -> None:
     assert loader.load_text(TEXT, "shop.yaml")
     with pytest.raises(DefinitionError) as raised:
         loader.load_text(TEXT.replace(right, slip), "shop.yaml")
     told = str(raised.value)
-    assert mend in told and any(f"shop.yaml:{at}:" in told for at in (line, line + 1)), told
+    assert fix in told and any(f"shop.yaml:{at}:" in told for at in (line, line + 1)), told
 
 
 def test_an_address_on_ones_own_machine_is_named_before_it_is_asked_for() -> None:

@@ -9,7 +9,7 @@ import aiohttp
 import httpx
 import pytest
 
-from scraper.connect.transport import _Protocol, request_head
+from scraper.http.transport.aiohttp_transport import _Protocol, request_head
 
 
 def test_a_head_is_the_target_the_host_and_the_fields() -> None:

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 from pydantic import ValidationError
 
-from scraper.discovery.fields.standard import is_private, standard_definition
-from scraper.discovery.trial import (
+from scraper.plugins.author.discovery.fields.standard import is_private, standard_definition
+from scraper.plugins.author.discovery.trial import (
     FieldTrial,
     select,
     source_of_text,

@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 
-from scraper.archive import warc
-from scraper.archive.warc import Answer, Codec, RecordError
+from scraper.plugins.archive import warc
+from scraper.plugins.archive.warc import Answer, Codec, RecordError
 
 AT = datetime(2026, 11, 20, 18, 30, 1, 250000, tzinfo=UTC)
 ANSWER = Answer(

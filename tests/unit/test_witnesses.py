@@ -9,8 +9,8 @@ import pytest
 from scraper.domain import Fetched, Kind, Vote
 from scraper.extract.extractor import compile_site
 from scraper.extract.structured import witnesses
-from scraper.settle import excerpts
-from scraper.settle.plausibility import agreed
+from scraper.results import excerpts
+from scraper.results.plausibility import agreed
 from scraper.sites.definition import Site
 
 PAGE = """<html><head><meta property="og:title" content="Oak Lamp | The Shop">

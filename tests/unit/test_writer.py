@@ -16,8 +16,8 @@ from sqlalchemy.exc import OperationalError
 
 from scraper.domain import Outcome, Status, Verdict
 from scraper.frontier.throughput import FetchCost
-from scraper.settle.products import NewProduct
-from scraper.settle.transaction import PageResult
+from scraper.results.products import NewProduct
+from scraper.results.transaction import PageResult
 from scraper.worker import writer as writer_module
 from scraper.worker.writer import (
     FAILURES_MAX,

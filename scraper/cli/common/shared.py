@@ -62,7 +62,7 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
-            f"{text!r} is no date (mend: as in 2026-11-20 or 2026-11-20T18:00)"
+            f"{text!r} is no date (fix: as in 2026-11-20 or 2026-11-20T18:00)"
         ) from None
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 

@@ -18,7 +18,7 @@ from scraper.cli.common.shared import (
 from scraper.cli.crawl.wait import wait_all
 from scraper.cli.data.export import Form, form_of, write_export
 from scraper.errors import SuspectError
-from scraper.views import progress
+from scraper.views import crawl_progress as progress
 
 
 @click.command()
@@ -68,7 +68,7 @@ def crawl(
         if wait or refetch or local:
             raise click.UsageError("--preview waits by itself, and knows of no former crawl")
         # It reads pages, with all that takes: a crawl's opening and end do without.
-        preview = import_module("scraper.cli.crawl.preview")
+        preview = import_module("scraper.plugins.author.commands.preview")
         preview.preview_site(site, wanted, form, output, as_json=as_json)
         return
     settings = load_settings()

@@ -12,7 +12,7 @@ from scraper.actions import judgements
 from scraper.cli.common.shared import complete_site, json_option, open_engine, print_json
 from scraper.cli.common.tables import plain, print_table
 from scraper.quality import report as reports
-from scraper.settle.rejection import Rejection
+from scraper.results.rejection import Rejection
 
 DRY = "Say what would be done, and change nothing."
 

@@ -99,7 +99,7 @@ def _mends(report: Report) -> str:
     fields = dict.fromkeys(reason["field"] for reason in report.reasons if reason["field"])
     if not fields:
         return ""
-    return " (" + ", ".join(f"`scraper mend {report.site} {name}`" for name in fields) + " looks)"
+    return " (" + ", ".join(f"`scraper repair {report.site} {name}`" for name in fields) + " looks)"
 
 
 def _verdict(report: Report) -> str:

@@ -19,9 +19,9 @@ from scraper.cli.common.tables import plain, span
 from scraper.frontier.hosts import HostState
 from scraper.frontier.progress import STATES, Progress
 from scraper.infra.redaction import redacted
-from scraper.views import progress
-from scraper.views.state import QueueState, Trouble
-from scraper.views.status import FleetStatus, WorkerState
+from scraper.views import crawl_progress as progress
+from scraper.views.dashboard import FleetStatus, WorkerState
+from scraper.views.queue_stats import QueueState, Trouble
 
 BAR_CELLS = 12
 # Cells between two columns.

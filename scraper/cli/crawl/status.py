@@ -17,9 +17,9 @@ from scraper.cli.common.shared import (
 )
 from scraper.cli.common.tables import print_table
 from scraper.cli.crawl.screen import make_parts, make_screen
-from scraper.views import status as views
+from scraper.views import dashboard as views
+from scraper.views.dashboard import FleetStatus
 from scraper.views.named_sites import require_site
-from scraper.views.status import FleetStatus
 
 NEWEST = 20
 # The lines of the shell's prompt, so that the first line stays in sight.

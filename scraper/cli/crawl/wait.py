@@ -24,7 +24,7 @@ from scraper.rules.routing import COORDINATOR
 from scraper.runtime import fleet
 from scraper.runtime.fleet import LocalWorker
 from scraper.settings import Settings
-from scraper.views import progress as views
+from scraper.views import crawl_progress as views
 
 POLL_S = 0.5
 AWAY_S = 60.0

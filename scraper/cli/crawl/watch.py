@@ -27,9 +27,9 @@ from scraper.cli.crawl.screen import SORTS, Choice, first_choice, host_trouble, 
 from scraper.infra import outages
 from scraper.runtime import fleet
 from scraper.settings import Settings
-from scraper.views import progress
-from scraper.views import status as views
-from scraper.views.status import FleetStatus
+from scraper.views import crawl_progress as progress
+from scraper.views import dashboard as views
+from scraper.views.dashboard import FleetStatus
 
 # Seconds between two messages to every worker.
 INSPECT_EVERY_S = 5.0

@@ -119,7 +119,7 @@ def parse_since(text: str) -> Since:
         return parse_time(text)
     except ValueError:
         raise ConfigError(
-            f"--since {text!r} is neither a cursor nor a time (mend: a number from an export or a "
+            f"--since {text!r} is neither a cursor nor a time (fix: a number from an export or a "
             "change, oldest, now, 2h, 7d, or a date and time as in 2025-11-21T06:00Z)"
         ) from None
 
@@ -140,7 +140,7 @@ class Wanted:
         if not set(events) & {"price-drop", "price-rise"}:
             raise ConfigError("--min goes with --event price-drop or price-rise")
         if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?%?", least):
-            raise ConfigError(f"--min {least!r} is no percentage (mend: as in 5% or 2.5%)")
+            raise ConfigError(f"--min {least!r} is no percentage (fix: as in 5% or 2.5%)")
         return cls(frozenset(events), Decimal(least.rstrip("%")))
 
     def matches(self, change: Change) -> bool:

@@ -19,13 +19,14 @@ import sqlalchemy as sa
 from scraper.actions.crawls import stored_site
 from scraper.cli.common.shared import complete_site, harmless, open_engine, print_json
 from scraper.cli.common.tables import plain
-from scraper.cli.data import output, parquet
+from scraper.cli.data import output
 from scraper.cli.data.changes import parse_since
 from scraper.errors import ConfigError
 from scraper.feed import consumers, reader
 from scraper.feed import store as feed
 from scraper.feed.reader import Reader, Since
-from scraper.settle import products
+from scraper.plugins.parquet import writer as parquet
+from scraper.results import products
 from scraper.sites.definition import Site
 from scraper.views import rows
 from scraper.views.rows import Table
@@ -132,7 +133,7 @@ def form_of(where: str | None) -> Form:
     if ending not in ENDINGS:
         raise ConfigError(
             f"{where}: no form is known by the ending {ending} "
-            "(mend: --format csv, jsonl or parquet, or such an ending)"
+            "(fix: --format csv, jsonl or parquet, or such an ending)"
         )
     return ENDINGS[ending]
 
@@ -153,7 +154,7 @@ def write_export(
         parquet.require()
         if where is None:
             raise ConfigError(
-                "Parquet is not for a terminal (mend: --output FILE or s3://bucket/key)"
+                "Parquet is not for a terminal (fix: --output FILE or s3://bucket/key)"
             )
     with consumers.held(engine, consumer, site) if consumer else nullcontext():
         after = _after(engine, site, since, consumer)
@@ -181,7 +182,7 @@ def _after(
     if since == "last":
         if consumer is None:
             raise ConfigError(
-                "--since last is where a consumer has come to (mend: --consumer NAME beside it)"
+                "--since last is where a consumer has come to (fix: --consumer NAME beside it)"
             )
         with engine.connect() as connection:
             after = consumers.position(connection, consumer, site)

@@ -16,8 +16,8 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO
 
-from scraper.archive import objects
 from scraper.errors import ConfigError, ScraperError
+from scraper.plugins.archive import objects
 
 S3 = "s3://"
 

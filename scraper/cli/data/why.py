@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from scraper.archive import reader
 from scraper.cli.common.definitions import page_errors
 from scraper.cli.common.shared import (
     complete_site,
@@ -19,9 +18,10 @@ from scraper.cli.common.shared import (
     print_json,
 )
 from scraper.cli.common.tables import cell, local, plain, print_table
-from scraper.discovery.polite_reader import PoliteReader
-from scraper.discovery.trial import FieldTrial, PageTrial, try_product
 from scraper.domain import Fetched, Kind
+from scraper.plugins.archive import reader
+from scraper.plugins.author.discovery.polite_reader import PoliteReader
+from scraper.plugins.author.discovery.trial import FieldTrial, PageTrial, try_product
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from scraper.views import provenance

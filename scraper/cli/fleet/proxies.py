@@ -15,9 +15,9 @@ import click
 
 from scraper.cli.common.shared import json_option, load_settings, open_redis, print_json
 from scraper.cli.common.tables import print_table, span
-from scraper.connect.transport import tls_context
-from scraper.connect.tunnel import ProxyHopError, knock
 from scraper.errors import ConfigError, NotFoundError, ScraperError
+from scraper.http.transport.aiohttp_transport import tls_context
+from scraper.http.transport.tunnel import ProxyHopError, knock
 from scraper.proxies import file
 from scraper.proxies.health import EVERYWHERE, read_all
 from scraper.rules.proxies import UNKNOWN, Health, Proxy
@@ -80,7 +80,7 @@ def proxies_check(connect: bool, as_json: bool) -> None:
     listed = file.read(path)
     if readable_by_all(path):
         click.echo(
-            f"{path}: warning: every user of this machine can read it (mend: chmod 600 {path})",
+            f"{path}: warning: every user of this machine can read it (fix: chmod 600 {path})",
             err=True,
         )
     failures = asyncio.run(_failures(listed)) if connect else []

@@ -13,9 +13,6 @@ from typing import NamedTuple
 import click
 import sqlalchemy as sa
 
-from scraper.accounts import store as logins
-from scraper.accounts.file import Account
-from scraper.accounts.file import read as read_accounts
 from scraper.actions import deletion, overrides
 from scraper.cli.common.definitions import definition_file
 from scraper.cli.common.shared import (
@@ -28,8 +25,11 @@ from scraper.cli.common.shared import (
     print_paused,
 )
 from scraper.cli.common.tables import span
-from scraper.dedup.bloom import FilterStore
 from scraper.errors import ConfigError, DefinitionError, NotFoundError, ScraperError
+from scraper.plugins.accounts import store as logins
+from scraper.plugins.accounts.file import Account
+from scraper.plugins.accounts.file import read as read_accounts
+from scraper.plugins.dedup.bloom import FilterStore
 from scraper.quality import report as reports
 from scraper.rules.urls import host_of
 from scraper.settings import Settings
@@ -52,7 +52,7 @@ class Sites(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in READING:
             return super().get_command(ctx, cmd_name)
-        command = getattr(import_module("scraper.cli.setup.recorded"), cmd_name)
+        command = getattr(import_module("scraper.plugins.author.commands.recorded"), cmd_name)
         assert isinstance(command, click.Command)
         return command
 
@@ -245,7 +245,7 @@ def _require_undefined(folder: Path, name: str) -> None:
     for path in loader.definition_files(folder):
         if name in loader.names_of(path):
             raise ConfigError(
-                f"{path} defines {name}, which would come back with it (mend: delete that file "
+                f"{path} defines {name}, which would come back with it (fix: delete that file "
                 "first)"
             )
 

@@ -49,7 +49,7 @@ def _as_field(name: Any, spec: Any) -> Any:
     options = TYPES.get(name)
     if options is None:
         raise ValueError(
-            f"{name} is no field that `auto` knows (mend: {', '.join(TYPES)}; or say which one it "
+            f"{name} is no field that `auto` knows (fix: {', '.join(TYPES)}; or say which one it "
             f"is: {{auto: sku}})"
         )
     return {AUTO: name, **options}

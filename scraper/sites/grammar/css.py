@@ -33,7 +33,7 @@ _LOOKING = re.compile(
 _ANY_WITHIN = re.compile(r"(?<=[^\s>+~])\s+\*$")
 _NEEDS_ELEMENT = re.compile(r"(?:^|[>+~])\s*$")
 _EMPTY = LexborHTMLParser("")
-_MENDS = (
+_FIXES = (
     ("!=", '`[a!="b"]` is written `:not([a="b"])`'),
     (":scope", "`:scope` is not needed: leave it out"),
     (":lang(", '`:lang(de)` is written `[lang|="de"]`'),
@@ -118,11 +118,11 @@ def _outermost(elements: list[LexborNode]) -> list[LexborNode]:
 def parse_css(css: str) -> CssSelector:
     """CSS with `::text` and `::attr(name)`; it selects elements where neither is written."""
     if not css.strip():
-        raise ValueError("the CSS selector is empty (mend: for example `h1::text`)")
+        raise ValueError("the CSS selector is empty (fix: for example `h1::text`)")
     parts = [_element_and_pseudo(css, part) for part in _parts(css)]
     if len({pseudo for _, pseudo in parts}) > 1:
         raise ValueError(
-            f"bad CSS selector {css!r}: its parts take different things of an element (mend: "
+            f"bad CSS selector {css!r}: its parts take different things of an element (fix: "
             f"write each part as an entry of `any:`)"
         )
     query = _CONTAINS.sub(_holding, ", ".join(element for element, _ in parts))
@@ -144,7 +144,7 @@ def check_css_of_elements(css: str) -> CssSelector:
     selector = parse_css(css)
     if not selector.selects_elements:
         raise ValueError(
-            f"bad CSS selector {css!r}: elements are wanted here (mend: leave `::` and what "
+            f"bad CSS selector {css!r}: elements are wanted here (fix: leave `::` and what "
             f"follows out)"
         )
     return selector
@@ -198,7 +198,7 @@ def _parts(css: str) -> list[str]:
         else:
             parts[-1] += piece
     if depth or open_quote:
-        raise ValueError(f"bad CSS selector {css!r}: a bracket or a quote is open (mend: close it)")
+        raise ValueError(f"bad CSS selector {css!r}: a bracket or a quote is open (fix: close it)")
     return parts
 
 
@@ -214,7 +214,7 @@ def _element_and_pseudo(css: str, part: str) -> tuple[str, str]:
         pseudo = "".join(pieces[number:])
         if not _PSEUDO_ELEMENT(pseudo):
             raise ValueError(
-                f"bad CSS selector {css!r}: no element can be taken apart by {pseudo!r} (mend: the "
+                f"bad CSS selector {css!r}: no element can be taken apart by {pseudo!r} (fix: the "
                 f"only pseudo-elements are `::text` and `::attr(name)`, at the end)"
             )
         # As parsel reads it, `h1 *::text` is the same.
@@ -241,11 +241,11 @@ def _reason(css: str) -> str:
     else:
         reason = "it is not a selector that pages are read with"
     if css.lstrip().startswith(("/", "(")) or "//" in css:
-        return f"{reason} (mend: this looks like XPath: write `xpath:` in place of `css:`)"
-    for sign, mend in _MENDS:
+        return f"{reason} (fix: this looks like XPath: write `xpath:` in place of `css:`)"
+    for sign, fix in _FIXES:
         if sign in css:
-            return f"{reason} (mend: {mend})"
+            return f"{reason} (fix: {fix})"
     return (
-        f"{reason} (mend: try it in a browser's console with document.querySelectorAll; quote it "
+        f"{reason} (fix: try it in a browser's console with document.querySelectorAll; quote it "
         f"in YAML if it starts with # or [)"
     )

@@ -82,15 +82,15 @@ class FieldSource(Source):
     def source_problems(self) -> list[tuple[str, str]]:
         pair = [key for key in ("key", "value") if getattr(self, key) is not None]
         if self.table is None:
-            beside = [(key, f"{key} is for `table` (mend: `table:` with the rows)") for key in pair]
+            beside = [(key, f"{key} is for `table` (fix: `table:` with the rows)") for key in pair]
             return beside or super().source_problems()
         others = [key for key in (*SOURCES, "path") if getattr(self, key) is not None]
         if others:
-            mend = "keep one, or list both under `any:`"
-            return [(others[0], f"table and {others[0]} together (mend: {mend})")]
+            fix = "keep one, or list both under `any:`"
+            return [(others[0], f"table and {others[0]} together (fix: {fix})")]
         if len(pair) < 2:
-            mend = "`key: th` and `value: td`; `dt` and `dd` for a dl"
-            return [("table", f"does not say what stands in a row (mend: {mend})")]
+            fix = "`key: th` and `value: td`; `dt` and `dd` for a dl"
+            return [("table", f"does not say what stands in a row (fix: {fix})")]
         return []
 
 
@@ -156,21 +156,21 @@ class FieldSpec(FieldSource):
         if self.each is None and self.type not in ("object", "objects"):
             tables = [reading for reading in (self, *self.any) if reading.table is not None]
             gives = "table gives an object"
-            return [("type", f"{gives}, no {self.type} (mend: remove `type`)")] if tables else []
+            return [("type", f"{gives}, no {self.type} (fix: remove `type`)")] if tables else []
         if self.each is not None:
             gives, named = "each gives a list of objects", "each"
             problems = _each_problems(self.each, self.readings)
         else:
             gives, named, problems = "table gives an object of texts", "table", []
             if any(reading.table is None for reading in self.readings):
-                problems = [("any", "a table and another source (mend: keep one sort of them)")]
+                problems = [("any", "a table and another source (fix: keep one sort of them)")]
             if all(reading.table is None for reading in self.readings):
-                return [("type", f"{self.type} comes of `table` or `each` (mend: remove `type`)")]
+                return [("type", f"{self.type} comes of `table` or `each` (fix: remove `type`)")]
         if self.type != ("objects" if named == "each" else "object"):
-            problems.append(("type", f"{gives}, no {self.type} (mend: remove `type`)"))
+            problems.append(("type", f"{gives}, no {self.type} (fix: remove `type`)"))
         options = ("many", "default", *_READ_OPTIONS)
         problems += [
-            (key, f"{key} means nothing beside {named}: {gives} (mend: remove it)")
+            (key, f"{key} means nothing beside {named}: {gives} (fix: remove it)")
             for key in options
             if getattr(self, key) not in (None, False)
             or any(getattr(reading, key, None) is not None for reading in self.any)
@@ -202,20 +202,20 @@ class FieldSpec(FieldSource):
             if self._has(key) and self.type not in types:
                 problems.add(
                     key,
-                    f"{key} means nothing for type {self.type} (mend: `type: {types[0]}`, or "
+                    f"{key} means nothing for type {self.type} (fix: `type: {types[0]}`, or "
                     "remove it)",
                 )
         if self._has("join") and (self.many or self.type == "list"):
             problems.add(
-                "join", "join makes one text of all matches, a list keeps each (mend: keep one)"
+                "join", "join makes one text of all matches, a list keeps each (fix: keep one)"
             )
         if self.required and self.default is not None:
             problems.add(
-                "default", "a required field cannot have a default (mend: remove one of the two)"
+                "default", "a required field cannot have a default (fix: remove one of the two)"
             )
         if self.default is not None and not self._default_fits():
             problems.add(
-                "default", f"{self.default!r} is no {self.type} (mend: a value of that type)"
+                "default", f"{self.default!r} is no {self.type} (fix: a value of that type)"
             )
         return problems
 
@@ -252,7 +252,7 @@ def _is_number(text: str) -> bool:
 
 def _beside_any(source: Source) -> list[tuple[str, str]]:
     given = [key for key in SOURCES if getattr(source, key) is not None]
-    return [(key, f"{key} beside `any:` (mend: move it into the list)") for key in given]
+    return [(key, f"{key} beside `any:` (fix: move it into the list)") for key in given]
 
 
 def _each_problems(
@@ -264,12 +264,12 @@ def _each_problems(
     if problems:
         return problems
     if len({holds_json(reading) for reading in readings}) > 1:
-        return [("any", "elements and JSON (mend: keep one sort of them)")]
+        return [("any", "elements and JSON (fix: keep one sort of them)")]
     sources: dict[str, Any] = {}
     for name, spec in each.items():
         sources |= alternatives(f"each.{name}", spec)
         if spec.type in ("object", "objects"):
-            problems.append((f"each.{name}", "one level is enough (mend: a text, number or list)"))
+            problems.append((f"each.{name}", "one level is enough (fix: a text, number or list)"))
     return problems or inner_problems(sources, readings[0], where="each")
 
 

@@ -67,12 +67,12 @@ class LinkSource(Model):
         if (self.response is None) != (self.path is None):
             refuse(*path_problem(self.response))
         if not given:
-            refuse("", "no source (mend: give css, xpath, jsonld, state, response or regex)")
+            refuse("", "no source (fix: give css, xpath, jsonld, state, response or regex)")
         if len(given) > 1:
-            mend = "keep one; give a list for several"
-            refuse(given[1], f"{' and '.join(given)} together (mend: {mend})")
+            fix = "keep one; give a list for several"
+            refuse(given[1], f"{' and '.join(given)} together (fix: {fix})")
         if self.attr is not None and self.css is None and self.xpath is None:
-            refuse("attr", "attr needs css or xpath (mend: remove it)")
+            refuse("attr", "attr needs css or xpath (fix: remove it)")
         return self
 
 
@@ -132,32 +132,32 @@ class Pages(Model):
         problems = Problems()
         if (self.url is None) == (self.param is None):
             problems.add(
-                "", 'needs one of url and param (mend: `url: "page-{page}.html"` or `param: page`)'
+                "", 'needs one of url and param (fix: `url: "page-{page}.html"` or `param: page`)'
             )
         if self.url is not None and self.url.count("{page}") != 1:
             problems.add(
                 "url",
-                f"{self.url!r} needs {{page}} once (mend: put it where the number goes: "
+                f"{self.url!r} needs {{page}} once (fix: put it where the number goes: "
                 "`?page={page}`)",
             )
         if sum(key is not None for key in (self.css, self.xpath, self.jsonld)) > 1:
-            problems.add("", "several sources (mend: keep one of css, xpath, jsonld)")
+            problems.add("", "several sources (fix: keep one of css, xpath, jsonld)")
         if self.counted and self.last is not None:
             problems.add(
                 "last",
-                "the number of pages is read from the page already (mend: remove `last` or the "
+                "the number of pages is read from the page already (fix: remove `last` or the "
                 "selector)",
             )
         if self.last is not None and self.last < self.first:
             problems.add(
                 "last",
-                f"{self.last} is before the first page, {self.first} (mend: `last` is the last "
+                f"{self.last} is before the first page, {self.first} (fix: `last` is the last "
                 "page's number)",
             )
         if self.per_page is not None and not self.counted:
             problems.add(
                 "per_page",
-                "there is no number to divide (mend: add css and regex that read it, or remove it)",
+                "there is no number to divide (fix: add css and regex that read it, or remove it)",
             )
         problems.raise_any()
         return self

@@ -59,7 +59,7 @@ class Listing(Model):
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
         if not (self.products or self.listings or self.function):
-            refuse("", "finds no links (mend: give products, listings or function)")
+            refuse("", "finds no links (fix: give products, listings or function)")
         return self
 
 
@@ -95,15 +95,15 @@ class ProductPage(Model):
         problems = Problems()
         named = self.all_fields
         if not named and self.function is None:
-            problems.add("", "has no fields (mend: `fields:` with at least one, or `function:`)")
+            problems.add("", "has no fields (fix: `fields:` with at least one, or `function:`)")
         if self.function is not None and (self.fields or self.id is not None or self.items):
             problems.add(
                 "function",
-                "takes the place of id, fields and items (mend: remove it, or remove them)",
+                "takes the place of id, fields and items (fix: remove it, or remove them)",
             )
         if "id" in self.fields:
             problems.add(
-                "fields.id", "the id has a place of its own (mend: move it to `product.id`)"
+                "fields.id", "the id has a place of its own (fix: move it to `product.id`)"
             )
         if self.items is not None:
             self._check_items(self.items, problems)
@@ -112,13 +112,13 @@ class ProductPage(Model):
             if spec.type == "price" and f"{name}_currency" in named:
                 problems.add(
                     f"{key}_currency",
-                    f"the price {name} already gives {name}_currency (mend: remove it, or use "
+                    f"the price {name} already gives {name}_currency (fix: remove it, or use "
                     "another name)",
                 )
             if spec.auto_read and f"{name}_confidence" in named:
                 problems.add(
                     f"fields.{name}_confidence",
-                    f"`auto` already gives {name}_confidence (mend: use another name)",
+                    f"`auto` already gives {name}_confidence (fix: use another name)",
                 )
         sources = alternatives("id", self.id) if self.id is not None else {}
         for name, spec in self.fields.items():
@@ -136,21 +136,21 @@ class ProductPage(Model):
                 continue
             key = f"items.fields.{name}"
             if not items.optional:
-                problems.add(key, "is a field of the page, too (mend: keep one of the two)")
+                problems.add(key, "is a field of the page, too (fix: keep one of the two)")
             elif of_page.type != spec.type:
                 problems.add(
                     key,
-                    f"is of type {of_page.type} on pages without items (mend: one type for both)",
+                    f"is of type {of_page.type} on pages without items (fix: one type for both)",
                 )
         if "id" in items.fields:
             problems.add(
                 "items.fields.id",
-                "the id has a place of its own (mend: move it to `product.items.id`)",
+                "the id has a place of its own (fix: move it to `product.items.id`)",
             )
         if self.id is not None and not items.optional:
             problems.add(
                 "id",
-                "with `items` each product has its own, `items.id` (mend: remove it; or write "
+                "with `items` each product has its own, `items.id` (fix: remove it; or write "
                 "`items: {optional: true}` where pages without any are products, too)",
             )
 

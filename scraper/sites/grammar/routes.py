@@ -54,7 +54,7 @@ class ProxyUse(Model):
         if self.pool == NO_PROXY and (self.sticky is not None or self.requests is not None):
             refuse(
                 "pool",
-                "without a proxy there is no identity to keep (mend: remove sticky and requests)",
+                "without a proxy there is no identity to keep (fix: remove sticky and requests)",
             )
         return self
 
@@ -102,7 +102,7 @@ class RouteRule(Model):
         if self.queue is self.region is self.priority is None:
             refuse(
                 "",
-                "a route that changes nothing (mend: give it queue, region or priority, or remove "
+                "a route that changes nothing (fix: give it queue, region or priority, or remove "
                 "it)",
             )
         return self

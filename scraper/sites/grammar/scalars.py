@@ -42,12 +42,12 @@ def seconds(text: str) -> float:
     match = _DURATION(text.strip().lower())
     if match is None:
         raise ValueError(
-            f"{text!r} is no length of time (mend: a number and s, m, h, d or w, as in `12h`; "
+            f"{text!r} is no length of time (fix: a number and s, m, h, d or w, as in `12h`; "
             f"0 for none)"
         )
     value = float(match[1]) * _UNITS_S[match[2] or "s"]
     if value > 10 * 365 * 86_400:
-        raise ValueError(f"{text!r} is longer than ten years (mend: for example `7d`)")
+        raise ValueError(f"{text!r} is longer than ten years (fix: for example `7d`)")
     return value
 
 
@@ -59,17 +59,17 @@ def per_second(text: str) -> float | None:
     match = _RATE(written)
     if match is None:
         raise ValueError(
-            f"{text!r} is no rate (mend: requests a second, minute or hour, as in `60/m`, or "
+            f"{text!r} is no rate (fix: requests a second, minute or hour, as in `60/m`, or "
             f"`unlimited`)"
         )
     value = float(match[1]) / _UNITS_S[(match[2] or match[3] or "s")[0]]
     if value <= 0:
         raise ValueError(
-            "a rate of 0 would never fetch anything (mend: `enabled: false` switches a site off)"
+            "a rate of 0 would never fetch anything (fix: `enabled: false` switches a site off)"
         )
     if value > 10_000:
         raise ValueError(
-            f"{text!r} is more than 10,000 a second (mend: `unlimited` says that you mean it)"
+            f"{text!r} is more than 10,000 a second (fix: `unlimited` says that you mean it)"
         )
     return value
 
@@ -80,8 +80,7 @@ def share(text: str) -> float:
     value = float(match[1]) / (100 if match[2] else 1) if match else 2.0
     if not 0 <= value <= 1:
         raise ValueError(
-            f"{text!r} is no share (mend: from `0%` to `100%`, or from 0 to 1, as in `80%` or "
-            f"`0.8`)"
+            f"{text!r} is no share (fix: from `0%` to `100%`, or from 0 to 1, as in `80%` or `0.8`)"
         )
     return value
 
@@ -93,14 +92,14 @@ def priority_number(text: str) -> int:
     if re.fullmatch("[0-9]", text):
         return int(text)
     raise ValueError(
-        f"{text!r} is no priority (mend: high, normal, low, or a number from 0, last, to 9, first)"
+        f"{text!r} is no priority (fix: high, normal, low, or a number from 0, last, to 9, first)"
     )
 
 
 def check_queue(name: str) -> str:
     if name == COORDINATOR:
         raise ValueError(
-            f"{name!r} is the coordinators' own queue, they fetch nothing (mend: another name)"
+            f"{name!r} is the coordinators' own queue, they fetch nothing (fix: another name)"
         )
     return name
 
@@ -110,7 +109,7 @@ def check_cron(text: str) -> str:
     """Five fields; one that never fires (30 February) is refused."""
     if len(text.split()) != 5:
         raise ValueError(
-            f"{text!r} has {len(text.split())} fields, a schedule has 5 (mend: minute hour "
+            f"{text!r} has {len(text.split())} fields, a schedule has 5 (fix: minute hour "
             f"day month weekday, as in "
             '"0 6 * * *" for every day at 6:00)'
         )
@@ -118,10 +117,10 @@ def check_cron(text: str) -> str:
         next(CronSim(text, datetime(2024, 1, 1, tzinfo=UTC)))
     except CronSimError as error:
         raise ValueError(
-            f'{text!r} is no cron schedule: {str(error).lower()} (mend: as in "30 */4 * * MON-FRI")'
+            f'{text!r} is no cron schedule: {str(error).lower()} (fix: as in "30 */4 * * MON-FRI")'
         ) from None
     except StopIteration:
-        raise ValueError(f"{text!r} never fires (mend: check day and month)") from None
+        raise ValueError(f"{text!r} never fires (fix: check day and month)") from None
     return " ".join(text.split())
 
 
@@ -149,7 +148,7 @@ def check_timezone(text: str) -> str:
 
 def _no_zone(text: str) -> str:
     return (
-        f"{text!r} is no time zone (mend: a name of the IANA database, as in `Europe/Berlin` or "
+        f"{text!r} is no time zone (fix: a name of the IANA database, as in `Europe/Berlin` or "
         "`UTC`)"
     )
 
@@ -161,11 +160,10 @@ def check_start_url(text: str) -> str:
         return cleaned
     if "@" in text:
         raise ValueError(
-            "no user name or password in a URL (mend: send an `Authorization` header from "
-            "`headers`)"
+            "no user name or password in a URL (fix: send an `Authorization` header from `headers`)"
         )
     raise ValueError(
-        f"{text!r} is no absolute URL (mend: start it with https://, as in `https://shop.example/`)"
+        f"{text!r} is no absolute URL (fix: start it with https://, as in `https://shop.example/`)"
     )
 
 
@@ -174,7 +172,7 @@ def check_network(text: str) -> str:
     try:
         return str(ip_network(text))
     except ValueError as error:
-        raise ValueError(f"{error} (mend: a network such as 10.1.0.0/16, or one address)") from None
+        raise ValueError(f"{error} (fix: a network such as 10.1.0.0/16, or one address)") from None
 
 
 def check_host(text: str) -> str:
@@ -183,19 +181,19 @@ def check_host(text: str) -> str:
     cleaned = urls.clean(f"http://{text}/") if not set("/?#@*") & set(text) else None
     if cleaned is None:
         raise ValueError(
-            f"{text!r} is no host name (mend: without https:// and path, as in `cdn.shop.example`)"
+            f"{text!r} is no host name (fix: without https:// and path, as in `cdn.shop.example`)"
         )
     return urls.host_of(cleaned)
 
 
 def check_header(name: str, value: str) -> None:
     if not _HEADER_NAME(name):
-        raise ValueError(f"{name!r} is no header name (mend: letters, digits and hyphens)")
+        raise ValueError(f"{name!r} is no header name (fix: letters, digits and hyphens)")
     if name.lower() in _OWN_HEADERS:
-        raise ValueError(f"the header {name!r} is set by the crawler itself (mend: remove it)")
+        raise ValueError(f"the header {name!r} is set by the crawler itself (fix: remove it)")
     if name.lower() == "user-agent":
         raise ValueError(
-            "the user agent has a key of its own (mend: `user_agent: …` beside `headers`)"
+            "the user agent has a key of its own (fix: `user_agent: …` beside `headers`)"
         )
     check_header_value(name, value)
 
@@ -203,5 +201,5 @@ def check_header(name: str, value: str) -> None:
 def check_header_value(name: str, value: str) -> None:
     if len(value) > 4000 or any(ord(char) < 0x20 or ord(char) > 0x7E for char in value):
         raise ValueError(f"the value of {name!r} must be one line of plain ASCII, 4,000 "
-                         f"characters at the most (mend: "
+                         f"characters at the most (fix: "
                          "remove line breaks and accents)")  # fmt: skip

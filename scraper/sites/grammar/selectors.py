@@ -47,12 +47,12 @@ class JsonPath(NamedTuple):
 def compile_xpath(xpath: str) -> etree.XPath:
     """XPath 1.0 with `re:` and `set:` of EXSLT and parsel's `has-class()`."""
     if not xpath.strip():
-        raise ValueError("the XPath is empty (mend: for example `//h1/text()`)")
+        raise ValueError("the XPath is empty (fix: for example `//h1/text()`)")
     try:
         return _compiled(xpath)
     except ValueError as error:
         raise ValueError(
-            f"bad XPath {xpath!r}: {_reason(error)} (mend: check brackets and quotes; a "
+            f"bad XPath {xpath!r}: {_reason(error)} (fix: check brackets and quotes; a "
             f"relative path starts with `//`)"
         ) from None
 
@@ -61,12 +61,12 @@ def compile_xpath(xpath: str) -> etree.XPath:
 def compile_regex(pattern: str) -> regex.Pattern[str]:
     """A pattern of the `regex` package. Always search it with `find`, which bounds its time."""
     if not pattern:
-        raise ValueError(r"the regular expression is empty (mend: for example `(\d+)`)")
+        raise ValueError(r"the regular expression is empty (fix: for example `(\d+)`)")
     try:
         return regex.compile(pattern)
     except (regex.error, ValueError, RecursionError, OverflowError) as error:
         raise ValueError(
-            f"bad regular expression {pattern!r}: {_reason(error)} (mend: balance the brackets, "
+            f"bad regular expression {pattern!r}: {_reason(error)} (fix: balance the brackets, "
             "escape `( [ + * ? .` that are meant literally with a backslash; in YAML use 'single "
             "quotes' so that backslashes stay)"
         ) from None
@@ -124,14 +124,14 @@ def parse_jsonld(path: str) -> JsonPath:
     steps = _steps(path)
     if not steps:
         raise ValueError(
-            f"bad JSON-LD path {path!r} (mend: names joined by dots, as in "
+            f"bad JSON-LD path {path!r} (fix: names joined by dots, as in "
             f"`Product.offers[0].price`)"
         )
     first = steps[0]
     if isinstance(first, str) and first[:1].isupper():
         if len(steps) == 1 or isinstance(steps[1], int):
             raise ValueError(
-                f"the JSON-LD path {path!r} names a type only (mend: add what you want of it: "
+                f"the JSON-LD path {path!r} names a type only (fix: add what you want of it: "
                 f"`{first}.name`)"
             )
         return JsonPath(first, tuple(steps[1:]))
@@ -154,7 +154,7 @@ def parse_json(path: str) -> tuple[str | int, ...]:
     steps = _steps(path.removeprefix("$."))
     if not steps:
         raise ValueError(
-            f"bad JSON path {path!r} (mend: names joined by dots, as in `product.offers[0].price`)"
+            f"bad JSON path {path!r} (fix: names joined by dots, as in `product.offers[0].price`)"
         )
     return tuple(steps)
 

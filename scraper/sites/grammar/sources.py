@@ -95,12 +95,12 @@ class Source(Model):
             # Whether it stands within `items` or `each` is for these, and the site, to check.
             given = ["path"]
         if len(given) > 1:
-            mend = "keep one, or list both under `any:`"
-            return [(given[1], f"{given[0]} and {given[1]} together (mend: {mend})")]
+            fix = "keep one, or list both under `any:`"
+            return [(given[1], f"{given[0]} and {given[1]} together (fix: {fix})")]
         if not given and self.regex is None:
-            return [("", f"no source (mend: give one of {', '.join(SOURCES)})")]
+            return [("", f"no source (fix: give one of {', '.join(SOURCES)})")]
         if self.url is not None and self.regex is not None:
-            return [("regex", "url is itself a regular expression (mend: keep `url:` alone)")]
+            return [("regex", "url is itself a regular expression (fix: keep `url:` alone)")]
         return []
 
 
@@ -112,9 +112,9 @@ def path_problem(response: str | None) -> tuple[str, str]:
     if response is None:
         return "path", (
             "path is for `response` alone, or for what is read within `items` and `each` of JSON "
-            "(mend: say which response, or write the whole path at `jsonld:` or `state:`)"
+            "(fix: say which response, or write the whole path at `jsonld:` or `state:`)"
         )
-    return "response", "does not say where in it (mend: `path:`, as in `product.price`)"
+    return "response", "does not say where in it (fix: `path:`, as in `product.price`)"
 
 
 def holds_json(source: Source) -> bool:
@@ -156,23 +156,21 @@ def scope_problems(source: Source) -> list[tuple[str, str]]:
     wrong_keys = [key for key in (*given, "regex") if key not in SCOPES]
     wrong_keys = [key for key in wrong_keys if getattr(source, key) is not None]
     if wrong_keys:
-        mend = f"one of {', '.join(SCOPES)}"
-        return [
-            (wrong_keys[0], f"{wrong_keys[0]} matches no elements and no objects (mend: {mend})")
-        ]
+        fix = f"one of {', '.join(SCOPES)}"
+        return [(wrong_keys[0], f"{wrong_keys[0]} matches no elements and no objects (fix: {fix})")]
     if not given and source.path is not None:
         return []
     if len(given) != 1:
         both = f"{' and '.join(given)} together" if given else "no source"
-        return [(given[1] if given else "", f"{both} (mend: give one of {', '.join(SCOPES)})")]
+        return [(given[1] if given else "", f"{both} (fix: give one of {', '.join(SCOPES)})")]
     if source.response is not None and source.path is None:
         return [path_problem(source.response)]
     if source.path is not None and source.response is None:
         if given[0] not in ("css", "xpath"):
-            return [("path", f"beside {given[0]} (mend: write the whole path there)")]
+            return [("path", f"beside {given[0]} (fix: write the whole path there)")]
         if not holds_json(source):
             return [("path", (
-                f"is for JSON, but {given[0]} selects elements (mend: `::text` or `::attr(…)` "
+                f"is for JSON, but {given[0]} selects elements (fix: `::text` or `::attr(…)` "
                 "behind it where their text is JSON, or remove `path`)"
             ))]  # fmt: skip
     return []
@@ -198,12 +196,12 @@ def inner_problems(
             if name == own or (name == "table" and own == "css"):
                 continue
             elsewhere = "" if where == "each" else ", or move the field to `product.fields`"
-            mend = f"`{own}:` within it{elsewhere}"
+            fix = f"`{own}:` within it{elsewhere}"
             matched = "JSON" if json else f"elements by {own}"
-            text = f"{name} cannot be read within what `{where}` matches, {matched} (mend: {mend})"
+            text = f"{name} cannot be read within what `{where}` matches, {matched} (fix: {fix})"
             problems.append((f"{key}.{name}", text))
         if source.xpath is not None and own == "xpath" and source.xpath.lstrip().startswith("/"):
-            text = "begins at the page's root, not within the element (mend: `.` before it)"
+            text = "begins at the page's root, not within the element (fix: `.` before it)"
             problems.append((f"{key}.xpath", text))
     return problems
 

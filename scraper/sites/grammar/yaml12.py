@@ -89,7 +89,7 @@ def _mapping(
         line = key_node.start_mark.line + 1
         if not isinstance(key_node, yaml.ScalarNode):
             problems.append(
-                (line, "a key must be a plain text (mend: quote it if it starts with { or [)")
+                (line, "a key must be a plain text (fix: quote it if it starts with { or [)")
             )
             continue
         # A key is what was written: in `map: {1: one, true: yes}` the page's texts are compared
@@ -100,7 +100,7 @@ def _mapping(
             problems.append(
                 (
                     line,
-                    f"{dotted}: written twice, first in line {lines[(*path, key)]} (mend: "
+                    f"{dotted}: written twice, first in line {lines[(*path, key)]} (fix: "
                     f"remove one)",
                 )
             )
@@ -115,7 +115,7 @@ def _scalar(loader: _Loader, node: yaml.Node, problems: list[tuple[int, str]]) -
         return loader.construct_object(node)
     except (yaml.YAMLError, ValueError, OverflowError):
         problems.append(
-            (node.start_mark.line + 1, f"cannot read {str(node.value)[:60]!r} (mend: quote it)")
+            (node.start_mark.line + 1, f"cannot read {str(node.value)[:60]!r} (fix: quote it)")
         )
         return str(node.value)
 
@@ -131,15 +131,15 @@ def sentence(error: yaml.YAMLError, text: str = "") -> tuple[int, str]:
         str(getattr(error, "problem", None) or getattr(error, "reason", None) or error).split()
     )
     if mark is None:
-        return 1, f"YAML: {problem} (mend: save it as UTF-8 text without control characters)"
+        return 1, f"YAML: {problem} (fix: save it as UTF-8 text without control characters)"
     line = mark.line + 1
     lines = text.splitlines()[: mark.line + 1]
     remark = next((number for number, one in enumerate(lines, 1) if _REMARK.search(one)), None)
     if remark is not None:
-        mend = f'quote what starts with # in line {remark}, as in "#main a": it begins a remark'
-        return line, f"YAML, column {mark.column + 1}: {problem} (mend: {mend})"
-    mend = _mend(f"{getattr(error, 'context', '')} {problem}")
-    return line, f"YAML, column {mark.column + 1}: {problem} (mend: {mend})"
+        fix = f'quote what starts with # in line {remark}, as in "#main a": it begins a remark'
+        return line, f"YAML, column {mark.column + 1}: {problem} (fix: {fix})"
+    fix = _mend(f"{getattr(error, 'context', '')} {problem}")
+    return line, f"YAML, column {mark.column + 1}: {problem} (fix: {fix})"
 
 
 def _mend(problem: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from scraper.demo.catalogue import Catalogue
+from scraper.plugins.demo.catalogue import Catalogue
 from tests.acceptance.chaos import audit, messages, recovery, slots, truth
 from tests.acceptance.chaos.patience import patient, until_none, waited
 from tests.acceptance.chaos.report import Report

@@ -24,8 +24,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from scraper.demo import definition
-from scraper.demo.catalogue import Catalogue
+from scraper.plugins.demo import definition
+from scraper.plugins.demo.catalogue import Catalogue
 from tests.acceptance.chaos import audit, slots
 from tests.acceptance.chaos.faults import KINDS, Fault, Planned, planned
 from tests.acceptance.chaos.fleet import BIN, ROOT, Fleet

@@ -23,8 +23,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from sqlalchemy.pool import NullPool
 
-from scraper.embedded import process, servers
 from scraper.infra import migrations
+from scraper.plugins.embedded import process, servers
 from scraper.settings import Settings
 
 # how the harness's own connections are named, in PostgreSQL and in Valkey

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from scraper.demo import definition
+from scraper.plugins.demo import definition
 
 NAMES = tuple(f"tick-{n}" for n in range(1, 6))
 MINUTE = timedelta(minutes=1)

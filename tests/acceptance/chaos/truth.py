@@ -16,8 +16,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from scraper.demo.catalogue import Catalogue
-from scraper.views import progress
+from scraper.plugins.demo.catalogue import Catalogue
+from scraper.views import crawl_progress as progress
 from tests.acceptance.chaos.audit import Held, Story
 from tests.acceptance.chaos.servers import US, Servers
 from tests.acceptance.commands import counted

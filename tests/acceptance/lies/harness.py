@@ -13,8 +13,8 @@ import sqlalchemy as sa
 
 from scraper.coordinator import plan
 from scraper.frontier import sites
+from scraper.results.products import parsed
 from scraper.settings import Settings
-from scraper.settle.products import parsed
 from scraper.sites.definition import Site
 from tests.acceptance.lies.shop import Pages, Shop, pages_of
 from tests.acceptance.lies.ways import Way

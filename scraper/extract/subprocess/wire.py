@@ -1,0 +1,90 @@
+"""What goes between a worker and the process that reads a page for it: frames of a length and a
+pickle.
+
+A question comes from the worker's own code and is believed. An answer comes from a process that
+read a hostile page: it can name no class but those of an answer.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import socket
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from scraper.domain import Extracted, Fetched, Kind
+from scraper.sites.definition import Site
+
+FRAME_MAX_BYTES = 256_000_000
+_ANSWERS = {
+    ("scraper.extract.subprocess.wire", "Answer"),
+    *(
+        ("scraper.domain", name)
+        for name in ("Extracted", "ItemsRead", "Kind", "Link", "Product", "Vote")
+    ),
+    ("decimal", "Decimal"),
+    ("datetime", "date"),
+    ("datetime", "datetime"),
+}
+
+
+class Question(NamedTuple):
+    site: Site
+    allowed: tuple[str, ...]
+    kind: Kind
+    page: Fetched
+    page_url: str
+    depth: int
+    last_content: UUID | None
+
+
+class Answer(NamedTuple):
+    """One of them."""
+
+    extracted: Extracted | None = None
+    failed: str | None = None
+    too_slow: str | None = None
+    crashed: str | None = None
+
+
+class _AnswerUnpickler(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        if (module_name, global_name) not in _ANSWERS:
+            raise pickle.UnpicklingError(f"{module_name}.{global_name} is no part of an answer")
+        return super().find_class(module_name, global_name)
+
+
+def answer_of(frame: bytearray) -> Answer:
+    """Raises `pickle.UnpicklingError` where it is none."""
+    answer = _AnswerUnpickler(io.BytesIO(frame)).load()
+    if not isinstance(answer, Answer):
+        raise pickle.UnpicklingError("not an answer")
+    return answer
+
+
+def write_frame(other: socket.socket, data: bytes) -> None:
+    other.sendall(len(data).to_bytes(8, "big"))
+    other.sendall(data)
+
+
+def read_frame(other: socket.socket) -> bytearray | None:
+    """None where the other side is gone. Raises `OSError` where it breaks off."""
+    head = _exactly(other, 8)
+    if head is None:
+        return None
+    length = int.from_bytes(head, "big")
+    if length > FRAME_MAX_BYTES:
+        raise OSError(f"a frame of {length:,} bytes")
+    return _exactly(other, length)
+
+
+def _exactly(other: socket.socket, length: int) -> bytearray | None:
+    data = bytearray(length)
+    view, at = memoryview(data), 0
+    while at < length:
+        received = other.recv_into(view[at:])
+        if not received:
+            return None
+        at += received
+    return data

@@ -1,0 +1,229 @@
+"""`scraper login …`: which accounts are logged in, whether a login works, and how to forget one.
+Shows their names, no more."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import redis.asyncio as aredis
+
+from scraper.cli.common.shared import (
+    complete_site,
+    json_option,
+    load_settings,
+    open_redis,
+    print_json,
+)
+from scraper.cli.common.tables import print_table
+from scraper.crawl.context import CrawlContext, make_context
+from scraper.errors import ConfigError, LoginFailedError, NotFoundError
+from scraper.http.fetcher import HttpFetcher
+from scraper.infra import servers
+from scraper.plugins.accounts import file, store
+from scraper.plugins.accounts.file import Account, AccountFile
+from scraper.plugins.accounts.pool import LoginAttempt, Logins
+from scraper.plugins.accounts.store import LoginStore, Standing
+from scraper.politeness.fleet_limiter import RedisFleetLimiter
+from scraper.politeness.host_limiters import HostLimiters
+from scraper.proxies.file import ProxyFile
+from scraper.proxies.health import ProxyHealth
+from scraper.proxies.pool import ProxyPool
+from scraper.settings import Settings
+from scraper.sites import loader
+from scraper.sites.definition import Site
+
+COLUMNS = ["site", "account", "state", "since", "rests", "logins", "failures", "why"]
+
+
+@click.group()
+def login() -> None:
+    """Accounts: who is logged in, who cannot and why. They go by their names, and show nothing of
+    what is secret."""
+
+
+@login.command("list")
+@click.argument("site", required=False, shell_complete=complete_site)
+@json_option("array")
+def login_list(site: str | None, as_json: bool) -> None:
+    """Show the accounts of SITE, or of all sites with a login: since when they are logged in, or
+    why not."""
+    accounts = _list(load_settings(), site)
+    if as_json:
+        print_json(accounts)
+    else:
+        print_table(COLUMNS, [_cells(account) for account in accounts])
+
+
+@login.command("check")
+@click.argument("site", shell_complete=complete_site)
+@click.argument("account", required=False)
+@json_option("array")
+def login_check(site: str, account: str | None, as_json: bool) -> None:
+    """Log the accounts of SITE in, or ACCOUNT alone, and say what was seen; exit 1 where one does
+    not get in.
+
+    It is a login like any other: where it works, workers use it, and an account in quarantine is
+    free again.
+    """
+    settings = load_settings()
+    definition = _definition(settings, site)
+    accounts = _chosen(settings, definition, account)
+    servers.require_redis(settings)
+    # These ids are no crawl's, nor any site's row.
+    context = make_context(0, -1 - secrets.randbelow(2**31), definition, settings)
+    attempts = asyncio.run(_log_in(settings, context, accounts))
+    if as_json:
+        print_json([{"site": site, **asdict(attempt)} for attempt in attempts])
+    else:
+        print_table(
+            ["account", "", "seen", "brought"], [_attempt_cells(attempt) for attempt in attempts]
+        )
+    failed = [attempt.account for attempt in attempts if not attempt.worked]
+    if failed:
+        raise LoginFailedError(f"{site}: not logged in: {', '.join(failed)}")
+
+
+@login.command("forget")
+@click.argument("site", shell_complete=complete_site)
+@click.argument("account", required=False)
+@json_option()
+def login_forget(site: str, account: str | None, as_json: bool) -> None:
+    """Forget the logins of SITE's accounts, or ACCOUNT's alone: its cookies, its failures, its
+    quarantine.
+
+    Workers that have it in use log in again within seconds.
+    """
+    settings = load_settings()
+    with open_redis(settings) as client:
+        forgotten = [
+            name
+            for of_site, name in store.known_accounts(client)
+            if of_site == site and account in (None, name) and store.forget(client, site, name)
+        ]
+    if not forgotten:
+        # A name that does not exist is a mistake.
+        _chosen(settings, _definition(settings, site), account)
+    if as_json:
+        print_json({"site": site, "forgotten": forgotten})
+    else:
+        names = ", ".join(forgotten) or "nothing, there was none"
+        click.echo(f"{site}: forgotten: {names}")
+
+
+def _list(settings: Settings, name: str | None) -> list[dict[str, Any]]:
+    """One object an account: those of the secrets file, then those that Redis alone knows."""
+    in_file = file.read(settings.accounts) if settings.accounts else {}
+    listed = [
+        (site.name, account.name)
+        for site in _definitions(settings)
+        if site.login is not None
+        for account in in_file.get(site.account_group, [])
+    ]
+    with open_redis(settings) as client:
+        accounts = [
+            _as_json(site, account, (site, account) in listed, standing)
+            for site, account in dict.fromkeys([*listed, *store.known_accounts(client)])
+            if name in (None, site)
+            for standing in [store.read_now(client, site, account)]
+            if (site, account) in listed or standing.known
+        ]
+    if name is not None and not accounts:
+        _definition(settings, name)
+    return accounts
+
+
+def _as_json(site: str, account: str, listed: bool, standing: Standing) -> dict[str, Any]:
+    return {
+        "site": site,
+        "account": account,
+        "listed": listed,
+        "state": standing.state,
+        "age_s": None if standing.age_s is None else round(standing.age_s, 1),
+        "expires_in_s": None if standing.expires_in_s is None else round(standing.expires_in_s, 1),
+        "seen_working": standing.proven,
+        "rests_s": round(standing.rest_s, 1),
+        "kind": standing.kind or None,
+        "why": standing.why or None,
+        "logins": standing.logins,
+        "failures": standing.failures,
+    }
+
+
+def _cells(account: dict[str, Any]) -> list[str]:
+    since = "" if account["age_s"] is None else f"{account['age_s'] / 60:.0f} min"
+    rests = f"{account['rests_s']:.0f} s" if account["rests_s"] else ""
+    counts = [str(account["logins"]), str(account["failures"])]
+    names = [account["site"], account["account"], account["state"]]
+    return [*names, since, rests, *counts, account["why"] or ""]
+
+
+def _attempt_cells(attempt: LoginAttempt) -> list[str]:
+    brought = [
+        *(f"cookie {name}" for name in attempt.cookies),
+        *(f"header {name}" for name in attempt.headers),
+    ]
+    result = "logged in" if attempt.worked else attempt.kind
+    return [attempt.account, result, attempt.saw, ", ".join(brought)]
+
+
+async def _log_in(
+    settings: Settings, context: CrawlContext, accounts: list[Account]
+) -> list[LoginAttempt]:
+    client = aredis.Redis.from_url(settings.valkey_url, socket_connect_timeout=5, socket_timeout=10)
+    fetcher = HttpFetcher()
+    limiters = HostLimiters(RedisFleetLimiter(client, f"login-check:{secrets.token_hex(4)}"))
+    pool = ProxyPool(ProxyFile(settings.proxy_list), ProxyHealth(client), random.Random())
+    logins = Logins(
+        fetcher=fetcher,
+        pool=pool,
+        limiters=limiters,
+        file=AccountFile(settings.accounts),
+        store=LoginStore(client),
+        settings=settings,
+        rng=random.Random(),
+    )
+    try:
+        return [await logins.check(context, account) for account in accounts]
+    finally:
+        await limiters.sweep()
+        await fetcher.aclose()
+        await client.aclose()
+
+
+def _definitions(settings: Settings) -> list[Site]:
+    return loader.load_dir(settings.sites_dir) if Path(settings.sites_dir).is_dir() else []
+
+
+def _definition(settings: Settings, name: str) -> Site:
+    site = next((site for site in _definitions(settings) if site.name == name), None)
+    if site is None:
+        raise NotFoundError(
+            f"no site {name!r} in {settings.sites_dir}/ (`scraper sites list` shows them)"
+        )
+    if site.login is None:
+        raise NotFoundError(f"{name} has no `login:` in its definition")
+    return site
+
+
+def _chosen(settings: Settings, site: Site, account: str | None) -> list[Account]:
+    """The accounts of a site, or the one of that name. Raises `NotFoundError` where there is none,
+    `ConfigError` without a secrets file."""
+    if settings.accounts is None:
+        raise ConfigError(
+            "there is no file of accounts: set SCRAPER_ACCOUNTS (docs/access.md shows one)"
+        )
+    group = site.account_group
+    listed = file.read(settings.accounts).get(group, [])
+    chosen = [entry for entry in listed if account in (None, entry.name)]
+    if not chosen:
+        which = f"an account {account!r} of {group}" if account else f"an account of {group}"
+        raise NotFoundError(
+            f"{settings.accounts}: has not {which} (`scraper login list` shows them)"
+        )
+    return chosen

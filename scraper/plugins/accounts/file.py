@@ -1,0 +1,196 @@
+"""The accounts of sites on disk (`SCRAPER_ACCOUNTS`), read again when the file has changed. The one
+place that sees it.
+
+    books:                       # a site's name, or what its definition names as `accounts:`
+      - {username: ann@example.com, password: "s3cret"}
+      - {name: second, username: bob@example.com, password: "pa55"}
+    prices-api:
+      - {token: "abc"}
+    shared:                      # for several sites: the hosts that its accounts may go to
+      hosts: [shop.example, shop.example.org]
+      accounts:
+        - {username: cleo@example.com, password: "hunter2"}
+
+A group without `hosts` is for the site of its name alone. An account goes by its `name` (default:
+its place, `1`, `2` …) wherever it is shown: nothing else of it leaves this process but in requests
+to its site. A file that has become wrong keeps the last one that was right in use.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from scraper.errors import ConfigError
+from scraper.infra.watched_file import WatchedFile
+from scraper.rules.urls import belongs
+from scraper.settings import read_secret
+from scraper.sites.grammar import scalars, yaml12
+
+SIZE_MAX = 2_000_000
+ACCOUNTS_MAX = 1000  # a group
+_GROUP = re.compile(r"[A-Za-z0-9][\w.-]{0,62}")
+_KEY = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+# A value so short is not looked for in texts.
+_SHORT = 4
+
+
+@dataclass(frozen=True)
+class Account:
+    """`values` are what placeholders stand for: username, password, token, and whatever else the
+    file gives."""
+
+    name: str
+    values: dict[str, str] = field(repr=False)
+    hosts: frozenset[str] | None = None
+
+    @property
+    def username(self) -> str:
+        return self.values.get("username", "")
+
+    @property
+    def password(self) -> str:
+        return self.values.get("password", "")
+
+    @property
+    def token(self) -> str:
+        return self.values.get("token", "")
+
+    def hidden(self, text: str) -> str:
+        """The text without any of the account's values."""
+        for value in sorted(self.values.values(), key=len, reverse=True):
+            if len(value) >= _SHORT:
+                text = text.replace(value, "***")
+        return text
+
+    def may_go_to(self, host: str) -> bool:
+        """True where the group names no hosts, or `host` is one of them or below it."""
+        return self.hosts is None or belongs(host, self.hosts)
+
+    def misdirected(self, site: str, group: str, host: str) -> str | None:
+        """Why the account of `group` may not be sent to `host` for `site`, with the mend; None
+        where it may."""
+        if self.hosts is None:
+            if group == site:
+                return None
+            return (
+                f"the accounts of {group!r} belong to the site of that name alone "
+                "(fix: give the group `hosts:` in the file of accounts)"
+            )
+        if self.may_go_to(host):
+            return None
+        return (
+            f"the accounts of {group!r} may not go to {host} "
+            "(fix: add it to the group's `hosts:` in the file of accounts)"
+        )
+
+    def whole(self) -> bytes:
+        return json.dumps([self.name, self.values], sort_keys=True).encode()
+
+
+class AccountFile(WatchedFile):
+    label, entries = "file of accounts", "accounts"
+
+    def __init__(self, path: Path | None) -> None:
+        super().__init__(path)
+        self.groups: dict[str, list[Account]] = {}
+
+    def _take(self, path: Path) -> int:
+        self.groups = read(path)
+        return sum(map(len, self.groups.values()))
+
+
+def read(path: Path) -> dict[str, list[Account]]:
+    """By group. Raises `ConfigError` with one line a problem, none of which shows what the file
+    holds."""
+    try:
+        parsed = yaml12.parse(read_secret(path, "SCRAPER_ACCOUNTS", SIZE_MAX))
+    except yaml.YAMLError as error:
+        # The error's own words may quote the file.
+        raise ConfigError(
+            f"{path}:{yaml12.sentence(error)[0]}: not valid YAML (SCRAPER_ACCOUNTS)"
+        ) from None
+    if parsed.problems:
+        raise ConfigError(
+            "\n".join(
+                f"{path}:{line}: not readable, or written twice" for line, _ in parsed.problems
+            )
+        )
+    data = parsed.data if parsed.data is not None else {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: must be a mapping of site names (fix: see docs/access.md)")
+    problems: list[str] = []
+    groups: dict[str, list[Account]] = {}
+    for group, entries in data.items():
+        line = parsed.lines.get((group,), 1)
+        place: tuple[str, ...] = (group,)
+        hosts = None
+        if not _GROUP.fullmatch(group):
+            problems.append(f"{path}:{line}: no name of a site (fix: letters, digits, - _ and .)")
+            continue
+        # One account may stand without a list, and has texts alone.
+        if isinstance(entries, dict) and any(
+            isinstance(entries.get(key), dict | list) for key in ("hosts", "accounts")
+        ):
+            hosts = _hosts(entries)
+            if hosts is None:
+                problems.append(
+                    f"{path}:{line}: must have `accounts` and a list of `hosts`, nothing else "
+                    "(fix: hosts: [shop.example])"
+                )
+                continue
+            place, entries = (group, "accounts"), entries["accounts"]
+        entries = [entries] if isinstance(entries, dict) else entries
+        if not isinstance(entries, list) or not 0 < len(entries) <= ACCOUNTS_MAX:
+            problems.append(f"{path}:{line}: must be a list of 1 to {ACCOUNTS_MAX} accounts")
+            continue
+        listed = groups[group] = []
+        for number, entry in enumerate(entries, 1):
+            at = parsed.lines.get((*place, number - 1), line)
+            account, problem = _account(entry, number, hosts)
+            if account is None or any(account.name == other.name for other in listed):
+                problems.append(
+                    f"{path}:{at}: "
+                    f"{problem or 'its name is taken (fix: give each account its own)'}"
+                )
+            else:
+                listed.append(account)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return groups
+
+
+def _hosts(group: dict[str, Any]) -> frozenset[str] | None:
+    """The hosts of a group; None where they are no list of hosts, or not all that is said."""
+    hosts = group.get("hosts")
+    if set(group) != {"hosts", "accounts"} or not isinstance(hosts, list) or not hosts:
+        return None
+    try:
+        return frozenset(scalars.check_host(host) for host in hosts)
+    except (TypeError, ValueError, AttributeError):
+        return None
+
+
+def _account(entry: Any, number: int, hosts: frozenset[str] | None) -> tuple[Account | None, str]:
+    if not isinstance(entry, dict):
+        return None, 'must be a mapping (fix: {username: "…", password: "…"})'
+    values: dict[str, str] = {}
+    for key, value in entry.items():
+        if not _KEY.fullmatch(key):
+            return None, "a key with other characters than small letters, digits and _"
+        if not isinstance(value, str):
+            return None, f"`{key}` must be a text (fix: quote it)"
+        if not 0 < len(value) <= 10_000 or any(ord(char) < 32 for char in value):
+            return None, f"`{key}` is empty, too long, or has a character that none may have"
+        values[key] = value
+    name = values.pop("name", str(number))
+    if not _GROUP.fullmatch(name):
+        return None, "`name` must be made of letters, digits, - _ and ."
+    if not values:
+        return None, "has nothing to log in with (fix: username and password, or token)"
+    return Account(name, values, hosts), ""

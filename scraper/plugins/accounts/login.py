@@ -1,0 +1,145 @@
+"""One login of one account: by a form, for a token, or by a site's own function, through the
+account's own proxy.
+
+Its requests take the turns of their host like any other, before all pages, which wait for it.
+Whether it is to be made at all, and what becomes of it, is said elsewhere
+(`scraper.plugins.accounts.pool`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+
+from scraper.crawl.context import CrawlContext
+from scraper.domain import Kind, ProxySignal
+from scraper.http.account_session import AccountSession
+from scraper.http.cookies import AccountJar
+from scraper.http.fetcher import HttpFetcher
+from scraper.http.proxy_route import ProxyRoute
+from scraper.plugins.accounts.file import Account
+from scraper.plugins.accounts.form import Grant, LoginClient, LoginTrouble, log_in
+from scraper.plugins.accounts.policy import Trouble
+from scraper.politeness.host_limiter import HostLimiter
+from scraper.politeness.host_limiters import HostLimiters
+from scraper.politeness.page_permits import PagePermits
+from scraper.proxies.health import EVERYWHERE
+from scraper.proxies.pool import ProxyPool
+from scraper.rules.urls import host_of
+from scraper.sites import functions
+
+# A login takes no longer than this, its turns included.
+LOGIN_S = 60.0
+# One of its turns is waited for so long.
+TURN_S = 15.0
+# A login goes before all pages, which wait for it.
+URGENCY = 1_000
+
+
+@dataclass(slots=True)
+class Made:
+    """A login that has just worked."""
+
+    identity: AccountSession
+    grant: Grant = field(repr=False)
+
+
+@dataclass(eq=False)
+class LoginAttempts:
+    """One a process, on its loop. `allowed`: the modules whose functions may log in."""
+
+    fetcher: HttpFetcher
+    pool: ProxyPool
+    limiters: HostLimiters
+    allowed: Collection[str]
+
+    async def make(self, context: CrawlContext, account: Account) -> Made:
+        """The login itself. Raises `LoginTrouble` and `DeferredError`."""
+        assert context.login is not None
+        site = context.site
+        first = site.login_url
+        misdirected = account.misdirected(site.name, site.account_group, host_of(first))
+        if misdirected is not None:
+            raise LoginTrouble(Trouble.MISFIT, misdirected)
+        identity = somebody(context, account)
+        need = context.needs[Kind.PRODUCT]
+        policy = replace(
+            context.policy,
+            proxied=need is not None,
+            allowed=confined(context.policy.allowed, account),
+        )
+        loop, permits, limiters = asyncio.get_running_loop(), PagePermits(URGENCY), []
+        via: ProxyRoute | None = None
+        function = None
+        if context.login.login.function is not None:
+            try:
+                function = functions.resolve(context.login.login.function, self.allowed)
+            except ImportError as error:
+                raise LoginTrouble(Trouble.MISFIT, str(error)) from None
+
+        async def before(url: str) -> None:
+            limiter: HostLimiter = self.limiters.of(host_of(url))
+            limiter.budget(context.site_id, context.budget)
+            limiter.pending += 1
+            limiters.append(limiter)
+            await permits.go(limiter, loop.time() + TURN_S)
+
+        try:
+            async with asyncio.timeout(LOGIN_S):
+                if need is not None:
+                    via = await self.pool.lend(replace(need, account=identity.seed), host_of(first))
+                client = LoginClient(self.fetcher, policy, identity, before, via)
+                grant = await log_in(
+                    context.login, account.values, account, client, identity, function
+                )
+        except TimeoutError:
+            raise LoginTrouble(Trouble.UNAVAILABLE, f"not done within {LOGIN_S:g} s") from None
+        except LoginTrouble as trouble:
+            if via is not None:
+                await self._tell_pool(via, host_of(first), trouble)
+            raise LoginTrouble(trouble.kind, account.hidden(str(trouble))) from None
+        finally:
+            permits.end()
+            for limiter in limiters:
+                limiter.pending -= 1
+        identity.headers = grant.headers
+        return Made(identity, grant)
+
+    async def _tell_pool(self, via: ProxyRoute, host: str, trouble: LoginTrouble) -> None:
+        self.pool.asked(via, host)
+        match trouble.signal:
+            case ProxySignal.UNUSABLE:
+                await self.pool.strike(via, EVERYWHERE, ProxySignal.UNUSABLE.value)
+            case ProxySignal.DENIED:
+                await self.pool.strike(via, host, ProxySignal.DENIED.value)
+            case _:
+                if trouble.kind is Trouble.UNAVAILABLE:
+                    self.pool.failed(via, host)
+
+
+def confined(allowed: Callable[[str], bool] | None, account: Account) -> Callable[[str], bool]:
+    """Where the requests of a login may lead, redirects among them: to hosts of the site that the
+    account's group names, too."""
+
+    def both(host: str) -> bool:
+        return account.may_go_to(host) and (allowed is None or allowed(host))
+
+    return both
+
+
+def somebody(context: CrawlContext, account: Account) -> AccountSession:
+    """The account, with nothing yet."""
+    assert context.login is not None
+    login, site = context.login.login, context.site
+    first = site.login_url
+    hosts = {host_of(first), *login.hosts}
+    if login.url is None:
+        hosts |= {
+            host_of(url) for url in (*site.start, *(site.sitemap.urls if site.sitemap else ()))
+        }
+    jar = AccountJar(secure_only=first.startswith("https:"))
+    permitted = frozenset(
+        host for host in hosts if not account.misdirected(site.name, site.account_group, host)
+    )
+    return AccountSession(site.name, account.name, 0, jar, {}, permitted)

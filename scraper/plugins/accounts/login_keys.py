@@ -1,0 +1,372 @@
+"""How one logs in to a site, `login:` in its definition: its schema, and how a logged-out page is
+known. Pure.
+
+    login:
+      form:
+        url: https://shop.example/login
+        fields: {email: "{username}", password: "{password}"}
+      success: {css: "a.logout"}
+      logged_out: "Please log in to see prices"
+
+What stands in { } is the account's own and comes from the secrets file (`SCRAPER_ACCOUNTS`): a
+definition holds no secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from selectolax.lexbor import LexborHTMLParser
+
+from scraper.rules.blocks import Marker
+from scraper.rules.decoding import decode
+from scraper.rules.urls import belongs, host_of
+from scraper.sites.blocked import MARKERS_MAX, Blocked
+from scraper.sites.grammar import scalars
+from scraper.sites.grammar.css import parse_css
+from scraper.sites.grammar.model import (
+    STRINGS,
+    Css,
+    Duration,
+    Function,
+    Model,
+    Problems,
+    Text,
+    refuse,
+    texts_as,
+)
+
+EVERY = "10s"
+FIELDS_MAX = 50
+_PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
+_HEADER = re.compile(r"([A-Za-z0-9-]{1,100}): *(\S.*)")
+
+Template = Annotated[Text, Field(max_length=2000)]
+LoginUrl = Annotated[str, AfterValidator(scalars.check_start_url)]
+JsonPath = Annotated[str, Field(pattern=r"^[\w-]+(\.[\w-]+)*$", max_length=200)]
+
+
+class LoginSign(Blocked):
+    """What an answer shows, as `blocked:` says it, and by CSS: that is looked for in the parsed
+    page."""
+
+    css: Css | None = Field(None, description="an element that stands in the page")
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.css is None and not self._others:
+            return super()._says_something()  # type: ignore[operator, no-any-return]
+        return self
+
+    @property
+    def _others(self) -> bool:
+        return False
+
+    @property
+    def described(self) -> str:
+        given = [super().described] if super().described else []
+        return " and ".join([*given, *([f"css {self.css[:80]!r}"] if self.css is not None else [])])
+
+    def marker(self) -> Marker:
+        marker = super().marker()
+        if self.css is None:
+            return marker
+        ask = partial(_selects, self.css)
+        page = marker.page
+        both = ask if page is None else (lambda body, kind: page(body, kind) and ask(body, kind))
+        return Marker(
+            marker.described, marker.statuses, marker.headers, marker.texts, both, marker.url
+        )
+
+
+class Success(LoginSign):
+    """What shows that a login has worked."""
+
+    cookie: str | None = Field(
+        None, min_length=1, max_length=200, description="the name of a cookie that is there then"
+    )
+    answer: JsonPath | None = Field(
+        None, description="a path in the JSON answer that leads to something: user.id"
+    )
+
+    @property
+    def _others(self) -> bool:
+        return self.cookie is not None or self.answer is not None
+
+    @property
+    def described(self) -> str:
+        given = [super().described] if super().described else []
+        given += [f"cookie {self.cookie}"] if self.cookie else []
+        return " and ".join(given + ([f"answer {self.answer}"] if self.answer else []))
+
+
+LoggedOut = Annotated[
+    tuple[LoginSign, ...],
+    BeforeValidator(
+        texts_as("text"), json_schema_input_type=str | LoginSign | list[str | LoginSign]
+    ),
+    Field(max_length=MARKERS_MAX),
+]
+Successes = Annotated[
+    tuple[Success, ...],
+    BeforeValidator(texts_as("text"), json_schema_input_type=str | Success | list[str | Success]),
+    Field(max_length=MARKERS_MAX),
+]
+
+
+def _check_header(text: str) -> str:
+    match = _HEADER.fullmatch(text)
+    if match is None:
+        raise ValueError(
+            f'{text!r} is no header (fix: name: value, as in "Authorization: Bearer {{token}}")'
+        )
+    scalars.check_header_value("header", match[2])
+    return text
+
+
+Header = Annotated[str, Field(max_length=1000), AfterValidator(_check_header)]
+
+
+class Form(Model):
+    """A form that is filled in and sent, hidden fields (of a token against forgery, say) as the
+    page has them."""
+
+    url: LoginUrl = Field(description="the page with the form")
+    selector: Css | None = Field(
+        None, description="the form; default: the first one with a password field"
+    )
+    fields: dict[Annotated[str, Field(min_length=1, max_length=200)], Template] = Field(
+        min_length=1,
+        max_length=FIELDS_MAX,
+        description='what is filled in: {email: "{username}", pass: "{password}"}',
+    )
+
+
+class Token(Model):
+    """A token that goes along as a header: asked for at `url`, or the account's own."""
+
+    url: LoginUrl | None = Field(
+        None, description="where it is asked for; default: it stands in the secrets file"
+    )
+    body: dict[str, Any] = Field(
+        default_factory=dict,
+        max_length=FIELDS_MAX,
+        description='what is sent: {user: "{username}", pass: "{password}"}',
+    )
+    send: Literal["json", "form"] = Field("json", description="how it is sent")
+    path: JsonPath = Field(
+        "token", description="where the token stands in the JSON answer: data.access_token"
+    )
+    header: Header = Field(
+        "Authorization: Bearer {token}", description="what goes along with each request"
+    )
+    expires_path: JsonPath | None = Field(
+        None, description="where the answer says for how many seconds it is good"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.url is None and (self.body or self.expires_path):
+            refuse(
+                "url",
+                "where is the token asked for? (fix: give `url`, or remove body and expires_path)",
+            )
+        return self
+
+
+class Login(Model):
+    """How its accounts log in, and how one sees that they are not."""
+
+    form: Form | None = Field(None, description="a form that is filled in and sent")
+    token: Token | None = Field(None, description="a token that goes along as a header")
+    function: Function | None = Field(
+        None, description="`module:function`, async, in place of form and token"
+    )
+    success: Successes = Field((), description="how to see that a login has worked: any of these")
+    logged_out: LoggedOut = Field(
+        (), description="how a logged-out page looks: any of these; a 401 is one anyway"
+    )
+    accounts: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,62}$")] | None = Field(
+        None, description="whose: the name of a group in the secrets file; default: the site's name"
+    )
+    hosts: Annotated[tuple[Annotated[str, AfterValidator(scalars.check_host)], ...], STRINGS] = (
+        Field(
+            (),
+            description="further hosts that the login's headers go to; "
+            "cookies go where they belong",
+        )
+    )
+    every: Duration = Field(
+        EVERY, description="an account logs in at most once in this time, whole fleet"
+    )
+    expires: Duration | None = Field(
+        None, description="a login is renewed after this; default: when it has run out"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        ways = [name for name in ("form", "token", "function") if getattr(self, name) is not None]
+        if not ways:
+            refuse("", "says nothing of how (fix: give one of form, token, function)")
+        if self._templates and not any(
+            _PLACEHOLDER.search(template) for template in self._templates
+        ):
+            by_token = "token.body" if self.token and self.token.url else "token.header"
+            refuse(
+                "form.fields" if self.form else by_token,
+                "holds no { } of an account, such as {username}: a definition is no place for "
+                "secrets",
+            )
+        if len(ways) > 1:
+            refuse(ways[1], f"beside {ways[0]} (fix: keep one of form, token, function)")
+        return self
+
+    @property
+    def _templates(self) -> list[str]:
+        if self.form is not None:
+            return list(self.form.fields.values())
+        if self.token is None:
+            return []
+        return [str(self.token.body)] if self.token.url is not None else [self.token.header]
+
+    @property
+    def every_s(self) -> float:
+        return scalars.seconds(self.every)
+
+    @property
+    def expires_s(self) -> float | None:
+        return None if self.expires is None else scalars.seconds(self.expires)
+
+    @property
+    def url(self) -> str | None:
+        """Where one logs in, if the definition says so."""
+        if self.form is not None:
+            return self.form.url
+        return self.token.url if self.token is not None else None
+
+
+def check_login(login: Login, hosts: frozenset[str], pools: set[str], problems: Problems) -> None:
+    """Adds what does not go together with the rest of a site."""
+    if login.url is not None and not belongs(host_of(login.url), hosts):
+        key = "login.form.url" if login.form is not None else "login.token.url"
+        problems.add(
+            key, f"{host_of(login.url)} is not a host of the site (fix: add it to `hosts:`)"
+        )
+    for host in login.hosts:
+        if not belongs(host, hosts):
+            problems.add(
+                "login.hosts", f"{host} is not a host of the site (fix: add it to `hosts:`)"
+            )
+    if len(pools) > 1:
+        problems.add(
+            "login",
+            "an account has one proxy for all its pages (fix: give listings and products the same)",
+        )
+
+
+@dataclass(frozen=True)
+class Signs:
+    """A login's logged-out signs, compiled once a crawl."""
+
+    login: Login
+    markers: tuple[Marker, ...]
+
+    def logged_out(
+        self, status: int, headers: Mapping[str, str], body: bytes, url: str
+    ) -> str | None:
+        """What shows that the page is a logged-out visitor's, in words; None where nothing does."""
+        if status == 401:
+            return "status 401"
+        for marker in self.markers:
+            if marker.found(status, headers, body, url):
+                return marker.described
+        return None
+
+    def leads_out(self, url: str) -> str | None:
+        """What shows that a redirect leads to where one logs in: then it need not be followed."""
+        return next(
+            (
+                marker.described
+                for marker in self._by_url
+                if marker.url is not None and marker.url(url)
+            ),
+            None,
+        )
+
+    @cached_property
+    def _by_url(self) -> list[Marker]:
+        return [
+            m
+            for m in self.markers
+            if not (m.statuses or m.headers or m.texts or m.page is not None)
+        ]
+
+
+def signs_of(login: Login) -> Signs:
+    own = [sign.marker() for sign in login.logged_out]
+    if login.form is not None:
+        own.append(Marker("the login page itself", url=partial(_same_page, login.form.url)))
+    return Signs(login, tuple(own))
+
+
+def render(template: str, values: Mapping[str, str]) -> str:
+    """The template with the account's values. Raises `KeyError` with the name of one that is
+    missing.
+
+    >>> render("Bearer {token}", {"token": "abc"})
+    'Bearer abc'
+    """
+    return _PLACEHOLDER.sub(lambda found: values[found[1]], template)
+
+
+def render_all(value: Any, values: Mapping[str, str]) -> Any:
+    """Every text in a JSON value rendered."""
+    match value:
+        case str():
+            return render(value, values)
+        case dict():
+            return {key: render_all(item, values) for key, item in value.items()}
+        case list():
+            return [render_all(item, values) for item in value]
+        case _:
+            return value
+
+
+def at_path(data: Any, path: str) -> Any:
+    """What stands at `a.0.b` of a JSON value; None where nothing does."""
+    for step in path.split("."):
+        if isinstance(data, dict):
+            data = data.get(step)
+        elif isinstance(data, list) and step.isdigit() and int(step) < len(data):
+            data = data[int(step)]
+        else:
+            return None
+    return data
+
+
+def header_of(template: str, values: Mapping[str, str]) -> tuple[str, str]:
+    """(name, value). Raises `KeyError` as `render`, and `ValueError` for what no header may
+    hold."""
+    name, _, value = template.partition(":")
+    rendered = render(value.strip(), values)
+    scalars.check_header_value(name, rendered)
+    return name.strip(), rendered
+
+
+def _same_page(login_url: str, url: str) -> bool:
+    mine, other = urlsplit(login_url), urlsplit(url)
+    same = (mine.hostname, mine.path.rstrip("/")) == (other.hostname, other.path.rstrip("/"))
+    return same and (not mine.query or mine.query == other.query)
+
+
+def _selects(css: str, body: bytes, content_type: str) -> bool:
+    if not body.strip():
+        return False
+    page = LexborHTMLParser(decode(body, content_type or None).utf8)
+    return parse_css(css).first(page) is not None

@@ -1,0 +1,92 @@
+"""What only this application's own processes may read: texts sealed with a key that is never where
+they are kept.
+
+The key is `SCRAPER_SECRET_KEY`, or made once and kept in `SCRAPER_HOME`. Workers on several
+machines need the same one. Of several, separated by commas, the first seals and all open: so keys
+are changed without losing what is sealed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import secrets
+from contextlib import suppress
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+
+from scraper.errors import ConfigError
+from scraper.settings import Settings
+
+KEY_MIN_CHARS = 32
+FILE = "secret-key"
+
+
+class Seal:
+    """Fernet (AES-128-CBC with HMAC-SHA256, by `cryptography`) over keys of any spelling."""
+
+    def __init__(self, keys: list[str]) -> None:
+        self._keys = [hashlib.sha256(b"scraper sealing " + key.encode()).digest() for key in keys]
+        self._ids = [hashlib.sha256(b"id " + key).hexdigest()[:12] for key in self._keys]
+        self._fernet = MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in self._keys])
+
+    def seal(self, text: bytes) -> bytes:
+        return self._fernet.encrypt(text)
+
+    def open(self, sealed: bytes) -> bytes | None:
+        """None where none of our keys opens it."""
+        try:
+            return self._fernet.decrypt(sealed)
+        except InvalidToken:
+            return None
+
+    def marks(self, text: bytes) -> list[str]:
+        """`KEY:MARK` under each of our keys: equal texts have equal marks, and nobody without the
+        key can try texts out."""
+        return [
+            f"{each}:{hmac.new(key, text, 'sha256').hexdigest()[:24]}"
+            for each, key in zip(self._ids, self._keys, strict=True)
+        ]
+
+    def __repr__(self) -> str:
+        return f"<Seal {', '.join(self._ids)}>"
+
+
+def make_seal(settings: Settings) -> Seal:
+    """Raises `ConfigError`, which shows nothing of a key."""
+    if settings.secret_key is None:
+        return Seal([_kept(settings)])
+    keys = [key.strip() for key in settings.secret_key.split(",") if key.strip()]
+    if not keys or any(len(key) < KEY_MIN_CHARS for key in keys):
+        raise ConfigError(
+            f"environment variable SCRAPER_SECRET_KEY: a key has {KEY_MIN_CHARS} characters at "
+            "the least (fix: make one "
+            "with `openssl rand -hex 32`)"
+        )
+    return Seal(keys)
+
+
+def _kept(settings: Settings) -> str:
+    """The key in `SCRAPER_HOME`, made on first use: whole before it has its name."""
+    path = settings.home_dir / FILE
+    try:
+        if not path.exists():
+            settings.home_dir.mkdir(parents=True, exist_ok=True)
+            new = path.with_name(f".{FILE}.{os.getpid()}.{secrets.token_hex(4)}")
+            handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w") as file:
+                file.write(secrets.token_hex(32) + "\n")
+            with suppress(FileExistsError):
+                os.link(new, path)
+            new.unlink()
+        key = path.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "cannot be read"
+        raise ConfigError(
+            f"{path}: {reason} (fix: its permissions, or set SCRAPER_SECRET_KEY)"
+        ) from None
+    if len(key) < KEY_MIN_CHARS:
+        raise ConfigError(f"{path}: no key (fix: remove it, and a new one is made)")
+    return key

@@ -1,0 +1,87 @@
+"""Logins as they lie in Redis: sealed, and opened again by whoever has the key. One that cannot be
+opened is none; that is said once."""
+
+from __future__ import annotations
+
+import json
+
+import structlog
+
+from scraper.crawl.context import CrawlContext
+from scraper.http.account_session import AccountSession
+from scraper.plugins.accounts.file import Account
+from scraper.plugins.accounts.login import somebody
+from scraper.plugins.accounts.sealing import Seal, make_seal
+from scraper.plugins.accounts.store import Standing
+from scraper.settings import Settings
+
+log = structlog.get_logger()
+
+
+class LoginVault:
+    """One a process. The key is read, or made, when it is first needed."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._seal_made: Seal | None = None
+        self._unreadable: set[tuple[str, str]] = set()
+
+    def marks(self, account: Account) -> list[str]:
+        """What tells in Redis whether an account is still the one that was refused. Raises
+        `ConfigError` for a wrong key."""
+        return self._seal.marks(account.whole())
+
+    @property
+    def _seal(self) -> Seal:
+        if self._seal_made is None:
+            self._seal_made = make_seal(self._settings)
+        return self._seal_made
+
+    def opened(
+        self, site: str, account: Account, standing: Standing, context: CrawlContext
+    ) -> AccountSession | None:
+        text = self._seal.open(standing.sealed)
+        if text is None:
+            if (site, account.name) not in self._unreadable:
+                self._unreadable.add((site, account.name))
+                log.error(
+                    "a login in Redis was sealed with another key, and counts as none (fix: the "
+                    "same SCRAPER_SECRET_KEY "
+                    "for all workers)", site=site, account=account.name,
+                )  # fmt: skip
+            return None
+        try:
+            kept = json.loads(text)
+            if (kept["site"], kept["account"]) != (site, account.name):
+                return None
+            identity = somebody(context, account)
+            identity.headers = dict(kept["headers"])
+            identity.jar.load(kept["cookies"])
+        except (ValueError, KeyError, TypeError):
+            return None
+        identity.generation = standing.generation
+        return identity
+
+    def sealed(self, identity: AccountSession) -> bytes:
+        kept = {
+            "site": identity.site,
+            "account": identity.account,
+            "cookies": identity.jar.dump(),
+            "headers": dict(identity.headers),
+        }
+        return self._seal.seal(json.dumps(kept).encode())
+
+    def merge(self, identity: AccountSession, standing: Standing) -> bool:
+        """Takes over the cookies that another process has written; False where they cannot be
+        opened."""
+        text = self._seal.open(standing.sealed)
+        if text is None:
+            return False
+        try:
+            identity.jar.load(json.loads(text)["cookies"])
+        except (ValueError, KeyError, TypeError):
+            return False
+        return True
+
+    def opens(self, standing: Standing) -> bool:
+        return self._seal.open(standing.sealed) is not None

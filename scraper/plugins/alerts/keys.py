@@ -1,0 +1,64 @@
+"""Rules of price alerts as they are written, in a definition or in `alerts.yaml`. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr
+
+from scraper.sites.grammar.model import STRINGS, Model
+from scraper.sites.grammar.scalars import seconds
+
+ALERTS_MAX = 100
+WHEN = re.compile(
+    r"(?P<event>new|delisted|relisted)|(?P<stock>back in stock|sold out)"
+    r"|below (?P<below>\d+(?:\.\d+)?)(?: (?P<currency>[A-Z]{3}))?"
+    r"|fell(?: (?P<fell>\d+(?:\.\d+)?)\s*%)?|lowest in (?P<days>[1-9]\d{0,2}) days?"
+)
+# What a line of the list of recipients may be called.
+RECIPIENT = r"[A-Za-z0-9][\w-]{0,39}"
+
+
+def _is_when(text: str) -> str:
+    if not WHEN.fullmatch(text):
+        raise ValueError(
+            f"{text!r} is no event (fix: below 10, below 10 EUR, fell, fell 5%, lowest in 30 "
+            "days, back in stock, sold out, new, delisted or relisted)"
+        )
+    return text
+
+
+def _is_duration(text: str) -> str:
+    if seconds(text) < 1:
+        raise ValueError("it must be a second at least")
+    return text
+
+
+class Alert(Model):
+    """Which changes of a site's products people are told of."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][\w-]{0,59}$", description="known by it to people")
+    when: Annotated[str, AfterValidator(_is_when)] = Field(
+        description="below 10, below 10 EUR, fell, fell 5%, lowest in 30 days, back in stock, "
+        "sold out, new, delisted or relisted"
+    )
+    id: str | None = Field(None, description="of this product alone")
+    where: dict[str, StrictBool | StrictInt | StrictStr] = Field(
+        default_factory=dict, max_length=20, description="fields with the values they must have"
+    )
+    field: str | None = Field(None, description="the field; default: price, or the stock")
+    every: Annotated[str, AfterValidator(_is_duration)] | None = Field(
+        None, description="a digest: one message each 1d, 1h"
+    )
+    to: Annotated[tuple[Annotated[str, Field(pattern=f"^{RECIPIENT}$")], ...], STRINGS] = Field(
+        (), max_length=20, description="names of recipients; default: those without a name"
+    )
+
+
+def check_alerts(alerts: tuple[Alert, ...]) -> tuple[Alert, ...]:
+    names = [alert.name for alert in alerts]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"two rules are called {name!r} (fix: rename one)")
+    return alerts

@@ -1,0 +1,237 @@
+"""Rules of price alerts, from definitions and from `alerts.yaml`: which changes of the feed people
+are told of. Pure but for the reading of the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import Field, TypeAdapter, ValidationError
+
+from scraper.errors import ConfigError
+from scraper.feed.prices import (
+    CURRENCY,
+    STOCKS,
+    amount,
+    number,
+    percent,
+    percent_text,
+    stock_field,
+    title_of,
+)
+from scraper.feed.reader import Change
+from scraper.plugins.alerts.keys import WHEN, Alert
+from scraper.sites.grammar import yaml12
+from scraper.sites.grammar.scalars import seconds
+
+RULES_MAX = 500
+SIZE_MAX = 1_000_000
+
+
+class Rule(Alert):
+    """One rule, with the site that it is of (None: of all). One of a definition is called
+    SITE.NAME."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,123}$")]
+    site: str | None = None
+
+    @property
+    def _when(self) -> re.Match[str]:
+        match = WHEN.fullmatch(self.when)
+        assert match is not None
+        return match
+
+    @property
+    def reads(self) -> str:
+        """The field that it looks at, where products do not say which one is their stock."""
+        return self.field or (STOCKS[0] if self._when["stock"] else "price")
+
+    def field_of(self, data: Mapping[str, Any]) -> str:
+        """The field of a product that it looks at."""
+        stock = stock_field(data) if self._when["stock"] and self.field is None else None
+        return stock or self.reads
+
+    @property
+    def lowest_days(self) -> int | None:
+        """Of how many days the price must be the lowest; None where the rule does not ask that."""
+        days = self._when["days"]
+        return int(days) if days else None
+
+    @property
+    def every_s(self) -> float:
+        return seconds(self.every) if self.every else 0.0
+
+    def lacks_before(self, change: Change) -> str | None:
+        """The field, where it has a value that the version before cannot be compared with: it had
+        none, or one in another currency. The last known one stands for it then."""
+        key = self.field_of(change.data)
+        if (
+            self._when["event"]
+            or change.event not in ("changed", "relisted")
+            or key not in change.changed
+            or change.data.get(key) is None
+            or not self._is_about(change)
+        ):
+            return None
+        comparable = change.before.get(key) is not None and key + CURRENCY not in change.changed
+        return None if comparable else key
+
+    def match(self, change: Change, earlier: Any = None) -> str | None:
+        """What people are told of the change; None where the rule is not about it. `earlier`: the
+        last known value, in the same currency, where the rule `lacks_before`. With `lowest_days`
+        the price has fallen, and who asks compares it with those before."""
+        # What was taken back is a product as it was, which nobody needs to be told of.
+        if change.event == "reverted" or not self._is_about(change):
+            return None
+        when, key = self._when, self.field_of(change.data)
+        if when["event"]:
+            return change.event if change.event == when["event"] else None
+        if change.event == "delisted":
+            return None
+        after = change.data.get(key)
+        if when["stock"]:
+            before = earlier if earlier is not None else change.before.get(key)
+            if key not in change.changed or before is None or after is None:
+                return None
+            wanted = when["stock"] == "back in stock"
+            return when["stock"] if bool(after) is wanted and bool(before) is not wanted else None
+        return self._price(change, number(after), number(earlier))
+
+    def _is_about(self, change: Change) -> bool:
+        return (
+            self.site in (None, change.site)
+            and self.id in (None, change.id)
+            and all(change.data.get(key) == value for key, value in self.where.items())
+        )
+
+    def _price(self, change: Change, after: Decimal | None, earlier: Decimal | None) -> str | None:
+        when, key = self._when, self.reads
+        currency = change.data.get(key + CURRENCY)
+        moved = key in change.changed and key + CURRENCY not in change.changed
+        latest = number(change.before.get(key))
+        before = latest if moved and latest is not None else earlier
+        if after is None or not (change.event == "new" or key in change.changed):
+            return None
+        shown = amount(after, currency)
+        fall = percent(before, after)
+        if when["below"]:
+            limit = Decimal(when["below"])
+            if when["currency"] not in (None, currency) or after >= limit:
+                return None
+            # It is told once, when the price comes to be below: neither a currency that flickers
+            # nor a price that was not there for a while brings it there again.
+            previous = before if when["currency"] or latest is None else latest
+            was_below = previous is not None and previous < limit
+            return None if was_below else f"{key} {shown}, {self.when}"
+        if before is None or fall is None or fall >= 0 or -fall < Decimal(when["fell"] or 0):
+            return None
+        text = f"{key} {amount(before, currency)} → {shown} ({percent_text(fall)})"
+        return text + (f", {self.when}" if self.lowest_days else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A rule and a change that it is about, with the last known value where the version before has
+    none to compare with. `id` is the same whenever the change is told of."""
+
+    rule: Rule
+    change: Change
+    text: str
+    earlier: Any = None
+
+    @property
+    def id(self) -> str:
+        return f"{self.rule.name}:{self.change.cursor}"
+
+    @property
+    def line(self) -> str:
+        change = self.change
+        return f"{title_of(change.data) or change.id} ({change.site}): {self.text} {change.url}"
+
+    def _before(self, key: str) -> Any:
+        """What the field was: by the version before, or where that is no value to compare with the
+        last known one."""
+        if self.earlier is not None or key + CURRENCY in self.change.changed:
+            return self.earlier
+        return self.change.before.get(key)
+
+    def details(self) -> dict[str, Any]:
+        """What a webhook's program gets."""
+        change, key = self.change, self.rule.field_of(self.change.data)
+        return {
+            "id": self.id,
+            "rule": self.rule.name,
+            "event": change.event,
+            "site": change.site,
+            "product": change.id,
+            "name": title_of(change.data),
+            "url": change.url,
+            "field": key,
+            "before": self._before(key),
+            "after": change.data.get(key),
+            "currency": change.data.get(key + CURRENCY),
+            "cursor": change.cursor,
+            "crawl": change.crawl,
+            "at": change.at.isoformat(),
+            "text": self.line,
+        }
+
+
+_RULES: TypeAdapter[Rule] = TypeAdapter(Rule)
+
+
+def load(path: Path) -> list[Rule]:
+    """The rules of a file. Raises `ConfigError` with a line a problem."""
+    try:
+        text = path.read_text("utf-8")
+        parsed = yaml12.parse(text if len(text) <= SIZE_MAX else "")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(
+            f"{path}: cannot be read: {reason} (fix: SCRAPER_ALERT_RULES names a file of rules)"
+        ) from None
+    except yaml.YAMLError as error:
+        line, sentence = yaml12.sentence(error)
+        raise ConfigError(f"{path}:{line}: {sentence}") from None
+    problems = [f"{path}:{line}: {sentence}" for line, sentence in parsed.problems]
+    if not isinstance(parsed.data, list) or not 0 < len(parsed.data) <= RULES_MAX:
+        raise ConfigError(
+            f"{path}: must be a list of 1 to {RULES_MAX} rules "
+            "(fix: - {name: bargains, when: below 10})"
+        )
+    rules: list[Rule] = []
+    for place, entry in enumerate(parsed.data):
+        where = f"{path}:{parsed.lines.get((place,), 1)}: rule {place + 1}"
+        try:
+            rule = _RULES.validate_python(entry)
+        except ValidationError as error:
+            problems += [f"{where}: {_sentence(fault)}" for fault in error.errors()]
+            continue
+        if any(rule.name == other.name for other in rules):
+            problems.append(f"{where}: there is another rule {rule.name!r} (fix: rename one)")
+        rules.append(rule)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return rules
+
+
+def of_site(site: str, alerts: Iterable[Any]) -> list[Rule]:
+    """The rules of a definition's `alerts`."""
+    entries = [alert.model_dump() if isinstance(alert, Alert) else alert for alert in alerts]
+    return [
+        _RULES.validate_python({**entry, "site": site, "name": f"{site}.{entry['name']}"})
+        for entry in entries
+    ]
+
+
+def _sentence(fault: Any) -> str:
+    key = ".".join(str(part) for part in fault["loc"][:2])
+    if fault["type"] == "extra_forbidden":
+        return f"{key}: there is no such key (fix: {', '.join(Rule.model_fields)})"
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    return f"{key}: {message}" if key else message

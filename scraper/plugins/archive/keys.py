@@ -1,0 +1,59 @@
+"""Which raw pages of a site are kept: the `archive:` of a definition. Pure.
+
+archive: true                       # every good answer of a product page, for 30 days
+archive: {pages: all, answers: changed, keep: 90d}
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from scraper.domain import Kind
+from scraper.sites.grammar import scalars
+from scraper.sites.grammar.model import Duration, Model
+
+
+def _check_keep(text: str) -> str:
+    if not scalars.seconds(text):
+        raise ValueError("keeps nothing (fix: `archive: false`, or how long, as in `keep: 30d`)")
+    return text
+
+
+class ArchiveUse(Model):
+    """What is kept, and for how long."""
+
+    pages: Literal["products", "all"] = Field(
+        "products", description="all: listing pages too; sitemaps never"
+    )
+    answers: Literal["all", "changed"] = Field(
+        "all",
+        description="changed: only those of which something else is extracted than of the last one",
+    )
+    keep: Annotated[Duration, AfterValidator(_check_keep)] = Field(
+        "30d", description="how long: 30d, 12h"
+    )
+
+    @property
+    def keep_s(self) -> float:
+        return scalars.seconds(self.keep)
+
+    def wants(self, kind: Kind) -> bool:
+        """Whether good answers of such pages are kept."""
+        return kind is Kind.PRODUCT or (kind is Kind.LISTING and self.pages == "all")
+
+
+def _as_archive(value: Any) -> Any:
+    if isinstance(value, bool):
+        return {} if value else None
+    if isinstance(value, str):
+        raise ValueError(
+            f"{value!r} is no archive (fix: `true`, or a mapping, as in `{{keep: 30d}}`)"
+        )
+    return value
+
+
+Archive = Annotated[
+    ArchiveUse | None, BeforeValidator(_as_archive, json_schema_input_type=bool | ArchiveUse | None)
+]

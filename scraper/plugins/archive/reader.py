@@ -1,0 +1,126 @@
+"""Archived answers read back, many at once: neighbours in a segment with one request, several
+requests at a time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from scraper.errors import ObjectsError
+from scraper.plugins.archive import objects, warc
+from scraper.plugins.archive.objects import Objects
+from scraper.plugins.archive.warc import Answer, RecordError
+
+READERS = 8
+# One request reads no more than this, unless a single record is larger.
+SPAN_BYTES = 2_000_000
+# A smaller gap between records is read and thrown away, which costs less than a request.
+GAP_BYTES = 32_768
+# Stored bodies may be larger by this, since a limit may have been lowered.
+HEADROOM = 1.1
+# A browser may capture this many times the bound of a body.
+CAPTURED_FACTOR = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedPage:
+    """A row of `archived_pages` with where its segment is, and the answer; or what is wrong with
+    it."""
+
+    row: Mapping[str, Any]
+    answer: Answer | None
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class _Span:
+    """Records of a segment that are read together."""
+
+    place: str
+    key: str
+    start: int
+    end: int
+    rows: list[Mapping[str, Any]]
+
+    def takes(self, row: Mapping[str, Any]) -> bool:
+        if (row["place"], row["key"]) != (self.place, self.key) or not 0 <= row[
+            "start"
+        ] - self.end <= GAP_BYTES:
+            return False
+        return _end(row) - self.start <= SPAN_BYTES
+
+
+def read_all(rows: Iterable[Mapping[str, Any]], body_max_bytes: int) -> Iterator[ArchivedPage]:
+    """The answers of rows that are in the order in which they lie in their segments; in that order.
+    An answer whose body is larger than allowed, or that is not what was written, comes as a
+    problem."""
+    places: dict[str, Objects] = {}
+    with ThreadPoolExecutor(READERS, thread_name_prefix="archived") as pool:
+        under_way: deque[Future[list[ArchivedPage]]] = deque()
+        try:
+            for span in _spans(rows):
+                place = places.get(span.place)
+                if place is None:
+                    place = places[span.place] = objects.place(span.place, "archive_segments.place")
+                under_way.append(pool.submit(_read, place, span, body_max_bytes))
+                if len(under_way) >= READERS:
+                    yield from under_way.popleft().result()
+            while under_way:
+                yield from under_way.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _spans(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Span]:
+    span: _Span | None = None
+    for row in rows:
+        if span is not None and span.takes(row):
+            span.end = _end(row)
+            span.rows.append(row)
+            continue
+        if span is not None:
+            yield span
+        span = _Span(row["place"], row["key"], row["start"], _end(row), [row])
+    if span is not None:
+        yield span
+
+
+def _read(place: Objects, span: _Span, body_max_bytes: int) -> list[ArchivedPage]:
+    try:
+        data = place.read(span.key, span.start, span.end - span.start)
+    except ObjectsError as error:
+        if not error.missing:
+            raise
+        return [ArchivedPage(row, None, str(error)) for row in span.rows]
+    return [
+        _answer(row, data[row["start"] - span.start : _end(row) - span.start], body_max_bytes)
+        for row in span.rows
+    ]
+
+
+def _end(row: Mapping[str, Any]) -> int:
+    return int(row["start"] + row["size"] + row["captured_size"])
+
+
+def _answer(row: Mapping[str, Any], data: bytes, body_max_bytes: int) -> ArchivedPage:
+    try:
+        if row["body_bytes"] > body_max_bytes * HEADROOM:
+            raise RecordError(
+                f"its body of {row['body_bytes']:,} bytes is over the limit of {body_max_bytes:,}"
+            )
+        answer = warc.read(data[: row["size"]], row["codec"], row["body_bytes"])
+        if row["captured_size"]:
+            limit = CAPTURED_FACTOR * body_max_bytes
+            answer = replace(
+                answer, captured=warc.read_captured(data[row["size"] :], row["codec"], limit)
+            )
+        if answer.page_url != row["url"] or len(answer.body) != row["body_bytes"]:
+            raise RecordError("it is another page's")
+    except RecordError as error:
+        return ArchivedPage(
+            row, None, f"its record in {row['key']} at {row['start']:,} cannot be used: {error}"
+        )
+    return ArchivedPage(row, answer)

@@ -1,0 +1,165 @@
+"""Products written from archived pages: what is known of them, and the crawl in whose name they are
+written.
+
+That crawl fetches nothing and has no pages, so it is never active: its row says that it was stopped
+until the last product is written. Whoever is killed in between thus leaves the truth, and nothing
+that keeps the site from being crawled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from scraper.frontier.counters import CountsByCrawl, add_counts
+from scraper.frontier.crawls import REEXTRACT
+from scraper.infra.database import dumps
+from scraper.results import products
+from scraper.results.products import NewProduct
+from scraper.sites.definition import Site
+
+UNDER_WAY = "re-extraction under way, or broken off: the same command does the rest"
+
+OPEN = sa.text("""
+INSERT INTO crawls (site_id, slot, trigger, status, definition, definition_hash, rate_per_s,
+                    concurrency, note, started_at, finished_at, judged_at)
+VALUES (:site_id, clock_timestamp(), :trigger, 'stopped', CAST(:definition AS json), :hash, :rate,
+        :concurrency, :note, now(), now(), now())
+RETURNING id
+""")
+
+DONE = sa.text(
+    "UPDATE crawls SET status = 'completed', finished_at = now(), note = :note WHERE id = :id"
+)
+
+OTHERWISE = sa.text("""
+SELECT id FROM crawls WHERE site_id = :site_id AND status IN ('planned', 'running')
+   AND definition_hash <> :hash
+""")
+
+_COLUMNS = (
+    "id, external_id, page_id, CAST(data AS text) AS data, content_hash, fetched_at, "
+    "missed_crawls, delisted_at, absent_since"
+)
+KNOWN = sa.text(f"""
+SELECT {_COLUMNS} FROM products
+ WHERE site_id = :site_id AND (external_id = ANY (:ids) OR page_id = ANY (:pages)) ORDER BY id
+""")
+LOCKED = sa.text(f"""
+SELECT {_COLUMNS} FROM products WHERE site_id = :site_id AND external_id = ANY (:ids)
+ ORDER BY id FOR UPDATE
+""")
+# A page that is not in the frontier any more has left it for its site's filter.
+GONE = sa.text("SELECT id FROM pages WHERE id = ANY (:ids) AND status = 'gone'")
+
+# The upsert takes what it writes for just fetched, and its product for listed. It was neither.
+AS_OF = sa.text("""
+UPDATE products p SET fetched_at = i.fetched_at, missed_crawls = i.missed_crawls
+  FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(
+         external_id text, fetched_at timestamptz, missed_crawls int)
+ WHERE p.site_id = :site_id AND p.external_id = i.external_id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """A product as an archived page gives it now; `fetched_at` is when the page came."""
+
+    product: NewProduct
+    fetched_at: datetime
+
+
+def busy_with(connection: sa.Connection, site_id: int, site: Site) -> int | None:
+    """The site's active crawl, where that runs by another definition: it would write over what is
+    re-extracted."""
+    return connection.execute(OTHERWISE, {"site_id": site_id, "hash": site.content_hash}).scalar()
+
+
+def open_crawl(connection: sa.Connection, site_id: int, site: Site) -> int:
+    values = {
+        "site_id": site_id,
+        "trigger": REEXTRACT,
+        "definition": dumps(site.model_dump(mode="json")),
+        "hash": site.content_hash,
+        "rate": site.rate_per_s,
+        "concurrency": site.concurrency,
+        "note": UNDER_WAY,
+    }
+    return int(connection.execute(OPEN, values).scalar_one())
+
+
+def done(connection: sa.Connection, crawl_id: int, note: str) -> None:
+    connection.execute(DONE, {"id": crawl_id, "note": note})
+
+
+def known(
+    connection: sa.Connection, site_id: int, external_ids: Sequence[str], page_ids: Sequence[int]
+) -> list[sa.Row[Any]]:
+    """The products of those ids, and those that are read from those pages."""
+    return list(
+        connection.execute(
+            KNOWN, {"site_id": site_id, "ids": list(external_ids), "pages": list(page_ids)}
+        )
+    )
+
+
+def left_alone(stored: Any, page_id: int, fetched_at: datetime) -> str | None:
+    """Why a known product stays as it is; None: it may be written."""
+    if stored.fetched_at > fetched_at:
+        return "fetched later"
+    if stored.delisted_at is not None:
+        return "delisted"
+    if stored.absent_since is not None:
+        return "not on its page any more"
+    if stored.page_id != page_id:
+        return "read from another page"
+    return None
+
+
+def write(
+    connection: sa.Connection, site_id: int, crawl_id: int, extracts: Sequence[Extract]
+) -> tuple[int, int]:
+    """Writes a batch as the upsert does, with a version of what was before. Returns how many were
+    new, and changed. What has become newer, equal or another page's since somebody looked stays as
+    it is."""
+    page_ids = [extract.product.page_id for extract in extracts]
+    gone = set(connection.execute(GONE, {"ids": page_ids}).scalars())
+    ids = [extract.product.external_id for extract in extracts]
+    stored = {
+        row.external_id: row for row in connection.execute(LOCKED, {"site_id": site_id, "ids": ids})
+    }
+    chosen: dict[str, Extract] = {}
+    for extract in extracts:
+        product, row = extract.product, stored.get(extract.product.external_id)
+        if product.page_id in gone or product.external_id in chosen:
+            continue
+        if row is not None and (
+            row.content_hash == product.content_hash
+            or left_alone(row, product.page_id, extract.fetched_at)
+        ):
+            continue
+        chosen[product.external_id] = extract
+    written = products.upsert(
+        connection, [replace(extract.product, crawl_id=crawl_id) for extract in chosen.values()]
+    )
+    times = []
+    for external_id, extract in chosen.items():
+        row = stored.get(external_id)
+        missed = row.missed_crawls if row is not None else 0
+        times.append(
+            {"external_id": external_id, "fetched_at": extract.fetched_at, "missed_crawls": missed}
+        )
+    if times:
+        connection.execute(AS_OF, {"site_id": site_id, "rows": dumps(times)})
+    counts = CountsByCrawl()
+    for product_write in written:
+        counts[crawl_id].products_new += product_write.inserted
+        counts[crawl_id].products_changed += product_write.changed
+        counts[crawl_id].products_repriced += product_write.repriced
+    add_counts(connection, counts)
+    counts_written = counts[crawl_id]
+    return counts_written.products_new, counts_written.products_changed

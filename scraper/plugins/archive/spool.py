@@ -1,0 +1,278 @@
+"""The raw pages of a worker: a batch's good answers are put aside while it runs, and become one
+segment at its end.
+
+Until then they wait in memory, and from some hundred kilobytes on in a file without a name, which
+is gone with the process. What is written at the end are the answers whose verdict is stored: a page
+whose lease was lost has none. First the segment's row is announced, then its file is put where it
+is kept, then its pages' rows are added (`scraper.plugins.archive.rows`).
+
+The archive is a copy, and never in the way of a crawl. A folder or bucket that cannot be written to
+costs the archive of the batches that end meanwhile, which is logged and counted; no page fails for
+it, and none waits longer than `FINISH_S`. A worker that is killed loses the archive of the batches
+under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, TypeVar
+from uuid import uuid4
+
+import sqlalchemy as sa
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from scraper.domain import Fetched, LeasedPage
+from scraper.errors import ConfigError, ScraperError
+from scraper.infra import outages
+from scraper.infra.database import retried
+from scraper.plugins.archive import objects, warc
+from scraper.plugins.archive import rows as store
+from scraper.plugins.archive.keys import ArchiveUse
+from scraper.plugins.archive.objects import Objects
+from scraper.plugins.archive.rows import SpooledPage
+from scraper.settings import Settings
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+# A batch keeps this much of its bodies in memory, and the rest in a file.
+WAITING_BYTES = 262_144
+# A batch waits this long for its segment.
+FINISH_S = 30.0
+# After a failure, batches that end within this time lose their pages at once, rather than each
+# of them after a timeout.
+REST_S = 20.0
+# A segment waits this long for PostgreSQL to come back.
+DATABASE_S = 20.0
+# A process writes this many segments at once.
+UPLOADS = 2
+# An older file was left by a process that was killed.
+STALE_S = 86_400.0
+NOWHERE = (
+    "a site has `archive`, but nobody says where pages are kept (fix: SCRAPER_ARCHIVE, a folder "
+    "that all workers and "
+    "coordinators share, or s3://bucket/prefix)"
+)
+
+
+class Spool:
+    """The answers of one batch. Filled on the loop; written to and read by one thread at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file: IO[bytes] | None = None
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self.waiting_bytes = 0
+        self.pages: list[SpooledPage] = []
+        self.failed = False
+
+    def add(
+        self, page: LeasedPage, fetched: Fetched, site_id: int, changed_only: bool
+    ) -> SpooledPage:
+        body, captured = fetched.body, warc.pack_captured(fetched.captured)
+        spooled = SpooledPage(
+            site_id=site_id,
+            page_id=page.id,
+            crawl_id=page.crawl_id,
+            kind=page.kind,
+            page_url=page.url,
+            url=fetched.url,
+            status=fetched.status,
+            headers=fetched.headers,
+            start=self._size,
+            size=len(body),
+            captured_size=len(captured),
+            at=datetime.fromtimestamp(time.time(), UTC),
+            changed_only=changed_only,
+        )
+        self._size += len(body) + len(captured)
+        self.waiting_bytes += len(body) + len(captured)
+        self._waiting += (body, captured) if captured else (body,)
+        self.pages.append(spooled)
+        return spooled
+
+    def take(self) -> list[bytes]:
+        """What waits in memory, for `write`. On the loop."""
+        waiting, self._waiting, self.waiting_bytes = self._waiting, [], 0
+        return waiting
+
+    def write(self, bodies: list[bytes]) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+        self._file.seek(0, os.SEEK_END)
+        self._file.writelines(bodies)
+
+    def body(self, spooled: SpooledPage) -> tuple[bytes, bytes]:
+        """And what was captured beside it."""
+        assert self._file is not None
+        self._file.seek(spooled.start)
+        return self._file.read(spooled.size), self._file.read(spooled.captured_size)
+
+    def close(self) -> None:
+        self._waiting = []
+        if self._file is not None:
+            self._file.close()
+
+
+class Archive:
+    """One a process, on its loop. Raises nothing: errors are logged, and counted in `lost`."""
+
+    def __init__(self, engine: sa.Engine, settings: Settings) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._folder = settings.home_dir / "tmp"
+        # There is one thread, so that bodies are written in their order.
+        self._writing = ThreadPoolExecutor(1, thread_name_prefix="spool")
+        self._finishing = ThreadPoolExecutor(UPLOADS, thread_name_prefix="segment")
+        self._objects: Objects | None = None
+        self._unusable = False
+        self._rests_until = 0.0
+        self.stored = 0  # pages
+        self.lost = 0
+
+    def spool(self) -> Spool | None:
+        """For a batch that is going to need one for a page. None where there is no place to keep
+        it: it counts as lost."""
+        if self._objects is None and not self._unusable:
+            self._open()
+        if self._unusable:
+            self.lost += 1
+            return None
+        return Spool(self._folder)
+
+    async def add(
+        self, spool: Spool, page: LeasedPage, fetched: Fetched, site_id: int, use: ArchiveUse
+    ) -> SpooledPage | None:
+        """Puts a good answer aside, and waits where much of the batch is in memory. None where it
+        is not wanted."""
+        if not use.wants(page.kind):
+            return None
+        if spool.failed:
+            self.lost += 1
+            return None
+        spooled = spool.add(page, fetched, site_id, changed_only=use.answers == "changed")
+        if spool.waiting_bytes >= WAITING_BYTES:
+            try:
+                await asyncio.get_running_loop().run_in_executor(
+                    self._writing, spool.write, spool.take()
+                )
+            except OSError as error:
+                spool.failed = True
+                self._failed("put aside", len(spool.pages), error)
+        return spooled
+
+    async def finish(self, spool: Spool) -> None:
+        """Writes the batch's segment, once all its pages' verdicts are stored."""
+        loop = asyncio.get_running_loop()
+        pages = [page for page in spool.pages if page.wanted]
+        if not pages or spool.failed:
+            spool.close()
+            return
+        if time.monotonic() < self._rests_until:
+            self.lost += len(pages)
+            spool.close()
+            return
+        done = loop.run_in_executor(self._finishing, self._segment, spool, pages, spool.take())
+        await asyncio.wait({done}, timeout=FINISH_S)
+        if not done.done():
+            self._rests_until = time.monotonic() + REST_S
+            log.error(
+                "the archive is slow: a batch does not wait for its segment any longer",
+                pages=len(pages),
+            )
+
+    def close(self) -> None:
+        """After the last batch: what is still being written has used up its time."""
+        self._writing.shutdown(wait=False, cancel_futures=True)
+        self._finishing.shutdown(wait=False, cancel_futures=True)
+
+    def _open(self) -> None:
+        where = self._settings.archive_place
+        try:
+            if where is None:
+                raise ConfigError(NOWHERE)
+            self._objects = objects.place(where, "SCRAPER_ARCHIVE")
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._sweep()
+        except (ConfigError, OSError) as error:
+            self._unusable = True
+            log.error("pages are not archived", reason=str(error))
+
+    def _sweep(self) -> None:
+        for path in self._folder.glob("segment-*"):
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime > STALE_S:
+                    path.unlink()
+
+    def _segment(self, spool: Spool, pages: list[SpooledPage], waiting: list[bytes]) -> None:
+        try:
+            spool.write(waiting)
+            self._store(spool, pages)
+            self.stored += len(pages)
+        except (ScraperError, SQLAlchemyError, OSError) as error:
+            self._failed("stored", len(pages), error)
+        except Exception:
+            self.lost += len(pages)
+            log.exception("pages not archived", pages=len(pages))
+        finally:
+            spool.close()
+
+    def _store(self, spool: Spool, pages: list[SpooledPage]) -> None:
+        place = self._objects
+        assert place is not None
+        codec = self._settings.archive_codec
+        name = f"{uuid4().hex}{warc.SUFFIXES[codec]}"
+        key = f"{datetime.fromtimestamp(time.time(), UTC):%Y/%m/%d}/{name}"
+        with tempfile.NamedTemporaryFile(dir=self._folder, prefix="segment-") as segment:
+            segment.write(warc.warcinfo(name, codec))
+            records = []
+            for page in pages:
+                body, captured = spool.body(page)
+                answer = page.answer(body)
+                packed = warc.response(answer, codec)
+                beside = warc.captured(answer, captured, codec) if captured else b""
+                records.append(page.record(segment.tell(), len(packed), len(beside)))
+                segment.write(packed + beside)
+            size = segment.tell()
+            segment.flush()
+            segment_id = self._database(
+                lambda connection: store.announce(connection, place.where, key, codec)
+            )
+            place.put(key, Path(segment.name))
+        if not self._database(
+            lambda connection: store.store(connection, segment_id, size, records)
+        ):
+            raise ScraperError(
+                "the segment was swept before its pages were stored: this process stood still "
+                "for a day"
+            )
+
+    def _database(self, work: Callable[[sa.Connection], T]) -> T:
+        """A transaction, tried again for a while where PostgreSQL is away."""
+
+        def once() -> T:
+            with self._engine.begin() as connection:
+                return work(connection)
+
+        return outages.patiently(lambda: retried(once), DATABASE_S, pause_s=0.5, pause_max_s=8.0)
+
+    def _failed(self, verb: str, pages: int, error: Exception) -> None:
+        self.lost += pages
+        self._rests_until = time.monotonic() + REST_S
+        log.error(
+            f"pages could not be {verb} for the archive",
+            pages=pages,
+            reason=str(error)[:500],
+            lost=self.lost,
+        )

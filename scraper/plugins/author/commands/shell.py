@@ -1,0 +1,128 @@
+"""`scraper shell`: a Python prompt on a page, before anything is written. Needs no servers."""
+
+from __future__ import annotations
+
+import asyncio
+import code
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+
+import click
+from pydantic import ValidationError
+
+from scraper.cli.common.definitions import load_definition, page_errors
+from scraper.cli.common.shared import complete_site, load_settings
+from scraper.cli.common.tables import plain
+from scraper.domain import Fetched, Kind
+from scraper.errors import FetchError
+from scraper.extract.document import Document
+from scraper.plugins.author.commands.trying import NOWHERE, definition_of
+from scraper.plugins.author.discovery.polite_reader import PoliteReader
+from scraper.plugins.author.discovery.trial import select, source_of_text
+from scraper.sites import loader
+from scraper.sites.definition import Site
+
+BANNER = """\
+page            what was read: page.url, .status, .headers, .body, .text
+css("h1")       its matches, as a definition reads them; also xpath("//h1")
+jsonld          its JSON-LD objects
+fetch("/next")  another page; robots.txt and the rate are obeyed
+Ctrl-D ends it; nothing is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPage:
+    url: str
+    status: int
+    headers: Any
+    body: bytes
+    text: str
+
+    def __repr__(self) -> str:
+        return f"<{self.status} {self.url!r}, {len(self.body):,} bytes>"
+
+
+class Prompt:
+    """The names that a prompt has, for the page that was read last."""
+
+    def __init__(self, reader: PoliteReader, runner: asyncio.Runner) -> None:
+        self._reader, self._runner = reader, runner
+        self.names: dict[str, Any] = {"css": self.css, "xpath": self.xpath, "fetch": self.fetch}
+
+    def show(self, page: Fetched) -> None:
+        self._page = page
+        document = Document(page, page.url)
+        self.names["page"] = ShownPage(
+            page.url, page.status, page.headers, page.body, document.decoded.text
+        )
+        self.names["jsonld"] = document.jsonld
+
+    def read(self, url: str) -> None:
+        self.show(self._runner.run(self._reader.read(url, Kind.PRODUCT)))
+
+    def fetch(self, url: str) -> ShownPage | None:
+        """Reads another page; of one that cannot be read it says why, and stays."""
+        try:
+            self.read(urljoin(Document(self._page, self._page.url).base, url))
+        except FetchError as error:
+            click.echo(f"{error.outcome}: {plain(str(error))}", err=True)
+            return None
+        shown: ShownPage = self.names["page"]
+        return shown
+
+    def css(self, selector: str) -> list[str]:
+        return self._select(selector)
+
+    def xpath(self, path: str) -> list[str]:
+        # A path may begin as CSS does.
+        return self._select(f"xpath:{path}")
+
+    def _select(self, text: str) -> list[str]:
+        try:
+            source = source_of_text(text)
+        except ValidationError as error:
+            raise ValueError(error.errors()[0]["msg"]) from None
+        return list(select(source, self._page).matches)
+
+
+@click.command()
+@click.argument("target", metavar="SITE|FILE|URL", shell_complete=complete_site)
+def shell(target: str) -> None:
+    """Open a Python prompt on a page: URL, FILE (a saved page), or the first of SITE.
+
+    It has `page`, `css`, `xpath`, `jsonld` and `fetch`. Obeys robots.txt and the rate; needs no
+    servers; stores nothing.
+    """
+    settings, saved = load_settings(), Path(target)
+    site: Site
+    url: str | None = None
+    if target.startswith(("http://", "https://")):
+        url, site = target, definition_of(settings, None, target)
+    elif saved.is_file() and saved.suffix not in loader.SUFFIXES:
+        site = definition_of(settings, None, NOWHERE)
+    else:
+        site = load_definition(settings, target)
+        url = site.starts[0]
+    with asyncio.Runner() as runner, page_errors(site.name):
+        reader = runner.run(_opened(site))
+        try:
+            prompt = Prompt(reader, runner)
+            if url is None:
+                prompt.show(Fetched(NOWHERE, 200, {}, saved.read_bytes()))
+            else:
+                prompt.read(url)
+            with suppress(ImportError):
+                # Lines are edited, and remembered, where Python has it.
+                import_module("readline")
+            click.echo(f"{prompt.names['page']!r}", err=True)
+            code.interact(BANNER, local=prompt.names, exitmsg="")
+        finally:
+            runner.run(reader.__aexit__())
+
+
+async def _opened(site: Site) -> PoliteReader:
+    return PoliteReader(site, load_settings())

@@ -1,0 +1,266 @@
+"""`scraper try`: what a definition gives, before anything is stored. Needs no servers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+from typing import TypeVar
+
+import click
+from pydantic import ValidationError
+
+from scraper.cli.common.definitions import load_definition, page_errors
+from scraper.cli.common.shared import complete_site, json_option, load_settings, print_json
+from scraper.cli.common.tables import cell, plain, print_table
+from scraper.domain import Fetched, Kind
+from scraper.errors import DefinitionError, ScraperError
+from scraper.plugins.author.discovery.fields.standard import standard_definition
+from scraper.plugins.author.discovery.polite_reader import PoliteReader
+from scraper.plugins.author.discovery.sampling import Sample, Sampler, spread
+from scraper.plugins.author.discovery.trial import (
+    ListingTrial,
+    Matches,
+    PageTrial,
+    select,
+    source_of_text,
+)
+from scraper.settings import Settings
+from scraper.sites import loader
+from scraper.sites.definition import Site
+from scraper.sites.grammar.sources import Source
+
+T = TypeVar("T")
+PRODUCTS = 3
+LINKS_SHOWN = 5
+ITEMS_SHOWN = 20
+# What a saved page is said to be at where nothing is known of it.
+NOWHERE = "http://saved.invalid/"
+
+
+@click.command("try")
+@click.argument("target", metavar="SITE|FILE|URL", shell_complete=complete_site)
+@click.argument("selector", required=False)
+@click.option("--listing", is_flag=True, help="It is a listing page: show its links.")
+@click.option("--site", metavar="NAME", help="The definition that reads FILE or URL.")
+@click.option("--url", "address", metavar="URL", help="The address that FILE was saved from.")
+@click.option(
+    "--products",
+    default=PRODUCTS,
+    type=click.IntRange(1, 20),
+    show_default=True,
+    help="So many product pages of SITE.",
+)
+@click.option("--browser", is_flag=True, help="Read pages by a browser, whatever their queue.")
+@json_option()
+def try_(
+    target: str,
+    selector: str | None,
+    listing: bool,
+    site: str | None,
+    address: str | None,
+    products: int,
+    browser: bool,
+    as_json: bool,
+) -> None:
+    """Show what a definition gives on some pages of SITE, on FILE (a saved page) or on URL.
+
+    Each field with its value, the source that gave it, and what is wrong. With SELECTOR (CSS,
+    XPath, or KEY:VALUE with a source's key, such as jsonld:offers.price) only what that matches.
+    FILE may also be a definition. Without a definition a page is read by what it says for machines.
+    Pages of the queue `browser` are shown by a Chromium of this machine.
+    Obeys robots.txt and the rate; needs no servers; stores nothing.
+    """
+    settings = load_settings()
+    source = None if selector is None else _source(selector)
+    kind = Kind.LISTING if listing else Kind.PRODUCT
+    saved = Path(target)
+    result: Sample | Matches
+    if target.startswith(("http://", "https://")):
+        definition = definition_of(settings, site, target)
+
+        async def on_url(reader: PoliteReader, sampler: Sampler) -> Sample | Matches:
+            return _read(sampler, await reader.read(target, kind), target, kind, source)
+
+        result = _with_reader(definition, settings, browser, as_json, on_url)
+    elif saved.is_file() and saved.suffix not in loader.SUFFIXES:
+        if browser:
+            raise click.UsageError("a saved page is read as it is: --browser is for SITE or URL")
+        definition = definition_of(settings, site, address or NOWHERE)
+        page = Fetched(address or NOWHERE, 200, {}, saved.read_bytes())
+        sampler = Sampler(PoliteReader(definition, settings), settings.site_function_modules)
+        result = _read(sampler, page, page.url, kind, source)
+    else:
+        definition = load_definition(settings, target)
+
+        async def on_site(reader: PoliteReader, sampler: Sampler) -> Sample | Matches:
+            if source is None:
+                return await sampler.sample(0 if listing else products)
+            url = definition.start[0] if listing and definition.start else None
+            url = url or await _first_product(sampler, target)
+            return select(source, await reader.read(url, kind))
+
+        result = _with_reader(definition, settings, browser, as_json, on_site)
+    if isinstance(result, Matches):
+        _show_matches(result, as_json=as_json)
+        good = bool(result.matches)
+    else:
+        _show(definition, result, as_json=as_json)
+        good = result.good
+    if not good:
+        raise SystemExit(ScraperError.exit_code)
+
+
+def _source(selector: str) -> Source:
+    try:
+        return source_of_text(selector)
+    except ValidationError as error:
+        raise DefinitionError([f"{selector}: {error.errors()[0]['msg']}"]) from None
+
+
+async def _first_product(sampler: Sampler, target: str) -> str:
+    sample = await sampler.sample(0)
+    links = list(chain.from_iterable(page.products for page in sample.listings))
+    if not links:
+        raise ScraperError(
+            f"{target}: no product page was found to try the selector on "
+            f"(fix: see `scraper try {target}`)"
+        )
+    return links[0]
+
+
+def _with_reader(
+    definition: Site,
+    settings: Settings,
+    browser: bool,
+    as_json: bool,
+    use: Callable[[PoliteReader, Sampler], Awaitable[T]],
+) -> T:
+    """Reads pages on a loop of its own, and says how many requests that took."""
+
+    async def run() -> T:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with PoliteReader(definition, settings, shown=browser) as reader:
+            result = await use(reader, Sampler(reader, settings.site_function_modules))
+            if not as_json:
+                requests = f"{reader.requests} request{'s' if reader.requests != 1 else ''}"
+                click.echo(
+                    f"{requests}, robots.txt included, in {loop.time() - began:.1f} s; "
+                    "nothing was stored",
+                    err=True,
+                )
+            return result
+
+    with page_errors(definition.name):
+        return asyncio.run(run())
+
+
+def _read(
+    sampler: Sampler, page: Fetched, url: str, kind: Kind, source: Source | None
+) -> Sample | Matches:
+    """What the definition gives, or only what `source` matches."""
+    if source is not None:
+        return select(source, page)
+    if kind is Kind.LISTING:
+        return Sample(0, listings=[sampler.read_listing(page, url)])
+    return Sample(1, products=[sampler.read_product(page, url)])
+
+
+def definition_of(settings: Settings, name: str | None, url: str) -> Site:
+    """The one that is named; else the one whose host the URL is on; else the standard one."""
+    if name is not None:
+        return load_definition(settings, name)
+    for file in loader.definition_files(settings.sites_dir):
+        try:
+            site = loader.load_file(file, settings.site_function_modules)
+        except DefinitionError:
+            # Another site's mistakes are `scraper sites check`'s to show.
+            continue
+        if site.owns(url):
+            return site
+    return standard_definition(url)
+
+
+def _show(site: Site, sample: Sample, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"site": site.name, **asdict(sample)})
+        return
+    for listing in sample.listings:
+        _show_listing(listing)
+    for product in sample.products:
+        _show_product(product)
+
+
+def _show_listing(listing: ListingTrial) -> None:
+    click.echo(plain(listing.url))
+    for name, links in (("products", listing.products), ("listings", listing.listings)):
+        click.echo(f"  {name}: {len(links)} link{'s' if len(links) != 1 else ''}")
+        for link in spread(links, LINKS_SHOWN):
+            click.echo(f"    {plain(link)}")
+    _show_problems(listing.problems)
+
+
+def _show_product(page: PageTrial) -> None:
+    if page.gone:
+        click.echo(f"{plain(page.url)}\n  gone: the shop says that it is no longer there")
+        return
+    stored = "" if page.complete else "  (would not be stored)"
+    click.echo(f"{plain(page.url)}\n  id {plain(page.external_id or '-')}{stored}")
+    rows = [
+        (
+            trial.name,
+            cell(trial.value),
+            trial.source,
+            plain("; ".join(trial.problems)),
+            ", ".join(
+                f"{rival.source}: {cell(rival.value)}"
+                for rival in trial.rivals
+                if rival.value != trial.value
+            ),
+        )
+        for trial in page.fields
+    ]
+    if rows:
+        print_table(("field", "value", "source", "problem", "others say"), rows)
+    _show_items(page)
+    _show_problems(page.problems)
+
+
+def _show_items(page: PageTrial) -> None:
+    """The products of a page with several, each with what it has of its own."""
+    if not page.items:
+        return
+    click.echo(f"  {len(page.items)} items")
+    columns = list(dict.fromkeys(key for item in page.items for key in item.data))
+    print_table(
+        ("id", *columns),
+        [
+            (plain(item.external_id), *(cell(item.data.get(key)) for key in columns))
+            for item in page.items[:ITEMS_SHOWN]
+        ],
+    )
+    if len(page.items) > ITEMS_SHOWN:
+        click.echo(f"  and {len(page.items) - ITEMS_SHOWN:,} more")
+
+
+def _show_problems(problems: tuple[str, ...]) -> None:
+    for problem in problems:
+        click.echo(f"  problem: {plain(problem)}", err=True)
+
+
+def _show_matches(result: Matches, *, as_json: bool) -> None:
+    if as_json:
+        print_json(result)
+        return
+    for match in result.matches:
+        click.echo(cell(match))
+    count = len(result.matches)
+    click.echo(
+        f"{result.source}: {count} match{'es' if count != 1 else ''} on {plain(result.url)}",
+        err=True,
+    )
+    if result.nearest:
+        click.echo(f"the nearest that would match: {result.nearest}", err=True)

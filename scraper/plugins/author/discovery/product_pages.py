@@ -1,0 +1,172 @@
+"""Some of a shop's product pages, by a browser where HTML says too little, and which parameters of
+their addresses say nothing of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from urllib.parse import parse_qsl, urlsplit
+
+from scraper.domain import Fetched, Kind
+from scraper.errors import ConfigError, FetchError
+from scraper.extract.document import Document
+from scraper.extract.text import whole_text
+from scraper.plugins.author.discovery.fields.candidates import ProductSample
+from scraper.plugins.author.discovery.fields.induction import FieldChoice, Reading, choose
+from scraper.plugins.author.discovery.listings.cards import Card, link_groups
+from scraper.plugins.author.discovery.listings.listing_page import ListingReader, parsed_page
+from scraper.plugins.author.discovery.sampling import spread
+from scraper.plugins.author.discovery.survey import NoShopError, Survey
+from scraper.plugins.author.discovery.trial import field_reader
+from scraper.rules.decoding import clean_text
+from scraper.sites.grammar.fields import FieldSpec
+
+PRODUCTS = 12
+
+
+class ProductPages:
+    """Reads product pages, and notes them in the survey."""
+
+    def __init__(self, reader: ListingReader, survey: Survey) -> None:
+        self._reader, self._survey = reader, survey
+
+    async def read(self, *, shown: bool = False) -> None:
+        """Raises `NoShopError` where there is none."""
+        survey = self._survey
+        survey.known_urls = list(dict.fromkeys(survey.known_urls))
+        survey.product_pages, survey.samples = [], []
+        cards: dict[str, Card] = {}
+        for page in survey.listing_pages:
+            if page.products is not None:
+                for card in page.products.cards:
+                    cards.setdefault(card.url, card)
+        for url in spread(survey.known_urls, PRODUCTS):
+            if self._reader.has_read_enough:
+                break
+            try:
+                fetched, sample = await self._sample(url, cards.get(url), shown=shown)
+            except FetchError as error:
+                survey.notes.append(f"{url}: {error.outcome}: {error}")
+                continue
+            survey.product_pages.append((url, fetched))
+            survey.samples.append(sample)
+        if not survey.samples:
+            raise NoShopError(
+                f"{survey.start}: no product page could be read: "
+                f"{'; '.join(survey.notes[:2]) or 'no link led to one'}"
+            )
+
+    async def _sample(
+        self, url: str, card: Card | None, *, shown: bool
+    ) -> tuple[Fetched, ProductSample]:
+        fetched = await self._reader.polite.read(url, Kind.PRODUCT, shown=shown)
+        document = parsed_page(fetched, url)
+        groups = link_groups(document, self._reader.site.owns)
+        others = frozenset(
+            card.element.mem_id
+            for group in groups
+            if group.is_products
+            or (len(group.cards) > 1 and any(card.amounts for card in group.cards))
+            for card in group.cards
+            if len(card.element.html or "") * 2 < len(fetched.body)
+        )
+        return fetched, ProductSample(document, card, others)
+
+    async def compare_with_browser(self) -> None:
+        """Product pages without a title or a price as a browser shows them. Where their JSON has
+        the same, no browser is needed."""
+        survey = self._survey
+        lacking = " and ".join(lacks(survey.fields))
+        if not any(sample.document.dom.css_first("script") for sample in survey.samples):
+            return
+        try:
+            self._reader.polite.require_browser()
+        except ConfigError as missing:
+            why = f"product pages have no {lacking}: scripts may fill them, and {missing}"
+            survey.notes.append(why)
+            survey.unseen = True
+            if survey.fields["title"].best is None:
+                survey.shown |= {Kind.PRODUCT}
+                survey.unproved = why
+            return
+        pages, samples = survey.product_pages, survey.samples
+        _, first = await self._sample(pages[0][0], None, shown=True)
+        if len(_visible(first.document)) <= len(_visible(samples[0].document)):
+            return
+        await self.read(shown=True)
+        seen = choose(survey.samples)
+        if len(lacks(seen)) >= len(lacks(survey.fields)):
+            survey.product_pages, survey.samples = pages, samples
+        elif not self._reads_in_html(seen, pages, samples):
+            survey.fields = seen
+            survey.shown |= {Kind.PRODUCT}
+            survey.notes.append(f"its product pages' HTML has no {lacking}: a browser shows them")
+
+    def _reads_in_html(
+        self,
+        seen: Mapping[str, FieldChoice],
+        pages: list[tuple[str, Fetched]],
+        samples: Sequence[ProductSample],
+    ) -> bool:
+        """Whether what a browser shows is in the pages' JSON as well: then their HTML is read."""
+        survey = self._survey
+        by_url = dict(zip((url for url, _ in pages), samples, strict=True))
+        plain = [by_url.get(url) for url, _ in survey.product_pages]
+        alike = {name: _reads_alike(choice, plain) for name, choice in seen.items()}
+        if not (alike["title"] and alike["price"]):
+            return False
+        survey.notes.append("scripts fill its product pages from JSON that is in their HTML")
+        kept = {url for url, _ in survey.product_pages}
+        survey.product_pages = [pair for pair in pages if pair[0] in kept]
+        survey.samples = [sample for sample in plain if sample is not None]
+        survey.fields = {
+            name: choice if alike[name] else FieldChoice(name, None, [])
+            for name, choice in seen.items()
+        }
+        return True
+
+    async def find_idle_params(self) -> None:
+        """Parameters of products' addresses that say where a link stood: a product in two
+        categories would be read twice."""
+        survey = self._survey
+        parts = [urlsplit(url) for url in survey.known_urls]
+        names = {name for part in parts for name, _ in parse_qsl(part.query)}
+        names -= {str((survey.listing or {}).get("pages", {}).get("param"))}
+        url = survey.product_pages[0][0]
+        plain = urlsplit(url)._replace(query="").geturl()
+        if not names or plain == url or len({part.path for part in parts}) * 2 <= len(parts):
+            return
+        try:
+            _, bare = await self._sample(plain, None, shown=Kind.PRODUCT in survey.shown)
+        except FetchError:
+            return
+        checked = [survey.fields[name] for name in ("title", "price") if survey.fields[name].best]
+        first = [replace(choice, best=_only_first(choice)) for choice in checked]
+        if all(_reads_alike(choice, [bare]) for choice in first):
+            survey.strip_params = sorted(names)
+
+
+def lacks(fields: Mapping[str, FieldChoice]) -> list[str]:
+    """What no product is without."""
+    return [name for name in ("title", "price") if fields[name].best is None]
+
+
+def _visible(document: Document) -> str:
+    body = document.dom.body
+    return clean_text(whole_text(body)) if body is not None else ""
+
+
+def _reads_alike(choice: FieldChoice, samples: Sequence[ProductSample | None]) -> bool:
+    """Whether the field's sources give the same on these pages."""
+    if choice.best is None:
+        return False
+    reader = field_reader(choice.name, FieldSpec.model_validate(choice.definition()))
+    return all(
+        sample is None or reader(sample.document)[0].get(choice.name) == value
+        for sample, value in zip(samples, choice.best.values, strict=True)
+    )
+
+
+def _only_first(choice: FieldChoice) -> Reading:
+    assert choice.best is not None
+    return replace(choice.best, values=choice.best.values[:1])

@@ -1,0 +1,64 @@
+"""What is seen of a shop that nobody knows yet, as a definition says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from scraper.domain import Fetched, Kind
+from scraper.errors import ScraperError
+from scraper.plugins.author.discovery.fields.candidates import ProductSample
+from scraper.plugins.author.discovery.fields.induction import FieldChoice
+from scraper.plugins.author.discovery.fields.variants import VariantChoice
+from scraper.plugins.author.discovery.listings.cards import LinkGroup
+from scraper.plugins.author.discovery.listings.listing_page import ListingPage
+from scraper.plugins.author.discovery.platform import OpenInterface
+
+
+class NoShopError(ScraperError):
+    """Nothing that looks like products is behind an address. The message says what was seen."""
+
+
+@dataclass(slots=True)
+class Survey:
+    """What was seen; `listing`, `sitemap` and `rendering` as a definition says them. `shown`: the
+    kinds of pages that a browser is to show. `unproved`: why nobody could look at what it would
+    show; `unseen`: nobody looked at what it shows of products."""
+
+    start: str
+    listing: dict[str, Any] | None = None
+    sitemap: dict[str, Any] | None = None
+    listing_pages: list[ListingPage] = field(default_factory=list)
+    product_pages: list[tuple[str, Fetched]] = field(default_factory=list)
+    samples: list[ProductSample] = field(default_factory=list)
+    links: int = 0
+    pages_text: str = ""
+    pages: int | None = None
+    known_urls: list[str] = field(default_factory=list)
+    fields: dict[str, FieldChoice] = field(default_factory=dict)
+    id: dict[str, str] | None = None
+    notes: list[str] = field(default_factory=list)
+    interface: OpenInterface | None = None
+    items: VariantChoice | None = None
+    shown: frozenset[Kind] = frozenset()
+    rendering: dict[str, Any] = field(default_factory=dict)
+    unproved: str = ""
+    unseen: bool = False
+    strip_params: list[str] = field(default_factory=list)
+
+    @property
+    def products(self) -> int | None:
+        """About how many there are."""
+        if self.sitemap is not None:
+            return len(self.known_urls)
+        return self.pages * self.links if self.pages is not None else None
+
+    def take(self, pages: Iterable[ListingPage], group: LinkGroup) -> None:
+        """Notes pages that list products, the first one by this group."""
+        pages = list(pages)
+        self.listing_pages += [page for page in pages if page not in self.listing_pages]
+        self.links = max(self.links, len(group.cards))
+        for page in pages:
+            if page.products is not None:
+                self.known_urls += page.products.urls

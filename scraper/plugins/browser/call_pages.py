@@ -1,0 +1,93 @@
+"""A browser's page for a user's function: open and blank, the function's own while it runs, and
+bound as a crawl's pages are.
+
+Each navigation waits for robots.txt and its host's turn, what the page loads for a slot of its
+host; guard, sizes and proxies are `scraper.plugins.browser.pool`'s. Waiting for a page to be free,
+and for turns, counts against no deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from scraper.domain import Outcome
+from scraper.errors import FetchError, NoProxyError
+from scraper.http.proxy_route import ProxyRoute
+from scraper.plugins.browser.faults import navigation_fault
+from scraper.plugins.browser.permits import BrowserPermits
+from scraper.plugins.browser.pool import Browsers
+from scraper.plugins.functions.transport import PATIENCE_S, CallInput, PoliteTransport
+from scraper.politeness.page_permits import PagePermits
+from scraper.proxies.pool import ProxyPool
+from scraper.rules.urls import host_of
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+
+class CallPages:
+    """One a process, on its loop."""
+
+    def __init__(self, browsers: Browsers, polite: PoliteTransport, proxies: ProxyPool) -> None:
+        self._browsers, self._polite, self._proxies = browsers, polite, proxies
+
+    @property
+    def at_once(self) -> int:
+        return self._browsers.pages
+
+    @asynccontextmanager
+    async def lent(self, by: CallInput, value: object) -> AsyncIterator[Page]:
+        """`value` is the input: where it is an URL, its host's proxies are asked for. Raises
+        FetchError, DeferredError."""
+        permits, limiters = PagePermits(by.urgency), self._polite.limiters
+
+        async def before_hop(url: str) -> None:
+            limiter = limiters.of(host_of(url))
+            limiter.pending += 1
+            try:
+                await self._polite.heed_robots(url, limiter, by, via)
+                await self._polite.when_permitted(
+                    limiter, by, lambda deadline_at: permits.go(limiter, deadline_at)
+                )
+            finally:
+                limiter.pending -= 1
+
+        async def before_sub(url: str) -> None:
+            limiter = limiters.of(host_of(url))
+            await self._polite.when_permitted(
+                limiter, by, lambda deadline_at: limiter.take_slot(deadline_at, by.urgency)
+            )
+
+        async with AsyncExitStack() as stack:
+            with by.clock.still():
+                via = await self._via(by, value)
+                await stack.enter_async_context(
+                    self._browsers.slot(asyncio.get_running_loop().time() + PATIENCE_S)
+                )
+            stack.callback(permits.end)
+            browser_permits = BrowserPermits(before_hop, before_sub, paid=False)
+            opened = self._browsers.page(
+                by.context.policy, by.context.rendering, permits=browser_permits, via=via
+            )
+            page = await stack.enter_async_context(opened)
+            # It would count waits for turns, and the input has a deadline.
+            page.set_default_navigation_timeout(0)
+            try:
+                yield page
+            except Exception as error:
+                if "net::ERR_" not in str(error):
+                    raise
+                # Whose fault it is; the error stays the function's.
+                raise error from navigation_fault(error, {}, page.url, by.context.policy, None)  # type: ignore[arg-type]
+
+    async def _via(self, by: CallInput, value: object) -> ProxyRoute | None:
+        if by.context.need is None:
+            return None
+        try:
+            return await self._proxies.lend(
+                by.context.need, host_of(value) if isinstance(value, str) else ""
+            )
+        except NoProxyError as none:
+            raise FetchError(Outcome.NO_PROXY, none.reason) from None

@@ -1,0 +1,158 @@
+"""How a browser worker shows a page before it is read, `browser:` in a definition: its schema.
+Pure.
+
+    browser:
+      wait_for: .product              # a CSS selector, or: networkidle (the default), load
+      click: {css: button.more, max: 30}
+      scroll: 20                      # to the end, at most so often, as long as it grows
+      responses: {api: "/api/products"}
+
+What is waited for and does not come is no failure: what is there by then is read, and judged like
+any other page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Protocol
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from scraper.rules.escalation import ladder
+from scraper.rules.routing import BROWSER
+from scraper.sites.grammar import scalars
+from scraper.sites.grammar.css import parse_css
+from scraper.sites.grammar.model import (
+    Css,
+    Duration,
+    Function,
+    Model,
+    Problems,
+    Regex,
+    as_css,
+    as_list_or_none,
+)
+
+WAIT_FOR_IDLE, WAIT_FOR_LOAD = "networkidle", "load"
+Block = Literal["image", "font", "media", "stylesheet", "script", "texttrack", "websocket", "other"]
+ResponseName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+
+
+def _check_wait_for(text: str) -> str:
+    if text not in (WAIT_FOR_IDLE, WAIT_FOR_LOAD):
+        parse_css(text)
+    return text
+
+
+def _check_viewport(text: str) -> str:
+    width, times, height = text.partition("x")
+    if not (
+        times
+        and width.isdigit()
+        and height.isdigit()
+        and 200 <= int(width) <= 4000
+        and 200 <= int(height) <= 4000
+    ):
+        raise ValueError(
+            f"{text!r} is no viewport (fix: width x height from 200 to 4000, as in 1280x800)"
+        )
+    return text
+
+
+class Click(Model):
+    """A button that brings more."""
+
+    css: Css = Field(description="what is clicked, as long as it is there and can be clicked")
+    max: int = Field(20, ge=1, le=500, description="clicks at the most")
+
+
+class Rendering(Model):
+    """What a browser does with a page before it is read."""
+
+    block: Annotated[
+        tuple[Block, ...],
+        BeforeValidator(
+            as_list_or_none, json_schema_input_type=Literal["none"] | Block | list[Block]
+        ),
+    ] = Field(("image", "font", "media"), description="what is not loaded; none: everything is")
+    wait_for: Annotated[str, AfterValidator(_check_wait_for)] = Field(
+        WAIT_FOR_IDLE, description="a CSS selector, networkidle, or load"
+    )
+    wait: Duration = Field(
+        "10s", description="how long that is waited for; then what is there is read"
+    )
+    click: Annotated[Click, BeforeValidator(as_css, json_schema_input_type=str | Click)] | None = (
+        Field(None, description="a button that brings more: its CSS, or a mapping")
+    )
+    scroll: int = Field(
+        0, ge=0, le=500, description="to the page's end, so many times at the most, while it grows"
+    )
+    script: str | None = Field(
+        None,
+        max_length=10_000,
+        description="JavaScript that is run last, and awaited; it may change the page",
+    )
+    viewport: Annotated[str, AfterValidator(_check_viewport)] = Field(
+        "1280x800", description="the window's size"
+    )
+    timeout: Duration | None = Field(
+        None, description="a page in all; default, and at the most: SCRAPER_PAGE_TIMEOUT_S"
+    )
+    stealth: bool = Field(False, description="hides that nobody sits in front of the browser")
+    setup: Function | None = Field(
+        None,
+        description="`module:function`, async: prepares each new browser context, with a "
+        "stealth plug-in, say",
+    )
+    responses: dict[ResponseName, Regex] = Field(
+        default_factory=dict,
+        max_length=20,
+        description="name -> regular expression: JSON answers that fields read",
+    )
+
+    @property
+    def wait_s(self) -> float:
+        return scalars.seconds(self.wait)
+
+    @property
+    def timeout_s(self) -> float | None:
+        return None if self.timeout is None else scalars.seconds(self.timeout)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        width, _, height = self.viewport.partition("x")
+        return int(width), int(height)
+
+
+PLAIN = Rendering.model_validate({})
+
+
+class _Reads(Protocol):
+    @property
+    def response(self) -> str | None: ...
+
+
+def check_rendering(
+    rendering: Rendering | None,
+    starts: set[str],
+    escalate: tuple[str, ...],
+    reads: Mapping[str, _Reads],
+    problems: Problems,
+) -> None:
+    """Adds what cannot be: a `browser:` without a page that goes there, a response nobody captures.
+    `reads`: every source of the definition, by its key."""
+    reached = any(BROWSER in ladder(start, escalate) for start in starts)
+    if rendering is not None and not reached:
+        problems.add(
+            "browser",
+            "no page goes to a browser (fix: `queue: browser` or `escalate: browser`, or remove "
+            "it)",
+        )
+    captured = rendering.responses if rendering is not None else {}
+    for key, source in reads.items():
+        if source.response is not None and source.response not in captured:
+            problems.add(
+                f"{key}.response",
+                f"no response is called {source.response!r} (fix: `browser: "
+                f"{{responses: {{{source.response}: …}}}}` with a regular expression on its URL)",
+            )

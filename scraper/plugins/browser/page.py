@@ -1,0 +1,571 @@
+"""One page's visit with a browser: from its URL to the rendered document, within the same bounds as
+any other page.
+
+Every navigation of the main frame is held before it leaves, redirects' hops included: where it may
+not go, it ends the visit; where it may, it waits for its turn (`before_hop`). What the page asks of
+its site's hosts by itself (documents in frames, XHR, fetch) waits for a turn of their rate
+(`before_sub`); its scripts and styles, and what it asks of others, do not. The page's clock stands
+still while politeness makes it wait, but not for longer than a page may take in all.
+
+Refuses to open windows, answer dialogs, save files or run service workers. What ends a visit early
+is its `error`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from playwright.async_api import Error
+
+from scraper.domain import Fetched, Outcome
+from scraper.errors import DeferredError, FetchError
+from scraper.http.account_session import AccountSession
+from scraper.http.policy import FetchPolicy
+from scraper.http.proxy_route import ProxyRoute
+from scraper.plugins.browser import steps
+from scraper.plugins.browser.faults import BrowserLostError, navigation_fault
+from scraper.plugins.browser.keys import Rendering
+from scraper.plugins.browser.permits import BrowserPermits
+from scraper.plugins.browser.proxy import PageGrant
+from scraper.rules.urls import host_of
+from scraper.rules.verdict import retry_after_s
+from scraper.sites.grammar import selectors
+
+if TYPE_CHECKING:
+    from playwright.async_api import CDPSession, Page, Request, Response, Route
+
+BUDGETED = frozenset({"document", "xhr", "fetch", "eventsource"})
+# No page is read for the sake of these resources.
+NEVER = frozenset({"ping", "manifest", "cspviolationreport"})
+# What a page loads may unpack to this many times its bound on the wire.
+UNPACKED_FACTOR = 4
+# The bound holds for the captured answers of all names together.
+CAPTURED_MAX = 200
+# A script is run again where the page has moved on meanwhile; the count of its navigations, or
+# its deadline, ends a page that moves on again and again.
+EVALUATE_TRIES = 60
+POLL_S = 0.05
+NO_FAILURES = frozenset({"net::ERR_ABORTED", "net::ERR_HTTP_RESPONSE_CODE_FAILURE"})
+THROTTLED = frozenset({429, 503})
+# Getters of the prototype, since a page may name an element `documentElement`.
+_DOCUMENT = """(max => {
+  const of = name => Object.getOwnPropertyDescriptor(Document.prototype, name).get.call(document);
+  const type = of('doctype'), root = of('documentElement');
+  const text = (type ? '<!DOCTYPE ' + type.name + '>' : '') + (root ? root.outerHTML : '');
+  return text.length > max ? text.length : text; })(%d)"""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What happened so far."""
+
+    # The redirects are those of the present navigation.
+    hops: int = 0
+    navigations: int = 0
+    wire_bytes: int = 0
+    unpacked_bytes: int = 0
+    in_flight: set[Request] = field(default_factory=set)
+    quiet_since: float = 0.0
+    failures: dict[str, Exception] = field(default_factory=dict)
+    throttled: Response | None = None
+
+
+class PageVisit:
+    """One page while it is open. `url` is where it is, or tries to go."""
+
+    def __init__(
+        self,
+        policy: FetchPolicy,
+        rendering: Rendering,
+        permits: BrowserPermits,
+        *,
+        via: ProxyRoute | None,
+        visitor: AccountSession | None = None,
+    ) -> None:
+        self.policy = policy
+        self.rendering = rendering
+        self.url = ""
+        self.error: Exception | None = None
+        self.over = asyncio.Event()
+        self.main: Response | None = None
+        self.deadline: asyncio.Timeout | None = None
+        self.page: Page
+        self._cdp: CDPSession
+        self._main_frame = ""
+        self._world = 0
+        self._permits = permits
+        self._via = via
+        self._visitor = visitor
+        self._seen = _Seen(quiet_since=monotonic())
+        self._captured: dict[str, list[asyncio.Future[bytes]]] = {}
+        self._patterns = [
+            (name, selectors.compile_regex(text)) for name, text in rendering.responses.items()
+        ]
+        self._blocked = NEVER | set(rendering.block)
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._waits = 0
+        self._wait_began = 0.0
+        self._waited_s = 0.0
+
+    # What the proxy is told, and says.
+
+    @property
+    def proxy_id(self) -> str:
+        return self._via.proxy.id if self._via else ""
+
+    def grant(self) -> PageGrant:
+        return PageGrant(
+            private=self.policy.private,
+            proxy=self._via.proxy if self._via else None,
+            connect_timeout_s=self.policy.connect_timeout_s,
+            count=self._came_in,
+            failed=self._seen.failures.__setitem__,
+        )
+
+    def _came_in(self, count: int) -> None:
+        self._seen.wire_bytes += count
+        if self._seen.wire_bytes > self.policy.body_max_bytes:
+            self.fail(
+                self._too_large(
+                    "all that it loads is larger than {limit} bytes", self.policy.body_max_bytes
+                )
+            )
+
+    def _too_large(self, text: str, limit: int) -> FetchError:
+        words = f"{text.format(limit=limit)} (SCRAPER_BODY_MAX_BYTES, or `limits: {{body: …}}`)"
+        return FetchError(Outcome.TOO_LARGE, words, url=self.url)
+
+    def fail(self, error: Exception) -> None:
+        """Ends the visit: the first reason counts."""
+        if self.error is None:
+            self.error = error
+            self.over.set()
+            if hasattr(self, "page"):
+                self._soon(self.page.close())
+
+    # Setting up.
+
+    async def open(self, page: Page, languages: str | None = None) -> None:
+        """Takes a new page into its charge, before anything is loaded in it. `languages`: an
+        Accept-Language, of which Playwright would send the first with documents, and all with what
+        these load."""
+        self.page = page
+        page.set_default_timeout(self.policy.page_timeout_s * 1000)
+        page.on("dialog", lambda dialog: self._soon(dialog.dismiss()))
+        page.on("popup", lambda popup: self._soon(popup.close()))
+        page.on(
+            "crash", lambda _: self.fail(BrowserLostError("the page's renderer died", own=True))
+        )
+        page.on("request", self._requested)
+        page.on("requestfinished", self._request_over)
+        page.on("requestfailed", self._broke_off)
+        page.on("response", self._responded)
+        self._cdp = await page.context.new_cdp_session(page)
+        self._cdp.on("Fetch.requestPaused", lambda event: self._soon(self._navigates(event)))
+        self._cdp.on("Network.dataReceived", self._unpacked)
+        await self._cdp.send(
+            "Network.enable", {"maxTotalBufferSize": self.policy.body_max_bytes * 2}
+        )
+        pattern = {"urlPattern": "*", "resourceType": "Document", "requestStage": "Request"}
+        await self._cdp.send("Fetch.enable", {"patterns": [pattern]})
+        if languages is not None:
+            names = ",".join(name.partition(";")[0] for name in languages.split(","))
+            await self._cdp.send(
+                "Emulation.setUserAgentOverride", {"userAgent": "", "acceptLanguage": names}
+            )
+        tree = await self._cdp.send("Page.getFrameTree")
+        self._main_frame = tree["frameTree"]["frame"]["id"]
+
+    async def end(self) -> None:
+        tasks = [*self._tasks, *(body for bodies in self._captured.values() for body in bodies)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _soon(self, work: Awaitable[Any]) -> None:
+        """In the background, until the visit ends; what a page that is being closed does not do any
+        more is no error."""
+
+        async def quietly() -> None:
+            with suppress(Error):
+                await work
+
+        task = asyncio.ensure_future(quietly())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Navigations of the main frame, hop by hop.
+
+    async def _navigates(self, event: dict[str, Any]) -> None:
+        url, frame = event["request"]["url"].partition("#")[0], event["frameId"]
+        if frame == self._main_frame:
+            try:
+                await self._may_go(url, redirected="redirectedRequestId" in event)
+            except (FetchError, DeferredError) as error:
+                self.fail(error)
+            except Exception as error:  # noqa: BLE001 - the edge of the visit
+                self.fail(error)
+            if self.error is not None:
+                await self._cdp.send(
+                    "Fetch.failRequest",
+                    {"requestId": event["requestId"], "errorReason": "BlockedByClient"},
+                )
+                return
+        more = {} if frame != self._main_frame else self._headers(url, event["request"]["headers"])
+        await self._cdp.send("Fetch.continueRequest", {"requestId": event["requestId"], **more})
+
+    def _headers(self, url: str, own: dict[str, str]) -> dict[str, Any]:
+        """The site's own headers go to its hosts alone, an account's to those where it is logged
+        in."""
+        site = self.policy.headers if self.belongs(host_of(url)) else {}
+        ours = {**site, **(self._visitor.headers_for(url) if self._visitor else {})}
+        if not ours:
+            return {}
+        names = {name.lower() for name in ours}
+        kept = {name: value for name, value in own.items() if name.lower() not in names}
+        return {
+            "headers": [{"name": name, "value": value} for name, value in {**kept, **ours}.items()]
+        }
+
+    async def _may_go(self, url: str, *, redirected: bool) -> None:
+        """Raises where it may not. The first navigation was asked for by the caller, who has its
+        turn."""
+        seen, before = self._seen, self.url
+        seen.hops = seen.hops + 1 if redirected else 0
+        seen.navigations += 1
+        self.url = url
+        if not url.startswith(("http://", "https://")):
+            raise FetchError(
+                Outcome.MALFORMED, "leads to what is not an http or https URL", url=url
+            )
+        limit = self.policy.redirects_max
+        if seen.hops > limit or (self._permits.paid and seen.navigations > limit + 1):
+            raise FetchError(
+                Outcome.REDIRECT_LOOP,
+                f"more than {limit} redirects (SCRAPER_REDIRECTS_MAX)",
+                url=url,
+            )
+        if seen.navigations == 1 and self._permits.paid:
+            return
+        host = host_of(url)
+        if (
+            before
+            and host != host_of(before)
+            and self.policy.allowed is not None
+            and not self.policy.allowed(host)
+        ):
+            raise FetchError(
+                Outcome.OFF_SITE, f"redirects to {host}, which is not a host of the site", url=url
+            )
+        if self._permits.before_hop is not None:
+            await self._wait(self._permits.before_hop(url))
+
+    def belongs(self, host: str) -> bool:
+        """Whether a host is the page's own, or its site's."""
+        return host == host_of(self.url) or (
+            self.policy.allowed is not None and self.policy.allowed(host)
+        )
+
+    def owns_cookie(self, domain: str) -> bool:
+        """Cookies know no ports. Those of strangers are not kept."""
+        domain, host = domain.lstrip("."), urlsplit(self.url).hostname or ""
+        return f".{host}".endswith(f".{domain}") or (
+            self.policy.allowed is not None and self.policy.allowed(domain)
+        )
+
+    # What the page asks for by itself.
+
+    async def route(self, route: Route, request: Request) -> None:
+        """Of the whole context: frames and popups too."""
+        with suppress(Error):
+            if not await self._may_load(request):
+                await route.abort("blockedbyclient")
+            else:
+                await route.continue_()
+
+    async def _may_load(self, request: Request) -> bool:
+        if self.error is not None:
+            return False
+        kind, host = request.resource_type, host_of(request.url)
+        if kind in self._blocked or (kind == "document" and not self._is_ours(request)):
+            return False
+        if kind not in BUDGETED or self._permits.before_sub is None or not self.belongs(host):
+            return True
+        if kind == "document" and request.frame.parent_frame is None:
+            # `_navigates` holds it and asks for its permits, since it sees each hop.
+            return True
+        try:
+            await self._wait(self._permits.before_sub(request.url))
+        except (FetchError, DeferredError) as error:
+            self.fail(error)
+        except Exception as error:  # noqa: BLE001 - as for navigations
+            self.fail(error)
+        return self.error is None
+
+    def _is_ours(self, request: Request) -> bool:
+        """Not that of a window which the page opens, and which is closed as soon as it is there."""
+        try:
+            return request.frame.page == self.page
+        except Error:
+            return False
+
+    async def _wait(self, turn: Awaitable[None]) -> None:
+        """The page's clock stands still meanwhile. All its waits together last no longer than a
+        page may."""
+        left_s = self.policy.page_timeout_s - self._waited_s
+        self._waits += 1
+        if self._waits == 1:
+            self._wait_began = monotonic()
+            self._stop_clock()
+        try:
+            async with asyncio.timeout(max(0.0, left_s)) as patience:
+                await turn
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            raise FetchError(
+                Outcome.TIMEOUT,
+                f"what it loads got no turns within {self.policy.page_timeout_s:g} s: its host's "
+                "rate is too low for it",
+                url=self.url,
+            ) from None
+        finally:
+            self._waits -= 1
+            if not self._waits:
+                waited_s = monotonic() - self._wait_began
+                self._waited_s += waited_s
+                self._start_clock()
+
+    def _stop_clock(self) -> None:
+        if self.deadline is not None and (when := self.deadline.when()) is not None:
+            self._left_s = when - asyncio.get_running_loop().time()
+            self.deadline.reschedule(None)
+
+    def _start_clock(self) -> None:
+        if (
+            self.deadline is not None
+            and not self.deadline.expired()
+            and self.deadline.when() is None
+        ):
+            with suppress(RuntimeError):  # it is over
+                self.deadline.reschedule(asyncio.get_running_loop().time() + self._left_s)
+
+    def clock(self) -> float:
+        """Seconds that the page had for itself, from any point on."""
+        waiting_s = monotonic() - self._wait_began if self._waits else 0.0
+        return monotonic() - self._waited_s - waiting_s
+
+    def _requested(self, request: Request) -> None:
+        if request.resource_type != "eventsource":
+            self._seen.in_flight.add(request)
+
+    def _request_over(self, request: Request) -> None:
+        self._seen.in_flight.discard(request)
+        self._seen.quiet_since = monotonic()
+
+    def _broke_off(self, request: Request) -> None:
+        """Half a document is none. No failures: it goes elsewhere before it is complete; an answer
+        without a body."""
+        self._request_over(request)
+        main = self.main
+        if (
+            main is not None
+            and main.request == request
+            and (why := request.failure or "") not in NO_FAILURES
+        ):
+            host = host_of(self.url)
+            self.fail(
+                FetchError(
+                    Outcome.UNREACHABLE, f"the connection to {host} broke off: {why}", url=self.url
+                )
+            )
+
+    async def until(self, holds: Callable[[], Awaitable[bool]], longest_s: float) -> bool:
+        """Looks again and again, for so long of the page's own time."""
+        latest = self.clock() + longest_s
+        while not await holds():
+            if self.clock() >= latest or self.error is not None:
+                return False
+            await asyncio.sleep(POLL_S)
+        return True
+
+    async def idle(self, quiet_s: float, longest_s: float) -> bool:
+        """Until nothing has been on its way for a while."""
+
+        async def quiet() -> bool:
+            return not self._seen.in_flight and monotonic() - self._seen.quiet_since >= quiet_s
+
+        return await self.until(quiet, longest_s)
+
+    # Answers.
+
+    def _responded(self, response: Response) -> None:
+        request = response.request
+        with suppress(Error):
+            if request.is_navigation_request() and request.frame == self.page.main_frame:
+                if not 300 <= response.status < 400:
+                    self.main = response
+                return
+        if (
+            response.status in THROTTLED
+            and request.resource_type in BUDGETED
+            and self.belongs(host_of(response.url))
+        ):
+            self._seen.throttled = response
+        if response.status != 200 or sum(map(len, self._captured.values())) >= CAPTURED_MAX:
+            return
+        for name, pattern in self._patterns:
+            if selectors.find_at_all(pattern, response.url):
+                self._captured.setdefault(name, []).append(asyncio.ensure_future(response.body()))
+
+    def _unpacked(self, event: dict[str, Any]) -> None:
+        self._seen.unpacked_bytes += int(event["dataLength"])
+        limit = UNPACKED_FACTOR * self.policy.body_max_bytes
+        if self._seen.unpacked_bytes > limit:
+            self.fail(
+                self._too_large("all that it loads unpacks to more than {limit} bytes", limit)
+            )
+
+    async def evaluate(self, expression: str) -> Any:
+        """A value by JavaScript of ours, in a world of its own that the page cannot reach."""
+        for left in reversed(range(EVALUATE_TRIES)):
+            try:
+                if not self._world:
+                    world = await self._cdp.send(
+                        "Page.createIsolatedWorld", {"frameId": self._main_frame}
+                    )
+                    self._world = world["executionContextId"]
+                asked = {"expression": expression, "contextId": self._world, "returnByValue": True}
+                return (await self._cdp.send("Runtime.evaluate", asked))["result"].get("value")
+            except Error:
+                # It went with its document: the page has moved on.
+                self._world = 0
+                if not left or self.error is not None:
+                    raise
+                await asyncio.sleep(POLL_S)
+
+    # The whole of it.
+
+    @asynccontextmanager
+    async def bounded(self) -> AsyncIterator[None]:
+        timeout_s = min(
+            self.rendering.timeout_s or self.policy.page_timeout_s, self.policy.page_timeout_s
+        )
+        try:
+            async with asyncio.timeout(timeout_s) as deadline:
+                self.deadline = deadline
+                yield
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            which = "browser.timeout" if self.rendering.timeout_s else "SCRAPER_PAGE_TIMEOUT_S"
+            raise FetchError(
+                Outcome.TIMEOUT,
+                f"not complete within {timeout_s:g} s (page timeout: {which})",
+                url=self.url,
+            ) from None
+        finally:
+            self.deadline = None
+
+    async def fetch(self, url: str) -> Fetched:
+        """Goes there, does what is to be done, reads what is there. Raises FetchError,
+        DeferredError, `BrowserLostError`."""
+        self.url, began = url, monotonic()
+        async with self.bounded():
+            work = asyncio.ensure_future(self._fetch(url))
+            over = asyncio.ensure_future(self.over.wait())
+            try:
+                await asyncio.wait({work, over}, return_when=asyncio.FIRST_COMPLETED)
+                if self.error is not None:
+                    raise self.error
+                status, headers, body, captured = work.result()
+            finally:
+                for task in (work, over):
+                    task.cancel()
+                await asyncio.gather(work, over, return_exceptions=True)
+        throttled = self._seen.throttled
+        if throttled is not None and status == 200:
+            raise FetchError(
+                Outcome.THROTTLED,
+                f"answered {throttled.status} to what the page loads: {throttled.url[:200]}",
+                url=throttled.url,
+                status=throttled.status,
+                retry_after_s=retry_after_s(throttled.headers, _now()),
+            )
+        assert self.main is not None
+        return Fetched(
+            url=self.main.url.partition("#")[0],
+            status=status,
+            headers=headers,
+            body=body,
+            elapsed_s=monotonic() - began - self._waited_s,
+            redirects=self._seen.navigations - 1,
+            captured=captured,
+        )
+
+    async def _fetch(
+        self, url: str
+    ) -> tuple[int, dict[str, str], bytes, dict[str, tuple[bytes, ...]]]:
+        try:
+            await self.page.goto(url, wait_until="commit", timeout=0)
+        except Error as error:
+            if self.error is not None:
+                raise self.error from None
+            if not navigation_is_empty(error) or self.main is None:
+                raise navigation_fault(
+                    error, self._seen.failures, self.url, self.policy, self.main
+                ) from None
+            return self.main.status, _headers_of(self.main), b"", {}
+        await steps.prepare(self)
+        assert self.main is not None
+        headers = _headers_of(self.main)
+        if "html" in headers.get("content-type", "html"):
+            body = await self._document()
+            headers["content-type"] = "text/html; charset=utf-8"
+        else:
+            body = await self.main.body()
+        if len(body) > self.policy.body_max_bytes:
+            raise self._too_large(
+                "its document is larger than {limit} bytes", self.policy.body_max_bytes
+            )
+        return self.main.status, headers, body, await self._answers()
+
+    async def _document(self) -> bytes:
+        """The document as it is now, written out."""
+        text = await self.evaluate(_DOCUMENT % self.policy.body_max_bytes)
+        if not isinstance(text, str):
+            raise self._too_large(
+                "its document is larger than {limit} bytes", self.policy.body_max_bytes
+            )
+        return text.encode("utf-8", "replace")
+
+    async def _answers(self) -> dict[str, tuple[bytes, ...]]:
+        answers: dict[str, tuple[bytes, ...]] = {}
+        for name, bodies in self._captured.items():
+            got = await asyncio.gather(*bodies, return_exceptions=True)
+            answers[name] = tuple(body for body in got if isinstance(body, bytes))
+        return answers
+
+
+def navigation_is_empty(error: Error) -> bool:
+    """Answers without a body, which browsers show as errors of their own."""
+    return "ERR_HTTP_RESPONSE_CODE_FAILURE" in str(error)
+
+
+def _headers_of(response: Response) -> dict[str, str]:
+    gone = ("set-cookie", "content-encoding", "content-length", "transfer-encoding")
+    return {
+        name.lower(): value for name, value in response.headers.items() if name.lower() not in gone
+    }
+
+
+def _now() -> Any:
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC)

@@ -1,0 +1,542 @@
+"""The browsers of a worker process: started when first needed, replaced when they degrade, gone
+when the process is.
+
+    permits = BrowserPermits(before_hop, before_sub, paid=False)
+    async with browsers.slot(latest):  # one of the pages that may be open at once
+        async with browsers.page(policy, rendering, via=via, permits=permits) as page:
+            await page.goto(url)                                        # a ready Playwright page
+
+`page` is for whoever drives a page by code of their own, within a site's limits, guard, proxies and
+budgets; `fetch` gives what an http fetch gives. One page a context. An identity's contexts are used
+again, by one page after the other and `browser_context_pages` times at the most; its cookies go
+from context to context in its jar. Without an identity each page is somebody new.
+
+A browser is replaced once it has shown `browser_restart_pages` pages or its processes are larger
+than `browser_memory_max_mb`, when it makes no more contexts, and when it does not answer. Pages
+that are open may end first; with a browser that died or hangs they are lost, which is no fault of
+theirs: they go back uncharged. A page that loses its renderer or browser again and again is the
+likely cause: it is tried once more with nothing beside it, and then charged (`_lost`). Other
+processes know nothing of that count.
+
+Imports Playwright when the first page comes. Refuses to choose proxies, to wait for a host's turn,
+and to retry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Collection
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from aiohttp.abc import AbstractResolver
+
+from scraper.domain import Fetched, Outcome
+from scraper.errors import ConfigError, DeferredError, FetchError
+from scraper.http.account_session import AccountSession
+from scraper.http.cookies import CookieJar, Jars
+from scraper.http.policy import FetchPolicy
+from scraper.http.proxy_route import ProxyRoute
+from scraper.plugins.browser import chromium
+from scraper.plugins.browser.faults import BrowserLostError
+from scraper.plugins.browser.keys import PLAIN, Rendering
+from scraper.plugins.browser.permits import BrowserPermits
+from scraper.plugins.browser.proxy import BrowserProxy, ProxyUser
+from scraper.rules import browsers as profiles
+from scraper.settings import Settings
+from scraper.sites import functions
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, BrowserContext, Page, Playwright
+
+    from scraper.plugins.browser.page import PageVisit
+
+log = structlog.get_logger()
+
+# A browser that does not start is tried again after this time.
+RELAUNCH_S = 15.0
+# A browser that takes longer for a context and its page is ill.
+CONTEXT_S = 20.0
+# A browser that does not answer for this long is lost.
+ANSWER_S = 10.0
+CLOSE_S = 5.0
+WATCH_S = 2.0
+# A browser that takes this many times its memory is killed, without waiting for its pages.
+KILL_FACTOR = 1.5
+LOST_MAX = 10_000
+# A page that was lost with its browser this often is opened alone.
+LOST_SUSPECT = 2
+# A page that was lost this often is charged with an attempt.
+LOST_CHARGED = 3
+
+
+@dataclass(eq=False, slots=True)
+class _Running:
+    """One browser. `retired`: it gets no more pages, and ends with its last one."""
+
+    browser: Browser
+    session: Any
+    user_agent: str
+    root: int
+    pages: int = 0
+    failures: int = 0
+    retired: bool = False
+    visits: set[PageVisit] = field(default_factory=set)
+    idle: OrderedDict[Any, _Context] = field(default_factory=OrderedDict)
+
+
+@dataclass(eq=False, slots=True)
+class _Context:
+    """A browser's context: one identity's, or one page's. `visit` is the page open in it."""
+
+    context: BrowserContext
+    proxy_user: ProxyUser
+    key: Any
+    pages: int = 0
+    visit: PageVisit | None = None
+
+    async def route(self, route: Any, request: Any) -> None:
+        if self.visit is not None:
+            await self.visit.route(route, request)
+        else:
+            await route.abort("blockedbyclient")
+
+
+class Browsers:
+    """One a process, on its loop. `pages`: how many may be open at once."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        pages: int | None = None,
+        resolver: AbstractResolver | None = None,
+    ) -> None:
+        self._settings = settings
+        self.pages = pages or chromium.pages_here(settings)
+        self._slots = asyncio.Semaphore(self.pages)
+        self._line = asyncio.Lock()
+        self._proxy = BrowserProxy(resolver=resolver)
+        self._jars = Jars()
+        self._playwright: Playwright | None = None
+        self._starting = asyncio.Lock()
+        self._not_before = 0.0
+        self._current: dict[bool, _Running] = {}
+        self._all: set[_Running] = set()
+        self._lost_pages: OrderedDict[int, int] = OrderedDict()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._watching: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def slot(self, latest: float, page_id: int | None = None) -> AsyncIterator[None]:
+        """One of the pages at once, got before `latest` (loop time), else DeferredError; all of
+        them for a page that several browsers were lost with."""
+        slots = self.pages if self._lost_pages.get(page_id or 0, 0) >= LOST_SUSPECT else 1
+        taken = 0
+        try:
+            try:
+                async with asyncio.timeout_at(latest), self._line:
+                    while taken < slots:
+                        await self._slots.acquire()
+                        taken += 1
+            except TimeoutError:
+                raise DeferredError(0.0) from None
+            yield
+        finally:
+            for _ in range(taken):
+                self._slots.release()
+
+    async def fetch(
+        self,
+        url: str,
+        policy: FetchPolicy,
+        rendering: Rendering | None = None,
+        *,
+        permits: BrowserPermits | None = None,
+        via: ProxyRoute | None = None,
+        page_id: int = 0,
+        visitor: AccountSession | None = None,
+    ) -> Fetched:
+        """The page as a browser shows it, within a `slot`. `visitor`: the account whose cookies and
+        headers it has. Raises FetchError, DeferredError, and what `turns` raise."""
+        try:
+            async with self._visit(policy, rendering or PLAIN, permits, via, visitor) as visit:
+                fetched = await visit.fetch(url)
+        except BrowserLostError as lost:
+            raise self._lost(page_id, url, lost) from None
+        except _playwright_error() as error:
+            raise FetchError(
+                Outcome.CRASHED, f"the browser: {chromium.reason(error)}", url=url
+            ) from error
+        self._lost_pages.pop(page_id, None)
+        return fetched
+
+    @asynccontextmanager
+    async def page(
+        self,
+        policy: FetchPolicy,
+        rendering: Rendering | None = None,
+        *,
+        permits: BrowserPermits | None = None,
+        via: ProxyRoute | None = None,
+    ) -> AsyncIterator[Page]:
+        """A new page of a context within the policy's limits, for as long as the block lasts; what
+        ends it early is raised at the block's end: FetchError, DeferredError. The total deadline is
+        the caller's."""
+        try:
+            async with self._visit(policy, rendering or PLAIN, permits, via) as visit:
+                try:
+                    yield visit.page
+                except _playwright_error():
+                    if visit.error is None:
+                        raise
+                if visit.error is not None:
+                    raise visit.error
+        except BrowserLostError as lost:
+            raise DeferredError(0.0) from lost
+
+    async def aclose(self) -> None:
+        """Ends every browser. They may be used again, and are then started anew."""
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+        self._current.clear()
+        await asyncio.gather(
+            *self._ending,
+            *(self._end(running) for running in list(self._all)),
+            return_exceptions=True,
+        )
+        await self._proxy.aclose()
+        await self._stop_playwright()
+
+    # Browsers.
+
+    async def _running(self, stealth: bool) -> _Running:
+        async with self._starting:
+            running = self._current.get(stealth)
+            if running is not None and not running.retired and running.browser.is_connected():
+                return running
+            now = asyncio.get_running_loop().time()
+            if now < self._not_before:
+                raise DeferredError(self._not_before - now)
+            try:
+                running = await asyncio.wait_for(
+                    self._start(stealth), chromium.LAUNCH_S + CONTEXT_S
+                )
+            except Exception as error:
+                # No page's fault. The worker looked at its start; by now somebody has taken its
+                # Chromium away.
+                self._not_before = now + RELAUNCH_S
+                text = str(error) if isinstance(error, ConfigError) else chromium.reason(error)
+                log.error("no browser: pages go back untried", error=text)
+                if not any(running.browser.is_connected() for running in self._all):
+                    # Its driver may be what is broken.
+                    await self._stop_playwright()
+                raise DeferredError(RELAUNCH_S) from error
+            self._current[stealth] = running
+            return running
+
+    async def _start(self, stealth: bool) -> _Running:
+        chromium.require_extra()
+        from playwright.async_api import async_playwright
+
+        began, address = monotonic(), await self._proxy.start()
+        if self._playwright is None:
+            self._playwright = await async_playwright().start()
+        browser = await chromium.launch(self._playwright, self._settings, address, stealth=stealth)
+        session = await browser.new_browser_cdp_session()
+        processes = await chromium.processes(session)
+        version = await session.send("Browser.getVersion")
+        running = _Running(
+            browser,
+            session,
+            user_agent=str(version["userAgent"]).replace("Headless", ""),
+            root=next(pid for kind, pid in processes if kind == "browser"),
+        )
+        self._all.add(running)
+        browser.on("disconnected", lambda _: self._gone(running))
+        if self._watching is None:
+            self._watching = asyncio.ensure_future(self._watch())
+        log.info(
+            "browser started",
+            version=browser.version,
+            pages=self.pages,
+            seconds=round(monotonic() - began, 2),
+        )
+        return running
+
+    async def _stop_playwright(self) -> None:
+        playwright, self._playwright = self._playwright, None
+        if playwright is not None:
+            with suppress(Exception):
+                await asyncio.wait_for(playwright.stop(), CLOSE_S)
+
+    def _gone(self, running: _Running) -> None:
+        """Ended by us, or died."""
+        if not running.retired:
+            log.warning("browser died", pages=running.pages, open=len(running.visits))
+        running.retired = True
+        for visit in list(running.visits):
+            visit.fail(BrowserLostError("the browser died"))
+        self._all.discard(running)
+        for context in running.idle.values():
+            self._proxy.dismiss(context.proxy_user)
+
+    def _retire(self, running: _Running, why: str) -> None:
+        if not running.retired:
+            running.retired = True
+            log.info("browser retired", why=why, pages=running.pages, open=len(running.visits))
+            self._end_if_empty(running)
+
+    def _end_if_empty(self, running: _Running) -> None:
+        if running.retired and not running.visits and running in self._all:
+            self._later(self._end(running))
+
+    async def _end(self, running: _Running) -> None:
+        running.retired = True
+        self._all.discard(running)
+        try:
+            await asyncio.wait_for(running.browser.close(), CLOSE_S)
+        except Exception:  # noqa: BLE001 - it hangs, or is gone already
+            _kill(running)
+
+    def _later(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.ensure_future(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+        return task
+
+    async def _watch(self) -> None:
+        """Looks whether browsers answer, and how large they are."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            for running in list(self._all):
+                await self._look(running)
+
+    async def _look(self, running: _Running) -> None:
+        try:
+            processes = await asyncio.wait_for(chromium.processes(running.session), ANSWER_S)
+        except Exception:  # noqa: BLE001 - whatever it says instead
+            if running in self._all:
+                log.warning(
+                    "browser does not answer: killed", pages=running.pages, open=len(running.visits)
+                )
+                _kill(running)
+            return
+        size_mb = await asyncio.to_thread(chromium.size_mb, [pid for _, pid in processes])
+        limit_mb = self._settings.browser_memory_max_mb
+        if size_mb > limit_mb:
+            self._retire(running, f"its processes have grown to {size_mb:.0f} MB")
+        if size_mb > KILL_FACTOR * limit_mb and running.visits:
+            log.warning(
+                "browser far too large: killed", mb=round(size_mb), open=len(running.visits)
+            )
+            _kill(running)
+
+    # Pages.
+
+    @asynccontextmanager
+    async def _visit(
+        self,
+        policy: FetchPolicy,
+        rendering: Rendering,
+        permits: BrowserPermits | None,
+        via: ProxyRoute | None,
+        visitor: AccountSession | None = None,
+    ) -> AsyncIterator[PageVisit]:
+        if via is None and policy.proxied:
+            raise RuntimeError("a page of a site with a proxy would leave without one")
+        running = await self._running(rendering.stealth)
+        from scraper.plugins.browser.page import PageVisit
+
+        jar = visitor.jar if visitor else via.jar if via else self._jars.of(policy.cookies)
+        visit = PageVisit(policy, rendering, permits or BrowserPermits(), via=via, visitor=visitor)
+        running.visits.add(visit)
+        context = None
+        try:
+            context = await self._opened(running, visit, jar)
+            yield visit
+        finally:
+            await asyncio.shield(self._later(self._leave(running, context, visit, jar)))
+
+    async def _opened(self, running: _Running, visit: PageVisit, jar: CookieJar | None) -> _Context:
+        """The visit's page, open in a context. Raises `BrowserLostError` where the browser does not
+        make one."""
+        context = None
+        try:
+            async with asyncio.timeout(CONTEXT_S):
+                context = await self._context(running, visit, jar)
+                if jar is not None and (cookies := jar.all()):
+                    await context.context.add_cookies(cookies)  # type: ignore[arg-type]
+                context.visit, context.proxy_user.grant = visit, visit.grant()
+                await visit.open(
+                    await context.context.new_page(), _languages(visit.policy, visit.rendering)
+                )
+            running.failures = 0
+            return context
+        except BaseException as error:
+            if context is not None:
+                self._proxy.dismiss(context.proxy_user)
+                self._later(_quietly(context.context.close()))
+            if not isinstance(error, TimeoutError | _playwright_error()):
+                raise
+            running.failures += 1
+            if isinstance(error, TimeoutError) or running.failures > 1:
+                self._retire(running, "it makes no more pages")
+                _kill(running)
+            raise BrowserLostError(f"no page could be opened: {chromium.reason(error)}") from error
+
+    async def _context(
+        self, running: _Running, visit: PageVisit, jar: CookieJar | None
+    ) -> _Context:
+        """One that the identity has used before, or a new one."""
+        options = _options(running, visit.policy, visit.rendering)
+        key = None
+        if jar is not None:
+            key = id(jar), visit.proxy_id, visit.rendering.setup, repr(sorted(options.items()))
+        if key is not None and (kept := running.idle.pop(key, None)) is not None:
+            return kept
+        proxy_user = self._proxy.admit()
+        try:
+            browser_context = await running.browser.new_context(
+                **options,
+                proxy={
+                    "server": await self._proxy.start(),
+                    "username": proxy_user.user,
+                    "password": proxy_user.password,
+                },
+            )
+            context = _Context(browser_context, proxy_user, key)
+            await browser_context.route(
+                "**/*", lambda route, request: context.route(route, request)
+            )
+        except BaseException:
+            self._proxy.dismiss(proxy_user)
+            raise
+        if visit.rendering.setup is not None:
+            try:
+                await _set_up(
+                    browser_context, visit.rendering.setup, self._settings.site_function_modules
+                )
+            except BaseException:
+                self._proxy.dismiss(proxy_user)
+                self._later(_quietly(browser_context.close()))
+                raise
+        return context
+
+    async def _leave(
+        self, running: _Running, context: _Context | None, visit: PageVisit, jar: CookieJar | None
+    ) -> None:
+        """Closes the page, and its context unless somebody may use it again."""
+        await visit.end()
+        if context is not None:
+            context.proxy_user.release()
+            try:
+                async with asyncio.timeout(CLOSE_S):
+                    await self._close(running, context, visit, jar)
+            except Exception:  # noqa: BLE001 - gone, or it hangs: what comes next will tell
+                self._proxy.dismiss(context.proxy_user)
+                self._retire(running, "a page could not be closed")
+        running.visits.discard(visit)
+        running.pages += 1
+        if running.pages >= self._settings.browser_restart_pages:
+            self._retire(running, "it has shown enough pages")
+        self._end_if_empty(running)
+
+    async def _close(
+        self, running: _Running, context: _Context, visit: PageVisit, jar: CookieJar | None
+    ) -> None:
+        if jar is not None and visit.error is None:
+            for cookie in await context.context.cookies():
+                if visit.owns_cookie(cookie["domain"]):
+                    jar.put(cookie["domain"], cookie)
+        context.visit, context.pages = None, context.pages + 1
+        again = context.key is not None and visit.error is None and context.key not in running.idle
+        if not again or running.retired or context.pages >= self._settings.browser_context_pages:
+            self._proxy.dismiss(context.proxy_user)
+            await context.context.close()
+            return
+        await visit.page.close()
+        running.idle[context.key] = context
+        if len(running.idle) > self.pages:
+            _, oldest = running.idle.popitem(last=False)
+            self._proxy.dismiss(oldest.proxy_user)
+            await oldest.context.close()
+
+    def _lost(self, page_id: int, url: str, lost: BrowserLostError) -> Exception:
+        """What becomes of a page that was open when its browser was lost."""
+        count = self._lost_pages.pop(page_id, 0) + 1
+        log.warning("page lost with its browser", page=page_id, url=url, why=str(lost), times=count)
+        self._lost_pages[page_id] = min(count, LOST_SUSPECT)
+        if len(self._lost_pages) > LOST_MAX:
+            self._lost_pages.popitem(last=False)
+        if count >= LOST_CHARGED:
+            text = f"{lost}, again and again, at last with no other page open"
+            return FetchError(Outcome.CRASHED, text, url=url)
+        return DeferredError(float(count))
+
+
+async def _set_up(context: BrowserContext, name: str, allowed: Collection[str]) -> None:
+    """Hands a new context to the site's own function."""
+    try:
+        await functions.resolve(name, allowed)(context)
+    except Exception as error:
+        if context.browser is not None and not context.browser.is_connected():
+            # The browser is at fault here, and not the function.
+            raise
+        reason = f"browser.setup: {type(error).__name__}: {str(error)[:300]}"
+        raise FetchError(Outcome.FUNCTION_FAILED, reason) from error
+
+
+def _options(running: _Running, policy: FetchPolicy, rendering: Rendering) -> dict[str, Any]:
+    """How a context presents itself: as the site wishes, or as the browser that it is."""
+    width, height = rendering.size
+    languages = _languages(policy, rendering)
+    wanted = languages or dict(policy.base_headers)["Accept-Language"]
+    return {
+        "user_agent": running.user_agent if languages else policy.user_agent,
+        "locale": wanted.partition(",")[0].partition(";")[0],
+        "extra_http_headers": {"Accept-Language": wanted},
+        "viewport": {"width": width, "height": height},
+        "service_workers": "block",
+        "accept_downloads": False,
+    }
+
+
+def _languages(policy: FetchPolicy, rendering: Rendering) -> str | None:
+    """Those of the region, where a browser presents itself as what it is; else None."""
+    itself = (
+        rendering.stealth or policy.impersonate is not None or policy.user_agent == profiles.BROWSER
+    )
+    return profiles.languages(policy.region) if itself else None
+
+
+async def _quietly(work: Awaitable[None]) -> None:
+    with suppress(Exception):
+        await work
+
+
+def _kill(running: _Running) -> None:
+    """The browser's first process: its others end with it."""
+    if running.browser.is_connected():
+        with suppress(ProcessLookupError):
+            os.kill(running.root, signal.SIGKILL)
+
+
+def _playwright_error() -> type[Exception]:
+    """Playwright's own, once it is there."""
+    try:
+        from playwright.async_api import Error
+    except ImportError:
+        return _NeverError
+    return Error
+
+
+class _NeverError(Exception):
+    pass

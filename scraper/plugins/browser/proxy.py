@@ -1,0 +1,355 @@
+"""Chromium's only way out: a proxy on loopback, on the worker's own loop, where the guard holds as
+everywhere else.
+
+Chromium looks no name up and connects to nobody but this proxy. Here names are resolved and
+addresses judged, once for the connection that is then opened (`scraper.http.transport.resolver`),
+so that nothing can be rebound; or the connection goes through the page's own proxy
+(`scraper.http.transport.tunnel`), and then never any other way. WebSockets come the same way (as
+CONNECT).
+
+Who may use it is a `ProxyUser`: a name and a one-time password that one browser context has.
+Everybody else on the machine gets a 407. A user whose visit is over (`release`) is served nothing
+more, and its connections are closed. Bytes are counted as they come. It sees no further into TLS
+than a name and a port, and keeps no connection for later: a plain http request has its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import secrets
+import ssl
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import httpx
+from aiohttp.abc import AbstractResolver
+
+from scraper.domain import ProxySignal
+from scraper.http.transport import guard
+from scraper.http.transport.aiohttp_transport import tls_context
+from scraper.http.transport.guard import ForbiddenAddressError, Networks, PrivateAccess
+from scraper.http.transport.proxied_transport import late
+from scraper.http.transport.resolver import Names
+from scraper.http.transport.tunnel import (
+    Dial,
+    ProxyHopError,
+    login,
+    through,
+)
+from scraper.rules.proxies import Proxy
+
+HEAD_S = 10.0
+# A connection may send this many heads before one of them has a password.
+HEADS_MAX = 4
+# The bound is for one user at once.
+CONNECTIONS_MAX = 100
+CHUNK_BYTES = 65_536
+_CLOSE = b"Connection: close"
+_HOP_BY_HOP = (b"proxy-authorization:", b"proxy-connection:", b"connection:", b"keep-alive:")
+
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@dataclass(frozen=True, slots=True)
+class PageGrant:
+    """What one visit may do: `count` hears of all bytes that come in, `failed` of connections that
+    could not be opened."""
+
+    private: PrivateAccess
+    proxy: Proxy | None
+    connect_timeout_s: float
+    count: Callable[[int], None]
+    failed: Callable[[str, Exception], None]
+
+
+@dataclass(slots=True)
+class ProxyUser:
+    """One browser context. Without a `now` it is served nothing."""
+
+    user: str
+    password: str
+    grant: PageGrant | None = None
+    connections: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def release(self) -> None:
+        self.grant = None
+        for task in list(self.connections):
+            task.cancel()
+
+
+class BrowserProxy:
+    """One a process, on its loop. `resolver` replaces the system's; its answers pass the guard all
+    the same."""
+
+    def __init__(
+        self, *, resolver: AbstractResolver | None = None, dns_ttl_s: float = 30.0
+    ) -> None:
+        self._resolver = resolver or aiohttp.ThreadedResolver()
+        self._dns_ttl_s = dns_ttl_s
+        self._names: dict[Networks, Names] = {}
+        self._users: dict[str, ProxyUser] = {}
+        self._server: asyncio.Server | None = None
+        self._tls: ssl.SSLContext | None = None
+        self._open: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> str:
+        """Where it listens: `http://127.0.0.1:PORT`."""
+        if self._server is None:
+            self._server = await asyncio.start_server(self._came, "127.0.0.1", 0, limit=CHUNK_BYTES)
+        host, port = self._server.sockets[0].getsockname()
+        return f"http://{host}:{port}"
+
+    def admit(self) -> ProxyUser:
+        proxy_user = ProxyUser(secrets.token_hex(8), secrets.token_urlsafe(24))
+        self._users[proxy_user.user] = proxy_user
+        return proxy_user
+
+    def dismiss(self, proxy_user: ProxyUser) -> None:
+        proxy_user.release()
+        self._users.pop(proxy_user.user, None)
+
+    async def aclose(self) -> None:
+        for proxy_user in list(self._users.values()):
+            self.dismiss(proxy_user)
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for task in list(self._open):
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    def _came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._serve(reader, writer))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        proxy_user = None
+        try:
+            async with asyncio.timeout(HEAD_S):
+                head = await self._head(reader, writer)
+            if head is None:
+                return
+            proxy_user, lines = head
+            if proxy_user.grant is None or len(proxy_user.connections) >= CONNECTIONS_MAX:
+                return
+            proxy_user.connections.add(task)
+            await self._connect(proxy_user.grant, lines, (reader, writer))
+        except (OSError, EOFError, asyncio.CancelledError, asyncio.LimitOverrunError, ValueError):
+            # A hostile page, or the end of its visit: nobody could mend it.
+            return
+        finally:
+            if proxy_user is not None:
+                proxy_user.connections.discard(task)
+            writer.transport.abort()
+
+    async def _head(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> tuple[ProxyUser, list[bytes]] | None:
+        """The first request that has a password. Chromium sends its first one without."""
+        for _ in range(HEADS_MAX):
+            lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
+            proxy_user = self._authenticated(lines)
+            if proxy_user is not None:
+                return proxy_user, lines
+            writer.write(
+                b"HTTP/1.1 407 Proxy Authentication Required\r\n"
+                b'Proxy-Authenticate: Basic realm="scraper"\r\nContent-Length: 0\r\n\r\n'
+            )
+            await writer.drain()
+            if not lines[0].startswith((b"CONNECT ", b"GET ", b"HEAD ")):
+                # A body may follow, which would be read as a head.
+                return None
+        return None
+
+    def _authenticated(self, lines: list[bytes]) -> ProxyUser | None:
+        value = next(
+            (line for line in lines[1:] if line.lower().startswith(b"proxy-authorization:")), b""
+        )
+        kind, _, encoded = value.partition(b":")[2].strip().partition(b" ")
+        if kind.lower() != b"basic":
+            return None
+        with suppress(ValueError):
+            user, _, password = base64.b64decode(encoded).decode("latin-1").partition(":")
+            proxy_user = self._users.get(user)
+            if proxy_user is not None and hmac.compare_digest(
+                proxy_user.password.encode(), password.encode()
+            ):
+                return proxy_user
+        return None
+
+    async def _connect(self, grant: PageGrant, lines: list[bytes], client: Stream) -> None:
+        method, target, _ = lines[0].split(b" ", 2)
+        tunnel = method == b"CONNECT"
+        parts = urlsplit(("//" if tunnel else "") + target.decode("ascii"))
+        host, port = parts.hostname, parts.port or (443 if tunnel else 80)
+        if not host or (not tunnel and parts.scheme != "http"):
+            return
+        try:
+            upstream = await self._reached(grant, host, port, tunnel=tunnel)
+        except Exception as error:  # noqa: BLE001 - the visit hears of it, and judges
+            grant.failed(host, error)
+            if tunnel:
+                client[1].write(
+                    b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                )
+                await client[1].drain()
+            # A plain request gets no answer, since one would be taken for the host's.
+            return
+        try:
+            if tunnel:
+                client[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                await _relayed(_pump(client[0], upstream[1]), _down(grant, upstream, client))
+            else:
+                await self._plain(grant, host, lines, client, upstream)
+        finally:
+            upstream[1].transport.abort()
+
+    @staticmethod
+    async def _plain(
+        grant: PageGrant, host: str, lines: list[bytes], client: Stream, upstream: Stream
+    ) -> None:
+        """One request, one answer, and the end of both connections: nothing that comes after it is
+        passed on."""
+        method, target, version = lines[0].split(b" ", 2)
+        # Within a tunnel, the request goes to the host itself.
+        own = grant.proxy is None or grant.proxy.tunnels
+        if own:
+            target = b"/" + target.split(b"/", 3)[3] if target.count(b"/") > 2 else b"/"
+        fields = {
+            line.partition(b":")[0].lower(): line.partition(b":")[2].strip() for line in lines[1:]
+        }
+        if b"transfer-encoding" in fields:
+            # Browsers send no such coding over HTTP/1.1.
+            return
+        kept = _end_to_end(lines[1:])
+        if not own and grant.proxy is not None and (value := login(grant.proxy)):
+            kept.append(b"Proxy-Authorization: " + value.encode("ascii"))
+        upstream[1].write(
+            b"\r\n".join((b" ".join((method, target, version)), *kept, _CLOSE, b"", b""))
+        )
+
+        async def answer() -> None:
+            try:
+                head = b"HTTP/1.1 100 "
+                # What comes before the answer is no news to a page.
+                while head[9:10] == b"1":
+                    head = await upstream[0].readuntil(b"\r\n\r\n")
+            except asyncio.IncompleteReadError as error:
+                broken = (
+                    httpx.RemoteProtocolError("no answer in HTTP")
+                    if error.partial
+                    else httpx.ReadError("no answer")
+                )
+                return grant.failed(host, broken)
+            except asyncio.LimitOverrunError:
+                return grant.failed(host, httpx.RemoteProtocolError("its head does not end"))
+            first, *rest = head.split(b"\r\n")
+            # Only a proxy sends a 407 (RFC 9110 15.5.8).
+            if not own and first[9:12] == b"407":
+                assert grant.proxy is not None
+                text = f"proxy {grant.proxy.id}: it does not accept the login (407)"
+                return grant.failed(host, ProxyHopError(ProxySignal.UNUSABLE, text))
+            grant.count(len(head))
+            client[1].write(b"\r\n".join((first, *_end_to_end(rest), _CLOSE, b"", b"")))
+            await _down(grant, upstream, client)
+
+        size = fields.get(b"content-length", b"0")
+        await _relayed(_pump(client[0], upstream[1], int(size)), answer())
+
+    async def _reached(self, grant: PageGrant, host: str, port: int, *, tunnel: bool) -> Stream:
+        dial = None if grant.proxy is None else Dial(grant.proxy)
+        try:
+            async with asyncio.timeout(grant.connect_timeout_s):
+                private = grant.private.networks_of(host, port)
+                names = self._names.get(private)
+                if names is None:
+                    names = Names(self._resolver, private, ttl_s=self._dns_ttl_s)
+                    self._names[private] = names
+                addresses = await names.addresses(host)
+                if dial is None:
+                    return await self._direct(addresses, port, private)
+                dial.address = addresses[0]
+                return await self._through(dial, host, port, tunnel=tunnel)
+        except ProxyHopError as error:
+            assert grant.proxy is not None
+            raise ProxyHopError(error.signal, f"proxy {grant.proxy.id}: {error}") from None
+        except TimeoutError as error:
+            raise (late(dial) if dial is not None else None) or httpx.ConnectTimeout(
+                "no connection in time"
+            ) from error
+        except ForbiddenAddressError:
+            raise
+        except OSError as error:
+            raise httpx.ConnectError(str(error)) from error
+
+    @staticmethod
+    async def _direct(addresses: list[str], port: int, private: Networks) -> Stream:
+        """To the first address that answers: an address that was judged, never a name."""
+        error: OSError | None = None
+        for address in addresses:
+            if (reason := guard.forbidden(address, private)) is not None:
+                raise ForbiddenAddressError(address, reason)
+            try:
+                return await asyncio.open_connection(address, port)
+            except OSError as failed:
+                error = failed
+        raise error or OSError("the name has no address")
+
+    async def _through(self, dial: Dial, host: str, port: int, *, tunnel: bool) -> Stream:
+        self._tls = self._tls or tls_context()
+        transport = await through(dial, host, port, proxy_tls=self._tls, tunnel=tunnel)
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=CHUNK_BYTES, loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+def _end_to_end(lines: list[bytes]) -> list[bytes]:
+    return [line for line in lines if line and not line.lower().startswith(_HOP_BY_HOP)]
+
+
+async def _pump(
+    source: asyncio.StreamReader, sink: asyncio.StreamWriter, size: int | None = None
+) -> None:
+    """Passes on what comes, `size` bytes at the most; ends when the other side has gone, or has
+    said more than that."""
+    while data := await source.read(CHUNK_BYTES):
+        if size is not None:
+            data, size = data[:size], size - len(data)
+        sink.write(data)
+        await sink.drain()
+        if size is not None and size < 0:
+            return
+
+
+async def _down(grant: PageGrant, upstream: Stream, client: Stream) -> None:
+    while data := await upstream[0].read(CHUNK_BYTES):
+        grant.count(len(data))
+        client[1].write(data)
+        await client[1].drain()
+    # `close` sends what was written before.
+    client[1].close()
+    with suppress(OSError):
+        await client[1].wait_closed()
+
+
+async def _relayed(*ways: Coroutine[Any, Any, None]) -> None:
+    """Until either side has no more to say."""
+    tasks = [asyncio.ensure_future(way) for way in ways]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,49 @@
+"""How a site's pages are told apart from those that were fetched before: the `dedup:` of a
+definition. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from scraper.sites.grammar.model import Model, Problems, refuse
+
+# A filter has this where the definition names none: it grows where that is too small.
+CAPACITY_MAX = 10_000_000
+
+
+class Dedup(Model):
+    """By each page's row in the frontier, for good; or, once pages are finished, by a Bloom
+    filter."""
+
+    by: Literal["exact", "bloom"] = Field(
+        description="exact: pages stay in the frontier; bloom: finished ones leave it"
+    )
+    capacity: int | None = Field(
+        None,
+        ge=1000,
+        le=10_000_000_000,
+        description="product pages of the shop, for which the filter is made; default: "
+        "limits.products, at most 10,000,000",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Dedup:
+        if self.by == "exact" and self.capacity is not None:
+            refuse("capacity", "there is no filter to make (fix: remove it, or `by: bloom`)")
+        return self
+
+    def capacity_for(self, products: int) -> int:
+        """The URLs a filter is made for, where a crawl may have so many product pages."""
+        return self.capacity or max(1000, min(products, CAPACITY_MAX))
+
+
+def check_dedup(dedup: Dedup, revisit_s: float, problems: Problems) -> None:
+    """Adds what does not go together."""
+    if dedup.by == "bloom" and revisit_s <= 0:
+        problems.add(
+            "dedup",
+            "a filter remembers pages for as long as `revisit` says, and that is 0 (fix: "
+            "`revisit: 7d`)",
+        )

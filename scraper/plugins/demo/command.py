@@ -1,0 +1,333 @@
+"""`scraper demo`: a real crawl of the sample shop through every real part, twice, with what came of
+it.
+
+Starts what is not running yet (servers, shop, coordinator, workers, Flower), and stops what it
+started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import click
+import httpx
+import sqlalchemy as sa
+
+from scraper.actions import deletion, overrides
+from scraper.cli.common.shared import load_settings
+from scraper.cli.common.tables import print_table
+from scraper.cli.crawl.wait import follow
+from scraper.cli.data.products import print_products, read_products
+from scraper.coordinator import plan
+from scraper.errors import CrawlFailedError, ScraperError, ServerUnavailableError
+from scraper.frontier import crawls, sites
+from scraper.frontier.progress import Progress
+from scraper.infra import migrations, servers
+from scraper.infra.database import make_engine
+from scraper.plugins.demo import definition
+from scraper.plugins.embedded import servers as embedded
+from scraper.plugins.flower import login as flower_login
+from scraper.runtime import fleet
+from scraper.runtime.send import send
+from scraper.settings import Settings
+from scraper.sites import loader
+from scraper.views import crawl_progress as progress
+
+FLOWER_PORT = 5555
+READY_S = 30.0
+LATENCY_MS = 15
+FAIL_SHARE = 0.03
+SHOWN = 8
+
+PRICE_CHANGES = sa.text("""
+SELECT p.external_id, p.data ->> 'name' AS name, v.data ->> 'price' AS before,
+       p.data ->> 'price' AS after, p.data ->> 'price_currency' AS currency,
+       count(*) OVER () AS total
+  FROM products p JOIN product_versions v ON v.product_id = p.id AND v.version = p.version - 1
+ WHERE p.crawl_id = :crawl AND v.crawl_id = :crawl
+   AND v.data ->> 'price' IS DISTINCT FROM p.data ->> 'price'
+ ORDER BY p.external_id LIMIT :shown
+""")
+
+
+@click.command()
+@click.option("--keep", is_flag=True, help="Leave servers, workers and Flower running afterwards.")
+@click.option(
+    "--stop",
+    "stop_",
+    is_flag=True,
+    help="Stop what an earlier --keep left running, servers included.",
+)
+@click.option(
+    "--products", default=1000, show_default=True, help="Size of the sample shop's catalogue."
+)
+def demo(keep: bool, stop_: bool, products: int) -> None:
+    """Crawl the bundled sample shop twice, through every real part, and show what was found."""
+    settings = load_settings()
+    if stop_:
+        click.echo(f"{_stop_kept(settings)} processes stopped")
+        embedded.down(settings)
+    else:
+        _run(settings, products=products, keep=keep)
+
+
+def _run(settings: Settings, *, products: int, keep: bool) -> None:
+    """The whole show. Raises `CrawlFailedError` where a crawl does not complete."""
+    if (settings.home_dir / "demo.pids").exists():
+        _stop_kept(settings)
+    with ExitStack() as stack:
+        stack.enter_context(_servers(settings, keep))
+        shop = stack.enter_context(_shop(settings, products, keep))
+        port = free_port(FLOWER_PORT)
+        processes = _fleet(settings, port)
+        if keep:
+            _remember(settings, processes)
+        else:
+            stack.callback(fleet.stop, processes)
+        engine = make_engine(settings.postgres_url)
+        _take_over(engine, shop)
+        _wait_ready(settings, processes, port)
+        login = flower_login.get(settings)
+        click.echo(
+            f"Flower: http://127.0.0.1:{port}  (user {login.user}, password in {login.where})\n"
+        )
+        _first_crawl(engine, settings)
+        _second_crawl(engine, settings, shop)
+        _farewell(keep, port)
+    if not keep:
+        click.echo("Everything that the demo started is stopped; the data stays in PostgreSQL.")
+
+
+@contextmanager
+def _servers(settings: Settings, keep: bool) -> Iterator[None]:
+    were_running = all(state.running for state in embedded.status(settings))
+    for state in embedded.up(settings):
+        click.echo(f"{state.name}: {state.address}")
+    servers.require_reachable(settings)
+    click.echo(f"database: at revision {migrations.upgrade(make_engine(settings.postgres_url))}")
+    try:
+        yield
+    finally:
+        if not keep and not were_running:
+            embedded.down(settings)
+
+
+@contextmanager
+def _shop(settings: Settings, products: int, keep: bool) -> Iterator[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "scraper.plugins.demo",
+        "--port",
+        "0",
+        "--products",
+        str(products),
+    ]
+    command += ["--latency-ms", str(LATENCY_MS), "--fail-share", str(FAIL_SHARE)]
+    log = fleet.log_path(settings, "shop")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    begin = log.stat().st_size if log.exists() else 0
+    process = fleet.start(settings, "shop", command)
+    if keep:
+        _remember(settings, [process])
+    try:
+        yield _shop_address(process, log, begin)
+    finally:
+        if not keep:
+            fleet.stop([process])
+
+
+def _shop_address(process: subprocess.Popen[bytes], log: Path, begin: int) -> str:
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline and process.poll() is None:
+        with log.open() as lines:
+            lines.seek(begin)
+            for line in lines:
+                if line.startswith("listening on ") and line.endswith("\n"):
+                    address = line.removeprefix("listening on ").strip()
+                    click.echo(f"shop: {address}")
+                    return address
+        time.sleep(0.05)
+    raise ServerUnavailableError(f"the sample shop did not start; its log is {log}")
+
+
+def _fleet(settings: Settings, flower_port: int) -> list[subprocess.Popen[bytes]]:
+    """The commands a user would type, each in a process of its own."""
+    # This coordinator has no sites folder: it must not take the user's own definitions for gone,
+    # nor crawl by their schedules.
+    env = {
+        "SCRAPER_SITES": str(settings.home_dir / "demo-has-no-sites-folder"),
+        "SCRAPER_SCHEDULES": "false",
+    }
+    flower = [sys.executable, "-m", "celery", "-A", "scraper", "flower", f"--port={flower_port}"]
+    commands = {
+        "coordinator": fleet.worker_command(["coordinator"], name="coordinator", beat=True),
+        "residential": fleet.worker_command(["residential"], name="residential"),
+        "datacenter": fleet.worker_command(["datacenter"], name="datacenter"),
+        "flower": flower,
+    }
+    for name, command in commands.items():
+        click.echo(f"{name}: {' '.join(['celery', *command[3:]])}")
+    return [fleet.start(settings, name, command, env) for name, command in commands.items()]
+
+
+def _take_over(engine: sa.Engine, shop: str) -> None:
+    """The sample shop's definition goes into the database, what an earlier demo left goes out."""
+    site = loader.load_text(definition(shop), "scraper/plugins/demo/shop.yaml")
+    with engine.connect() as connection:
+        is_stored = sites.find(connection, site.name) is not None
+        running = crawls.running_ids(connection, site.name)
+    for crawl_id in running:
+        overrides.stop(engine, crawl_id)
+    if is_stored:
+        deletion.delete_site(engine, site.name, lambda what, rows: None)
+    with engine.begin() as connection:
+        sites.sync(connection, [site])
+
+
+def _wait_ready(
+    settings: Settings, processes: list[subprocess.Popen[bytes]], flower_port: int
+) -> None:
+    queues = {"coordinator", "residential", "datacenter"}
+    deadline = time.monotonic() + READY_S
+    while not (queues <= fleet.served_queues() and _answers(flower_port)):
+        for process in processes:
+            if process.poll() is not None:
+                raise ServerUnavailableError(
+                    f"a process of the demo ended with exit code {process.returncode}; "
+                    f"the logs are in {fleet.log_path(settings, 'x').parent}"
+                )
+        if time.monotonic() > deadline:
+            raise ServerUnavailableError(f"the workers did not get ready in {READY_S:.0f} s")
+        time.sleep(0.2)
+
+
+def _answers(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/healthcheck", timeout=2).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def _crawl(engine: sa.Engine) -> Progress:
+    opened = plan.open_now(engine, "demo")
+    send(opened.messages)
+    crawl = follow(engine, opened.crawl_id)
+    click.echo(progress.summary(crawl))
+    if crawl.status != "completed":
+        raise CrawlFailedError(f"the demo's crawl {crawl.id} {crawl.status}: {crawl.note}")
+    return crawl
+
+
+def _first_crawl(engine: sa.Engine, settings: Settings) -> None:
+    click.echo("First crawl: everything is new.")
+    _crawl(engine)
+    with engine.connect() as connection:
+        columns, rows = read_products(connection, "demo", SHOWN)
+    click.echo("")
+    print_products(columns, rows)
+
+
+def _second_crawl(engine: sa.Engine, settings: Settings, shop: str) -> None:
+    httpx.post(f"{shop}/_visit", timeout=10).raise_for_status()
+    click.echo(
+        "\nThe shop changes prices, adds and drops products. "
+        "Second crawl: only changes are written."
+    )
+    crawl = _crawl(engine)
+    with engine.connect() as connection:
+        changes = list(connection.execute(PRICE_CHANGES, {"crawl": crawl.id, "shown": SHOWN}))
+    if not changes:
+        raise ScraperError("the second crawl found no price change, though the shop made some")
+    click.echo(f"\n{changes[0].total:,} prices changed, such as:")
+    rows = [
+        [c.external_id, c.name, f"{c.before} {c.currency or ''}", f"{c.after} {c.currency or ''}"]
+        for c in changes
+    ]
+    print_table(["id", "name", "before", "after"], rows)
+
+
+def _farewell(keep: bool, port: int) -> None:
+    commands = [
+        ("scraper status", "the crawls"),
+        ("scraper products demo", "the products; `scraper history demo ID` for one"),
+        ("scraper export demo --format csv -o demo.csv", ""),
+    ]
+    if keep:
+        commands[:0] = [
+            (f"http://127.0.0.1:{port}", "Flower: crawls, workers, tasks"),
+            ("scraper crawl demo --wait", "crawl it again"),
+            ("scraper demo --stop", "stop everything that is left running"),
+            ("(a worker that ends by itself is not started again: its log says why)", ""),
+        ]
+    else:
+        commands[:0] = [
+            ("scraper up", "start PostgreSQL and Valkey again"),
+            ("scraper demo --keep", "the same, and leave it running"),
+        ]
+    off_path = (
+        "" if shutil.which("scraper") else f" (the commands are in {Path(sys.executable).parent})"
+    )
+    click.echo(f"\nNext, in this folder{off_path}:")
+    for command, purpose in commands:
+        click.echo(f"  {command:<42} {purpose}".rstrip())
+
+
+def _remember(settings: Settings, processes: list[subprocess.Popen[bytes]]) -> None:
+    """Keeps the ids of the processes that are left running, with their start times, for `scraper
+    demo --stop`."""
+    path = settings.home_dir / "demo.pids"
+    started_at = json.loads(path.read_text()) if path.exists() else {}
+    started_at |= {str(process.pid): _started_at(process.pid) for process in processes}
+    path.write_text(json.dumps(started_at))
+
+
+def _stop_kept(settings: Settings) -> int:
+    """Stops what an earlier `--keep` left running; only processes that are provably those. Returns
+    how many."""
+    path = settings.home_dir / "demo.pids"
+    if not path.exists():
+        return 0
+    pids = [
+        int(pid)
+        for pid, started_at in json.loads(path.read_text()).items()
+        if _started_at(int(pid)) == started_at
+    ]
+    for pid in pids:
+        os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + fleet.STOP_S
+    while time.monotonic() < deadline and any(_started_at(pid) for pid in pids):
+        time.sleep(0.1)
+    path.unlink()
+    return len(pids)
+
+
+def _started_at(pid: int) -> str:
+    """When a process was started, as `ps` says it; empty where there is none."""
+    command = ["ps", "-o", "lstart=,stat=", "-p", str(pid)]
+    text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    *started_at, state = text.split() or ["Z"]
+    return "" if state.startswith("Z") else " ".join(started_at)
+
+
+def free_port(preferred: int) -> int:
+    """`preferred` if nobody listens there, else any free port of the loopback interface."""
+    for port in (preferred, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise ServerUnavailableError("no free port on the loopback interface")

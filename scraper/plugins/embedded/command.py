@@ -1,0 +1,54 @@
+"""`scraper up`, `down`, `migrate` and `psql`: the servers, and the database's tables."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from scraper.cli.common.shared import json_option, load_settings, print_json, require_project
+from scraper.infra import migrations, servers
+from scraper.infra.database import make_engine
+from scraper.plugins.embedded import servers as embedded
+from scraper.plugins.flower import login as flower_login
+
+
+@click.command()
+@json_option()
+def up(as_json: bool) -> None:
+    """Start the embedded servers in the background and apply migrations.
+
+    With DATABASE_URL and REDIS_URL set, starts nothing: checks that they answer, and migrates. On a
+    terminal it shows Flower's password, if that was made here.
+    """
+    settings = load_settings()
+    require_project(settings)
+    states = embedded.up(settings)
+    if not as_json:
+        for state in states:
+            click.echo(f"{state.name}: running, {state.address}")
+    servers.require_reachable(settings)
+    revision = migrations.upgrade(make_engine(settings.postgres_url))
+    login = flower_login.get(settings)
+    if as_json:
+        flower = {"user": login.user, "password_in": login.where}
+        print_json({"servers": states, "revision": revision, "flower": flower})
+        return
+    click.echo(f"database: at revision {revision}")
+    if login.generated and sys.stdout.isatty():
+        password = f"password {login.password}"
+    else:
+        password = f"password in {login.where}"
+    click.echo(f"flower: log in as {login.user}, {password}")
+
+
+@click.command()
+@json_option()
+def down(as_json: bool) -> None:
+    """Stop the embedded servers. Their data stays."""
+    states = embedded.down(load_settings())
+    if as_json:
+        print_json({"servers": states})
+        return
+    for state in states:
+        click.echo(f"{state.name}: {'still running' if state.running else 'stopped'}")

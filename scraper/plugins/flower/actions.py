@@ -1,0 +1,122 @@
+"""What the buttons of a crawl's and of a site's page do: the same as the command line, with the
+same words where it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from scraper.actions import crawls, judgements, overrides
+from scraper.actions import replay as dead
+from scraper.dead_letters.store import Selection
+from scraper.domain import Outcome
+from scraper.errors import NotFoundError, ScraperError
+from scraper.settings import Settings
+from scraper.views import crawl_progress as progress
+
+Action = Callable[[sa.Engine, Settings, int, Mapping[str, Any], str], str]
+SiteAction = Callable[[sa.Engine, Settings, str], str]
+
+
+class BadRequestError(ScraperError):
+    """The request's body is not what the action wants."""
+
+    exit_code = 2
+
+
+def stop(
+    engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
+) -> str:
+    overrides.stop(engine, crawl_id, f"stopped by {by} in Flower")
+    return f"Crawl {crawl_id} is stopped."
+
+
+def pause(engine: sa.Engine, settings: Settings, site: str) -> str:
+    changed = overrides.set_paused(engine, site, paused=True)
+    return f"{site} is paused." if changed else f"{site} was paused already."
+
+
+def resume(engine: sa.Engine, settings: Settings, site: str) -> str:
+    changed = overrides.set_paused(engine, site, paused=False)
+    return f"{site} goes on." if changed else f"{site} was not paused."
+
+
+def crawl(engine: sa.Engine, settings: Settings, site: str) -> str:
+    """Opens a crawl of the site."""
+    opened = crawls.open_site(engine, settings, site, refetch=False)
+    event = "was already running" if opened.already_running else "is opened"
+    return f"Crawl {opened.crawl_id} of {site} {event}."
+
+
+def _of_its_site(act: SiteAction) -> Action:
+    def of_crawl(
+        engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
+    ) -> str:
+        return act(engine, settings, progress.read_one(engine, crawl_id).site)
+
+    return of_crawl
+
+
+def replay(
+    engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
+) -> str:
+    """Dead and invalid pages of the crawl: `page` (an id), or `reason` (an outcome), or all of
+    them."""
+    selection = selected(crawl_id, progress.read_one(engine, crawl_id).site, wish)
+    replayed = dead.replay(engine, settings, selection)
+    dead.refuse(replayed)
+    if not replayed:
+        raise NotFoundError("Nothing to replay: these pages are not dead or invalid any more.")
+    pages, into = sum(site.pages for site in replayed), replayed[0].crawl_id
+    return f"{pages:,} page{'s are' if pages > 1 else ' is'} tried again, in crawl {into}."
+
+
+def selected(crawl_id: int, site: str, wish: Mapping[str, Any]) -> Selection:
+    """Which pages a replay means. Raises `BadRequestError` for a wish that makes no sense."""
+    page, reason = wish.get("page"), wish.get("reason")
+    if set(wish) - {"page", "reason"} or (page is not None and reason is not None):
+        raise BadRequestError('the body is {"page": ID}, {"reason": OUTCOME}, or {} for all')
+    if page is not None and (not isinstance(page, int) or isinstance(page, bool)):
+        raise BadRequestError("page is a page's id, a number")
+    if reason is not None and reason not in [outcome.value for outcome in Outcome]:
+        raise BadRequestError("reason is an outcome, such as not_extracted")
+    ids = None if page is None else (page,)
+    return Selection(site=site, reason=reason, ids=ids, crawl_id=crawl_id)
+
+
+def accept(
+    engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
+) -> str:
+    """With `dry` it says what would be done."""
+    dry = _dry(wish)
+    progress.read_one(engine, crawl_id)
+    held = judgements.accept(engine, crawl_id, dry=dry)
+    return judgements.accepted_phrase(crawl_id, held, dry=dry)
+
+
+def reject(
+    engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
+) -> str:
+    """With `dry` it says what would be done."""
+    dry = _dry(wish)
+    progress.read_one(engine, crawl_id)
+    outcome = judgements.reject(engine, crawl_id, dry=dry)
+    return judgements.rejected_phrase(crawl_id, outcome, dry=dry)
+
+
+def _dry(wish: Mapping[str, Any]) -> bool:
+    if set(wish) - {"dry"} or not isinstance(wish.get("dry", False), bool):
+        raise BadRequestError('the body is {"dry": true}, or {}')
+    return bool(wish.get("dry"))
+
+
+OF_SITES: Mapping[str, SiteAction] = {"pause": pause, "resume": resume, "crawl": crawl}
+ACTIONS: Mapping[str, Action] = {
+    "stop": stop,
+    **{name: _of_its_site(act) for name, act in OF_SITES.items()},
+    "replay": replay,
+    "accept": accept,
+    "reject": reject,
+}

@@ -1,0 +1,365 @@
+"""The Crawls tab's pages, its API and its files, as handlers of Flower's Tornado. All of them are
+behind Flower's login.
+
+Nothing a shop has sent becomes HTML here: pages are empty shells, drawn in the browser from JSON by
+`crawls.js`, which writes text and never markup.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from base64 import b64decode
+from collections.abc import Callable, Collection, Hashable
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import sqlalchemy as sa
+import structlog
+import tornado.web
+from flower.views import BaseHandler
+
+from scraper.errors import NotFoundError, ScraperError, ServerUnavailableError
+from scraper.frontier.progress import STATES
+from scraper.infra.database import dumps
+from scraper.plugins.flower import actions, view
+from scraper.plugins.flower.reader import Reader, UnavailableError
+from scraper.settings import Settings
+from scraper.views.site_table import ORDERS, Query
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+FOLDER = Path(__file__).parent
+ASSETS = {
+    "crawls.js": "text/javascript; charset=utf-8",
+    "charts.js": "text/javascript; charset=utf-8",
+    "uPlot.min.js": "text/javascript; charset=utf-8",
+    "crawls.css": "text/css; charset=utf-8",
+    "uPlot.min.css": "text/css; charset=utf-8",
+    "uPlot.LICENSE": "text/plain; charset=utf-8",
+}
+BODY_MAX_BYTES = 4096
+PAGE_MAX = 1_000_000
+
+# Flower's layout has no script or style of its own in a page; Bootstrap's icons are data: images
+# within its style sheet.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def assets_version() -> str:
+    """Changes with what is served, so that a browser may keep it."""
+    return hashlib.sha256(
+        b"".join((FOLDER / "assets" / name).read_bytes() for name in ASSETS)
+    ).hexdigest()[:12]
+
+
+class Guarded(BaseHandler):  # type: ignore[misc] # Flower has no types
+    """A route that wants Flower's login, whoever asks and by whichever method."""
+
+    reader: Reader
+    version: str
+
+    def initialize(self, reader: Reader, version: str) -> None:
+        self.reader, self.version = reader, version
+
+    def set_default_headers(self) -> None:
+        super().set_default_headers()
+        for name, value in HEADERS.items():
+            self.set_header(name, value)
+
+    def prepare(self) -> None:
+        # With a wrong or no basic auth this raises the 401 itself.
+        if not self.current_user:
+            self.refuse()
+
+    def refuse(self) -> None:
+        raise tornado.web.HTTPError(401)
+
+    def options(self, *_: str) -> None:
+        raise tornado.web.HTTPError(405)
+
+    def check_xsrf_cookie(self) -> None:
+        """Flower's check of where a request comes from, and always the token too: browsers send
+        basic auth along with whatever another site makes them send."""
+        # The answer to whoever is not logged in comes first.
+        self.prepare()
+        super().check_xsrf_cookie()
+        tornado.web.RequestHandler.check_xsrf_cookie(self)
+
+    @property
+    def user(self) -> str:
+        """Who is logged in, by name."""
+        if isinstance(self.current_user, str):
+            return self.current_user
+        _, _, credentials = self.request.headers.get("Authorization", "").partition(" ")
+        return b64decode(credentials).decode("utf-8", "replace").partition(":")[0] or "nobody"
+
+
+class PageHandler(Guarded):
+    """The shell of a page."""
+
+    def refuse(self) -> None:
+        self.redirect(self.get_login_url())  # OAuth
+
+    def show(self, template: str, *, site: str = "", crawl_id: str = "", problem: str = "") -> None:
+        self.render(
+            template,
+            site=site,
+            crawl_id=crawl_id,
+            version=self.version,
+            read_only=bool(self.application.options.read_only),
+            problem=problem,
+        )
+
+
+class CrawlsPage(PageHandler):
+    """All crawls, or one. Where PostgreSQL is away it says so, with 503, and tries again by
+    itself."""
+
+    async def get(self, crawl_id: str = "") -> None:
+        problem = ""
+        try:
+            if crawl_id:
+                await self.reader.read(
+                    ("crawl", int(crawl_id)), lambda c: view.crawl_details(c, int(crawl_id))
+                )
+            else:
+                await self.reader.read(Query(), lambda c: view.listing(c, Query()))
+        except NotFoundError as error:
+            raise tornado.web.HTTPError(404, str(error)) from None
+        except UnavailableError as error:
+            problem = str(error)
+            self.set_status(503)
+            self.set_header("Retry-After", "5")
+        template = "crawl.html" if crawl_id else "crawls.html"
+        self.show(template, crawl_id=crawl_id, problem=problem)
+
+
+class ApiHandler(Guarded):
+    """JSON, errors included: `{"error": …}`."""
+
+    # Every other error of ours is a conflict.
+    STATUS: ClassVar[dict[type[Exception], int]] = {
+        actions.BadRequestError: 400,
+        NotFoundError: 404,
+        ServerUnavailableError: 503,
+        UnavailableError: 503,
+    }
+
+    async def ask(self, key: Hashable, ask: Callable[[sa.Connection], T]) -> T | None:
+        """What `ask` reads; None where an error was the answer."""
+        try:
+            return await self.reader.read(key, ask)
+        except (ScraperError, UnavailableError) as error:
+            self.fail(error)
+            return None
+
+    async def answer_with(
+        self, key: Hashable, ask: Callable[[sa.Connection], dict[str, Any]]
+    ) -> None:
+        """Answers with what `ask` reads."""
+        value = await self.ask(key, ask)
+        if value is not None:
+            self.answer(value)
+
+    def answer(self, value: Any) -> None:
+        _ = self.xsrf_token  # sets the cookie
+        self.set_header("Content-Type", "application/json; charset=utf-8")
+        self.finish(dumps(value))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        if status_code == 401:
+            super().write_error(status_code, **kwargs)
+            return
+        error = kwargs.get("exc_info", (None, None))[1]
+        message = error.log_message if isinstance(error, tornado.web.HTTPError) else None
+        self.set_header("Content-Type", "application/json; charset=utf-8")
+        self.finish(dumps({"error": message or self._reason}))
+
+    def number(self, name: str, default: int, largest: int) -> int:
+        text = self.get_query_argument(name, str(default))
+        if not (text.isdecimal() and len(text) < 9 and 1 <= int(text) <= largest):
+            raise tornado.web.HTTPError(400, f"{name} is a number from 1 to {largest}")
+        return int(text)
+
+    def fail(self, error: Exception) -> None:
+        status = next((code for kind, code in self.STATUS.items() if isinstance(error, kind)), 409)
+        self.set_status(status)
+        if status == 503:
+            self.set_header("Retry-After", "5")
+        self.answer({"error": str(error)})
+
+
+class ListApi(ApiHandler):
+    """GET /api/crawls?show=sites|crawls, and any of `site`, `search`, `state`, `queue`, `tag`,
+    `sort`, `page` and `limit`."""
+
+    async def get(self) -> None:
+        query = self._query()
+        await self.answer_with(query, lambda c: view.listing(c, query))
+
+    def _query(self) -> Query:
+        show = self._choice("show", "sites", ("sites", "crawls"))
+        limit = self.number("limit", view.LIMIT, view.LIMIT_MAX)
+        return Query(
+            history=show == "crawls",
+            site=self.get_query_argument("site", None),
+            search=self.get_query_argument("search", None),
+            state=self._choice("state", "", ("", *STATES)) or None,
+            queue=self.get_query_argument("queue", None) or None,
+            tag=self.get_query_argument("tag", None) or None,
+            sort=self._choice("sort", "worst" if show == "sites" else "newest", ORDERS),
+            limit=limit,
+            offset=(self.number("page", 1, PAGE_MAX) - 1) * limit,
+        )
+
+    def _choice(self, name: str, default: str, choices: Collection[str]) -> str:
+        value: str = self.get_query_argument(name, default)
+        if value not in choices:
+            raise tornado.web.HTTPError(400, f"{name} is one of: {', '.join(choices)}")
+        return value
+
+
+class ProductsApi(ApiHandler):
+    """GET /api/products?site=…&search=…&sort=…&page=…, or `&id=…` for one with its history."""
+
+    async def get(self) -> None:
+        site, external_id = self.get_query_argument("site"), self.get_query_argument("id", None)
+        search, sort = self.get_query_argument("search", ""), self.get_query_argument("sort", "id")
+        offset = (self.number("page", 1, PAGE_MAX) - 1) * view.LIMIT
+
+        def ask(connection: sa.Connection) -> dict[str, Any]:
+            if external_id is not None:
+                return view.product_details(connection, site, external_id)
+            return view.products_listing(connection, site, search, sort, offset)
+
+        await self.answer_with(("products", site, external_id, search, sort, offset), ask)
+
+
+class ExportApi(ApiHandler):
+    """GET /api/products.csv or .jsonl?site=…&search=…&sort=…: all pages of what is shown."""
+
+    async def get(self, form: str) -> None:
+        site, search = self.get_query_argument("site"), self.get_query_argument("search", "")
+        sort = self.get_query_argument("sort", "id")
+        body = await self.ask(
+            ("export", form, site, search, sort), lambda c: view.export(c, site, search, sort, form)
+        )
+        if body is not None:
+            kind = "text/csv" if form == "csv" else "application/x-ndjson"
+            self.set_header("Content-Type", f"{kind}; charset=utf-8")
+            self.set_header("Content-Disposition", f'attachment; filename="{site}.{form}"')
+            self.finish(body)
+
+
+class ProductsPage(PageHandler):
+    """A site's products, and a product."""
+
+    def get(self) -> None:
+        self.show("products.html")
+
+
+class CrawlApi(ApiHandler):
+    """GET /api/crawls/ID"""
+
+    async def get(self, crawl_id: str) -> None:
+        await self.answer_with(
+            ("crawl", int(crawl_id)), lambda c: view.crawl_details(c, int(crawl_id))
+        )
+
+
+class SiteApi(ApiHandler):
+    """GET /api/sites/NAME"""
+
+    async def get(self, site: str) -> None:
+        settings = self.reader.settings
+        await self.answer_with(("site", site), lambda c: view.site_details(c, settings, site))
+
+
+class SitePage(PageHandler):
+    """A site's page."""
+
+    def get(self, site: str) -> None:
+        self.show("site.html", site=site)
+
+
+class ActionApi(ApiHandler):
+    """POST /api/crawls/ID/ACTION, one of `ACTIONS`. Each is logged: who, what, which crawl,
+    and what came of it."""
+
+    async def post(self, crawl_id: str, action: str) -> None:
+        if int(crawl_id) > view.ID_MAX:
+            raise tornado.web.HTTPError(404, f"there is no crawl {crawl_id}")
+        wish, act = self._wish(), actions.ACTIONS[action]
+        await self.act(
+            lambda engine, settings: act(engine, settings, int(crawl_id), wish, self.user),
+            action=action,
+            crawl=int(crawl_id),
+            **wish,
+        )
+
+    async def act(self, work: Callable[[sa.Engine, Settings], str], **event: Any) -> None:
+        if self.application.options.read_only:
+            raise tornado.web.HTTPError(403, "Flower is in read-only mode")
+        logger = log.bind(by=self.user, ip=self.request.remote_ip, **event)
+        reader = self.reader
+        try:
+            done = await reader.run(work, reader.engine, reader.settings)
+        except ScraperError as error:
+            logger.warning("refused in Flower", error=str(error))
+            self.fail(error)
+        except UnavailableError as error:
+            logger.warning("failed in Flower", error=str(error))
+            self.fail(error)
+        else:
+            logger.info("done in Flower", result=done)
+            self.answer({"message": done})
+        finally:
+            reader.forget()
+
+    def _wish(self) -> dict[str, Any]:
+        if len(self.request.body) > BODY_MAX_BYTES:
+            raise tornado.web.HTTPError(413)
+        try:
+            wish = json.loads(self.request.body or b"{}")
+        except ValueError:
+            raise tornado.web.HTTPError(400, "the body is not JSON") from None
+        if not isinstance(wish, dict) or not set(wish) <= {"page", "reason", "dry"}:
+            raise tornado.web.HTTPError(
+                400, 'the body is {"page": ID}, {"reason": OUTCOME}, {"dry": true}, or {}'
+            )
+        return wish
+
+
+class SiteActionApi(ActionApi):
+    """POST /api/sites/NAME/ACTION, one of `OF_SITES`. Each is logged likewise."""
+
+    async def post(self, site: str, action: str) -> None:
+        act = actions.OF_SITES[action]
+        await self.act(
+            lambda engine, settings: act(engine, settings, site), action=action, site=site
+        )
+
+
+class AssetHandler(Guarded):
+    """Scripts and style sheets, from a fixed list of names."""
+
+    async def get(self, name: str) -> None:
+        self.set_header("Content-Type", ASSETS[name])
+        if self.get_query_argument("v", None) == self.version:
+            self.set_header("Cache-Control", "private, max-age=86400")
+        self.finish((FOLDER / "assets" / name).read_bytes())

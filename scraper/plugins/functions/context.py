@@ -1,0 +1,157 @@
+"""How a call's requests are made: a site's politeness, headers and proxies where the call names
+one, else what the call asks for, with a site's defaults. Compiled once and kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import count
+
+import sqlalchemy as sa
+
+from scraper.crawl.context import make_context
+from scraper.domain import Fetched, Kind
+from scraper.errors import FunctionRefusedError
+from scraper.frontier import sites
+from scraper.http.policy import FetchPolicy
+from scraper.http.transport.guard import PrivateAccess
+from scraper.plugins.browser.keys import Rendering
+from scraper.plugins.functions.group import Options
+from scraper.rules.blocks import Block, detect
+from scraper.rules.budget import Budget
+from scraper.rules.proxies import POOLS, Need
+from scraper.settings import Settings
+from scraper.sites.definition import Site
+from scraper.sites.grammar import scalars
+from scraper.sites.grammar.routes import ProxyUse
+
+CONTEXTS_MAX = 200
+_DEFAULTS = {name: Site.model_fields[name].default for name in ("rate", "concurrency", "burst")}
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """`site_id` tells its budget apart at a host's limiter; it is negative without a site."""
+
+    site_id: int
+    policy: FetchPolicy
+    budget: Budget
+    need: Need | None
+    robots: bool
+    robots_agent: str
+    block_of: Callable[[Fetched], Block | None]
+    # How a browser shows its pages.
+    rendering: Rendering | None = None
+
+
+class CallContexts:
+    """Those of this process. Calls with the same options share one, and so one budget."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._made: dict[object, CallContext] = {}
+        self._numbers = count(1)
+        self._making = threading.Lock()
+
+    def of(self, options: Options, connection: sa.Connection) -> CallContext:
+        """From any thread. Raises `FunctionRefusedError` for options that make no sense, for a site
+        that is not there or is paused, and for proxies where this worker has no list of them."""
+        with self._making:
+            return self._of(options, connection)
+
+    def _of(self, options: Options, connection: sa.Connection) -> CallContext:
+        if options.site is None:
+            key: object = (options.region, options.proxy, options.rate, options.concurrency)
+            return self._made.get(key) or self._keep(key, self._plain(options))
+        if not {options.rate, options.concurrency, options.proxy} <= {None}:
+            raise FunctionRefusedError(
+                "a site brings its own rate, concurrency and proxy (fix: give it alone)"
+            )
+        site = sites.look(connection, options.site)
+        if site is None:
+            raise FunctionRefusedError(
+                f"there is no site named {options.site!r} in the database "
+                "(fix: `scraper crawl` brings it there)"
+            )
+        site_id, definition_hash, paused = site
+        if paused:
+            raise FunctionRefusedError(
+                f"{options.site} is paused (fix: `scraper sites resume {options.site}`)"
+            )
+        key = (site_id, definition_hash, options.region)
+        return self._made.get(key) or self._keep(key, self._of_site(options, connection))
+
+    def _keep(self, key: object, made: CallContext) -> CallContext:
+        # To wait for a proxy would be in vain.
+        if made.need is not None and self._settings.proxy_list is None:
+            raise FunctionRefusedError(
+                "it is to go through proxies, and this worker has no PROXY_LIST (fix: set it)"
+            )
+        while len(self._made) >= CONTEXTS_MAX:
+            del self._made[next(iter(self._made))]
+        return self._made.setdefault(key, made)
+
+    def _plain(self, options: Options) -> CallContext:
+        settings = self._settings
+        number = -next(self._numbers)
+        try:
+            per_s = scalars.per_second(options.rate or _DEFAULTS["rate"])
+        except ValueError as error:
+            raise FunctionRefusedError(f"rate: {error}") from None
+        concurrency = options.concurrency or _DEFAULTS["concurrency"]
+        if not 1 <= concurrency <= 1000:
+            raise FunctionRefusedError(f"concurrency: {concurrency} is not from 1 to 1000")
+        need = None
+        if options.proxy is not None:
+            if options.proxy not in POOLS:
+                raise FunctionRefusedError(
+                    f"proxy: {options.proxy[:100]!r} is none of {', '.join(POOLS)}"
+                )
+            use = ProxyUse.model_validate({"pool": options.proxy})
+            need = Need(number, use.pool, options.region, use.sticky_s, use.sticky_requests)
+        policy = FetchPolicy(
+            user_agent=settings.user_agent,
+            headers={},
+            private=PrivateAccess(),
+            allowed=None,
+            body_max_bytes=settings.body_max_bytes,
+            wire_max_bytes=settings.wire_max_bytes,
+            redirects_max=settings.redirects_max,
+            connect_timeout_s=settings.connect_timeout_s,
+            read_timeout_s=settings.read_timeout_s,
+            page_timeout_s=settings.page_timeout_s,
+            proxied=need is not None,
+            region=options.region,
+        )
+        return CallContext(
+            site_id=number,
+            policy=policy,
+            budget=Budget(1 / per_s if per_s else 0.0, concurrency, _DEFAULTS["burst"]),
+            need=need,
+            robots=True,
+            robots_agent=settings.user_agent,
+            block_of=lambda fetched: detect(
+                fetched.status, fetched.headers, fetched.body, url=fetched.url
+            ),
+        )
+
+    def _of_site(self, options: Options, connection: sa.Connection) -> CallContext:
+        row = sites.find(connection, options.site or "")
+        assert row is not None
+        context = make_context(0, *row, self._settings)
+        need = context.needs[Kind.PRODUCT]
+        if need is not None and options.region is not None:
+            need = replace(need, region=options.region)
+        return CallContext(
+            site_id=context.site_id,
+            policy=replace(
+                context.policies[Kind.PRODUCT], region=options.region or context.site.region
+            ),
+            budget=context.budget,
+            need=need,
+            robots=context.site.robots,
+            robots_agent=context.robots_agent,
+            block_of=context.block_of,
+            rendering=context.site.browser,
+        )

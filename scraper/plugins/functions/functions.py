@@ -1,0 +1,54 @@
+"""Users' functions that may be called from outside, by name. Nothing is imported that is not on the
+allow-list, no attribute is walked, and only what is written in the module itself counts: not what
+it has imported from elsewhere."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
+
+from scraper.errors import FunctionRefusedError
+from scraper.plugins.functions.group import parts_of
+from scraper.sites.functions import import_user_module, missing_function
+
+Function = Callable[[Any, Any], Awaitable[Any]]
+
+
+def resolve(function: str, allowed: Collection[str]) -> Function:
+    """The async function that `MODULE:FUNCTION` names. Raises `FunctionRefusedError` with the
+    mend."""
+    try:
+        module_name, name = parts_of(function, allowed)
+        module = import_user_module(module_name)
+    except (ValueError, ImportError) as error:
+        raise FunctionRefusedError(str(error)) from None
+    target = vars(module).get(name)
+    if target is None:
+        raise FunctionRefusedError(missing_function(module, name))
+    if not isinstance(target, types.FunctionType) or target.__module__ != module_name:
+        raise FunctionRefusedError(
+            f"{function!r} is not a function that is defined in {module_name!r} "
+            "(fix: define it there)"
+        )
+    if not inspect.iscoroutinefunction(target):
+        raise FunctionRefusedError(
+            f"{function!r} is not an async function (fix: `async def {name}(client, url)`)"
+        )
+    return target
+
+
+def resolve_init(name: str) -> Callable[..., Any]:
+    """What SCRAPER_CLIENT_INIT names: an operator's word, so no allow-list. Raises
+    `FunctionRefusedError`."""
+    module_name, _, attribute = name.partition(":")
+    try:
+        module = import_user_module(module_name)
+    except ImportError as error:
+        raise FunctionRefusedError(str(error)) from None
+    init = getattr(module, attribute, None)
+    if not callable(init):
+        message = missing_function(module, attribute)
+        raise FunctionRefusedError(f"SCRAPER_CLIENT_INIT: {message}")
+    return init  # type: ignore[no-any-return]

@@ -1,0 +1,420 @@
+"""A group of calls on a worker: a user's async function, run for each of the group's inputs, within
+their deadlines.
+
+Inputs of a group go through a few lanes; their results leave in handfuls, as they come. What goes
+wrong with one input is its own failure. A group ends when its last result is in Redis; a worker
+that is told to stop sends back what it has not begun, and what does not end in time. What is
+under way when a worker dies is begun again elsewhere: at least once, and the caller takes each
+result once.
+
+Here nothing is imported that a message names: whoever calls `run` has the function already, or the
+reason why not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import httpx
+import orjson
+import structlog
+from redis.exceptions import RedisError
+
+from scraper.domain import Blame, Outcome
+from scraper.errors import DeferredError, FetchError, FunctionRefusedError
+from scraper.infra.slots import SlotCost
+from scraper.plugins.browser.call_pages import CallPages
+from scraper.plugins.functions.clients import Clients
+from scraper.plugins.functions.context import CallContext
+from scraper.plugins.functions.functions import Function
+from scraper.plugins.functions.group import Failure, Group
+from scraper.plugins.functions.store import CANCELLED, DONE, FULL, GONE, Groups
+from scraper.plugins.functions.transport import CallInput, current_input
+from scraper.rules.routing import for_browsers
+from scraper.rules.verdict import outcome_of_status
+from scraper.settings import Settings
+
+log = structlog.get_logger()
+
+# Inputs of a group that are under way at once.
+LANES = 16
+# The lease of a group is renewed this often, and its call asked for.
+KEEP_S = 2.0
+# Results wait so long for company.
+GATHER_S = 0.1
+ENTRY_MAX_BYTES = 1_000_000
+UNSENT_MAX_BYTES = 4_000_000
+# A caller that Redis has forgotten has so long to say that it is there.
+GONE_S = 10.0
+# Results wait so long for Redis to come back.
+AWAY_S = 60.0
+RETRY_S = 0.5
+# A function that was cancelled has so long to end.
+LET_GO_S = 2.0
+MESSAGE_CHARS = 1000
+TRACEBACK_CHARS = 4000
+
+
+@dataclass(slots=True)
+class RunningGroup:
+    """A group under way."""
+
+    group: Group
+    context: CallContext
+    function: Function
+    place: SlotCost | None
+    timeout_s: float
+    queued: deque[tuple[int, Any]]
+    under_way: dict[asyncio.Task[Any], CallInput] = field(default_factory=dict)
+    # Results to be sent, each with its size.
+    ready: list[tuple[int, orjson.Fragment]] = field(default_factory=list)
+    back: list[int] = field(default_factory=list)
+    unsent_bytes: int = 0
+    # Nobody waits for it any more.
+    over: bool = False
+    handed_back: bool = False
+    # Its last input has ended.
+    ended: bool = False
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def put(self, index: int, ok: bool, value: bytes) -> None:
+        entry = b"[%d,%d,%b]" % (index, ok, value)
+        self.ready.append((len(entry), orjson.Fragment(entry)))
+        self.unsent_bytes += len(entry)
+        self.wake.set()
+
+    def take(self) -> list[orjson.Fragment]:
+        """As much as goes into one entry."""
+        size = taken = 0
+        while taken < len(self.ready) and (
+            not taken or size + self.ready[taken][0] <= ENTRY_MAX_BYTES
+        ):
+            size += self.ready[taken][0]
+            taken += 1
+        batch, self.ready = self.ready[:taken], self.ready[taken:]
+        self.unsent_bytes -= size
+        return [fragment for _, fragment in batch]
+
+    def take_back(self) -> list[int]:
+        back, self.back = self.back, []
+        return back
+
+    def drop(self) -> None:
+        """Nobody waits: nothing is begun, and what only waits for a host's turn ends."""
+        self.over = True
+        self.queued.clear()
+        self.cancel(standing_only=True)
+
+    def cancel(self, *, standing_only: bool) -> None:
+        for task, by in self.under_way.items():
+            if not standing_only or by.clock.standing:
+                task.cancel()
+
+
+class CallRunner:
+    """One a process, on its loop."""
+
+    def __init__(
+        self, *, groups: Groups, clients: Clients, pages: CallPages, settings: Settings
+    ) -> None:
+        self._groups = groups
+        self._clients = clients
+        self._pages = pages
+        self._settings = settings
+        self._running: list[RunningGroup] = []
+        self._stopping = False
+
+    @property
+    def active(self) -> bool:
+        return bool(self._running)
+
+    def left(self) -> list[tuple[SlotCost | None, int, int, int]]:
+        """Of each group: its place, its inputs that are left, how many of them wait for nothing but
+        their host's turn, and how many would fill a place."""
+        full = self._settings.batch_pages
+        return [
+            (
+                running.place,
+                len(running.queued) + len(running.under_way),
+                sum(by.clock.standing > 0 for by in running.under_way.values()),
+                self._lanes(running.group) if for_browsers(running.group.queue) else full,
+            )
+            for running in self._running
+        ]
+
+    async def refuse(self, group: Group, why: str) -> None:
+        """Tells the caller that this is not to be had here, for none of the inputs."""
+        if await self._groups.claim(group.call, group.number):
+            log.warning("call refused", function=group.function, why=why)
+            await self._push(None, group, {"refused": why, "end": True})
+
+    async def run(
+        self, group: Group, context: CallContext, function: Function, place: SlotCost | None
+    ) -> None:
+        """Returns when the last result has been sent, or nobody waits for it."""
+        if not await self._groups.claim(group.call, group.number):
+            return
+        if self._stopping:
+            await self._push(None, group, {"b": [index for index, _ in group.inputs], "end": True})
+            return
+        wish_s, limit_s = group.options.input_timeout_s, self._settings.input_timeout_s
+        timeout_s = min(limit_s, wish_s) if wish_s else limit_s
+        running = RunningGroup(group, context, function, place, timeout_s, deque(group.inputs))
+        self._running.append(running)
+        lanes = [
+            asyncio.ensure_future(self._lane(running))
+            for _ in range(min(self._lanes(group), len(running.queued)))
+        ]
+        keeper = asyncio.ensure_future(self._keep(running))
+        sender = asyncio.ensure_future(self._send(running))
+        if place is not None:
+            asyncio.get_running_loop().call_soon(place.started)
+        try:
+            await asyncio.gather(*lanes)
+            running.ended = True
+            running.wake.set()
+            await sender
+        finally:
+            keeper.cancel()
+            self._running.remove(running)
+
+    def stop(self) -> None:
+        """Hands back what is not begun, and what waits for a host's turn."""
+        self._stopping = True
+        for running in self._running:
+            running.handed_back = True
+            running.back += [index for index, _ in running.queued]
+            running.queued.clear()
+            running.cancel(standing_only=True)
+            running.wake.set()
+
+    def cut(self) -> None:
+        """Hands back all else."""
+        for running in self._running:
+            running.cancel(standing_only=False)
+
+    async def aclose(self) -> None:
+        await self._clients.aclose()
+
+    def _lanes(self, group: Group) -> int:
+        return self._pages.at_once if for_browsers(group.queue) else LANES
+
+    async def _lane(self, running: RunningGroup) -> None:
+        while running.queued:
+            if running.unsent_bytes > UNSENT_MAX_BYTES:
+                await asyncio.sleep(GATHER_S)
+                continue
+            index, value = running.queued.popleft()
+            await self._input(running, index, value)
+
+    async def _input(self, running: RunningGroup, index: int, value: Any) -> None:
+        """One input: its result, its failure, or back it goes."""
+        by = CallInput(running.context, running.group.priority)
+        task = asyncio.ensure_future(
+            self._run_function(
+                running.function, by, value, browser=for_browsers(running.group.queue)
+            )
+        )
+        running.under_way[task] = by
+        try:
+            while not task.done() and (left_s := running.timeout_s - by.clock.spent_s) > 0:
+                await asyncio.wait([task], timeout=left_s)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task], timeout=LET_GO_S)
+                message = (
+                    f"not done within {running.timeout_s:g} s, waits for hosts' turns not counted "
+                    "(SCRAPER_INPUT_TIMEOUT_S)"
+                )
+                self._fail(running, index, _by_function("TimeoutError", message))
+                if not task.done():
+                    log.error(
+                        "a function does not end though it was cancelled",
+                        function=running.group.function,
+                    )
+                    task.add_done_callback(_retrieve_error)
+            elif task.cancelled() and (running.over or running.handed_back):
+                running.back.append(index)
+            else:
+                self._finish_input(running, index, task)
+        finally:
+            del running.under_way[task]
+
+    async def _run_function(
+        self, function: Function, by: CallInput, value: Any, *, browser: bool
+    ) -> Any:
+        # A task has a context of its own.
+        current_input.set(by)
+        lent = self._pages.lent(by, value) if browser else self._clients.lent(by.context.policy)
+        async with lent as client:
+            try:
+                return await function(client, value)
+            except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+                # These would end the loop.
+                raise _EndedItselfError from error
+
+    def _finish_input(self, running: RunningGroup, index: int, task: asyncio.Task[Any]) -> None:
+        error = (
+            asyncio.CancelledError("it cancelled itself") if task.cancelled() else task.exception()
+        )
+        if error is not None:
+            self._fail(running, index, failure_of(error))
+            return
+        limit = self._settings.result_max_bytes
+        try:
+            encoded = orjson.dumps(task.result())
+        except (TypeError, ValueError, RecursionError) as wrong:
+            message = (
+                f"what it returned is not JSON: {wrong} "
+                "(fix: return text, numbers, lists, mappings of them)"
+            )
+            self._fail(running, index, _by_function("TypeError", message))
+            return
+        if len(encoded) > limit:
+            message = (
+                f"it returned {len(encoded)} bytes of JSON, more than {limit} "
+                "(the limit is SCRAPER_RESULT_MAX_BYTES)"
+            )
+            failure = _by_function("ValueError", message, Outcome.TOO_LARGE)
+            self._fail(running, index, failure)
+            return
+        running.put(index, True, encoded)
+
+    @staticmethod
+    def _fail(running: RunningGroup, index: int, failure: Failure) -> None:
+        running.put(
+            index,
+            False,
+            orjson.dumps({name: _sendable(text) for name, text in asdict(failure).items()}),
+        )
+
+    async def _keep(self, running: RunningGroup) -> None:
+        """Says that we are at it, and hears when nobody wants it any more."""
+        gone_since: float | None = None
+        while True:
+            await asyncio.sleep(KEEP_S)
+            try:
+                state = await self._groups.keep(running.group.call, running.group.number)
+            except RedisError:
+                continue
+            now = asyncio.get_running_loop().time()
+            gone_since = (gone_since or now) if state == GONE else None
+            if state == CANCELLED or (gone_since is not None and now - gone_since > GONE_S):
+                running.drop()
+                return
+
+    async def _send(self, running: RunningGroup) -> None:
+        while not running.over:
+            await running.wake.wait()
+            if not running.ended:
+                await asyncio.sleep(GATHER_S)
+            running.wake.clear()
+            while running.ready and not running.over:
+                await self._push(running, running.group, {"r": running.take()})
+            if running.ended or running.back:
+                await self._push(
+                    running, running.group, {"b": running.take_back(), "end": running.ended}
+                )
+            if running.ended:
+                return
+
+    async def _push(
+        self, running: RunningGroup | None, group: Group, entry: dict[str, Any]
+    ) -> None:
+        """Until Redis has it, or nobody waits for it; then the group is over."""
+        loop = asyncio.get_running_loop()
+        entry = {"g": group.number, **entry}
+        gone_by, away_by = loop.time() + GONE_S, loop.time() + AWAY_S
+        while running is None or not running.over:
+            try:
+                state = await self._groups.push(group.call, entry)
+            except RedisError as error:
+                if loop.time() > away_by:
+                    log.error(
+                        "results lost: Redis does not take them",
+                        call=group.call,
+                        error=type(error).__name__,
+                    )
+                    break
+                await asyncio.sleep(RETRY_S)
+                continue
+            away_by = loop.time() + AWAY_S
+            if state == DONE:
+                return
+            if state == CANCELLED or (state == GONE and loop.time() > gone_by):
+                break
+            if state == FULL:
+                gone_by = loop.time() + GONE_S
+            await asyncio.sleep(RETRY_S)
+        if running is not None:
+            running.drop()
+
+
+class _EndedItselfError(Exception):
+    """The function raised what ends programs; that is its cause."""
+
+
+def _by_function(kind: str, message: str, outcome: Outcome = Outcome.FUNCTION_FAILED) -> Failure:
+    return Failure(kind, message, Blame.PARSER.value, outcome.value)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What the caller is told of an exception; whose fault it is, where we know better than the
+    function."""
+    if isinstance(error, _EndedItselfError):
+        error = error.__cause__ or error
+    outcome = Outcome.FUNCTION_FAILED
+    for cause in _causes(error):
+        if isinstance(cause, FetchError):
+            outcome = cause.outcome
+            break
+        if isinstance(cause, httpx.HTTPStatusError):
+            response = cause.response
+            outcome = outcome_of_status(
+                response.status_code, retry_after="retry-after" in response.headers
+            )
+            break
+        # There is no browser, or it was lost.
+        if isinstance(cause, DeferredError):
+            outcome = Outcome.DEFERRED
+            break
+        if isinstance(cause, FunctionRefusedError):
+            outcome = Outcome.CRASHED
+            break
+    if outcome is Outcome.FETCHED:
+        outcome = Outcome.FUNCTION_FAILED
+    trace = ""
+    if isinstance(error, Exception):
+        trace = "".join(traceback.format_exception(error, limit=-8))
+    message = str(error) or type(error).__name__
+    return Failure(
+        type(error).__name__,
+        message[:MESSAGE_CHARS],
+        outcome.blame.value,
+        outcome.value,
+        trace[-TRACEBACK_CHARS:],
+    )
+
+
+def _causes(error: BaseException) -> Sequence[BaseException]:
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and len(causes) < 10:
+        causes.append(cause)
+        cause = cause.__cause__
+    return causes
+
+
+def _sendable(text: str) -> str:
+    """Lone surrogates are no JSON."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _retrieve_error(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,306 @@
+"""The way out of a user's function: httpx's transport interface over all that a crawl's pages go
+through as well.
+
+Every request, each hop of a redirect included: robots.txt, its host's permit (the fleet's
+budget, an operator's word), a proxy where the call asks for one, the guard, sizes and deadlines.
+A context variable says whose request it is. Tasks that the function starts inherit it, so one
+client may serve many inputs; a request outside of any is refused.
+
+Waiting for a permit counts against no deadline: `Clock` stands still. Who waits longer than
+`PATIENCE_S` gets an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from typing import TypeVar
+
+import httpx
+
+from scraper.domain import Fetched, Kind, LeasedPage, Outcome
+from scraper.errors import DeferredError, FetchError, NoProxyError
+from scraper.http.proxy_route import ProxyRoute
+from scraper.http.request import headers_dict
+from scraper.plugins.functions.context import CallContext
+from scraper.plugins.functions.request_sender import RequestSender, check
+from scraper.politeness.host_limiter import HostLimiter
+from scraper.politeness.host_limiters import HostLimiters
+from scraper.politeness.robots import RobotsRules, Unavailable, require_allowed
+from scraper.politeness.robots_cache import RobotsCache
+from scraper.proxies.rotation import ProxyRotation
+from scraper.rules.urls import host_of
+from scraper.rules.verdict import outcome_of_status, retry_after_s
+
+# A request waits so long for a permit, or for a free proxy.
+PATIENCE_S = 300.0
+PAUSE_MIN_S, PAUSE_MAX_S = 0.05, 5.0
+# A host that says "slow down" rests for the first, or as long as it says, the second at the most.
+REST_S, REST_MAX_S = 5.0, 1800.0
+
+T = TypeVar("T")
+
+
+class Clock:
+    """The time that an input has taken, less that for which hosts have made it wait. On a running
+    loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._began = self._since = self._loop.time()
+        self._stood_s = 0.0
+        # Requests that wait.
+        self.standing = 0
+
+    @property
+    def spent_s(self) -> float:
+        stands_s = self._loop.time() - self._since if self.standing else 0.0
+        return self._loop.time() - self._began - self._stood_s - stands_s
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        if not self.standing:
+            self._since = self._loop.time()
+        self.standing += 1
+        try:
+            yield
+        finally:
+            self.standing -= 1
+            if not self.standing:
+                self._stood_s += self._loop.time() - self._since
+
+
+@dataclass(slots=True)
+class CallInput:
+    """An input under way, as its requests see it."""
+
+    context: CallContext
+    urgency: int = 0
+    clock: Clock = field(default_factory=Clock)
+
+
+current_input: ContextVar[CallInput] = ContextVar("current_input")
+
+
+class PoliteTransport(httpx.AsyncBaseTransport):
+    """One a process, on its loop. Raises httpx's errors, each with a `FetchError` as its cause that
+    says whose fault it is.
+
+    Closing a client that has it closes nothing: it outlives them all.
+    """
+
+    def __init__(
+        self,
+        *,
+        sender: RequestSender,
+        limiters: HostLimiters,
+        robots: RobotsCache,
+        rotation: ProxyRotation,
+    ) -> None:
+        self._sender = sender
+        self.limiters = limiters
+        self._robots = robots
+        self._rotation = rotation
+        self._numbers = count(1)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        by = current_input.get(None)
+        if by is None:
+            raise RuntimeError(
+                "a request outside of any call: nothing says how it is to be made "
+                "(fix: make it in the function)"
+            )
+        try:
+            check(request)
+            if by.context.need is None:
+                return await self._send_politely(request, by, None)
+            return await self._proxied(request, by)
+        except FetchError as error:
+            raise as_httpx(error, request) from error
+
+    async def _proxied(self, request: httpx.Request, by: CallInput) -> httpx.Response:
+        """Through one proxy after the other, as pages go (`scraper.proxies.rotation`). A POST that
+        has left is not sent again: who knows what it has done (RFC 9110 9.2.2)? Another proxy is
+        asked only after one that has passed nothing on."""
+        need, loop = by.context.need, asyncio.get_running_loop()
+        assert need is not None
+        url, deadline_at = str(request.url), loop.time() + PATIENCE_S
+        page = LeasedPage(
+            -next(self._numbers), 0, url, Kind.PRODUCT, host_of(url), 0, 0, 0, by.urgency
+        )
+        answers: list[httpx.Response] = []
+        left = False
+
+        def leaves() -> None:
+            nonlocal left
+            left = True
+
+        async def get(via: ProxyRoute) -> Fetched:
+            nonlocal left
+            began, left = loop.time(), False
+            answers.append(response := await self._send_politely(request, by, via, leaves))
+            headers = headers_dict(response.headers.raw)
+            return Fetched(
+                url, response.status_code, headers, response.content, loop.time() - began
+            )
+
+        def final(met: Fetched | FetchError) -> bool:
+            passed_on = left and (isinstance(met, Fetched) or met.signal is None)
+            return request.method != "GET" and passed_on
+
+        while True:
+            try:
+                await self._rotation.fetch(
+                    page, need, get, block_of=by.context.block_of, final=final
+                )
+                return answers[-1]
+            except NoProxyError as none:
+                if loop.time() + none.delay_s > deadline_at:
+                    raise FetchError(Outcome.NO_PROXY, none.reason, url=url) from None
+                with by.clock.still():
+                    # The list may have another one sooner.
+                    await asyncio.sleep(min(none.delay_s, PAUSE_MAX_S))
+            except DeferredError as away:
+                await self._wait(
+                    by, away.delay_s, deadline_at, f"no proxy within {PATIENCE_S:g} s", url
+                )
+
+    async def _send_politely(
+        self,
+        request: httpx.Request,
+        by: CallInput,
+        via: ProxyRoute | None,
+        leaves: Callable[[], None] = lambda: None,
+    ) -> httpx.Response:
+        """`leaves` is called when the request itself does."""
+        url, context = str(request.url), by.context
+        limiter = self.limiters.of(host_of(url))
+        limiter.pending += 1
+        try:
+            await self.heed_robots(url, limiter, by, via)
+            await self.when_permitted(
+                limiter, by, lambda deadline_at: limiter.enter(deadline_at, by.urgency)
+            )
+            began = asyncio.get_running_loop().time()
+            leaves()
+
+            async def before_resend() -> None:
+                await self.when_permitted(
+                    limiter, by, lambda deadline_at: limiter.take_slot(deadline_at, by.urgency)
+                )
+
+            try:
+                response = await self._sender.send(request, context.policy, via, before_resend)
+            except FetchError as error:
+                await self._heed(limiter, error.outcome, error.status, error.retry_after_s, began)
+                raise
+            finally:
+                limiter.leave(began)
+            wish_s = (
+                retry_after_s(response.headers, datetime.now(UTC))
+                if "retry-after" in response.headers
+                else None
+            )
+            outcome = outcome_of_status(response.status_code, retry_after=wish_s is not None)
+            await self._heed(limiter, outcome, response.status_code, wish_s, began)
+            return response
+        finally:
+            limiter.pending -= 1
+
+    async def heed_robots(
+        self, url: str, limiter: HostLimiter, by: CallInput, via: ProxyRoute | None
+    ) -> None:
+        """Sets the host's budget, and refuses what robots.txt disallows."""
+        context = by.context
+        limiter.budget(context.site_id, context.budget)
+        if not context.robots:
+            return
+
+        async def before_hop(to: str) -> None:
+            other = self.limiters.of(host_of(to))
+            other.budget(context.site_id, context.budget)
+            await other.take_slot(
+                asyncio.get_running_loop().time() + context.policy.page_timeout_s, by.urgency
+            )
+
+        async def rules_within(deadline_at: float) -> RobotsRules | Unavailable:
+            @asynccontextmanager
+            async def permit() -> AsyncIterator[None]:
+                async with limiter.permit(deadline_at, by.urgency):
+                    yield
+
+            permit_of: Callable[[], AbstractAsyncContextManager[None]] = permit
+            return await self._robots.rules(url, context, permit_of, before_hop, via)
+
+        rules = require_allowed(await self.when_permitted(limiter, by, rules_within), url)
+        limiter.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)
+
+    async def when_permitted(
+        self, limiter: HostLimiter, by: CallInput, do: Callable[[float], Awaitable[T]]
+    ) -> T:
+        """Awaits `do` with the time by which a permit must come, again where the limiter sends it
+        away."""
+        deadline_at = asyncio.get_running_loop().time() + PATIENCE_S
+        with by.clock.still():
+            while True:
+                limiter.budget(by.context.site_id, by.context.budget)
+                try:
+                    return await do(deadline_at)
+                except DeferredError as deferred:
+                    message = (
+                        f"no turn of {limiter.host} came within {PATIENCE_S:g} s: "
+                        "it is paused, or has too much to do"
+                    )
+                    await self._wait(by, deferred.delay_s, deadline_at, message, limiter.host)
+
+    @staticmethod
+    async def _wait(
+        by: CallInput, delay_s: float, deadline_at: float, message: str, url: str
+    ) -> None:
+        left_s = deadline_at - asyncio.get_running_loop().time()
+        if left_s <= 0:
+            raise FetchError(Outcome.DEFERRED, message, url=url)
+        with by.clock.still():
+            await asyncio.sleep(min(left_s, max(PAUSE_MIN_S, min(delay_s, PAUSE_MAX_S))))
+
+    @staticmethod
+    async def _heed(
+        limiter: HostLimiter,
+        outcome: Outcome,
+        status: int | None,
+        wish_s: float | None,
+        began: float,
+    ) -> None:
+        """What an answer says of its host's pace, as pages tell it (`Scraper._heed_host`)."""
+        says = limiter.signals.saw(outcome, status, asyncio.get_running_loop().time())
+        if not says:
+            limiter.good += says is False
+            return
+        rest_s = min(wish_s or REST_S, REST_MAX_S) if outcome is Outcome.THROTTLED else 0.0
+        await limiter.slow(rest_s, str(status or outcome), began)
+
+
+def as_httpx(error: FetchError, request: httpx.Request) -> httpx.TransportError:
+    """What a function that knows httpx expects to catch."""
+    match error.outcome:
+        case Outcome.TIMEOUT:
+            return httpx.ReadTimeout(str(error), request=request)
+        case Outcome.UNREACHABLE | Outcome.TLS:
+            return httpx.ConnectError(str(error), request=request)
+        case Outcome.PROXY_FAILED | Outcome.NO_PROXY:
+            return httpx.ProxyError(str(error), request=request)
+        case Outcome.MALFORMED:
+            return httpx.RemoteProtocolError(str(error), request=request)
+        case Outcome.TOO_LARGE:
+            return httpx.ReadError(str(error), request=request)
+        case _:
+            return RefusedRequestError(str(error), request=request)
+
+
+class RefusedRequestError(httpx.TransportError):
+    """It was not sent: robots.txt, an internal address, no turn of its host."""

@@ -1,0 +1,81 @@
+"""The browsers that curl_cffi can imitate: their newest profiles, and the headers that belong to
+each.
+
+Nothing is listed by hand: a profile's headers are what curl_cffi itself sends with it, asked once
+over a socket pair, so that a newer curl_cffi brings handshake, User-Agent and client hints
+together. Imports curl_cffi when asked, since most workers never need it.
+"""
+
+from __future__ import annotations
+
+import socket
+from functools import lru_cache
+
+from scraper.errors import ConfigError
+from scraper.rules import browsers
+
+_QUESTION_MS = 2000
+
+
+def target_of(browser: str) -> str:
+    """curl_cffi's newest profile of a browser: `target_of("chrome") == "chrome150"` with curl_cffi
+    0.16."""
+    from curl_cffi.requests.impersonate import REAL_TARGET_MAP
+
+    return str(REAL_TARGET_MAP[browser])
+
+
+@lru_cache(maxsize=64)
+def headers_of(browser: str, region: str | None, *, secure: bool) -> tuple[tuple[str, str], ...]:
+    """The headers of a visit with that browser's newest profile, in its order, with the region's
+    languages."""
+    asked = _asked(target_of(browser))
+    return browsers.adapted(asked, region, secure=secure)
+
+
+@lru_cache(maxsize=16)
+def _asked(target: str) -> tuple[tuple[str, str], ...]:
+    """The header lines of a request that never leaves this process: its answer lies ready before it
+    is sent."""
+    from curl_cffi import Curl, CurlOpt
+
+    from scraper.plugins.impersonate import hooks
+
+    theirs, ours = socket.socketpair()
+    with ours:
+        ours.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        curl = Curl()
+        detach = hooks.attach(curl, _Ready(theirs))
+        try:
+            if curl.impersonate(target, default_headers=True) != 0:
+                raise ConfigError(f"this curl_cffi does not know {target}")
+            curl.setopt(CurlOpt.URL, b"http://profile.invalid/")
+            curl.setopt(CurlOpt.PROXY, b"")
+            curl.setopt(CurlOpt.RESOLVE, [b"profile.invalid:80:127.0.0.1"])
+            # HTTP/1.1 is asked for, without an offer to upgrade.
+            curl.setopt(CurlOpt.HTTP_VERSION, 2)
+            curl.setopt(CurlOpt.TIMEOUT_MS, _QUESTION_MS)
+            hooks.hook(curl)
+            curl.perform()
+            raw = ours.recv(65_536)
+        finally:
+            detach()
+            curl.close()
+    lines = raw.decode("latin-1").partition("\r\n\r\n")[0].split("\r\n")[1:]
+    pairs = (line.partition(": ") for line in lines)
+    return tuple(
+        (name, value) for name, _, value in pairs if name.lower() not in ("host", "connection")
+    )
+
+
+class _Ready:
+    connected = True
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+
+    def opened(self, family: int, kind: int, proto: int, address: str) -> int:
+        return self._end.detach()
+
+    def may_send(self, address: str) -> bool:
+        return True

@@ -1,0 +1,55 @@
+"""`scraper metrics`: serves what the fleet's servers know, until it is told to end; or prints it
+once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import click
+from prometheus_client import generate_latest
+
+from scraper.cli.common.shared import load_settings
+from scraper.errors import ConfigError
+from scraper.infra import logs
+from scraper.plugins.metrics.endpoint import MetricsServer
+from scraper.plugins.metrics.exporter import make_registry
+
+
+@click.command()
+@click.option(
+    "--host", metavar="ADDRESS", help="Where to listen (SCRAPER_METRICS_HOST, 127.0.0.1)."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Which port (SCRAPER_EXPORTER_PORT, 9750); 0: any free one.",
+)
+@click.option("--once", is_flag=True, help="Print them and end.")
+def metrics(host: str | None, port: int | None, once: bool) -> None:
+    """Serve the state of the whole fleet for Prometheus, from PostgreSQL, Redis and the broker.
+
+    One is enough for an installation. Workers have metrics of their own: see SCRAPER_METRICS_PORT.
+    """
+    settings = load_settings()
+    logs.configure(settings)
+    registry = make_registry(settings)
+    if once:
+        click.echo(generate_latest(registry).decode(), nl=False)
+        return
+    host = settings.metrics_host if host is None else host
+    port = settings.exporter_port if port is None else port
+    try:
+        # It starts even where no server answers: `scraper_up` says so.
+        server = MetricsServer(registry, host, port)
+    except OSError as error:
+        raise ConfigError(
+            f"metrics cannot be served at {host}:{port}: {error.strerror} "
+            "(fix: --host, --port, SCRAPER_EXPORTER_PORT)"
+        ) from None
+    click.echo(f"metrics: http://{server.address}/metrics", err=True)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    ended.wait()
+    server.close()

@@ -1,0 +1,141 @@
+"""What Redis knows of the fleet, as metrics: hosts that rest or are slowed, proxies, accounts.
+Names only few hosts, no proxy and no account."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from prometheus_client.core import Metric
+from redis import Redis
+
+from scraper.frontier import hosts
+from scraper.plugins.accounts import store
+from scraper.plugins.metrics.counters import Growing, Labels
+from scraper.plugins.metrics.postgres import counter, gauge
+from scraper.proxies import file
+from scraper.proxies import health as proxies
+from scraper.rules.proxies import Health
+
+# Of thousands of hosts, so many are named that rest longest, and that are slowed most.
+HOSTS_NAMED = 20
+STATES = ("free", "quarantine", "dead")
+
+
+class RedisState:
+    def __init__(self, url: str, proxy_list: Path | None) -> None:
+        self._client = Redis.from_url(url, socket_connect_timeout=3, socket_timeout=5)
+        self._proxy_list = proxy_list
+        self._requests = Growing()
+
+    def read(self) -> list[Metric]:
+        return [*self._hosts(), *self._proxies(), *self._accounts()]
+
+    def _hosts(self) -> list[Metric]:
+        troubled = gauge(
+            "scraper_hosts_troubled", "Hosts that rest, or are slowed below their budget", ["state"]
+        )
+        rests = gauge(
+            "scraper_host_cooldown_seconds",
+            f"Until a host's rest is over, of the {HOSTS_NAMED} longest",
+            ["host"],
+        )
+        pace = gauge(
+            "scraper_host_pace_ratio",
+            f"The part of its budget in force, of the {HOSTS_NAMED} slowest",
+            ["host"],
+        )
+        live = hosts.live(self._client).values()
+        resting = sorted(
+            ((host.rests_s, host.host) for host in live if host.rests_s is not None), reverse=True
+        )
+        slowed = sorted((host.pace, host.host) for host in live if host.pace < 1)
+        troubled.add_metric(["resting"], len(resting))
+        troubled.add_metric(["slowed"], len(slowed))
+        for seconds, name in resting[:HOSTS_NAMED]:
+            rests.add_metric([name], seconds)
+        for ratio, name in slowed[:HOSTS_NAMED]:
+            pace.add_metric([name], ratio)
+        return [troubled, rests, pace]
+
+    def _proxies(self) -> list[Metric]:
+        by_host = proxies.read_all(self._client)
+        listed = {}
+        if self._proxy_list is not None:
+            listed = {proxy.id: proxy.pool for proxy in file.read(self._proxy_list)}
+        pools = listed | {
+            proxy: listed.get(proxy, _pool(proxy))
+            for at_host in by_host.values()
+            for proxy in at_host
+        }
+        states = Counter((pool, _state(proxy, by_host)) for proxy, pool in pools.items())
+        resting = Counter(
+            pools[proxy]
+            for host, at_host in by_host.items()
+            for proxy, health in at_host.items()
+            if host != proxies.EVERYWHERE and health.free_at > 0
+        )
+        by_state = gauge(
+            "scraper_proxies",
+            "Proxies: free, in quarantine at some host, or dead (resting everywhere)",
+            ["pool", "state"],
+        )
+        pairs = gauge(
+            "scraper_proxy_quarantines", "Pairs of a proxy and a host at which it rests", ["pool"]
+        )
+        for pool in sorted(set(pools.values())):
+            for name in STATES:
+                by_state.add_metric([pool, name], states[pool, name])
+            pairs.add_metric([pool], resting[pool])
+        self._requests.start(
+            (pool, result) for pool in set(pools.values()) for result in ("answered", "failed")
+        )
+        self._requests.update(
+            {
+                (host, proxy): _results(pools[proxy], health)
+                for host, at_host in by_host.items()
+                if host != proxies.EVERYWHERE
+                for proxy, health in at_host.items()
+            }
+        )
+        requests = counter(
+            "scraper_proxy_requests",
+            "Requests through proxies of which the proxy answered or failed",
+            ["pool", "result"],
+            self._requests,
+        )
+        return [by_state, pairs, requests]
+
+    def _accounts(self) -> list[Metric]:
+        accounts = gauge(
+            "scraper_accounts",
+            "Accounts of sites with a login, by how they stand",
+            ["site", "state"],
+        )
+        states = Counter(
+            (site, account.state)
+            for (site, _), account in store.read_all(self._client).items()
+            if account.known
+        )
+        for site in sorted({site for site, _ in states}):
+            for state in store.STATES:
+                accounts.add_metric([site, state.replace(" ", "_")], states[site, state])
+        return [accounts]
+
+
+def _results(pool: str, health: Health) -> dict[Labels, float]:
+    return {(pool, "answered"): health.answered, (pool, "failed"): health.failed}
+
+
+def _pool(proxy_id: str) -> str:
+    return proxy_id.partition("-")[0]
+
+
+def _state(proxy_id: str, by_host: dict[str, dict[str, Health]]) -> str:
+    everywhere = by_host.get(proxies.EVERYWHERE, {}).get(proxy_id)
+    if everywhere is not None and everywhere.free_at > 0:
+        return "dead"
+    resting = any(
+        proxy_id in at_host and at_host[proxy_id].free_at > 0 for at_host in by_host.values()
+    )
+    return "quarantine" if resting else "free"

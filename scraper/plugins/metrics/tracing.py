@@ -1,0 +1,153 @@
+"""Spans of what a worker does: batch, fetch, extract, store. Their names and settings are
+OpenTelemetry's own.
+
+Off unless the extra `tracing` is installed and the environment names where spans are to go
+(`settings.tracing_to`). Then a span costs some 30 us, so that a sampler (`OTEL_TRACES_SAMPLER`)
+belongs to a large crawl. OpenTelemetry's tracer that does nothing would cost 4 us a span, and it is
+an extra as well: where tracing is off there is no `Tracing` at all.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Set
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import structlog
+
+from scraper import settings
+from scraper.domain import Lease, LeasedPage, Outcome
+from scraper.errors import DeferredError, FetchError
+from scraper.infra.redaction import redacted
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+log = structlog.get_logger()
+
+ERROR_CHARS = 300
+# A process that ends waits so long for its last spans to be sent.
+SHUTDOWN_S = 2.0
+NOTHING: AbstractContextManager[None] = nullcontext()
+
+
+class Tracing:
+    """A page's spans are children of its batch's; a group's, of many batches, is a trace of its own
+    that names their leases. An error that ends a span is its status, with its message redacted.
+    """
+
+    def __init__(self, provider: TracerProvider) -> None:
+        self._provider = provider
+        self._tracer = provider.get_tracer("scraper")
+
+    def batch(self, lease: Lease) -> AbstractContextManager[None]:
+        attributes = {
+            "scraper.lease": str(lease.id),
+            "scraper.queue": lease.queue,
+            "scraper.kind": lease.kind.value,
+            "scraper.pages": len(lease.pages),
+            "scraper.crawls": sorted({page.crawl_id for page in lease.pages}),
+        }
+        return self._span("batch", attributes)
+
+    def fetch(self, page: LeasedPage) -> AbstractContextManager[None]:
+        where = {"url.full": redacted(page.url), "server.address": page.host}
+        return self._span("fetch", where | _page_attributes(page))
+
+    def extract(self, page: LeasedPage) -> AbstractContextManager[None]:
+        return self._span("extract", _page_attributes(page))
+
+    def store(self, pages: int, leases: Set[UUID]) -> AbstractContextManager[None]:
+        attributes = {"scraper.pages": pages, "scraper.leases": sorted(map(str, leases))}
+        return self._span("store", attributes)
+
+    def close(self) -> None:
+        """Sends what is left, for as long as a process that ends may wait."""
+        thread = threading.Thread(target=self._provider.shutdown, name="spans", daemon=True)
+        thread.start()
+        thread.join(SHUTDOWN_S)
+
+    @contextmanager
+    def _span(self, name: str, attributes: dict[str, Any]) -> Iterator[None]:
+        """An error is described in our words: OpenTelemetry would keep its message as it is,
+        addresses and all."""
+        # The extra is optional.
+        from opentelemetry.trace import StatusCode
+
+        start = self._tracer.start_as_current_span
+        with start(
+            name, attributes=attributes, record_exception=False, set_status_on_exception=False
+        ) as span:
+            try:
+                yield
+            except DeferredError:
+                span.set_attribute("scraper.outcome", Outcome.DEFERRED.value)
+                raise
+            except BaseException as error:
+                kind = type(error).__name__
+                if isinstance(error, FetchError):
+                    kind = error.outcome.value
+                span.set_attribute("error.type", kind)
+                span.set_status(StatusCode.ERROR, redacted(str(error))[:ERROR_CHARS])
+                raise
+
+
+def make_tracing(instance: str) -> Tracing | None:
+    """What this process's environment asks for; `instance` names the process. Never raises: a
+    worker works without being traced."""
+    to = settings.tracing_to()
+    if to is None:
+        return None
+    try:
+        return Tracing(_provider(_exporter(to), instance))
+    except ImportError:
+        log.warning(
+            "no spans are sent: OpenTelemetry is not installed "
+            "(fix: pip install 'celery-scraper[tracing]')"
+        )
+    except Exception as error:  # noqa: BLE001 - the library's errors about OTEL_ variables vary
+        log.error(
+            "no spans are sent: OpenTelemetry does not take its settings",
+            error=str(error)[:ERROR_CHARS],
+        )
+    return None
+
+
+def _exporter(to: str) -> SpanExporter:
+    # These imports need the extra.
+    if to == "console":
+        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+
+        return ConsoleSpanExporter(out=sys.stderr)
+    if to != "otlp":
+        raise ValueError(f"OTEL_TRACES_EXPORTER is {to!r}; otlp, console and none are known here")
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter()
+
+
+def _provider(exporter: SpanExporter, instance: str) -> TracerProvider:
+    """Sampler, limits, batching and resource are read from the environment by the library."""
+    # These imports need the extra.
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    resource = Resource.create({"service.instance.id": instance})
+    if str(resource.attributes["service.name"]).startswith("unknown_service"):
+        resource = resource.merge(Resource({"service.name": "scraper"}))
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider
+
+
+def _page_attributes(page: LeasedPage) -> dict[str, Any]:
+    return {
+        "scraper.page": page.id,
+        "scraper.crawl": page.crawl_id,
+        "scraper.kind": page.kind.value,
+    }

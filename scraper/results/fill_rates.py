@@ -1,0 +1,317 @@
+"""What a crawl's pages said of its fields: counted while they are settled.
+
+One row a crawl (`crawl_quality`) holds the sums, so that a group of pages of a hundred crawls costs
+a hundred short updates and not a thousand. It changes in the transaction that settles the pages:
+what a lost lease has read is not counted, and nothing twice. The row is made with the crawl's first
+page, together with what is usual, which stays the same until its end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from scraper.domain import Example, FieldObservations, Status
+from scraper.infra.database import dumps
+from scraper.results.excerpts import lacks, shown
+from scraper.results.plausibility import Votes, agreed
+from scraper.results.products import parsed
+from scraper.rules import quality
+from scraper.rules.quality import Figures, Tolerances, Usual
+from scraper.sites.quality import tolerances_of
+
+# Pages that end so were read.
+COUNTED = (Status.OK, Status.UNCHANGED, Status.INVALID)
+# A crawl counts so many fields at the most: a Python function may yield any keys.
+FIELDS_MAX = 500
+# Each record that comes leaves those before it so much of their weight: about fifty count.
+FADES = 0.98
+# So many crawls are looked at for what is usual.
+SEARCHED = 20
+
+SUMS = sa.text("""
+SELECT crawl_id, records, found, mistyped, vanished, votes, strayed, recent_records, recent, usual
+  FROM crawl_quality WHERE crawl_id = ANY (:ids)
+""")
+
+BEGIN = sa.text("""
+INSERT INTO crawl_quality (crawl_id, usual) VALUES (:crawl_id, CAST(:usual AS jsonb))
+ ON CONFLICT DO NOTHING
+""")
+
+
+def _added(column: str, weight: str = "1") -> str:
+    """The sums of two mappings of numbers. Most groups add nothing to most of them."""
+    return f"""CASE WHEN i.{column} = '{{}}' AND '{weight}' = '1' THEN q.{column} ELSE (
+        SELECT coalesce(jsonb_object_agg(key, n), '{{}}') FROM (
+            SELECT key, sum(n) AS n FROM (
+                SELECT key, CAST(value AS float8) * {weight} AS n FROM jsonb_each(q.{column})
+                UNION ALL SELECT key, CAST(value AS float8) FROM jsonb_each(i.{column})) AS both_of
+             GROUP BY key) AS summed) END"""
+
+
+_FADED = f"power({FADES}, least(i.records, 1000))"
+COUNT = sa.text(f"""
+UPDATE crawl_quality q
+   SET records = q.records + i.records, found = {_added("found")}, mistyped = {_added("mistyped")},
+       strayed = q.strayed + i.strayed, vanished = {_added("vanished")}, votes = {_added("votes")},
+       recent_records = q.recent_records * {_FADED} + i.records,
+       recent = {_added("found", _FADED).replace("q.found", "q.recent")}
+  FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+    AS i(crawl_id bigint, records int, found jsonb, mistyped jsonb, vanished jsonb,
+         votes jsonb, strayed int)
+ WHERE q.crawl_id = i.crawl_id
+""")
+
+ADD_EXAMPLES = sa.text("""
+INSERT INTO crawl_examples (crawl_id, field, url, problem, excerpt, known, nowhere)
+SELECT crawl_id, field, url, problem, excerpt, known, nowhere
+  FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+    AS i(crawl_id bigint, field text, url text, problem text, excerpt text, known text,
+         nowhere boolean)
+ON CONFLICT DO NOTHING
+""")
+
+# It reads the crawls of a site that are comparable: whole passes that nobody has doubted, none
+# before the last one that a person took as the new usual. Those that have read enough are looked
+# for apart: pages that are fresh or answer 304 are not read, and a month of such crawls must not
+# make anybody forget what was usual.
+USABLE = sa.text("""
+SELECT c.id, q.products, q.records FROM crawls c LEFT JOIN crawl_quality q ON q.crawl_id = c.id
+ WHERE c.site_id = :site_id AND c.id < :id AND c.status = 'completed' AND c.trigger <> 'replay'
+   AND NOT c.suspect
+   AND c.judged_at IS NOT NULL AND q.products IS NOT NULL
+   AND c.id >= coalesce((SELECT max(id) FROM crawls
+                         WHERE site_id = :site_id AND accepted_at IS NOT NULL AND id < :id), 0)
+   AND q.records >= :records
+ ORDER BY c.id DESC LIMIT :searched
+""")
+
+PAST_FIELDS = sa.text("""
+SELECT field, votes, records, found, mistyped, distinct_values AS "distinct", sampled, vanished,
+       compared, changed
+  FROM crawl_fields
+ WHERE crawl_id = ANY (:ids) ORDER BY crawl_id DESC
+""")
+
+
+class FieldBaseline(NamedTuple):
+    """What is usual of a field, and the fill rate below which it breaks."""
+
+    usual: Usual
+    line: float
+
+
+class ReadPage(NamedTuple):
+    """A settled page that was read."""
+
+    crawl_id: int
+    page_id: int
+    observations: FieldObservations
+
+
+@dataclass(frozen=True, slots=True)
+class SiteBaseline:
+    """What is usual at a site: its fields, and the numbers of good products of recent crawls, the
+    newest first. `agreeing`: fields of which other sources of the pages say the same."""
+
+    fields: Mapping[str, Usual]
+    products: Sequence[int]
+    agreeing: frozenset[str] = frozenset()
+
+    def lines(self, tolerances: Tolerances) -> dict[str, FieldBaseline]:
+        baselines = {}
+        for name in sorted(self.fields.keys() | tolerances.floors.keys()):
+            usual = self.fields.get(name, Usual())
+            baselines[name] = FieldBaseline(usual, quality.line_of(name, usual, tolerances))
+        return baselines
+
+
+class FieldSums:
+    """One crawl's sums as a settling transaction finds them, with its own group's added."""
+
+    def __init__(self, row: sa.Row[Any]) -> None:
+        self.stored = row
+        self.records = 0
+        self.found: Counter[str] = Counter()
+        self.mistyped: Counter[str] = Counter()
+        self.vanished: Counter[str] = Counter()
+        self.strayed = 0
+        # Of a field and a source, whether they agree: `price jsonld yes`.
+        self.votes: Counter[str] = Counter()
+
+    def add(self, observations: FieldObservations) -> None:
+        self.records += observations.records
+        self.found.update(observations.found)
+        if observations.mistyped:
+            self.mistyped.update(observations.mistyped)
+        if observations.votes:
+            self.votes.update(
+                f"{vote.field} {vote.source} {'yes' if vote.agrees else 'no'}"
+                for vote in observations.votes
+            )
+
+    @property
+    def names(self) -> set[str]:
+        """Every field that was found so far."""
+        return set(self.stored.found) | set(self.found)
+
+    def figures(self, name: str, distinct: int = 0, sampled: int = 0) -> Figures:
+        """Of a field, with this group's."""
+        row, fade = self.stored, FADES ** min(self.records, 1000)
+        return Figures(
+            records=row.records + self.records,
+            found=round(row.found.get(name, 0)) + self.found[name],
+            mistyped=round(row.mistyped.get(name, 0)) + self.mistyped[name],
+            distinct=distinct,
+            sampled=sampled,
+            vanished=round(row.vanished.get(name, 0)) + self.vanished[name],
+            recent_records=row.recent_records * fade + self.records,
+            recent_found=row.recent.get(name, 0.0) * fade + self.found[name],
+        )
+
+    def votes_of(self, name: str) -> Votes:
+        votes: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        for key, number in self.stored.votes.items():
+            field, source, agrees = key.rsplit(" ", 2)
+            if field == name:
+                votes[source][agrees == "no"] += round(number)
+        return {source: (yes, no) for source, (yes, no) in votes.items()}
+
+    def row(self, crawl_id: int) -> dict[str, Any]:
+        return {
+            "crawl_id": crawl_id,
+            "records": self.records,
+            "found": self._bounded(self.found),
+            "mistyped": self._bounded(self.mistyped),
+            "vanished": dict(self.vanished),
+            "votes": dict(self.votes),
+            "strayed": self.strayed,
+        }
+
+    def _bounded(self, counts: Counter[str]) -> dict[str, int]:
+        counted = self.stored.found.keys() | self.stored.usual.keys()
+        new = [name for name in counts if name not in counted]
+        left_out = set(new[max(0, FIELDS_MAX - len(counted)) :])
+        return {name: count for name, count in counts.items() if name not in left_out}
+
+
+class FillRates:
+    """What one settling transaction reads and counts of its crawls' fields."""
+
+    def __init__(self, sums: Mapping[int, FieldSums], pages: Sequence[ReadPage]) -> None:
+        self._sums = sums
+        self._pages = pages
+
+    @property
+    def observed(self) -> dict[int, FieldObservations]:
+        """By page."""
+        return {page.page_id: page.observations for page in self._pages}
+
+    def vanished(self, counts: Mapping[int, Counter[str]]) -> None:
+        """Adds how often a field vanished from a product, by crawl."""
+        for crawl_id, names in counts.items():
+            if crawl_id in self._sums:
+                self._sums[crawl_id].vanished.update(names)
+
+    def strayed(self, crawl_id: int, number: int) -> None:
+        """Adds so many pages that gave another product than their own."""
+        if number and crawl_id in self._sums:
+            self._sums[crawl_id].strayed += number
+
+    def count(self, connection: sa.Connection) -> None:
+        """Adds to the crawls' sums, late in the transaction: others queue for these rows."""
+        if not self._sums:
+            return
+        rows = [sums.row(crawl_id) for crawl_id, sums in sorted(self._sums.items())]
+        connection.execute(COUNT, {"rows": dumps(rows)})
+        # Few pages have examples: see `scraper.worker.observations`.
+        pages = [page for page in self._pages if page.observations.examples]
+        if pages:
+            data = _data_of(connection, [page.page_id for page in pages])
+            rows = [
+                _example(page, example, data.get(page.page_id, {}))
+                for page in pages
+                for example in page.observations.examples
+            ]
+            connection.execute(ADD_EXAMPLES, {"rows": dumps(rows)})
+
+
+def read_fill_rates(connection: sa.Connection, pages: Iterable[ReadPage]) -> FillRates:
+    """Reads the sums of the pages' crawls, which are made where there are none yet."""
+    pages = list(pages)
+    ids = sorted({page.crawl_id for page in pages})
+    if not ids:
+        return FillRates({}, [])
+    stored = {row.crawl_id: row for row in connection.execute(SUMS, {"ids": ids})}
+    if len(stored) < len(ids):
+        for crawl_id in ids:
+            if crawl_id not in stored:
+                begin(connection, crawl_id)
+        stored = {row.crawl_id: row for row in connection.execute(SUMS, {"ids": ids})}
+    sums = {crawl_id: FieldSums(stored[crawl_id]) for crawl_id in ids}
+    for page in pages:
+        sums[page.crawl_id].add(page.observations)
+    return FillRates(sums, pages)
+
+
+def read_sums(connection: sa.Connection, crawl_id: int) -> FieldSums:
+    """The sums of a crawl that has begun."""
+    return FieldSums(connection.execute(SUMS, {"ids": [crawl_id]}).one())
+
+
+def begin(connection: sa.Connection, crawl_id: int) -> None:
+    """Makes the row of a crawl, with what is usual at its site. One that is there stays."""
+    query = sa.text("SELECT site_id, definition FROM crawls WHERE id = :id")
+    row = connection.execute(query, {"id": crawl_id}).one()
+    lines = read_baseline(connection, row.site_id, crawl_id).lines(tolerances_of(row.definition))
+    usual = {name: baseline._asdict() for name, baseline in lines.items()}
+    connection.execute(BEGIN, {"crawl_id": crawl_id, "usual": dumps(usual)})
+
+
+def read_baseline(
+    connection: sa.Connection, site_id: int, before: int, share: float | None = None
+) -> SiteBaseline:
+    """What is usual at a site, for a crawl with that id. `share`: how much of its good product
+    pages it has read; None: nobody knows yet."""
+    values = {"site_id": site_id, "id": before, "searched": SEARCHED}
+    usable = connection.execute(USABLE, values | {"records": 0}).all()
+    read = connection.execute(USABLE, values | {"records": quality.FEW}).all()
+    shares = {row.id: row.records / max(1, row.products) for row in read or usable}
+    figures: dict[str, list[Figures]] = defaultdict(list)
+    votes: dict[str, list[Votes]] = defaultdict(list)
+    rows = connection.execute(PAST_FIELDS, {"ids": sorted(quality.alike(shares, share))})
+    for row in rows.mappings():
+        counted = dict(row)
+        name = counted.pop("field")
+        votes[name].append(counted.pop("votes"))
+        figures[name].append(Figures(**counted))
+    usual = {name: quality.usual_of(past) for name, past in figures.items()}
+    agreeing = frozenset(name for name, past in votes.items() if agreed(*past))
+    return SiteBaseline(usual, [row.products for row in usable], agreeing)
+
+
+def _data_of(connection: sa.Connection, page_ids: list[int]) -> dict[int, dict[str, Any]]:
+    query = sa.text("""
+        SELECT page_id, CAST(data AS text) AS data FROM products WHERE page_id = ANY (:ids)""")
+    return {row.page_id: parsed(row.data) for row in connection.execute(query, {"ids": page_ids})}
+
+
+def _example(page: ReadPage, example: Example, data: Mapping[str, Any]) -> dict[str, Any]:
+    """With the value that the product had, and what surrounds it on the page now: there the new
+    selector points."""
+    value = data.get(example.field)
+    plain = None if value is None or isinstance(value, bool | list | dict) else str(value)
+    return {
+        "crawl_id": page.crawl_id,
+        "field": example.field,
+        "url": example.url,
+        "problem": example.problem,
+        "excerpt": shown(example.excerpt, plain),
+        "known": plain and plain[:200],
+        "nowhere": plain is not None and lacks(example.excerpt, plain),
+    }

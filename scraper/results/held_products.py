@@ -1,0 +1,191 @@
+"""Products that nobody knew before wait here until their crawl is judged.
+
+A first good crawl shows what a site has, and stores it at once. What a later one finds beside that
+has no values of its own to be held against, so it goes by its crawl: where that is believed, it is
+stored when the crawl ends; where a field is held for all products, or the crawl is suspect, it
+waits until a later crawl reads the very same, or a person accepts the crawl. So does a product in a
+currency that no other product has, and one on a page that was another product's: a shop that
+renames all its products has rather lost its mind.
+
+A product that is known, and that a crawl finds on another page than its own, waits here as well. It
+moves there if the crawl ends without its own page: the shop has other addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import sqlalchemy as sa
+
+from scraper.frontier.counters import CountsByCrawl, add_counts
+from scraper.infra.database import dumps
+from scraper.results import missed_products, products
+from scraper.results.products import NewProduct, parsed
+
+BATCH = 1000
+
+# Why a product is held, in words.
+REASONS: Mapping[str, str] = {
+    "crawl": "the crawl that reads it is not believed",
+    "page": "its page was another product's",
+    "currency": "no other product has its currency",
+}
+
+# A currency is odd beside so many products, none of which has it.
+CURRENCY_LEAST = 20
+
+NUMBER = sa.text("""
+SELECT count(*) FROM held_products h WHERE h.crawl_id = :id
+   AND NOT EXISTS (SELECT FROM products p
+                    WHERE p.site_id = h.site_id AND p.external_id = h.external_id)
+""")
+
+# Products whose own page this crawl has not reached, and which it has found on another one that is
+# no other product's. Their values are compared by the next crawl, which reads that page whole.
+MOVE = sa.text("""
+WITH found AS MATERIALIZED (
+    SELECT p.id, h.page_id, h.url FROM held_products h
+      JOIN products p ON p.site_id = h.site_id AND p.external_id = h.external_id
+      JOIN pages owner ON owner.id = p.page_id
+     WHERE h.crawl_id = :id AND owner.crawl_id < :id
+       AND NOT EXISTS (SELECT FROM products o
+                        WHERE o.page_id = h.page_id AND o.id <> p.id AND o.delisted_at IS NULL)
+     ORDER BY p.id FOR UPDATE OF p
+), moved AS (
+    UPDATE products p SET page_id = found.page_id, url = found.url, crawl_id = :id,
+           missed_crawls = 0
+      FROM found WHERE p.id = found.id
+)
+UPDATE pages SET read_by = NULL, fetched_at = NULL FROM found WHERE pages.id = found.page_id
+""")
+
+FORGET_KNOWN = sa.text("""
+DELETE FROM held_products h USING products p
+ WHERE h.crawl_id = :id AND p.site_id = h.site_id AND p.external_id = h.external_id
+""")
+
+# What a crawl of the whole site has not read any more is forgotten.
+FORGET_EARLIER = sa.text("DELETE FROM held_products WHERE site_id = :site_id AND crawl_id < :id")
+
+# A sample of them will do.
+CURRENCIES = sa.text(f"""
+SELECT field, array_agg(DISTINCT currency) AS currencies FROM (
+    SELECT field, data ->> (field || '_currency') AS currency
+      FROM (SELECT data FROM products WHERE site_id = :site_id LIMIT 20000) AS sample,
+           unnest(CAST(:prices AS text[])) AS field) AS of_products
+ WHERE currency IS NOT NULL GROUP BY field HAVING count(*) >= {CURRENCY_LEAST}
+""")
+
+# Where a page gives several products, another one of them is nothing odd.
+MARK = sa.text("""
+WITH marked AS (
+    UPDATE held_products h
+       SET reason = CASE
+           WHEN NOT :several AND EXISTS (
+                SELECT FROM products o WHERE o.page_id = h.page_id AND o.delisted_at IS NULL
+                   AND o.external_id <> h.external_id) THEN 'page'
+           WHEN EXISTS (
+                SELECT FROM jsonb_each(CAST(:currencies AS jsonb)) AS c(field, currencies)
+                 WHERE NOT c.currencies ? (h.data ->> (c.field || '_currency'))) THEN 'currency'
+           END
+     WHERE h.crawl_id = :id AND h.since_crawl_id = :id RETURNING reason
+)
+SELECT count(*) FILTER (WHERE reason = 'page') FROM marked
+""")
+
+# One that lacks a field which too few products have waits as long as known ones keep theirs.
+MARK_CRAWL = sa.text("""
+UPDATE held_products h SET reason = 'crawl'
+ WHERE crawl_id = :id AND reason IS NULL
+   AND (since_crawl_id = :id
+        AND (:suspect OR EXISTS (
+             SELECT FROM held_values WHERE crawl_id = :id AND reason = 'changed'))
+        OR :suspect AND EXISTS (
+           SELECT FROM crawls c CROSS JOIN jsonb_array_elements(c.reasons) AS r
+            WHERE c.id = :id AND r ->> 'what' IN ('fill', 'late', 'vanished')
+              AND NOT h.data ? (r ->> 'field')))
+""")
+
+TAKE = sa.text("UPDATE held_products SET reason = NULL WHERE crawl_id = :id")
+
+WAITING = sa.text(f"""
+SELECT site_id, external_id, page_id, crawl_id, url, CAST(data AS text) AS data, content_hash
+  FROM held_products WHERE crawl_id = :id AND reason IS NULL
+ ORDER BY site_id, external_id LIMIT {BATCH} FOR UPDATE
+""")
+
+RELEASED = sa.text("""
+DELETE FROM held_products WHERE site_id = :site_id AND external_id = ANY (:external_ids)
+""")
+
+# The pages of what stays held are read by the next crawl, whole, however fresh they are.
+READ_AGAIN = sa.text("""
+UPDATE pages SET read_by = NULL, fetched_at = NULL
+ WHERE id IN (SELECT page_id FROM held_products WHERE crawl_id = :id)
+""")
+
+FORGET = sa.text("DELETE FROM held_products WHERE crawl_id = :id")
+
+
+def count(connection: sa.Connection, crawl_id: int) -> int:
+    """How many products that are not stored yet wait for a crawl."""
+    return int(connection.execute(NUMBER, {"id": crawl_id}).scalar_one())
+
+
+def mark(
+    connection: sa.Connection,
+    crawl_id: int,
+    site_id: int,
+    prices: Collection[str],
+    *,
+    several: bool,
+) -> int:
+    """Marks products that are not believed by themselves, in a crawl that has ended. Returns on how
+    many pages another product was before. `prices`: the fields that are prices; `several`: a page
+    gives several products."""
+    rows = connection.execute(CURRENCIES, {"site_id": site_id, "prices": list(prices)})
+    currencies = dumps({row.field: row.currencies for row in rows})
+    values = {"id": crawl_id, "currencies": currencies, "several": several}
+    return int(connection.execute(MARK, values).scalar_one())
+
+
+def move(connection: sa.Connection, crawl_id: int) -> None:
+    """Known products move to the pages on which a complete crawl has found them."""
+    connection.execute(MOVE, {"id": crawl_id})
+
+
+def release(
+    connection: sa.Connection, crawl_id: int, site_id: int, *, suspect: bool, whole: bool
+) -> None:
+    """Stores what is believed of a judged crawl's new products, and of a `whole` one forgets what
+    it has not read any more."""
+    connection.execute(FORGET_KNOWN, {"id": crawl_id})
+    if whole:
+        connection.execute(FORGET_EARLIER, {"id": crawl_id, "site_id": site_id})
+    connection.execute(MARK_CRAWL, {"id": crawl_id, "suspect": suspect})
+    _store(connection, crawl_id)
+    if not suspect:
+        missed_products.mark_replaced(connection, crawl_id)
+
+
+def take(connection: sa.Connection, crawl_id: int) -> None:
+    """Stores all that is held of a crawl, whatever spoke against it."""
+    connection.execute(TAKE, {"id": crawl_id})
+    _store(connection, crawl_id)
+    missed_products.mark_replaced(connection, crawl_id)
+
+
+def forget(connection: sa.Connection, crawl_id: int) -> None:
+    connection.execute(FORGET, {"id": crawl_id})
+
+
+def _store(connection: sa.Connection, crawl_id: int) -> None:
+    counts = CountsByCrawl()
+    while rows := connection.execute(WAITING, {"id": crawl_id}).all():
+        ready = [NewProduct(**row._asdict() | {"data": parsed(row.data)}) for row in rows]
+        for written in products.upsert(connection, ready):
+            counts[crawl_id].products_new += written.inserted
+        ids = {"site_id": rows[0].site_id, "external_ids": [row.external_id for row in rows]}
+        connection.execute(RELEASED, ids)
+    connection.execute(READ_AGAIN, {"id": crawl_id})
+    add_counts(connection, counts)

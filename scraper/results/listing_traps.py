@@ -1,0 +1,75 @@
+"""Chains of listing pages that bring nothing new, and end for it: calendars, session ids, filters
+of filters.
+
+A page that brings its crawl no new product costs those behind it one step, where it shows products
+of which the crawl has each, two where they are the very ones that another page shows, and five
+where it shows none at all; one that brings a new product makes good for all before it. So a chain
+of empty pages ends after `limits.fruitless` of them, one of repeated pages after two and a half
+times as many, one that goes through known products after five times as many, and a shop's own order
+never does. Where a crawl remembers products by a filter, it cannot tell new
+ones, and other products are good enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from scraper.domain import Kind, Status
+from scraper.frontier.pages import NewPage
+from scraper.infra.database import dumps
+
+if TYPE_CHECKING:
+    from scraper.results.transaction import Kept
+
+KNOWN_STEPS = 1
+REPEATED_STEPS = 2
+EMPTY_STEPS = 5
+
+# What the pages list is compared with what was stored before this group.
+READ = sa.text("""
+UPDATE pages p SET lists = r.lists
+  FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(id bigint, lists uuid)
+ WHERE p.id = r.id
+RETURNING p.id, p.fruitless, r.lists IS NULL AS empty, EXISTS (
+    SELECT FROM pages o WHERE o.crawl_id = p.crawl_id AND o.lists = r.lists AND o.id <> p.id)
+    AS repeated
+""")
+
+
+def links(connection: sa.Connection, kept: Kept) -> list[NewPage]:
+    """The links of all pages. Those of listings say where they were found, and how fruitless the
+    chain is by then that they lengthen, if their page brings nothing new."""
+    listings = {
+        page.page_id: page
+        for page, row in kept
+        if row.kind == Kind.LISTING and row.status in (Status.OK, Status.UNCHANGED) and page.links
+    }
+    links = [link for page, _ in kept if page.page_id not in listings for link in page.links]
+    if not listings:
+        return links
+    rows = [{"id": page_id, "lists": listings[page_id].lists} for page_id in sorted(listings)]
+    for page_id, fruitless, empty, repeated in connection.execute(READ, {"rows": dumps(rows)}):
+        page = listings[page_id]
+        if empty or repeated:
+            steps = EMPTY_STEPS if empty else REPEATED_STEPS
+        else:
+            steps = 0 if page.filter is not None else KNOWN_STEPS
+        behind = 0 if page.products or not steps else fruitless + steps
+        links += [replace(link, found_on=page_id, fruitless=behind) for link in page.links]
+    return links
+
+
+def steps_allowed(pages_in_a_row: int) -> int:
+    return EMPTY_STEPS * pages_in_a_row
+
+
+def listed(fingerprints: Sequence[int]) -> int:
+    """One number for a set of product links, whatever their order."""
+    together = 0
+    for fingerprint in set(fingerprints):
+        together ^= fingerprint
+    return together

@@ -1,0 +1,226 @@
+"""What a crawl wrote is taken back: values, new products, delistings.
+
+Nothing is erased. A product gets another version with the values from before, and the feed an entry
+that says so (`reverted`); a new one is delisted, one that was delisted is listed again. Values that
+a later crawl has changed since stay as they are, and so does what the feed has forgotten. What is
+held of the crawl goes, and the pages are read whole by the next one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import sqlalchemy as sa
+
+from scraper.domain import content_hash
+from scraper.infra.database import dumps
+from scraper.results import held_products, held_values
+from scraper.results.products import parsed
+
+BATCH = 1000
+
+LOCK = sa.text("""
+SELECT site_id, judged_at IS NOT NULL AS judged,
+       coalesce(reasons @> '[{"what": "rejected"}]', false) AS rejected
+  FROM crawls WHERE id = :id FOR UPDATE
+""")
+
+CHANGED = sa.text("""
+SELECT v.product_id FROM products p JOIN product_versions v ON v.product_id = p.id
+ WHERE p.site_id = :site_id AND v.crawl_id = :id ORDER BY v.product_id
+""")
+
+VERSIONS = sa.text("""
+SELECT p.id, p.url, CAST(p.data AS text) AS now, CAST(v.data AS text) AS before,
+       CAST(coalesce(n.data, p.data) AS text) AS after
+  FROM products p JOIN product_versions v ON v.product_id = p.id AND v.crawl_id = :id
+  LEFT JOIN product_versions n ON n.product_id = v.product_id AND n.version = v.version + 1
+ WHERE p.id = ANY (:ids) ORDER BY p.id, v.version DESC FOR UPDATE OF p
+""")
+
+# The old version and its successor are of one product, whose row is locked.
+REVERT = sa.text("""
+WITH input AS (
+    SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+      AS i(id bigint, data jsonb, content_hash uuid)
+), versions AS (
+    INSERT INTO product_versions (product_id, version, data, content_hash, valid_from, valid_to,
+                                  crawl_id)
+    SELECT p.id, p.version, p.data, p.content_hash, p.changed_at, now(), :id
+      FROM products p JOIN input i ON i.id = p.id
+), written AS (
+    UPDATE products p SET data = i.data, content_hash = i.content_hash, version = p.version + 1,
+           changed_at = now()
+      FROM input i WHERE p.id = i.id RETURNING p.id, p.site_id, p.version, p.page_id
+), again AS (
+    UPDATE pages SET read_by = NULL, fetched_at = NULL FROM written WHERE pages.id = written.page_id
+)
+INSERT INTO changes (site_id, product_id, crawl_id, version, previous_version, event)
+SELECT site_id, id, :id, version, version - 1, 'reverted' FROM written ORDER BY id
+""")
+
+# Of what a crawl has listed or delisted, that which is so still.
+LISTED = sa.text("""
+SELECT DISTINCT c.event, p.id FROM changes c JOIN products p ON p.id = c.product_id
+ WHERE c.site_id = :site_id AND c.crawl_id = :id
+   AND (c.event = 'new' AND p.delisted_at IS NULL
+        OR c.event = 'delisted' AND p.delisted_at IS NOT NULL)
+""")
+
+SET_LISTED = sa.text("""
+WITH input AS (
+    SELECT p.id FROM products p WHERE p.id = ANY (:ids) ORDER BY p.id FOR UPDATE
+), written AS (
+    UPDATE products p
+       SET missed_crawls = 0, delisted_at = CASE WHEN :listed THEN NULL ELSE now() END,
+           absent_since = CASE WHEN NOT :listed THEN absent_since END
+      FROM input WHERE p.id = input.id RETURNING p.id, p.site_id, p.version
+)
+INSERT INTO changes (site_id, product_id, crawl_id, version, event)
+SELECT site_id, id, :id, version, CASE WHEN :listed THEN 'relisted' ELSE 'delisted' END
+  FROM written ORDER BY id
+""")
+
+FORGET_HELD = sa.text("""
+DELETE FROM held_values
+ WHERE crawl_id = :id AND (CAST(:fields AS text[]) IS NULL OR field = ANY (:fields))
+""")
+
+REPRICED_BACK = sa.text("""
+UPDATE crawls SET products_repriced = greatest(0, products_repriced - :products) WHERE id = :id
+""")
+
+REJECTED = sa.text("""
+UPDATE crawls SET suspect = true, accepted_at = NULL, reasons = coalesce(reasons, '[]')
+       || '[{"field": null, "what": "rejected", "text": "a person has rejected it"}]'
+ WHERE id = :id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """What was taken back, or would be: values by field with examples, products that were new, and
+    those that were delisted."""
+
+    values: Mapping[str, int] = field(default_factory=dict)
+    examples: Mapping[str, str] = field(default_factory=dict)
+    products: int = 0
+    new: int = 0
+    delisted: int = 0
+    held: int = 0
+
+
+def reject(
+    connection: sa.Connection,
+    crawl_id: int,
+    fields: Collection[str] | None = None,
+    *,
+    dry: bool = False,
+) -> Rejection | None:
+    """Takes back what a judged crawl wrote: all of it, or certain fields. None where it is not
+    judged yet, or was rejected before. `dry` changes nothing."""
+    crawl = connection.execute(LOCK, {"id": crawl_id}).first()
+    if crawl is None or not crawl.judged or crawl.rejected:
+        return None
+    ids = {"id": crawl_id, "site_id": crawl.site_id}
+    changed = list(connection.execute(CHANGED, ids).scalars())
+    reverted = Reverted()
+    for begin in range(0, len(changed), BATCH):
+        _revert_batch(connection, crawl_id, changed[begin : begin + BATCH], fields, reverted, dry)
+    held = held_values.count(connection, crawl_id, fields)
+    listed: dict[str, list[int]] = {"new": [], "delisted": []}
+    if fields is None:
+        held += held_products.count(connection, crawl_id)
+        for event, product_id in connection.execute(LISTED, ids):
+            listed[event].append(product_id)
+    if not dry:
+        for event, product_ids in listed.items():
+            states = {"id": crawl_id, "ids": product_ids, "listed": event == "delisted"}
+            connection.execute(SET_LISTED, states)
+        names = None if fields is None else list(fields)
+        connection.execute(REPRICED_BACK, {"id": crawl_id, "products": reverted.repriced})
+        connection.execute(FORGET_HELD, {"id": crawl_id, "fields": names})
+        if fields is None:
+            held_products.forget(connection, crawl_id)
+            connection.execute(REJECTED, {"id": crawl_id})
+    return Rejection(
+        values=dict(reverted.values),
+        examples=reverted.examples,
+        products=reverted.products,
+        new=len(listed["new"]),
+        delisted=len(listed["delisted"]),
+        held=held,
+    )
+
+
+@dataclass(slots=True)
+class Reverted:
+    """What a crawl's values went back to what they were on: by field, with an example each."""
+
+    values: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+    products: int = 0
+    repriced: int = 0
+
+
+def _revert_batch(
+    connection: sa.Connection,
+    crawl_id: int,
+    product_ids: list[int],
+    fields: Collection[str] | None,
+    reverted: Reverted,
+    dry: bool,
+) -> None:
+    """Takes the values of some products back, and counts that."""
+    # One that the crawl changed twice, when it ended and when it was accepted, goes back twice.
+    data_of: dict[int, dict[str, Any]] = {}
+    stored = {}
+    for row in connection.execute(VERSIONS, {"id": crawl_id, "ids": product_ids}).all():
+        stored[row.id] = row
+        data = data_of.setdefault(row.id, parsed(row.now))
+        _revert(data, parsed(row.before), parsed(row.after), fields)
+    rows = []
+    for product_id, data in data_of.items():
+        row = stored[product_id]
+        now = parsed(row.now)
+        names = [difference.field for difference in held_values.differences(now, data, None)]
+        reverted.values.update(names)
+        for name in names:
+            reverted.examples.setdefault(name, row.url)
+        reverted.repriced += _repriced(now, data)
+        if names:
+            rows.append({"id": product_id, "data": data, "content_hash": content_hash(data)})
+    reverted.products += len(rows)
+    if rows and not dry:
+        connection.execute(REVERT, {"id": crawl_id, "rows": dumps(rows)})
+
+
+def _repriced(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether a price is another one in the same currency, as the upsert counts it."""
+    return any(
+        before[key] == after.get(key) and price != after.get(name)
+        for name, price in before.items()
+        if (key := f"{name}_currency") in before
+        and isinstance(price, (int, Decimal))
+        and isinstance(after.get(name), (int, Decimal))
+    )
+
+
+def _revert(
+    data: dict[str, Any],
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    fields: Collection[str] | None,
+) -> None:
+    """Sets what the crawl changed to what it was; what has changed since stays."""
+    for difference in held_values.differences(before, after, None):
+        name = difference.field
+        wanted = fields is None or name in fields
+        if wanted and held_values.value_of(data, name) == held_values.value_of(after, name):
+            for key in held_values.keys_of(name):
+                data.pop(key, None)
+            data |= held_values.value_of(before, name)

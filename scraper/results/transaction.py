@@ -1,0 +1,379 @@
+"""The one transaction in which pages get their verdicts: fence, verdicts, products, versions,
+links, counters.
+
+Either all of it is there or none. The fence is the first statement: a page that is no longer in the
+lease named keeps its state, and nothing of what was extracted from it is stored or counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from scraper.domain import (
+    Blame,
+    FieldObservations,
+    Kind,
+    Move,
+    NextVisit,
+    Outcome,
+    Status,
+    Verdict,
+    value,
+)
+from scraper.frontier import crawls, host_tiers, throughput
+from scraper.frontier import pages as frontier
+from scraper.frontier.counters import CountsByCrawl, add_counts
+from scraper.frontier.due import STILL_DUE
+from scraper.frontier.host_tiers import TierSignal
+from scraper.frontier.pages import NewPage, PageChange, Room
+from scraper.frontier.throughput import FetchCost
+from scraper.infra.database import dumps
+from scraper.plugins.archive.rows import SpooledPage
+from scraper.plugins.dedup.bloom import BloomFilter
+from scraper.results import fill_rates, held_values, page_items, products
+from scraper.results import listing_traps as chains
+from scraper.results.listing_traps import steps_allowed
+from scraper.results.products import NewProduct
+
+# The leases are locked, the pages taken out of them, and a lease that has none left ends; what
+# follows is for these pages alone. (One that another crawl has taken up meanwhile is that crawl's.)
+# A page that gave what it gave before is `unchanged`, whether the server said so (304), or its
+# bytes or its content did. One that was tried and not good is asked without validators next time:
+# `read_by` goes.
+KEPT = "s.status = 'ok' OR s.read_by IS NOT NULL"
+FENCE = sa.text(f"""
+WITH s AS (
+    SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+      AS s(id bigint, lease uuid, crawl bigint, status text, delay float8, charged int,
+           host_charged int, outcome text, tried bool, code int, error text, excerpt text,
+           head jsonb, hash uuid, queue text, level text, blocked int, probe bool, etag text,
+           modified text, body_hash bigint, read_by bigint, if_changed_s int, if_unchanged_s int,
+           known_for int)
+), mine AS MATERIALIZED (
+    SELECT id, page_ids FROM leases WHERE id = ANY (ARRAY(SELECT lease FROM s)) ORDER BY id
+     FOR UPDATE
+), rest AS MATERIALIZED (
+    SELECT id, ARRAY(SELECT CASE WHEN page_id IN (SELECT id FROM s) THEN 0 ELSE page_id END
+                       FROM unnest(page_ids) AS u(page_id)) AS page_ids FROM mine
+), reduced AS (
+    UPDATE leases l SET page_ids = rest.page_ids FROM rest
+     WHERE l.id = rest.id AND 0 <> ANY (rest.page_ids)
+), ended AS (
+    DELETE FROM leases l USING rest WHERE l.id = rest.id AND 0 = ALL (rest.page_ids)
+), held AS MATERIALIZED (
+    SELECT mine.id AS lease, u.page_id FROM mine CROSS JOIN LATERAL unnest(mine.page_ids)
+     AS u(page_id)
+)
+UPDATE pages p
+   SET status = CASE WHEN s.status = 'ok' AND p.content_hash = s.hash THEN 'unchanged'
+                     ELSE s.status END,
+       queue = coalesce(s.queue, p.queue),
+       level = CASE WHEN s.queue IS NULL THEN p.level ELSE s.level END,
+       blocked = coalesce(s.blocked, p.blocked), probe = coalesce(s.probe, p.probe),
+       attempts = p.attempts + s.charged, host_attempts = p.host_attempts + s.host_charged,
+       losses = CASE WHEN s.status = 'due' AND NOT s.tried THEN p.losses ELSE 0 END,
+       not_before = CASE WHEN s.status = 'due' THEN now() + s.delay * interval '1 second'
+                         ELSE p.not_before END,
+       last_outcome = CASE WHEN s.outcome = 'deferred' THEN coalesce(p.last_outcome, s.outcome)
+                           ELSE s.outcome END,
+       http_status = CASE WHEN s.outcome = 'deferred' THEN p.http_status ELSE s.code END,
+       error = CASE WHEN s.outcome = 'deferred' THEN p.error ELSE s.error END,
+       excerpt = CASE WHEN s.outcome = 'deferred' THEN p.excerpt ELSE s.excerpt END,
+       response_head = CASE WHEN s.outcome = 'deferred' THEN p.response_head ELSE s.head END,
+       content_hash = CASE WHEN s.status = 'ok' THEN s.hash ELSE p.content_hash END,
+       fetched_at = CASE WHEN s.status IN ('ok', 'unchanged') THEN now() ELSE p.fetched_at END,
+       read_at = CASE WHEN s.status = 'ok' THEN now() ELSE p.read_at END,
+       etag = CASE WHEN {KEPT} THEN s.etag ELSE p.etag END,
+       last_modified = CASE WHEN {KEPT} THEN s.modified ELSE p.last_modified END,
+       body_hash = CASE WHEN {KEPT} THEN s.body_hash ELSE p.body_hash END,
+       read_by = CASE WHEN s.status = 'ok' THEN s.read_by WHEN s.tried AND s.status <> 'unchanged'
+                      THEN NULL
+                      ELSE p.read_by END,
+       revisit_s = CASE WHEN s.status = 'unchanged' OR (s.status = 'ok' AND p.content_hash = s.hash)
+                        THEN s.if_unchanged_s
+                        WHEN s.status = 'ok' THEN s.if_changed_s ELSE p.revisit_s END,
+       known_for = CASE WHEN s.status = 'due' THEN p.known_for
+                             ELSE coalesce(s.known_for, p.known_for) END,
+       settled_at = now()
+  FROM s JOIN held ON held.page_id = s.id AND held.lease = s.lease
+ WHERE p.id = s.id AND p.crawl_id = s.crawl AND {STILL_DUE}
+RETURNING p.id, s.lease, p.crawl_id, p.kind, p.status
+""")
+
+NOW = sa.text("SELECT now()")
+
+
+@value
+class PageResult:
+    """A page with its verdict and everything that the tables learn from it. The lease id fences it.
+
+    `error` is a short sentence for people; `excerpt` is the bounded start of a body that could not
+    be used, and `head` the headers that came with it. `move` says where a page goes on that is due
+    again.
+
+    `links` and `products` are empty unless the page is ok. `named`: the ids of all products
+    that are on it, of a page with several, also of those that could not be read; None: nobody
+    knows. A `partial` page counts as a link that was cut: nobody knows how many there were.
+    `lists` is one value for the products that a listing links to, `disallowed` how many of its
+    links robots.txt disallows. `signal` is for its host's tier, `observations` for its crawl's
+    fields. `cost` is None where nobody measured it. `filter` is its site's; with a
+    `fingerprint` the page leaves the frontier for it, once it is finished. `spooled` is its
+    answer, where that is archived. `known_for` is what the page is to be known for: a listing
+    for so many products, a product page for so many fields; None: as before.
+    """
+
+    page_id: int
+    crawl_id: int
+    lease_id: UUID
+    outcome: Outcome
+    verdict: Verdict
+    http_status: int | None = None
+    error: str | None = None
+    excerpt: str | None = None
+    head: Mapping[str, str] | None = None
+    move: Move | None = None
+    links: Sequence[NewPage] = ()
+    products: Sequence[NewProduct] = ()
+    named: Sequence[str] | None = None
+    content_hash: UUID | None = None
+    partial: bool = False
+    lists: UUID | None = None
+    disallowed: int = 0
+    signal: TierSignal | None = None
+    observations: FieldObservations | None = None
+    cost: FetchCost | None = None
+    next_visit: NextVisit | None = None
+    filter: BloomFilter | None = None
+    fingerprint: UUID | None = None
+    spooled: SpooledPage | None = None
+    known_for: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlLimits:
+    """How many pages of each sort a crawl may have; what is found beyond is counted in `links_cut`
+    and left."""
+
+    listings: int
+    products: int
+    fruitless: int = steps_allowed(20)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A page that may leave the frontier."""
+
+    filter: BloomFilter
+    page_id: int
+    fingerprint: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a settling transaction did: how many pages held their lease, how many were due again or
+    new, which crawls have no page left open, which pages may leave the frontier now. `archived`:
+    the good answers that were put aside, whether each is another one than before, and its content
+    hash; `at` is then the time that they were stored."""
+
+    held: int
+    added: int
+    drained: list[int]
+    finished: list[Finished] = field(default_factory=list)
+    archived: list[tuple[SpooledPage, bool, UUID | None]] = field(default_factory=list)
+    at: datetime | None = None
+
+
+class Fenced(NamedTuple):
+    """What the fence says of a page whose lease was held. (A row of SQLAlchemy's takes 0.7 us to
+    name a column.)"""
+
+    page_id: int
+    lease: UUID
+    crawl_id: int
+    kind: str
+    status: str
+
+
+Kept = Sequence[tuple[PageResult, Fenced]]  # whose lease was held
+
+
+def settle(
+    connection: sa.Connection,
+    pages: Sequence[PageResult],
+    limits: Mapping[int, CrawlLimits],
+    worker: str = "",
+) -> Stored:
+    """Stores a group of settled pages. `limits` has an entry for each of their crawls; `worker` is
+    who settled them."""
+    live = crawls.hold(connection, (page.crawl_id for page in pages))
+    kept = _fence(connection, pages, live)
+    counts = CountsByCrawl()
+    for page, row in kept:
+        _count_page(counts, page, row)
+    rates = _store_products(connection, kept, live, counts)
+    added = _add_links(connection, kept, live, limits, counts)
+    signals = [page.signal for page, _ in kept if page.signal is not None]
+    host_tiers.apply_signals(connection, signals)
+    throughput.add(connection, worker, _settlings(kept))
+    rates.count(connection)
+    drained = add_counts(connection, counts)
+    archived = [
+        (page.spooled, row.status == Status.OK, page.content_hash)
+        for page, row in kept
+        if page.spooled is not None
+    ]
+    at = connection.execute(NOW).scalar_one() if archived else None
+    finished = _finished(kept)
+    return Stored(len(kept), added, drained, finished=finished, archived=archived, at=at)
+
+
+def _fence(
+    connection: sa.Connection, pages: Sequence[PageResult], live: Mapping[int, sa.Row[Any]]
+) -> Kept:
+    """The pages that were still in their lease, and of a crawl that goes on: their rows have their
+    verdicts now."""
+    rows = connection.execute(FENCE, {"rows": dumps([_row(page) for page in pages])})
+    # A group may have a page twice: of a lost lease and of a living one.
+    fenced = {(row.page_id, row.lease): row for row in map(Fenced._make, rows)}
+    return [
+        (page, row)
+        for page in pages
+        if page.crawl_id in live and (row := fenced.get((page.page_id, page.lease_id))) is not None
+    ]
+
+
+def _store_products(
+    connection: sa.Connection, kept: Kept, live: Mapping[int, sa.Row[Any]], counts: CountsByCrawl
+) -> fill_rates.FillRates:
+    """Stores what pages gave, but for what waits until its crawl is judged. Returns what they say
+    of their fields, to be counted."""
+    # A crawl that is asking only wants to know which products are there still.
+    read = [(page, row) for page, row in kept if not live[page.crawl_id].asking]
+    rates = fill_rates.read_fill_rates(connection, _read(read))
+    several = [(page.page_id, page.named) for page, _ in kept if page.named is not None]
+    if several:
+        page_items.mark(connection, several)
+        page_items.read_shared(connection, several)
+    extracted = [product for page, _ in read for product in page.products]
+    held = held_values.hold(connection, extracted, rates.observed)
+    rates.vanished(held.vanished)
+    # One that was read and gives what it gave before comes without its products.
+    same = [
+        (page.page_id, page.crawl_id) for page, _ in kept if page.verdict.status is Status.UNCHANGED
+    ]
+    products.seen(connection, same)
+    holding = [crawl_id for crawl_id, crawl in live.items() if crawl.holds_new]
+    for written in products.upsert(connection, held.products, holding):
+        counts[written.crawl_id].wrote(written.inserted, written.changed, written.repriced)
+        rates.strayed(written.crawl_id, written.strayed)
+    # A product may be another page's by now, or one that a group beside this one has just stored.
+    if several:
+        page_items.read_shared(connection, several)
+    return rates
+
+
+def _add_links(
+    connection: sa.Connection,
+    kept: Kept,
+    live: Mapping[int, sa.Row[Any]],
+    limits: Mapping[int, CrawlLimits],
+    counts: CountsByCrawl,
+) -> int:
+    """Adds the pages that were found, while there is room. Returns how many are due now."""
+    added = frontier.add(connection, chains.links(connection, kept), _room(live, limits))
+    for change in added.pages:
+        counts[change.crawl_id].added(change)
+    for crawl_id, cut in added.cut.items():
+        counts[crawl_id].links_cut += cut
+        counts[crawl_id].links_fruitless += added.fruitless[crawl_id]
+    return len(added.pages)
+
+
+def _finished(kept: Kept) -> list[Finished]:
+    return [
+        Finished(page.filter, page.page_id, page.fingerprint)
+        for page, row in kept
+        if page.filter is not None
+        and page.fingerprint is not None
+        and row.status in (Status.OK, Status.UNCHANGED)
+    ]
+
+
+def _read(kept: Kept) -> Iterator[fill_rates.ReadPage]:
+    for page, row in kept:
+        if page.observations is not None and row.status in fill_rates.COUNTED:
+            yield fill_rates.ReadPage(page.crawl_id, page.page_id, page.observations)
+
+
+def _row(page: PageResult) -> dict[str, Any]:
+    hosts = page.outcome.blame is Blame.HOST
+    row = {
+        "id": page.page_id,
+        "lease": page.lease_id,
+        "crawl": page.crawl_id,
+        "status": page.verdict.status,
+        "delay": page.verdict.delay_s,
+        "charged": int(page.verdict.charged and not hosts),
+        "host_charged": int(page.verdict.charged and hosts),
+        "outcome": page.outcome,
+        "tried": page.outcome.tried,
+        "code": page.http_status,
+        "error": page.error,
+        "excerpt": page.excerpt,
+        "hash": page.content_hash,
+    }
+    if page.known_for is not None:
+        row["known_for"] = page.known_for
+    if page.head:
+        row["head"] = page.head
+    visit = page.next_visit
+    if visit is not None:
+        if visit.read_by is not None:
+            etag, modified, body_hash = visit.validators
+            row |= {"etag": etag, "modified": modified, "body_hash": body_hash}
+            row["read_by"] = visit.read_by
+        row |= {"if_changed_s": visit.if_changed_s, "if_unchanged_s": visit.if_unchanged_s}
+    if page.move:
+        row |= {
+            "queue": page.move.queue,
+            "level": page.move.level,
+            "blocked": page.move.blocked,
+            "probe": page.move.probe,
+        }
+    return row
+
+
+def _count_page(counts: CountsByCrawl, page: PageResult, row: Fenced) -> None:
+    mine = counts[page.crawl_id]
+    mine.links_cut += page.partial
+    mine.links_disallowed += page.disallowed
+    mine.settled(PageChange(page.crawl_id, Kind(row.kind), row.status))
+    if page.outcome.tried:
+        mine.fetches += 1
+        mine.not_modified += page.outcome is Outcome.NOT_MODIFIED
+        mine.retries += row.status == Status.DUE
+
+
+def _settlings(kept: Kept) -> Iterator[tuple[int, Outcome, bool, FetchCost]]:
+    for page, row in kept:
+        cost = page.cost
+        if cost is not None:
+            yield page.crawl_id, page.outcome, row.status != Status.DUE, cost
+
+
+def _room(live: Mapping[int, sa.Row[Any]], limits: Mapping[int, CrawlLimits]) -> list[Room]:
+    return [
+        Room(
+            crawl_id,
+            limits[crawl_id].listings - row.discovery_total,
+            limits[crawl_id].products - row.product_total,
+            limits[crawl_id].fruitless,
+        )
+        for crawl_id, row in live.items()
+    ]

@@ -1,0 +1,374 @@
+"""What happens to a page on a worker: its visit, extraction, the verdict. One batch a call.
+
+A batch is the pages of one lease, of any number of hosts and crawls. Each host's pages go through a
+few lanes, as many as its concurrency, so that a slow host holds up nobody else. Settled pages leave
+for the writer one by one; what cannot be begun in time goes back to the frontier untried. Nothing
+here writes to a database, and nothing knows of Celery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+
+import structlog
+
+from scraper.crawl.context import CrawlContext
+from scraper.domain import Fetched, LeasedPage, Outcome, Status, Verdict
+from scraper.errors import DeferredError, FetchError, NoLoginError, NoProxyError
+from scraper.extract import FunctionFailed
+from scraper.extract.subprocess.page_reader import PageReader
+from scraper.frontier.throughput import FetchCost
+from scraper.http.held_bodies import HeldBodies, HeldBody
+from scraper.infra import outages
+from scraper.plugins.archive.rows import SpooledPage
+from scraper.plugins.archive.spool import Archive
+from scraper.politeness.host_limiter import HostLimiter
+from scraper.politeness.host_limiters import HostLimiters
+from scraper.politeness.page_permits import PagePermits
+from scraper.rules.budget import MOST_SHARE
+from scraper.rules.circuit_breaker import Breakers
+from scraper.rules.urls import host_of
+from scraper.rules.verdict import RetryPolicy, judge
+from scraper.worker.batch import Attempt, Batch
+from scraper.worker.observations import FieldObserver
+from scraper.worker.page_fetch import PageFetcher
+from scraper.worker.page_read import PageRead
+from scraper.worker.page_result import Decision, page_result, without_interface
+from scraper.worker.telemetry import Telemetry
+from scraper.worker.tiers import (
+    Tier,
+    TierChoice,
+    blocked_signal,
+    good_signal,
+)
+from scraper.worker.writer import Writer
+
+log = structlog.get_logger()
+
+# A host has so many pages under way in one batch.
+LANES_MAX = 64
+# A host that says "slow down" without saying for how long rests so long.
+REST_S = 5.0
+REST_MAX_S = 1800.0
+# Pages whose crawl could not be read come back after this.
+AWAY_S = 5.0
+# The pages of a batch that has settled none for so long are slow, and so many of them at the most
+# are not waited for.
+SLOW_S = 1.0
+SLOW_MAX = 64
+_FORBIDDEN = 403
+_FREE = Verdict(Status.DUE, 0.0, charged=False)
+_BACK = Decision(_FREE)
+_NOT_BEGUN = Attempt(Outcome.DEFERRED)
+
+
+class Scraper:
+    """Fetches, extracts and judges. One a process, on its loop; `contexts` gives a crawl's context
+    by its id."""
+
+    def __init__(
+        self,
+        *,
+        page_fetcher: PageFetcher,
+        tiers: TierChoice,
+        limiters: HostLimiters,
+        page_reader: PageReader,
+        writer: Writer,
+        contexts: Callable[[int], Awaitable[CrawlContext]],
+        rng: random.Random,
+        telemetry: Telemetry | None = None,
+        archive: Archive | None = None,
+    ) -> None:
+        self._page_fetcher = page_fetcher
+        self._page_reader = page_reader
+        self._tiers = tiers
+        self._limiters = limiters
+        self._writer = writer
+        self._contexts = contexts
+        self._bodies = HeldBodies()
+        self._breakers = Breakers()
+        self._field_observer = FieldObserver()
+        self._rng = rng
+        self._telemetry = telemetry or Telemetry()
+        self._archive = archive
+        self._unsettled = 0  # pages of all batches
+        self._batches: list[Batch] = []
+
+    async def batch(self, batch: Batch) -> None:
+        """Settles every page of a batch. Returns when the last of them is stored."""
+        with self._telemetry.batch(batch):
+            await self._batch(batch)
+
+    async def _batch(self, batch: Batch) -> None:
+        batch.unsettled, batch.moved_at = len(batch.lease.pages), asyncio.get_running_loop().time()
+        self._unsettled += batch.unsettled
+        self._batches.append(batch)
+        try:
+            await self._settle_all(batch)
+        finally:
+            self._batches = [other for other in self._batches if other is not batch]
+            # There are none, unless the batch was given up.
+            self._unsettled -= batch.unsettled
+        await batch.pending.stored.wait()
+        if batch.spool is not None and self._archive is not None:
+            await self._archive.finish(batch.spool)
+
+    async def _settle_all(self, batch: Batch) -> None:
+        lanes = []
+        for crawl_id in {page.crawl_id for page in batch.lease.pages}:
+            batch.contexts[crawl_id] = await self._context(crawl_id)
+        for page in batch.lease.pages:
+            limiter = self._limiters.of(page.host)
+            batch.queued.setdefault(limiter, deque()).append(page)
+            limiter.pending += 1
+            if not isinstance(context := batch.contexts[page.crawl_id], Attempt):
+                limiter.budget(context.site_id, context.budget)
+        for limiter, pages in batch.queued.items():
+            for _ in range(min(len(pages), limiter.limits.concurrency, LANES_MAX)):
+                lanes.append(self._lane(batch, limiter, pages))
+        work = asyncio.gather(*lanes)
+        if batch.place is not None:
+            # It comes after each lane's first step.
+            asyncio.get_running_loop().call_soon(batch.place.started)
+        try:
+            await work
+        finally:
+            # There are none, unless the batch was given up.
+            for limiter, pages in batch.queued.items():
+                limiter.pending -= len(pages)
+
+    async def hand_back(self, batch: Batch) -> None:
+        """Settles what is not begun as untried, at once. What is under way goes on."""
+        batch.handed_back = True
+        await asyncio.gather(
+            *(self._lane(batch, limiter, pages) for limiter, pages in batch.queued.items())
+        )
+
+    async def _lane(self, batch: Batch, limiter: HostLimiter, pages: deque[LeasedPage]) -> None:
+        while pages:
+            page = pages.popleft()
+            try:
+                if self._writer.full:
+                    await self._writer.room(partial(batch.may_begin, page))
+                await self._settle_page(batch, limiter, page)
+            finally:
+                limiter.pending -= 1
+            # See `page_read.SMALL_BYTES`.
+            await asyncio.sleep(0)
+
+    async def _settle_page(self, batch: Batch, limiter: HostLimiter, page: LeasedPage) -> None:
+        """An attempt at the tier that the page's host needs now, and what follows. A page in the
+        wrong queue goes to its own."""
+        context, cost = batch.contexts[page.crawl_id], FetchCost(batch.lease.queue, page.host)
+        site = ""
+        if isinstance(context, Attempt):
+            attempt = context
+            decision = Decision(await self._verdict(attempt, limiter, page, RetryPolicy()))
+        else:
+            attempt, decision, site = _NOT_BEGUN, _BACK, context.site.name
+            if not batch.over(page):
+                tier = await self._tiers.choose(page, batch.lease.queue, context)
+                if tier.move is not None:
+                    decision = Decision(_FREE, tier.move)
+                else:
+                    attempt = await self._attempt(batch, limiter, page, context, tier, cost)
+                    decision = await self._decide(batch, limiter, page, context, tier, attempt)
+        result = page_result(batch, page, attempt, decision, cost, self._tiers.level)
+        if not isinstance(context, Attempt) and context.site.platform is not None:
+            result = without_interface(page, context, result)
+        self._telemetry.settled(batch, page, site, attempt, result.verdict)
+        self._writer.put(result, batch.pending)
+        batch.unsettled -= 1
+        self._unsettled -= 1
+        batch.moved_at = asyncio.get_running_loop().time()
+        if self._unsettled <= SLOW_MAX and not self.moving:
+            self._writer.hurry()
+
+    @property
+    def moving(self) -> int:
+        """How many batches are to settle a page soon. Those of pages that never answer have come to
+        nothing for a while."""
+        since = time.monotonic() - SLOW_S
+        return sum(batch.unsettled > 0 and batch.moved_at > since for batch in self._batches)
+
+    async def _context(self, crawl_id: int) -> CrawlContext | Attempt:
+        try:
+            return await self._contexts(crawl_id)
+        except Exception as error:
+            if outages.record(error):
+                return Attempt(Outcome.DEFERRED, delay_s=AWAY_S)
+            log.exception("crawl without a context", crawl=crawl_id)
+            return Attempt(
+                Outcome.CRASHED,
+                error=f"its crawl's definition cannot be used: {type(error).__name__}",
+            )
+
+    async def _decide(
+        self,
+        batch: Batch,
+        limiter: HostLimiter,
+        page: LeasedPage,
+        context: CrawlContext,
+        tier: Tier,
+        attempt: Attempt,
+    ) -> Decision:
+        signal, queue = None, batch.lease.queue
+        if attempt.outcome is Outcome.BLOCKED:
+            proxied = context.needs[page.kind] is not None
+            free = self._tiers.after_block(
+                page, tier, queue, proxied=proxied, suspicion=attempt.suspicion
+            )
+            if not attempt.suspicion and (free is None or free[1].queue != queue):
+                signal = blocked_signal(page, tier, attempt.sign)
+            if free is not None:
+                return Decision(*free, signal)
+        elif attempt.outcome in (Outcome.FETCHED, Outcome.NOT_MODIFIED):
+            signal = good_signal(page, tier)
+        elif attempt.outcome is Outcome.LOGGED_OUT and attempt.delay_s is not None:
+            # The login has run out, which is no page's fault.
+            return Decision(Verdict(Status.DUE, attempt.delay_s, charged=False))
+        verdict = await self._verdict(attempt, limiter, page, context.retry)
+        return Decision(verdict, None, signal)
+
+    async def _verdict(
+        self, attempt: Attempt, limiter: HostLimiter, page: LeasedPage, retry: RetryPolicy
+    ) -> Verdict:
+        outcome, now = attempt.outcome, asyncio.get_running_loop().time()
+        await self._heed_host(attempt, limiter, now, failed_before=page.host_attempts > 0)
+        down = self._breakers.saw(
+            page.host, page.id, outcome, now, failed_before=page.host_attempts > 0
+        )
+        if down is not None and down.rest_s:
+            await limiter.slow(
+                down.rest_s, "it blocks" if outcome is Outcome.BLOCKED else "it does not answer"
+            )
+        return judge(
+            outcome,
+            page.attempts_of(outcome.blame),
+            retry,
+            self._rng,
+            retry_after_s=attempt.delay_s,
+            down=down,
+            well=limiter.signals.well(now, MOST_SHARE),
+            forbidden=attempt.http_status == _FORBIDDEN,
+        )
+
+    async def _heed_host(
+        self, attempt: Attempt, limiter: HostLimiter, now: float, *, failed_before: bool
+    ) -> None:
+        """What an answer says of the pace of the host that gave it, which is another one after a
+        redirect."""
+        says = limiter.signals.saw(
+            attempt.outcome,
+            attempt.http_status,
+            now,
+            failed_before=failed_before,
+            alone=attempt.outcome is Outcome.TIMEOUT and limiter.enough_s() is not None,
+        )
+        if not says:
+            limiter.good += says is False
+            return
+        at = self._limiters.of(host_of(attempt.final_url)) if attempt.final_url else limiter
+        rest_s, why = 0.0, str(attempt.http_status or attempt.outcome)
+        if attempt.outcome is Outcome.THROTTLED:
+            rest_s = min(attempt.delay_s or REST_S, REST_MAX_S)
+            why += f", Retry-After {attempt.delay_s:g} s" if attempt.delay_s else ""
+        await at.slow(rest_s, why, attempt.began)
+
+    async def _attempt(
+        self,
+        batch: Batch,
+        limiter: HostLimiter,
+        page: LeasedPage,
+        context: CrawlContext,
+        tier: Tier,
+        cost: FetchCost,
+    ) -> Attempt:
+        if self._breakers.hopeless(page.host, asyncio.get_running_loop().time()):
+            return Attempt(Outcome.HOST_DOWN, error=Outcome.HOST_DOWN.phrase)
+        lane = asyncio.current_task()
+        assert lane is not None
+        batch.visits.add(lane)
+        body = HeldBody(self._bodies)
+        permits = PagePermits(page.priority, body)
+        read = PageRead(self._page_reader, self._field_observer, page, context, body)
+        try:
+            with self._telemetry.fetch(batch, page, permits):
+                fetched = await self._page_fetcher.fetch(
+                    batch, limiter, page, context, permits, tier, read.lacks
+                )
+            cost.seconds, cost.bytes = (
+                asyncio.get_running_loop().time() - permits.began,
+                len(fetched.body),
+            )
+            limiter.answered(fetched.elapsed_s)
+            with self._telemetry.extract(page):
+                attempt = await read.attempt(fetched, tier, permits)
+            if context.site.archive is not None and attempt.outcome is Outcome.FETCHED:
+                attempt = replace(
+                    attempt, spooled=await self._put_aside(batch, page, fetched, context)
+                )
+            return attempt
+        except (DeferredError, FetchError, FunctionFailed) as error:
+            return self._failed(error, permits.began)
+        except asyncio.CancelledError:
+            if not batch.cut_short:
+                raise
+            lane.uncancel()
+            return Attempt(Outcome.DEFERRED)
+        except Exception as error:
+            # This is the task's edge: the fault is ours, and the page's outcome says so.
+            log.exception("page crashed", page=page.id, url=page.url, crawl=page.crawl_id)
+            return Attempt(Outcome.CRASHED, error=f"{type(error).__name__}: {error}")
+        finally:
+            if permits.via is not None:
+                cost.proxy = permits.via.proxy.pool
+            # It failed on the way.
+            if permits.began and not cost.seconds:
+                cost.seconds = asyncio.get_running_loop().time() - permits.began
+            permits.end()
+            body.end()
+            batch.visits.discard(lane)
+
+    def _failed(self, error: DeferredError | FetchError | FunctionFailed, began: float) -> Attempt:
+        match error:
+            case NoProxyError():
+                return Attempt(
+                    Outcome.NO_PROXY,
+                    error=error.reason,
+                    delay_s=error.delay_s * self._rng.uniform(1.0, 1.5),
+                )
+            case NoLoginError():
+                return Attempt(Outcome.NO_LOGIN, error=error.reason, delay_s=error.delay_s)
+            case DeferredError():
+                return Attempt(Outcome.DEFERRED, delay_s=error.delay_s)
+            case FunctionFailed():
+                return Attempt(Outcome.FUNCTION_FAILED, error=str(error))
+            case FetchError():
+                return Attempt(
+                    error.outcome,
+                    error.status,
+                    error.url,
+                    error=str(error),
+                    delay_s=error.retry_after_s,
+                    began=began,
+                    sign=error.sign,
+                )
+
+    async def _put_aside(
+        self, batch: Batch, page: LeasedPage, fetched: Fetched, context: CrawlContext
+    ) -> SpooledPage | None:
+        use = context.site.archive
+        if self._archive is None or use is None or not use.wants(page.kind):
+            return None
+        if batch.spool is None:
+            batch.spool = self._archive.spool()
+        if batch.spool is None:
+            return None
+        return await self._archive.add(batch.spool, page, fetched, context.site_id, use)
