@@ -16,7 +16,7 @@ its hash says, and who is the first to write to a block after a checkpoint write
 into the log: in a small frontier that is over after some hundred pages, in one of 5 M after
 100,000, which are a few minutes of the quarter of an hour between two checkpoints.
 
-PostgreSQL gets the `shared_buffers` that docs/capacity.md advises, a quarter of the memory, but no
+PostgreSQL gets the `shared_buffers` that docs/explanation/capacity.md advises, a quarter of the memory, but no
 more than 4 GB. With less than the unique index of `pages` takes, 54 bytes a page, a block has to be
 read and another evicted for each page that is leased: `--buffers 160MB` shows what that costs.
 """

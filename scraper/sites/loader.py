@@ -45,7 +45,7 @@ def load_text(text: str, path: Path | str, allowed: Collection[str] | None = Non
         raise DefinitionError([f"{path}:{line}: {message}"]) from None
     except RecursionError:
         raise DefinitionError(
-            [f"{path}:1: nested too deeply (fix: see docs/definitions.md)"]
+            [f"{path}:1: nested too deeply (fix: see docs/how-to/definitions.md)"]
         ) from None
     problems = list(parsed.problems)
     if not isinstance(parsed.data, dict):

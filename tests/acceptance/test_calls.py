@@ -528,7 +528,7 @@ def test_what_the_documentation_shows(
 ) -> None:
     """Its module, a command and a program, from a folder of one's own."""
     _, urls = shop("--products", "5")
-    text = (ROOT / "docs" / "functions.md").read_text()
+    text = (ROOT / "docs" / "how-to" / "functions.md").read_text()
     module = re.search(r"<!-- module: (\S+) -->\n```python\n(.*?)```", text, re.S)
     assert module is not None
     folder = tmp_path / "mine"

@@ -340,11 +340,11 @@ def test_every_alert_is_explained() -> None:
     rules: list[dict[str, Any]] = [
         r for g in yaml.safe_load(ALERTS.read_text())["groups"] for r in g["rules"]
     ]
-    explained = (ROOT / "docs" / "seeing.md").read_text()
+    explained = (ROOT / "docs" / "how-to" / "monitoring.md").read_text()
     tested = (Path(__file__).parent / "alerts_tests.yml").read_text()
     for rule in rules:
         assert f"| `{rule['alert']}` |" in explained, (
-            f"{rule['alert']} has no row in docs/seeing.md"
+            f"{rule['alert']} has no row in docs/how-to/monitoring.md"
         )
         assert rule["alert"] in tested, f"{rule['alert']} has no test"
         assert (
@@ -353,11 +353,11 @@ def test_every_alert_is_explained() -> None:
 
 
 def test_every_metric_of_the_exporter_is_documented(exporter: str) -> None:
-    text = (ROOT / "docs" / "seeing.md").read_text()
+    text = (ROOT / "docs" / "how-to" / "monitoring.md").read_text()
     for name, family in scraped(exporter).items():
         if name.startswith("scraper_"):
             whole = f"{name}_total" if family.type == "counter" else name
-            assert f"`{whole}`" in text, f"{whole} is not in docs/seeing.md"
+            assert f"`{whole}`" in text, f"{whole} is not in docs/how-to/monitoring.md"
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def blocks(page: str) -> list[tuple[str, str, str]]:
     return found
 
 
-QUERIES = re.findall(r"^```sql\n(.*?)^```$", (ROOT / "docs/exports.md").read_text(), re.M | re.S)
+QUERIES = re.findall(r"^```sql\n(.*?)^```$", (ROOT / "docs/how-to/exports.md").read_text(), re.M | re.S)
 
 
 def free_port() -> str:
@@ -175,7 +175,7 @@ def test_what_the_readme_tells_to_type(reader: Reader) -> None:
 
 def test_what_other_pages_tell_to_type(reader: Reader) -> None:
     reader.read("README.md")
-    printed = reader.read("docs/definitions.md")
+    printed = reader.read("docs/how-to/definitions.md")
     assert "no errors" in printed and "200 new" in printed
     assert "were not asked again" in printed, "without --refetch fresh products are left alone"
     assert re.search(r"[1-9]\d* changed", printed), "the crawl with --refetch finds changes"
@@ -190,7 +190,7 @@ def test_what_other_pages_tell_to_type(reader: Reader) -> None:
     mailbox = Mailbox(reader.mail_port)
     mailbox.controller.start()
     try:
-        printed = reader.read("docs/cookbook.md")
+        printed = reader.read("docs/how-to/cookbook.md")
     finally:
         mailbox.controller.stop()
     assert len(mailbox.got) == 2 and b"shop.csv" in mailbox.got[1]

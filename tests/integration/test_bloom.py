@@ -104,7 +104,7 @@ def test_a_full_filter_is_as_small_and_as_seldom_wrong_as_promised(filters: Filt
     filters.add(one, prints("old", 100_000))
     state = filters.read_state(one)
     assert state.false_positives < 0.0005 and state.urls > 99_900
-    # in shards of 64 KB; at 10 million 1.99, see docs/benchmarks.md
+    # in shards of 64 KB; at 10 million 1.99, see docs/explanation/benchmarks.md
     assert state.memory_bytes / 100_000 < 2.7
     assert share_known(filters, one, prints("new", 100_000)) < 0.001
     assert all(filters.lookup(one, prints("old", 100_000))[0])

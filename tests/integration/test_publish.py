@@ -189,7 +189,7 @@ def test_a_stream_of_another_database_is_left_alone(
 def test_a_consumer_group_of_redis(
     engine: sa.Engine, settings: Settings, client: Any, shop: Shop
 ) -> None:
-    """The example in docs/exports.md."""
+    """The example in docs/how-to/exports.md."""
     publish(engine, settings)
     client.xgroup_create(NAME, "alerts", id="0")
     handled = []

@@ -575,7 +575,7 @@ def test_the_schema_knows_every_key_and_the_shorthands() -> None:
     "text",
     [
         block
-        for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+        for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
         for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
         if "product:\n" in block and "start" in block
     ],

@@ -20,8 +20,7 @@ from tests import reference
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
-WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
-PAGES = [*WRITTEN, *sorted(REFERENCE.glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 INTERRUPTED = 130
 # A page names modules from the root, or from within the package.
 BASES = (ROOT, ROOT / "scraper")
@@ -90,9 +89,9 @@ def test_every_exit_code_is_in_the_reference(code: int) -> None:
 
 
 @pytest.mark.parametrize("queue", [queue.name for queue in celeryconfig.task_queues])
-def test_every_queue_is_in_running(queue: str) -> None:
-    assert re.search(rf"^\| `{queue}` \|", text(DOCS / "running.md"), re.M), (
-        f"{queue} has no row in docs/running.md"
+def test_every_queue_is_in_running_in_production(queue: str) -> None:
+    assert re.search(rf"^\| `{queue}` \|", text(DOCS / "how-to" / "production.md"), re.M), (
+        f"{queue} has no row in docs/how-to/production.md"
     )
 
 
@@ -136,14 +135,14 @@ def test_no_page_names_a_package_registry_or_a_path_of_some_machine(page: Path) 
 
 
 def test_the_architecture_is_read_in_one_sitting() -> None:
-    assert len(text(DOCS / "architecture.md").splitlines()) <= 250
+    assert len(text(DOCS / "explanation" / "architecture.md").splitlines()) <= 250
 
 
 def test_every_page_is_in_the_site_and_every_picture_is_shown() -> None:
     config = text(ROOT / "zensical.toml")
     for page in sorted(DOCS.rglob("*.md")):
         assert f'"{page.relative_to(DOCS)}"' in config, f"{page.name} is not in zensical.toml"
-    written = "".join(text(page) for page in WRITTEN)
+    written = "".join(text(page) for page in PAGES)
     for picture in [*DOCS.glob("*.svg"), *(DOCS / "img").glob("*.png")]:
         assert picture.name in written, f"no page shows {picture.name}"
 

@@ -216,7 +216,7 @@ def _chosen(settings: Settings, site: Site, account: str | None) -> list[Account
     `ConfigError` without a secrets file."""
     if settings.accounts is None:
         raise ConfigError(
-            "there is no file of accounts: set SCRAPER_ACCOUNTS (docs/access.md shows one)"
+            "there is no file of accounts: set SCRAPER_ACCOUNTS (docs/how-to/logins.md shows one)"
         )
     group = site.account_group
     listed = file.read(settings.accounts).get(group, [])

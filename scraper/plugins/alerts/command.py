@@ -34,7 +34,7 @@ def alerts(context: click.Context, as_json: bool) -> None:
     if not rules:
         raise ConfigError(
             "there are no rules: neither `alerts:` in a definition, nor SCRAPER_ALERT_RULES "
-            "(docs/alerts.md)"
+            "(docs/how-to/alerts.md)"
         )
     rows = [_state(rule, states.get(rule.name)) for rule in rules]
     if as_json:
@@ -93,7 +93,7 @@ def _send_test(settings: Settings) -> list[dict[str, Any]]:
     or a wrong one."""
     if settings.alerts is None:
         raise ConfigError(
-            "nobody is told of anything: SCRAPER_ALERTS names no file (docs/alerts.md)"
+            "nobody is told of anything: SCRAPER_ALERTS names no file (docs/how-to/alerts.md)"
         )
     recipients = notify.recipients(settings.alerts)
     if readable_by_all(settings.alerts):

@@ -9,7 +9,7 @@ is, or as `asyncio`.
 
 The function is an async function of a module that SCRAPER_FUNCTIONS names: `async def title(client,
 url)`. It runs on the workers of a queue, with a client that keeps to the fleet's budgets;
-docs/functions.md says all of it.
+docs/how-to/functions.md says all of it.
 
 Importing this costs next to nothing: what speaks to servers is imported by the first call, in a
 thread of its own.

@@ -38,8 +38,8 @@ _FIXES = {
     Outcome.NOT_FOUND: "open the shop in a browser, and copy the address of a list of products",
     Outcome.ROBOTS_DISALLOWED: "another page of the shop; `robots: ignore` in a definition is "
     "yours to answer for",
-    Outcome.BLOCKED: "docs/access.md says what helps against blocks",
-    Outcome.REFUSED: "docs/access.md says what helps against blocks",
+    Outcome.BLOCKED: "docs/how-to/blocked-pages.md says what helps against blocks",
+    Outcome.REFUSED: "docs/how-to/blocked-pages.md says what helps against blocks",
     Outcome.SERVER_ERROR: "type it again later",
     Outcome.THROTTLED: "type it again later, with a lower --rate",
     Outcome.UNREACHABLE: "see whether a browser on this machine shows it",
