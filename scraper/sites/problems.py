@@ -157,7 +157,8 @@ def _message(fault: Any, path: Path) -> str:
         case "tuple_type" | "list_type":
             return "must be a text or a list (fix: `- ` before each entry)"
         case _:
-            return f"{fault['msg'][:1].lower()}{fault['msg'][1:]} (fix: see docs/how-to/definitions.md)"
+            text = f"{fault['msg'][:1].lower()}{fault['msg'][1:]}"
+            return f"{text} (fix: see docs/how-to/definitions.md)"
 
 
 def _missing_mend(key: str) -> str:

@@ -42,7 +42,9 @@ def blocks(page: str) -> list[tuple[str, str, str]]:
     return found
 
 
-QUERIES = re.findall(r"^```sql\n(.*?)^```$", (ROOT / "docs/how-to/exports.md").read_text(), re.M | re.S)
+QUERIES = re.findall(
+    r"^```sql\n(.*?)^```$", (ROOT / "docs/how-to/exports.md").read_text(), re.M | re.S
+)
 
 
 def free_port() -> str:

@@ -123,7 +123,9 @@ def read(path: Path) -> dict[str, list[Account]]:
         )
     data = parsed.data if parsed.data is not None else {}
     if not isinstance(data, dict):
-        raise ConfigError(f"{path}: must be a mapping of site names (fix: see docs/how-to/logins.md)")
+        raise ConfigError(
+            f"{path}: must be a mapping of site names (fix: see docs/how-to/logins.md)"
+        )
     problems: list[str] = []
     groups: dict[str, list[Account]] = {}
     for group, entries in data.items():
