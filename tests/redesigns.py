@@ -26,7 +26,7 @@ from scraper.extract.document import Document
 from scraper.infra.database import dumps
 from scraper.plugins.author.discovery.fields.candidates import ProductSample
 from scraper.plugins.author.discovery.fields.induction import choose
-from scraper.plugins.author.discovery.trial import field_reader
+from scraper.plugins.author.discovery.trial import PATIENT, field_reader
 from scraper.plugins.author.repair import repairing
 from scraper.plugins.author.repair.records import read
 from scraper.sites.definition import Site
@@ -128,7 +128,8 @@ class Trial(NamedTuple):
 def definition(pages: list[tuple[str, str]]) -> Site:
     """What induction finds, each field by one source."""
     samples = [
-        ProductSample(Document(fetched(url, body), url), None) for url, body in pages[:RECORDED]
+        ProductSample(Document(fetched(url, body), url, PATIENT), None)
+        for url, body in pages[:RECORDED]
     ]
     fields = {}
     for name, choice in choose(samples).items():
@@ -182,7 +183,9 @@ def trial(shop: Shop, name: str, seed: int) -> Trial:
             missed += [about] if field != removed else []
             continue
         reader = field_reader(field, FieldSpec.model_validate(repair.value))
-        given = [reader(Document(fetched(url, now), url))[0] for url, now in pages[RECORDED:]]
+        given = [
+            reader(Document(fetched(url, now), url, PATIENT))[0] for url, now in pages[RECORDED:]
+        ]
         pairs = [
             (json.loads(dumps(row.get(field))), before.get(field))
             for row, before in zip(given, known[RECORDED:], strict=True)
