@@ -4,10 +4,10 @@
     setup_logging           logs go our way
     worker_init             servers and database are there, or it ends with what to type
     celeryd_after_setup     regions' wider queues are announced; a browser worker tries its browser
-    (Watched)               signals and the watchdog, once Celery's handlers are there
+    (WatchdogStep)          signals and the watchdog, once Celery's handlers are there
     worker_ready            what the first batch needs is imported ahead; a worker of a command's
                             own begins to watch that command
-    (Watched.close)         a shutdown begins, whoever asked for it
+    (WatchdogStep.close)    a shutdown begins, whoever asked for it
     worker_shutdown         the worker is closed, and the exit code is decided
 
 Beat passes `beat_init` as a process of its own, `beat_embedded_init` as a worker's child (`-B`);
@@ -127,7 +127,7 @@ def _require_browser(**_: Any) -> None:
     structlog.get_logger().info("browser found", version=version)
 
 
-class Watched(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no types
+class WatchdogStep(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no types
     """Starts after Celery has installed its signal handlers, and hears first that the worker shuts
     down."""
 
@@ -149,7 +149,7 @@ class Watched(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no ty
         shutdown.begin()
 
 
-app.steps["worker"].add(Watched)
+app.steps["worker"].add(WatchdogStep)
 
 
 @signals.worker_ready.connect
@@ -180,10 +180,10 @@ def _finish(sender: Any, **_: Any) -> None:
 @signals.worker_process_shutdown.connect
 def _close_child(**_: Any) -> None:
     """A process of a prefork pool has a worker of its own."""
-    from scraper.process import current_worker as worker_of_process
+    from scraper.process import current_worker
 
-    worker_of_process.stop()
-    worker_of_process.close()
+    current_worker.stop()
+    current_worker.close()
 
 
 @signals.beat_embedded_init.connect

@@ -100,7 +100,7 @@ worker_hijack_root_logger = False
 worker_enable_remote_control = True
 
 # It lives in memory, and writes no file.
-beat_scheduler = "scraper.runtime.beat:Metronome"
+beat_scheduler = "scraper.runtime.beat:TickScheduler"
 beat_max_loop_interval = 1
 _TICKS_S = {"plan": 5.0, "dispatch": 1.0, "reap": 2.0, "alert": 5.0, "prune": 60.0}
 if settings.load().changes_stream:

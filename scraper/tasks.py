@@ -21,9 +21,8 @@ from scraper.infra import outages
 from scraper.plugins.alerts.crawls import alert as alert_step
 from scraper.plugins.alerts.prices.outbox import alert_prices
 from scraper.plugins.stream.publish import publish as publish_step
-from scraper.process import current_worker as worker_of_process
-from scraper.process import watchdog
-from scraper.runtime.send import depth, hint, send
+from scraper.process import current_worker, watchdog
+from scraper.runtime.send import depth, send, send_best_effort
 
 
 class Step(Task):  # type: ignore[misc] # Celery has no types
@@ -98,16 +97,16 @@ def finish(crawl_id: int) -> None:
 @app.task(base=Step)
 def fetch_listings(lease_id: str, alone: bool = False) -> None:
     """Works through a lease of listing pages and sitemaps."""
-    worker_of_process.get(hint).work(UUID(lease_id), alone=alone)
+    current_worker.get(send_best_effort).work(UUID(lease_id), alone=alone)
 
 
 @app.task(base=Step)
 def fetch_products(lease_id: str, alone: bool = False) -> None:
     """Works through a lease of product pages."""
-    worker_of_process.get(hint).work(UUID(lease_id), alone=alone)
+    current_worker.get(send_best_effort).work(UUID(lease_id), alone=alone)
 
 
 @app.task(base=Step)
 def call_functions(message: str) -> None:
     """Runs a user's function for a group of inputs."""
-    worker_of_process.get(hint).call(message)
+    current_worker.get(send_best_effort).call(message)

@@ -151,15 +151,15 @@ class Exchanger:
         await self._transports.aclose()
 
     def _way_out(
-        self, policy: FetchPolicy, via: ProxyRoute | None, seed: str, url: httpx.URL
+        self, policy: FetchPolicy, route: ProxyRoute | None, seed: str, url: httpx.URL
     ) -> httpx.AsyncBaseTransport:
         """The transport for a request to this URL, which may be a redirect's."""
-        if via is None and policy.proxied:
+        if route is None and policy.proxied:
             raise RuntimeError("a request that is to go through a proxy would leave without one")
         private = policy.private.networks
         if policy.private.hosts:
             private = policy.private.networks_of(url.raw_host.decode("ascii"), port_of(url))
-        return self._transports.of(policy, private, seed, proxied=via is not None)
+        return self._transports.of(policy, private, seed, proxied=route is not None)
 
 
 def late(policy: FetchPolicy, url: str) -> FetchError:

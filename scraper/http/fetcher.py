@@ -65,33 +65,33 @@ class HttpFetcher(Exchanger):
         validators: Validators | None = None,
         before_hop: BeforeHop | None = None,
         extra_headers: Mapping[str, str] | None = None,
-        via: ProxyRoute | None = None,
+        route: ProxyRoute | None = None,
         visitor: Visitor | None = None,
         body: Body | None = None,
         held: HeldBody | None = None,
     ) -> Fetched:
-        """GETs a page, redirects followed, all of it through `via`. Raises FetchError alone, and
+        """GETs a page, redirects followed, all of it through `route`. Raises FetchError alone, and
         what `before_hop` raises. Only the first request is conditional, and only its answer is
         compared: what a redirect leads to is another resource, with validators of its own. Without
         `validators` nothing is compared, now or later. With a `body` it is a POST; `visitor` is an
-        account's identity, whose cookies and browser go before `via`'s.
+        account's identity, whose cookies and browser go before `route`'s.
 
         `before_hop` is awaited with the URL of each further request before it is sent: a
         redirect's, or the same again where a kept-alive connection was closed (not for the first
         request: its slot is the caller's). That wait counts neither against `page_timeout_s` nor
         into `elapsed_s`, and neither does that of a large body for room among those `held`.
         """
-        seed, jar = self._identity(policy, via, visitor)
+        seed, jar = self._identity(policy, route, visitor)
         # `async with` would make two coroutines more.
         await self._slots.acquire()
         try:
             own = policy.headers_from(seed, secure=url.startswith("https:"))
             extensions = (
                 policy.extensions
-                if via is None
+                if route is None
                 else {
                     **policy.extensions,
-                    "proxy": via.proxy,
+                    "proxy": route.proxy,
                 }
             )
             page = _Page(
@@ -110,7 +110,7 @@ class HttpFetcher(Exchanger):
                     while True:
                         try:
                             answer = await exchange(
-                                self._way_out(policy, via, seed, page.hop),
+                                self._way_out(policy, route, seed, page.hop),
                                 *(page.request(), policy, jar, page.url),
                                 follows=True,
                                 validators=validators if page.chain is None else None,
@@ -131,13 +131,13 @@ class HttpFetcher(Exchanger):
             self._slots.release()
 
     def _identity(
-        self, policy: FetchPolicy, via: ProxyRoute | None, visitor: Visitor | None
+        self, policy: FetchPolicy, route: ProxyRoute | None, visitor: Visitor | None
     ) -> tuple[str, CookieJar | None]:
         """What the browser of whoever asks is chosen by, and their cookies."""
         if visitor is not None:
             return visitor.seed, visitor.jar
-        if via is not None:
-            return via.proxy.id, via.jar
+        if route is not None:
+            return route.proxy.id, route.jar
         return this_machine(), self._jars.of(policy.cookies)
 
 

@@ -223,7 +223,7 @@ def record(error: BaseException) -> bool:
     return False
 
 
-def patiently(
+def retry_until_available(
     work: Callable[[], T],
     patience_s: float,
     *,

@@ -13,11 +13,11 @@ from scraper.politeness.robots import RobotsRules
 
 class PagePermits:
     """One page's way over one host or several: it holds a permit of the host that it is at, and of
-    no other. `via`: the proxy that it goes through, as last set; `identity`: the account that it is
-    logged in with, None for none; `robots`: the rules of the host that it came to; `body`: what is
-    held of its answer."""
+    no other. `route`: the proxy that it goes through, as last set; `identity`: the account that it
+    is logged in with, None for none; `robots`: the rules of the host that it came to; `body`: what
+    is held of its answer."""
 
-    __slots__ = ("_urgency", "began", "body", "identity", "limiter", "robots", "via")
+    __slots__ = ("_urgency", "began", "body", "identity", "limiter", "robots", "route")
 
     def __init__(self, urgency: int = 0, body: HeldBody | None = None) -> None:
         self._urgency = urgency
@@ -25,7 +25,7 @@ class PagePermits:
         self.limiter: HostLimiter | None = None
         self.began = 0.0
         self.robots: RobotsRules | None = None
-        self.via: ProxyRoute | None = None
+        self.route: ProxyRoute | None = None
         self.identity: AccountSession | None = None
 
     async def go(self, limiter: HostLimiter, deadline_at: float) -> None:

@@ -143,7 +143,7 @@ async def fetch_robots(
     policy: FetchPolicy,
     *,
     before_hop: Callable[[str], Awaitable[None]] | None = None,
-    via: ProxyRoute | None = None,
+    route: ProxyRoute | None = None,
 ) -> tuple[int, bytes]:
     """Status and bounded body of the robots.txt that governs `url`, both made for `rules_from` and
     for keeping.
@@ -164,7 +164,7 @@ async def fetch_robots(
     )
     try:
         answer = await fetcher.fetch(
-            robots_url(url), limits, before_hop=before_hop, extra_headers=_HEADERS, via=via
+            robots_url(url), limits, before_hop=before_hop, extra_headers=_HEADERS, route=route
         )
     except ValueError as error:
         return NO_ANSWER, str(error).encode()
@@ -173,7 +173,7 @@ async def fetch_robots(
             raise
         if error.outcome is Outcome.REDIRECT_LOOP and error.status is not None:
             return error.status, b""
-        if via is not None:
+        if route is not None:
             raise
         return NO_ANSWER, str(error).encode()
     return answer.status, answer.body

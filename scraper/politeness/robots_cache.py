@@ -61,7 +61,7 @@ class RobotsCache:
         context: Requester,
         permit: Permit,
         before_hop: BeforeHop,
-        via: ProxyRoute | None = None,
+        route: ProxyRoute | None = None,
     ) -> RobotsRules | Unavailable:
         """The rules that govern `url`, or why robots.txt cannot be read for now. `permit` is the
         host's for the request; `before_hop` waits for that of each further one.
@@ -79,7 +79,9 @@ class RobotsCache:
                 cached = self._cached(key)
                 if cached is not None:
                     return cached[1]
-                rules, certain = await self._look_up(url, origin, context, permit, before_hop, via)
+                rules, certain = await self._look_up(
+                    url, origin, context, permit, before_hop, route
+                )
                 if len(self._rules) >= ORIGINS_MAX:
                     self._rules.clear()
                 good = certain and isinstance(rules, RobotsRules)
@@ -103,7 +105,7 @@ class RobotsCache:
         context: Requester,
         permit: Permit,
         before_hop: BeforeHop,
-        via: ProxyRoute | None,
+        route: ProxyRoute | None,
     ) -> tuple[RobotsRules | Unavailable, bool]:
         """The rules, and whether they are certain: a 403, which allows everything (RFC 9309
         2.3.1.3), may mean the proxy it came through. Such an answer is not shared, and not believed
@@ -112,13 +114,13 @@ class RobotsCache:
         certain = True
         if kept is None:
             async with permit():
-                policy = context.policy if via is None else replace(context.policy, proxied=True)
+                policy = context.policy if route is None else replace(context.policy, proxied=True)
                 kept = await fetch_robots(
-                    self._fetcher, url, policy, before_hop=before_hop, via=via
+                    self._fetcher, url, policy, before_hop=before_hop, route=route
                 )
             signal = ProxySignal.ANSWERED
-            if via is not None:
-                signal = answer_signal(kept[0], {}, url, via.proxy, blocked=kept[0] == 403)
+            if route is not None:
+                signal = answer_signal(kept[0], {}, url, route.proxy, blocked=kept[0] == 403)
             if signal is ProxySignal.FAILED:
                 raise FetchError(
                     Outcome.ROBOTS_UNAVAILABLE,
@@ -127,7 +129,7 @@ class RobotsCache:
                     signal=signal,
                 )
             # That address has asked too much, as like as not.
-            if via is not None and kept[0] == 429:
+            if route is not None and kept[0] == 429:
                 raise FetchError(
                     Outcome.THROTTLED,
                     "robots.txt: the answer was 429",

@@ -28,7 +28,7 @@ from celery.worker import state
 from scraper import settings as settings_module
 from scraper.errors import RESTART_CODE
 from scraper.infra import logs
-from scraper.process import current_worker as worker_of_process
+from scraper.process import current_worker
 
 log = structlog.get_logger()
 
@@ -65,7 +65,7 @@ class Shutdown:
             self.hand_back_by = None
             if self.end_by is None:
                 self.end_by = time.monotonic() + settings_module.load().stop_s + LATE_S
-        worker_of_process.stop()
+        current_worker.stop()
         state.should_stop = self.code
 
     def end_for_restart(self) -> None:
@@ -88,7 +88,7 @@ class Shutdown:
             with self._lock:
                 self.hand_back_by = None
                 self.end_by = now + settings_module.load().stop_s + LATE_S
-            worker_of_process.stop()
+            current_worker.stop()
         if self.end_by is not None and now > self.end_by:
             quit_now(
                 "could not end in time: a server is away, or a page does not let go", self.code or 1
@@ -96,9 +96,9 @@ class Shutdown:
 
     def finish(self, controller: Any) -> None:
         """The last thing Celery calls: no batch runs any more."""
-        lost = worker_of_process.lost_pages()
+        lost = current_worker.lost_pages()
         try:
-            worker_of_process.close()
+            current_worker.close()
         except Exception:
             log.exception("not everything could be closed")
         if lost:

@@ -38,8 +38,7 @@ from sqlalchemy.pool import NullPool
 from scraper import settings as settings_module
 from scraper.errors import RESTART_CODE
 from scraper.infra import migrations, outages
-from scraper.process import current_worker as worker_of_process
-from scraper.process import heartbeat
+from scraper.process import current_worker, heartbeat
 from scraper.process.shutdown import quit_now, shutdown
 from scraper.settings import Settings
 
@@ -187,7 +186,7 @@ class Watchdog:
         consumer_silent_s = min(now - self.consumer_turned_at, awake_s)
         return Health(
             life_s=now - self._began,
-            loop_silent_s=min(worker_of_process.silent_s(), awake_s),
+            loop_silent_s=min(current_worker.silent_s(), awake_s),
             consumer_silent_s=consumer_silent_s if self._has_consumer else 0.0,
             postgres_away_s=outages.postgres().away_s,
             broker_away_s=outages.broker().away_s,

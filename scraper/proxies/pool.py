@@ -48,7 +48,7 @@ ACCOUNTS_MAX = 10_000
 
 @dataclass(slots=True)
 class _Identity:
-    via: ProxyRoute
+    route: ProxyRoute
     until: float
     left: int
 
@@ -99,18 +99,18 @@ class ProxyPool:
         if before is not None:
             if self._lasts(before, need, host, avoided, now):
                 before.left -= 1
-                return before.via
+                return before.route
             del self._identities[key]
             # Another address follows, where there is a choice.
-            avoided.add(before.via.proxy.id)
+            avoided.add(before.route.proxy.id)
         proxy = chooser.draw(self._rng, avoided) or chooser.draw(self._rng, without)
         if proxy is None:
             raise self._none(need, host, state, now, without)
         if not need.sticky:
             return ProxyRoute(proxy)
-        via = ProxyRoute(proxy, CookieJar())
-        self._identities[key] = _Identity(via, now + need.sticky_s, need.sticky_requests - 1)
-        return via
+        route = ProxyRoute(proxy, CookieJar())
+        self._identities[key] = _Identity(route, now + need.sticky_s, need.sticky_requests - 1)
+        return route
 
     def _steady(
         self,
@@ -135,47 +135,47 @@ class ProxyPool:
             before = self._accounts[key] = chooser, proxy
         return ProxyRoute(before[1])
 
-    def asked(self, via: ProxyRoute, host: str, requests: int = 1) -> None:
+    def asked(self, route: ProxyRoute, host: str, requests: int = 1) -> None:
         """Requests that say nothing about the proxy, or about whom nobody can tell yet."""
-        self._tallies[host][via.proxy.id].requests += requests
+        self._tallies[host][route.proxy.id].requests += requests
 
-    def answered(self, via: ProxyRoute, host: str, latency_s: float, requests: int = 1) -> None:
+    def answered(self, route: ProxyRoute, host: str, latency_s: float, requests: int = 1) -> None:
         """A page that the host answered through it, in so many requests (redirects)."""
-        tally = self._tallies[host][via.proxy.id]
+        tally = self._tallies[host][route.proxy.id]
         tally.requests += requests
         tally.answered += 1
         tally.latency_s += latency_s
-        self._good[host, via.proxy.id] = monotonic()
+        self._good[host, route.proxy.id] = monotonic()
         if host in self._doubts:
-            self._doubts[host].pop(via.proxy.id, None)
+            self._doubts[host].pop(route.proxy.id, None)
 
-    def good(self, via: ProxyRoute, host: str, since: float) -> bool:
+    def good(self, route: ProxyRoute, host: str, since: float) -> bool:
         """True where this process got an answer from the host through it since then, and since its
         last quarantine."""
-        return self._good.get((host, via.proxy.id), -1.0) > since
+        return self._good.get((host, route.proxy.id), -1.0) > since
 
-    def doubted(self, via: ProxyRoute, host: str) -> None:
+    def doubted(self, route: ProxyRoute, host: str) -> None:
         """No answer through it, and nobody knows yet why. After some in a row it is avoided for a
         moment."""
-        count, _ = self._doubts[host].get(via.proxy.id, (0, 0.0))
-        self._doubts[host][via.proxy.id] = count + 1, monotonic()
+        count, _ = self._doubts[host].get(route.proxy.id, (0, 0.0))
+        self._doubts[host][route.proxy.id] = count + 1, monotonic()
 
     def alive(self, host: str, since: float) -> bool:
         """True where the host has answered this process since then, through any proxy."""
         return any(at > since for (name, _), at in self._good.items() if name == host)
 
-    def failed(self, via: ProxyRoute, host: str) -> None:
+    def failed(self, route: ProxyRoute, host: str) -> None:
         """One request, counted by `asked` before, that it was to blame for. Several in a row are a
         strike."""
-        self._tallies[host][via.proxy.id].failed += 1
-        self._end(via)
+        self._tallies[host][route.proxy.id].failed += 1
+        self._end(route)
 
-    async def strike(self, via: ProxyRoute, host: str, why: str, least_s: float = 0.0) -> None:
+    async def strike(self, route: ProxyRoute, host: str, why: str, least_s: float = 0.0) -> None:
         """Quarantine at once, for `host` (`EVERYWHERE`: for all): it was blocked, denied, or serves
         nobody. Once, however many pages and processes say so. What finds out blocks by other signs
         than a status calls this one."""
-        self._end(via)
-        now, proxy_id = monotonic(), via.proxy.id
+        self._end(route)
+        now, proxy_id = monotonic(), route.proxy.id
         self._good.pop((host, proxy_id), None)
         try:
             rests_s = await self._health.strike(host, proxy_id, why, least_s)
@@ -266,7 +266,7 @@ class ProxyPool:
             self._choosers.clear()
             listed = {proxy.id: proxy for proxy in self._file.proxies}
             for key, lent in list(self._identities.items()):
-                if listed.get(lent.via.proxy.id) != lent.via.proxy:
+                if listed.get(lent.route.proxy.id) != lent.route.proxy:
                     del self._identities[key]
 
     async def _fresh(self, host: str) -> _HostState:
@@ -319,16 +319,16 @@ class ProxyPool:
     def _lasts(
         self, identity: _Identity, need: Need, host: str, without: Collection[str], now: float
     ) -> bool:
-        proxy = identity.via.proxy
+        proxy = identity.route.proxy
         free = policy.free_at(proxy, self._hosts[host].at_host, self._whole) <= now
         lasts = identity.left > 0 and now < identity.until
         return need.sticky and lasts and free and proxy.id not in without
 
-    def _end(self, via: ProxyRoute) -> None:
+    def _end(self, route: ProxyRoute) -> None:
         """An identity whose proxy failed is over: a visitor does not change their address in the
         middle of a visit."""
         for key, lent in list(self._identities.items()):
-            if lent.via is via:
+            if lent.route is route:
                 del self._identities[key]
 
     def _none(

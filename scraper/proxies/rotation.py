@@ -74,7 +74,7 @@ Lacks = Callable[[Fetched], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    via: ProxyRoute
+    route: ProxyRoute
     signal: ProxySignal
     at: float
     body: int = 0
@@ -100,7 +100,7 @@ class Visit:
 
     def add(self, answer: ProxyAnswer) -> None:
         """Takes an answer that is not the page's, or not for certain."""
-        self.reasons.append(_describe(answer.via, answer.text))
+        self.reasons.append(_describe(answer.route, answer.text))
         self.blocked = answer.signal is ProxySignal.BLOCKED
         self.lacking = answer.signal in _CONTENT
         failed = answer.result
@@ -113,7 +113,7 @@ class ProxyAnswer:
     """What came through one proxy, what it says of that proxy, and the same in words. `requests`
     left for it."""
 
-    via: ProxyRoute
+    route: ProxyRoute
     result: Fetched | FetchError
     signal: ProxySignal
     text: str
@@ -182,22 +182,22 @@ class ProxyRotation:
         visit = Visit(monotonic(), can_go_up, page_alone, doubts, {*doubts})
         while True:
             try:
-                via = await self._lend(page, need, visit)
+                route = await self._lend(page, need, visit)
             except NoProxyError as none:
                 return await self._with_nobody_left(page, visit, none)
-            visit.tried.add(via.proxy.id)
-            answer = await self._ask(page, visit, via, get, block_of)
+            visit.tried.add(route.proxy.id)
+            answer = await self._ask(page, visit, route, get, block_of)
             if lacks is not None and isinstance(answer.result, Fetched):
                 answer = await self._compare(page, visit, answer, answer.result, lacks)
             result = answer.result
             if answer.signal is ProxySignal.ANSWERED and not isinstance(result, FetchError):
                 if lacks is not None:
                     product = page.kind is Kind.PRODUCT
-                    self._contents.whole(page.host, via.proxy.id, product=product)
-                await self._good(page, via, result, doubts)
+                    self._contents.whole(page.host, route.proxy.id, product=product)
+                await self._good(page, route, result, doubts)
                 return result
             if answer.requests:
-                self._pool.asked(via, page.host, answer.requests)
+                self._pool.asked(route, page.host, answer.requests)
             if answer.signal is ProxySignal.NEUTRAL:
                 return _given(result)
             visit.add(answer)
@@ -223,11 +223,11 @@ class ProxyRotation:
                     assert_never(never)
 
     async def _ask(
-        self, page: LeasedPage, visit: Visit, via: ProxyRoute, get: Get, block_of: BlockOf
+        self, page: LeasedPage, visit: Visit, route: ProxyRoute, get: Get, block_of: BlockOf
     ) -> ProxyAnswer:
         """What came through one proxy. Raises where the page has to wait."""
         try:
-            fetched = await get(via)
+            fetched = await get(route)
         except DeferredError as deferred:
             if not visit.reasons:
                 raise
@@ -235,13 +235,13 @@ class ProxyRotation:
         except FetchError as error:
             in_doubt = ProxySignal.FAILED if error.outcome in _IN_DOUBT else ProxySignal.NEUTRAL
             sent = int(error.outcome not in _NOT_SENT)
-            return ProxyAnswer(via, error, error.signal or in_doubt, str(error), sent)
+            return ProxyAnswer(route, error, error.signal or in_doubt, str(error), sent)
         block = block_of(fetched)
         signal = answer_signal(
-            fetched.status, fetched.headers, fetched.url, via.proxy, blocked=block is not None
+            fetched.status, fetched.headers, fetched.url, route.proxy, blocked=block is not None
         )
         text = str(block) if block else f"the answer was {fetched.status}"
-        return ProxyAnswer(via, fetched, signal, text, fetched.redirects + 1)
+        return ProxyAnswer(route, fetched, signal, text, fetched.redirects + 1)
 
     async def _with_nobody_left(
         self, page: LeasedPage, visit: Visit, none: NoProxyError
@@ -264,20 +264,20 @@ class ProxyRotation:
         What two proxies get for one page alike is no proxy's doing."""
         if answer.signal is not ProxySignal.ANSWERED or fetched.status != 200 or fetched.same:
             return answer
-        host, proxy_id = page.host, answer.via.proxy.id
+        host, proxy_id = page.host, answer.route.proxy.id
         body, missing = xxh3_64_intdigest(fetched.body), await lacks(fetched)
         alike = [
             doubt
             for doubt in visit.doubts.values()
-            if doubt.body == body and doubt.via.proxy.id != proxy_id
+            if doubt.body == body and doubt.route.proxy.id != proxy_id
         ]
         if alike:
             self._contents.shop_repeats(host, body)
         for doubt in alike:
             if missing:
-                visit.doubts[doubt.via.proxy.id] = replace(doubt, signal=ProxySignal.LACKING)
+                visit.doubts[doubt.route.proxy.id] = replace(doubt, signal=ProxySignal.LACKING)
             else:
-                del visit.doubts[doubt.via.proxy.id]
+                del visit.doubts[doubt.route.proxy.id]
         other = self._contents.repeats(host, proxy_id, body, fetched.url)
         if other is not None:
             text = f"the same {len(fetched.body):,} bytes as for {other}"
@@ -290,7 +290,7 @@ class ProxyRotation:
         """Whether somebody who says that the page lacks something gives whole pages, or nobody
         does."""
         return self._contents.site_lacks(page.host) or any(
-            self._pool.good(doubt.via, page.host, 0.0) for doubt in visit.doubts.values()
+            self._pool.good(doubt.route, page.host, 0.0) for doubt in visit.doubts.values()
         )
 
     def _alive(self, host: str) -> bool:
@@ -306,41 +306,41 @@ class ProxyRotation:
             return await self._pool.lend(need, page.host)
 
     async def _note(self, page: LeasedPage, answer: ProxyAnswer, doubts: dict[str, Doubt]) -> None:
-        via, signal = answer.via, answer.signal
+        route, signal = answer.route, answer.signal
         match signal:
             case ProxySignal.UNUSABLE:
-                await self._pool.strike(via, EVERYWHERE, signal.value)
+                await self._pool.strike(route, EVERYWHERE, signal.value)
             case ProxySignal.DENIED:
-                await self._pool.strike(via, page.host, signal.value)
+                await self._pool.strike(route, page.host, signal.value)
             case _:
                 if signal not in _CONTENT:
-                    self._pool.doubted(via, page.host)
-                doubts[via.proxy.id] = Doubt(via, signal, monotonic(), answer.body)
+                    self._pool.doubted(route, page.host)
+                doubts[route.proxy.id] = Doubt(route, signal, monotonic(), answer.body)
                 keep(self._doubts, page.id, doubts, PAGES_MAX)
 
     async def _good(
-        self, page: LeasedPage, via: ProxyRoute, fetched: Fetched, doubts: dict[str, Doubt]
+        self, page: LeasedPage, route: ProxyRoute, fetched: Fetched, doubts: dict[str, Doubt]
     ) -> None:
         """Whoever is still in doubt about this page is to blame: the page can be had."""
         requests = fetched.redirects + 1
-        self._pool.answered(via, page.host, fetched.elapsed_s / requests, requests)
+        self._pool.answered(route, page.host, fetched.elapsed_s / requests, requests)
         self._faults.pop(page.id, None)
         if fetched.status == 429:
             wish_s = retry_after_s(fetched.headers, datetime.now(UTC)) or THROTTLED_S
-            await self._pool.strike(via, page.host, "throttled", min(wish_s, THROTTLED_MAX_S))
+            await self._pool.strike(route, page.host, "throttled", min(wish_s, THROTTLED_MAX_S))
         if not doubts:
             return
         self._doubts.pop(page.id, None)
         for doubt in doubts.values():
-            if doubt.via.proxy.id == via.proxy.id:
+            if doubt.route.proxy.id == route.proxy.id:
                 continue
             if doubt.signal is not ProxySignal.BLOCKED:
-                self._pool.failed(doubt.via, page.host)
+                self._pool.failed(doubt.route, page.host)
             if doubt.signal in (ProxySignal.BLOCKED, ProxySignal.REPEATED) or (
                 doubt.signal is ProxySignal.LACKING
-                and self._contents.bad(page.host, doubt.via.proxy.id)
+                and self._contents.bad(page.host, doubt.route.proxy.id)
             ):
-                await self._pool.strike(doubt.via, page.host, doubt.signal.value)
+                await self._pool.strike(doubt.route, page.host, doubt.signal.value)
 
     async def _agreed(self, page: LeasedPage, visit: Visit) -> Fetched:
         """All who could be asked say the same: what they say, or FetchError(PROXY_FAILED) where it
@@ -355,14 +355,14 @@ class ProxyRotation:
         doubted = list(visit.doubts.values())
         if visit.blocked:
             believed = visit.page_alone or any(
-                self._pool.good(doubt.via, page.host, 0.0 if many_visits else doubt.at)
+                self._pool.good(doubt.route, page.host, 0.0 if many_visits else doubt.at)
                 for doubt in doubted
             )
         elif visit.lacking:
             believed = many_visits or self._trusted(page, visit) or not self._alive(page.host)
         else:
             believed = not self._alive(page.host) or any(
-                self._pool.good(doubt.via, page.host, 0.0) for doubt in doubted
+                self._pool.good(doubt.route, page.host, 0.0) for doubt in doubted
             )
         if believed or (visit.blocked and visit.can_go_up):
             self._doubts.pop(page.id, None)
@@ -371,13 +371,13 @@ class ProxyRotation:
                 self._contents.agreed(page.host)
             if not believed:
                 for doubt in doubted:
-                    await self._pool.strike(doubt.via, page.host, ProxySignal.BLOCKED.value)
+                    await self._pool.strike(doubt.route, page.host, ProxySignal.BLOCKED.value)
             return _given(visit.result)
         for doubt in doubted:
             if many_visits and doubt.signal is ProxySignal.BLOCKED:
-                await self._pool.strike(doubt.via, page.host, doubt.signal.value)
+                await self._pool.strike(doubt.route, page.host, doubt.signal.value)
             elif doubt.signal not in _CONTENT:
-                self._pool.failed(doubt.via, page.host)
+                self._pool.failed(doubt.route, page.host)
         if many_visits:
             self._doubts.pop(page.id, None)
         raise self._faulty(page, visit)
@@ -400,5 +400,5 @@ def _given(result: Fetched | FetchError) -> Fetched:
     return result
 
 
-def _describe(via: ProxyRoute, text: str) -> str:
-    return text if text.startswith("proxy ") else f"proxy {via.proxy.id}: {text}"
+def _describe(route: ProxyRoute, text: str) -> str:
+    return text if text.startswith("proxy ") else f"proxy {route.proxy.id}: {text}"

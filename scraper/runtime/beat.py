@@ -1,4 +1,4 @@
-"""Beat's scheduler: a metronome that writes no file, bears a broker that is away, and stops when
+"""Beat's scheduler: a scheduler that writes no file, bears a broker that is away, and stops when
 nobody listens.
 
 A tick that cannot be sent is dropped: the next one does the same work. An outage is one log line,
@@ -29,7 +29,7 @@ UNREAD_S = 5.0
 BACKOFF_MAX_S = 5.0
 
 
-class Metronome(Scheduler):  # type: ignore[misc] # Celery has no types
+class TickScheduler(Scheduler):  # type: ignore[misc] # Celery has no types
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._backoff_s = 0.0
         self._quiet_until = 0.0

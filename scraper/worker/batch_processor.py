@@ -327,8 +327,8 @@ class Scraper:
             log.exception("page crashed", page=page.id, url=page.url, crawl=page.crawl_id)
             return Attempt(Outcome.CRASHED, error=f"{type(error).__name__}: {error}")
         finally:
-            if permits.via is not None:
-                cost.proxy = permits.via.proxy.pool
+            if permits.route is not None:
+                cost.proxy = permits.route.proxy.pool
             # It failed on the way.
             if permits.began and not cost.seconds:
                 cost.seconds = asyncio.get_running_loop().time() - permits.began

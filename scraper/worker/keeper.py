@@ -63,7 +63,7 @@ class Claims:
         again for as long as a batch may last, unless the process is `stopping`: else the lease
         would have to wait for somebody to take it back."""
         claim_id = uuid4()
-        return outages.patiently(
+        return outages.retry_until_available(
             lambda: self._take(lease_id, claim_id, alone),
             self._settings.horizon_s,
             stopping=stopping,

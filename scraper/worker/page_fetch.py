@@ -47,7 +47,7 @@ class Robots(Protocol):
         context: CrawlContext,
         turn: Turn,
         before_hop: BeforeHop,
-        via: ProxyRoute | None = None,
+        route: ProxyRoute | None = None,
     ) -> RobotsRules | Unavailable: ...
 
 
@@ -134,11 +134,11 @@ class PageFetch:
             lacks=self._lacks if self._permits.identity is None else None,
         )
 
-    async def _get(self, via: ProxyRoute | None) -> Fetched:
-        """One try, all of it through `via`. A redirect to a known challenge is
+    async def _get(self, route: ProxyRoute | None) -> Fetched:
+        """One try, all of it through `route`. A redirect to a known challenge is
         FetchError(BLOCKED)."""
         page, context, permits = self._page, self._context, self._permits
-        permits.via = via
+        permits.route = route
         try:
             await self._heed_robots(page.url, self._limiter, self._turn)
             await self._first_turn()
@@ -149,7 +149,7 @@ class PageFetch:
                     context.policy_of(page),
                     context.site.browser,
                     permits=BrowserPermits(self._before_hop, self._before_sub),
-                    via=via,
+                    route=route,
                     page_id=page.id,
                     visitor=permits.identity,
                 )
@@ -161,7 +161,7 @@ class PageFetch:
                 extra_headers=None
                 if permits.identity is None
                 else permits.identity.headers_for(page.url),
-                via=via,
+                route=route,
                 visitor=permits.identity,
                 held=permits.body,
             )
@@ -191,7 +191,7 @@ class PageFetch:
         has one by a proxy, which may be slower than others."""
         page, limiter = self._page, self._limiter
         policy, enough_s = self._context.policy_of(page), limiter.enough_s(page.host_attempts)
-        whole = not page.host_attempts and (page.good_before or self._permits.via is not None)
+        whole = not page.host_attempts and (page.good_before or self._permits.route is not None)
         if whole or enough_s is None or enough_s >= policy.page_timeout_s:
             return policy
         if not limiter.signals.well(asyncio.get_running_loop().time(), MOST_SHARE):
@@ -276,7 +276,7 @@ class PageFetch:
         if not context.site.robots:
             return
         rules = require_allowed(
-            await self._all.robots.rules(url, context, turn, self._robots_hop, self._permits.via),
+            await self._all.robots.rules(url, context, turn, self._robots_hop, self._permits.route),
             url,
             retry_after_s=ROBOTS_PATIENCE_S,
         )

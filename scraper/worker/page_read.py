@@ -209,7 +209,7 @@ def _suspected(
 ) -> Attempt | None:
     """A page that lacks what it should have, where that may be a block. None: it may not."""
     # Other proxies have been asked already.
-    other_way = permits.via is None and tier.above is not None
+    other_way = permits.route is None and tier.above is not None
     block = missing_is_block(
         good_before=page.good_before or doubt is not None,
         suspected_before=page.blocked > 0,

@@ -400,16 +400,18 @@ def test_an_account_has_its_cookies_and_headers_and_nobody_else_has_them() -> No
 def test_a_page_goes_through_its_own_proxy_and_no_other_way(scheme: str) -> None:
     proxy = TestProxy(1, scheme)
     with Field(proxy, products=3) as field:
-        via = ProxyRoute(_proxy(proxy), CookieJar())
+        route = ProxyRoute(_proxy(proxy), CookieJar())
 
         async def case(b: Browsers) -> None:
-            page = await b.fetch(f"{field.url}/p/1", replace(POLICY, proxied=True), QUICK, via=via)
+            page = await b.fetch(
+                f"{field.url}/p/1", replace(POLICY, proxied=True), QUICK, route=route
+            )
             assert b"Product /p/1" in page.body
             with pytest.raises(RuntimeError, match="without one"):
                 await b.fetch(f"{field.url}/p/1", replace(POLICY, proxied=True), QUICK)
             proxy.user = "wrong"
             outcome, text = await failed(
-                b.fetch(f"{field.url}/p/2", replace(POLICY, proxied=True), QUICK, via=via)
+                b.fetch(f"{field.url}/p/2", replace(POLICY, proxied=True), QUICK, route=route)
             )
             assert (
                 outcome is Outcome.PROXY_FAILED and "login" in text and proxy.password not in text

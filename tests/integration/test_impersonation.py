@@ -462,11 +462,11 @@ def test_the_guard_holds_for_a_tls_host_behind_a_proxy(address: str, tls: ssl.SS
     guarded = replace(CHROME, private=PrivateAccess(), proxied=True)
 
     async def test(_: H2Server, fetcher: HttpFetcher) -> None:
-        via = ProxyRoute(proxies.parse(f"{proxy.url} class=datacenter", "list")[0])
+        route = ProxyRoute(proxies.parse(f"{proxy.url} class=datacenter", "list")[0])
         literal = f"[{address}]" if ":" in address else address
         for host in ("shop.example", literal):
             with pytest.raises(FetchError) as caught:
-                await fetcher.fetch(f"https://{host}/", guarded, via=via)
+                await fetcher.fetch(f"https://{host}/", guarded, route=route)
             assert caught.value.outcome is Outcome.FORBIDDEN_ADDRESS
 
     with Field(proxy):
@@ -548,8 +548,8 @@ def test_two_proxies_and_one_host_are_two_visitors(tls: ssl.SSLContext) -> None:
             for proxy in (one, two)
         ]
         policy = replace(CHROME, proxied=True)
-        for via in (*ways, *ways):
-            await fetcher.fetch(server.url("/cookie"), policy, via=via)
+        for route in (*ways, *ways):
+            await fetcher.fetch(server.url("/cookie"), policy, route=route)
         assert server.connections == 2 and len({fingerprint(hello) for hello in server.hellos}) == 1
         # no ticket (pre_shared_key comes last)
         assert not any(b"\x00\x29" in hello[-40:] for hello in server.hellos)

@@ -292,7 +292,7 @@ def test_a_worker_that_loses_its_lease_asks_no_further_proxy(
     """A page whose first proxy failed belongs to somebody else by then, who asks the others."""
     doubts = []
 
-    def lost(pool: ProxyPool, via: ProxyRoute, host: str) -> None:
+    def lost(pool: ProxyPool, route: ProxyRoute, host: str) -> None:
         doubts.append(tuple(brokers[0].worker.keeper.batches))
         for batch in brokers[0].worker.keeper.batches.values():
             batch.lost = True

@@ -52,7 +52,7 @@ def over(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(OVER, "fetcher", Http2Fetcher)
 
 
-def via_of(
+def route_of(
     proxy: TestProxy, options: str = "class=datacenter", jar: CookieJar | None = None
 ) -> ProxyRoute:
     return ProxyRoute(proxies.parse(f"{proxy.url} {options}", "list")[0], jar)
@@ -70,21 +70,25 @@ def fetching(test: Callable[[HttpFetcher], Awaitable[Any]], **options: Any) -> A
     return asyncio.run(run())
 
 
-def get(url: str, via: ProxyRoute | None, policy: FetchPolicy = PROXIED, **options: Any) -> Fetched:
-    fetched = fetching(lambda fetcher: fetcher.fetch(url, policy, via=via), **options)
+def get(
+    url: str, route: ProxyRoute | None, policy: FetchPolicy = PROXIED, **options: Any
+) -> Fetched:
+    fetched = fetching(lambda fetcher: fetcher.fetch(url, policy, route=route), **options)
     assert isinstance(fetched, Fetched)
     return fetched
 
 
-def failure(url: str, via: ProxyRoute, policy: FetchPolicy = PROXIED, **options: Any) -> FetchError:
+def failure(
+    url: str, route: ProxyRoute, policy: FetchPolicy = PROXIED, **options: Any
+) -> FetchError:
     with pytest.raises(FetchError) as caught:
-        get(url, via, policy, **options)
+        get(url, route, policy, **options)
     error: BaseException | None = caught.value
     # nothing that a traceback may print holds a credential
     while error is not None:
         assert (
             SECRET not in f"{error!r} {error}"
-            and f"127.0.0.1:{via.proxy.port}" not in f"{error!r} {error}"
+            and f"127.0.0.1:{route.proxy.port}" not in f"{error!r} {error}"
         )
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return caught.value
@@ -104,9 +108,9 @@ def test_every_scheme_reaches_plain_and_tls_hosts(
 
         async def test(fetcher: HttpFetcher) -> None:
             for target in ("/p/1", "/moved", "/p/2"):
-                fetched = await fetcher.fetch(field.url + target, PROXIED, via=via_of(proxy))
+                fetched = await fetcher.fetch(field.url + target, PROXIED, route=route_of(proxy))
                 assert fetched.status == 200 and b"Product" in fetched.body
-            status, body = await fetch_robots(fetcher, field.url, PROXIED, via=via_of(proxy))
+            status, body = await fetch_robots(fetcher, field.url, PROXIED, route=route_of(proxy))
             assert status == 200 and body == field.robots
 
         fetching(test)
@@ -132,7 +136,7 @@ def test_validators_pass_a_proxy(
         asked = Validators('W/"v1"', "Mon, 01 Jan 2024 00:00:00 GMT")
         fetched = fetching(
             lambda fetcher: fetcher.fetch(
-                field.url + "/p/1", PROXIED, validators=asked, via=via_of(proxy)
+                field.url + "/p/1", PROXIED, validators=asked, route=route_of(proxy)
             )
         )
         (hit,) = field.hits
@@ -153,7 +157,7 @@ def test_connections_of_two_proxies_are_kept_apart() -> None:
 
         async def test(fetcher: HttpFetcher) -> None:
             for proxy in (one, two, one, two):
-                await fetcher.fetch(field.url + "/p/1", PROXIED, via=via_of(proxy))
+                await fetcher.fetch(field.url + "/p/1", PROXIED, route=route_of(proxy))
 
         fetching(test)
         assert [hit.peer for hit in field.hits] == [
@@ -173,7 +177,7 @@ def test_a_socks_proxy_gets_the_address_that_was_judged_unless_it_is_to_look_up_
     with Field(proxy) as field:
         if scheme.startswith("socks"):
             url = f"http://shop.example:{field.port}/p/1"
-            assert get(url, via_of(proxy), resolver=FakeResolver(["127.0.0.1"])).status == 200
+            assert get(url, route_of(proxy), resolver=FakeResolver(["127.0.0.1"])).status == 200
             kind = {"socks5": "1 127.0.0.1", "socks5h": "3 shop.example"}[scheme]
             assert proxy.asked == [f"SOCKS {kind}:{field.port}"]
             assert field.hits[0].headers["host"] == f"shop.example:{field.port}"
@@ -188,20 +192,22 @@ def test_the_guard_holds_through_a_proxy(address: str) -> None:
     with Field(proxy) as field:
         error = failure(
             f"http://shop.example:{field.port}/p/1",
-            via_of(proxy),
+            route_of(proxy),
             guarded,
             resolver=FakeResolver([address]),
         )
         assert error.outcome is Outcome.FORBIDDEN_ADDRESS
         literal = f"[{address}]" if ":" in address else address
         assert (
-            failure(f"http://{literal}:{field.port}/p/1", via_of(proxy), guarded).outcome
+            failure(f"http://{literal}:{field.port}/p/1", route_of(proxy), guarded).outcome
             is Outcome.FORBIDDEN_ADDRESS
         )
         assert (
-            failure("http://169.254.169.254/", via_of(proxy)).outcome is Outcome.FORBIDDEN_ADDRESS
+            failure("http://169.254.169.254/", route_of(proxy)).outcome is Outcome.FORBIDDEN_ADDRESS
         )
-        assert failure("http://127.1/", via_of(proxy), guarded).outcome is Outcome.FORBIDDEN_ADDRESS
+        assert (
+            failure("http://127.1/", route_of(proxy), guarded).outcome is Outcome.FORBIDDEN_ADDRESS
+        )
         assert proxy.asked == [] and field.hits == []
 
 
@@ -214,13 +220,13 @@ def test_a_redirect_to_the_inside_is_refused_through_a_proxy() -> None:
             resolver.answers = [["93.184.216.34"], ["192.168.0.1"]]
             with pytest.raises(FetchError) as caught:
                 await fetcher.fetch(
-                    f"http://127.0.0.1.nip.example:{field.port}/", guarded, via=via_of(proxy)
+                    f"http://127.0.0.1.nip.example:{field.port}/", guarded, route=route_of(proxy)
                 )
             # the proxy was asked, and knows no such name
             assert caught.value.outcome is not Outcome.FORBIDDEN_ADDRESS
             with pytest.raises(FetchError) as caught:
                 await fetcher.fetch(
-                    f"http://inside.example:{field.port}/", guarded, via=via_of(proxy)
+                    f"http://inside.example:{field.port}/", guarded, route=route_of(proxy)
                 )
             assert caught.value.outcome is Outcome.FORBIDDEN_ADDRESS
 
@@ -254,29 +260,29 @@ def test_blame(
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[1]))
     proxy = TestProxy(1, scheme, mode=mode)
     with Field(proxy, tls=certificate[0] if tls else None) as field:
-        via = via_of(proxy)
+        route = route_of(proxy)
         if mode == "login":
-            via = ProxyRoute(replace(via.proxy, password=SECRET + "wrong"))
+            route = ProxyRoute(replace(route.proxy, password=SECRET + "wrong"))
         if scheme == "http" and not tls and mode in ("502", "403"):
-            fetched = get(f"{field.url}/p/1", via)
+            fetched = get(f"{field.url}/p/1", route)
             assert fetched.status == int(mode)
             said = proxies.answer_signal(
                 fetched.status,
                 fetched.headers,
                 fetched.url,
-                via.proxy,
+                route.proxy,
                 blocked=fetched.status == 403,
             )
             assert said is {"502": ProxySignal.FAILED, "403": ProxySignal.BLOCKED}[mode]
             return
         limits = replace(PROXIED, connect_timeout_s=0.3, read_timeout_s=0.3)
-        error = failure(f"{field.url}/p/1", via, limits)
+        error = failure(f"{field.url}/p/1", route, limits)
         if mode == "hang":
             assert error.outcome in (Outcome.UNREACHABLE, Outcome.TIMEOUT)
             assert error.signal in (None, ProxySignal.FAILED)
         else:
             assert (error.outcome, error.signal) == (outcome, signal)
-            assert str(error).startswith(f"proxy {via.proxy.id}: ")
+            assert str(error).startswith(f"proxy {route.proxy.id}: ")
         assert field.hits == []
 
 
@@ -285,10 +291,10 @@ def test_a_certificate_that_is_not_acceptable_is_refused_through_a_proxy(
 ) -> None:
     proxy = TestProxy(1)
     with Field(proxy, tls=certificate[0]) as field:
-        assert failure(f"{field.url}/p/1", via_of(proxy)).outcome is Outcome.TLS
+        assert failure(f"{field.url}/p/1", route_of(proxy)).outcome is Outcome.TLS
     secure = TestProxy(1, "https", tls=certificate[0])
     with Field(secure) as field:
-        error = failure(f"{field.url}/p/1", via_of(secure))
+        error = failure(f"{field.url}/p/1", route_of(secure))
         assert (error.outcome, error.signal) == (Outcome.PROXY_FAILED, ProxySignal.UNUSABLE)
 
 
@@ -298,7 +304,7 @@ def test_a_host_that_is_not_acceptable_is_refused_within_the_tls_of_its_proxy(
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[1]))
     proxy = TestProxy(1, "https", tls=certificate[0])
     with Field(proxy, tls=self_signed(tmp_path)) as field:
-        assert failure(f"{field.url}/p/1", via_of(proxy)).outcome is Outcome.TLS
+        assert failure(f"{field.url}/p/1", route_of(proxy)).outcome is Outcome.TLS
         assert field.hits == []
 
 
@@ -308,9 +314,9 @@ def test_an_identity_keeps_its_cookies_and_its_browser() -> None:
     with Field(one, two) as field:
 
         async def test(fetcher: HttpFetcher) -> None:
-            first, second = via_of(one, jar=CookieJar()), via_of(two, jar=CookieJar())
-            for via in (first, second, first, second, via_of(one)):
-                await fetcher.fetch(field.url + "/p/17", policy, via=via)
+            first, second = route_of(one, jar=CookieJar()), route_of(two, jar=CookieJar())
+            for route in (first, second, first, second, route_of(one)):
+                await fetcher.fetch(field.url + "/p/17", policy, route=route)
 
         fetching(test)
         cookies = [hit.headers.get("cookie") for hit in field.hits]

@@ -143,9 +143,9 @@ def test_datacenter_proxies_change_with_each_page(
     async def work(client: aredis.Redis) -> None:
         pool = pool_of(client, listed(lines(5, "class=datacenter")))
         lent = [await pool.lend(EACH, HOST) for _ in range(200)]
-        counts = Counter(via.proxy.id for via in lent)
+        counts = Counter(route.proxy.id for route in lent)
         assert len(counts) == 5 and min(counts.values()) > 15
-        assert all(via.jar is None for via in lent)
+        assert all(route.jar is None for route in lent)
 
     run(valkey_url, work)
 
@@ -161,7 +161,7 @@ def test_an_identity_lasts_for_its_requests_and_its_time(
         lent = [await pool.lend(STICKY, HOST) for _ in range(15)]
         runs = [lent[0:5], lent[5:10], lent[10:15]]
         assert all(
-            len({id(via.jar) for via in part}) == 1 and part[0].jar is not None for part in runs
+            len({id(route.jar) for route in part}) == 1 and part[0].jar is not None for part in runs
         )
         assert all(one[0].proxy != two[0].proxy for one, two in pairwise(runs))
         first = await pool.lend(STICKY, HOST)
@@ -199,19 +199,19 @@ def test_a_quarantine_holds_for_the_fleet_and_for_that_host_alone(
         path = listed(lines(2))
         one, two = pool_of(client, path, 1), pool_of(client, path, 2)
         await two.lend(EACH, HOST)
-        via = await one.lend(EACH, HOST)
-        await one.strike(via, HOST, "blocked")
-        assert via.proxy.id not in {await id_of(one) for _ in range(30)}, (
+        route = await one.lend(EACH, HOST)
+        await one.strike(route, HOST, "blocked")
+        assert route.proxy.id not in {await id_of(one) for _ in range(30)}, (
             "at once where it was seen"
         )
         await two.keep()
-        assert via.proxy.id not in {await id_of(two) for _ in range(30)}, (
+        assert route.proxy.id not in {await id_of(two) for _ in range(30)}, (
             "and everywhere with the next look"
         )
         assert len({await id_of(two, host="other.example") for _ in range(30)}) == 2
-        await one.strike(via, EVERYWHERE, "unusable")
+        await one.strike(route, EVERYWHERE, "unusable")
         await two.keep()
-        assert via.proxy.id not in {await id_of(two, host="other.example") for _ in range(30)}
+        assert route.proxy.id not in {await id_of(two, host="other.example") for _ in range(30)}
 
     run(valkey_url, work)
 
@@ -265,8 +265,8 @@ def test_what_was_seen_while_redis_was_away_is_told_later(
 ) -> None:
     async def work(client: aredis.Redis) -> None:
         pool = pool_of(client, listed(lines(1)))
-        via = await pool.lend(EACH, HOST)
-        pool.answered(via, HOST, 0.5)
+        route = await pool.lend(EACH, HOST)
+        pool.answered(route, HOST, 0.5)
         report, away = ProxyHealth.report, True
 
         async def maybe(self: ProxyHealth, host: str, tallies: dict[str, Tally]) -> None:
@@ -276,10 +276,10 @@ def test_what_was_seen_while_redis_was_away_is_told_later(
 
         monkeypatch.setattr(ProxyHealth, "report", maybe)
         await pool.keep()
-        pool.answered(via, HOST, 0.5)
+        pool.answered(route, HOST, 0.5)
         away = False
         await pool.keep()
-        assert (await ProxyHealth(client).read([HOST], 0.0))[HOST][via.proxy.id].answered == 2
+        assert (await ProxyHealth(client).read([HOST], 0.0))[HOST][route.proxy.id].answered == 2
 
     run(valkey_url, work)
 
@@ -323,9 +323,9 @@ def test_nothing_in_redis_names_a_proxy_but_its_id(
     async def work(client: aredis.Redis) -> None:
         pool = pool_of(client, listed(lines(3)))
         for _ in range(9):
-            via: ProxyRoute = await pool.lend(EACH, HOST)
-            pool.answered(via, HOST, 0.1)
-        await pool.strike(via, EVERYWHERE, "unusable")
+            route: ProxyRoute = await pool.lend(EACH, HOST)
+            pool.answered(route, HOST, 0.1)
+        await pool.strike(route, EVERYWHERE, "unusable")
         await pool.keep()
 
     run(valkey_url, work)

@@ -16,7 +16,7 @@ from scraper.runtime.beat import (
     BACKOFF_MAX_S,
     UNREAD_S,
     WAITING_MAX,
-    Metronome,
+    TickScheduler,
 )
 
 
@@ -43,27 +43,27 @@ class Broker:
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     found = Broker()
     monkeypatch.setattr(beat, "depth", found.depth)
-    monkeypatch.setattr(Metronome, "apply_async", found.send)
+    monkeypatch.setattr(TickScheduler, "apply_async", found.send)
     monkeypatch.setattr(beat, "time", SimpleNamespace(monotonic=lambda: found.now))
     monkeypatch.setattr(outages, "_outages", {})
     return found
 
 
-def ticks(broker: Broker, metronome: Metronome, seconds: int) -> None:
+def ticks(broker: Broker, scheduler: TickScheduler, seconds: int) -> None:
     for _ in range(seconds):
         broker.now += 1
-        metronome.apply_entry(metronome.schedule["dispatch"])
+        scheduler.apply_entry(scheduler.schedule["dispatch"])
 
 
 def test_it_backs_off_and_says_so_once(broker: Broker) -> None:
-    metronome = Metronome(app=app)
+    scheduler = TickScheduler(app=app)
     broker.error = redis.exceptions.ConnectionError("Connection refused")
     with capture_logs() as logs:
-        ticks(broker, metronome, 60)
+        ticks(broker, scheduler, 60)
     assert [line["event"] for line in logs] == ["Redis is away"]
     assert 60 / BACKOFF_MAX_S <= broker.asked <= 60 / BACKOFF_MAX_S + 4 and broker.sent == 0
     broker.error = None
-    ticks(broker, metronome, 10)
+    ticks(broker, scheduler, 10)
     assert broker.sent >= 10 - BACKOFF_MAX_S
 
 
@@ -74,28 +74,28 @@ def test_errors_that_celery_wraps(broker: Broker) -> None:
         except redis.exceptions.ConnectionError as error:
             raise SchedulingError("Couldn't apply scheduled task") from error
 
-    metronome = Metronome(app=app)
-    metronome.apply_async = refused
+    scheduler = TickScheduler(app=app)
+    scheduler.apply_async = refused
     with capture_logs() as logs:
-        ticks(broker, metronome, 10)
+        ticks(broker, scheduler, 10)
     assert [line["event"] for line in logs] == ["Redis is away"]
 
 
 def test_ticks_that_nobody_takes(broker: Broker) -> None:
-    metronome = Metronome(app=app)
+    scheduler = TickScheduler(app=app)
     broker.waiting = WAITING_MAX + 1
     with capture_logs() as logs:
-        ticks(broker, metronome, int(UNREAD_S) * 3)
+        ticks(broker, scheduler, int(UNREAD_S) * 3)
         assert broker.sent == 0
         broker.waiting = 0
-        ticks(broker, metronome, 5)
+        ticks(broker, scheduler, 5)
     assert broker.sent == 5
     assert [line["log_level"] for line in logs] == ["warning", "info"]
 
 
 def test_another_error_keeps_its_traceback(broker: Broker) -> None:
-    metronome = Metronome(app=app)
+    scheduler = TickScheduler(app=app)
     broker.error = KeyError("a fault of ours")
     with capture_logs() as logs:
-        ticks(broker, metronome, 1)
+        ticks(broker, scheduler, 1)
     assert logs[0]["exc_info"] and broker.sent == 0

@@ -89,9 +89,9 @@ def test_no_visit_goes_on_for_ever() -> None:
 
 
 def test_what_a_proxy_fails_at_is_not_said_of_the_page() -> None:
-    one, via = Visit(0.0), Any
+    one, route = Visit(0.0), Any
     its_own = FetchError(Outcome.PROXY_FAILED, "proxy p1: no way", url="https://shop.example/")
     for error, signal in ((FAILED, ProxySignal.FAILED), (its_own, ProxySignal.UNUSABLE)):
         text = f"proxy p1: {error}"
-        one.add(ProxyAnswer(via, error, signal, text, 1))  # type: ignore[arg-type]
+        one.add(ProxyAnswer(route, error, signal, text, 1))  # type: ignore[arg-type]
     assert one.result is FAILED and len(one.reasons) == 2 and not one.blocked

@@ -1,4 +1,4 @@
-"""Hints: never in the way of the work they are sent from."""
+"""Best-effort messages never hinder the work that sends them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scraper.domain import Message
 from scraper.infra import outages
 from scraper.runtime import send as sending
 
-HINTS = [Message("dispatch", "coordinator")]
+MESSAGES = [Message("dispatch", "coordinator")]
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[Exception | None]:
             raise error
 
     monkeypatch.setattr(sending, "send", send)
-    monkeypatch.setattr(sending, "_no_hints_until", 0.0)
+    monkeypatch.setattr(sending, "_best_effort_paused_until", 0.0)
     monkeypatch.setattr(outages, "_outages", {})
     return errors
 
@@ -37,11 +37,11 @@ def test_a_broker_that_is_away(
     tried += [OperationalError("Connection refused"), None]
     with capture_logs() as logs:
         for _ in range(20):
-            sending.hint(HINTS)
+            sending.send_best_effort(MESSAGES)
         assert len(tried) == 1, "the others do not even try for a while"
         assert outages.broker().away_s > 0
-        monkeypatch.setattr(sending, "_no_hints_until", 0.0)
-        sending.hint(HINTS)
+        monkeypatch.setattr(sending, "_best_effort_paused_until", 0.0)
+        sending.send_best_effort(MESSAGES)
     assert not tried and outages.broker().away_s == 0
     assert [line["event"] for line in logs] == ["Redis is away", "Redis is back"]
 
@@ -49,5 +49,7 @@ def test_a_broker_that_is_away(
 def test_a_fault_of_ours_is_logged_and_does_no_harm(tried: list[Exception | None]) -> None:
     tried += [TypeError("not JSON")]
     with capture_logs() as logs:
-        sending.hint(HINTS)
-    assert [line["event"] for line in logs] == ["hint not sent"] and logs[0]["exc_info"]
+        sending.send_best_effort(MESSAGES)
+    assert [line["event"] for line in logs] == ["best-effort messages not sent"] and logs[0][
+        "exc_info"
+    ]

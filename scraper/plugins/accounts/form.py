@@ -80,7 +80,7 @@ class LoginClient:
     _policy: FetchPolicy = field(repr=False)
     _identity: AccountSession = field(repr=False)
     _before: BeforeHop = field(repr=False)
-    _via: ProxyRoute | None = field(repr=False)
+    _route: ProxyRoute | None = field(repr=False)
 
     async def get(self, url: str, *, headers: Mapping[str, str] | None = None) -> Page:
         return await self._ask(url, headers, None)
@@ -117,7 +117,7 @@ class LoginClient:
             self._policy,
             before_hop=self._before_hop,
             extra_headers=headers,
-            via=self._via,
+            route=self._route,
             visitor=self._identity,
             body=body,
         )

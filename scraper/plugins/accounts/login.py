@@ -70,7 +70,7 @@ class LoginAttempts:
             allowed=confined(context.policy.allowed, account),
         )
         loop, permits, limiters = asyncio.get_running_loop(), PagePermits(URGENCY), []
-        via: ProxyRoute | None = None
+        route: ProxyRoute | None = None
         function = None
         if context.login.login.function is not None:
             try:
@@ -88,16 +88,18 @@ class LoginAttempts:
         try:
             async with asyncio.timeout(LOGIN_S):
                 if need is not None:
-                    via = await self.pool.lend(replace(need, account=identity.seed), host_of(first))
-                client = LoginClient(self.fetcher, policy, identity, before, via)
+                    route = await self.pool.lend(
+                        replace(need, account=identity.seed), host_of(first)
+                    )
+                client = LoginClient(self.fetcher, policy, identity, before, route)
                 grant = await log_in(
                     context.login, account.values, account, client, identity, function
                 )
         except TimeoutError:
             raise LoginTrouble(Trouble.UNAVAILABLE, f"not done within {LOGIN_S:g} s") from None
         except LoginTrouble as trouble:
-            if via is not None:
-                await self._tell_pool(via, host_of(first), trouble)
+            if route is not None:
+                await self._tell_pool(route, host_of(first), trouble)
             raise LoginTrouble(trouble.kind, account.hidden(str(trouble))) from None
         finally:
             permits.end()
@@ -106,16 +108,16 @@ class LoginAttempts:
         identity.headers = grant.headers
         return Made(identity, grant)
 
-    async def _tell_pool(self, via: ProxyRoute, host: str, trouble: LoginTrouble) -> None:
-        self.pool.asked(via, host)
+    async def _tell_pool(self, route: ProxyRoute, host: str, trouble: LoginTrouble) -> None:
+        self.pool.asked(route, host)
         match trouble.signal:
             case ProxySignal.UNUSABLE:
-                await self.pool.strike(via, EVERYWHERE, ProxySignal.UNUSABLE.value)
+                await self.pool.strike(route, EVERYWHERE, ProxySignal.UNUSABLE.value)
             case ProxySignal.DENIED:
-                await self.pool.strike(via, host, ProxySignal.DENIED.value)
+                await self.pool.strike(route, host, ProxySignal.DENIED.value)
             case _:
                 if trouble.kind is Trouble.UNAVAILABLE:
-                    self.pool.failed(via, host)
+                    self.pool.failed(route, host)
 
 
 def confined(allowed: Callable[[str], bool] | None, account: Account) -> Callable[[str], bool]:

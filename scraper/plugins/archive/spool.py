@@ -265,7 +265,9 @@ class Archive:
             with self._engine.begin() as connection:
                 return work(connection)
 
-        return outages.patiently(lambda: retried(once), DATABASE_S, pause_s=0.5, pause_max_s=8.0)
+        return outages.retry_until_available(
+            lambda: retried(once), DATABASE_S, pause_s=0.5, pause_max_s=8.0
+        )
 
     def _failed(self, verb: str, pages: int, error: Exception) -> None:
         self.lost += pages

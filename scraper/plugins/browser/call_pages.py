@@ -47,7 +47,7 @@ class CallPages:
             limiter = limiters.of(host_of(url))
             limiter.pending += 1
             try:
-                await self._polite.heed_robots(url, limiter, by, via)
+                await self._polite.heed_robots(url, limiter, by, route)
                 await self._polite.when_permitted(
                     limiter, by, lambda deadline_at: permits.go(limiter, deadline_at)
                 )
@@ -62,14 +62,14 @@ class CallPages:
 
         async with AsyncExitStack() as stack:
             with by.clock.still():
-                via = await self._via(by, value)
+                route = await self._choose_route(by, value)
                 await stack.enter_async_context(
                     self._browsers.slot(asyncio.get_running_loop().time() + PATIENCE_S)
                 )
             stack.callback(permits.end)
             browser_permits = BrowserPermits(before_hop, before_sub, paid=False)
             opened = self._browsers.page(
-                by.context.policy, by.context.rendering, permits=browser_permits, via=via
+                by.context.policy, by.context.rendering, permits=browser_permits, route=route
             )
             page = await stack.enter_async_context(opened)
             # It would count waits for turns, and the input has a deadline.
@@ -82,7 +82,7 @@ class CallPages:
                 # Whose fault it is; the error stays the function's.
                 raise error from navigation_fault(error, {}, page.url, by.context.policy, None)  # type: ignore[arg-type]
 
-    async def _via(self, by: CallInput, value: object) -> ProxyRoute | None:
+    async def _choose_route(self, by: CallInput, value: object) -> ProxyRoute | None:
         if by.context.need is None:
             return None
         try:

@@ -85,7 +85,7 @@ class PageVisit:
         rendering: Rendering,
         permits: BrowserPermits,
         *,
-        via: ProxyRoute | None,
+        route: ProxyRoute | None,
         visitor: AccountSession | None = None,
     ) -> None:
         self.policy = policy
@@ -100,7 +100,7 @@ class PageVisit:
         self._main_frame = ""
         self._world = 0
         self._permits = permits
-        self._via = via
+        self._route = route
         self._visitor = visitor
         self._seen = _Seen(quiet_since=monotonic())
         self._captured: dict[str, list[asyncio.Future[bytes]]] = {}
@@ -117,12 +117,12 @@ class PageVisit:
 
     @property
     def proxy_id(self) -> str:
-        return self._via.proxy.id if self._via else ""
+        return self._route.proxy.id if self._route else ""
 
     def grant(self) -> PageGrant:
         return PageGrant(
             private=self.policy.private,
-            proxy=self._via.proxy if self._via else None,
+            proxy=self._route.proxy if self._route else None,
             connect_timeout_s=self.policy.connect_timeout_s,
             count=self._came_in,
             failed=self._seen.failures.__setitem__,

@@ -3,7 +3,7 @@ when the process is.
 
     permits = BrowserPermits(before_hop, before_sub, paid=False)
     async with browsers.slot(latest):  # one of the pages that may be open at once
-        async with browsers.page(policy, rendering, via=via, permits=permits) as page:
+        async with browsers.page(policy, rendering, route=route, permits=permits) as page:
             await page.goto(url)                                        # a ready Playwright page
 
 `page` is for whoever drives a page by code of their own, within a site's limits, guard, proxies and
@@ -159,14 +159,14 @@ class Browsers:
         rendering: Rendering | None = None,
         *,
         permits: BrowserPermits | None = None,
-        via: ProxyRoute | None = None,
+        route: ProxyRoute | None = None,
         page_id: int = 0,
         visitor: AccountSession | None = None,
     ) -> Fetched:
         """The page as a browser shows it, within a `slot`. `visitor`: the account whose cookies and
         headers it has. Raises FetchError, DeferredError, and what `turns` raise."""
         try:
-            async with self._visit(policy, rendering or PLAIN, permits, via, visitor) as visit:
+            async with self._visit(policy, rendering or PLAIN, permits, route, visitor) as visit:
                 fetched = await visit.fetch(url)
         except BrowserLostError as lost:
             raise self._lost(page_id, url, lost) from None
@@ -184,13 +184,13 @@ class Browsers:
         rendering: Rendering | None = None,
         *,
         permits: BrowserPermits | None = None,
-        via: ProxyRoute | None = None,
+        route: ProxyRoute | None = None,
     ) -> AsyncIterator[Page]:
         """A new page of a context within the policy's limits, for as long as the block lasts; what
         ends it early is raised at the block's end: FetchError, DeferredError. The total deadline is
         the caller's."""
         try:
-            async with self._visit(policy, rendering or PLAIN, permits, via) as visit:
+            async with self._visit(policy, rendering or PLAIN, permits, route) as visit:
                 try:
                     yield visit.page
                 except _playwright_error():
@@ -347,16 +347,18 @@ class Browsers:
         policy: FetchPolicy,
         rendering: Rendering,
         permits: BrowserPermits | None,
-        via: ProxyRoute | None,
+        route: ProxyRoute | None,
         visitor: AccountSession | None = None,
     ) -> AsyncIterator[PageVisit]:
-        if via is None and policy.proxied:
+        if route is None and policy.proxied:
             raise RuntimeError("a page of a site with a proxy would leave without one")
         running = await self._running(rendering.stealth)
         from scraper.plugins.browser.page import PageVisit
 
-        jar = visitor.jar if visitor else via.jar if via else self._jars.of(policy.cookies)
-        visit = PageVisit(policy, rendering, permits or BrowserPermits(), via=via, visitor=visitor)
+        jar = visitor.jar if visitor else route.jar if route else self._jars.of(policy.cookies)
+        visit = PageVisit(
+            policy, rendering, permits or BrowserPermits(), route=route, visitor=visitor
+        )
         running.visits.add(visit)
         context = None
         try:

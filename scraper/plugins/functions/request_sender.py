@@ -36,7 +36,7 @@ class RequestSender(Exchanger):
         self,
         request: httpx.Request,
         policy: FetchPolicy,
-        via: ProxyRoute | None,
+        route: ProxyRoute | None,
         before_resend: Callable[[], Awaitable[None]],
     ) -> httpx.Response:
         """Its answer, whatever the status, unpacked. Raises FetchError alone, and what
@@ -44,16 +44,16 @@ class RequestSender(Exchanger):
         kept-alive connection was closed. A POST is not: who knows what it has done (RFC 9110
         9.2.2)."""
         check(request)
-        url, jar = str(request.url), via.jar if via else None
-        seed = via.proxy.id if via else this_machine()
-        transport = self._way_out(policy, via, seed, request.url)
+        url, jar = str(request.url), route.jar if route else None
+        seed = route.proxy.id if route else this_machine()
+        transport = self._way_out(policy, route, seed, request.url)
         headers = policy.headers_from(seed, secure=request.url.scheme == "https")
         pairs = merged(list(headers), _own_headers(request))
         if jar is not None:
             pairs = with_cookies(pairs, jar, request.url)
         extensions: dict[str, Any] = {"timeout": _timeouts(request, policy)}
-        if via is not None:
-            extensions["proxy"] = via.proxy
+        if route is not None:
+            extensions["proxy"] = route.proxy
         posts = request.method == "POST"
         if posts:
             extensions["body"] = content = await _content(request)

@@ -140,10 +140,10 @@ class PoliteTransport(httpx.AsyncBaseTransport):
             nonlocal left
             left = True
 
-        async def get(via: ProxyRoute) -> Fetched:
+        async def get(route: ProxyRoute) -> Fetched:
             nonlocal left
             began, left = loop.time(), False
-            answers.append(response := await self._send_politely(request, by, via, leaves))
+            answers.append(response := await self._send_politely(request, by, route, leaves))
             headers = headers_dict(response.headers.raw)
             return Fetched(
                 url, response.status_code, headers, response.content, loop.time() - began
@@ -174,7 +174,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
         self,
         request: httpx.Request,
         by: CallInput,
-        via: ProxyRoute | None,
+        route: ProxyRoute | None,
         leaves: Callable[[], None] = lambda: None,
     ) -> httpx.Response:
         """`leaves` is called when the request itself does."""
@@ -182,7 +182,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
         limiter = self.limiters.of(host_of(url))
         limiter.pending += 1
         try:
-            await self.heed_robots(url, limiter, by, via)
+            await self.heed_robots(url, limiter, by, route)
             await self.when_permitted(
                 limiter, by, lambda deadline_at: limiter.enter(deadline_at, by.urgency)
             )
@@ -195,7 +195,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
                 )
 
             try:
-                response = await self._sender.send(request, context.policy, via, before_resend)
+                response = await self._sender.send(request, context.policy, route, before_resend)
             except FetchError as error:
                 await self._heed(limiter, error.outcome, error.status, error.retry_after_s, began)
                 raise
@@ -213,7 +213,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
             limiter.pending -= 1
 
     async def heed_robots(
-        self, url: str, limiter: HostLimiter, by: CallInput, via: ProxyRoute | None
+        self, url: str, limiter: HostLimiter, by: CallInput, route: ProxyRoute | None
     ) -> None:
         """Sets the host's budget, and refuses what robots.txt disallows."""
         context = by.context
@@ -235,7 +235,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
                     yield
 
             permit_of: Callable[[], AbstractAsyncContextManager[None]] = permit
-            return await self._robots.rules(url, context, permit_of, before_hop, via)
+            return await self._robots.rules(url, context, permit_of, before_hop, route)
 
         rules = require_allowed(await self.when_permitted(limiter, by, rules_within), url)
         limiter.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)
