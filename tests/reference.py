@@ -18,7 +18,7 @@ import click
 from scraper import errors
 from scraper.cli.main import COMMANDS, SECTIONS, main
 from scraper.domain import Blame, Outcome
-from scraper.extract.structured.stock_words import WORDS
+from scraper.extract.heuristics.stock_words import WORDS
 from scraper.rules.verdict import RetryPolicy, judge
 from scraper.settings import Settings, variable
 from scraper.sites.schema import json_schema

@@ -10,7 +10,6 @@ from lxml import etree
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from scraper.domain import Fetched
-from scraper.extract import jsonld_blocks
 from scraper.extract.bounds import (
     ALONE,
     COMPARED_MAX,
@@ -22,8 +21,8 @@ from scraper.extract.bounds import (
     fits,
     tags,
 )
-from scraper.extract.structured import metas, microdata, page_state, rdfa
-from scraper.extract.structured.auto import AutoReader
+from scraper.extract.heuristics.auto import AutoReader
+from scraper.extract.structured import jsonld_blocks, metas, microdata, page_state, rdfa
 from scraper.rules import urls
 from scraper.rules.decoding import Decoded, decode, parse_html
 from scraper.sites.grammar.css import CssSelector

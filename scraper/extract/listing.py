@@ -11,10 +11,10 @@ from typing import Any
 from lxml import etree
 
 from scraper.domain import Extracted, Kind, Link
-from scraper.extract import jsonld
 from scraper.extract.document import Document
-from scraper.extract.pages import Paginator
+from scraper.extract.pagination import Paginator
 from scraper.extract.sources import GIVES_UP, gave_up
+from scraper.extract.structured import jsonld
 from scraper.extract.text import text_nodes
 from scraper.rules import urls
 from scraper.sites.definition import Site

@@ -11,9 +11,9 @@ from uuid import UUID
 from scraper.domain import Extracted, Product, Vote, content_hash
 from scraper.extract import money, values
 from scraper.extract.document import Document
+from scraper.extract.heuristics import evidence
 from scraper.extract.items.nested import Whole, read_objects, read_table
 from scraper.extract.sources import GIVES_UP, VALUES_MAX, Texts, compile_source, gave_up
-from scraper.extract.structured import witnesses
 from scraper.extract.text import price_text, whole_text
 from scraper.extract.values import Mistyped
 from scraper.rules import urls
@@ -52,11 +52,11 @@ class ProductReader:
         self._fields = [FieldReader(name, spec) for name, spec in product.fields.items()]
         self._id = IdReader(product.id) if product.id is not None else None
         self._rules = rules
-        self._witnesses = [
+        self._evidence = [
             (source, FieldReader(name, FieldSpec.model_validate({source: path, "type": spec.type})))
             for name, spec in product.fields.items()
             if spec.type in ("price", "text") and not spec.many
-            for source, path in witnesses.SOURCES.get(name, ())
+            for source, path in evidence.SOURCES.get(name, ())
             if all(getattr(reading, source) is None for reading in spec.readings)
         ]
 
@@ -84,8 +84,8 @@ class ProductReader:
             return Extracted(
                 problems=problems, complete=False, found=tuple(filled_in), mistyped=tuple(mistyped)
             )
-        asks = self._witnesses and (
-            witnesses.sampled(document.url)
+        asks = self._evidence and (
+            evidence.sampled(document.url)
             or (last_content is not None and content_hash(data) != last_content)
         )
         return Extracted(
@@ -99,14 +99,14 @@ class ProductReader:
     def _votes(self, document: Document, data: dict[str, Any]) -> tuple[Vote, ...]:
         """What another source says of each field: the first that has it. No DOM is built for it."""
         votes: list[Vote] = []
-        for source, field in self._witnesses:
+        for source, field in self._evidence:
             heard = bool(votes) and votes[-1].field == field.name
             if heard or (source != "jsonld" and not document.has_dom):
                 continue
             witness: dict[str, Any] = {}
             field.read(document, witness, [], [], [])
             if witness.get(field.name) is not None:
-                votes.append(Vote(field.name, source, witnesses.agree(field.name, data, witness)))
+                votes.append(Vote(field.name, source, evidence.agree(field.name, data, witness)))
         return tuple(votes)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from lxml import etree
 from selectolax.lexbor import LexborNode
 
-from scraper.extract import jsonld
 from scraper.extract.document import Document
+from scraper.extract.structured import jsonld
 from scraper.extract.text import Element, text_nodes, whole_text, without_tags
 from scraper.rules.decoding import clean_text
 from scraper.sites.grammar import selectors

@@ -12,7 +12,7 @@ from typing import Any
 from dateutil import parser as dateutil_parser
 from dateutil import tz
 
-from scraper.extract.structured.stock_words import says_available
+from scraper.extract.heuristics.stock_words import says_available
 from scraper.rules import urls
 
 INT_MAX = 2**63 - 1

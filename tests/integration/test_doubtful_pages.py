@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from scraper.cli.crawl.report import _print_report
 from scraper.cli.setup.sites import _crawled
-from scraper.extract.structured import witnesses
+from scraper.extract.heuristics import evidence
 from scraper.quality import report as reports
 from scraper.settings import Settings
 from tests import making
@@ -126,7 +126,7 @@ def test_a_selector_that_other_sources_contradict_is_named(
 ) -> None:
     """It meets another price on each page. Which pages are asked depends on the shop's port; so all
     of them are."""
-    monkeypatch.setattr(witnesses, "SAMPLE", 1)
+    monkeypatch.setattr(evidence, "SAMPLE", 1)
     crawls.spoil = dict.fromkeys(range(PRODUCTS), another_price)
     crawl = crawls.crawl()
     with engine.connect() as connection:

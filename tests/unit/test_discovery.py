@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.extract.document import Document
-from scraper.extract.structured.codes import is_gtin
+from scraper.extract.heuristics.codes import is_gtin
 from scraper.plugins.author.commands.new import name_of
 from scraper.plugins.author.discovery.css_paths import is_first, paths
 from scraper.plugins.author.discovery.fields.candidates import ProductSample

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scraper.domain import Kind
 from scraper.errors import DefinitionError
 from scraper.extract.document import Document
-from scraper.extract.structured.auto import READERS
-from scraper.extract.structured.codes import labelled_codes
+from scraper.extract.heuristics.auto import READERS
+from scraper.extract.heuristics.codes import labelled_codes
 from tests.growth import UNHURRIED, assert_linear
 from tests.unit.extracting import START, URL, fetched, site
 

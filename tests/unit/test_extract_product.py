@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.domain import Kind
-from scraper.extract import compile_site, jsonld
+from scraper.extract import compile_site
 from scraper.extract.document import Document
+from scraper.extract.structured import jsonld
 from scraper.extract.text import whole_text
 from scraper.rules.decoding import parse_html
 from scraper.sites.loader import load_text

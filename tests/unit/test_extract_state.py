@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scraper.errors import DefinitionError
-from scraper.extract import jsonld
-from scraper.extract.structured import page_state
+from scraper.extract.structured import jsonld, page_state
 from scraper.sites.grammar import selectors
 from tests.growth import assert_linear
 from tests.unit.extracting import product, site, value

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.extract import money, values
-from scraper.extract.structured.stock_words import WORDS
+from scraper.extract.heuristics.stock_words import WORDS
 from scraper.extract.values import Mistyped
 from scraper.rules.decoding import clean_text, decode, parse_html
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from scraper.domain import Fetched
-from scraper.extract import jsonld_blocks
 from scraper.extract.document import Document
+from scraper.extract.structured import jsonld_blocks
 from scraper.rules.decoding import decode
 
 PARTS = [

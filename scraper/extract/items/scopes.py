@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from selectolax.lexbor import LexborNode
 
-from scraper.extract import jsonld
 from scraper.extract.document import Document
-from scraper.extract.jsonld_blocks import loaded
 from scraper.extract.sources import compile_source
+from scraper.extract.structured import jsonld
+from scraper.extract.structured.jsonld_blocks import loaded
 from scraper.extract.text import Element
 from scraper.rules.decoding import Decoded
 from scraper.sites.grammar import selectors

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from scraper.extract.jsonld_blocks import MENDED_MAX_CHARS, loaded, loaded_at
 from scraper.extract.structured import normalized_state
+from scraper.extract.structured.jsonld_blocks import MENDED_MAX_CHARS, loaded, loaded_at
 
 # Documents of a page, and assignments that turn out to hold no JSON: each may be read to its end.
 DOCUMENTS_MAX = 100

@@ -21,11 +21,11 @@ from selectolax.lexbor import LexborNode
 
 from scraper.domain import Fetched
 from scraper.extract.document import Document
+from scraper.extract.heuristics.amounts import FORMER_WORD, calls_itself_former
+from scraper.extract.heuristics.state_fields import paths_of
 from scraper.extract.items.reader import ItemsReader
 from scraper.extract.items.scopes import Item
 from scraper.extract.sources import GIVES_UP, compile_source
-from scraper.extract.structured.amounts import FORMER_WORD, calls_itself_former
-from scraper.extract.structured.state_fields import paths_of
 from scraper.extract.text import whole_text
 from scraper.infra.database import dumps
 from scraper.plugins.author.discovery.css_paths import Path, ancestors, paths

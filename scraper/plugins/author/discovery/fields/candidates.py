@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from selectolax.lexbor import LexborNode
 
 from scraper.extract.document import Document
-from scraper.extract.structured.amounts import (
+from scraper.extract.heuristics.amounts import (
     FORMER_WORD,
     PRICE_WORD,
     amounts,
@@ -26,9 +26,9 @@ from scraper.extract.structured.amounts import (
     price_of,
     words_of,
 )
-from scraper.extract.structured.buying import buying_label
-from scraper.extract.structured.labels import Labelled, labelled
-from scraper.extract.structured.state_fields import field_paths
+from scraper.extract.heuristics.buying import buying_label
+from scraper.extract.heuristics.labels import Labelled, labelled
+from scraper.extract.heuristics.state_fields import field_paths
 from scraper.extract.text import whole_text
 from scraper.extract.values import Mistyped, to_bool
 from scraper.plugins.author.discovery.css_paths import ancestors, paths

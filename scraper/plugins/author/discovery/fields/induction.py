@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from scraper.extract.heuristics.amounts import amounts
+from scraper.extract.heuristics.buying import has_dead_button
+from scraper.extract.heuristics.codes import is_gtin
+from scraper.extract.heuristics.state_fields import WHOLE, currencies
 from scraper.extract.sources import compile_source
-from scraper.extract.structured.amounts import amounts
-from scraper.extract.structured.buying import has_dead_button
-from scraper.extract.structured.codes import is_gtin
-from scraper.extract.structured.state_fields import WHOLE, currencies
 from scraper.plugins.author.discovery.fields.candidates import (
     WORD_OF,
     Candidate,

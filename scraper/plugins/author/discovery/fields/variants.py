@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from scraper.extract.document import Document
+from scraper.extract.heuristics.state_fields import lists_of_variants, paths_within
 from scraper.extract.items.scopes import compile_scope
-from scraper.extract.structured.state_fields import lists_of_variants, paths_within
 from scraper.plugins.author.discovery.fields.candidates import ProductSample
 from scraper.plugins.author.discovery.fields.induction import FieldChoice
 from scraper.plugins.author.discovery.trial import field_reader

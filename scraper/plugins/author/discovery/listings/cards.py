@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from selectolax.lexbor import LexborNode
 
 from scraper.extract.document import Document
-from scraper.extract.structured.amounts import Amount, amounts, current
+from scraper.extract.heuristics.amounts import Amount, amounts, current
 from scraper.extract.text import whole_text
 from scraper.plugins.author.discovery.css_paths import ancestors, paths
 from scraper.rules import urls

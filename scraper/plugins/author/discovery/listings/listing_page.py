@@ -12,7 +12,7 @@ from scraper.domain import Fetched, Kind, Outcome
 from scraper.errors import FetchError
 from scraper.extract import TooSlow
 from scraper.extract.document import Document
-from scraper.extract.jsonld import within
+from scraper.extract.structured.jsonld import within
 from scraper.plugins.author.discovery.listings.cards import LinkGroup, link_groups, selector_of
 from scraper.plugins.author.discovery.listings.paging import next_link, numbered_links
 from scraper.plugins.author.discovery.listings.state_links import link_groups_of

@@ -11,8 +11,8 @@ from urllib.parse import unquote_plus, urlsplit
 from selectolax.lexbor import LexborNode
 
 from scraper.extract.document import Document
-from scraper.extract.pages import Paginator, with_param
-from scraper.extract.structured.amounts import elements_of
+from scraper.extract.heuristics.amounts import elements_of
+from scraper.extract.pagination import Paginator, with_param
 from scraper.extract.text import whole_text
 from scraper.plugins.author.discovery.css_paths import ancestors, is_first, paths
 from scraper.rules import urls

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from scraper.extract.document import Document
-from scraper.extract.structured.amounts import Amount
-from scraper.extract.structured.state_fields import (
+from scraper.extract.heuristics.amounts import Amount
+from scraper.extract.heuristics.state_fields import (
     addresses_of_next,
     is_address,
     lists_of_objects,

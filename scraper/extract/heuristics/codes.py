@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser
 
-from scraper.extract.structured.amounts import short_text, words_of
+from scraper.extract.heuristics.amounts import short_text, words_of
 from scraper.rules.decoding import clean_text
 
 # What is read of a page's text.

@@ -14,23 +14,23 @@ from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from scraper.extract import jsonld
-from scraper.extract.money import THOUSANDTHS, to_price
-from scraper.extract.structured.amounts import Amount, amounts
-from scraper.extract.structured.buying import (
+from scraper.extract.heuristics.amounts import Amount, amounts
+from scraper.extract.heuristics.buying import (
     buttons_of,
     has_cart_button,
     said_in,
     stock_text,
 )
-from scraper.extract.structured.codes import (
+from scraper.extract.heuristics.codes import (
     is_gtin,
     labelled_codes,
     named_codes,
     sent_code,
 )
-from scraper.extract.structured.shown_price import shown_prices
-from scraper.extract.structured.state_fields import currencies, field_paths
+from scraper.extract.heuristics.shown_price import shown_prices
+from scraper.extract.heuristics.state_fields import currencies, field_paths
+from scraper.extract.money import THOUSANDTHS, to_price
+from scraper.extract.structured import jsonld
 from scraper.extract.text import whole_text
 from scraper.extract.values import Mistyped, to_bool
 from scraper.rules.decoding import clean_text

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from scraper.extract.structured.amounts import Amount, elements_of, words_of
+from scraper.extract.heuristics.amounts import Amount, elements_of, words_of
 
 _FRAME = frozenset({"nav", "footer", "aside"})
 _PRICE = re.compile(r"price|preis|prix|precio|prezzo|prijs|cena|pris|cost|amount", re.I)

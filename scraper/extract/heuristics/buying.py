@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from scraper.extract.structured.amounts import short_text
-from scraper.extract.structured.stock_words import says_available
+from scraper.extract.heuristics.amounts import short_text
+from scraper.extract.heuristics.stock_words import says_available
 from scraper.extract.values import Mistyped, to_bool
 
 LABEL_MAX = 40

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from selectolax.lexbor import LexborNode
 
 from scraper.extract.document import Document
-from scraper.extract.structured.amounts import elements_of
+from scraper.extract.heuristics.amounts import elements_of
 from scraper.extract.text import whole_text
 from scraper.rules.decoding import clean_text
 

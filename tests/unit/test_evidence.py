@@ -8,7 +8,7 @@ import pytest
 
 from scraper.domain import Fetched, Kind, Vote
 from scraper.extract.extractor import compile_site
-from scraper.extract.structured import witnesses
+from scraper.extract.heuristics import evidence
 from scraper.results import excerpts
 from scraper.results.plausibility import agreed
 from scraper.sites.definition import Site
@@ -27,7 +27,7 @@ FIELDS = {
 
 @pytest.fixture(autouse=True)
 def _every_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(witnesses, "SAMPLE", 1)
+    monkeypatch.setattr(evidence, "SAMPLE", 1)
 
 
 def votes(price: str, fields: object = FIELDS) -> set[Vote]:
@@ -64,16 +64,16 @@ def test_a_source_is_no_witness_for_itself_and_no_document_is_built_for_others()
 
 
 def test_the_same_pages_are_asked_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(witnesses, "SAMPLE", 8)
+    monkeypatch.setattr(evidence, "SAMPLE", 8)
     urls = [f"https://shop.example/p/{number}" for number in range(4000)]
-    chosen = [url for url in urls if witnesses.sampled(url)]
-    assert 400 < len(chosen) < 600 and chosen == [url for url in urls if witnesses.sampled(url)]
+    chosen = [url for url in urls if evidence.sampled(url)]
+    assert 400 < len(chosen) < 600 and chosen == [url for url in urls if evidence.sampled(url)]
 
 
 def test_amounts_are_compared_as_amounts() -> None:
     one = {"price": Decimal("12.50"), "price_currency": None}
-    assert witnesses.agree("price", one, {"price": Decimal("12.5"), "price_currency": "EUR"})
-    assert not witnesses.agree("price", {}, {"price": Decimal("12.5"), "price_currency": "EUR"})
+    assert evidence.agree("price", one, {"price": Decimal("12.5"), "price_currency": "EUR"})
+    assert not evidence.agree("price", {}, {"price": Decimal("12.5"), "price_currency": "EUR"})
 
 
 def test_a_few_votes_decide_nothing() -> None:
