@@ -35,7 +35,7 @@ AT_ONCE := -n 4
 SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fast test check docs secrets chaos alerts-chaos lies mend lock bench dist clean
+.PHONY: help setup demo fast test check docs house secrets chaos alerts-chaos lies mend lock bench dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -85,6 +85,9 @@ check: lint ## everything, as CI runs it: lint, migrations up and down, all test
 docs: setup ## build the documentation's site into build/docs; a dead link or anchor is an error
 	@$(BIN)/python -m tests.reference
 	@$(BIN)/zensical build --clean --strict
+
+house: setup ## print the figures of the house test beside their limits
+	@$(BIN)/python -m tools.house
 
 .PHONY: lint
 lint: setup
