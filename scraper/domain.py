@@ -430,11 +430,11 @@ class FieldObservations:
 @value
 class LastReading:
     """What is known of a product page that was read before, and whose product is stored as it was
-    then. `read_by` names what read it (`CrawlContext.read_by`), `read_s` is how long ago;
+    then. `extractor_hash` names what read it (`ExtractorVersion`), `read_s` is how long ago;
     `product_id` is its only product's, None where it has several."""
 
     validators: Validators
-    read_by: int
+    extractor_hash: int
     read_s: float
     product_id: str | None = None
 
@@ -445,12 +445,11 @@ class LeasedPage:
 
     `level` is the capability that it has come to by itself in this crawl, above its host's;
     `blocked` how often it was blocked where it is; `probe` says that it is to find out whether a
-    cheaper way is open again; `known_for` is how many products a listing named, or how many fields
-    a product page had, when it was last believed; `good_before` says that its last answer gave all
-    that was asked for; `last_content` is the hash of what was extracted when it was last read.
-    `known` is what a 304 would stand for; `revisit_s` its own interval, where it has one, and
-    `good_s` how long ago its last good answer was.
-    """
+    cheaper way is open again; `last_item_count` is how many products a listing named, or how many
+    fields a product page had, when it was last believed; `good_before` says that its last answer
+    gave all that was asked for; `last_content` is the hash of what was extracted when it was last
+    read. `known` is what a 304 would stand for; `revisit_s` its own interval, where it has one, and
+    `good_s` how long ago its last good answer was."""
 
     id: int
     crawl_id: int
@@ -464,7 +463,7 @@ class LeasedPage:
     level: str | None = None
     blocked: int = 0
     probe: bool = False
-    known_for: int = 0
+    last_item_count: int = 0
     good_before: bool = False
     last_content: UUID | None = None
     last_reading: LastReading | None = None
@@ -519,6 +518,6 @@ class NextVisit:
     (None: the definition's)."""
 
     validators: Validators = NO_VALIDATORS
-    read_by: int | None = None
+    extractor_hash: int | None = None
     if_changed_s: int | None = None
     if_unchanged_s: int | None = None

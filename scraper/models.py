@@ -310,13 +310,15 @@ class Page(Base):
     body_hash: Mapped[int | None] = mapped_column(
         BigInteger, comment="of its body as it came, packed: the same again is not read"
     )
-    read_by: Mapped[int | None] = mapped_column(
-        BigInteger, comment="what read it whole; null: it is asked for without validators"
+    extractor_hash: Mapped[int | None] = mapped_column(
+        BigInteger,
+        comment="definition, functions and version that extracted it whole; null: it is requested "
+        "without validators",
     )
     read_at: Mapped[datetime | None] = mapped_column(comment="when it was last read whole")
-    known_for: Mapped[int | None] = mapped_column(
-        comment="a listing for so many products, a product page for so many fields, when it was "
-        "last believed; of a listing 1: it was empty once; null: never read"
+    last_item_count: Mapped[int | None] = mapped_column(
+        comment="how many products a listing named, or how many fields a product page had, when it "
+        "was last accepted; 1 for a listing that was empty once; null: never read"
     )
     revisit_s: Mapped[int | None] = mapped_column(
         comment="the page's own interval; null: the definition's is every page's"

@@ -60,7 +60,7 @@ CHOSEN = sa.text("""
 WITH gone AS (
     DELETE FROM products WHERE site_id = :id AND id = ANY (:rows) RETURNING id, page_id
 ), read_anew AS (
-    UPDATE pages SET fetched_at = NULL, content_hash = NULL, body_hash = NULL, read_by = NULL
+    UPDATE pages SET fetched_at = NULL, content_hash = NULL, body_hash = NULL, extractor_hash = NULL
      WHERE id IN (SELECT page_id FROM gone)
 ), fed AS (
     DELETE FROM changes WHERE site_id = :id AND product_id IN (SELECT id FROM gone) RETURNING id

@@ -33,7 +33,7 @@ LISTINGS = sa.text("""
 SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) AS example,
        min(error) FILTER (WHERE unread) AS error,
        count(*) FILTER (WHERE unread AND status <> 'gone') AS unusable,
-       count(*) FILTER (WHERE unread AND status = 'invalid' AND known_for > 0) AS emptied,
+       count(*) FILTER (WHERE unread AND status = 'invalid' AND last_item_count > 0) AS emptied,
        count(*) FILTER (WHERE broken) AS broken, min(url) FILTER (WHERE broken) AS broken_example,
        min(error) FILTER (WHERE broken) AS broken_error,
        count(*) FILTER (WHERE broken AND starts_with(error, :not_full)) AS not_full,
@@ -60,7 +60,7 @@ SHOWN_TWICE = sa.text("""
 SELECT coalesce(sum(pages), 0) AS listings, coalesce(sum(pages - 1), 0) AS repeated,
        (array_agg(url ORDER BY pages DESC))[1] AS example
   FROM (SELECT count(*) AS pages, max(url) AS url FROM pages
-         WHERE crawl_id = :id AND lists IS NOT NULL AND known_for > 1 GROUP BY lists) AS shown
+         WHERE crawl_id = :id AND lists IS NOT NULL AND last_item_count > 1 GROUP BY lists) AS shown
 """)
 
 

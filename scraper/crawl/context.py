@@ -67,7 +67,7 @@ class CrawlContext:
     retry: RetryPolicy
     limits: CrawlLimits
     budget: Budget
-    reader: Reader
+    extractor_version: ExtractorVersion
     # Of a site without rules of its own, the pages of a kind all go one way; else it is empty.
     ways: dict[Kind, Route]
     filter: BloomFilter | None = None
@@ -133,7 +133,7 @@ class CrawlContext:
         """What stands for the page where it has not changed since; None: it is read whole."""
         if page.last_reading is None:
             return None
-        return believed(page, self.reader.number, self.site.conditional_s)
+        return believed(page, self.extractor_version.hash, self.site.conditional_s)
 
     @staticmethod
     def now() -> datetime:
@@ -181,19 +181,19 @@ def budget_of(site: Site) -> Budget:
     return Budget(1 / site.rate_per_s if site.rate_per_s else 0.0, site.concurrency, site.burst)
 
 
-class Reader:
-    """What reads a site's product pages: its definition, as far as it decides that, its function's
-    file, and this version of ours. Another one may find another product on a page that has not
-    changed."""
+class ExtractorVersion:
+    """What extracts a site's product pages: its definition, as far as it decides that, its
+    function's file, and the version of this package. Another one may extract another product from a
+    page that has not changed."""
 
     def __init__(self, site: Site, allowed: tuple[str, ...]) -> None:
         self._site = site
         self._allowed = allowed
 
     @cached_property
-    def number(self) -> int | None:
-        """The same for the same reader, in any process; a bigint. None: nobody can say. Imports the
-        function's module."""
+    def hash(self) -> int | None:
+        """Returns a bigint that is the same in every process, or None if the function's source is
+        unknown. Imports the function's module."""
         parts = [OUR_VERSION, self._site.reading]
         if self._site.product.function is not None:
             source = source_of(self._site.product.function, self._allowed)
@@ -254,7 +254,7 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
             site.limits.listings, site.limits.products, steps_allowed(site.limits.fruitless)
         ),
         budget=budget_of(site),
-        reader=Reader(site, settings.site_function_modules),
+        extractor_version=ExtractorVersion(site, settings.site_function_modules),
         ways={} if site.routes else {kind: route(site.wishes, kind, "") for kind in Kind},
     )
 

@@ -69,15 +69,15 @@ RETURNING kind, queue
 # and one with LIMIT, since a join or EXISTS may be answered by hashing a whole table.)
 CLAIMED_PAGES = sa.text(f"""
 SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.depth, p.priority,
-       p.level, p.blocked, p.probe, p.known_for,
+       p.level, p.blocked, p.probe, p.last_item_count,
        coalesce(p.last_outcome IN ('fetched', 'not_modified', 'fresh'), false) AS good_before,
        p.revisit_s,
        CASE WHEN p.revisit_s IS NOT NULL
             THEN CAST(extract(epoch FROM now() - p.fetched_at) AS float8) END AS good_s,
-       p.etag, p.last_modified, p.body_hash, p.content_hash, p.read_by,
-       CASE WHEN p.read_by IS NOT NULL
+       p.etag, p.last_modified, p.body_hash, p.content_hash, p.extractor_hash,
+       CASE WHEN p.extractor_hash IS NOT NULL
             THEN CAST(extract(epoch FROM now() - p.read_at) AS float8) END AS read_s,
-       CASE WHEN p.read_by IS NOT NULL
+       CASE WHEN p.extractor_hash IS NOT NULL
              AND p.read_at > coalesce((SELECT whole_before FROM crawls WHERE id = p.crawl_id),
                                       '-infinity')
             THEN ARRAY(SELECT external_id FROM products WHERE page_id = p.id LIMIT 2) END AS owned
@@ -159,7 +159,7 @@ class ClaimedRow(NamedTuple):
     level: str | None
     blocked: int
     probe: bool
-    known_for: int | None
+    last_item_count: int | None
     good_before: bool
     revisit_s: int | None
     good_s: float | None
@@ -167,7 +167,7 @@ class ClaimedRow(NamedTuple):
     last_modified: str | None
     body_hash: int | None
     content_hash: UUID | None
-    read_by: int | None
+    extractor_hash: int | None
     read_s: float | None
     owned: list[str] | None
 
@@ -263,10 +263,10 @@ def claim(
 
 def _page_of(row: ClaimedRow) -> LeasedPage:
     stored = None
-    if row.owned and row.read_by is not None and row.read_s is not None:
+    if row.owned and row.extractor_hash is not None and row.read_s is not None:
         stored = LastReading(
             Validators(row.etag, row.last_modified, row.body_hash),
-            row.read_by,
+            row.extractor_hash,
             row.read_s,
             row.owned[0] if len(row.owned) == 1 else None,
         )
@@ -283,7 +283,7 @@ def _page_of(row: ClaimedRow) -> LeasedPage:
         level=row.level,
         blocked=row.blocked,
         probe=row.probe,
-        known_for=row.known_for or 0,
+        last_item_count=row.last_item_count or 0,
         good_before=row.good_before,
         last_content=row.content_hash,
         last_reading=stored,

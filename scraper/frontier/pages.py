@@ -73,7 +73,7 @@ WITH input AS (
            found_on = excluded.found_on, fruitless = excluded.fruitless, lists = NULL,
            attempts = 0, host_attempts = 0, losses = 0, level = NULL, blocked = 0, probe = false,
            not_before = now(),
-           read_by = CASE WHEN p.url = excluded.url THEN p.read_by END,
+           extractor_hash = CASE WHEN p.url = excluded.url THEN p.extractor_hash END,
            error = NULL, excerpt = NULL, response_head = NULL,
            (status, last_outcome) = (
                SELECT CASE WHEN fresh THEN 'unchanged' ELSE 'due' END,

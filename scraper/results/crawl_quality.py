@@ -134,7 +134,7 @@ UPDATE crawls SET suspect = true,
 """)
 # Listings that were empty in an accepted crawl are believed.
 EMPTY_LISTINGS = sa.text("""
-UPDATE pages SET known_for = NULL
+UPDATE pages SET last_item_count = NULL
  WHERE crawl_id = :id AND kind <> 'product' AND status = 'invalid'
 """)
 

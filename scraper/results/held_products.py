@@ -56,7 +56,7 @@ WITH found AS MATERIALIZED (
            missed_crawls = 0
       FROM found WHERE p.id = found.id
 )
-UPDATE pages SET read_by = NULL, fetched_at = NULL FROM found WHERE pages.id = found.page_id
+UPDATE pages SET extractor_hash = NULL, fetched_at = NULL FROM found WHERE pages.id = found.page_id
 """)
 
 FORGET_KNOWN = sa.text("""
@@ -120,7 +120,7 @@ DELETE FROM held_products WHERE site_id = :site_id AND external_id = ANY (:exter
 
 # The pages of what stays held are read by the next crawl, whole, however fresh they are.
 READ_AGAIN = sa.text("""
-UPDATE pages SET read_by = NULL, fetched_at = NULL
+UPDATE pages SET extractor_hash = NULL, fetched_at = NULL
  WHERE id IN (SELECT page_id FROM held_products WHERE crawl_id = :id)
 """)
 

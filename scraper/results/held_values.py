@@ -204,7 +204,7 @@ RELEASED = sa.text("DELETE FROM held_values WHERE crawl_id = :id AND reason IS N
 
 # The pages of what is held are read by the next crawl, whole, however fresh they are.
 READ_AGAIN = sa.text("""
-UPDATE pages SET read_by = NULL, fetched_at = NULL WHERE id IN (
+UPDATE pages SET extractor_hash = NULL, fetched_at = NULL WHERE id IN (
     SELECT p.page_id FROM held_values h JOIN products p ON p.id = h.product_id
      WHERE h.crawl_id = :id)
 """)

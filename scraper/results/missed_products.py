@@ -113,11 +113,11 @@ WITH seen AS MATERIALIZED (
     SELECT :site_id, id, :crawl_id, version, CASE WHEN delisted THEN 'delisted' ELSE 'relisted' END
       FROM marked WHERE delisted OR relisted ORDER BY id
 ), lost AS (
-    SELECT l.url, l.known_for, count(*) AS missed
+    SELECT l.url, l.last_item_count, count(*) AS missed
       FROM marked JOIN pages pg ON pg.id = marked.page_id JOIN pages l ON l.id = pg.found_on
      WHERE newly_missed AND pg.crawl_id < :crawl_id AND l.crawl_id = :crawl_id
        AND l.kind = 'listing' AND l.status IN ('ok', 'unchanged')
-     GROUP BY l.id HAVING count(*) >= greatest({LOST_LEAST}, l.known_for)
+     GROUP BY l.id HAVING count(*) >= greatest({LOST_LEAST}, l.last_item_count)
 )
 SELECT count(*) FILTER (WHERE delisted) AS delisted,
        CAST(CASE WHEN :several
@@ -127,7 +127,8 @@ SELECT count(*) FILTER (WHERE delisted) AS delisted,
                  ELSE count(*) FILTER (WHERE newly_missed) END AS bigint) AS missed,
        (SELECT count(*) FROM lost) AS lost,
        (SELECT format('%s names %s products, and %s that it named are in no listing', url,
-                      known_for, missed) FROM lost ORDER BY missed DESC, url LIMIT 1) AS example
+                      last_item_count, missed) FROM lost ORDER BY missed DESC, url LIMIT 1) AS
+                      example
   FROM marked
 """)
 
@@ -154,8 +155,8 @@ RETURNING page_id, content_hash
 
 # Another page that gives such a product takes it over once that is read whole.
 READ_WHOLE = sa.text("""
-UPDATE pages SET read_by = NULL
- WHERE site_id = (SELECT site_id FROM crawls WHERE id = :id) AND read_by IS NOT NULL
+UPDATE pages SET extractor_hash = NULL
+ WHERE site_id = (SELECT site_id FROM crawls WHERE id = :id) AND extractor_hash IS NOT NULL
    AND content_hash = ANY (:contents) AND id <> ALL (:page_ids)
 """)
 

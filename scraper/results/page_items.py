@@ -37,10 +37,10 @@ WITH input AS ({_INPUT}
 ), unread AS MATERIALIZED (
     SELECT id FROM pages
      WHERE id IN (SELECT reader FROM shared UNION SELECT owner FROM shared)
-       AND read_by IS NOT NULL
+       AND extractor_hash IS NOT NULL
      ORDER BY id FOR UPDATE
 )
-UPDATE pages SET read_by = NULL FROM unread WHERE pages.id = unread.id
+UPDATE pages SET extractor_hash = NULL FROM unread WHERE pages.id = unread.id
 """)
 
 

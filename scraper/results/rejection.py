@@ -57,7 +57,8 @@ WITH input AS (
            changed_at = now()
       FROM input i WHERE p.id = i.id RETURNING p.id, p.site_id, p.version, p.page_id
 ), again AS (
-    UPDATE pages SET read_by = NULL, fetched_at = NULL FROM written WHERE pages.id = written.page_id
+    UPDATE pages SET extractor_hash = NULL, fetched_at = NULL FROM written WHERE pages.id =
+    written.page_id
 )
 INSERT INTO changes (site_id, product_id, crawl_id, version, previous_version, event)
 SELECT site_id, id, :id, version, version - 1, 'reverted' FROM written ORDER BY id

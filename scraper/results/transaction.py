@@ -45,16 +45,16 @@ from scraper.results.products import NewProduct
 # follows is for these pages alone. (One that another crawl has taken up meanwhile is that crawl's.)
 # A page that gave what it gave before is `unchanged`, whether the server said so (304), or its
 # bytes or its content did. One that was tried and not good is asked without validators next time:
-# `read_by` goes.
-KEPT = "s.status = 'ok' OR s.read_by IS NOT NULL"
+# `extractor_hash` goes.
+KEPT = "s.status = 'ok' OR s.extractor_hash IS NOT NULL"
 FENCE = sa.text(f"""
 WITH s AS (
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb))
       AS s(id bigint, lease uuid, crawl bigint, status text, delay float8, charged int,
-           host_charged int, outcome text, tried bool, code int, error text, excerpt text,
-           head jsonb, hash uuid, queue text, level text, blocked int, probe bool, etag text,
-           modified text, body_hash bigint, read_by bigint, if_changed_s int, if_unchanged_s int,
-           known_for int)
+           host_charged int, outcome text, tried bool, code int, error text, excerpt text, head
+           jsonb, hash uuid, queue text, level text, blocked int, probe bool, etag text, modified
+           text, body_hash bigint, extractor_hash bigint, if_changed_s int, if_unchanged_s int,
+           last_item_count int)
 ), mine AS MATERIALIZED (
     SELECT id, page_ids FROM leases WHERE id = ANY (ARRAY(SELECT lease FROM s)) ORDER BY id
      FOR UPDATE
@@ -82,24 +82,23 @@ UPDATE pages p
                          ELSE p.not_before END,
        last_outcome = CASE WHEN s.outcome = 'deferred' THEN coalesce(p.last_outcome, s.outcome)
                            ELSE s.outcome END,
-       http_status = CASE WHEN s.outcome = 'deferred' THEN p.http_status ELSE s.code END,
-       error = CASE WHEN s.outcome = 'deferred' THEN p.error ELSE s.error END,
-       excerpt = CASE WHEN s.outcome = 'deferred' THEN p.excerpt ELSE s.excerpt END,
-       response_head = CASE WHEN s.outcome = 'deferred' THEN p.response_head ELSE s.head END,
-       content_hash = CASE WHEN s.status = 'ok' THEN s.hash ELSE p.content_hash END,
-       fetched_at = CASE WHEN s.status IN ('ok', 'unchanged') THEN now() ELSE p.fetched_at END,
-       read_at = CASE WHEN s.status = 'ok' THEN now() ELSE p.read_at END,
-       etag = CASE WHEN {KEPT} THEN s.etag ELSE p.etag END,
-       last_modified = CASE WHEN {KEPT} THEN s.modified ELSE p.last_modified END,
-       body_hash = CASE WHEN {KEPT} THEN s.body_hash ELSE p.body_hash END,
-       read_by = CASE WHEN s.status = 'ok' THEN s.read_by WHEN s.tried AND s.status <> 'unchanged'
+       http_status = CASE WHEN s.outcome = 'deferred' THEN p.http_status ELSE s.code END, error =
+       CASE WHEN s.outcome = 'deferred' THEN p.error ELSE s.error END, excerpt = CASE WHEN s.outcome
+       = 'deferred' THEN p.excerpt ELSE s.excerpt END, response_head = CASE WHEN s.outcome =
+       'deferred' THEN p.response_head ELSE s.head END, content_hash = CASE WHEN s.status = 'ok'
+       THEN s.hash ELSE p.content_hash END, fetched_at = CASE WHEN s.status IN ('ok', 'unchanged')
+       THEN now() ELSE p.fetched_at END, read_at = CASE WHEN s.status = 'ok' THEN now() ELSE
+       p.read_at END, etag = CASE WHEN {KEPT} THEN s.etag ELSE p.etag END, last_modified = CASE WHEN
+       {KEPT} THEN s.modified ELSE p.last_modified END, body_hash = CASE WHEN {KEPT} THEN
+       s.body_hash ELSE p.body_hash END, extractor_hash = CASE WHEN s.status = 'ok' THEN
+       s.extractor_hash WHEN s.tried AND s.status <> 'unchanged'
                       THEN NULL
-                      ELSE p.read_by END,
+                      ELSE p.extractor_hash END,
        revisit_s = CASE WHEN s.status = 'unchanged' OR (s.status = 'ok' AND p.content_hash = s.hash)
                         THEN s.if_unchanged_s
                         WHEN s.status = 'ok' THEN s.if_changed_s ELSE p.revisit_s END,
-       known_for = CASE WHEN s.status = 'due' THEN p.known_for
-                             ELSE coalesce(s.known_for, p.known_for) END,
+       last_item_count = CASE WHEN s.status = 'due' THEN p.last_item_count
+                             ELSE coalesce(s.last_item_count, p.last_item_count) END,
        settled_at = now()
   FROM s JOIN held ON held.page_id = s.id AND held.lease = s.lease
  WHERE p.id = s.id AND p.crawl_id = s.crawl AND {STILL_DUE}
@@ -124,7 +123,7 @@ class PageResult:
     links robots.txt disallows. `signal` is for its host's tier, `observations` for its crawl's
     fields. `cost` is None where nobody measured it. `filter` is its site's; with a
     `fingerprint` the page leaves the frontier for it, once it is finished. `spooled` is its
-    answer, where that is archived. `known_for` is what the page is to be known for: a listing
+    answer, where that is archived. `last_item_count` is what the page is to be known for: a listing
     for so many products, a product page for so many fields; None: as before.
     """
 
@@ -152,7 +151,7 @@ class PageResult:
     filter: BloomFilter | None = None
     fingerprint: UUID | None = None
     spooled: SpooledPage | None = None
-    known_for: int | None = None
+    last_item_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,16 +327,16 @@ def _row(page: PageResult) -> dict[str, Any]:
         "excerpt": page.excerpt,
         "hash": page.content_hash,
     }
-    if page.known_for is not None:
-        row["known_for"] = page.known_for
+    if page.last_item_count is not None:
+        row["last_item_count"] = page.last_item_count
     if page.head:
         row["head"] = page.head
     visit = page.next_visit
     if visit is not None:
-        if visit.read_by is not None:
+        if visit.extractor_hash is not None:
             etag, modified, body_hash = visit.validators
             row |= {"etag": etag, "modified": modified, "body_hash": body_hash}
-            row["read_by"] = visit.read_by
+            row["extractor_hash"] = visit.extractor_hash
         row |= {"if_changed_s": visit.if_changed_s, "if_unchanged_s": visit.if_unchanged_s}
     if page.move:
         row |= {

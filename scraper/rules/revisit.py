@@ -123,16 +123,20 @@ def validators_of(headers: Mapping[str, str], body_hash: int | None = None) -> V
     return NO_VALIDATORS
 
 
-def believed(page: LeasedPage, read_by: int | None, believed_s: float) -> LastReading | None:
+def believed(page: LeasedPage, extractor_hash: int | None, believed_s: float) -> LastReading | None:
     """The page's last reading, with whose validators it is asked; None where a 304, or the same
     content, would say too little.
 
-    `read_by` is what would read the page now (None: nobody can say): another one finds other things
-    on the same page. `believed_s`: for how long a page is not read whole. Nor does a page that
-    seems to be blocked say anything by a 304.
-    """
+    `extractor_hash` is what would read the page now (None: nobody can say): another one finds other
+    things on the same page. `believed_s`: for how long a page is not read whole. Nor does a page
+    that seems to be blocked say anything by a 304."""
     stored = page.last_reading
-    if stored is None or read_by is None or stored.read_by != read_by or page.blocked:
+    if (
+        stored is None
+        or extractor_hash is None
+        or stored.extractor_hash != extractor_hash
+        or page.blocked
+    ):
         return None
     return stored if stored.read_s < believed_s else None
 

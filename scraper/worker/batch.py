@@ -51,7 +51,7 @@ class Attempt:
     same: bool = False
     # So many products a listing is to be known for, or a product page so many fields; None: as
     # before.
-    known_for: int | None = None
+    last_item_count: int | None = None
 
 
 @dataclass(slots=True)

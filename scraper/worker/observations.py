@@ -43,7 +43,7 @@ class Doubt(NamedTuple):
     believes it with as many. None: as before."""
 
     why: str
-    known_for: int | None
+    last_item_count: int | None
 
 
 class FieldObserver:
@@ -95,7 +95,7 @@ class FieldObserver:
         if page.kind is not Kind.PRODUCT or not extracted.products:
             return ""
         fields, asked = extracted.fields_found, len(context.site.product.all_fields)
-        before = min(page.known_for, asked)
+        before = min(page.last_item_count, asked)
         pages, usual = self._usual.get(page.crawl_id, (0, 0.0))
         if other_proxies:
             usual += (asked - usual) * (1 - USUAL_MOVES) ** pages

@@ -83,14 +83,14 @@ class PageRead:
         if permits.robots is not None and page.kind is Kind.LISTING:
             extracted = _allowed(extracted, permits.robots, fetched.url)
         doubt = self._observer.doubt(page, fetched, extracted, context)
-        observations, known_for = None, None
+        observations, last_item_count = None, None
         if page.kind is Kind.PRODUCT:
             observations = self._observer.of(page, fetched, extracted, context)
         # An interface's last page may be empty any day, and says so by itself.
         if adapter_of(context.site.platform, page.url) is None:
-            extracted, known_for = believed(page, extracted, context.retry.attempts_max)
+            extracted, last_item_count = believed(page, extracted, context.retry.attempts_max)
         if doubt is None and extracted.complete:
-            return _complete(page, fetched, extracted, context, observations, known_for)
+            return _complete(page, fetched, extracted, context, observations, last_item_count)
         suspected = _suspected(page, fetched, extracted, doubt, tier, permits)
         if suspected is not None:
             return suspected
@@ -101,7 +101,7 @@ class PageRead:
                 _why(extracted, doubt),
             ),
             observations=observations,
-            known_for=known_for if doubt is None else doubt.known_for,
+            last_item_count=last_item_count if doubt is None else doubt.last_item_count,
         )
 
     async def extracted(self, fetched: Fetched) -> Extracted:
@@ -176,7 +176,7 @@ def _complete(
     extracted: Extracted,
     context: CrawlContext,
     observations: FieldObservations | None,
-    known_for: int | None,
+    last_item_count: int | None,
 ) -> Attempt:
     visit, same = None, False
     if page.kind is Kind.PRODUCT:
@@ -186,7 +186,7 @@ def _complete(
             visit = after_same(page, fetched, context)
         else:
             visit = after_read(page, fetched, extracted, context)
-        known_for = fields if fields != page.known_for else None
+        last_item_count = fields if fields != page.last_item_count else None
     return Attempt(
         Outcome.FETCHED,
         fetched.status,
@@ -194,7 +194,7 @@ def _complete(
         extracted,
         observations=observations,
         next_visit=visit,
-        known_for=known_for,
+        last_item_count=last_item_count,
         same=same,
     )
 
@@ -231,17 +231,17 @@ def believed(page: LeasedPage, extracted: Extracted, tries: int) -> tuple[Extrac
     if page.kind is not Kind.LISTING or not extracted.complete:
         return extracted, None
     named = len(extracted.products) + sum(link.kind is Kind.PRODUCT for link in extracted.links)
-    if named or page.known_for < NAMED_LEAST:
-        if page.known_for < FEWER_LEAST or named >= FEWER * page.known_for:
+    if named or page.last_item_count < NAMED_LEAST:
+        if page.last_item_count < FEWER_LEAST or named >= FEWER * page.last_item_count:
             return extracted, named
-        problem = f"{NOT_FULL} {named} products, and named {page.known_for} before"
+        problem = f"{NOT_FULL} {named} products, and named {page.last_item_count} before"
         if page.attempts == 0 and tries > 1:
             return replace(extracted, complete=False, problems=[problem]), None
         if not extracted.goes_on:
             return extracted, named
         problems = [f"{problem}, and another page follows", *extracted.problems]
         return replace(extracted, partial=True, problems=problems), named
-    problem = f"it names no product, and named {page.known_for} before"
+    problem = f"it names no product, and named {page.last_item_count} before"
     doubted = replace(extracted, complete=False, problems=[problem, *extracted.problems])
     return doubted, EMPTY_ONCE if extracted.links or extracted.framed else None
 

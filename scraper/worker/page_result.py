@@ -77,7 +77,7 @@ def page_result(
             observations=attempt.observations,
             cost=cost,
             next_visit=attempt.next_visit,
-            known_for=attempt.known_for,
+            last_item_count=attempt.last_item_count,
         )
     is_product = page.kind is Kind.PRODUCT
     links = new_pages(extracted.links, context, page.depth + 1, levels)
@@ -109,7 +109,7 @@ def page_result(
         filter=context.filter,
         fingerprint=fingerprint(page.url) if is_product and context.filter is not None else None,
         spooled=attempt.spooled,
-        known_for=attempt.known_for,
+        last_item_count=attempt.last_item_count,
     )
 
 

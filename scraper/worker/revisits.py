@@ -25,16 +25,16 @@ def after_read(
     """Of a page that was read whole. None: there is nothing to keep."""
     site = context.site
     bounds = site.revisit.bounds
-    validators, read_by = NO_VALIDATORS, None
+    validators, extractor_hash = NO_VALIDATORS, None
     if site.conditional_s and comparable(fetched, extracted):
         validators = validators_of(fetched.headers, fetched.body_hash)
         if validators is not NO_VALIDATORS:
-            read_by = context.reader.number
+            extractor_hash = context.extractor_version.hash
     if not bounds.adaptive:
-        return NextVisit(validators, read_by) if read_by is not None else None
+        return NextVisit(validators, extractor_hash) if extractor_hash is not None else None
     return NextVisit(
         validators,
-        read_by,
+        extractor_hash,
         _interval(page, bounds, changed=True),
         _interval(page, bounds, changed=False),
     )
@@ -48,7 +48,7 @@ def after_same(page: LeasedPage, fetched: Fetched, context: CrawlContext) -> Nex
     )
     if fetched.status == _OK:
         validators = validators_of(fetched.headers, fetched.body_hash)
-        visit = replace(visit, validators=validators, read_by=context.reader.number)
+        visit = replace(visit, validators=validators, extractor_hash=context.extractor_version.hash)
     return visit if visit != NextVisit() else None
 
 

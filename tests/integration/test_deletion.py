@@ -153,7 +153,7 @@ def test_products_by_a_condition_go_with_their_changes_and_may_come_again(
     assert "is running" in run(name, *where, "--yes", code=1).output
     shop.end()
     with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE pages SET read_by = 1, body_hash = 1"))
+        connection.execute(sa.text("UPDATE pages SET extractor_hash = 1, body_hash = 1"))
         connection.execute(sa.text("UPDATE products SET delisted_at = now() WHERE id % 2 = 0"))
     before = counted(engine)
     assert "2 products would be" in run(name, *where, "--dry-run").output
@@ -165,7 +165,7 @@ def test_products_by_a_condition_go_with_their_changes_and_may_come_again(
     assert [id_ for (id_,) in rows(engine, f"SELECT external_id FROM products {of_site}")] == [
         *"01234"
     ]
-    asked = rows(engine, f"SELECT url, read_by, fetched_at IS NULL FROM pages {of_site}")
+    asked = rows(engine, f"SELECT url, extractor_hash, fetched_at IS NULL FROM pages {of_site}")
     assert asked == [(url, 1, False) for url in URLS[:5]] + [(url, None, True) for url in URLS[5:]]
     after = counted(engine)
     kept = {"products": 12, "pages": 14, "sites": 2, "crawls": 7}

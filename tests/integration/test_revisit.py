@@ -313,7 +313,7 @@ def test_the_same_bytes_are_not_read_again_nor_unpacked(
 ) -> None:
     shop.deaf, shop.packed = True, packed
     crawl()
-    read = rows(engine, "SELECT id, read_at, read_by FROM pages ORDER BY id")
+    read = rows(engine, "SELECT id, read_at, extractor_hash FROM pages ORDER BY id")
     shop.prices[1] = "1.10 €"
     unpacked = []
     monkeypatch.setattr(exchange, "unpack", lambda *args: (unpacked.append(args), unpack(*args))[1])
@@ -321,7 +321,7 @@ def test_the_same_bytes_are_not_read_again_nor_unpacked(
     assert shop.statuses() == {200: 6} and len(unpacked) == 1
     assert (second.status, second.unchanged, second.not_modified) == ("completed", 5, 5)
     assert (second.products_changed, prices(engine)["1"]) == (1, 1.1)
-    again = rows(engine, "SELECT id, read_at, read_by FROM pages ORDER BY id")
+    again = rows(engine, "SELECT id, read_at, extractor_hash FROM pages ORDER BY id")
     assert len(set(read) & set(again)) == 5, "nothing is read, and nothing is said of a reading"
     assert crawl().not_modified == 6
     assert rows(engine, "SELECT DISTINCT http_status FROM pages WHERE kind = 'product'") == [(200,)]
@@ -372,7 +372,7 @@ def test_a_page_with_a_nonce_is_not_stored_again_unless_it_says_something_else(
 ) -> None:
     shop.nonces = True
     crawl()
-    kept = rows(engine, "SELECT id, read_by, content_hash FROM pages ORDER BY id")
+    kept = rows(engine, "SELECT id, extractor_hash, content_hash FROM pages ORDER BY id")
     bodies = rows(engine, "SELECT id, body_hash FROM pages WHERE kind = 'product'")
     age(engine, 2)
     shop.prices[1] = "1.10 €"
@@ -381,7 +381,7 @@ def test_a_page_with_a_nonce_is_not_stored_again_unless_it_says_something_else(
     assert (shop.statuses(), stored) == ({200: 6}, {"1"})
     assert (second.status, second.unchanged, second.not_modified) == ("completed", 5, 0)
     assert (second.products_changed, prices(engine)["1"], versions(engine)) == (1, 1.1, 1)
-    again = rows(engine, "SELECT id, read_by, content_hash FROM pages ORDER BY id")
+    again = rows(engine, "SELECT id, extractor_hash, content_hash FROM pages ORDER BY id")
     assert len(set(kept) & set(again)) == 6, "of seven, one of which has another price"
     assert not set(bodies) & set(rows(engine, "SELECT id, body_hash FROM pages"))
     assert not rows(engine, "SELECT FROM products WHERE fetched_at < now() - interval '1 hour'")
@@ -448,7 +448,9 @@ def test_a_redirected_page_has_no_validators_and_none_go_along(
 ) -> None:
     shop.redirects[1] = "/p/1?to"
     crawl()
-    assert rows(engine, "SELECT etag, read_by FROM pages WHERE url LIKE '%/p/1'") == [(None, None)]
+    assert rows(engine, "SELECT etag, extractor_hash FROM pages WHERE url LIKE '%/p/1'") == [
+        (None, None)
+    ]
     # from here on: its own validators are not those of where it leads to
     shop.redirects[2] = "/p/2?to"
     second = crawl()
@@ -504,7 +506,7 @@ def test_a_page_whose_product_kept_a_value_is_read_whole(engine: sa.Engine) -> N
                 [replace(page, next_visit=NextVisit(Validators('"a"'), 7)) for page in group],
             )
         crawl.end()
-        return dict(rows(engine, "SELECT url, read_by IS NOT NULL FROM pages"))  # type: ignore[arg-type]
+        return dict(rows(engine, "SELECT url, extractor_hash IS NOT NULL FROM pages"))  # type: ignore[arg-type]
 
     assert set(crawled(good).values()) == {True}
     asked = crawled(lambda number: good(number) if number >= 10 else without(good(number), "brand"))

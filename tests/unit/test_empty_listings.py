@@ -34,10 +34,10 @@ PRODUCT, LISTING = (
 )
 def test_empty_listings(before: int, links: list[Link], complete: bool, named: int | None) -> None:
     page = LeasedPage(
-        1, 1, "https://a.example/c", Kind.LISTING, "a.example", 0, 0, 1, 1, known_for=before
+        1, 1, "https://a.example/c", Kind.LISTING, "a.example", 0, 0, 1, 1, last_item_count=before
     )
-    extracted, known_for = believed(page, Extracted(links), 4)
-    assert (extracted.complete, known_for) == (complete, named)
+    extracted, last_item_count = believed(page, Extracted(links), 4)
+    assert (extracted.complete, last_item_count) == (complete, named)
     if not complete:
         assert extracted.problems == ["it names no product, and named 20 before"]
 
@@ -55,29 +55,38 @@ def test_a_listing_that_names_far_fewer_is_read_once_more(
     before: int, now: int, attempts: int, complete: bool
 ) -> None:
     page = LeasedPage(
-        1, 1, "https://a.example/c", Kind.LISTING, "a.example", attempts, 0, 1, 1, known_for=before
+        1,
+        1,
+        "https://a.example/c",
+        Kind.LISTING,
+        "a.example",
+        attempts,
+        0,
+        1,
+        1,
+        last_item_count=before,
     )
     links = [Link(f"https://a.example/{number}", Kind.PRODUCT) for number in range(now)]
     assert believed(page, Extracted(links), 1)[0].complete, "there is one try"
-    extracted, known_for = believed(page, Extracted(links), 4)
-    assert (extracted.complete, known_for) == (complete, now if complete else None)
+    extracted, last_item_count = believed(page, Extracted(links), 4)
+    assert (extracted.complete, last_item_count) == (complete, now if complete else None)
     if not complete:
         assert extracted.problems == ["it names 9 products, and named 20 before"]
 
 
 def test_one_with_far_fewer_that_another_page_follows_is_believed_by_the_next_crawl() -> None:
     page = LeasedPage(
-        1, 1, "https://a.example/c", Kind.LISTING, "a.example", 3, 0, 1, 1, known_for=20
+        1, 1, "https://a.example/c", Kind.LISTING, "a.example", 3, 0, 1, 1, last_item_count=20
     )
     links = [Link(f"https://a.example/{number}", Kind.PRODUCT) for number in range(9)]
     shown = Extracted(links, goes_on=True)
-    extracted, known_for = believed(page, shown, 4)
-    assert (extracted.complete, extracted.partial, known_for) == (True, True, 9)
+    extracted, last_item_count = believed(page, shown, 4)
+    assert (extracted.complete, extracted.partial, last_item_count) == (True, True, 9)
     assert extracted.links == links
     assert extracted.problems == [
         "it names 9 products, and named 20 before, and another page follows"
     ]
-    assert believed(replace(page, known_for=9, attempts=0), shown, 4) == (shown, 9)
+    assert believed(replace(page, last_item_count=9, attempts=0), shown, 4) == (shown, 9)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +115,6 @@ def test_a_page_has_the_shops_frame(body: str, framed: bool) -> None:
     page = Fetched(url, 200, {}, body.encode())
     extracted = compile_site(site).extract(Kind.LISTING, page, page_url=url, depth=1)
     assert extracted.framed is framed
-    leased = LeasedPage(1, 1, url, Kind.LISTING, "a.example", 0, 0, 1, 1, known_for=20)
+    leased = LeasedPage(1, 1, url, Kind.LISTING, "a.example", 0, 0, 1, 1, last_item_count=20)
     if not extracted.links:
         assert believed(leased, extracted, 4)[1] == (EMPTY_ONCE if framed else None)

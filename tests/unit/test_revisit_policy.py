@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.crawl import context
-from scraper.crawl.context import Reader
+from scraper.crawl.context import ExtractorVersion
 from scraper.domain import Kind, LastReading, LeasedPage, Validators
 from scraper.rules.revisit import (
     ETAG_MAX,
@@ -190,9 +190,9 @@ def leased(known: LastReading | None, blocked: int = 0) -> LeasedPage:
 
 def test_when_a_last_reading_is_believed() -> None:
     tag = Validators('"a"')
-    known = LastReading(tag, read_by=7, read_s=DAY)
+    known = LastReading(tag, extractor_hash=7, read_s=DAY)
     assert believed(leased(known), 7, 2 * DAY) is known
-    for page, read_by, believed_s in (
+    for page, extractor_hash, believed_s in (
         (leased(None), 7, 2 * DAY),
         (leased(known), 8, 2 * DAY),  # another definition
         (leased(known), None, 2 * DAY),  # nobody can say which
@@ -200,7 +200,7 @@ def test_when_a_last_reading_is_believed() -> None:
         (leased(known), 7, 0.0),  # switched off
         (leased(known, blocked=1), 7, 2 * DAY),
     ):
-        assert believed(page, read_by, believed_s) is None
+        assert believed(page, extractor_hash, believed_s) is None
 
 
 # What reads a page.
@@ -210,7 +210,7 @@ READERS = ("reads_one", "reads_two", "no_such_module")
 
 
 def number(**more: object) -> int | None:
-    return Reader(a_site(**more), READERS).number
+    return ExtractorVersion(a_site(**more), READERS).hash
 
 
 def test_the_same_definition_is_the_same_reader_and_fits_a_bigint() -> None:
@@ -241,7 +241,7 @@ def test_a_changed_function_is_another_reader(
     site = a_site(product={"function": "reads_one:product"})
     (tmp_path / "reads_one.py").write_text("def product(page):\n    yield {'b': 2}\n")
     context.source_of.cache_clear()
-    assert Reader(site, READERS).number != one
+    assert ExtractorVersion(site, READERS).hash != one
 
 
 def test_what_cannot_be_named_is_never_asked_with_validators() -> None:
