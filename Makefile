@@ -7,7 +7,7 @@
 # CHANGES=…  with alerts-chaos; KILLS=…
 # PRODUCTS=… with lies: of each site; SEED=… other shops
 # UPGRADE=1  with lock: move to the newest releases
-# PAGES=…    with mend; SEED=… other redesigns
+# PAGES=…    with repair; SEED=… other redesigns
 # ROUNDS=…   with bench: runs of each contender (default: 1); PRODUCTS=… in the shop (default: 10000); ONLY=ours,scrapy some
 #            of them; JSON=file every run; WORKERS=2 no peers, two workers of ours against one; SIZE=600k pages as large as
 #            real ones, over TLS, read by JSON-LD, CSS and XPath; PAGES=folder likewise, the saved pages in there
@@ -35,7 +35,7 @@ AT_ONCE := -n 4
 SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fast test check docs house secrets chaos alerts-chaos lies mend lock bench dist clean
+.PHONY: help setup demo fast test check docs house secrets chaos alerts-chaos lies repair lock bench dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -112,7 +112,7 @@ lies: setup ## let shops go wrong in every way, and count what is published wron
 	@LIES_PRODUCTS=$(or $(PRODUCTS),200) LIES_SEED=$(or $(SEED),1) $(BIN)/pytest tests/acceptance/test_lies.py -n 2 -rP \
 		-o log_cli=false | grep -v '\[info \|\[0m'
 
-fix: setup ## redesign the pages of small shops, and count the fields that are healed (PAGES=1000 SEED=…)
+repair: setup ## redesign the pages of small shops, and count the fields that `scraper repair` fixes (PAGES=1000 SEED=…)
 	@$(BIN)/python -m tests.redesigns $(if $(PAGES),--pages $(PAGES)) $(if $(SEED),--seed $(SEED))
 
 # The build backend is locked with the rest, so that installing the checkout itself fetches nothing that is not.

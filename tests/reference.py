@@ -56,7 +56,7 @@ text that says both has a problem. `when:` says it in other words.
 """
 EXIT_CODES = {
     0: "done",
-    errors.ScraperError.exit_code: "something went wrong that you can mend; the message says how",
+    errors.ScraperError.exit_code: "something went wrong that you can fix; the message says how",
     errors.ConfigError.exit_code: "wrong usage, definition or setting, or something that does not exist",
     errors.ServerUnavailableError.exit_code: (
         "PostgreSQL, Redis, the broker, a folder or a bucket does not answer, the database is not "

@@ -1,7 +1,7 @@
 """The `scraper` command: a table of commands, each imported when somebody asks for it, so that
 `scraper --help` stays fast and modules import what they need at their top.
 
-Exit codes: 0 done; 1 something went wrong that can be mended; 2 wrong usage, definition or setting;
+Exit codes: 0 done; 1 something went wrong that can be fixed; 2 wrong usage, definition or setting;
 3 a server does not answer; 4 a crawl that was waited for did not complete, or calls failed; 5 its
 data is suspect; 6 the feed of changes does not hold what comes after a cursor; 130 interrupted.
 """

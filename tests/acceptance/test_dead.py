@@ -1,5 +1,5 @@
 """`scraper dead` as it is typed: a shop refuses some pages and shows others without their fields;
-it is mended; its dead pages are replayed by a real fleet, and the products are the truth."""
+it is repaired; its dead pages are replayed by a real fleet, and the products are the truth."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def define(environment: Settings, start: str, **more: object) -> None:
     (environment.sites_dir / "odd.yaml").write_text(json.dumps(definition | more))
 
 
-def mend(shop: OddShop) -> dict[str, str]:
+def fix(shop: OddShop) -> dict[str, str]:
     """All is well now. Returns the titles that the products have in truth, by id."""
     shop.serve("/refused", product("refused", "Let in").encode())
     shop.serve("/empty", product("empty", "Filled").encode())
@@ -83,7 +83,7 @@ def table(text: str) -> list[dict[str, str]]:
 # --- with a shop and a fleet
 
 
-def test_dead_pages_are_shown_mended_and_replayed(
+def test_dead_pages_are_shown_fixed_and_replayed(
     run: Commands, engine: sa.Engine, shop: OddShop
 ) -> None:
     fleet(run)
@@ -119,7 +119,7 @@ def test_dead_pages_are_shown_mended_and_replayed(
     ]
     assert len(run.json("dead", "list")) == 3 and len(run.crawls()) == 1, "nothing was changed"
 
-    truth, asked = mend(shop), len(shop.asked())
+    truth, asked = fix(shop), len(shop.asked())
     done = run.scraper("dead", "replay", "odd", "--wait")
     assert table("\n".join(done.stdout.splitlines()[:2])) == [
         {"site": "odd", "pages": "3", "crawl": f"{first['id'] + 1}, opened for this"}
@@ -185,28 +185,28 @@ def assert_shown(run: Commands, found: dict[str, dict[str, Any]], shop: OddShop)
             and read["blame"] == page["blame"]
         )
         if path == "/empty":
-            assert "gnp.exe" in text and "mend the site's definition" in text
+            assert "gnp.exe" in text and "fix the site's definition" in text
             assert EVIL.replace("\x00", "").splitlines()[0] in read["excerpt"]
         else:
             assert "x-why: [2Jbot" in text and "Access denied" in text
             assert read["response_head"]["x-why"] == "\x1b[2Jbot"
 
 
-def test_a_mended_definition_is_what_a_replay_goes_by(
+def test_a_fixed_definition_is_what_a_replay_goes_by(
     run: Commands, engine: sa.Engine, shop: OddShop, environment: Settings
 ) -> None:
     """Taken over from sites/ at once, as by `scraper crawl`."""
     fleet(run)
     first = run.crawl(engine, "odd")
     fields = {"title": {"css": "h1, h2", "required": True}}
-    shop.serve("/empty", product("empty", None, more="<h2>Mended</h2>").encode())
+    shop.serve("/empty", product("empty", None, more="<h2>Fixed</h2>").encode())
     define(
         environment, shop.url("/"), product={"id": {"css": "body::attr(data-id)"}, "fields": fields}
     )
     (page,) = run.json("dead", "list", "--reason", "not_extracted")
     done = run.scraper("dead", "replay", str(page["id"]), "--wait", "--json")
     assert json.loads(done.stdout)[0]["pages"] == 1 and "crawl 2 completed" in done.stderr
-    assert exported(run) == {"good": "Good", "empty": "Mended"}
+    assert exported(run) == {"good": "Good", "empty": "Fixed"}
     assert shop.tries[0, "/refused"] == shop.tries[0, "/more"] == 2, "only what was asked for"
     assert_counted(engine, progress.as_json(progress.read_one(engine, first["id"] + 1)))
 

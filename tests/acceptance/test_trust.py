@@ -127,7 +127,7 @@ def test_a_selector_breaks_and_is_mended(
     ] and f"scraper report {number}" in text
 
     shown = run.scraper("report", str(number), code=5)
-    assert "Mend the definition and crawl again (`scraper repair shop price` looks)" in shown.stdout
+    assert "Fix the definition and crawl again (`scraper repair shop price` looks)" in shown.stdout
     assert (
         "SUSPECT" in shown.stdout
         and "price: found on 0 of 40 product pages (0%), usually on 100%" in shown.stdout
@@ -150,12 +150,12 @@ def test_a_selector_breaks_and_is_mended(
             and example["known"] in example["excerpt"]
         )
 
-    # The selector is mended, and everything is well again.
+    # The selector is repaired, and everything is well again.
     shop.define(price=".cost")
-    mended = run.crawl(engine, "shop")
-    assert not mended["suspect"] and shop.stored() == ALL
+    repaired = run.crawl(engine, "shop")
+    assert not repaired["suspect"] and shop.stored() == ALL
     assert shop.delisted() == 20, "missed by a crawl that is not suspect, for the first time"
-    assert run.scraper("report", str(mended["id"])).returncode == 0
+    assert run.scraper("report", str(repaired["id"])).returncode == 0
     assert len(webhook.got) == len(mailbox.got) == 1
     logs = run.logs(whole=True)
     assert "alert sent" in logs

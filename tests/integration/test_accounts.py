@@ -362,7 +362,7 @@ def test_headers_are_read_without_cookies(name: bytes) -> None:
     assert headers_dict([(b"A", b"b"), (name, b"x=1"), (name, b"y=2")]) == {"a": "b"}
 
 
-def test_a_head_that_postgresql_would_reject_is_mended() -> None:
+def test_a_head_that_postgresql_would_reject_is_fixed() -> None:
     assert _head(_Answered({"x": "a\x00b\ud800", "y" * 500: "z" * 500})) == {
         "x": "ab?",
         "y" * 200: "z" * 200,

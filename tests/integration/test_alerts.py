@@ -171,7 +171,7 @@ def test_a_wrong_list_is_said_once_and_tells_nobody(engine: sa.Engine, tmp_path:
         f"{path}:2",
         f"{path}:4",
     ]
-    assert "secret" not in str(logs) and row(engine)[0] == 0, "it waits for the list to be mended"
+    assert "secret" not in str(logs) and row(engine)[0] == 0, "it waits for the list to be fixed"
     with pytest.raises(ConfigError, match="No such file"):
         notify.recipients(tmp_path / "none.txt")
 

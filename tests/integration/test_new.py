@@ -184,7 +184,7 @@ def test_a_blog_is_no_shop_though_its_articles_have_pictures(project: Path) -> N
     assert not (project / "sites" / "blog.yaml").exists()
 
 
-def test_what_cannot_be_read_is_said_with_a_mend(project: Path) -> None:
+def test_what_cannot_be_read_is_said_with_a_fix(project: Path) -> None:
     with StaticShop({}, robots="User-agent: *\nDisallow: /private\n") as server:
         missing = run(f"{server.url}/shop", "shop", code=1).output
         private = run(f"{server.url}/private/", "shop", code=1).output

@@ -278,8 +278,8 @@ def test_a_broken_file_keeps_its_last_valid_version(folder: Folder) -> None:
     for text in ("start: [", "start: nonsense\n", "", "\x00", "- 1"):
         file.write_text(text)
         assert folder.sync() == {"a": "https://a.example/", "b": "https://b.example/"}
-    folder.write("a.yaml", "mended.example")
-    assert folder.sync()["a"] == "https://mended.example/"
+    folder.write("a.yaml", "fixed.example")
+    assert folder.sync()["a"] == "https://fixed.example/"
 
 
 @pytest.mark.parametrize(

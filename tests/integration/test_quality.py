@@ -188,8 +188,8 @@ def test_a_first_crawl_that_is_broken_is_said_and_sets_no_usual(engine: sa.Engin
     assert first.row.suspect and first.why == {("price", "never")}
     second = crawled(engine, shop(), range(30), lambda number: without(good(number), "price"))
     assert second.why == {("price", "never")}, "what is broken from the first day is not usual"
-    mended = crawled(engine, shop(), range(30))
-    assert not mended.row.suspect and mended.fields["price"].usual_fill is None
+    repaired = crawled(engine, shop(), range(30))
+    assert not repaired.row.suspect and repaired.fields["price"].usual_fill is None
     again = crawled(engine, shop(), range(30), lambda number: without(good(number), "price"))
     assert again.why == {("price", "fill")}
     assert stored(engine) == {str(number): good(number) for number in range(30)}
@@ -239,9 +239,9 @@ def test_a_broken_field_empties_no_product_from_its_first_page_on(engine: sa.Eng
     missed = making.rows(engine, "SELECT count(*) FROM products WHERE missed_crawls > 0")
     assert missed == [(0,)], "a suspect crawl's misses are none"
     assert making.rows(engine, "SELECT crawl_id FROM alerts") == [(third.id,)]
-    mended = crawled(engine, shop(), range(40))
-    assert not mended.row.suspect and stored(engine) == ALL and held(engine) == 0
-    assert mended.fields["price"].usual_fill == 1.0, "a suspect crawl is not what is usual"
+    repaired = crawled(engine, shop(), range(40))
+    assert not repaired.row.suspect and stored(engine) == ALL and held(engine) == 0
+    assert repaired.fields["price"].usual_fill == 1.0, "a suspect crawl is not what is usual"
 
 
 def test_other_changes_of_such_a_page_come_through(engine: sa.Engine) -> None:

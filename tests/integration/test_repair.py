@@ -87,7 +87,7 @@ def definition() -> str:
     return Path("sites/things.yaml").read_text()
 
 
-def test_a_redesign_is_mended_and_only_its_lines_change(shop: StaticShop) -> None:
+def test_a_redesign_is_repaired_and_only_its_lines_change(shop: StaticShop) -> None:
     redesign(shop, NEW)
     before = definition()
     out = run("repair", "things").stdout
@@ -219,7 +219,7 @@ def table(frame: str) -> Callable[[int], str]:
     return lambda n: f"<table>{''.join(row(n, size, frame) for size in ('S', 'XXL'))}</table>"
 
 
-def test_a_field_of_items_is_mended_within_them(shop: StaticShop) -> None:
+def test_a_field_of_items_is_repaired_within_them(shop: StaticShop) -> None:
     old = "<tr data-sku={sku}><td class=size>{size}</td><td class=cost>{cost}</td></tr>"
     new = "<tr data-sku={sku}><td><i class=sz>{size}</i></td><td><s>£99.00</s><b class=now>{cost}</b></td></tr>"
     with_items(shop, ROWS, table(old))
@@ -233,7 +233,7 @@ def test_a_field_of_items_is_mended_within_them(shop: StaticShop) -> None:
     assert "nothing to repair" in run("repair", "things").stdout
 
 
-def test_a_field_of_objects_is_mended_by_their_paths(shop: StaticShop) -> None:
+def test_a_field_of_objects_is_repaired_by_their_paths(shop: StaticShop) -> None:
     with_items(shop, OBJECTS, lambda n: objects(n, '{"cost": {"now": "?"}}'))
     redesign_items(shop, lambda n: objects(n, '{"was": "99.00", "amounts": [{"value": "?"}]}'))
     shown = json.loads(run("repair", "things", "cost", "--json").stdout)
@@ -244,7 +244,7 @@ def test_a_field_of_objects_is_mended_by_their_paths(shop: StaticShop) -> None:
     assert own["cost"].path == "amounts[0].value" and own["cost"].currency == "GBP"
 
 
-def test_items_that_are_not_found_are_for_people_to_mend(shop: StaticShop) -> None:
+def test_items_that_are_not_found_are_for_people_to_fix(shop: StaticShop) -> None:
     with_items(
         shop,
         ROWS,

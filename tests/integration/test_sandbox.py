@@ -85,7 +85,7 @@ def test_whoever_is_not_root_has_every_page_in_a_sandbox(shop: JsShop) -> None:
         )
 
 
-def test_without_user_namespaces_it_is_said_who_forbids_them_and_how_to_mend_it(
+def test_without_user_namespaces_it_is_said_who_forbids_them_and_how_to_fix_it(
     shop: JsShop,
 ) -> None:
     if subprocess.run(["unshare", "--user", "true"], check=False).returncode:
@@ -109,7 +109,7 @@ def test_without_user_namespaces_it_is_said_who_forbids_them_and_how_to_mend_it(
     ("kernel/apparmor_restrict_unprivileged_userns", "1", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
     ("user/max_user_namespaces", "7", "deploy/seccomp/chromium.json"),
 ])  # fmt: skip
-def test_each_way_of_forbidding_them_has_its_mend(
+def test_each_way_of_forbidding_them_has_its_fix(
     tmp_path: Path, name: str, value: str, fix: str
 ) -> None:
     (tmp_path / name).parent.mkdir()

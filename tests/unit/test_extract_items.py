@@ -382,7 +382,7 @@ HEAD = "start: https://shop.example/\nlisting: {products: a}\nproduct:\n"
         ("  function: a.b:c\n  items: {css: tr, id: a}", 4, "takes the place of id, fields and items"),
     ],
 )  # fmt: skip
-def test_mistakes_are_said_with_their_line_and_a_mend(text: str, line: int, said: str) -> None:
+def test_mistakes_are_said_with_their_line_and_a_fix(text: str, line: int, said: str) -> None:
     with pytest.raises(DefinitionError) as raised:
         load_text(HEAD + text, "shop.yaml")
     assert any(

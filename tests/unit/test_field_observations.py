@@ -43,11 +43,11 @@ def test_what_was_found_is_what_the_page_itself_said() -> None:
 def test_something_else_than_a_value_is_told_apart_from_nothing() -> None:
     wrong = product(FIELDS, "<h1>T</h1><b class=p>ask us</b><i class=n>many</i>")
     assert wrong.found == ("t",) and wrong.mistyped == ("price", "n")
-    mended = product(
+    repaired = product(
         "x: {type: price, any: [.old, .new]}, t: h1",
         "<h1>T</h1><b class=old>ask</b><b class=new>5 €</b>",
     )
-    assert mended.found == ("x", "t") and mended.mistyped == ()
+    assert repaired.found == ("x", "t") and repaired.mistyped == ()
 
 
 def test_a_page_without_a_required_field_is_read_all_the_same() -> None:

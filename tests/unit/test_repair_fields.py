@@ -1,4 +1,4 @@
-"""`scraper repair` on redesigned pages, a sample of `make mend`; and how one field is written into a
+"""`scraper repair` on redesigned pages, a sample of `make repair`; and how one field is written into a
 definition whose other lines stay."""
 
 from __future__ import annotations

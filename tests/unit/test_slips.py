@@ -1,4 +1,4 @@
-"""Slips of newcomers: each is told where it is, and gets a mend that is right."""
+"""Mistakes of newcomers: each error names its place and a fix that works."""
 
 from __future__ import annotations
 

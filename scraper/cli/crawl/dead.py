@@ -41,7 +41,7 @@ UNUSABLE = [
 ]
 NOTHING = "no such dead or invalid pages"
 HINTS = {
-    Blame.PARSER: "mend the site's definition (the excerpt shows what the page says), then type",
+    Blame.PARSER: "fix the site's definition (the excerpt shows what the page says), then type",
     Blame.HOST: "once its host answers again, type",
     Blame.PROXY: "once there is a way to its host again, type",
     Blame.PAGE: "if that has changed, or the definition allows it by now, type",

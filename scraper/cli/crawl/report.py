@@ -88,13 +88,13 @@ def _print_report(report: Report) -> None:
     if report.suspect:
         click.echo(
             "\nNothing was delisted, and what is not believed is held: products keep what they "
-            "had. Mend the definition and crawl again"
-            f"{_mends(report)}; or, if the shop has changed for good:\n"
+            "had. Fix the definition and crawl again"
+            f"{_repair_hint(report)}; or, if the shop has changed for good:\n"
             f"  scraper accept {report.crawl_id}"
         )
 
 
-def _mends(report: Report) -> str:
+def _repair_hint(report: Report) -> str:
     """What looks for the sources of the fields that are not believed."""
     fields = dict.fromkeys(reason["field"] for reason in report.reasons if reason["field"])
     if not fields:

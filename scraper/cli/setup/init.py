@@ -27,7 +27,7 @@ SETTINGS = """\
 """
 EXAMPLE = """\
 # yaml-language-server: $schema=schema.json
-# One shop. `scraper sites check` says what is wrong, with the line and how to mend it.
+# One shop. `scraper sites check` says what is wrong, with the line and how to fix it.
 
 start: https://shop.example/all?page=1      # a listing page; or sitemap: https://shop.example/sitemap.xml
 rate: 60/m                                  # requests to one host, by all workers together

@@ -66,8 +66,8 @@ def sites() -> None:
 @click.argument("files", metavar="[FILES|NAMES]...", nargs=-1)
 @json_option("array")
 def sites_check(files: tuple[str, ...], as_json: bool) -> None:
-    """Validate definitions: every error of every file, with line, key and mend. Checks sites/
-    unless files, or sites by their names, are given."""
+    """Validate definitions: every error of every file, with its line, its key and a fix. Checks
+    sites/ unless files, or sites by their names, are given."""
     settings = load_settings()
     folder = settings.sites_dir
     paths = [definition_file(folder, word) for word in files] or loader.definition_files(folder)

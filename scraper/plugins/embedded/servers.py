@@ -147,7 +147,7 @@ def _explained(settings: Settings) -> Iterator[None]:
         raise ServerUnavailableError(
             f"the embedded servers cannot use {error.filename or settings.home_dir}: "
             f"{error.strerror}\n"
-            f"Mend that, or set SCRAPER_HOME to a folder of yours (it is {settings.home_dir})."
+            f"Fix that, or set SCRAPER_HOME to a folder of yours (it is {settings.home_dir})."
         ) from None
 
 

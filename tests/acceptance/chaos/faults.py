@@ -2,7 +2,7 @@
 
 A fault draws from dice of its own, so that the same seed gives the same faults in the same order
 with the same victims and durations. What they meet (how far the crawl is, who lives) is the
-machine's own. No fault mends anything but itself.
+machine's own. A fault undoes only what it did.
 """
 
 from __future__ import annotations

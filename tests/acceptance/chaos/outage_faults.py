@@ -1,4 +1,4 @@
-"""Faults of what the fleet depends on: Redis, PostgreSQL, and the shop. Each mends what it broke, a
+"""Faults of what the fleet depends on: Redis, PostgreSQL, and the shop. Each undoes what it broke, a
 few seconds later."""
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def _refusal(preview: Preview) -> SuspectError:
     reasons = "\n".join(f"  {reason.field}: {reason.text}" for reason in preview.reasons)
     return SuspectError(
         f"not written, for a crawl with this outcome would be suspect:\n{reasons}\n"
-        "mend the definition; or, if this is what you want, add --accept"
+        "fix the definition; or, if this is what you want, add --accept"
     )
 
 

@@ -91,6 +91,6 @@ def test(names: tuple[str, ...], update: bool, as_json: bool) -> None:
     if problems:
         raise ScraperError("\n".join([*problems, summary]))
     if differing and not update:
-        raise ScraperError(f"{summary} (mend the definition; or, if it is right: --update)")
+        raise ScraperError(f"{summary} (fix: correct the definition; or, if it is right: --update)")
     if not as_json:
         click.echo(f"{summary}{', taken as expected' if differing else ''}")
