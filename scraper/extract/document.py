@@ -140,34 +140,34 @@ class Document:
     @cached_property
     def jsonld(self) -> list[dict[str, Any]]:
         """Every JSON-LD object of the page, outer ones before the ones inside them."""
-        scripts = jsonld_blocks.scripts(self.decoded.raw)
+        scripts = jsonld_blocks.find_scripts(self.decoded.raw)
         if scripts is None:
             scripts = [script.text() for script in self.dom.css(_JSONLD)]
-        return jsonld_blocks.objects(scripts)
+        return jsonld_blocks.collect_objects(scripts)
 
     @cached_property
     def microdata(self) -> list[dict[str, Any]]:
         """Every microdata object of the page, outer ones before the ones inside them."""
         if b"itemscope" not in self.decoded.utf8.lower():
             return []
-        return microdata.objects(self.dom)
+        return microdata.read_objects(self.dom)
 
     @cached_property
     def rdfa(self) -> list[dict[str, Any]]:
         """Every RDFa object of the page in schema.org's words, outer ones first."""
         if b"typeof" not in self.decoded.utf8.lower():
             return []
-        return rdfa.objects(self.dom)
+        return rdfa.read_objects(self.dom)
 
     @cached_property
     def state(self) -> list[Any]:
         """The JSON that the page's scripts start from, found in its bytes."""
-        return page_state.documents(self.decoded.utf8)
+        return page_state.read_documents(self.decoded.utf8)
 
     @cached_property
     def metas(self) -> dict[str, list[str]]:
         """What the page's <meta> tags hold, by their names in lower case."""
-        return metas.contents(self.dom)
+        return metas.read_metas(self.dom)
 
     @cached_property
     def auto(self) -> AutoReader:
@@ -180,7 +180,7 @@ class Document:
         answers = self._captured.get(name)
         if answers is None:
             answers = self._captured[name] = [
-                jsonld_blocks.loaded(decode(body, None).text)
+                jsonld_blocks.load_json(decode(body, None).text)
                 for body in self.page.captured.get(name, ())
             ]
         return answers

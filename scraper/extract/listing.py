@@ -162,13 +162,13 @@ class _Selector:
 def _compile(source: LinkSource) -> Hrefs:
     if source.jsonld is not None:
         path = selectors.parse_jsonld(source.jsonld)
-        return lambda document: jsonld.values(document.jsonld, path, True)
+        return lambda document: jsonld.find_texts(document.jsonld, path, True)
     if source.state is not None:
         state_steps = selectors.parse_json(source.state)
-        return lambda document: jsonld.within(document.state, state_steps)
+        return lambda document: jsonld.find_texts_in_documents(document.state, state_steps)
     if source.response is not None:
         name, steps = source.response, selectors.parse_json(source.path or "")
-        return lambda document: jsonld.within(document.captured(name), steps)
+        return lambda document: jsonld.find_texts_in_documents(document.captured(name), steps)
     if source.regex is not None:
         pattern = selectors.compile_regex(source.regex)
         return lambda document: _unescaped(selectors.find_all(pattern, document.text, LINKS_MAX))

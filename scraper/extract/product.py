@@ -85,7 +85,7 @@ class ProductReader:
                 problems=problems, complete=False, found=tuple(filled_in), mistyped=tuple(mistyped)
             )
         asks = self._evidence and (
-            evidence.sampled(document.url)
+            evidence.is_sampled(document.url)
             or (last_content is not None and content_hash(data) != last_content)
         )
         return Extracted(
@@ -106,7 +106,9 @@ class ProductReader:
             witness: dict[str, Any] = {}
             field.read(document, witness, [], [], [])
             if witness.get(field.name) is not None:
-                votes.append(Vote(field.name, source, evidence.agree(field.name, data, witness)))
+                votes.append(
+                    Vote(field.name, source, evidence.values_agree(field.name, data, witness))
+                )
         return tuple(votes)
 
 

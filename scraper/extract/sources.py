@@ -115,17 +115,21 @@ def _on_tree(xpath: etree.XPath, text_of: TextOf) -> Texts:
 
 def _on_jsonld(path: str) -> Texts:
     parsed = selectors.parse_jsonld(path)
-    return lambda document, every: _cleaned(jsonld.values(document.jsonld, parsed, every), every)
+    return lambda document, every: _cleaned(
+        jsonld.find_texts(document.jsonld, parsed, every), every
+    )
 
 
 def _on_microdata(path: str) -> Texts:
     parsed = selectors.parse_jsonld(path)
-    return lambda document, every: _cleaned(jsonld.values(document.microdata, parsed, every), every)
+    return lambda document, every: _cleaned(
+        jsonld.find_texts(document.microdata, parsed, every), every
+    )
 
 
 def _on_rdfa(path: str) -> Texts:
     parsed = selectors.parse_jsonld(path)
-    return lambda document, every: _cleaned(jsonld.values(document.rdfa, parsed, every), every)
+    return lambda document, every: _cleaned(jsonld.find_texts(document.rdfa, parsed, every), every)
 
 
 def _on_meta(name: str) -> Texts:
@@ -138,7 +142,9 @@ def _on_state(path: str) -> Texts:
 
     def texts(document: Document, every: bool) -> list[str]:
         for state in document.state:
-            cleaned = _cleaned(map(without_tags, jsonld.within([state], steps)), every)
+            cleaned = _cleaned(
+                map(without_tags, jsonld.find_texts_in_documents([state], steps)), every
+            )
             if cleaned:
                 return cleaned
         return []
@@ -156,12 +162,16 @@ def _on_auto(field: str) -> Texts:
 
 def _on_response(name: str, path: str) -> Texts:
     steps = selectors.parse_json(path)
-    return lambda document, every: _cleaned(jsonld.within(document.captured(name), steps), every)
+    return lambda document, every: _cleaned(
+        jsonld.find_texts_in_documents(document.captured(name), steps), every
+    )
 
 
 def _on_value(path: str) -> Texts:
     steps = selectors.parse_json(path)
-    return lambda document, every: _cleaned(jsonld.values_within(document.value, steps), every)
+    return lambda document, every: _cleaned(
+        jsonld.find_texts_in_object(document.value, steps), every
+    )
 
 
 def _on_page(pattern: str) -> Texts:

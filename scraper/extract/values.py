@@ -12,7 +12,7 @@ from typing import Any
 from dateutil import parser as dateutil_parser
 from dateutil import tz
 
-from scraper.extract.heuristics.stock_words import says_available
+from scraper.extract.heuristics.stock_words import parse_availability
 from scraper.rules import urls
 
 INT_MAX = 2**63 - 1
@@ -124,7 +124,7 @@ def to_bool(text: str) -> bool:
     if word in _TRUE or word in _FALSE:
         return word in _TRUE
     if len(word) <= PHRASE_MAX:
-        available = says_available(word)
+        available = parse_availability(word)
         if available is not None:
             return available
     raise Mistyped(text, "yes or no (`when:` says which texts mean yes)")

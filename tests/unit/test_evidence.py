@@ -66,14 +66,16 @@ def test_a_source_is_no_witness_for_itself_and_no_document_is_built_for_others()
 def test_the_same_pages_are_asked_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evidence, "SAMPLE", 8)
     urls = [f"https://shop.example/p/{number}" for number in range(4000)]
-    chosen = [url for url in urls if evidence.sampled(url)]
-    assert 400 < len(chosen) < 600 and chosen == [url for url in urls if evidence.sampled(url)]
+    chosen = [url for url in urls if evidence.is_sampled(url)]
+    assert 400 < len(chosen) < 600 and chosen == [url for url in urls if evidence.is_sampled(url)]
 
 
 def test_amounts_are_compared_as_amounts() -> None:
     one = {"price": Decimal("12.50"), "price_currency": None}
-    assert evidence.agree("price", one, {"price": Decimal("12.5"), "price_currency": "EUR"})
-    assert not evidence.agree("price", {}, {"price": Decimal("12.5"), "price_currency": "EUR"})
+    assert evidence.values_agree("price", one, {"price": Decimal("12.5"), "price_currency": "EUR"})
+    assert not evidence.values_agree(
+        "price", {}, {"price": Decimal("12.5"), "price_currency": "EUR"}
+    )
 
 
 def test_a_few_votes_decide_nothing() -> None:

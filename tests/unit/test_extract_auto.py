@@ -14,7 +14,7 @@ from scraper.domain import Kind
 from scraper.errors import DefinitionError
 from scraper.extract.document import Document
 from scraper.extract.heuristics.auto import READERS
-from scraper.extract.heuristics.codes import labelled_codes
+from scraper.extract.heuristics.codes import find_labelled_codes
 from tests.growth import UNHURRIED, assert_linear
 from tests.unit.extracting import START, URL, fetched, site
 
@@ -141,7 +141,7 @@ def test_whether_it_may_be_bought(body: str, available: bool | None) -> None:
     ],
 )
 def test_a_code_stands_behind_its_label(text: str, code: str | None) -> None:
-    assert [found.text for found in labelled_codes(text)] == ([] if code is None else [code])
+    assert [found.text for found in find_labelled_codes(text)] == ([] if code is None else [code])
 
 
 def test_the_code_that_people_see_goes_before_one_for_machines() -> None:

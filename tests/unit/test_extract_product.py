@@ -287,8 +287,8 @@ def test_offers_that_say_their_price_elsewhere(offers: object) -> None:
 def test_json_that_is_no_json_ld_says_things_where_it_says_them() -> None:
     answer = {"offer": {"lowPrice": 5, "price": None}, "brand": "B"}
     for steps in (("offer", "price"), ("brand", "name")):
-        assert list(jsonld.within([answer], steps)) == []
-    assert list(jsonld.within([answer], ("brand",))) == ["B"]
+        assert list(jsonld.find_texts_in_documents([answer], steps)) == []
+    assert list(jsonld.find_texts_in_documents([answer], ("brand",))) == ["B"]
 
 
 def test_a_brand_that_is_a_text_is_its_own_name() -> None:

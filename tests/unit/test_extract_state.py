@@ -103,14 +103,16 @@ def test_lists_deeper_than_can_be_walked_hold_nothing() -> None:
     for _ in range(5000):
         deep = [deep]
     path = selectors.parse_jsonld("offers.price")
-    assert list(jsonld.within([{"a": deep}, {"a": {"b": "1"}}], ("a", "b"))) == ["1"]
-    assert list(jsonld.values([{"@type": "Product", "offers": deep}], path, every=False)) == []
+    assert list(jsonld.find_texts_in_documents([{"a": deep}, {"a": {"b": "1"}}], ("a", "b"))) == [
+        "1"
+    ]
+    assert list(jsonld.find_texts([{"@type": "Product", "offers": deep}], path, every=False)) == []
 
 
 def test_an_attribute_that_holds_an_object_is_a_document() -> None:
     data = escape('{"component": "Show", "props": {"product": {"name": "Oak \\u00e9"}}}')
     page = f'<div id=app data-page="{data}"></div><i data-x=\'{{"short": 1}}\'></i>'.encode()
-    (by_name, only) = page_state.documents(page)
+    (by_name, only) = page_state.read_documents(page)
     assert by_name == {"data-page": only}
     assert value("{state: data-page.props.product.name}", page.decode()) == "Oak é"
 
@@ -140,7 +142,7 @@ PARTS = [
 @given(st.lists(st.sampled_from(PARTS), max_size=20).map(b"".join))
 @settings(max_examples=400)
 def test_nothing_makes_it_raise(source: bytes) -> None:
-    for document in page_state.documents(b"<script>window.a = " + source):
+    for document in page_state.read_documents(b"<script>window.a = " + source):
         assert isinstance(document, dict | list)
 
 

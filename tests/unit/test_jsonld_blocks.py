@@ -21,7 +21,7 @@ PARTS = [
 @given(st.lists(st.sampled_from(PARTS), max_size=14).map(b"".join))
 @settings(max_examples=400)
 def test_scripts_are_those_of_the_document_or_only_that_can_tell(source: bytes) -> None:
-    texts = jsonld_blocks.scripts(b"<html><body>" + source)
+    texts = jsonld_blocks.find_scripts(b"<html><body>" + source)
     if texts is not None:
         document = LexborHTMLParser(b"<html><body>" + source)
         assert texts == [node.text() for node in document.css('script[type*="ld+json" i]')]
@@ -46,4 +46,4 @@ def test_a_page_that_is_not_what_it_says_reads_as_its_document_does(
     page = Fetched("https://shop.example/", 200, headers, b"<html><head>" + meta + source)
     document = LexborHTMLParser(decode(page.body, page.headers["content-type"]).utf8)
     texts = [node.text() for node in document.css('script[type*="ld+json" i]')]
-    assert Document(page, page.url).jsonld == jsonld_blocks.objects(texts)
+    assert Document(page, page.url).jsonld == jsonld_blocks.collect_objects(texts)

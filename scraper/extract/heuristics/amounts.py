@@ -1,4 +1,4 @@
-"""Where amounts of money stand on a page. Pure."""
+"""Finds the amounts of money that a page shows. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FORMER_LEVELS = 5
 PRICE_WORD = re.compile(
     r"price|preis|prix|precio|prezzo|prijs|pris|cena|amount|betrag|kosten", re.I
 )
-# "Regular" and "list" alone say nothing: where nothing is reduced the price is a regular one.
+# "Regular" and "list" need "price" behind them: without a discount the price is a regular one.
 FORMER_WORD = re.compile(
     r"(?i:(?:regular|list|original|retail|initial)[-_]?price)|(?:^|[\s_-])"
     r"(?i:old|was|rrp|uvp|msrp|before|former|previous|compared?|compare-?at|crossed|cross|strike"
@@ -38,10 +38,8 @@ FORMER_WORD = re.compile(
 _DASHED = re.compile(r"\d{1,3}(?:[.,'’\s]?\d{3})*[.,:] ?[-–—]{1,2}").fullmatch
 _STRUCK = frozenset({"del", "s", "strike"})
 _SKIPPED = frozenset({"script", "style", "noscript", "template", "select", "option", "svg", "head"})
-
-
-# What stands behind or before an amount that is not the product's price: without tax, for a unit,
-# for a month, one of several payments, of the delivery, for members.
+# Words next to an amount that is not the product's price: without tax, for a unit, for a month, an
+# instalment, for delivery, for members.
 _NET = re.compile(
     r"\b(?:ex(?:cl|kl|clusive|klusive|cluding)?|zzgl|without|ohne|hors|sin|sem|senza"
     r"|eks(?:kl)?|bez|без"
@@ -77,8 +75,8 @@ ASIDE_TEXT_MAX = 90
 
 
 class Amount(NamedTuple):
-    """`struck`: a former price. `aside`: beside the price, such as one for a kilogram; `net`: that
-    is since it is without tax."""
+    """`struck`: a former price. `aside`: not the product's price, such as a price for a kilogram;
+    `net`: aside because it is without tax."""
 
     element: LexborNode
     value: Decimal
@@ -88,8 +86,8 @@ class Amount(NamedTuple):
     net: bool = False
 
 
-def words_of(element: LexborNode) -> str:
-    """What the element says of itself: class, id, itemprop and the like."""
+def naming_words(element: LexborNode) -> str:
+    """Returns the attributes that name the element: class, id, itemprop and the like."""
     attributes = element.attributes
     return " ".join(
         value
@@ -107,9 +105,9 @@ def words_of(element: LexborNode) -> str:
     )
 
 
-def elements_of(root: LexborNode, without: Collection[int] = ()) -> Iterator[LexborNode]:
-    """The elements below `root` that people see, in the order of the document, without those whose
-    ids are in `without` and all within them."""
+def walk_visible(root: LexborNode, without: Collection[int] = ()) -> Iterator[LexborNode]:
+    """Yields the elements below `root` that people see, in document order. Elements whose ids are
+    in `without` are skipped with everything inside them."""
     stack = [root.iter(include_text=False)]
     while stack:
         for child in stack[-1]:
@@ -123,8 +121,8 @@ def elements_of(root: LexborNode, without: Collection[int] = ()) -> Iterator[Lex
 
 
 def short_text(element: LexborNode, most: int) -> str:
-    """The element's text as people see it, where it has no more characters; else nothing. So many
-    nodes are looked at and no more: of elements within each other each is asked."""
+    """Returns the element's text as people see it, or "" if it is longer than `most`. At most
+    NODES_MAX nodes are read, because callers ask for nested elements one by one."""
     parts: list[str] = []
     size = nodes = 0
     stack = [element.iter(include_text=True)]
@@ -140,7 +138,7 @@ def short_text(element: LexborNode, most: int) -> str:
                     return ""
                 parts.append(text)
             elif child.tag not in _SKIPPED:
-                if child.tag in BLOCKS or _are_cents(child, parts):
+                if child.tag in BLOCKS or _holds_cents(child, parts):
                     parts.append(" ")
                 stack.append(child.iter(include_text=True))
                 break
@@ -152,38 +150,38 @@ def short_text(element: LexborNode, most: int) -> str:
     return text if len(text) <= most else ""
 
 
-def _are_cents(child: LexborNode, before: Sequence[str]) -> bool:
-    """Whether it holds two digits and nothing else, right behind a digit."""
+def _holds_cents(child: LexborNode, before: Sequence[str]) -> bool:
+    """Returns whether the element holds exactly two digits, right after a digit."""
     first = child.first_child
     text = first.text_content if first is not None and first.is_text_node else None
     return is_two_digits(text) and bool(before) and before[-1][-1:].isdecimal()
 
 
-def amounts(root: LexborNode, without: Collection[int] = ()) -> list[Amount]:
-    """The innermost elements with a price: a currency beside a number, or a number in an element
-    that calls itself a price."""
+def find_amounts(root: LexborNode, without: Collection[int] = ()) -> list[Amount]:
+    """Returns the innermost elements with a price: a number next to a currency, or a number in an
+    element named as a price."""
     prices: list[Amount] = []
     split: set[int] = set()
-    for element in elements_of(root, without):
-        amount = _amount(element, split)
+    for element in walk_visible(root, without):
+        amount = _read_amount(element, split)
         if amount is not None:
             prices.append(amount)
-    inner = {ancestor.mem_id for amount in prices for ancestor in _above(amount.element)}
+    inner = {ancestor.mem_id for amount in prices for ancestor in _ancestors(amount.element)}
     innermost = [amount for amount in prices if amount.element.mem_id not in inner]
-    holders = Counter(up.mem_id for amount in innermost for up in _above(amount.element))
-    return [amount if amount.struck else _placed(amount, holders) for amount in innermost]
+    holders = Counter(up.mem_id for amount in innermost for up in _ancestors(amount.element))
+    return [amount if amount.struck else _mark_aside(amount, holders) for amount in innermost]
 
 
-def current(listed: Collection[Amount]) -> list[Amount]:
-    """Those that may be the price of today; where all stand aside, as in a shop that shows prices
-    without tax alone, they."""
+def current_amounts(listed: Collection[Amount]) -> list[Amount]:
+    """Returns the amounts that may be the current price. Amounts that are aside count only without
+    any other, as in a shop that shows only prices without tax."""
     unstruck = [amount for amount in listed if not amount.struck]
     return [amount for amount in unstruck if not amount.aside] or unstruck
 
 
-def _placed(amount: Amount, holders: Mapping[int, int]) -> Amount:
-    """By its own words, and by what stands around it up to where another amount stands. `holders`:
-    how many amounts elements hold."""
+def _mark_aside(amount: Amount, holders: Mapping[int, int]) -> Amount:
+    """Returns the amount, marked as aside if it says so or the text around it does, up to the next
+    amount. `holders`: how many amounts each element holds."""
     at: LexborNode | None = amount.element
     for level in range(3):
         text = short_text(at, ASIDE_TEXT_MAX) if at is not None else ""
@@ -191,14 +189,14 @@ def _placed(amount: Amount, holders: Mapping[int, int]) -> Amount:
             break
         if _NET.search(text):
             return amount._replace(aside=True, net=True)
-        if _ASIDE.search(text) or (level < 2 and _ASIDE_WORD.search(words_of(at))):
+        if _ASIDE.search(text) or (level < 2 and _ASIDE_WORD.search(naming_words(at))):
             return amount._replace(aside=True)
         at = at.parent
     return amount
 
 
-def price_of(element: LexborNode) -> tuple[Decimal, str | None] | None:
-    """The price that a definition's `type: price` reads of the element."""
+def read_price(element: LexborNode) -> tuple[Decimal, str | None] | None:
+    """Returns the price that a definition's `type: price` reads from the element."""
     text = clean_text(price_text(element))
     if not text or len(text) > 500 or not any(map(str.isdigit, text)):
         return None
@@ -208,28 +206,30 @@ def price_of(element: LexborNode) -> tuple[Decimal, str | None] | None:
         return None
 
 
-def _amount(element: LexborNode, split: set[int]) -> Amount | None:
-    """`split`: the elements around it whose cents stand apart, to which it is added."""
+def _read_amount(element: LexborNode, split: set[int]) -> Amount | None:
+    """Returns the element's amount, or None. `split` collects the elements whose cents are in an
+    element of their own; their children are not amounts."""
     text = short_text(element, TEXT_MAX)
     if not any(map(str.isdigit, text)):
         return None
     if is_split(text):
         split.add(element.mem_id)
-    elif split and any(up.mem_id in split for up in _above(element)):
+    elif split and any(up.mem_id in split for up in _ancestors(element)):
         return None
-    # A number alone is a price only where the element says so, or a dash stands for the cents.
-    named = bool(_DASHED(text) or PRICE_WORD.search(words_of(element)))
+    # A number alone is a price only if the element's name says so, or a dash replaces the cents.
+    named = bool(_DASHED(text) or PRICE_WORD.search(naming_words(element)))
     if not (named or names_currency(text)):
         return None
-    price = _price_in(text)
+    price = _parse_price(text)
     if price is None or (price[1] is None and not named):
         return None
     return Amount(element, *price, is_former(element) or is_said_to_be_former(text))
 
 
 @lru_cache(maxsize=4096)
-def _price_in(text: str) -> tuple[Decimal, str | None] | None:
-    """An element, what it stands in, and a card beside it often have one text."""
+def _parse_price(text: str) -> tuple[Decimal, str | None] | None:
+    """Returns the price in a text. Cached, because an element often shares its text with its parent
+    and with neighbouring cards."""
     try:
         return to_price(text)
     except Mistyped:
@@ -237,26 +237,27 @@ def _price_in(text: str) -> tuple[Decimal, str | None] | None:
 
 
 def is_former(element: LexborNode) -> bool:
-    """Whether it, or what it stands in, is crossed out or calls itself a former price."""
+    """Returns whether the element or an ancestor is crossed out or named as a former price."""
     at: LexborNode | None = element
     for level in range(FORMER_LEVELS):
         if at is None:
             return False
-        if calls_itself_former(at, itself=level == 0):
+        if is_named_former(at, itself=level == 0):
             return True
         at = at.parent
     return False
 
 
-def calls_itself_former(element: LexborNode, *, itself: bool) -> bool:
-    """`itself`: it holds nothing but the amount, and need not say that it is a price."""
+def is_named_former(element: LexborNode, *, itself: bool) -> bool:
+    """Returns whether the element is crossed out or named as a former price. `itself`: it holds
+    only the amount, so its name need not contain a word for price."""
     if element.tag in _STRUCK or "line-through" in (element.attributes.get("style") or ""):
         return True
-    words = words_of(element)
+    words = naming_words(element)
     return bool(FORMER_WORD.search(words)) and (itself or bool(PRICE_WORD.search(words)))
 
 
-def _above(element: LexborNode) -> Iterator[LexborNode]:
+def _ancestors(element: LexborNode) -> Iterator[LexborNode]:
     parent = element.parent
     for _ in range(6):
         if parent is None:

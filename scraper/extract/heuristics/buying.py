@@ -1,5 +1,4 @@
-"""Whether a page's product may be bought, by what people see: its buttons, and what it says of its
-stock. Pure."""
+"""Whether a page's product can be bought, by its buttons and its words about stock. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import NamedTuple
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from scraper.extract.heuristics.amounts import short_text
-from scraper.extract.heuristics.stock_words import says_available
+from scraper.extract.heuristics.stock_words import parse_availability
 from scraper.extract.values import Mistyped, to_bool
 
 LABEL_MAX = 40
@@ -34,7 +33,7 @@ _BUY = re.compile(
     r"|pre-?order(?: now)?$|(?:jetzt )?vorbestellen|précommander|reservar ahora|preordina)",
     re.I,
 )
-# What stands on a button where there is nothing to buy yet.
+# The labels of buttons that offer a notification instead of a purchase.
 _NOTIFY = re.compile(
     r"(?:(?:e-?mail |notify|tell|alert) me(?: when.*)?|(?:bei verfügbarkeit )?benachrichtigen.*"
     r"|prévenez-moi.*|m'alerter.*|alertez-moi.*|av[ií]same.*|avisar(?:me)?.*|avvisami.*"
@@ -42,7 +41,7 @@ _NOTIFY = re.compile(
     r"|powiadom o dostępności|hlídat dostupnost|upozornit.*|сообщить о .*|ilmoita.*)[.!]?",
     re.I,
 )
-# What shops call the button, whatever its text.
+# The names that shops give to the button, whatever its text.
 _CART = ", ".join(
     f"{tag}[{attribute}*={name} i]"
     for tag in ("button", "input", "a")
@@ -65,15 +64,15 @@ _CHOICES = "form select, form input[type=radio], [class*=variant i], [class*=swa
 
 
 class Buttons(NamedTuple):
-    """`buyable`: something to press buys; `dead`: it cannot be pressed, though nothing is to be
-    chosen before; `sold`: something says that there is nothing to buy."""
+    """`buyable`: a button buys; `dead`: the buying button is disabled although the page offers no
+    choices to make first; `sold`: a label says that the product is not available."""
 
     buyable: bool
     dead: bool
     sold: bool
 
 
-def buttons_of(dom: LexborHTMLParser) -> Buttons:
+def find_buttons(dom: LexborHTMLParser) -> Buttons:
     buyable = dead = sold = False
     for element in dom.css("button, a, input, [role=button]"):
         attributes = element.attributes
@@ -84,20 +83,20 @@ def buttons_of(dom: LexborHTMLParser) -> Buttons:
                 buys = _BUY.search(label) is not None
                 buyable |= buys and not _is_disabled(element)
                 dead |= buys and _is_disabled(element)
-                denied = says_available(label.casefold()) is False
+                denied = parse_availability(label.casefold()) is False
                 sold |= denied or _NOTIFY.fullmatch(label) is not None
     dead = dead and not buyable and dom.css_first(_CHOICES) is None
     return Buttons(buyable, dead, sold)
 
 
-def buying_label(element: LexborNode) -> str | None:
-    """What stands on a button that buys and can be pressed."""
+def read_buying_label(element: LexborNode) -> str | None:
+    """Returns the label of an enabled button that buys, or None."""
     text = short_text(element, LABEL_MAX)
     return text if _BUY.search(text) and not _is_disabled(element) else None
 
 
 def has_dead_button(dom: LexborHTMLParser) -> bool:
-    """Whether one that says that it buys cannot be pressed."""
+    """Returns whether a button with a buying label is disabled."""
     return any(
         _is_disabled(element) and _BUY.search(short_text(element, LABEL_MAX))
         for element in dom.css("button, a, [role=button]")
@@ -105,12 +104,12 @@ def has_dead_button(dom: LexborHTMLParser) -> bool:
 
 
 def has_cart_button(dom: LexborHTMLParser) -> bool:
-    """Whether there is one by its name, whatever its text is."""
+    """Returns whether an enabled button is named as a cart button, whatever its text."""
     return any(not _is_disabled(button) for button in dom.css(_CART))
 
 
-def stock_text(dom: LexborHTMLParser) -> bool | None:
-    """What elements say that call themselves stock or availability."""
+def read_stock_text(dom: LexborHTMLParser) -> bool | None:
+    """Returns the availability in elements that are named after stock or availability."""
     for element in dom.css(_STOCK)[:40]:
         text = short_text(element, 60)
         if len(text) <= 3:
@@ -122,10 +121,10 @@ def stock_text(dom: LexborHTMLParser) -> bool | None:
     return None
 
 
-def said_in(text: str) -> bool | None:
-    """What the first short line says that says something of the kind."""
+def find_stated_availability(text: str) -> bool | None:
+    """Returns the availability in the first short line that states one."""
     for line in text.casefold().splitlines():
-        if 3 < len(line) <= LABEL_MAX and (stated := says_available(line)) is not None:
+        if 3 < len(line) <= LABEL_MAX and (stated := parse_availability(line)) is not None:
             return stated
     return None
 

@@ -1,5 +1,5 @@
-"""The shop's own number of a product, where the page shows it behind a label: "Artikel-Nr. 28003".
-Pure, and linear in the page."""
+"""Finds the shop's own number of a product, as shown after a label: "Artikel-Nr. 28003". Pure, and
+linear in the page."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser
 
-from scraper.extract.heuristics.amounts import short_text, words_of
+from scraper.extract.heuristics.amounts import naming_words, short_text
 from scraper.rules.decoding import clean_text
 
-# What is read of a page's text.
+# How many characters of a page's text are read.
 TEXT_MAX = 400_000
 CODE_MAX = 32
 ELEMENTS_MAX = 400
-# Words that are followed by the shop's number alone.
+# Labels that only the shop's product number follows.
 _STRONG = (
     r"sku|product[ -]?code|product[ -]?(?:no|number|id|nr)|item[ -]?(?:no|number|code|id|#)"
     r"|article[ -]?(?:no|number|code)|style[ -]?(?:no|number|code)"
@@ -37,7 +37,7 @@ _STRONG = (
     r"|딜번호|상품번호|상품코드|商品番号|品番|货号|商品编号"
     r"|رمز المنتج|ad id|listing id"
 )
-# Words that other things have as well.
+# Labels that other numbers have as well.
 _WEAK = (
     r"ref(?:erence)?|art(?:icle)?|item|code|codice|código|kod|kód|model(?: number| no)?|modèle|id"
     r"|nr"
@@ -48,7 +48,7 @@ _LABELLED = re.compile(
     rf"(?<![\w-])(?:(?P<strong>{_STRONG})|(?P<weak>{_WEAK}))(?!\w){_BETWEEN}{_CODE}(?![\w/])", re.I
 )
 
-# Elements that call themselves the shop's number of the product, in classes and the like.
+# Elements whose class or other name says that they hold the product number.
 _CODED = ", ".join(
     f"[{attribute}*={name} i]"
     for attribute in ("class", "id", "data-testid", "data-test", "data-qa", "data-qa-qualifier")
@@ -60,7 +60,7 @@ _CODED_WORD = re.compile(
     re.I,
 )
 _IS_CODE = re.compile(r"(?=.*\d)[A-Za-z0-9][A-Za-z0-9._/-]{1,30}[A-Za-z0-9]").fullmatch
-# What a form sends of the product that it puts into the cart.
+# The inputs by which a form names the product that it puts into the cart.
 _SENT = ", ".join(
     f"input[name={name} i]"
     for name in ("sku", "product_id", "productid", "product-id", "products_id", "id_product",
@@ -73,15 +73,15 @@ class Code(NamedTuple):
     strong: bool
 
 
-def labelled_codes(text: str) -> list[Code]:
-    """The codes behind labels, in the order of the page, each once. A code has a digit."""
+def find_labelled_codes(text: str) -> list[Code]:
+    """Returns the codes after labels, in page order, without repeats. A code has a digit."""
     codes: dict[str, Code] = {}
     for match in _LABELLED.finditer(text[:TEXT_MAX]):
         code = clean_text(match["code"])
         if not any(map(str.isdigit, code)) or len(code) < 3:
             continue
         strong = match["strong"] is not None
-        # A weak label has a colon, or it is a word of a sentence.
+        # Without a colon a weak label is a word in a sentence.
         if not strong and not re.search(r"[:#：]", match[0]):
             continue
         if code not in codes or strong:
@@ -89,19 +89,19 @@ def labelled_codes(text: str) -> list[Code]:
     return list(codes.values())
 
 
-def named_codes(dom: LexborHTMLParser) -> list[Code]:
-    """Codes in elements that say by their names that they hold one."""
+def find_named_codes(dom: LexborHTMLParser) -> list[Code]:
+    """Returns the codes in elements whose names say that they hold one."""
     codes = []
     for element in dom.css(_CODED)[:ELEMENTS_MAX]:
-        if _CODED_WORD.search(words_of(element)):
+        if _CODED_WORD.search(naming_words(element)):
             text = short_text(element, CODE_MAX)
             if _IS_CODE(text):
                 codes.append(Code(text, True))
     return list(dict.fromkeys(codes))
 
 
-def sent_code(dom: LexborHTMLParser) -> str | None:
-    """The one that forms send, or elements keep beside what they show, where it is the only one."""
+def find_form_code(dom: LexborHTMLParser) -> str | None:
+    """Returns the code in form inputs and data attributes, if there is exactly one."""
     codes = set()
     for element in dom.css(_SENT)[:ELEMENTS_MAX]:
         attributes = element.attributes
@@ -113,7 +113,7 @@ def sent_code(dom: LexborHTMLParser) -> str | None:
 
 
 def is_gtin(text: str) -> bool:
-    """Whether the check digit is right (GS1 General Specifications, 7.9)."""
+    """Returns whether the check digit is right (GS1 General Specifications, 7.9)."""
     digits = re.sub(r"[\s-]", "", text)
     if re.fullmatch(r"\d{8}|\d{12,14}", digits) is None:
         return False

@@ -1,5 +1,5 @@
-"""Words that shops write beside values, in the languages that shops are written in, and the values
-that stand beside them. Pure."""
+"""Labels that shops write before values, in many languages, and the values that follow them.
+Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from selectolax.lexbor import LexborNode
 
 from scraper.extract.document import Document
-from scraper.extract.heuristics.amounts import elements_of
+from scraper.extract.heuristics.amounts import walk_visible
 from scraper.extract.text import whole_text
 from scraper.rules.decoding import clean_text
 
@@ -90,35 +90,35 @@ TEXT_MAX = 120
 LINES_MAX = 60
 LABEL_MAX = 40
 _EDGE = re.compile(r"^[\s\-–•*]+|[\s.:#：\-–]+$")
-# A number stands behind its label without a mark as well: "Réf. K42-1000".
+# A number may follow its label without a colon: "Réf. K42-1000".
 _NUMBERED = re.compile(r"^([^\d:：#]{2,30}?)\s+((?=\S*\d)[A-Za-z0-9][\w./-]{2,31})$").match
 _PAIR = re.compile(r"^([^:：#]{2,40}?)\s*[:：#]\s*(.+)$")
 
 
-def fields_of_label(text: str) -> list[str]:
-    """Which fields a label is written beside."""
-    word = _normal(text)
+def match_label(text: str) -> list[str]:
+    """Returns the fields that a label may name."""
+    word = _normalize_label(text)
     return [field for field, words in LABELS.items() if word in words]
 
 
 class Labelled(NamedTuple):
-    """A field's source by its label. `element`: where label and value are one text."""
+    """A field's source by its label. `element`: the element, if label and value are one text."""
 
     field: str
     source: dict[str, Any]
     element: LexborNode | None = None
 
 
-def labelled(document: Document, without: Collection[int]) -> Iterator[Labelled]:
-    """What stands beside a label: in the next cell, or behind a colon."""
-    for element in elements_of(document.dom.root, without):  # type: ignore[arg-type]
+def find_labelled(document: Document, without: Collection[int]) -> Iterator[Labelled]:
+    """Yields sources for the values that follow a label: in the next cell, or after a colon."""
+    for element in walk_visible(document.dom.root, without):  # type: ignore[arg-type]
         tag = element.tag or "*"
-        yield from _lines(element, tag)
+        yield from _labelled_lines(element, tag)
         text = clean_text(whole_text(element))
         if not text or len(text) > TEXT_MAX:
             continue
         if len(text) <= LABEL_MAX:
-            fields = fields_of_label(text)
+            fields = match_label(text)
             if fields and '"' not in text and "\\" not in text:
                 after = _next_element(element)
                 if after is not None and clean_text(whole_text(after)):
@@ -129,7 +129,7 @@ def labelled(document: Document, without: Collection[int]) -> Iterator[Labelled]
         if pair is None or '"' in pair[1] or "\\" in pair[1] or _holds_pair(element, pair[1]):
             continue
         mark = r"\s*[:：#]\s*" if pair.re is _PAIR else r"\s+"
-        for field in fields_of_label(pair[1]):
+        for field in match_label(pair[1]):
             if pair.re is not _PAIR and field not in ("sku", "gtin", "mpn"):
                 continue
             label = pair[1].strip()
@@ -137,8 +137,8 @@ def labelled(document: Document, without: Collection[int]) -> Iterator[Labelled]
             yield Labelled(field, {"css": f'{tag}:contains("{label}")', "regex": regex}, element)
 
 
-def _lines(element: LexborNode, tag: str) -> Iterator[Labelled]:
-    """Pairs that are lines of one element, parted by breaks."""
+def _labelled_lines(element: LexborNode, tag: str) -> Iterator[Labelled]:
+    """Yields sources for the lines of one element, separated by <br>, that are pairs."""
     nodes = list(islice(element.iter(include_text=True), LINES_MAX))
     if not any(node.tag == "br" for node in nodes):
         return
@@ -147,21 +147,21 @@ def _lines(element: LexborNode, tag: str) -> Iterator[Labelled]:
         pair = _PAIR.match(text) if len(text) <= TEXT_MAX else None
         if pair is None or '"' in pair[1] or "\\" in pair[1]:
             continue
-        for field in fields_of_label(pair[1]):
+        for field in match_label(pair[1]):
             label = pair[1].strip()
             regex = rf"^\s*{re.escape(label)}\s*[:：#]\s*(\S.*)".replace("\\ ", " ")
             yield Labelled(field, {"css": f'{tag}:contains("{label}")::text', "regex": regex})
 
 
 def _holds_pair(element: LexborNode, label: str) -> bool:
-    """Whether one of its children says the same: it is a list of such pairs, or the label has an
-    element of its own with the value in the next."""
+    """Returns whether a child holds the pair: the element is a list of pairs, or the label is in an
+    element of its own, before that of the value."""
     for child in element.iter(include_text=False):
         text = clean_text(whole_text(child))
         pair = _PAIR.match(text)
         if pair is not None and pair[1] == label:
             return True
-        if _normal(text) == _normal(label) and _next_element(child) is not None:
+        if _normalize_label(text) == _normalize_label(label) and _next_element(child) is not None:
             return True
     return False
 
@@ -173,6 +173,6 @@ def _next_element(element: LexborNode) -> LexborNode | None:
     return after
 
 
-def _normal(text: str) -> str:
+def _normalize_label(text: str) -> str:
     word = _EDGE.sub("", text).casefold().replace("°", "")
     return re.sub(r"\s*\.\s*", " ", word).strip()

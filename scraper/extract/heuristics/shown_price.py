@@ -1,5 +1,5 @@
-"""Which of a page's amounts of money people take for its price: by place, words and neighbours.
-Pure, and linear in the page."""
+"""Ranks a page's amounts of money by how likely people take them for the price: by position, names
+and neighbours. Pure, and linear in the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from scraper.extract.heuristics.amounts import Amount, elements_of, words_of
+from scraper.extract.heuristics.amounts import Amount, naming_words, walk_visible
 
 _FRAME = frozenset({"nav", "footer", "aside"})
 _PRICE = re.compile(r"price|preis|prix|precio|prezzo|prijs|cena|pris|cost|amount", re.I)
@@ -29,10 +29,12 @@ _ELSE = re.compile(
 )
 
 
-def shown_prices(dom: LexborHTMLParser, listed: Sequence[Amount]) -> list[tuple[float, Amount]]:
-    """The page's amounts with their scores, the likeliest first."""
-    in_lists = _in_lists(listed)
-    before = _before_heading(dom, listed)
+def rank_shown_prices(
+    dom: LexborHTMLParser, listed: Sequence[Amount]
+) -> list[tuple[float, Amount]]:
+    """Returns the page's amounts with their scores, the likeliest first."""
+    in_lists = _find_list_amounts(listed)
+    before = _count_before_heading(dom, listed)
     times = Counter(amount.value for amount in listed)
     scored = []
     for number, amount in enumerate(listed):
@@ -40,7 +42,7 @@ def shown_prices(dom: LexborHTMLParser, listed: Sequence[Amount]) -> list[tuple[
             continue
         at = number - before
         score = 0.0 if at < 0 else max(0.0, 4.0 - at * 0.7)
-        near, far, framed = _words_around(amount.element)
+        near, far, framed = _read_words_around(amount.element)
         score += 3 if _PRICE.search(near) else 1.5 if _PRICE.search(far) else 0
         score += 1.5 if _CURRENT.search(near) else 0
         score += 1 if amount.currency is not None else 0
@@ -48,18 +50,18 @@ def shown_prices(dom: LexborHTMLParser, listed: Sequence[Amount]) -> list[tuple[
         score -= 5 if amount.struck else 0
         score -= 4 if amount.element.mem_id in in_lists else 0
         score -= 3 if _ELSE.search(near) else 1.5 if _ELSE.search(far) else 0
-        # A shop for companies may mean the price without tax.
+        # The price of a shop for companies may be without tax.
         score -= 0.5 if amount.net else 2 if amount.aside else 0
         score -= 3 if framed else 0
         scored.append((score, amount))
     return sorted(scored, key=lambda pair: -pair[0])
 
 
-def _in_lists(listed: Sequence[Amount]) -> set[int]:
-    """Amounts of lists: three and more in like places, of different values."""
+def _find_list_amounts(listed: Sequence[Amount]) -> set[int]:
+    """Returns the amounts of lists: at least three different values in similar positions."""
     places: dict[tuple[str, ...], list[Amount]] = defaultdict(list)
     for amount in listed:
-        places[_place(amount.element)].append(amount)
+        places[_position_key(amount.element)].append(amount)
     return {
         amount.element.mem_id
         for group in places.values()
@@ -68,36 +70,36 @@ def _in_lists(listed: Sequence[Amount]) -> set[int]:
     }
 
 
-def _before_heading(dom: LexborHTMLParser, listed: Sequence[Amount]) -> int:
-    """How many amounts stand before the page's heading."""
+def _count_before_heading(dom: LexborHTMLParser, listed: Sequence[Amount]) -> int:
+    """Returns how many amounts come before the page's heading."""
     body, heading = dom.body, dom.css_first("h1")
     if body is None or heading is None:
         return 0
     waiting = {amount.element.mem_id for amount in listed}
     before = 0
-    for element in elements_of(body):
+    for element in walk_visible(body):
         if element.mem_id == heading.mem_id:
             return before
         before += element.mem_id in waiting
     return 0
 
 
-def _words_around(element: LexborNode) -> tuple[str, str, bool]:
-    """What the element says of itself, what those around it say, and whether it is in the page's
-    frame."""
-    near, far, framed = words_of(element), "", False
+def _read_words_around(element: LexborNode) -> tuple[str, str, bool]:
+    """Returns the names of the element and its nearest ancestors, the names of the ancestors above,
+    and whether the element is in the page's frame."""
+    near, far, framed = naming_words(element), "", False
     at, level = element.parent, 0
     while at is not None and level < 8:
         if level < 2:
-            near += " " + words_of(at)
+            near += " " + naming_words(at)
         elif level < 5:
-            far += " " + words_of(at)
+            far += " " + naming_words(at)
         framed = framed or at.tag in _FRAME
         at, level = at.parent, level + 1
     return near, far, framed
 
 
-def _place(element: LexborNode) -> tuple[str, ...]:
+def _position_key(element: LexborNode) -> tuple[str, ...]:
     names = []
     at: LexborNode | None = element
     for _ in range(6):

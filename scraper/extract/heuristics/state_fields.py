@@ -1,5 +1,5 @@
-"""The JSON that a page's scripts start from: where it holds the page's product, and where a list of
-products with their addresses. Told by names of keys, whatever the shop's language is. Pure."""
+"""Finds the page's product, and lists of products with their URLs, in the JSON that the page's
+scripts start with. Goes by the names of keys, whatever the shop's language. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 DEPTH_MAX = 14
 NODES_MAX = 50_000
-# So deep below a product its fields stand: `pricing.current.value`.
+# How deep below a product its fields may be: `pricing.current.value`.
 FIELD_DEPTH = 4
-# Names, but not those of one thing alone: "Product:123".
+# Names, except those of a single thing: "Product:123".
 _KEY = re.compile(r"(?![A-Z]\w*:)[@\w:-]+").fullmatch
 _BESIDE = re.compile(
     r"related|recommend|similar|upsell|cross|recent|viewed|bestsell|popular|cart|basket|wish|menu"
@@ -19,13 +19,13 @@ _BESIDE = re.compile(
     re.I,
 )
 _PRODUCT = re.compile(r"product|item|article|artikel|pdp|sku|detail|offer", re.I)
-# What else has a name of its own.
+# Other things that have a name.
 _OTHERS = re.compile(
     r"brand|manufacturer|vendor|categor|breadcrumb|seller|shop|store|merchant|user|author|review"
     r"|image|media|option|attribute|tag|collection|seo|page",
     re.I,
 )
-# Last keys in small letters without marks; behind a dot what holds them must match as well.
+# The last key in lower case without punctuation; with a dot, the key before it must match as well.
 _FIELDS: dict[str, str] = {
     "title": r"(?:product|display|full)?(?:name|title)",
     "price": r"(?:current|sale|sales|final|selling|unit|base|our)?price(?:amount|value|inctax)?"
@@ -63,12 +63,15 @@ _ADDRESS = re.compile(
     r"(?:product|canonical|pdp|detail)?(?:url|href|link|path|permalink|uri)|to|route"
 ).fullmatch
 _NEXT = re.compile(r"next(?:page)?(?:url|link|href|path)?").fullmatch
-# Currencies that have no smaller unit, or none in use.
-WHOLE = frozenset({"JPY", "KRW", "CLP", "ISK", "HUF", "VND", "IDR", "PYG", "UGX", "XAF", "XOF"})
+# Currencies without a smaller unit in use.
+WHOLE_CURRENCIES = frozenset(
+    {"JPY", "KRW", "CLP", "ISK", "HUF", "VND", "IDR", "PYG", "UGX", "XAF", "XOF"}
+)
 
 
 class StatePath(NamedTuple):
-    """A path as a definition writes it; a low `rank` is likely the page's product's."""
+    """A path as a definition writes it. The lower `rank`, the likelier it belongs to the
+    product."""
 
     path: str
     rank: int
@@ -80,12 +83,12 @@ class _Node(NamedTuple):
     value: Any
 
 
-def field_paths(name: str, documents: list[Any]) -> Iterator[StatePath]:
-    """Where the field may stand, in all objects that may be the page's product."""
+def find_field_paths(name: str, documents: list[Any]) -> Iterator[StatePath]:
+    """Yields the paths that may hold the field, in all objects that may be the page's product."""
     if name not in _MATCH:
         return
-    for number, product in enumerate(_products(documents)):
-        for node in _leaves(product):
+    for number, product in enumerate(_likely_products(documents)):
+        for node in _text_leaves(product):
             inner = node.keys[len(product.keys) :]
             if not _is_named(node._replace(keys=inner), name):
                 continue
@@ -95,18 +98,18 @@ def field_paths(name: str, documents: list[Any]) -> Iterator[StatePath]:
             yield StatePath(node.path, 2 * number + len(inner) - 1 + beside)
 
 
-def currencies(documents: list[Any]) -> Iterator[str]:
-    for product in _products(documents)[:1]:
-        for node in _leaves(product):
+def find_currencies(documents: list[Any]) -> Iterator[str]:
+    for product in _likely_products(documents)[:1]:
+        for node in _text_leaves(product):
             if _CURRENCY(node.keys[-1]) and re.fullmatch(r"[A-Z]{3}", node.value):
                 yield node.value
 
 
-def lists_of_variants(documents: list[Any]) -> list[str]:
-    """Lists within the page's product that call themselves its variants."""
+def find_variant_lists(documents: list[Any]) -> list[str]:
+    """Returns the paths of lists in the page's product that are named as variants."""
     paths = []
-    for product in _products(documents)[:1]:
-        for node in _nodes([{}, product.value]):
+    for product in _likely_products(documents)[:1]:
+        for node in _walk_nodes([{}, product.value]):
             entries = node.value if isinstance(node.value, list) else ()
             several = sum(isinstance(entry, dict) for entry in entries) > 1
             if several and node.keys and _VARIANTS(node.keys[-1]) and "[" not in node.path:
@@ -114,69 +117,70 @@ def lists_of_variants(documents: list[Any]) -> list[str]:
     return paths
 
 
-def paths_of(entry: Any) -> list[str]:
-    """Where an object has texts."""
-    return [node.path for node in _leaves(_Node("", (), entry))]
+def find_text_paths(entry: Any) -> list[str]:
+    """Returns the paths of an object's texts."""
+    return [node.path for node in _text_leaves(_Node("", (), entry))]
 
 
-def paths_within(name: str, entry: Any) -> list[str]:
-    """Where an object has the field."""
-    return [node.path for node in _leaves(_Node("", (), entry)) if _is_named(node, name)]
+def find_field_paths_within(name: str, entry: Any) -> list[str]:
+    """Returns the paths of the field in an object."""
+    return [node.path for node in _text_leaves(_Node("", (), entry)) if _is_named(node, name)]
 
 
-def lists_of_objects(documents: list[Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Lists by their paths, but for those of other things than the page is about."""
-    for node in _nodes(documents):
+def find_object_lists(documents: list[Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yields the path and the objects of each list, except lists about something else, such as
+    recommendations."""
+    for node in _walk_nodes(documents):
         if isinstance(node.value, list) and not any(map(_BESIDE.search, node.keys)):
             yield node.path, [entry for entry in node.value if isinstance(entry, dict)]
 
 
-def addresses_of_next(documents: list[Any]) -> Iterator[tuple[str, str]]:
-    """Paths of what calls itself the address of the next page, and what they hold."""
-    for node in _nodes(documents):
+def find_next_page_addresses(documents: list[Any]) -> Iterator[tuple[str, str]]:
+    """Yields the paths that are named as the next page's address, and their texts."""
+    for node in _walk_nodes(documents):
         if isinstance(node.value, dict):
-            for child in _children(node, every=True):
+            for child in _child_nodes(node, every=True):
                 text = child.value
                 if isinstance(text, str) and _NEXT(child.keys[-1]) and re.search("[/?]", text):
                     yield child.path, text
 
 
-def is_address(key: str) -> bool:
-    """Whether a key is called as what holds a product's address."""
-    return bool(_KEY(key) and _ADDRESS(_plain(key)))
+def is_address_key(key: str) -> bool:
+    """Returns whether the key names a product's address."""
+    return bool(_KEY(key) and _ADDRESS(_plain_key(key)))
 
 
-def texts_of(entry: dict[str, Any], *names: str) -> dict[str, str]:
-    """The first text of each field that the object has."""
+def read_texts(entry: dict[str, Any], *names: str) -> dict[str, str]:
+    """Returns the object's first text for each field."""
     texts: dict[str, str] = {}
-    for node in _leaves(_Node("", (), entry)):
+    for node in _text_leaves(_Node("", (), entry)):
         for name in names:
             if name not in texts and _is_named(node, name):
                 texts[name] = node.value
     return texts
 
 
-def _products(documents: list[Any]) -> list[_Node]:
-    """Objects with a title and a price, the likeliest to be the page's product first: what is named
-    as one, and no entry of a list."""
+def _likely_products(documents: list[Any]) -> list[_Node]:
+    """Returns at most three objects with a title and a price or SKU. Objects that are named as a
+    product come first, entries of lists last."""
     listed: list[tuple[int, _Node]] = []
-    for node in _nodes(documents):
+    for node in _walk_nodes(documents):
         if not isinstance(node.value, dict) or any(map(_BESIDE.search, node.keys)):
             continue
-        titled = any(_MATCH["title"](_plain(key)) for key in node.value)
+        titled = any(_MATCH["title"](_plain_key(key)) for key in node.value)
         if not titled or any(node.path.startswith(f"{other.path}.") for _, other in listed):
             continue
-        if any(_is_named(leaf, name) for leaf in _leaves(node) for name in ("price", "sku")):
+        if any(_is_named(leaf, name) for leaf in _text_leaves(node) for name in ("price", "sku")):
             own = bool(node.keys) and _PRODUCT.search(node.keys[-1]) is not None
             listed.append((len(node.keys) + 20 * ("[" in node.path) - 10 * own, node))
     return [node for _, node in sorted(listed, key=lambda pair: pair[0])[:3]]
 
 
-def _nodes(documents: list[Any]) -> Iterator[_Node]:
-    """Objects and lists by their paths: those of named documents by their names."""
+def _walk_nodes(documents: list[Any]) -> Iterator[_Node]:
+    """Yields the objects and lists; the paths in named documents start with the name."""
     named, others = (documents[0], documents[1:]) if documents else ({}, [])
     values = list(named.values())
-    stack = [_Node(key, (_plain(key),), value) for key, value in named.items() if _KEY(key)]
+    stack = [_Node(key, (_plain_key(key),), value) for key, value in named.items() if _KEY(key)]
     stack += [
         _Node("", (), value) for value in others if not any(value is other for other in values)
     ]
@@ -188,11 +192,11 @@ def _nodes(documents: list[Any]) -> Iterator[_Node]:
         yield node
         if len(node.keys) >= DEPTH_MAX:
             continue
-        stack += reversed(list(_children(node, every=False)))
+        stack += reversed(list(_child_nodes(node, every=False)))
 
 
-def _children(node: _Node, *, every: bool) -> Iterator[_Node]:
-    """Of a list the first entry stands for all. `every`: texts, too."""
+def _child_nodes(node: _Node, *, every: bool) -> Iterator[_Node]:
+    """Yields the node's children; a list yields its first entry only. `every`: also texts."""
     if isinstance(node.value, list):
         for entry in node.value[:1]:
             if node.path and (every or isinstance(entry, dict | list)):
@@ -201,11 +205,11 @@ def _children(node: _Node, *, every: bool) -> Iterator[_Node]:
         for key, value in node.value.items():
             if _KEY(key) and (every or isinstance(value, dict | list)):
                 path = f"{node.path}.{key}" if node.path else key
-                yield _Node(path, (*node.keys, _plain(key)), value)
+                yield _Node(path, (*node.keys, _plain_key(key)), value)
 
 
-def _leaves(product: _Node) -> Iterator[_Node]:
-    """The texts of an object and of what it holds, but for what belongs to others."""
+def _text_leaves(product: _Node) -> Iterator[_Node]:
+    """Yields the texts in an object, except in parts about something else."""
     stack = [product]
     for _ in range(NODES_MAX // 10):
         if not stack:
@@ -217,7 +221,7 @@ def _leaves(product: _Node) -> Iterator[_Node]:
             if node is not product and node.value:
                 yield node
         elif len(node.keys) - len(product.keys) < FIELD_DEPTH:
-            inner = _children(node, every=True)
+            inner = _child_nodes(node, every=True)
             stack += reversed([child for child in inner if not _BESIDE.search(child.keys[-1])])
 
 
@@ -228,5 +232,5 @@ def _is_named(node: _Node, name: str) -> bool:
     return bool(matches(node.keys[-1]) or matches(".".join(node.keys[-2:])))
 
 
-def _plain(key: str) -> str:
+def _plain_key(key: str) -> str:
     return re.sub(r"[^a-z0-9]", "", key.lower())

@@ -1,7 +1,7 @@
-"""The words by which shops say that something is to be had, or is not. Pure.
+"""The words by which shops say whether a product is available. Pure.
 
-They count within a short text, since shops write numbers and times around them. A denial is looked
-for first: "not in stock" has "in stock" in it.
+They count anywhere in a short text, because shops write numbers and times around them. Denials are
+matched first: "not in stock" contains "in stock".
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-# By language: what says that it is to be had, and what denies it.
+# By language: the phrases for "available", and the phrases for "not available".
 WORDS: dict[str, tuple[str, str]] = {
     "Arabic": (
         "متوفر, متوفرة, متاح",
@@ -93,26 +93,26 @@ WORDS: dict[str, tuple[str, str]] = {
     "Swedish": ("i lager", "slut i lager, ej i lager, inte i lager, slutsåld"),
     "Turkish": ("stokta", "stokta yok, tükendi"),
 }
-# In these nobody writes spaces around words.
+# Scripts that do not write spaces around words.
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 
 
-def _pattern(lists: Iterable[str]) -> re.Pattern[str]:
+def _compile_phrases(lists: Iterable[str]) -> re.Pattern[str]:
     phrases = {phrase for words in lists for phrase in words.split(", ")}
     patterns = []
     for phrase in sorted(phrases, key=len, reverse=True):
-        # Any number but none may be left.
+        # The 3 in "3 left" means any number except 0.
         pattern = re.escape(phrase).replace("3", r"[1-9]\d*")
         patterns.append(pattern if _UNSPACED.search(phrase) else rf"\b{pattern}\b")
     return re.compile("|".join(patterns))
 
 
-_AFFIRMED = _pattern(affirming for affirming, _ in WORDS.values())
-_DENIED = _pattern(denying for _, denying in WORDS.values())
+_AFFIRMED = _compile_phrases(affirming for affirming, _ in WORDS.values())
+_DENIED = _compile_phrases(denying for _, denying in WORDS.values())
 
 
-def says_available(text: str) -> bool | None:
-    """Whether a text in lower case says so; None where it says neither, or both."""
+def parse_availability(text: str) -> bool | None:
+    """Returns what a text in lower case says; None if it says neither or both."""
     rest, denials = _DENIED.subn(" ", text)
     affirmed = _AFFIRMED.search(rest) is not None
     return affirmed if affirmed != bool(denials) else None

@@ -15,7 +15,7 @@ from selectolax.lexbor import LexborNode
 from scraper.extract.document import Document
 from scraper.extract.sources import compile_source
 from scraper.extract.structured import jsonld
-from scraper.extract.structured.jsonld_blocks import loaded
+from scraper.extract.structured.jsonld_blocks import load_json
 from scraper.extract.text import Element
 from scraper.rules.decoding import Decoded
 from scraper.sites.grammar import selectors
@@ -81,20 +81,20 @@ def compile_scope(source: Source, most: int) -> Callable[[Document], Items]:
 def _parts(source: Source) -> Parts:
     if source.jsonld is not None:
         parsed = selectors.parse_jsonld_objects(source.jsonld)
-        return lambda document: jsonld.objects(document.jsonld, parsed)
+        return lambda document: jsonld.find_objects(document.jsonld, parsed)
     if source.microdata is not None:
         parsed = selectors.parse_jsonld_objects(source.microdata)
-        return lambda document: jsonld.objects(document.microdata, parsed)
+        return lambda document: jsonld.find_objects(document.microdata, parsed)
     if source.state is not None:
         steps = selectors.parse_json(source.state)
         return lambda document: _first_of(document.state, steps)
     if source.path is not None and all(getattr(source, key) is None for key in SCOPES):
         steps = selectors.parse_json(source.path)
-        return lambda document: jsonld.objects_at(document.value, steps)
+        return lambda document: jsonld.find_objects_at(document.value, steps)
     if source.response is not None:
         steps = selectors.parse_json(source.path or "")
         name = source.response
-        return lambda document: jsonld.objects_at(document.captured(name), steps)
+        return lambda document: jsonld.find_objects_at(document.captured(name), steps)
     if holds_json(source):
         return _parts_of_texts(source)
     if source.css is not None:
@@ -108,7 +108,7 @@ def _first_of(documents: list[Any], steps: jsonld.Steps) -> Iterator[dict[str, A
     """The objects at a path of the first document that has some."""
     for document in documents:
         empty = True
-        for item in jsonld.objects_at(document, steps):
+        for item in jsonld.find_objects_at(document, steps):
             empty = False
             yield item
         if not empty:
@@ -124,7 +124,7 @@ def _parts_of_texts(source: Source) -> Parts:
         for text in texts(document, True):
             document.patience.check("JSON in its texts")
             if len(text) <= TEXT_MAX:
-                yield from jsonld.objects_at(loaded(text), steps)
+                yield from jsonld.find_objects_at(load_json(text), steps)
 
     return parts
 

@@ -1,7 +1,7 @@
 """Values by path in a page's JSON-LD: `Product.offers[0].price`. Pure.
 
-One value is looked for in the first object of the type alone (with its variants): another product
-on the same page, such as a recommendation, must not fill a gap.
+A single value comes only from the first object of the type (and its variants): another product on
+the same page, such as a recommendation, must not fill a gap.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from scraper.sites.grammar.selectors import JsonPath
 Steps = tuple[str | int, ...]
 Elsewhere = Callable[[Any, str], Iterator[str]]
 
-# schema.org's subtypes of Product, and the creative works that shops sell with `offers` of their
-# own.
+# schema.org's subtypes of Product, and the creative works that shops sell with their own `offers`.
 _PRODUCTS = frozenset(
     """
     Product ProductGroup ProductModel ProductCollection IndividualProduct SomeProducts Vehicle Car
@@ -24,49 +23,49 @@ _PRODUCTS = frozenset(
     VideoGame MusicAlbum MusicRelease SoftwareApplication MobileApplication WebApplication
 """.lower().split()
 )
-# Where offers say what they do not say themselves.
+# Where an offer may hold a value that is missing at its usual key.
 _OFFER_PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "price": (("priceSpecification", "price"), ("lowPrice",), ("offers", "price")),
     "priceCurrency": (("priceSpecification", "priceCurrency"), ("offers", "priceCurrency")),
-    # An AggregateOffer says it of each of its offers.
+    # An AggregateOffer has it on each of its offers.
     "availability": (("offers", "availability"),),
 }
-# A price that is crossed out, and one for a kilogram.
+# The types of crossed-out prices.
 _OTHER_PRICES = ("ListPrice", "StrikethroughPrice", "SRP", "MSRP")
 
 
-def values(nodes: list[dict[str, Any]], path: JsonPath, every: bool) -> Iterator[str]:
-    """The texts at `path`; of the first object of the type, or of `every` one."""
+def find_texts(nodes: list[dict[str, Any]], path: JsonPath, every: bool) -> Iterator[str]:
+    """Yields the texts at `path` in the first object of the type, or in `every` one."""
     wanted = _PRODUCTS if path.type == "Product" else frozenset({path.type.lower()})
     for node in nodes:
-        if wanted.isdisjoint(_types(node)):
+        if wanted.isdisjoint(_type_names(node)):
             continue
         empty = True
-        for value in _found(node, path.steps, _elsewhere):
+        for value in _texts_at(node, path.steps, _find_elsewhere):
             empty = False
             yield value
         if every:
             continue
-        # A ProductGroup's offers stand on its variants.
+        # A ProductGroup has its offers on its variants.
         if empty:
             for variant in _as_list(node.get("hasVariant")):
-                yield from _found(variant, path.steps, _elsewhere)
+                yield from _texts_at(variant, path.steps, _find_elsewhere)
         return
 
 
-def within(documents: list[Any], steps: Steps) -> Iterator[str]:
-    """The texts at a path of any JSON, document after document."""
+def find_texts_in_documents(documents: list[Any], steps: Steps) -> Iterator[str]:
+    """Yields the texts at a path of any JSON, document after document."""
     for document in documents:
-        yield from _found(document, steps)
+        yield from _texts_at(document, steps)
 
 
-def _found(value: Any, steps: Steps, elsewhere: Elsewhere | None = None) -> Iterator[str]:
-    """The texts at a path; lists within lists may be deeper than can be walked."""
+def _texts_at(value: Any, steps: Steps, elsewhere: Elsewhere | None = None) -> Iterator[str]:
+    """Yields the texts at a path. JSON that is nested too deeply to walk ends the search."""
     with suppress(RecursionError):
-        yield from _walk(value, steps, elsewhere)
+        yield from _walk_texts(value, steps, elsewhere)
 
 
-def _types(node: dict[str, Any]) -> Iterator[str]:
+def _type_names(node: dict[str, Any]) -> Iterator[str]:
     for name in _as_list(node.get("@type")):
         if isinstance(name, str):
             yield name.replace("#", "/").replace(":", "/").rsplit("/", 1)[-1].lower()
@@ -76,35 +75,35 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def _walk(value: Any, steps: Steps, elsewhere: Elsewhere | None = None) -> Iterator[str]:
-    """The texts at a path. `elsewhere` may know where a value says its missing last step."""
+def _walk_texts(value: Any, steps: Steps, elsewhere: Elsewhere | None = None) -> Iterator[str]:
+    """Yields the texts at a path. `elsewhere` finds a missing last step in another place."""
     if not steps:
-        yield from _texts(value)
+        yield from _leaf_texts(value)
         return
     step, rest = steps[0], steps[1:]
     if isinstance(step, int):
         listed = _as_list(value)
         if -len(listed) <= step < len(listed):
-            yield from _walk(listed[step], rest, elsewhere)
+            yield from _walk_texts(listed[step], rest, elsewhere)
     elif isinstance(value, list):
         for item in value:
-            yield from _walk(item, steps, elsewhere)
+            yield from _walk_texts(item, steps, elsewhere)
     elif isinstance(value, dict) and value.get(step) is not None:
-        yield from _walk(value[step], rest, elsewhere)
+        yield from _walk_texts(value[step], rest, elsewhere)
     elif elsewhere is not None and not rest:
         yield from elsewhere(value, step)
 
 
-def _elsewhere(value: Any, step: str) -> Iterator[str]:
-    """What JSON-LD says in another place than `step`: an offer its price, and a brand that is a
-    text its own name."""
+def _find_elsewhere(value: Any, step: str) -> Iterator[str]:
+    """Yields what JSON-LD holds in another place than `step`: an offer's price, or the name of a
+    brand that is a plain text."""
     if isinstance(value, str) and step == "name":
         yield value
     if not isinstance(value, dict):
         return
     for key, *rest in _OFFER_PARTS.get(step, ()):
         parts = [part for part in _as_list(value.get(key)) if not _is_other_price(part)]
-        for text in _walk(parts[:1], tuple(rest)):
+        for text in _walk_texts(parts[:1], tuple(rest)):
             yield text
             return
 
@@ -115,9 +114,9 @@ def _is_other_price(part: Any) -> bool:
     )
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """A leaf as text. Of an object its @value, name, url or @id: what `brand` or `image` mean by an
-    object."""
+def _leaf_texts(value: Any) -> Iterator[str]:
+    """Yields a leaf as text. An object becomes its @value, name, url or @id, as `brand` and `image`
+    use objects."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, bool):
@@ -125,7 +124,7 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             if not isinstance(item, list):
-                yield from _texts(item)
+                yield from _leaf_texts(item)
     elif isinstance(value, dict):
         for key in ("@value", "name", "url", "@id"):
             if isinstance(value.get(key), str):
@@ -133,28 +132,28 @@ def _texts(value: Any) -> Iterator[str]:
                 return
 
 
-def objects(nodes: list[dict[str, Any]], path: JsonPath) -> Iterator[dict[str, Any]]:
-    """The objects at `path` of the first object of the type that has some; every object of that
-    very type where there are no steps. A reference stands for the object it names, and an offer
-    that holds others for those."""
+def find_objects(nodes: list[dict[str, Any]], path: JsonPath) -> Iterator[dict[str, Any]]:
+    """Yields the objects at `path` in the first object of the type that has any; without steps,
+    every object of exactly that type. A reference yields the object that it names, and an
+    AggregateOffer yields its offers."""
     if not path.steps:
         name = path.type.lower()
-        yield from (node for node in nodes if name in _types(node))
+        yield from (node for node in nodes if name in _type_names(node))
         return
     wanted = _PRODUCTS if path.type == "Product" else frozenset({path.type.lower()})
     for node in nodes:
-        if wanted.isdisjoint(_types(node)):
+        if wanted.isdisjoint(_type_names(node)):
             continue
         empty = True
-        for item in _dereferenced(objects_at(node, path.steps), nodes):
+        for item in _resolve_references(find_objects_at(node, path.steps), nodes):
             empty = False
-            offers = item.get("offers") if "aggregateoffer" in _types(item) else None
-            yield from objects_at(offers, ()) if offers else (item,)
+            offers = item.get("offers") if "aggregateoffer" in _type_names(item) else None
+            yield from find_objects_at(offers, ()) if offers else (item,)
         if not empty:
             return
 
 
-def _dereferenced(
+def _resolve_references(
     items: Iterator[dict[str, Any]], nodes: list[dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     by_id: dict[Any, dict[str, Any]] | None = None
@@ -169,32 +168,32 @@ def _dereferenced(
         yield by_id.get(name, item) if isinstance(name, str) else item
 
 
-def objects_at(value: Any, steps: Steps) -> Iterator[dict[str, Any]]:
-    """The objects at a path of any JSON; of lists, each of theirs."""
+def find_objects_at(value: Any, steps: Steps) -> Iterator[dict[str, Any]]:
+    """Yields the objects at a path of any JSON, including those within lists."""
     with suppress(RecursionError):
-        yield from _objects_at(value, steps)
+        yield from _walk_objects(value, steps)
 
 
-def _objects_at(value: Any, steps: Steps) -> Iterator[dict[str, Any]]:
+def _walk_objects(value: Any, steps: Steps) -> Iterator[dict[str, Any]]:
     if not steps:
         if isinstance(value, dict):
             yield value
         elif isinstance(value, list):
             for item in value:
-                yield from _objects_at(item, ())
+                yield from _walk_objects(item, ())
         return
     step, rest = steps[0], steps[1:]
     if isinstance(step, int):
         listed = _as_list(value)
         if -len(listed) <= step < len(listed):
-            yield from _objects_at(listed[step], rest)
+            yield from _walk_objects(listed[step], rest)
     elif isinstance(value, list):
         for item in value:
-            yield from _objects_at(item, steps)
+            yield from _walk_objects(item, steps)
     elif isinstance(value, dict) and value.get(step) is not None:
-        yield from _objects_at(value[step], rest)
+        yield from _walk_objects(value[step], rest)
 
 
-def values_within(value: dict[str, Any], steps: Steps) -> Iterator[str]:
-    """The texts at a path of one object, which JSON-LD may say in another place."""
-    return _found(value, steps, _elsewhere)
+def find_texts_in_object(value: dict[str, Any], steps: Steps) -> Iterator[str]:
+    """Yields the texts at a path of one object, or where JSON-LD may hold them instead."""
+    return _texts_at(value, steps, _find_elsewhere)

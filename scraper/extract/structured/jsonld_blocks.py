@@ -1,4 +1,5 @@
-"""The JSON-LD of a page: found in its bytes where that is certain, and read as shops write it.
+"""A page's JSON-LD: found in the bytes where that is certain, and repaired where shops write it
+wrong.
 
 Pure, and never raises.
 """
@@ -13,15 +14,15 @@ from html import unescape
 from typing import Any
 
 JSONLD_NODES_MAX = 10_000
-MENDED_MAX_CHARS = 300_000
+REPAIRED_MAX_CHARS = 300_000
 _WRAPPER = re.compile(
     r"(?:<!--|-->|(?://|/\*)?[ \t]{0,9}(?:<!\[CDATA\[|\]\]>)[ \t]{0,9}(?:\*/)?|;)"
 ).match
 _WRAPPERS_MAX = 5
-# A comma before the end of an object or a list; or a text, which may hold one, to its end. Nothing
-# is looked at twice, however it is written.
+# A comma before the end of an object or a list, or a whole text, which may contain such a comma.
+# The pattern never backtracks over a text, so hostile input stays linear.
 _TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*(?:"|\\?\Z))|,(?=\s{0,1000}[}\]])', re.DOTALL)
-# An opening tag of a script that says so, and no other that has it in another attribute.
+# The opening tag of a JSON-LD script, but not a tag with "ld+json" in another attribute.
 _OPENING = re.compile(
     rb"""<script(?:\s+(?!type\b)[\w:-]+(?:\s*=\s*(?:"[^"<>]*"|'[^'<>]*'|[^\s"'<>]+))?)*"""
     rb"""\s+type\s*=\s*["']?\s*[\w/+;=. -]*ld\+json[\w/+;=. -]*["']?[^<>]*>""",
@@ -33,13 +34,13 @@ _TAG_MAX_BYTES = 500
 _PLUSES_MAX = 2000
 
 
-def scripts(source: bytes) -> list[str] | None:
-    """The texts of the page's JSON-LD scripts, from its bytes (UTF-8), in a tenth of the time that
-    its DOM takes. None where only the DOM can tell: a script that is no UTF-8 or written in an
-    unusual way, or whose tag may be part of a comment or of another script."""
+def find_scripts(source: bytes) -> list[str] | None:
+    """Returns the texts of the page's JSON-LD scripts from its UTF-8 bytes, in a tenth of the time
+    that parsing takes. Returns None if only the DOM gives the answer: a script is not UTF-8 or is
+    written in an unusual way, or its tag may be inside a comment or another script."""
     texts: list[str] = []
     end = 0
-    at = _type_at(source, 0)
+    at = _find_type(source, 0)
     while at >= 0:
         begin = source.rfind(b"<", max(end, at - _TAG_MAX_BYTES), at)
         opening = _OPENING(source, begin) if begin >= 0 else None
@@ -48,7 +49,7 @@ def scripts(source: bytes) -> list[str] | None:
         comment = source.rfind(b"<!--", end, begin)
         if comment >= 0 and source.find(b"-->", comment, begin) < 0:
             return None
-        # An open script that is not closed: the tag is a part of its text.
+        # An earlier script is still open, so the tag is part of its text.
         last = source.rfind(b"<script", end, begin)
         if last >= 0 and _CLOSING(source, last, begin) is None:
             return None
@@ -63,13 +64,13 @@ def scripts(source: bytes) -> list[str] | None:
         except UnicodeDecodeError:
             return None
         end = closing.end()
-        at = _type_at(source, end)
+        at = _find_type(source, end)
     return texts
 
 
-def _type_at(source: bytes, start: int) -> int:
-    """Where it says ld+json next, in capitals or not; -1: nowhere. One byte is found twenty times
-    as fast as seven, and real pages have some hundred of it."""
+def _find_type(source: bytes, start: int) -> int:
+    """Returns where "ld+json" occurs next, in any case, or -1. Searching for the single byte "+" is
+    twenty times as fast as searching for all seven, and real pages have about a hundred."""
     plus = start + 1
     for _ in range(_PLUSES_MAX):
         plus = source.find(b"+", plus + 1)
@@ -81,21 +82,21 @@ def _type_at(source: bytes, start: int) -> int:
     return -1 if match is None else match.start()
 
 
-def objects(scripts: list[str]) -> list[dict[str, Any]]:
-    """Every object, outer ones before the ones inside them."""
-    level: list[Any] = [loaded(script) for script in scripts]
+def collect_objects(scripts: list[str]) -> list[dict[str, Any]]:
+    """Returns every object, outer objects before the objects inside them."""
+    level: list[Any] = [load_json(script) for script in scripts]
     nodes: list[dict[str, Any]] = []
     while level and len(nodes) < JSONLD_NODES_MAX:
         below: list[Any] = []
-        for value in _flat(level):
+        for value in _open_lists(level):
             nodes.append(value)
             below += [inner for inner in value.values() if isinstance(inner, dict | list)]
         level = below
     return nodes
 
 
-def _flat(values: list[Any]) -> Iterator[dict[str, Any]]:
-    """The objects among `values`, lists and @graph opened in place."""
+def _open_lists(values: list[Any]) -> Iterator[dict[str, Any]]:
+    """Yields the objects among `values`; lists and @graph yield their entries."""
     for value in values:
         if isinstance(value, dict):
             graph = value.get("@graph")
@@ -107,27 +108,28 @@ def _flat(values: list[Any]) -> Iterator[dict[str, Any]]:
             yield from (node for node in value if isinstance(node, dict))
 
 
-def loaded(text: str) -> Any:
-    """The block's JSON; None where it is none. Numbers stay text, so that 19.90 keeps its zero and
-    a long SKU its digits."""
+def load_json(text: str) -> Any:
+    """Returns the text's JSON, repaired if needed, or None. Numbers stay text, so that 19.90 keeps
+    its zero and a long SKU its digits."""
     try:
         return _decoder.decode(text)
     except (ValueError, RecursionError):
-        return _mended(text)
+        return _load_repaired(text)
 
 
-def loaded_at(text: str, at: int) -> tuple[Any, int]:
-    """The JSON value that begins there and where it ends; where there is none, None and `at`."""
+def load_json_at(text: str, at: int) -> tuple[Any, int]:
+    """Returns the JSON value that begins at `at` and its end, or None and `at`."""
     try:
         return _decoder.raw_decode(text, at)
     except (ValueError, RecursionError):
         return None, at
 
 
-def _mended(text: str) -> Any:
-    """As shops write it: within comments, with references to characters, commas too many, or one
-    object after the other. None for what is longer than people write."""
-    if len(text) > MENDED_MAX_CHARS:
+def _load_repaired(text: str) -> Any:
+    """Returns JSON with the mistakes that shops make: wrapped in comments, with character
+    references, with extra commas, or several values in a row. Returns None for longer texts than
+    people write."""
+    if len(text) > REPAIRED_MAX_CHARS:
         return None
     if "&quot;" in text and '"' not in text:
         text = unescape(text)
@@ -151,7 +153,7 @@ def _mended(text: str) -> Any:
     return values[0] if len(values) == 1 else values or None
 
 
-def _number(text: str) -> str:
+def _plain_number(text: str) -> str:
     if "e" not in text and "E" not in text:
         return text
     number = Decimal(text)
@@ -160,8 +162,7 @@ def _number(text: str) -> str:
 
 # Where the next object or list begins.
 _NEXT = re.compile(r"[{\[]").search
-# Not strict: shops leave line breaks inside strings, which JSON forbids and browsers' parsers alone
-# would notice.
+# Not strict: shops leave line breaks inside strings, which JSON forbids.
 _decoder = json.JSONDecoder(
-    parse_float=_number, parse_int=_number, parse_constant=lambda _: None, strict=False
+    parse_float=_plain_number, parse_int=_plain_number, parse_constant=lambda _: None, strict=False
 )

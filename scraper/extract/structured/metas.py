@@ -1,4 +1,4 @@
-"""The <meta> tags of a page by their names: OpenGraph's, product:*, and the old ones. Pure."""
+"""A page's <meta> tags by name: OpenGraph, product:*, and the older ones. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from selectolax.lexbor import LexborHTMLParser
 METAS_MAX = 1000
 
 
-def contents(dom: LexborHTMLParser) -> dict[str, list[str]]:
-    """What each name (in lower case; `property`, `name` or `itemprop`) holds, in the order of the
-    page."""
+def read_metas(dom: LexborHTMLParser) -> dict[str, list[str]]:
+    """Returns the contents of each `property`, `name` or `itemprop`, by its name in lower case, in
+    the order of the page."""
     by_name: dict[str, list[str]] = {}
     for element in dom.css("meta[content]")[:METAS_MAX]:
         attributes = element.attributes

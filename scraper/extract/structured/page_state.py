@@ -1,7 +1,7 @@
-"""The JSON that a page's scripts start from: `__NEXT_DATA__`, `window.__INITIAL_STATE__ = {…}`,
+"""The JSON that a page's scripts start with: `__NEXT_DATA__`, `window.__INITIAL_STATE__ = {…}`,
 `data-page="{…}"`.
 
-Pure, and never raises. What is not JSON (functions, expressions) is not read.
+Pure, and never raises. JavaScript beyond JSON (functions, expressions) is not read.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from itertools import chain
 from typing import Any
 
 from scraper.extract.structured import normalized_state
-from scraper.extract.structured.jsonld_blocks import MENDED_MAX_CHARS, loaded, loaded_at
+from scraper.extract.structured.jsonld_blocks import REPAIRED_MAX_CHARS, load_json, load_json_at
 
-# Documents of a page, and assignments that turn out to hold no JSON: each may be read to its end.
+# The documents read from a page, and the assignments without JSON after which reading stops: each
+# of them may be read to its end.
 DOCUMENTS_MAX = 100
 FAULTS_MAX = 20
 _NEXT = re.compile(rb"<!--|<script(?=[\s/>])", re.IGNORECASE).search
@@ -23,7 +24,7 @@ _TAG_END = re.compile(rb"""(?:[^"'>]|"[^"]*"|'[^']*')*+>""").match
 _CLOSING = re.compile(rb"</script[\s/>]", re.IGNORECASE).search
 _ATTRIBUTE = re.compile(r"""(?<![\w-])(type|id)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.I)
 _TAG_MAX_BYTES = 5000
-# An attribute that holds an object or a list of objects, as components get theirs.
+# An attribute that holds an object or a list of objects, as web components receive their data.
 _IN_ATTRIBUTE = (b'="{&quot;', b'="[{&quot;', b'="{&#34;', b"='{\"", b"='[{\"")
 _ATTRIBUTE_NAME = re.compile(rb"[\s\"'/]([a-zA-Z:@][\w:.-]{0,60})$").search
 ATTRIBUTES_MAX = 50
@@ -33,19 +34,19 @@ _ASSIGNED = re.compile(
     r"""|\[\s{0,9}["']([^"'\]]{1,100})["']\s{0,9}\])|\b(?:var|let|const)\s{1,9}([\w$]{1,100}))"""
     r"""\s{0,9}=\s{0,9}(?:JSON\.parse\(\s{0,9}(?=["'])|(?=[{\[]))"""
 ).search
-# As a serializer for scripts writes what a browser has no value of; or a text, which may say so.
+# `undefined`, which serializers for scripts write, or a whole text, which may contain the word.
 _UNDEFINED = re.compile(r'("(?:[^"\\]|\\.)*+(?:"|\Z))|\bundefined\b', re.DOTALL)
 _SINGLE_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*+)'", re.DOTALL).match
 _JS_ESCAPE = re.compile(r'\\x([0-9a-fA-F]{2})|(\\[^x])|"', re.DOTALL)
 
 
-def documents(source: bytes) -> list[Any]:
-    """All of them by their names (a script's id, a variable) in one object, then each by itself,
-    in the page's order."""
+def read_documents(source: bytes) -> list[Any]:
+    """Returns one object with all named documents (by a script's id or a variable's name), then
+    each document by itself, in the page's order."""
     by_name: dict[str, Any] = {}
     values: list[Any] = []
-    for name, value in chain(_named(source), _in_attributes(source)):
-        value = normalized_state.resolved(value)
+    for name, value in chain(_script_documents(source), _attribute_documents(source)):
+        value = normalized_state.resolve_state(value)
         if name:
             by_name.setdefault(name, value)
         values.append(value)
@@ -54,27 +55,27 @@ def documents(source: bytes) -> list[Any]:
     return [by_name, *values] if values else []
 
 
-def _named(source: bytes) -> Iterator[tuple[str, Any]]:
+def _script_documents(source: bytes) -> Iterator[tuple[str, Any]]:
     faults = 0
-    for attributes, text in _scripts(source):
+    for attributes, text in _find_scripts(source):
         kind = attributes.get("type", "").lower()
         if "ld+json" in kind:
             continue
         if "json" in kind:
-            value = loaded(text)
+            value = load_json(text)
             if isinstance(value, dict | list):
                 yield attributes.get("id", ""), value
         elif not kind or "javascript" in kind or kind == "module":
             at = 0
             while faults < FAULTS_MAX and (match := _ASSIGNED(text, at)) is not None:
-                value, at = _assigned(text, match.end())
+                value, at = _load_assigned(text, match.end())
                 if isinstance(value, dict | list):
                     yield match[1] or match[2] or match[3], value
                 else:
                     faults += 1
 
 
-def _in_attributes(source: bytes) -> Iterator[tuple[str, Any]]:
+def _attribute_documents(source: bytes) -> Iterator[tuple[str, Any]]:
     for opening in _IN_ATTRIBUTE:
         at = -1
         for _ in range(ATTRIBUTES_MAX):
@@ -84,30 +85,30 @@ def _in_attributes(source: bytes) -> Iterator[tuple[str, Any]]:
             end = source.find(opening[1:2], at + 2)
             if name is None or end - at < ATTRIBUTE_MIN_BYTES:
                 continue
-            value = loaded(html.unescape(source[at + 2 : end].decode("utf-8", "replace")))
+            value = load_json(html.unescape(source[at + 2 : end].decode("utf-8", "replace")))
             if isinstance(value, dict | list):
                 yield name[1].decode(), value
 
 
-def _assigned(text: str, at: int) -> tuple[Any, int]:
-    """What stands there and where it ends: an object, a list, or a text that holds one."""
+def _load_assigned(text: str, at: int) -> tuple[Any, int]:
+    """Returns the value at `at` and its end: an object, a list, or one of them within a text."""
     if text[at] in "{[":
-        value, end = loaded_at(text, at)
-        if value is None and "undefined" in (part := text[at : at + MENDED_MAX_CHARS]):
-            value, _ = loaded_at(_UNDEFINED.sub(lambda m: m[1] or "null", part), 0)
+        value, end = load_json_at(text, at)
+        if value is None and "undefined" in (part := text[at : at + REPAIRED_MAX_CHARS]):
+            value, _ = load_json_at(_UNDEFINED.sub(lambda m: m[1] or "null", part), 0)
         return value, end
     if text[at] == "'":
         quoted = _SINGLE_QUOTED(text, at)
         if quoted is None:
             return None, at
-        return loaded(loaded_at(f'"{_JS_ESCAPE.sub(_json_escape, quoted[1])}"', 0)[0] or ""), (
-            quoted.end()
-        )
-    inner, end = loaded_at(text, at)
-    return (loaded(inner) if isinstance(inner, str) else None), end
+        return load_json(
+            load_json_at(f'"{_JS_ESCAPE.sub(_escape_for_json, quoted[1])}"', 0)[0] or ""
+        ), (quoted.end())
+    inner, end = load_json_at(text, at)
+    return (load_json(inner) if isinstance(inner, str) else None), end
 
 
-def _json_escape(match: re.Match[str]) -> str:
+def _escape_for_json(match: re.Match[str]) -> str:
     if match[1]:
         return f"\\u00{match[1]}"
     if match[2] is None:
@@ -115,18 +116,18 @@ def _json_escape(match: re.Match[str]) -> str:
     return "'" if match[2] == "\\'" else match[2]
 
 
-def _scripts(source: bytes) -> Iterator[tuple[dict[str, str], str]]:
-    """Attributes and text of each script that is no part of a comment."""
+def _find_scripts(source: bytes) -> Iterator[tuple[dict[str, str], str]]:
+    """Yields the attributes and text of each script outside comments."""
     at = 0
-    while (found := _NEXT(source, at)) is not None:
-        if found[0] == b"<!--":
-            at = source.find(b"-->", found.end() - 2) + 3
+    while (opening := _NEXT(source, at)) is not None:
+        if opening[0] == b"<!--":
+            at = source.find(b"-->", opening.end() - 2) + 3
             if at < 3:
                 return
             continue
-        tag = _TAG_END(source, found.end(), found.end() + _TAG_MAX_BYTES)
+        tag = _TAG_END(source, opening.end(), opening.end() + _TAG_MAX_BYTES)
         if tag is None:
-            at = found.end()
+            at = opening.end()
             continue
         closing = _CLOSING(source, tag.end())
         if closing is None:

@@ -1,8 +1,8 @@
-"""The RDFa of a page in schema.org's words (W3C, "RDFa Core 1.1", and RDFa Lite), as objects like
-those of its JSON-LD. Pure.
+"""A page's RDFa in schema.org's vocabulary (W3C, "RDFa Core 1.1", and RDFa Lite) as objects in the
+shape of JSON-LD. Pure.
 
-Other vocabularies' properties are not read, nor what has no type. So much text is read of a page
-and no more, as of its microdata.
+Properties of other vocabularies and objects without a type are not read. The text read from a page
+is limited as in `microdata`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from scraper.extract.structured.microdata import (
     OBJECTS_MAX,
     PROPERTIES_MAX,
     TEXTS_MAX,
-    add,
-    value_of,
+    add_property,
+    read_value,
 )
 
 DEPTH_MAX = 60
 _SCHEMA = re.compile(r"https?://(?:www\.)?schema\.org/?#?(\w*)", re.I).fullmatch
-# Of the initial context of RDFa 1.1, which no page need declare.
+# From the initial context of RDFa 1.1, which pages need not declare.
 _PREFIXES = {"schema": "http://schema.org/"}
 _PAIRS = re.compile(r"([A-Za-z_][\w.-]*):\s+(\S+)")
 
 
 class _Scope(NamedTuple):
-    """What an element's ancestors say. `relations`: properties of `subject` whose value is the next
-    object inside."""
+    """What an element inherits from its ancestors. `relations`: properties of `subject` whose value
+    is the next object inside."""
 
     vocab: str
     prefixes: Mapping[str, str]
@@ -41,21 +41,21 @@ class _Scope(NamedTuple):
 _OUTERMOST = _Scope("", _PREFIXES, None, ())
 
 
-def objects(dom: LexborHTMLParser) -> list[dict[str, Any]]:
-    """Every object, outer ones before the ones inside them."""
+def read_objects(dom: LexborHTMLParser) -> list[dict[str, Any]]:
+    """Returns every object, outer objects before the objects inside them."""
     scopes: dict[int, _Scope] = {}
     outer: list[dict[str, Any]] = []
     inner: list[dict[str, Any]] = []
     by_name: dict[str, dict[str, Any]] = {}
-    # Objects may hold each other in a ring: to compare them would not end.
+    # By identity: objects may contain each other, and comparing them would not end.
     placed: set[int] = set()
     read = 0
     elements = dom.css("[vocab], [prefix], [typeof], [property], [rel], [about]")
     for element in elements[: OBJECTS_MAX + PROPERTIES_MAX]:
-        # An element comes once for each of the attributes that it has.
+        # The selector lists an element once for each of its attributes.
         if element.mem_id in scopes:
             continue
-        above = _above(element, scopes)
+        above = _enclosing_scope(element, scopes)
         attributes = element.attributes
         vocab = attributes.get("vocab")
         vocab = above.vocab if vocab is None else vocab
@@ -64,16 +64,16 @@ def objects(dom: LexborHTMLParser) -> list[dict[str, Any]]:
             pairs = _PAIRS.findall(attributes["prefix"] or "")
             prefixes = {**prefixes, **{name.lower(): iri for name, iri in pairs}}
         terms = _Scope(vocab, prefixes, None, ())
-        names = _terms(attributes.get("property"), terms)
-        relations = _terms(attributes.get("rel"), terms)
+        names = _schema_names(attributes.get("property"), terms)
+        relations = _schema_names(attributes.get("rel"), terms)
         subject = above.subject
-        own = _object(attributes, terms, by_name)
+        own = _begin_object(attributes, terms, by_name)
         if own is not None and len(outer) + len(inner) < OBJECTS_MAX:
-            # `rel` on an object's own element is about what stands around it, or, where nothing
-            # does, about the object.
+            # `rel` on an object's own element describes the enclosing object, or the object itself
+            # if nothing encloses it.
             holder = names or relations if subject is not None else ()
             for name in holder or above.relations:
-                add(subject or own, name, own)
+                add_property(subject or own, name, own)
             if id(own) not in placed:
                 placed.add(id(own))
                 is_inner = subject is not None and bool(holder or above.relations)
@@ -81,33 +81,33 @@ def objects(dom: LexborHTMLParser) -> list[dict[str, Any]]:
             subject = own
             relations = () if holder and not names else relations
             if not holder:
-                read += _text_value(element, names, own, read)
+                read += _set_text(element, names, own, read)
         elif names and subject is not None:
-            read += _text_value(element, names, subject, read)
+            read += _set_text(element, names, subject, read)
         scopes[element.mem_id] = _Scope(vocab, prefixes, subject, relations)
     return [*outer, *inner]
 
 
-def _text_value(
+def _set_text(
     element: LexborNode, names: tuple[str, ...], subject: dict[str, Any], read: int
 ) -> int:
-    """Sets the properties to what the element says. Returns how many characters were read."""
+    """Sets the properties to the element's value. Returns the number of characters read."""
     if not names or read > TEXTS_MAX:
         return 0
-    value = value_of(element, names)
+    value = read_value(element, names)
     for name in names if value else ():
-        add(subject, name, value)
+        add_property(subject, name, value)
     return len(value or "")
 
 
-def _object(
+def _begin_object(
     attributes: Mapping[str, str | None], terms: _Scope, by_name: dict[str, dict[str, Any]]
 ) -> dict[str, Any] | None:
-    """The object that the element begins or, by its name, goes on with."""
+    """Returns the object that the element begins, or the earlier one that it continues by name."""
     name = attributes.get("about") or (
         attributes.get("resource") if attributes.get("typeof") else None
     )
-    types = _terms(attributes.get("typeof"), terms)
+    types = _schema_names(attributes.get("typeof"), terms)
     if not types:
         return by_name.get(name) if name and attributes.get("about") else None
     if name and name in by_name:
@@ -118,8 +118,8 @@ def _object(
     return made
 
 
-def _terms(text: str | None, scope: _Scope) -> tuple[str, ...]:
-    """schema.org's names among the terms, CURIEs and IRIs of an attribute."""
+def _schema_names(text: str | None, scope: _Scope) -> tuple[str, ...]:
+    """Returns the schema.org names among the terms, CURIEs and IRIs of an attribute."""
     names: list[str] = []
     for word in (text or "").split():
         prefix, colon, local = word.partition(":")
@@ -134,7 +134,7 @@ def _terms(text: str | None, scope: _Scope) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _above(element: LexborNode, scopes: Mapping[int, _Scope]) -> _Scope:
+def _enclosing_scope(element: LexborNode, scopes: Mapping[int, _Scope]) -> _Scope:
     parent = element.parent
     for _ in range(DEPTH_MAX):
         if parent is None:

@@ -21,8 +21,8 @@ from selectolax.lexbor import LexborNode
 
 from scraper.domain import Fetched
 from scraper.extract.document import Document
-from scraper.extract.heuristics.amounts import FORMER_WORD, calls_itself_former
-from scraper.extract.heuristics.state_fields import paths_of
+from scraper.extract.heuristics.amounts import FORMER_WORD, is_named_former
+from scraper.extract.heuristics.state_fields import find_text_paths
 from scraper.extract.items.reader import ItemsReader
 from scraper.extract.items.scopes import Item
 from scraper.extract.sources import GIVES_UP, compile_source
@@ -265,7 +265,7 @@ def _sources(
 
     if isinstance(cases[0].now.value, dict):
         for case in cases[:CASES_LOOKED_AT]:
-            for path in paths_of(case.now.value):
+            for path in find_text_paths(case.now.value):
                 add(path.count("."), {"path": path})
         return sorted(sources.values(), key=lambda pair: pair[0])
     if name in TYPES and not isinstance(cases[0].now, Item):
@@ -331,8 +331,8 @@ def _places(needles: Sequence[str], case: Case, *, former: bool) -> Iterator[tup
 
 
 def _is_former(element: LexborNode) -> bool:
-    above = any(calls_itself_former(up, itself=False) for up in ancestors(element, 4))
-    return above or calls_itself_former(element, itself=True)
+    above = any(is_named_former(up, itself=False) for up in ancestors(element, 4))
+    return above or is_named_former(element, itself=True)
 
 
 def _labelled(element: LexborNode, label: str) -> Iterator[Path]:

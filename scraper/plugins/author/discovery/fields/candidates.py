@@ -19,16 +19,16 @@ from scraper.extract.document import Document
 from scraper.extract.heuristics.amounts import (
     FORMER_WORD,
     PRICE_WORD,
-    amounts,
-    calls_itself_former,
-    current,
-    elements_of,
-    price_of,
-    words_of,
+    current_amounts,
+    find_amounts,
+    is_named_former,
+    naming_words,
+    read_price,
+    walk_visible,
 )
-from scraper.extract.heuristics.buying import buying_label
-from scraper.extract.heuristics.labels import Labelled, labelled
-from scraper.extract.heuristics.state_fields import field_paths
+from scraper.extract.heuristics.buying import read_buying_label
+from scraper.extract.heuristics.labels import Labelled, find_labelled
+from scraper.extract.heuristics.state_fields import find_field_paths
 from scraper.extract.text import whole_text
 from scraper.extract.values import Mistyped, to_bool
 from scraper.plugins.author.discovery.css_paths import ancestors, paths
@@ -123,7 +123,7 @@ class ProductSample:
             # Of a part of a page it is an element.
             root = dom if isinstance(dom, LexborNode) else dom.root
             frame = {element.mem_id for tag in _FRAME for element in dom.css(tag)}
-            listed = elements_of(root, self.others | frame) if root is not None else ()
+            listed = walk_visible(root, self.others | frame) if root is not None else ()
             self.cache["elements"] = list(islice(listed, PAGE_ELEMENTS_MAX))
         return self.cache["elements"]  # type: ignore[no-any-return]
 
@@ -157,7 +157,7 @@ def candidates(name: str, samples: Iterable[ProductSample]) -> list[Candidate]:
         source = {"regex": rf'"{key}"\s*:\s*{quoted}'}
         unique[str(source)] = Candidate("script", source, 8)
     for sample in samples:
-        for path, rank in field_paths(name, sample.document.state):
+        for path, rank in find_field_paths(name, sample.document.state):
             unique.setdefault(path, Candidate("state", {"state": path}, rank))
         for candidate in _visible(name, sample):
             kept = unique.get(str(candidate.source))
@@ -212,7 +212,7 @@ def _visible(name: str, sample: ProductSample) -> Iterator[Candidate]:
 
 def _labels(sample: ProductSample) -> list[Labelled]:
     if "labels" not in sample.cache:
-        sample.cache["labels"] = list(labelled(sample.document, sample.others))
+        sample.cache["labels"] = list(find_labelled(sample.document, sample.others))
     return sample.cache["labels"]  # type: ignore[no-any-return]
 
 
@@ -255,11 +255,13 @@ def _prices(sample: ProductSample) -> Iterator[LexborNode]:
     if root is None:
         return
     inside = {element.mem_id for element in sample.elements}
-    listed = [amount for amount in amounts(root, sample.others) if amount.element.mem_id in inside]
-    for amount in current(listed):
+    listed = [
+        amount for amount in find_amounts(root, sample.others) if amount.element.mem_id in inside
+    ]
+    for amount in current_amounts(listed):
         yield amount.element
         for ancestor in ancestors(amount.element, 3):
-            price = price_of(ancestor)
+            price = read_price(ancestor)
             if price is None or price[0] != amount.value:
                 break
             yield ancestor
@@ -270,14 +272,14 @@ def _former_prices(sample: ProductSample) -> Iterator[LexborNode]:
     root = sample.document.dom.root
     if root is None:
         return
-    listed = amounts(root, sample.others)
+    listed = find_amounts(root, sample.others)
     current = [amount.element for amount in listed if not amount.struck]
     beside = {ancestor.mem_id for element in current for ancestor in ancestors(element, 5)}
     for amount in listed:
         if amount.struck and any(up.mem_id in beside for up in ancestors(amount.element, 5)):
             yield amount.element
             for ancestor in ancestors(amount.element, 4):
-                if calls_itself_former(ancestor, itself=False):
+                if is_named_former(ancestor, itself=False):
                     yield ancestor
 
 
@@ -310,7 +312,7 @@ def _by_stock_word(sample: ProductSample, stating: Sequence[LexborNode]) -> Iter
 def _by_button(sample: ProductSample) -> Iterator[Candidate]:
     """A button that says something else where there is nothing to buy."""
     for element in sample.elements:
-        label = buying_label(element) if element.tag in ("button", "a") else None
+        label = read_buying_label(element) if element.tag in ("button", "a") else None
         if label is not None:
             for candidate in _sources(
                 sample, [element], paths_max=3, when=re.escape(label).replace("\\ ", " ")
@@ -333,9 +335,9 @@ def _named(sample: ProductSample, name: str, most: int) -> Iterator[LexborNode]:
     word = WORD_OF[name]
     for element in sample.elements:
         text = sample.text(element)
-        if 0 < len(text) <= most and word.search(words_of(element)):
+        if 0 < len(text) <= most and word.search(naming_words(element)):
             yield element
-            for inner in elements_of(element):
+            for inner in walk_visible(element):
                 if sample.text(inner):
                     yield inner
 
@@ -378,9 +380,13 @@ def _descriptions(sample: ProductSample) -> Iterator[LexborNode]:
         headed = (
             before is not None
             and before.is_element_node
-            and (word.search(words_of(before)) or word.search(sample.text(before)[:40]))
+            and (word.search(naming_words(before)) or word.search(sample.text(before)[:40]))
         )
-        if headed or word.search(words_of(element)) or (meta and plain_text(text).startswith(meta)):
+        if (
+            headed
+            or word.search(naming_words(element))
+            or (meta and plain_text(text).startswith(meta))
+        ):
             yield element
 
 
@@ -389,8 +395,8 @@ def _ratings(sample: ProductSample) -> Iterator[Candidate]:
     seen = 0
     for element in sample.elements:
         attributes = element.attributes
-        if not word.search(words_of(element)) and not any(
-            word.search(words_of(up)) for up in ancestors(element, 1)
+        if not word.search(naming_words(element)) and not any(
+            word.search(naming_words(up)) for up in ancestors(element, 1)
         ):
             continue
         seen += 1
@@ -441,7 +447,7 @@ def _breadcrumbs(sample: ProductSample) -> Iterator[Candidate]:
     """The last link of the way here that is not the page itself."""
     for element in sample.document.dom.css("nav, ol, ul, div, p, section"):
         attributes = element.attributes
-        words = f"{words_of(element)} {attributes.get('aria-label') or ''}"
+        words = f"{naming_words(element)} {attributes.get('aria-label') or ''}"
         if not _BREADCRUMB.search(words) or len(clean_text(whole_text(element))) > 400:
             continue
         links = [link for link in element.css("a") if clean_text(whole_text(link))]

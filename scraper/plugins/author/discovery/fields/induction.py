@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from scraper.extract.heuristics.amounts import amounts
+from scraper.extract.heuristics.amounts import find_amounts
 from scraper.extract.heuristics.buying import has_dead_button
 from scraper.extract.heuristics.codes import is_gtin
-from scraper.extract.heuristics.state_fields import WHOLE, currencies
+from scraper.extract.heuristics.state_fields import WHOLE_CURRENCIES, find_currencies
 from scraper.extract.sources import compile_source
 from scraper.plugins.author.discovery.fields.candidates import (
     WORD_OF,
@@ -145,13 +145,13 @@ def _signs(reading: Reading, samples: Sequence[ProductSample]) -> Iterator[str]:
     """The currencies of the same amounts where a sign stands beside them."""
     for sample, value in zip(samples, reading.values, strict=True):
         body = sample.document.dom.body
-        for amount in amounts(body, sample.others) if body is not None else ():
+        for amount in find_amounts(body, sample.others) if body is not None else ():
             if amount.value == value and amount.currency is not None:
                 yield amount.currency
 
 
 def _codes(sample: ProductSample) -> Iterator[str]:
-    yield from currencies(sample.document.state)
+    yield from find_currencies(sample.document.state)
     for source in _CURRENCIES:
         for text in source(sample.document, False):
             if re.fullmatch(r"[A-Za-z]{3}", text):
@@ -271,7 +271,7 @@ def _without_cents(
     ]
     if not any(sample.card is not None and sample.card.in_state for sample in samples):
         others += _witnesses(name, samples)
-    whole = {code for sample in samples for code in _codes(sample)} & WHOLE
+    whole = {code for sample in samples for code in _codes(sample)} & WHOLE_CURRENCIES
 
     def is_sure(reading: Reading) -> bool:
         values = reading.values

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from scraper.extract.document import Document
-from scraper.extract.heuristics.state_fields import lists_of_variants, paths_within
+from scraper.extract.heuristics.state_fields import find_field_paths_within, find_variant_lists
 from scraper.extract.items.scopes import compile_scope
 from scraper.plugins.author.discovery.fields.candidates import ProductSample
 from scraper.plugins.author.discovery.fields.induction import FieldChoice
@@ -70,7 +70,7 @@ def _scopes(samples: Sequence[ProductSample]) -> Iterator[dict[str, str]]:
         for path in ("hasVariant", "offers"):
             yield {key: path}
     paths = Counter(
-        path for sample in samples for path in set(lists_of_variants(sample.document.state))
+        path for sample in samples for path in set(find_variant_lists(sample.document.state))
     )
     for path, _ in paths.most_common(3):
         yield {"state": path}
@@ -115,7 +115,9 @@ def _choice(
 
 def _paths(name: str, items: Sequence[Document]) -> list[str]:
     """Where objects of scripts have the field, the nearest first."""
-    counted = Counter(path for item in items[:50] for path in paths_within(name, item.value))
+    counted = Counter(
+        path for item in items[:50] for path in find_field_paths_within(name, item.value)
+    )
     return sorted(counted, key=lambda path: (path.count("."), -counted[path]))[:3]
 
 

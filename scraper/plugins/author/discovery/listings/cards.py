@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from selectolax.lexbor import LexborNode
 
 from scraper.extract.document import Document
-from scraper.extract.heuristics.amounts import Amount, amounts, current
+from scraper.extract.heuristics.amounts import Amount, current_amounts, find_amounts
 from scraper.extract.text import whole_text
 from scraper.plugins.author.discovery.css_paths import ancestors, paths
 from scraper.rules import urls
@@ -58,7 +58,7 @@ class Card:
     @property
     def prices(self) -> list[Decimal]:
         """The prices that are not former ones and stand beside nothing, or all."""
-        return [amount.value for amount in current(self.amounts) or self.amounts]
+        return [amount.value for amount in current_amounts(self.amounts) or self.amounts]
 
 
 @dataclass(slots=True)
@@ -227,7 +227,7 @@ def _card(url: str, link: LexborNode, count: Counter[int]) -> Card:
         title = clean_text(whole_text(heading)) if heading is not None else title
     if not title and image is not None:
         title = (image.attributes.get("alt") or "").strip()
-    return Card(url, title, source, amounts(card) or amounts_of_itself(card), card, link)
+    return Card(url, title, source, find_amounts(card) or amounts_of_itself(card), card, link)
 
 
 def amounts_of_itself(card: LexborNode) -> list[Amount]:
@@ -235,7 +235,7 @@ def amounts_of_itself(card: LexborNode) -> list[Amount]:
     parent = card.parent
     if parent is None:
         return []
-    return [amount for amount in amounts(parent) if amount.element.mem_id == card.mem_id]
+    return [amount for amount in find_amounts(parent) if amount.element.mem_id == card.mem_id]
 
 
 def _place(link: LexborNode) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from scraper.domain import Fetched, Kind, Outcome
 from scraper.errors import FetchError
 from scraper.extract import TooSlow
 from scraper.extract.document import Document
-from scraper.extract.structured.jsonld import within
+from scraper.extract.structured.jsonld import find_texts_in_documents
 from scraper.plugins.author.discovery.listings.cards import LinkGroup, link_groups, selector_of
 from scraper.plugins.author.discovery.listings.paging import next_link, numbered_links
 from scraper.plugins.author.discovery.listings.state_links import link_groups_of
@@ -154,7 +154,7 @@ def is_product(page: ListingPage) -> bool:
 def has_any(page: ListingPage, first: ListingPage, group: LinkGroup, owns: Any) -> bool:
     """Whether the page has a product, though not so many that they are seen to repeat."""
     if group.state is not None:
-        hrefs = within(page.document.state, parse_json(group.state))
+        hrefs = find_texts_in_documents(page.document.state, parse_json(group.state))
     else:
         css, _ = selector_of(first.document, group, owns)
         hrefs = (element.attributes.get("href") or "" for element in page.document.dom.css(css))

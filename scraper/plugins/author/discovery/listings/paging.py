@@ -11,7 +11,7 @@ from urllib.parse import unquote_plus, urlsplit
 from selectolax.lexbor import LexborNode
 
 from scraper.extract.document import Document
-from scraper.extract.heuristics.amounts import elements_of
+from scraper.extract.heuristics.amounts import walk_visible
 from scraper.extract.pagination import Paginator, with_param
 from scraper.extract.text import whole_text
 from scraper.plugins.author.discovery.css_paths import ancestors, is_first, paths
@@ -223,7 +223,7 @@ def numbering(second: str, third: str | None, first: str | None = None) -> Numbe
 def last_pages(document: Document, number: Numbering) -> list[Last]:
     """Where the page may say how many there are, the likeliest first."""
     candidates: list[tuple[int, Last]] = []
-    for element in elements_of(document.dom.root):  # type: ignore[arg-type]
+    for element in walk_visible(document.dom.root):  # type: ignore[arg-type]
         text = clean_text(whole_text(element))
         if not text or len(text) > _TEXT_MAX or not any(map(str.isdigit, text)):
             continue

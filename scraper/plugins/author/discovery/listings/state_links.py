@@ -8,10 +8,10 @@ from typing import Any
 from scraper.extract.document import Document
 from scraper.extract.heuristics.amounts import Amount
 from scraper.extract.heuristics.state_fields import (
-    addresses_of_next,
-    is_address,
-    lists_of_objects,
-    texts_of,
+    find_next_page_addresses,
+    find_object_lists,
+    is_address_key,
+    read_texts,
 )
 from scraper.extract.values import Mistyped, to_decimal
 from scraper.plugins.author.discovery.listings.cards import GROUP_MIN, Card, LinkGroup
@@ -24,11 +24,11 @@ def link_groups_of(document: Document, owns: Callable[[str], bool]) -> list[Link
     if body is None:
         return []
     groups = []
-    for path, entries in lists_of_objects(document.state):
+    for path, entries in find_object_lists(document.state):
         if len(entries) < GROUP_MIN:
             continue
         for key in entries[0]:
-            if not is_address(key):
+            if not is_address_key(key):
                 continue
             cards = []
             for entry in entries:
@@ -44,7 +44,7 @@ def link_groups_of(document: Document, owns: Callable[[str], bool]) -> list[Link
 
 
 def _card(url: str, entry: dict[str, Any], body: Any) -> Card:
-    texts = texts_of(entry, "title", "price", "image")
+    texts = read_texts(entry, "title", "price", "image")
     try:
         price = to_decimal(texts.get("price", ""), ".")
         amounts = [Amount(body, price, None, False)]
@@ -55,7 +55,7 @@ def _card(url: str, entry: dict[str, Any], body: Any) -> Card:
 
 def next_in_state(document: Document) -> tuple[dict[str, str], str] | None:
     """The path of the next page's address, as a definition says it, and its URL."""
-    for path, text in addresses_of_next(document.state):
+    for path, text in find_next_page_addresses(document.state):
         url = urls.clean(text, document.base)
         if url is not None and url != document.url:
             return {"state": path}, url
