@@ -54,7 +54,7 @@ class Blame(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What happened when a page was tried. `policy.verdict` answers what is done about it."""
+    """What happened when a page was tried. `scraper.rules.verdict` decides what follows."""
 
     FETCHED = "fetched"
     NOT_MODIFIED = "not_modified"

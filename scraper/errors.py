@@ -152,8 +152,7 @@ class CallTimeoutError(ScraperError, TimeoutError):
 
 
 class FetchError(Exception):
-    """A page could not be fetched. Raised by `scraper.fetch` alone, and the only error that leaves
-    it.
+    """A page could not be fetched: the only error that `scraper.http.fetcher` raises.
 
     `outcome` says what happened, `retry_after_s` is the server's own wish (seconds from now),
     `status` the HTTP status if there was one, `url` the hop that failed; `signal`, where it is

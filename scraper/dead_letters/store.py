@@ -1,8 +1,8 @@
 """Dead and invalid pages in PostgreSQL: found by filters, counted, read in full, locked to be taken
 up again, dropped.
 
-Takes nothing up itself: that is the frontier's front door (`frontier.add`, with `again`). A page's
-reason is its last outcome, and its age the time since its last verdict.
+Takes nothing up itself: that is the frontier's front door (`frontier.pages.add`, with `again`). A
+page's reason is its last outcome, and its age the time since its last verdict.
 """
 
 from __future__ import annotations

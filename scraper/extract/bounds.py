@@ -2,8 +2,8 @@
 
 Parsers are quadratic in what no real page has: thousands of attributes of one element, elements
 within each other, siblings that selectors count. `fits` sees from a page's bytes that it cannot be
-such a page; any other is read in a process of its own, which has a deadline (`extract.apart`). It
-looks at samples, an eighth of the page, where a search for each tag would cost as much as a
+such a page; any other is read in a process of its own, which has a deadline (`extract.subprocess`).
+It looks at samples, an eighth of the page, where a search for each tag would cost as much as a
 selector: what is slow is large, and cannot hide between them.
 """
 

@@ -1,9 +1,10 @@
 """The feed: every product that is new, changed, delisted or listed again, once, in one order that
 stays.
 
-A row is written by the statement that changes the product (`products.UPSERT`, `crawls.DELIST`), so
-that both are there or neither. It names versions and holds no data: what a version was is in
-`products` and `product_versions`. Products found as they were cost nothing.
+A row is written by the statement that changes the product (`products.UPSERT`,
+`missed_products.DELIST`), so that both are there or neither. It names versions and holds no data:
+what a version was is in `products` and `product_versions`. Products found as they were cost
+nothing.
 
 **The order, and its gap.** A position is the row's id, which a sequence gives out before the
 transaction commits. Of two transactions the one with the lower ids may become visible later; who

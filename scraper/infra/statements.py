@@ -11,7 +11,7 @@ from importlib.resources import files
 
 @cache
 def sql(name: str) -> str:
-    """Returns the statement in `name` (such as `results/fence.sql`, below the package) without its
+    """Returns the statement in `name` (such as `results/NAME.sql`, below the package) without its
     comment lines: a colon in one would read as a parameter."""
     lines = _read_file(name).splitlines()
     return "\n".join(line for line in lines if not line.lstrip().startswith("--"))

@@ -2,7 +2,7 @@
 (proxy, host).
 
 One atomic script a decision, on the server's clock. Reports come added up, a few a second from each
-process; a strike (`policy.proxies.QUARANTINES_S`) comes at once, and what several processes say of
+process; a strike (`rules.proxies.QUARANTINES_S`) comes at once, and what several processes say of
 one failure is one strike, since a proxy in quarantine gets no further ones. Only ids are stored, no
 address and no credential.
 

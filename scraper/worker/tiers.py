@@ -1,8 +1,8 @@
 """Which way a page goes on this worker, and what follows when it is kept out: again, by another
 proxy, or a level up.
 
-`policy.escalation` says how; here is what this process knows of the hosts (read with every claim
-and every two seconds), and how a decision becomes a verdict and a queue. A page that lies in
+`scraper.rules.escalation` says how; here is what this process knows of the hosts (read with every
+claim and every two seconds), and how a decision becomes a verdict and a queue. A page that lies in
 another queue than its host's level asks for goes to the right one, untried and unpaid: so what
 waits need not be rewritten when a host moves.
 """

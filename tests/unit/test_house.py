@@ -17,6 +17,7 @@ import pytest
 
 from tools.house.figures import FIGURES, Figure, House, breaches, ratchet
 from tools.house.modules import FUNCTIONS, PACKAGE, Module, modules_below
+from tools.house.references import Names, missing
 
 ROOT_MODULES_MAX = 10
 COLUMNS = 100
@@ -109,6 +110,12 @@ def test_a_figure_is_no_worse_than_its_limit(figure: Figure, house: House) -> No
     limit = figure.show(ratchet()[figure.key])
     summary = f"{figure.title}: {figure.show(measured.value)}, limit {limit}"
     assert not broken, "\n".join([summary, *broken[:SHOWN_PLACES]])
+
+
+def test_names_in_prose_exist() -> None:
+    """Modules, functions, classes and files that comments, docs and configuration speak of."""
+    absent = [str(reference) for reference in missing(Names())]
+    assert not absent, "\n".join(absent)
 
 
 def test_every_limit_has_a_figure() -> None:

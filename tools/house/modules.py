@@ -7,7 +7,7 @@ import io
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -123,5 +123,7 @@ def is_module(name: str) -> bool:
     return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
 
+@cache
 def modules_below(folder: Path) -> list[Module]:
+    """Returns the same modules each time: parsing them is what takes time."""
     return [Module(path) for path in sorted(folder.rglob("*.py"))]

@@ -4,8 +4,8 @@ Nothing is fetched.
 First everything is read: the newest archived answer of each product page goes through the extractor
 that workers use, and what it gives is compared with what is stored. So the whole outcome is known
 before a row is written: products, fields, fill rates, and whether they are as usual for the site
-(`policy.quality`, as when a crawl ends). What is to be written waits in a file without a name, so
-that memory does not grow with the catalogue.
+(`scraper.rules.quality`, as when a crawl ends). What is to be written waits in a file without a
+name, so that memory does not grow with the catalogue.
 
 Then it is written, in batches, by the upsert that crawls use: versions are kept, the feed of
 changes gets its entries. A product that was fetched later than its archived page stays as it is,
