@@ -27,7 +27,7 @@ async def crawl(url: str, budget: Budget, pages: int) -> float:
     """CPU seconds a page."""
     async with aredis.Redis.from_url(url) as client:
         limiters = HostLimiters(RedisFleetLimiter(client, "bench"))
-        limiter = limiters.of("shop.example")
+        limiter = limiters.for_host("shop.example")
         left = limiter.pending = pages
         far = asyncio.get_running_loop().time() + 1e6
 
@@ -35,10 +35,10 @@ async def crawl(url: str, budget: Budget, pages: int) -> float:
             nonlocal left
             while left > 0:
                 left -= 1
-                limiter.budget(1, budget)
-                limiter.crawl_delay(1, 0.0)
+                limiter.set_budget(1, budget)
+                limiter.set_crawl_delay(1, 0.0)
                 async with limiter.permit(far):
-                    limiter.good += 1
+                    limiter.good_answers += 1
                 limiter.pending -= 1
 
         began = time.process_time()

@@ -32,7 +32,7 @@ from kombu.transport import TRANSPORT_ALIASES
 from scraper import settings
 from scraper.errors import ScraperError
 from scraper.infra import logs, servers, shipped
-from scraper.rules.routing import COORDINATOR, for_browsers, served_with
+from scraper.rules.routing import COORDINATOR, is_browser_queue, queues_served_with
 
 IMPORTED_BY = os.getpid()
 FLOWER_CONFIG = shipped.path("flowerconfig.py")
@@ -99,7 +99,7 @@ def _announce_wider_queues(**_: Any) -> None:
     """A worker of a region's queue also serves that of any region: it says so."""
     served = app.amqp.queues.consume_from
     for queue in served:
-        for wider in served_with(queue)[1:]:
+        for wider in queues_served_with(queue)[1:]:
             if wider in served:
                 structlog.get_logger().info(
                     "also serves the work of any region", queue=wider, since=queue
@@ -110,7 +110,7 @@ def _announce_wider_queues(**_: Any) -> None:
 def _require_browser(**_: Any) -> None:
     """A worker for pages that need a browser starts one first, and says what is missing: no page
     pays for it."""
-    if not any(for_browsers(queue) for queue in app.amqp.queues.consume_from):
+    if not any(is_browser_queue(queue) for queue in app.amqp.queues.consume_from):
         return
     import asyncio
 

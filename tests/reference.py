@@ -19,7 +19,7 @@ from scraper import errors
 from scraper.cli.main import COMMANDS, SECTIONS, main
 from scraper.domain import Blame, Outcome
 from scraper.extract.heuristics.stock_words import WORDS
-from scraper.rules.verdict import RetryPolicy, judge
+from scraper.rules.verdict import RetryPolicy, judge_outcome
 from scraper.settings import Settings, variable
 from scraper.sites.schema import json_schema
 
@@ -245,7 +245,7 @@ def follows(outcome: Outcome) -> str:
     """What is done about it with the default number of attempts, the host answering others."""
     tries = 0
     while True:
-        verdict = judge(outcome, tries, RetryPolicy(), random.Random(0))
+        verdict = judge_outcome(outcome, tries, RetryPolicy(), random.Random(0))
         if verdict.status.final:
             break
         if not verdict.charged:

@@ -21,7 +21,7 @@ from scraper.frontier import crawls, leases
 from scraper.frontier.due import DueHost, DuePage, due_hosts, due_pages, suspect_pages, suspects
 from scraper.frontier.leases import LeasedBatch
 from scraper.infra.database import retried
-from scraper.rules.routing import PRIORITY_LEVELS, for_browsers, level_of, rooms
+from scraper.rules.routing import PRIORITY_LEVELS, is_browser_queue, priority_level, room_by_level
 from scraper.settings import Settings
 
 # A queue may hold so many unclaimed batches of a priority and above, for each worker that is busy
@@ -64,13 +64,13 @@ class Space:
         batches_max = BATCHES_AHEAD * min(max(workers, 1), FEEDS_MAX)
         return cls(waiting, max(0, depth - waiting.total()), batches_max)
 
-    def rooms(self) -> list[int]:
+    def room_by_level(self) -> list[int]:
         """How many more batches, by level."""
-        return rooms(self.waiting, self.stale, self.batches_max)
+        return room_by_level(self.waiting, self.stale, self.batches_max)
 
     def room(self, due: Sequence[DueHost]) -> int:
         """How many more batches of the most urgent of these hosts' pages."""
-        return self.rooms()[level_of(max(host.priority for host in due))]
+        return self.room_by_level()[priority_level(max(host.priority for host in due))]
 
     def take(self, level: int, batches: int) -> None:
         self.waiting[level] += batches
@@ -133,7 +133,7 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
 def batch_pages_of(queue: str, settings: Settings) -> int:
     """How many pages one message of a queue has at the most."""
     pages = settings.batch_pages
-    return min(pages, BROWSER_BATCH_PAGES) if for_browsers(queue) else pages
+    return min(pages, BROWSER_BATCH_PAGES) if is_browser_queue(queue) else pages
 
 
 def _lease_suspects(
@@ -147,14 +147,14 @@ def _lease_suspects(
     batches: list[LeasedBatch] = []
     for group in suspects(connection, crawl_ids):
         space = spaces.get(group.queue)
-        room = min(group.room, space.rooms()[0]) if space else 0
+        room = min(group.room, space.room_by_level()[0]) if space else 0
         if space is None or room <= 0:
             continue
         pages = suspect_pages(connection, group, crawl_ids)[:room]
         leased = leases.lease(connection, group.queue, pages, settings.lease_s, alone=group.alone)
         batches += leased
         for batch in leased:
-            space.take(level_of(batch.priority), 1)
+            space.take(priority_level(batch.priority), 1)
     return batches
 
 
@@ -169,7 +169,9 @@ def _read_due(
     need it. A little of each host is read first, and only where that does not do more of those that
     have more: it costs as much as is leased, not as much as is due."""
     queue = hosts[0].queue
-    allowed = {host.host: min(may[host.host][level_of(host.priority)], wanted) for host in hosts}
+    allowed = {
+        host.host: min(may[host.host][priority_level(host.priority)], wanted) for host in hosts
+    }
     little = {
         host: min(pages, max(2, 2 * wanted // len(allowed))) for host, pages in allowed.items()
     }
@@ -229,9 +231,9 @@ def grouped(
     leased = Counter({host: held[host].total() for hosts in due.values() for host in hosts})
     levels: dict[int, Due] = defaultdict(dict)
     for priority, hosts in due.items():
-        levels[level_of(priority)][priority] = hosts
+        levels[priority_level(priority)][priority] = hosts
     for level in sorted(levels, reverse=True):
-        while space.rooms()[level] >= BATCHES_A_LEASE:
+        while space.room_by_level()[level] >= BATCHES_A_LEASE:
             wanted = next_batch(levels[level], size, leased)
             if not wanted:
                 break
@@ -248,7 +250,9 @@ def take(pages: Pages, level: int, wanted: Mapping[str, int]) -> list[DuePage]:
     """Takes so many pages of each host out of `pages`, the most urgent of the level first."""
     taken: list[DuePage] = []
     of_level = [
-        pages[priority] for priority in sorted(pages, reverse=True) if level_of(priority) == level
+        pages[priority]
+        for priority in sorted(pages, reverse=True)
+        if priority_level(priority) == level
     ]
     for host, missing in wanted.items():
         for hosts in of_level:
@@ -293,7 +297,7 @@ def within(due: Due, may: Mapping[str, Sequence[int]]) -> Due:
     allowed: Due = {}
     taken: Counter[str] = Counter()
     for priority in sorted(due, reverse=True):
-        level, hosts = level_of(priority), due[priority].items()
+        level, hosts = priority_level(priority), due[priority].items()
         counts = {host: min(pages, may[host][level] - taken[host]) for host, pages in hosts}
         allowed[priority] = +Counter(counts)
         taken += allowed[priority]

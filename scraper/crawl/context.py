@@ -28,15 +28,15 @@ from scraper.results.transaction import CrawlLimits
 from scraper.rules.blocks import (
     Block,
     Marker,
-    detect,
-    detect_redirect,
+    detect_block,
+    detect_block_redirect,
 )
 from scraper.rules.browsers import BROWSER
 from scraper.rules.budget import Budget
-from scraper.rules.proxies import Need
-from scraper.rules.revisit import believed
-from scraper.rules.routing import ANY_REGION, Route, route
-from scraper.rules.urls import belongs
+from scraper.rules.proxies import ProxyNeed
+from scraper.rules.revisit import trusted_reading
+from scraper.rules.routing import ANY_REGION, Route, choose_route
+from scraper.rules.urls import belongs_to
 from scraper.rules.verdict import RetryPolicy
 from scraper.settings import Settings
 from scraper.sites.blocked import markers_of
@@ -59,8 +59,8 @@ class CrawlContext:
     extractor: Extractor
     policy: FetchPolicy
     policies: dict[Kind, FetchPolicy]
-    needs: dict[Kind, Need | None]
-    dearer: dict[str, Need]
+    needs: dict[Kind, ProxyNeed | None]
+    dearer: dict[str, ProxyNeed]
     markers: tuple[Marker, ...]
     login: Signs | None
     robots_agent: str
@@ -72,10 +72,10 @@ class CrawlContext:
     ways: dict[Kind, Route]
     filter: BloomFilter | None = None
 
-    def route(self, kind: Kind, url: str) -> Route:
-        return self.ways.get(kind) or route(self.site.wishes, kind, url)
+    def choose_route(self, kind: Kind, url: str) -> Route:
+        return self.ways.get(kind) or choose_route(self.site.routing_preferences, kind, url)
 
-    def need(self, page: LeasedPage, level: str) -> Need | None:
+    def need(self, page: LeasedPage, level: str) -> ProxyNeed | None:
         """The proxies that a page goes through at a level; a route's region is theirs too."""
         need = self.needs[page.kind]
         if need is None:
@@ -90,7 +90,9 @@ class CrawlContext:
         does not."""
         if fetched.same:
             return None
-        block = detect(fetched.status, fetched.headers, fetched.body, self.markers, url=fetched.url)
+        block = detect_block(
+            fetched.status, fetched.headers, fetched.body, self.markers, url=fetched.url
+        )
         if (
             self.login is not None
             and block is not None
@@ -99,7 +101,7 @@ class CrawlContext:
         ):
             # By such a 403 a site sends one to log in.
             return None
-        return detect_redirect(fetched.url) if block is None and fetched.redirects else block
+        return detect_block_redirect(fetched.url) if block is None and fetched.redirects else block
 
     def logged_out(self, fetched: Fetched) -> str | None:
         """What shows that the answer is a logged-out visitor's; None where nothing does, or it is a
@@ -117,7 +119,7 @@ class CrawlContext:
         return replace(policy, region=self._region(page)) if self.site.routes else policy
 
     def _region(self, page: LeasedPage) -> str | None:
-        region = self.route(page.kind, page.url).region
+        region = self.choose_route(page.kind, page.url).region
         return None if region == ANY_REGION else region
 
     def validators_of(self, page: LeasedPage) -> Validators | None:
@@ -133,7 +135,7 @@ class CrawlContext:
         """What stands for the page where it has not changed since; None: it is read whole."""
         if page.last_reading is None:
             return None
-        return believed(page, self.extractor_version.hash, self.site.conditional_s)
+        return trusted_reading(page, self.extractor_version.hash, self.site.conditional_s)
 
     @staticmethod
     def now() -> datetime:
@@ -219,7 +221,7 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         user_agent=site.user_agent or settings.user_agent,
         headers=site.headers,
         private=PrivateAccess(site.private_hosts, _networks(site)),
-        allowed=lambda host: belongs(host, hosts),
+        allowed=lambda host: belongs_to(host, hosts),
         body_max_bytes=site.limits.body or settings.body_max_bytes,
         wire_max_bytes=site.limits.body or settings.wire_max_bytes,
         redirects_max=settings.redirects_max,
@@ -255,21 +257,23 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         ),
         budget=budget_of(site),
         extractor_version=ExtractorVersion(site, settings.site_function_modules),
-        ways={} if site.routes else {kind: route(site.wishes, kind, "") for kind in Kind},
+        ways={}
+        if site.routes
+        else {kind: choose_route(site.routing_preferences, kind, "") for kind in Kind},
     )
 
 
-def _need(site_id: int, site: Site, kind: Kind) -> Need | None:
+def _need(site_id: int, site: Site, kind: Kind) -> ProxyNeed | None:
     use = site.proxy_of(kind)
     if use.pool == NO_PROXY:
         return None
-    return Need(site_id, use.pool, site.region, use.sticky_s, use.sticky_requests)
+    return ProxyNeed(site_id, use.pool, site.region, use.sticky_s, use.sticky_requests)
 
 
-def _dearer(site_id: int, site: Site) -> Need:
+def _dearer(site_id: int, site: Site) -> ProxyNeed:
     """Above its start a page goes through residential proxies, a browser too."""
     use = ProxyUse.model_validate({"pool": "residential"})
-    return Need(site_id, use.pool, site.region, use.sticky_s, STICKY_REQUESTS)
+    return ProxyNeed(site_id, use.pool, site.region, use.sticky_s, STICKY_REQUESTS)
 
 
 def _policy(policy: FetchPolicy, kind: Kind, settings: Settings, *, proxied: bool) -> FetchPolicy:

@@ -29,7 +29,7 @@ def new_pages(
     for link in links:
         key = fingerprint(link.url)
         if key not in pages:
-            way, host = context.route(link.kind, link.url), host_of(link.url)
+            way, host = context.choose_route(link.kind, link.url), host_of(link.url)
             if levels is not None and context.site.escalate:
                 way = replace(way, capability=levels(context, host, way.capability))
             pages[key] = NewPage(

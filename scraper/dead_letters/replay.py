@@ -32,7 +32,7 @@ from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.crawls import REPLAY
 from scraper.frontier.pages import NewPage, Room
 from scraper.infra.database import retried
-from scraper.rules.routing import route
+from scraper.rules.routing import choose_route
 from scraper.sites.definition import Site
 
 BATCH = 1000
@@ -246,7 +246,7 @@ def _validated(definition: Mapping[str, Any], name: str) -> Site:
 def _new_page(row: sa.Row[Any], target: _Target) -> NewPage:
     """The page as it was found, to be fetched as the crawl's definition says."""
     kind = Kind(row.kind)
-    way = route(target.site.wishes, kind, row.url)
+    way = choose_route(target.site.routing_preferences, kind, row.url)
     return NewPage(
         site_id=target.site_id,
         crawl_id=target.crawl_id,

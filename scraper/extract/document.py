@@ -24,7 +24,7 @@ from scraper.extract.bounds import (
 from scraper.extract.heuristics.auto import AutoReader
 from scraper.extract.structured import jsonld_blocks, metas, microdata, page_state, rdfa
 from scraper.rules import urls
-from scraper.rules.decoding import Decoded, decode, parse_html
+from scraper.rules.decoding import Decoded, decode_page, parse_html
 from scraper.sites.grammar.css import CssSelector
 from scraper.sites.grammar.selectors import XPathCost, cost_of_xpath, in_two_steps
 
@@ -88,7 +88,7 @@ class Document:
 
     @cached_property
     def decoded(self) -> Decoded:
-        return decode(self.page.body, self.page.headers.get("content-type"))
+        return decode_page(self.page.body, self.page.headers.get("content-type"))
 
     @property
     def text(self) -> str:
@@ -180,7 +180,7 @@ class Document:
         answers = self._captured.get(name)
         if answers is None:
             answers = self._captured[name] = [
-                jsonld_blocks.load_json(decode(body, None).text)
+                jsonld_blocks.load_json(decode_page(body, None).text)
                 for body in self.page.captured.get(name, ())
             ]
         return answers

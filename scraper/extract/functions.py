@@ -15,7 +15,7 @@ from scraper.extract.listing import LINKS_MAX, LinkFilter
 from scraper.extract.product import ID_MAX, id_of_url
 from scraper.extract.values import DIGITS_MAX, INT_MAX
 from scraper.plugins.platforms.adapter import Adapter, Next, origin
-from scraper.rules.decoding import clean_text, storable
+from scraper.rules.decoding import clean_text, make_storable
 from scraper.sites import functions
 from scraper.sites.page import Page
 
@@ -30,7 +30,7 @@ class FunctionFailed(Exception):
     bounded."""
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(storable(f"{name}: {reason}")[:MESSAGE_MAX])
+        super().__init__(make_storable(f"{name}: {reason}")[:MESSAGE_MAX])
 
 
 class FunctionReader:
@@ -113,7 +113,7 @@ class FunctionReader:
                 raise FunctionFailed(
                     self._name, f"{where}: a key must be a text of 1 to 100 characters"
                 )
-            safe[storable(key)] = self._value(value, f"{where}.{key}", depth + 1)
+            safe[make_storable(key)] = self._value(value, f"{where}.{key}", depth + 1)
         return safe
 
     def _value(self, value: Any, where: str, depth: int) -> Any:
@@ -123,7 +123,7 @@ class FunctionReader:
             case None | bool():
                 return value
             case str():
-                return storable(str(value))[:TEXT_MAX]
+                return make_storable(str(value))[:TEXT_MAX]
             case int() if -INT_MAX - 1 <= value <= INT_MAX:
                 return int(value)
             case float() if math.isfinite(value):
@@ -165,7 +165,7 @@ class PlatformReader(FunctionReader):
                     products.append(self._product(item.pop("id"), item))
         except (ValueError, LookupError, TypeError, AttributeError, FunctionFailed) as error:
             # Anything may be in a stranger's JSON.
-            reason = storable(f"{type(error).__name__}: {error}")[:MESSAGE_MAX]
+            reason = make_storable(f"{type(error).__name__}: {error}")[:MESSAGE_MAX]
             problem = f"its {self._name} interface is not as documented: {reason}"
             return Extracted(problems=[problem], complete=False)
         return Extracted(links, products)

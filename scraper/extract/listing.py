@@ -49,7 +49,7 @@ class LinkFilter:
         if owned is None:
             if len(self._known) > 10_000:
                 self._known.clear()
-            owned = self._known[host] = urls.belongs(host, self._hosts)
+            owned = self._known[host] = urls.belongs_to(host, self._hosts)
         return owned
 
 

@@ -115,9 +115,11 @@ def apply_signals(connection: sa.Connection, signals: Sequence[TierSignal]) -> N
         if route is None:
             continue
         if signal.sign is None:
-            after = escalation.on_good(route, signal.steps, signal.level, at, probe=signal.probe)
+            after = escalation.record_success(
+                route, signal.steps, signal.level, at, probe=signal.probe
+            )
         else:
-            after = escalation.on_blocked(
+            after = escalation.record_block(
                 route,
                 signal.steps,
                 signal.level,
@@ -137,7 +139,7 @@ def begin_probe(connection: sa.Connection, key: TierKey, steps: Ladder) -> bool:
     """Whether a probe is due, and this one is it."""
     route = _hold(connection, {key}).get(key)
     at = now(connection)
-    if route is None or not escalation.probe_due(route, steps, at):
+    if route is None or not escalation.is_probe_due(route, steps, at):
         return False
     _keep(connection, key, escalation.begin_probe(route, at), at)
     return True

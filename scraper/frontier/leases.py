@@ -33,7 +33,7 @@ from scraper.domain import Kind, LastReading, Lease, LeasedPage, Validators
 from scraper.frontier.due import ALONE_LOSSES, LOSSES_MAX, STILL_DUE, DuePage
 from scraper.frontier.pages import PageChange
 from scraper.infra.database import dumps, rows_as
-from scraper.rules.routing import level_of
+from scraper.rules.routing import priority_level
 
 # A lease that no worker has claimed by then goes back: its message is lost, or nobody serves its
 # queue.
@@ -341,7 +341,7 @@ def held(connection: sa.Connection, lease_s: float) -> dict[str, Counter[int]]:
     """
     pages: dict[str, Counter[int]] = defaultdict(Counter)
     for row in connection.execute(HELD, {"alive_s": _alive_s(lease_s)}):
-        pages[row.host][level_of(row.priority)] += row.pages
+        pages[row.host][priority_level(row.priority)] += row.pages
     return pages
 
 
@@ -356,7 +356,7 @@ def waiting_levels(connection: sa.Connection) -> dict[str, Counter[int]]:
     urgent page."""
     waiting: dict[str, Counter[int]] = defaultdict(Counter)
     for row in connection.execute(WAITING_LEVELS):
-        waiting[row.queue][level_of(row.priority)] += 1
+        waiting[row.queue][priority_level(row.priority)] += 1
     return waiting
 
 

@@ -66,7 +66,7 @@ class FetchPolicy:
         """What a page's first request sends: our own headers, or those of the browser that `seed`
         (a proxy's id) has."""
         if self.impersonate is not None:
-            browser = browsers.impersonated(self.impersonate, seed)
+            browser = browsers.choose_browser(self.impersonate, seed)
             own = [
                 (name, codings.understood(value) if name.lower() == "accept-encoding" else value)
                 for name, value in profiles.headers_of(browser, self.region, secure=secure)
@@ -76,7 +76,7 @@ class FetchPolicy:
             return self.base_headers
         accepted = codings.understood(browsers.ACCEPT_ENCODING if secure else ACCEPT_ENCODING)
         return self._with_the_sites(
-            list(browsers.headers(seed, self.region, accepted, secure=secure))
+            list(browsers.browser_headers(seed, self.region, accepted, secure=secure))
         )
 
     def _with_the_sites(self, own: Pairs) -> tuple[tuple[str, str], ...]:

@@ -60,7 +60,7 @@ def parsed(url: str) -> httpx.URL:
 
     Sets what is not public in httpx; a property test compares it with `httpx.URL`.
     """
-    plain = urls.plain(url)
+    plain = urls.split_plain_url(url)
     if plain is None:
         return httpx.URL(url)
     origin, path, query = plain

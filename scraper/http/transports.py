@@ -14,7 +14,7 @@ from scraper.http.transport.aiohttp_transport import AiohttpTransport, PoolOptio
 from scraper.http.transport.guard import Networks
 from scraper.http.transport.proxied_transport import ProxiedTransport
 from scraper.plugins.impersonate.profiles import target_of
-from scraper.rules.browsers import impersonated
+from scraper.rules.browsers import choose_browser
 
 
 class Handshake(Protocol):
@@ -43,7 +43,9 @@ class Transports:
         if handshake.impersonate is None and not handshake.http2:
             return self._aiohttps(private, proxied=proxied)
         target = (
-            target_of(impersonated(handshake.impersonate, seed)) if handshake.impersonate else None
+            target_of(choose_browser(handshake.impersonate, seed))
+            if handshake.impersonate
+            else None
         )
         key = "curl", target, private, proxied
         return self._transports.get(key) or self._keep(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from scraper.rules.budget import Back, Budget
+from scraper.rules.budget import Budget, UnusedSlots
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class FleetLimiter(Protocol):
         inflight: int,
         good: int = 0,
         busy_until: float = 0.0,
-        back: Back | None = None,
+        back: UnusedSlots | None = None,
     ) -> Reservation: ...
 
-    async def slow(
+    async def slow_down(
         self, host: str, budget: Budget, *, rest_s: float, why: str, age_s: float | None
     ) -> None: ...

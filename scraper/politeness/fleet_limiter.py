@@ -35,7 +35,7 @@ from scraper.politeness.fleet import Reservation
 from scraper.politeness.script_batcher import ScriptBatcher
 from scraper.politeness.scripts import RESERVE, SLOW
 from scraper.rules import budget as policy
-from scraper.rules.budget import Back, Budget
+from scraper.rules.budget import Budget, UnusedSlots
 
 # Slots are reserved this far ahead at the most.
 AHEAD_S = 2.5
@@ -64,7 +64,7 @@ class ServerClock:
         self.lead_s = 0.005
         self._heard_at = -math.inf
 
-    def heard(self, asked: float, answered: float, server_s: float) -> float:
+    def record(self, asked: float, answered: float, server_s: float) -> float:
         """Takes an answer; returns what to add to Redis's time."""
         upper, lower = answered - server_s, asked - server_s
         # Redis's clock was set back, or it is another Redis.
@@ -106,7 +106,7 @@ class RedisFleetLimiter:
         inflight: int,
         good: int = 0,
         busy_until: float = 0.0,
-        back: Back | None = None,
+        back: UnusedSlots | None = None,
     ) -> Reservation:
         """Asks for `slots` requests and an `allotment` of the host's places. `good` answers came
         since it was last asked; this process holds slots up to `busy_until` (loop time; 0: none).
@@ -143,7 +143,7 @@ class RedisFleetLimiter:
         now, start, first, pace, granted, mine, waiting, _, end, took_back = (
             int(value) for value in answer
         )
-        self._offset_s = offset = self._clock.heard(asked, loop.time(), now / 1e6)
+        self._offset_s = offset = self._clock.record(asked, loop.time(), now / 1e6)
         first_at = first / 1e6 + offset
         return Reservation(
             start / 1e6 + offset,
@@ -156,7 +156,7 @@ class RedisFleetLimiter:
             bool(took_back),
         )
 
-    async def slow(
+    async def slow_down(
         self, host: str, budget: Budget, *, rest_s: float, why: str, age_s: float | None
     ) -> None:
         """The host rests for `rest_s`: nobody gets a slot before that is over. `age_s`: the request

@@ -20,11 +20,11 @@ from scraper.politeness.priority_lock import PriorityLock
 from scraper.rules.budget import (
     NO_OVERRIDE,
     SETTLES_S,
-    Back,
     Budget,
     Override,
     Signals,
     Terms,
+    UnusedSlots,
 )
 
 # An allotment is renewed well within its time to live.
@@ -75,7 +75,7 @@ class HostLimiter:
         self.host = host
         self.pending = 0
         # Good answers since the fleet was last asked.
-        self.good = 0
+        self.good_answers = 0
         self.signals = Signals()
         # What the slowest answers take of late, failures not counted, how many there were, and when
         # the first came.
@@ -106,27 +106,27 @@ class HostLimiter:
         self._slots_end, self._slots_interval_s = 0, 0.0
         self._last_slot = 0.0
         # Those who wait for a place.
-        self._door = PriorityLock(self.leave)
+        self._door = PriorityLock(self.release)
         # Those who wait for a slot: apart, since a page inside may need one more request.
         self._pace = PriorityLock()
         self._left = asyncio.Event()
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         return not (self._inflight or self.pending or self._entering or self._waiting)
 
     @property
-    def limits(self) -> Budget:
+    def budget(self) -> Budget:
         """The budget in force, as this process knows it."""
         return self._budget
 
-    def answered(self, seconds: float) -> None:
+    def record_answer(self, seconds: float) -> None:
         """Takes note of how long a page's answer took."""
         self._slowest_s = max(seconds, SLOWEST_FADES * self._slowest_s)
         self._answers += 1
         self._first_at = self._first_at or asyncio.get_running_loop().time()
 
-    def enough_s(self, tries: int = 0) -> float | None:
+    def answer_timeout_s(self, tries: int = 0) -> float | None:
         """For how long a page that had so many tries is waited for, as others of the host answer;
         None where too few have. The later ones have a share of the time that the host has been
         asked for: what is slow for once costs little of a long crawl."""
@@ -138,7 +138,7 @@ class HostLimiter:
             least_s = max(PATIENT_LEAST_S, PATIENT_SHARE * elapsed_s)
         return max(least_s, ENOUGH_SLOWEST * self._slowest_s)
 
-    def queued_of(self, pages: int) -> int:
+    def count_queued(self, pages: int) -> int:
         """How many of so many more pages are going to wait for the host, rather than occupy this
         process: all of them where it has a rate, and else what is more than the places get through
         in a second, as long as answers take now."""
@@ -146,14 +146,14 @@ class HostLimiter:
             return pages
         return max(0, pages - int(max(1, self._allotment) / self._held_s)) if self._held_s else 0
 
-    def budget(self, site: int, budget: Budget) -> None:
+    def set_budget(self, site: int, budget: Budget) -> None:
         """What a site's definition allows; of several sites on this host the strictest counts."""
-        if self._terms.site(site, budget):
+        if self._terms.set_budget(site, budget):
             self._apply_terms()
 
-    def crawl_delay(self, site: int, seconds: float) -> None:
+    def set_crawl_delay(self, site: int, seconds: float) -> None:
         """What robots.txt asks of a site; it counts where the budget's interval is shorter."""
-        if self._terms.crawl_delay(site, seconds):
+        if self._terms.set_crawl_delay(site, seconds):
             self._apply_terms()
 
     def apply_override(self, override: Override) -> None:
@@ -173,12 +173,12 @@ class HostLimiter:
     async def permit(self, deadline_at: float, urgency: int = 0) -> AsyncIterator[None]:
         """Holds one of the host's permits, got before `deadline_at` (loop time). Raises
         `DeferredError` with when to come back."""
-        await self.enter(deadline_at, urgency)
+        await self.acquire(deadline_at, urgency)
         began = asyncio.get_running_loop().time()
         try:
             yield
         finally:
-            self.leave(began)
+            self.release(began)
 
     async def take_slot(self, deadline_at: float, urgency: int = 0) -> None:
         """Waits for one more request of a permit that is held (a redirect, robots.txt): the rate
@@ -191,7 +191,7 @@ class HostLimiter:
             self._waiting -= 1
             self._moved_at = asyncio.get_running_loop().time()
 
-    async def slow(self, rest_s: float, why: str, began: float | None = None) -> None:
+    async def slow_down(self, rest_s: float, why: str, began: float | None = None) -> None:
         """The host shall rest. `began`: when a request left whose answer is a reason to go slower,
         too. Slots that other processes hold already (`RESERVED_AHEAD_S`) may still be used."""
         now = asyncio.get_running_loop().time()
@@ -207,14 +207,14 @@ class HostLimiter:
         self._rests_until = max(self._rests_until, now + rest_s)
         self._renew_at = 0.0
         age_s = None if began is None else now - began
-        await self._fleet.slow(self.host, self._budget, rest_s=rest_s, why=why, age_s=age_s)
+        await self._fleet.slow_down(self.host, self._budget, rest_s=rest_s, why=why, age_s=age_s)
 
-    async def keep(self) -> None:
+    async def maintain(self) -> None:
         """Renews the allotment of requests that take long, when no page comes in that would; gives
         back one not needed."""
-        if self._terms.sweep():
+        if self._terms.drop_idle_sites():
             self._apply_terms()
-        if self.idle:
+        if self.is_idle:
             if self._allotment:
                 self._allotment = 0
                 self._renew_at = 0.0
@@ -222,7 +222,7 @@ class HostLimiter:
         elif self._inflight and asyncio.get_running_loop().time() >= self._renew_at:
             await self._renew(0)
 
-    async def enter(self, deadline_at: float, urgency: int = 0) -> None:
+    async def acquire(self, deadline_at: float, urgency: int = 0) -> None:
         """As `permit`; what came in must `leave`."""
         now = asyncio.get_running_loop().time()
         free = (
@@ -254,7 +254,7 @@ class HostLimiter:
         try:
             await self.take_slot(deadline_at, urgency)
         except BaseException:
-            self.leave()
+            self.release()
             raise
 
     async def _find_place(self, deadline_at: float, came: float) -> None:
@@ -267,12 +267,12 @@ class HostLimiter:
                 raise DeferredError(PAUSED_S)
             if now >= deadline_at:
                 raise DeferredError(0.0)
-            due = now >= self._renew_at or self.good >= CONTENDED_ANSWERS
+            due = now >= self._renew_at or self.good_answers >= CONTENDED_ANSWERS
             if due or (self._inflight >= self._allotment and self._wants > self._wanted):
                 await self._renew(0)
             if self._inflight < self._allotment:
                 self._inflight += 1
-                self._inflight += self._door.let_past(self._allotment - self._inflight)
+                self._inflight += self._door.admit(self._allotment - self._inflight)
                 return
             patience_s = min(max(STUCK_S, 3 * self._held_s), STUCK_MAX_S)
             if (
@@ -287,7 +287,7 @@ class HostLimiter:
                 else deadline_at - now
             )
 
-    def leave(self, began: float | None = None) -> None:
+    def release(self, began: float | None = None) -> None:
         """Ends a permit; `began`: when its request left."""
         self._inflight -= 1
         # The allotment had shrunk below what was under way: others wait for what is given up.
@@ -372,7 +372,7 @@ class HostLimiter:
         """This process came too late for its next slot, and would lose a whole interval with it: it
         has the slots that it holds taken back, and others instead. Where another process holds
         slots after them, only what is late is lost."""
-        back = Back(self._slots_end, len(self._slots), self._slots_interval_s)
+        back = UnusedSlots(self._slots_end, len(self._slots), self._slots_interval_s)
         wanted = self._wants
         reserved = await self._ask(self._slots_wanted(), wanted, back, busy_until=self._slots[0])
         if reserved.took_back:
@@ -390,7 +390,7 @@ class HostLimiter:
         if max(self._waiting, self.pending) > 1:
             return
         first = self._slots[0]
-        back = Back(self._slots_end, len(self._slots), self._slots_interval_s)
+        back = UnusedSlots(self._slots_end, len(self._slots), self._slots_interval_s)
         wanted = self._wants
         reserved = await self._ask(0, wanted, back, busy_until=first)
         if reserved.took_back:
@@ -439,11 +439,11 @@ class HostLimiter:
         self,
         slots: int,
         allotment: int,
-        back: Back | None = None,
+        back: UnusedSlots | None = None,
         *,
         busy_until: float | None = None,
     ) -> Reservation:
-        good, self.good = self.good, 0
+        good, self.good_answers = self.good_answers, 0
         return await self._fleet.reserve(
             self.host,
             self._budget,

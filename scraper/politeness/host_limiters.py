@@ -21,7 +21,7 @@ class HostLimiters:
         self._limiters: dict[str, HostLimiter] = {}
         self._overrides: Mapping[str, Override] = {}
 
-    def of(self, host: str) -> HostLimiter:
+    def for_host(self, host: str) -> HostLimiter:
         limiter = self._limiters.get(host)
         if limiter is None:
             limiter = self._limiters[host] = HostLimiter(
@@ -44,6 +44,8 @@ class HostLimiters:
         the waits of its last pages."""
         with suppress(DeferredError):
             for host, limiter in list(self._limiters.items()):
-                await limiter.keep()
-                if limiter.idle and not limiter.signals.heard(asyncio.get_running_loop().time()):
+                await limiter.maintain()
+                if limiter.is_idle and not limiter.signals.is_answering(
+                    asyncio.get_running_loop().time()
+                ):
                     self._limiters.pop(host, None)

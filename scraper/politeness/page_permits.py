@@ -28,18 +28,18 @@ class PagePermits:
         self.route: ProxyRoute | None = None
         self.identity: AccountSession | None = None
 
-    async def go(self, limiter: HostLimiter, deadline_at: float) -> None:
+    async def acquire(self, limiter: HostLimiter, deadline_at: float) -> None:
         """Waits for the permit of the next request. Another host's permit is given up before: two
         pages on opposite ways would wait for each other."""
         if self.limiter is limiter:
             await limiter.take_slot(deadline_at, self._urgency)
         else:
-            self.end()
-            await limiter.enter(deadline_at, self._urgency)
+            self.release()
+            await limiter.acquire(deadline_at, self._urgency)
             self.limiter = limiter
         self.began = asyncio.get_running_loop().time()
 
-    def end(self) -> None:
+    def release(self) -> None:
         limiter, self.limiter = self.limiter, None
         if limiter is not None:
-            limiter.leave(self.began)
+            limiter.release(self.began)

@@ -64,7 +64,7 @@ class PriorityLock:
             raise DeferredError(0.0)
         return came is _Result.HELD
 
-    def let_past(self, most: int) -> int:
+    def admit(self, most: int) -> int:
         """Of those who wait the most urgent, `most` at the most, and how many they are. They go on
         all at once: handed from one to the next, the lock would let one go on each time that the
         loop turns."""

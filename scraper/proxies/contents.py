@@ -13,7 +13,7 @@ import math
 from collections import OrderedDict, deque
 from typing import TypeVar
 
-from scraper.rules.quality import surprise
+from scraper.rules.quality import improbability
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -29,7 +29,7 @@ HOSTS_MAX = 1000
 BODIES_MAX = 20_000
 
 
-def keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> V:
+def store_newest(kept: OrderedDict[K, V], key: K, value: V, most: int) -> V:
     """The value, stored as the newest; the oldest go."""
     kept[key] = value
     kept.move_to_end(key)
@@ -65,11 +65,11 @@ class ProxyContents:
         ]
         usual = (len(others) - sum(others) + 1) / (len(others) + 2)
         whole = len(mine) - sum(mine)
-        return sum(mine) >= BAD_LEAST and surprise(whole, len(mine), usual) >= IMPROBABLE
+        return sum(mine) >= BAD_LEAST and improbability(whole, len(mine), usual) >= IMPROBABLE
 
     def agreed(self, host: str) -> None:
         """A page that nobody got whole."""
-        keep(self._lacking, host, self._lacking.get(host, 0) + 1, HOSTS_MAX)
+        store_newest(self._lacking, host, self._lacking.get(host, 0) + 1, HOSTS_MAX)
 
     def site_lacks(self, host: str) -> bool:
         """True where product pages lack something whoever asks: a redesign, a wrong definition."""
@@ -81,13 +81,13 @@ class ProxyContents:
             return None
         before = self._bodies.get((host, proxy_id, body))
         if before is None:
-            keep(self._bodies, (host, proxy_id, body), url, BODIES_MAX)
+            store_newest(self._bodies, (host, proxy_id, body), url, BODIES_MAX)
         return None if before == url else before
 
     def shop_repeats(self, host: str, body: int) -> None:
         """Another proxy got that body, too."""
-        keep(self._shops_own, (host, body), None, BODIES_MAX)
+        store_newest(self._shops_own, (host, body), None, BODIES_MAX)
 
     def _window(self, host: str, proxy_id: str) -> deque[bool]:
-        windows = keep(self._pages, host, self._pages.get(host, {}), HOSTS_MAX)
+        windows = store_newest(self._pages, host, self._pages.get(host, {}), HOSTS_MAX)
         return windows.setdefault(proxy_id, deque(maxlen=WINDOW))

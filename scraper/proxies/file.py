@@ -12,7 +12,7 @@ from pathlib import Path
 from scraper.errors import ConfigError
 from scraper.infra.watched_file import WatchedFile
 from scraper.rules import proxies
-from scraper.rules.proxies import ListError, Proxy
+from scraper.rules.proxies import Proxy, ProxyListError
 from scraper.settings import read_secret
 
 SIZE_MAX = 20_000_000
@@ -26,14 +26,14 @@ class ProxyFile(WatchedFile):
         self.proxies: list[Proxy] = []
 
     def _take(self, path: Path) -> int:
-        self.proxies = read(path)
+        self.proxies = read_proxies(path)
         return len(self.proxies)
 
 
-def read(path: Path) -> list[Proxy]:
+def read_proxies(path: Path) -> list[Proxy]:
     """Raises `ConfigError` with one line a problem, none of which shows what the file holds."""
     text = read_secret(path, "PROXY_LIST", SIZE_MAX)
     try:
-        return proxies.parse(text, str(path))
-    except ListError as error:
+        return proxies.parse_list(text, str(path))
+    except ProxyListError as error:
         raise ConfigError(str(error)) from None

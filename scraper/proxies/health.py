@@ -25,7 +25,7 @@ from scraper.rules.proxies import (
     FORGIVEN_AFTER_S,
     QUARANTINES_S,
     STREAK_MAX,
-    Health,
+    ProxyStats,
 )
 
 # It stands in place of a host for the proxy as a whole.
@@ -150,7 +150,7 @@ class ProxyHealth:
         self._report = client.register_script(REPORT)
         self._read = client.register_script(READ)
 
-    async def read(self, hosts: Iterable[str], now: float) -> dict[str, dict[str, Health]]:
+    async def read(self, hosts: Iterable[str], now: float) -> dict[str, dict[str, ProxyStats]]:
         """By host, by proxy. `free_at` is on the clock that `now` is of."""
         names = list(hosts)
         try:
@@ -187,7 +187,7 @@ class ProxyHealth:
             raise DeferredError(AWAY_S) from error
 
 
-def read_all(client: redis.Redis) -> dict[str, dict[str, Health]]:
+def read_all_stats(client: redis.Redis) -> dict[str, dict[str, ProxyStats]]:
     """Everything that is known, for people: by host (`EVERYWHERE` for the proxies as a whole),
     `free_at` as seconds from now, below 0 where it has passed."""
     keys = sorted(client.scan_iter(match=f"{PREFIX}*", count=1000))
@@ -198,11 +198,11 @@ def read_all(client: redis.Redis) -> dict[str, dict[str, Health]]:
     return {host: _healths(raw, -int(at) / 1e6) for host, raw in zip(names, answers, strict=True)}
 
 
-def _healths(raw: list[Any], shift_s: float) -> dict[str, Health]:
+def _healths(raw: list[Any], shift_s: float) -> dict[str, ProxyStats]:
     healths = {}
     for proxy_id, text in zip(raw[::2], raw[1::2], strict=True):
         n, ok, bad, _, latency, rate, free, strikes, why = text.decode().split(":", 8)
-        healths[proxy_id.decode()] = Health(
+        healths[proxy_id.decode()] = ProxyStats(
             requests=int(n),
             answered=int(ok),
             failed=int(bad),

@@ -31,7 +31,7 @@ from scraper.http.proxy_route import ProxyRoute
 from scraper.proxies.file import ProxyFile
 from scraper.proxies.health import EVERYWHERE, ProxyHealth, Tally
 from scraper.rules import proxies as policy
-from scraper.rules.proxies import Chooser, Health, Need, Proxy, steady
+from scraper.rules.proxies import Proxy, ProxyChooser, ProxyNeed, ProxyStats, choose_for_account
 
 log = structlog.get_logger()
 
@@ -57,7 +57,7 @@ class _Identity:
 class _HostState:
     """What is known of one host."""
 
-    at_host: dict[str, Health]
+    at_host: dict[str, ProxyStats]
     read_at: float
     used_at: float
 
@@ -70,10 +70,10 @@ class ProxyPool:
         self._health = health
         self._rng = rng
         self._hosts: dict[str, _HostState] = {}
-        self._whole: dict[str, Health] = {}
-        self._choosers: dict[tuple[str, str | None, str], tuple[float, Chooser]] = {}
+        self._whole: dict[str, ProxyStats] = {}
+        self._choosers: dict[tuple[str, str | None, str], tuple[float, ProxyChooser]] = {}
         self._identities: dict[tuple[int, str, str | None], _Identity] = {}
-        self._accounts: dict[tuple[str, str, str | None, str], tuple[Chooser, Proxy]] = {}
+        self._accounts: dict[tuple[str, str, str | None, str], tuple[ProxyChooser, Proxy]] = {}
         self._tallies: defaultdict[str, defaultdict[str, Tally]] = defaultdict(
             lambda: defaultdict(Tally)
         )
@@ -83,7 +83,7 @@ class ProxyPool:
         self._reading = asyncio.Lock()
         self._in_use = False
 
-    async def lend(self, need: Need, host: str, without: Collection[str] = ()) -> ProxyRoute:
+    async def lend(self, need: ProxyNeed, host: str, without: Collection[str] = ()) -> ProxyRoute:
         """A proxy for one page of `host`, none of `without` (ids). Raises `NoProxyError` where none
         is free, and `DeferredError` where Redis is away."""
         self._use()
@@ -114,11 +114,11 @@ class ProxyPool:
 
     def _steady(
         self,
-        need: Need,
+        need: ProxyNeed,
         account: str,
         host: str,
         state: _HostState,
-        chooser: Chooser,
+        chooser: ProxyChooser,
         now: float,
         without: Collection[str],
     ) -> ProxyRoute:
@@ -127,7 +127,9 @@ class ProxyPool:
         key = account, need.pool, need.region, host
         before = self._accounts.get(key)
         if before is None or before[0] is not chooser or before[1].id in without:
-            proxy = steady(account, [option for option in chooser.free if option.id not in without])
+            proxy = choose_for_account(
+                account, [option for option in chooser.free if option.id not in without]
+            )
             if proxy is None:
                 raise self._none(need, host, state, now, without)
             if len(self._accounts) >= ACCOUNTS_MAX:
@@ -190,7 +192,7 @@ class ProxyPool:
             else None
         )
         if healths is not None:
-            before = healths.get(proxy_id, Health())
+            before = healths.get(proxy_id, ProxyStats())
             failed, free_at = before.failed + 1, now + rests_s
             healths[proxy_id] = replace(before, failed=failed, free_at=free_at, strikes=1, why=why)
         self._choosers.clear()
@@ -288,18 +290,18 @@ class ProxyPool:
             self._hosts[host] = _HostState(at_host, now, state.used_at if state else now)
         self._choosers.clear()
 
-    def _chooser(self, need: Need, host: str, state: _HostState, now: float) -> Chooser:
+    def _chooser(self, need: ProxyNeed, host: str, state: _HostState, now: float) -> ProxyChooser:
         key = need.pool, need.region, host
         # Quarantines end meanwhile, so that a chooser serves for a second.
         cached = self._choosers.get(key)
         if cached is None or now - cached[0] > 1.0:
             cached = self._choosers[key] = (
                 now,
-                Chooser(self._fitting(need), state.at_host, self._whole, now),
+                ProxyChooser(self._fitting(need), state.at_host, self._whole, now),
             )
         return cached[1]
 
-    def _fitting(self, need: Need) -> list[Proxy]:
+    def _fitting(self, need: ProxyNeed) -> list[Proxy]:
         return [
             proxy
             for proxy in self._file.proxies
@@ -317,7 +319,7 @@ class ProxyPool:
         ]
 
     def _lasts(
-        self, identity: _Identity, need: Need, host: str, without: Collection[str], now: float
+        self, identity: _Identity, need: ProxyNeed, host: str, without: Collection[str], now: float
     ) -> bool:
         proxy = identity.route.proxy
         free = policy.free_at(proxy, self._hosts[host].at_host, self._whole) <= now
@@ -332,7 +334,7 @@ class ProxyPool:
                 del self._identities[key]
 
     def _none(
-        self, need: Need, host: str, state: _HostState, now: float, without: Collection[str]
+        self, need: ProxyNeed, host: str, state: _HostState, now: float, without: Collection[str]
     ) -> NoProxyError:
         fitting = self._fitting(need)
         which = f"no {need.pool} proxy" + (f" in {need.region}" if need.region else "")
@@ -348,8 +350,8 @@ class ProxyPool:
         reasons: defaultdict[str, int] = defaultdict(int)
         for proxy in fitting:
             at_host, whole = (
-                state.at_host.get(proxy.id, Health()),
-                self._whole.get(proxy.id, Health()),
+                state.at_host.get(proxy.id, ProxyStats()),
+                self._whole.get(proxy.id, ProxyStats()),
             )
             reasons[(at_host if at_host.free_at > whole.free_at else whole).why] += 1
         counts = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
@@ -371,8 +373,10 @@ class ProxyPool:
 
     def _banned(self, fitting: list[Proxy], state: _HostState, now: float) -> bool:
         """Whether the host has blocked every proxy that serves anybody."""
-        alive = [proxy for proxy in fitting if self._whole.get(proxy.id, Health()).free_at <= now]
+        alive = [
+            proxy for proxy in fitting if self._whole.get(proxy.id, ProxyStats()).free_at <= now
+        ]
         return bool(alive) and all(
-            state.at_host.get(proxy.id, Health()).why == ProxySignal.BLOCKED.value
+            state.at_host.get(proxy.id, ProxyStats()).why == ProxySignal.BLOCKED.value
             for proxy in alive
         )

@@ -36,11 +36,11 @@ from xxhash import xxh3_64_intdigest
 from scraper.domain import Fetched, Kind, LeasedPage, Outcome, ProxySignal
 from scraper.errors import DeferredError, FetchError, NoProxyError
 from scraper.http.proxy_route import ProxyRoute
-from scraper.proxies.contents import ProxyContents, keep
+from scraper.proxies.contents import ProxyContents, store_newest
 from scraper.proxies.health import EVERYWHERE
 from scraper.proxies.pool import ProxyPool
 from scraper.rules.blocks import Block
-from scraper.rules.proxies import Need, answer_signal, wait_s
+from scraper.rules.proxies import ProxyNeed, answer_signal, fault_wait_s
 from scraper.rules.verdict import retry_after_s
 
 AGREE = 3
@@ -73,7 +73,7 @@ Lacks = Callable[[Fetched], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class Suspicion:
     route: ProxyRoute
     signal: ProxySignal
     at: float
@@ -81,7 +81,7 @@ class Doubt:
 
 
 @dataclass(slots=True)
-class Visit:
+class RotationState:
     """One visit of a page so far. `doubts` are by proxy, of earlier visits too; `reasons` say what
     went wrong in this one; `result` is what an agreement would come to. `can_go_up` and
     `page_alone` as in `ProxyRotation.fetch`."""
@@ -89,7 +89,7 @@ class Visit:
     began: float
     can_go_up: bool = False
     page_alone: bool = False
-    doubts: dict[str, Doubt] = field(default_factory=dict)
+    doubts: dict[str, Suspicion] = field(default_factory=dict)
     tried: set[str] = field(default_factory=set)
     reasons: list[str] = field(default_factory=list)
     result: Fetched | FetchError | None = None
@@ -121,7 +121,7 @@ class ProxyAnswer:
     body: int = 0
 
 
-class Next(Enum):
+class RotationStep(Enum):
     """What follows an answer that may be its proxy's doing."""
 
     ANOTHER = "another proxy is asked"
@@ -130,23 +130,23 @@ class Next(Enum):
     GO_BACK = "the visit has used up its tries or its time"
 
 
-def decide(
-    visit: Visit, *, final: bool, host_alive: bool, now: float, trusted: bool = False
-) -> Next:
+def choose_step(
+    visit: RotationState, *, final: bool, host_alive: bool, now: float, trusted: bool = False
+) -> RotationStep:
     """What follows the answer that the visit has just taken. `final`: no other proxy could say
     anything else; `host_alive`: the host has answered somebody lately; `trusted`: who says that the
     page lacks something is believed. Pure."""
     if final:
-        return Next.END
+        return RotationStep.END
     block_suffices = visit.blocked and (visit.can_go_up or visit.page_alone)
     enough = AGREE if host_alive or block_suffices else AGREE_BLIND
     if visit.lacking:
         enough = AGREE_LACKING if trusted else AGREE_BLIND
     if len(visit.doubts) >= enough and visit.result is not None:
-        return Next.AGREED
+        return RotationStep.AGREED
     if len(visit.reasons) >= TRIES_MAX or now - visit.began > RETRY_WITHIN_S:
-        return Next.GO_BACK
-    return Next.ANOTHER
+        return RotationStep.GO_BACK
+    return RotationStep.ANOTHER
 
 
 class ProxyRotation:
@@ -155,14 +155,14 @@ class ProxyRotation:
 
     def __init__(self, pool: ProxyPool) -> None:
         self._pool = pool
-        self._doubts: OrderedDict[int, dict[str, Doubt]] = OrderedDict()
+        self._doubts: OrderedDict[int, dict[str, Suspicion]] = OrderedDict()
         self._faults: OrderedDict[int, int] = OrderedDict()
         self._contents = ProxyContents()
 
     async def fetch(
         self,
         page: LeasedPage,
-        need: Need,
+        need: ProxyNeed,
         get: Get,
         *,
         block_of: BlockOf,
@@ -179,7 +179,7 @@ class ProxyRotation:
         so it is the page that is meant. `final`: what no other proxy is asked after, whoever is to
         blame."""
         doubts = self._doubts.get(page.id, {})
-        visit = Visit(monotonic(), can_go_up, page_alone, doubts, {*doubts})
+        visit = RotationState(monotonic(), can_go_up, page_alone, doubts, {*doubts})
         while True:
             try:
                 route = await self._lend(page, need, visit)
@@ -203,27 +203,27 @@ class ProxyRotation:
             visit.add(answer)
             await self._note(page, answer, doubts)
             alive = self._alive(page.host)
-            match decide(
+            match choose_step(
                 visit,
                 final=final(result),
                 host_alive=alive,
                 now=monotonic(),
                 trusted=visit.lacking and self._trusted(page, visit),
             ):
-                case Next.END:
+                case RotationStep.END:
                     self._doubts.pop(page.id, None)
                     return _given(result)
-                case Next.AGREED:
+                case RotationStep.AGREED:
                     return await self._agreed(page, visit)
-                case Next.GO_BACK:
+                case RotationStep.GO_BACK:
                     raise self._faulty(page, visit)
-                case Next.ANOTHER:
+                case RotationStep.ANOTHER:
                     continue
                 case never:
                     assert_never(never)
 
     async def _ask(
-        self, page: LeasedPage, visit: Visit, route: ProxyRoute, get: Get, block_of: BlockOf
+        self, page: LeasedPage, visit: RotationState, route: ProxyRoute, get: Get, block_of: BlockOf
     ) -> ProxyAnswer:
         """What came through one proxy. Raises where the page has to wait."""
         try:
@@ -244,7 +244,7 @@ class ProxyRotation:
         return ProxyAnswer(route, fetched, signal, text, fetched.redirects + 1)
 
     async def _with_nobody_left(
-        self, page: LeasedPage, visit: Visit, none: NoProxyError
+        self, page: LeasedPage, visit: RotationState, none: NoProxyError
     ) -> Fetched:
         """No proxy is free that was not asked: what was heard so far decides."""
         if visit.reasons:
@@ -258,7 +258,12 @@ class ProxyRotation:
         raise none
 
     async def _compare(
-        self, page: LeasedPage, visit: Visit, answer: ProxyAnswer, fetched: Fetched, lacks: Lacks
+        self,
+        page: LeasedPage,
+        visit: RotationState,
+        answer: ProxyAnswer,
+        fetched: Fetched,
+        lacks: Lacks,
     ) -> ProxyAnswer:
         """The answer, in doubt where the page lacks something, or has the body of another page.
         What two proxies get for one page alike is no proxy's doing."""
@@ -286,7 +291,7 @@ class ProxyRotation:
             return replace(answer, signal=ProxySignal.LACKING, text=missing, body=body)
         return answer
 
-    def _trusted(self, page: LeasedPage, visit: Visit) -> bool:
+    def _trusted(self, page: LeasedPage, visit: RotationState) -> bool:
         """Whether somebody who says that the page lacks something gives whole pages, or nobody
         does."""
         return self._contents.site_lacks(page.host) or any(
@@ -296,7 +301,7 @@ class ProxyRotation:
     def _alive(self, host: str) -> bool:
         return self._pool.alive(host, monotonic() - ALIVE_S)
 
-    async def _lend(self, page: LeasedPage, need: Need, visit: Visit) -> ProxyRoute:
+    async def _lend(self, page: LeasedPage, need: ProxyNeed, visit: RotationState) -> ProxyRoute:
         try:
             return await self._pool.lend(need, page.host, visit.tried)
         except NoProxyError:
@@ -305,7 +310,9 @@ class ProxyRotation:
             # All that are free were in doubt before: this is one last look.
             return await self._pool.lend(need, page.host)
 
-    async def _note(self, page: LeasedPage, answer: ProxyAnswer, doubts: dict[str, Doubt]) -> None:
+    async def _note(
+        self, page: LeasedPage, answer: ProxyAnswer, doubts: dict[str, Suspicion]
+    ) -> None:
         route, signal = answer.route, answer.signal
         match signal:
             case ProxySignal.UNUSABLE:
@@ -315,11 +322,11 @@ class ProxyRotation:
             case _:
                 if signal not in _CONTENT:
                     self._pool.doubted(route, page.host)
-                doubts[route.proxy.id] = Doubt(route, signal, monotonic(), answer.body)
-                keep(self._doubts, page.id, doubts, PAGES_MAX)
+                doubts[route.proxy.id] = Suspicion(route, signal, monotonic(), answer.body)
+                store_newest(self._doubts, page.id, doubts, PAGES_MAX)
 
     async def _good(
-        self, page: LeasedPage, route: ProxyRoute, fetched: Fetched, doubts: dict[str, Doubt]
+        self, page: LeasedPage, route: ProxyRoute, fetched: Fetched, doubts: dict[str, Suspicion]
     ) -> None:
         """Whoever is still in doubt about this page is to blame: the page can be had."""
         requests = fetched.redirects + 1
@@ -342,7 +349,7 @@ class ProxyRotation:
             ):
                 await self._pool.strike(doubt.route, page.host, doubt.signal.value)
 
-    async def _agreed(self, page: LeasedPage, visit: Visit) -> Fetched:
+    async def _agreed(self, page: LeasedPage, visit: RotationState) -> Fetched:
         """All who could be asked say the same: what they say, or FetchError(PROXY_FAILED) where it
         may be they.
 
@@ -382,14 +389,14 @@ class ProxyRotation:
             self._doubts.pop(page.id, None)
         raise self._faulty(page, visit)
 
-    def _faulty(self, page: LeasedPage, visit: Visit, least_s: float = 0.0) -> FetchError:
+    def _faulty(self, page: LeasedPage, visit: RotationState, least_s: float = 0.0) -> FetchError:
         count = self._faults.get(page.id, 0)
-        keep(self._faults, page.id, count + 1, PAGES_MAX)
+        store_newest(self._faults, page.id, count + 1, PAGES_MAX)
         return FetchError(
             Outcome.PROXY_FAILED,
             "; ".join(visit.reasons),
             url=page.url,
-            retry_after_s=max(least_s, wait_s(count)),
+            retry_after_s=max(least_s, fault_wait_s(count)),
         )
 
 

@@ -25,7 +25,7 @@ from scraper.results.fill_rates import FieldBaseline, FieldSums
 from scraper.results.held_values import Mark
 from scraper.results.plausibility import Changes, DoubtfulPages
 from scraper.rules import quality as policy
-from scraper.rules.quality import Figures, Reason, Usual
+from scraper.rules.quality import FieldFigures, Reason, UsualFigures
 from scraper.sites.definition import Site
 
 # So many examples of a field that is in breach are kept.
@@ -34,7 +34,7 @@ EXAMPLES = 3
 HELD_REASONS = ("implausible", "changed")
 # Fields of these types are mostly stocks.
 STOCKS = ("bool", "int")
-NO_BASELINE = FieldBaseline(Usual(), 0.0)
+NO_BASELINE = FieldBaseline(UsualFigures(), 0.0)
 # The values of so many products are compared with each other.
 SAMPLED = 20_000
 
@@ -279,7 +279,7 @@ class Judgement:
         usual = self._usual.products
         self._tolerances = site.tolerances if usual else replace(site.tolerances, changed=1.0)
 
-    def _read_figures(self, sums: FieldSums, names: list[str]) -> dict[str, Figures]:
+    def _read_figures(self, sums: FieldSums, names: list[str]) -> dict[str, FieldFigures]:
         statement = DISTINCT if self._crawl.filter_id is None else DISTINCT_WRITTEN
         rows = self._connection.execute(statement, self._ids)
         values = {row.field: (row.distinct_values, row.sampled) for row in rows}
@@ -405,7 +405,7 @@ class Judgement:
             self.breaches.pop(name, None)
         elif name in self._lines:
             usual, line = self._lines[name]
-            if policy.broken(self.figures[name], line, usual.fill or 0.0):
+            if policy.is_broken(self.figures[name], line, usual.fill or 0.0):
                 yield Mark(name, "fill", "vanished", fresh=False)
             if breach is not None:
                 difference = None if breach.what in ("mistyped", "distinct") else "vanished"
@@ -446,7 +446,7 @@ class Judgement:
 
     def store_number(self, *, whole: bool) -> None:
         values = {"id": self._crawl.id, "products": self.good if whole else None}
-        values["usual"] = policy.usual_number(self._usual.products)
+        values["usual"] = policy.usual_product_count(self._usual.products)
         self._connection.execute(COUNTED, values)
 
     def keep_examples(self) -> None:
@@ -455,7 +455,7 @@ class Judgement:
         seldom = [
             name
             for name, now in self.figures.items()
-            if policy.is_seldom(self._baseline(name).usual.fill, now.fill)
+            if policy.is_rare(self._baseline(name).usual.fill, now.fill)
         ]
         values = {
             "id": self._crawl.id,

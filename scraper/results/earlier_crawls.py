@@ -76,7 +76,7 @@ def agree(
         if row.reasons:
             stored = row.reasons if row.suspect else []
             sets.append(frozenset((reason["field"], reason["what"]) for reason in stored))
-    return policy.agree(sets, wanted)
+    return policy.reasons_repeat(sets, wanted)
 
 
 def _before(

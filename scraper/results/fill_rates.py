@@ -21,7 +21,7 @@ from scraper.results.excerpts import lacks, shown
 from scraper.results.plausibility import Votes, agreed
 from scraper.results.products import parsed
 from scraper.rules import quality
-from scraper.rules.quality import Figures, Tolerances, Usual
+from scraper.rules.quality import FieldFigures, Tolerances, UsualFigures
 from scraper.sites.quality import tolerances_of
 
 # Pages that end so were read.
@@ -102,7 +102,7 @@ SELECT field, votes, records, found, mistyped, distinct_values AS "distinct", sa
 class FieldBaseline(NamedTuple):
     """What is usual of a field, and the fill rate below which it breaks."""
 
-    usual: Usual
+    usual: UsualFigures
     line: float
 
 
@@ -119,15 +119,15 @@ class SiteBaseline:
     """What is usual at a site: its fields, and the numbers of good products of recent crawls, the
     newest first. `agreeing`: fields of which other sources of the pages say the same."""
 
-    fields: Mapping[str, Usual]
+    fields: Mapping[str, UsualFigures]
     products: Sequence[int]
     agreeing: frozenset[str] = frozenset()
 
     def lines(self, tolerances: Tolerances) -> dict[str, FieldBaseline]:
         baselines = {}
         for name in sorted(self.fields.keys() | tolerances.floors.keys()):
-            usual = self.fields.get(name, Usual())
-            baselines[name] = FieldBaseline(usual, quality.line_of(name, usual, tolerances))
+            usual = self.fields.get(name, UsualFigures())
+            baselines[name] = FieldBaseline(usual, quality.fill_threshold(name, usual, tolerances))
         return baselines
 
 
@@ -160,10 +160,10 @@ class FieldSums:
         """Every field that was found so far."""
         return set(self.stored.found) | set(self.found)
 
-    def figures(self, name: str, distinct: int = 0, sampled: int = 0) -> Figures:
+    def figures(self, name: str, distinct: int = 0, sampled: int = 0) -> FieldFigures:
         """Of a field, with this group's."""
         row, fade = self.stored, FADES ** min(self.records, 1000)
-        return Figures(
+        return FieldFigures(
             records=row.records + self.records,
             found=round(row.found.get(name, 0)) + self.found[name],
             mistyped=round(row.mistyped.get(name, 0)) + self.mistyped[name],
@@ -282,15 +282,17 @@ def read_baseline(
     usable = connection.execute(USABLE, values | {"records": 0}).all()
     read = connection.execute(USABLE, values | {"records": quality.FEW}).all()
     shares = {row.id: row.records / max(1, row.products) for row in read or usable}
-    figures: dict[str, list[Figures]] = defaultdict(list)
+    figures: dict[str, list[FieldFigures]] = defaultdict(list)
     votes: dict[str, list[Votes]] = defaultdict(list)
-    rows = connection.execute(PAST_FIELDS, {"ids": sorted(quality.alike(shares, share))})
+    rows = connection.execute(
+        PAST_FIELDS, {"ids": sorted(quality.comparable_crawls(shares, share))}
+    )
     for row in rows.mappings():
         counted = dict(row)
         name = counted.pop("field")
         votes[name].append(counted.pop("votes"))
-        figures[name].append(Figures(**counted))
-    usual = {name: quality.usual_of(past) for name, past in figures.items()}
+        figures[name].append(FieldFigures(**counted))
+    usual = {name: quality.usual_figures(past) for name, past in figures.items()}
     agreeing = frozenset(name for name, past in votes.items() if agreed(*past))
     return SiteBaseline(usual, [row.products for row in usable], agreeing)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from scraper.rules.quality import CERTAIN, DOUBTFUL, Reason, Tolerances, surprise
+from scraper.rules.quality import CERTAIN, DOUBTFUL, Reason, Tolerances, improbability
 
 # So many times the price before, or so small a part of it: a decimal point was lost or found.
 LEAP = 8
@@ -265,7 +265,7 @@ def held_is_odd(held: int, compared: int) -> bool:
 def _is_odd(number: int, compared: int, line: float, evidence: float) -> bool:
     """Whether more than that share can hardly be an accident."""
     others = compared - number
-    return number > line * compared and surprise(others, compared, 1 - line) >= evidence
+    return number > line * compared and improbability(others, compared, 1 - line) >= evidence
 
 
 def _is_sale(now: Changes) -> bool:

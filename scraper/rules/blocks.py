@@ -82,7 +82,7 @@ class Marker:
         return self.page is None or self.page(start, headers.get("content-type", ""))
 
 
-def detect(
+def detect_block(
     status: int,
     headers: Mapping[str, str],
     body: bytes,
@@ -107,7 +107,9 @@ def detect(
     return None
 
 
-def missing_is_block(*, good_before: bool, suspected_before: bool, other_way: bool) -> Block | None:
+def judge_missing_fields(
+    *, good_before: bool, suspected_before: bool, other_way: bool
+) -> Block | None:
     """What to make of a page without its required fields: a block that nothing names, or, with
     None, today's rule.
 
@@ -240,7 +242,7 @@ _BACK = frozenset(
 )
 
 
-def detect_redirect(location: str) -> Block | None:
+def detect_block_redirect(location: str) -> Block | None:
     """What a redirect's Location, absolute or relative, or the final URL of a page that was
     redirected says. Not for the URL that was asked for: a shop may sell under /challenge.
 

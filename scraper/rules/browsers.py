@@ -66,7 +66,7 @@ _GREASE_VERSIONS = ("8", "99", "24")
 _ORDERS = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
 
 
-def brands(version: int, name: str) -> str:
+def client_hint_brands(version: int, name: str) -> str:
     """sec-ch-ua of a Chromium browser, as components/embedder_support/user_agent_utils.cc makes it:
     the version seeds the invented brand's punctuation, its version, and who stands where.
 
@@ -89,7 +89,7 @@ def _chromium(system: str, platform: str, version: int, name: str = "Google Chro
     engine = "AppleWebKit/537.36 (KHTML, like Gecko)"
     agent = f"Mozilla/5.0 ({system}) {engine} Chrome/{version}.0.0.0 Safari/537.36"
     agent = f"{agent} Edg/{version}.0.0.0" if name == "Microsoft Edge" else agent
-    return Browser(agent, brands(version, name), platform)
+    return Browser(agent, client_hint_brands(version, name), platform)
 
 
 def _firefox(system: str, version: int) -> Browser:
@@ -110,17 +110,17 @@ def _drawn(seed: str, count: int) -> int:
     return int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big") % count
 
 
-def impersonated(wanted: str, seed: str) -> str:
+def choose_browser(wanted: str, seed: str) -> str:
     """The browser whose handshake an identity has: the one that is wanted, or of `ANY` the same for
     the same seed."""
     return IMPERSONATED[_drawn(seed, len(IMPERSONATED))] if wanted == ANY else wanted
 
 
-def languages(region: str | None) -> str:
+def accept_language(region: str | None) -> str:
     return _LANGUAGES.get((region or "us").partition("-")[0], _LANGUAGES["us"])
 
 
-def adapted(profile: Pairs, region: str | None, *, secure: bool) -> Pairs:
+def adapt_headers(profile: Pairs, region: str | None, *, secure: bool) -> Pairs:
     """A profile's own headers with the languages of a region; over plain http without what browsers
     keep for https."""
     pairs = []
@@ -129,14 +129,14 @@ def adapted(profile: Pairs, region: str | None, *, secure: bool) -> Pairs:
         if not secure and key.startswith(("sec-", "te")):
             continue
         if key == "accept-language" and region is not None:
-            value = languages(region)
+            value = accept_language(region)
         elif key == "accept-encoding" and not secure:
             value = "gzip, deflate"
         pairs.append((name, value))
     return tuple(pairs)
 
 
-def headers(seed: str, region: str | None, accept_encoding: str, *, secure: bool) -> Pairs:
+def browser_headers(seed: str, region: str | None, accept_encoding: str, *, secure: bool) -> Pairs:
     """The headers of the browser that `seed` (a proxy's id) has, in its order: the same for the
     same seed, everywhere.
 
@@ -149,7 +149,7 @@ def headers(seed: str, region: str | None, accept_encoding: str, *, secure: bool
         return (
             ("User-Agent", browser.user_agent),
             ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
-            ("Accept-Language", languages(region)),
+            ("Accept-Language", accept_language(region)),
             ("Accept-Encoding", accept_encoding),
             ("Connection", "keep-alive"),
             ("Upgrade-Insecure-Requests", "1"),
@@ -169,5 +169,5 @@ def headers(seed: str, region: str | None, accept_encoding: str, *, secure: bool
         ("Accept", _CHROME_ACCEPT),
         *([fetch[2], fetch[1], fetch[3], fetch[0]] if secure else ()),
         ("Accept-Encoding", accept_encoding),
-        ("Accept-Language", languages(region)),
+        ("Accept-Language", accept_language(region)),
     )

@@ -59,7 +59,7 @@ class Budget:
     burst: int = 1
 
 
-class Back(NamedTuple):
+class UnusedSlots(NamedTuple):
     """The last `slots` of a reservation, which nobody has used: `end` is what it said its end
     was."""
 
@@ -81,7 +81,7 @@ class Override:
 NO_OVERRIDE = Override()
 
 
-def in_force(budgets: Iterable[Budget], override: Override, crawl_delay_s: float) -> Budget:
+def combine_budgets(budgets: Iterable[Budget], override: Override, crawl_delay_s: float) -> Budget:
     """The budget that counts: of several sites on one host the strictest in each number, an
     operator's word above the definitions', and robots.txt's crawl delay above all; it asks for
     requests one by one."""
@@ -96,12 +96,12 @@ def in_force(budgets: Iterable[Budget], override: Override, crawl_delay_s: float
     return Budget(interval_s, override.concurrency or concurrency, burst)
 
 
-def slower(factor: float) -> float:
+def cut_pace(factor: float) -> float:
     """The pace after one signal."""
     return max(FLOOR, factor * CUT)
 
 
-def faster(factor: float, good: int, since_s: float) -> float:
+def raise_pace(factor: float, good: int, since_s: float) -> float:
     """The pace after `good` answers, `since_s` after the last change."""
     return min(1.0, factor + min(good * STEP, since_s / RECOVERS_S))
 
@@ -116,16 +116,16 @@ class Signals:
         self._bad = 0.0
         self._answered_at = float("-inf")
 
-    def heard(self, now: float) -> bool:
+    def is_answering(self, now: float) -> bool:
         """Whether the host has given a good answer lately. `now` is in seconds of any steady
         clock."""
         return now - self._answered_at <= WELL_S
 
-    def well(self, now: float, share: float = BAD_SHARE) -> bool:
+    def is_healthy(self, now: float, share: float = BAD_SHARE) -> bool:
         """Whether the host answers others well, but for a share."""
-        return self._bad <= share and self.heard(now)
+        return self._bad <= share and self.is_answering(now)
 
-    def saw(
+    def record(
         self,
         outcome: Outcome,
         status: int | None,
@@ -142,7 +142,7 @@ class Signals:
             return True
         if outcome is Outcome.TIMEOUT or (outcome is Outcome.SERVER_ERROR and status == 503):
             share = MOST_SHARE if alone else BAD_SHARE
-            if failed_before and self.well(now, share):
+            if failed_before and self.is_healthy(now, share):
                 return None
             self._bad += BAD_WEIGHT * (1 - self._bad)
             return True if self._bad > share else None
@@ -167,14 +167,14 @@ class Terms:
         self._used: set[int] = set()
         self._used_before: set[int] = set()
 
-    def site(self, site: int, budget: Budget) -> bool:
+    def set_budget(self, site: int, budget: Budget) -> bool:
         self._used.add(site)
         if self._sites.get(site) is budget:
             return False
         self._sites[site] = budget
         return self._reckon()
 
-    def crawl_delay(self, site: int, seconds: float) -> bool:
+    def set_crawl_delay(self, site: int, seconds: float) -> bool:
         if self._delays.get(site, 0.0) == seconds:
             return False
         self._delays[site] = seconds
@@ -184,7 +184,7 @@ class Terms:
         self.override = override
         return self._reckon()
 
-    def sweep(self) -> bool:
+    def drop_idle_sites(self) -> bool:
         """A site that had no page here for two sweeps does not bind the others any longer."""
         used, changed = self._used | self._used_before, False
         if used and len(self._sites) > 1 and (gone := self._sites.keys() - used):
@@ -197,7 +197,7 @@ class Terms:
 
     def _reckon(self) -> bool:
         before = self.budget
-        self.budget = in_force(
+        self.budget = combine_budgets(
             self._sites.values(), self.override, max(self._delays.values(), default=0.0)
         )
         return self.budget != before

@@ -66,13 +66,13 @@ class _Streak:
     rests_until: float = 0.0
 
 
-class Breakers:
+class CircuitBreakers:
     """The hosts that fail at the moment, as one process sees them."""
 
     def __init__(self) -> None:
         self._failing: OrderedDict[str, _Streak] = OrderedDict()
 
-    def saw(
+    def record(
         self, host: str, page_id: int, outcome: Outcome, now: float, *, failed_before: bool = False
     ) -> HostDown | None:
         """Takes note of a page's outcome. The answer says that its host is out of order; None: it
@@ -87,7 +87,7 @@ class Breakers:
             case False:
                 return self._failed(host, page_id, now, failed_before)
 
-    def hopeless(self, host: str, now: float) -> bool:
+    def is_open(self, host: str, now: float) -> bool:
         """Whether a page of the host is not even to be tried: it has been down for longer than
         anybody waits, and the time for the next try, which one page makes, has not come."""
         streak = self._failing.get(host)

@@ -58,7 +58,7 @@ class Decoded:
         return self.utf8.decode("utf-8")
 
 
-def decode(body: bytes, content_type: str | None) -> Decoded:
+def decode_page(body: bytes, content_type: str | None) -> Decoded:
     encoding, bom = read_bom(body) if body[:1] in _BOMS else (None, None)
     if encoding is not None and bom is not None:
         return Decoded(_converted(body[len(bom) :], encoding))
@@ -149,10 +149,10 @@ def clean_text(text: str) -> str:
     """Without NUL and lone surrogates, which PostgreSQL and UTF-8 refuse; whitespace of all kinds
     collapsed."""
     plain = text.isascii() and "\x00" not in text
-    return " ".join((text if plain else storable(text)).split())
+    return " ".join((text if plain else make_storable(text)).split())
 
 
-def storable(text: str) -> str:
+def make_storable(text: str) -> str:
     if "\x00" not in text:
         try:
             # It is many times faster than looking for surrogates, which are next to never there.

@@ -93,7 +93,7 @@ class HostRoute:
     why: str = ""
 
 
-def ladder(start: str, allowed: Iterable[str]) -> Ladder:
+def build_ladder(start: str, allowed: Iterable[str]) -> Ladder:
     """From what a definition says: `ladder("datacenter", ["browser", "residential"])` is all three,
     in order of price. Levels below the start are left out; a start of the operator's own stands
     below all that are allowed."""
@@ -138,7 +138,7 @@ def _step(level: str | None, steps: Ladder) -> int:
 # --------------------------------------------------------------
 
 
-def on_blocked(
+def record_block(
     route: HostRoute,
     steps: Ladder,
     level: str,
@@ -177,7 +177,7 @@ def on_blocked(
     )
 
 
-def on_good(
+def record_success(
     route: HostRoute, steps: Ladder, level: str, now: float, *, probe: bool = False
 ) -> HostRoute:
     """A page was served at `level`: what was asked for was there. A 404 is not such news: some say
@@ -210,7 +210,7 @@ def _fell_lately(route: HostRoute, now: float) -> bool:
     return route.fell_at is not None and now - route.fell_at <= FLAP_S
 
 
-def blocked_out(route: HostRoute, steps: Ladder) -> bool:
+def is_blocked_out(route: HostRoute, steps: Ladder) -> bool:
     """At the top, and blocked there as well: nothing is left but to ask seldom (`after_block`'s
     `hopeless`), and to rest."""
     return (
@@ -219,7 +219,7 @@ def blocked_out(route: HostRoute, steps: Ladder) -> bool:
     )
 
 
-def probe_due(route: HostRoute, steps: Ladder, now: float) -> bool:
+def is_probe_due(route: HostRoute, steps: Ladder, now: float) -> bool:
     """Whether one page is to be sent by the level below. Choose one that has not been blocked, and
     note `begin_probe`."""
     return (

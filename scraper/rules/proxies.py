@@ -61,7 +61,7 @@ class Proxy:
         return self.scheme.startswith("socks")
 
 
-class ListError(ValueError):
+class ProxyListError(ValueError):
     """A list that cannot be used. `problems` has one line each, `file:line: …`, and shows nothing
     of what stands there."""
 
@@ -70,7 +70,7 @@ class ListError(ValueError):
         self.problems = problems
 
 
-def parse(text: str, name: str) -> list[Proxy]:
+def parse_list(text: str, name: str) -> list[Proxy]:
     """The proxies of a list: `http://user:pass@host:port class=residential region=eu weight=2`, one
     a line.
 
@@ -93,7 +93,7 @@ def parse(text: str, name: str) -> list[Proxy]:
                 f"{name}:{number}: the same proxy as in line {first} (fix: remove one of the two)"
             )
     if problems:
-        raise ListError(problems)
+        raise ProxyListError(problems)
     return [proxy for _, proxy in proxies.values()]
 
 
@@ -174,7 +174,7 @@ def _weight(text: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class ProxyNeed:
     """What a site asks of a proxy. `sticky_s` and `sticky_requests` are how long one identity
     lasts; 0: one page. `account`: who is logged in, and is to stay with one proxy, in every process
     (`steady`)."""
@@ -192,7 +192,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class ProxyStats:
     """What the fleet knows of a proxy at one host. `success` and `latency_s` are moving averages,
     of requests that say something about it; `free_at` is when its quarantine ends, on the caller's
     clock."""
@@ -207,7 +207,7 @@ class Health:
     why: str = ""
 
 
-UNKNOWN = Health()
+NO_STATS = ProxyStats()
 
 
 def after_strike(strikes: int, free_for_s: float) -> tuple[int, float]:
@@ -218,7 +218,7 @@ def after_strike(strikes: int, free_for_s: float) -> tuple[int, float]:
     return count, QUARANTINES_S[min(count, len(QUARANTINES_S)) - 1]
 
 
-def wait_s(faults: int) -> float:
+def fault_wait_s(faults: int) -> float:
     """How long a page waits that met nothing but faults of proxies, `faults` visits in a row before
     this one."""
     return FAULT_WAITS_S[min(faults, len(FAULT_WAITS_S) - 1)]
@@ -245,7 +245,7 @@ def answer_signal(
     return ProxySignal.ANSWERED
 
 
-def score(proxy: Proxy, health: Health, fastest_s: float) -> float:
+def score_proxy(proxy: Proxy, health: ProxyStats, fastest_s: float) -> float:
     """How often it is lent, relative to the others: its weight, less where it fails or is slow.
     Never 0."""
     even = max(_UNEVEN_MIN, health.success**2)
@@ -253,7 +253,7 @@ def score(proxy: Proxy, health: Health, fastest_s: float) -> float:
     return proxy.weight * even * min(1.0, max(_SLOW_MIN, slow))
 
 
-class Chooser:
+class ProxyChooser:
     """The proxies of a pool that are free for one host at a time, drawn by score. Costs O(n) to
     make, a draw next to nothing; made anew when what is known has changed."""
 
@@ -262,8 +262,8 @@ class Chooser:
     def __init__(
         self,
         proxies: Sequence[Proxy],
-        at_host: Mapping[str, Health],
-        whole: Mapping[str, Health],
+        at_host: Mapping[str, ProxyStats],
+        whole: Mapping[str, ProxyStats],
         now: float,
     ) -> None:
         self.free = [proxy for proxy in proxies if free_at(proxy, at_host, whole) <= now]
@@ -275,7 +275,8 @@ class Chooser:
         fastest_s = min(latencies, default=0.0)
         self._cumulated = list(
             accumulate(
-                score(proxy, at_host.get(proxy.id, UNKNOWN), fastest_s) for proxy in self.free
+                score_proxy(proxy, at_host.get(proxy.id, NO_STATS), fastest_s)
+                for proxy in self.free
             )
         )
 
@@ -296,7 +297,7 @@ class Chooser:
         return self.free[rng.choices(left, weights)[0]]
 
 
-def steady(account: str, proxies: Iterable[Proxy]) -> Proxy | None:
+def choose_for_account(account: str, proxies: Iterable[Proxy]) -> Proxy | None:
     """The account's own one of these: the same in every process, without anybody to ask, and
     another only while that one is missing (rendezvous hashing)."""
     return max(
@@ -306,6 +307,8 @@ def steady(account: str, proxies: Iterable[Proxy]) -> Proxy | None:
     )
 
 
-def free_at(proxy: Proxy, at_host: Mapping[str, Health], whole: Mapping[str, Health]) -> float:
+def free_at(
+    proxy: Proxy, at_host: Mapping[str, ProxyStats], whole: Mapping[str, ProxyStats]
+) -> float:
     """When neither the host nor the proxy itself keeps it from being lent."""
-    return max(at_host.get(proxy.id, UNKNOWN).free_at, whole.get(proxy.id, UNKNOWN).free_at)
+    return max(at_host.get(proxy.id, NO_STATS).free_at, whole.get(proxy.id, NO_STATS).free_at)

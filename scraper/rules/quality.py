@@ -43,7 +43,7 @@ NOT_FULL = "it names"
 # show it.
 VANISHED_AT_END = 10
 
-What = Literal[
+ReasonKind = Literal[
     "never",
     "fill",
     "floor",
@@ -79,7 +79,7 @@ class Tolerances:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class FieldFigures:
     """One field in one crawl. `records` is how many products were looked for, `found` on how many
     of them the field was, `mistyped` where something else was; `distinct` its values among
     `sampled` stored ones; `vanished` how many products have a value that was not found any more;
@@ -103,7 +103,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Usual:
+class UsualFigures:
     """A field in recent crawls: medians, but for `changed`, the largest share of products that got
     another value. `fill` or `changed` None: nothing is known of it."""
 
@@ -124,11 +124,11 @@ class Reason:
     """Why a crawl is suspect, in a sentence for people. `field` None: the crawl as a whole."""
 
     field: str | None
-    what: What
+    what: ReasonKind
     text: str
 
 
-def surprise(found: float, records: float, expected: float) -> float:
+def improbability(found: float, records: float, expected: float) -> float:
     """How improbable it is, in nats, to find no more than that where `expected` is the share: 0 for
     nothing odd.
 
@@ -144,7 +144,7 @@ def surprise(found: float, records: float, expected: float) -> float:
     return records * (missing + present)
 
 
-def alike(shares: Mapping[int, float], share: float | None) -> set[int]:
+def comparable_crawls(shares: Mapping[int, float], share: float | None) -> set[int]:
     """Which of earlier crawls, by the share of their good product pages that they read, one with
     this share is compared with. Of a crawl in which most pages were fresh or answered 304, what was
     read is what has changed or is new, and that is no sample of the whole: a field that new
@@ -162,20 +162,20 @@ def alike(shares: Mapping[int, float], share: float | None) -> set[int]:
     return same or set(shares)
 
 
-def usual_of(history: Sequence[Figures]) -> Usual:
+def usual_figures(history: Sequence[FieldFigures]) -> UsualFigures:
     """The median of recent crawls, the newest first. Those that read next to nothing count only
     where there are no others."""
     chosen = [figures for figures in history if figures.records >= FEW][:RECENT_CRAWLS] or list(
         [figures for figures in history if figures.records][:RECENT_CRAWLS]
     )
     if not chosen:
-        return Usual()
-    sampled = [figures for figures in chosen if figures.sampled] or [Figures(0, 0)]
+        return UsualFigures()
+    sampled = [figures for figures in chosen if figures.sampled] or [FieldFigures(0, 0)]
     fill = median(figures.fill for figures in chosen)
     # What is sold out may lack a field. Once a crawl was believed, its successors are, too.
     if chosen[0].fill < fill * Tolerances().fill:
         fill = chosen[0].fill
-    return Usual(
+    return UsualFigures(
         fill=fill,
         mistyped=median(figures.mistyped / figures.records for figures in chosen),
         distinct=median(figures.distinct for figures in sampled),
@@ -187,23 +187,28 @@ def usual_of(history: Sequence[Figures]) -> Usual:
     )
 
 
-def line_of(name: str, usual: Usual, tolerances: Tolerances) -> float:
+def fill_threshold(name: str, usual: UsualFigures, tolerances: Tolerances) -> float:
     """The fill rate below which the field breaks: its floor, or the tolerated share of the usual
     rate. 0: it never does."""
     floor = tolerances.floors.get(name)
     return floor if floor is not None else (usual.fill or 0.0) * tolerances.fill
 
 
-def broken(now: Figures, line: float, expected: float) -> bool:
+def is_broken(now: FieldFigures, line: float, expected: float) -> bool:
     """Whether values of the field that vanished stay held. Weaker evidence does than for a verdict,
     for what is wrongly held is right again with the product's next good reading."""
-    few = now.found < line * now.records and surprise(now.found, now.records, expected) >= DOUBTFUL
+    few = (
+        now.found < line * now.records
+        and improbability(now.found, now.records, expected) >= DOUBTFUL
+    )
     return few or _late(now, line, expected)
 
 
-def judge_field(name: str, now: Figures, usual: Usual, tolerances: Tolerances) -> Reason | None:
+def judge_field(
+    name: str, now: FieldFigures, usual: UsualFigures, tolerances: Tolerances
+) -> Reason | None:
     """The field's breach, if there is one: the one that says most."""
-    line, expected = line_of(name, usual, tolerances), usual.fill or 0.0
+    line, expected = fill_threshold(name, usual, tolerances), usual.fill or 0.0
     floor = tolerances.floors.get(name)
     found_text = f"found on {now.found:,} of {now.records:,} product pages ({now.fill:.0%})"
     mistyped = now.mistyped / now.records if now.records else 0.0
@@ -211,7 +216,7 @@ def judge_field(name: str, now: Figures, usual: Usual, tolerances: Tolerances) -
     if (
         floor != 0
         and mistyped > tolerated
-        and surprise(now.records - now.mistyped, now.records, 1 - tolerated) >= CERTAIN
+        and improbability(now.records - now.mistyped, now.records, 1 - tolerated) >= CERTAIN
     ):
         usual_text = f", usually on {usual.mistyped:.0%}" if usual.fill is not None else ""
         return Reason(
@@ -223,7 +228,7 @@ def judge_field(name: str, now: Figures, usual: Usual, tolerances: Tolerances) -
         if (
             now.records
             and now.fill < floor
-            and (now.records >= FEW or surprise(now.found, now.records, floor) >= CERTAIN)
+            and (now.records >= FEW or improbability(now.found, now.records, floor) >= CERTAIN)
         ):
             return Reason(name, "floor", f"{found_text}, its floor is {floor:.0%}")
     elif usual.fill is None and name in tolerances.required and _few(now, REQUIRED):
@@ -231,7 +236,10 @@ def judge_field(name: str, now: Figures, usual: Usual, tolerances: Tolerances) -
     elif usual.fill is None and not now.found and now.records >= NEVER_LEAST and tolerances.fill:
         text = f"found on none of {now.records:,} product pages (if no product has it: `floor: 0`)"
         return Reason(name, "never", text)
-    elif now.found < line * now.records and surprise(now.found, now.records, expected) >= CERTAIN:
+    elif (
+        now.found < line * now.records
+        and improbability(now.found, now.records, expected) >= CERTAIN
+    ):
         return Reason(name, "fill", f"{found_text}, usually on {expected:.0%}")
     if _late(now, line, expected):
         recent = now.recent_found / now.recent_records
@@ -268,13 +276,13 @@ def judge_products(now: int, history: Sequence[int], tolerances: Tolerances) -> 
             "products_floor",
             f"{now:,} good products, the floor is {tolerances.products_floor:,}",
         )
-    usual = usual_number(history) or 0.0
-    if now < usual * tolerances.products and surprise(now, usual, CAP) >= CERTAIN:
+    usual = usual_product_count(history) or 0.0
+    if now < usual * tolerances.products and improbability(now, usual, CAP) >= CERTAIN:
         return Reason(None, "products", f"{now:,} good products, usually {usual:,.0f}")
     return None
 
 
-def usual_number(history: Sequence[int]) -> float | None:
+def usual_product_count(history: Sequence[int]) -> float | None:
     """The median number of good products of recent crawls, the newest first; None: there are none.
     What the newest one was believed, its successors are, too: the shop has become smaller."""
     usual = median(history[:RECENT_CRAWLS]) if history else None
@@ -283,12 +291,14 @@ def usual_number(history: Sequence[int]) -> float | None:
     return usual
 
 
-def is_seldom(usual_fill: float | None, fill: float | None) -> bool:
+def is_rare(usual_fill: float | None, fill: float | None) -> bool:
     """Whether a field of a first crawl is on so few pages that somebody should look."""
     return usual_fill is None and fill is not None and fill < SELDOM
 
 
-def agree(reasons: Sequence[frozenset[tuple[str | None, str]]], wanted: int | None) -> bool:
+def reasons_repeat(
+    reasons: Sequence[frozenset[tuple[str | None, str]]], wanted: int | None
+) -> bool:
     """Whether the last `wanted` crawls, this one included, are suspect for the very same reasons:
     so a shop that has changed for good gets through, where its definition allows that."""
     return (
@@ -299,14 +309,14 @@ def agree(reasons: Sequence[frozenset[tuple[str | None, str]]], wanted: int | No
     )
 
 
-def _few(now: Figures, share: float) -> bool:
+def _few(now: FieldFigures, share: float) -> bool:
     few = now.found < share * now.records
-    return few and surprise(now.found, now.records, share) >= CERTAIN
+    return few and improbability(now.found, now.records, share) >= CERTAIN
 
 
-def _late(now: Figures, line: float, expected: float) -> bool:
+def _late(now: FieldFigures, line: float, expected: float) -> bool:
     """A field that broke shortly before the crawl ended. Pages where it was never shown prove
     nothing, as a part of the catalogue may be without it: values that vanished do."""
     few = now.recent_found < line * now.recent_records
-    certain = surprise(now.recent_found, now.recent_records, expected) >= CERTAIN
+    certain = improbability(now.recent_found, now.recent_records, expected) >= CERTAIN
     return few and certain and now.vanished >= VANISHED_AT_END

@@ -103,7 +103,7 @@ def next_interval_s(
     return bounds.clamped(now_s * math.exp(GAIN * expected))
 
 
-def validators_of(headers: Mapping[str, str], body_hash: int | None = None) -> Validators:
+def read_validators(headers: Mapping[str, str], body_hash: int | None = None) -> Validators:
     """The validators of an answer, as they came. `headers` has lower-case names.
 
     A page may change twice within a second, so Last-Modified counts only where it is earlier than
@@ -123,7 +123,9 @@ def validators_of(headers: Mapping[str, str], body_hash: int | None = None) -> V
     return NO_VALIDATORS
 
 
-def believed(page: LeasedPage, extractor_hash: int | None, believed_s: float) -> LastReading | None:
+def trusted_reading(
+    page: LeasedPage, extractor_hash: int | None, believed_s: float
+) -> LastReading | None:
     """The page's last reading, with whose validators it is asked; None where a 304, or the same
     content, would say too little.
 

@@ -1,5 +1,4 @@
-"""Which queue a page goes to, and how far ahead in it. Pure: a site's wishes in, names and numbers
-out."""
+"""Decides which queue a page goes to, and how far ahead in it. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from scraper.domain import Kind
-from scraper.rules.escalation import ladder
+from scraper.rules.escalation import build_ladder
 
 COORDINATOR = "coordinator"
 CAPABILITIES = ("datacenter", "residential")
@@ -25,7 +24,7 @@ def queue_name(capability: str, region: str = ANY_REGION) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RoutingRule:
     """What pages of certain URLs ask for instead of what their site does; None: the same as the
     site."""
 
@@ -36,20 +35,20 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RoutingPreferences:
     """What a site asks for: a capability for each kind of page, a region, a priority (0 low … 9
     high), exceptions, and where blocked pages may go."""
 
     capabilities: Mapping[Kind, str]
     region: str
     priority: int
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[RoutingRule, ...] = ()
     escalate: tuple[str, ...] = ()
 
     @property
     def queues(self) -> set[str]:
         """Every queue that a page of the site may go to, blocked ones included."""
-        rules = (Rule(lambda _: False), *self.rules)
+        rules = (RoutingRule(lambda _: False), *self.rules)
         pairs = (
             (rule.capability or own, rule.region or self.region)
             for rule in rules
@@ -58,7 +57,7 @@ class Wishes:
         return {
             queue_name(level, region)
             for capability, region in pairs
-            for level in ladder(capability, self.escalate)
+            for level in build_ladder(capability, self.escalate)
         }
 
 
@@ -76,23 +75,25 @@ class Route:
         return queue_name(self.capability, self.region)
 
 
-def route(wishes: Wishes, kind: Kind, url: str) -> Route:
+def choose_route(preferences: RoutingPreferences, kind: Kind, url: str) -> Route:
     """The one place that decides where a page goes: the first rule that matches its URL, else its
     site and kind."""
-    rule = next((rule for rule in wishes.rules if rule.matches(url)), Rule(lambda _: True))
+    rule = next(
+        (rule for rule in preferences.rules if rule.matches(url)), RoutingRule(lambda _: True)
+    )
     return Route(
-        rule.capability or wishes.capabilities[kind],
-        rule.region or wishes.region,
-        page_priority(wishes.priority if rule.priority is None else rule.priority, kind),
+        rule.capability or preferences.capabilities[kind],
+        rule.region or preferences.region,
+        page_priority(preferences.priority if rule.priority is None else rule.priority, kind),
     )
 
 
-def for_browsers(queue: str) -> bool:
+def is_browser_queue(queue: str) -> bool:
     """Whether a queue's pages are shown by browsers: `browser`, in any region."""
     return queue.partition(".")[0] == BROWSER
 
 
-def served_with(queue: str) -> tuple[str, ...]:
+def queues_served_with(queue: str) -> tuple[str, ...]:
     """The queues that a worker started for `queue` serves: its region's own, and what may be done
     in any region.
 
@@ -112,7 +113,7 @@ def page_priority(priority: int, kind: Kind) -> int:
     return priority * 2 + (1 if kind.discovers else 0)
 
 
-def level_of(page_priority: int) -> int:
+def priority_level(page_priority: int) -> int:
     """The site's priority (0 low … 9 high) in a frontier priority. Pages of one level share
     batches, places and room."""
     return max(0, min(PRIORITY_LEVELS - 1, page_priority // 2))
@@ -123,11 +124,11 @@ def message_priority(highest: int, *, zero_is_first: bool) -> int:
 
     Redis serves 0 first, RabbitMQ 9 (Celery passes the number through unchanged).
     """
-    level = level_of(highest)
+    level = priority_level(highest)
     return PRIORITY_LEVELS - 1 - level if zero_is_first else level
 
 
-def level_of_message(priority: int | None, *, zero_is_first: bool) -> int:
+def message_level(priority: int | None, *, zero_is_first: bool) -> int:
     """The way back from `message_priority`. A message without one is nobody's page: it goes
     first."""
     if priority is None:
@@ -136,7 +137,7 @@ def level_of_message(priority: int | None, *, zero_is_first: bool) -> int:
     return PRIORITY_LEVELS - 1 - number if zero_is_first else number
 
 
-def may_begin(level: int, begun: Mapping[int, float], places: int) -> bool:
+def may_begin_batch(level: int, begun: Mapping[int, float], places: int) -> bool:
     """Whether a worker with so many places begins a batch now, given how many of them those of each
     level take up that it has `begun`. A new one takes up a whole place.
 
@@ -148,7 +149,7 @@ def may_begin(level: int, begun: Mapping[int, float], places: int) -> bool:
     return sum(batches for other, batches in begun.items() if other >= level) <= places - 1
 
 
-def rooms(waiting: Mapping[int, int], stale: int, ahead: int) -> list[int]:
+def room_by_level(waiting: Mapping[int, int], stale: int, ahead: int) -> list[int]:
     """How many more batches of each level a queue may hold, `ahead` at the most: a list, level ->
     batches.
 

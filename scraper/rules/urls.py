@@ -139,7 +139,7 @@ def _plain_parts(url: str, base: str | None) -> tuple[str, str, str | None] | No
     return (origin, path, query) if len(origin) <= 200 else None
 
 
-def plain(url: str) -> tuple[str, str, str | None] | None:
+def split_plain_url(url: str) -> tuple[str, str, str | None] | None:
     """Origin, path and query of a URL that every normalisation leaves as it is; None where it may
     not be one."""
     return _plain_of_few(url) if len(url) <= _KEPT_CHARS else _parts(url)
@@ -158,7 +158,7 @@ _plain_of_few = lru_cache(maxsize=1024)(_parts)
 def canonical(url: str) -> str:
     """The form to compare: sorted query, normal percent-encodings. Idempotent; of a URL that cannot
     be parsed, itself."""
-    parts = plain(url)
+    parts = split_plain_url(url)
     if parts is None:
         return _canonical_slowly(url)
     origin, path, query = parts
@@ -178,7 +178,7 @@ def fingerprint(url: str) -> UUID:
 def host_of(url: str) -> str:
     """`hostname:port` in lower case, the port only where it is not the scheme's own; empty where
     there is none."""
-    plainly = plain(url)
+    plainly = split_plain_url(url)
     if plainly is not None:
         return plainly[0].partition("://")[2]
     try:
@@ -190,7 +190,7 @@ def host_of(url: str) -> str:
     return host if port is None or port == DEFAULT_PORTS.get(parts.scheme) else f"{host}:{port}"
 
 
-def belongs(host: str, hosts: Iterable[str]) -> bool:
+def belongs_to(host: str, hosts: Iterable[str]) -> bool:
     """True where `host` (as `host_of` gives it) is one of `hosts` or below it. A port counts only
     where `hosts` has one.
 
@@ -207,7 +207,7 @@ def belongs(host: str, hosts: Iterable[str]) -> bool:
     return False
 
 
-def name_and_port(host: str) -> tuple[str, int | None]:
+def split_host(host: str) -> tuple[str, int | None]:
     """What `host_of` gives, in parts, a literal address without its brackets.
 
     >>> name_and_port("[::1]:8080"), name_and_port("shop.example")
@@ -243,12 +243,12 @@ def _join(url: str, base: str) -> str:
 def _folder_above(base: str, levels: int) -> tuple[str, str] | None:
     """Origin, and path of the folder `levels` above the base's own, with its final slash; None
     where the base is not a plain URL."""
-    plain = _PLAIN(base)
-    if plain is None:
+    match = _PLAIN(base)
+    if match is None:
         return None
-    folders = plain[2].split("/")[1:-1]
+    folders = match[2].split("/")[1:-1]
     kept = folders[: max(0, len(folders) - levels)]
-    return plain[1], "/".join(["", *kept, ""])
+    return match[1], "/".join(["", *kept, ""])
 
 
 def _clean_slowly(url: str, rules: UrlRules) -> str | None:
@@ -353,7 +353,7 @@ def _canonical_slowly(url: str) -> str:
 
 def is_private(url: str) -> bool:
     """Whether the address itself says that it is on this machine or within its network."""
-    name, _ = name_and_port(host_of(url))
+    name, _ = split_host(host_of(url))
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:

@@ -55,7 +55,7 @@ class RetryPolicy:
         return ceiling * rng.uniform(0.5, 1.5)
 
 
-def judge(
+def judge_outcome(
     outcome: Outcome,
     attempts: int,
     policy: RetryPolicy,

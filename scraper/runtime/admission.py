@@ -33,7 +33,7 @@ from typing import Any
 
 from scraper import settings
 from scraper.infra.slots import SlotCost, occupied
-from scraper.rules.routing import for_browsers, level_of_message, may_begin
+from scraper.rules.routing import is_browser_queue, may_begin_batch, message_level
 
 # Messages of a level and above that wait for a slot: the next batch is at hand, and the others
 # anybody's.
@@ -66,19 +66,19 @@ class Admission:
     def wants(self, queue: str, priority: int) -> bool:
         """Whether a message of this queue, with this priority of the broker's, would not just wait
         here."""
-        waiting = self._waiting[for_browsers(queue)]
+        waiting = self._waiting[is_browser_queue(queue)]
         if len(waiting) < READ_AHEAD:
             return True
-        level = level_of_message(priority, zero_is_first=self._zero_is_first)
+        level = message_level(priority, zero_is_first=self._zero_is_first)
         with self._lock:
             return sum(-message.minus_level >= level for message in waiting) < READ_AHEAD
 
     def submit(self, queue: str, priority: int | None, work: Callable[[], Any]) -> Future[Any]:
         """Begins the work of a message as soon as there is a slot for it."""
-        level = level_of_message(priority, zero_is_first=self._zero_is_first)
+        level = message_level(priority, zero_is_first=self._zero_is_first)
         with self._lock:
             message = _Waiting(-level, next(self._numbers), work)
-            heapq.heappush(self._waiting[for_browsers(queue)], message)
+            heapq.heappush(self._waiting[is_browser_queue(queue)], message)
         self._begin()
         return message.result
 
@@ -104,7 +104,7 @@ class Admission:
                 if slot.starting and slot.level > level:
                     return False
                 begun[slot.level] += slot.cost
-        return may_begin(level, begun, self._slots_for(browser))
+        return may_begin_batch(level, begun, self._slots_for(browser))
 
     def _slots_for(self, browser: bool) -> int:
         if not browser:

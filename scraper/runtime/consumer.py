@@ -26,7 +26,7 @@ from kombu import Connection  # type: ignore[attr-defined]
 
 from scraper.infra import outages
 from scraper.process import watchdog
-from scraper.rules.routing import served_with
+from scraper.rules.routing import queues_served_with
 from scraper.runtime.pool import TaskPool
 
 log = structlog.get_logger()
@@ -47,7 +47,7 @@ UNACKNOWLEDGED = ("Couldn't ack", "Couldn't reject", "Error cleaning up after ev
 class Queues(amqp.Queues):  # type: ignore[misc] # Celery has no types
     def select(self, include: str | Iterable[str]) -> None:
         chosen = [include] if isinstance(include, str) else list(include or ())
-        wider = [name for queue in chosen for name in served_with(queue)[1:]]
+        wider = [name for queue in chosen for name in queues_served_with(queue)[1:]]
         super().select(chosen + [name for name in wider if name not in chosen])
 
 
@@ -74,7 +74,7 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
         before = set(queues.consume_from)
         try:
             super().add_task_queue(queue, *args, **options)
-            for wider in served_with(queue)[1:]:
+            for wider in queues_served_with(queue)[1:]:
                 super().add_task_queue(wider)
         except self.channel_errors as error:
             for added in set(queues.consume_from) - before:

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from scraper.rules.blocks import MARKER_MAX, Marker
-from scraper.rules.decoding import decode
+from scraper.rules.decoding import decode_page
 from scraper.sites.grammar import selectors
 from scraper.sites.grammar.model import Model, Regex, Text, refuse, texts_as, to_text
 
@@ -163,4 +163,4 @@ def _in_page(pattern: str, start: bytes, content_type: str) -> bool:
     # It is cut off, perhaps within a letter, which would make UTF-8 look like something else.
     if len(start) >= MARKER_MAX:
         start = start[: start.rfind(b">") + 1] or start
-    return _found(pattern, decode(start, content_type or None).text)
+    return _found(pattern, decode_page(start, content_type or None).text)

@@ -30,9 +30,9 @@ from scraper.plugins.browser.keys import Rendering, check_rendering
 from scraper.plugins.dedup.keys import Dedup, check_dedup
 from scraper.rules import urls
 from scraper.rules.browsers import BROWSER
-from scraper.rules.escalation import ladder
+from scraper.rules.escalation import build_ladder
 from scraper.rules.quality import Tolerances
-from scraper.rules.routing import ANY_REGION, Wishes
+from scraper.rules.routing import ANY_REGION, RoutingPreferences
 from scraper.sites.blocked import Markers
 from scraper.sites.grammar import scalars
 from scraper.sites.grammar.model import STRINGS, Model, Problems, Text, as_list, checked, text_as
@@ -311,7 +311,7 @@ class Site(Model):
             )
         queues = {self.queue_of(kind) for kind in Kind}
         queues |= {rule.queue for rule in self.routes if rule.queue}
-        if self.escalate and all(len(ladder(queue, self.escalate)) == 1 for queue in queues):
+        if self.escalate and all(len(build_ladder(queue, self.escalate)) == 1 for queue in queues):
             way = " or ".join(sorted(queues))
             problems.add(
                 "escalate",
@@ -362,7 +362,7 @@ class Site(Model):
         """A copy without what was computed from the original."""
         copied = super().model_copy(update=update, deep=deep)
         for name in (
-            "wishes",
+            "routing_preferences",
             "url_rules",
             "allowed_hosts",
             "content_hash",
@@ -431,11 +431,11 @@ class Site(Model):
         )
 
     @cached_property
-    def wishes(self) -> Wishes:
-        """What `scraper.rules.routing.route` needs to know of the site."""
+    def routing_preferences(self) -> RoutingPreferences:
+        """What `scraper.rules.routing.choose_route` needs to know of the site."""
         capabilities = {kind: self.queue_of(kind) for kind in Kind}
         rules = tuple(route.rule for route in self.routes)
-        return Wishes(
+        return RoutingPreferences(
             capabilities, self.region or ANY_REGION, self.priority_number, rules, self.escalate
         )
 
@@ -461,14 +461,14 @@ class Site(Model):
         given = {
             (name, port)
             for url in self.starts
-            for name, own in [urls.name_and_port(_without_www(urls.host_of(url)))]
+            for name, own in [urls.split_host(_without_www(urls.host_of(url)))]
             for port in ([own] if own else urls.DEFAULT_PORTS.values())
         }
-        return frozenset((*given, *map(urls.name_and_port, self.hosts)))
+        return frozenset((*given, *map(urls.split_host, self.hosts)))
 
     def owns(self, url: str) -> bool:
         """True for a URL on one of the site's hosts."""
-        return urls.belongs(urls.host_of(url), self.allowed_hosts)
+        return urls.belongs_to(urls.host_of(url), self.allowed_hosts)
 
     @cached_property
     def content_hash(self) -> str:

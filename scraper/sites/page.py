@@ -25,7 +25,7 @@ from typing import Any
 from parsel import Selector
 
 from scraper.rules import urls
-from scraper.rules.decoding import Decoded, decode, parse_html
+from scraper.rules.decoding import Decoded, decode_page, parse_html
 
 
 class Page:
@@ -59,7 +59,7 @@ class Page:
 
     @cached_property
     def _decoded(self) -> Decoded:
-        return decode(self.body, self.headers.get("content-type"))
+        return decode_page(self.body, self.headers.get("content-type"))
 
     @property
     def text(self) -> str:

@@ -102,7 +102,7 @@ class Batch:
         """How many pages wait for their host, begun or not: its rate keeps them here, or how slowly
         it answers."""
         return self.at_gates + sum(
-            limiter.queued_of(len(pages)) for limiter, pages in self.queued.items()
+            limiter.count_queued(len(pages)) for limiter, pages in self.queued.items()
         )
 
     @property

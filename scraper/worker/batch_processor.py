@@ -32,9 +32,9 @@ from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits
 from scraper.rules.budget import MOST_SHARE
-from scraper.rules.circuit_breaker import Breakers
+from scraper.rules.circuit_breaker import CircuitBreakers
 from scraper.rules.urls import host_of
-from scraper.rules.verdict import RetryPolicy, judge
+from scraper.rules.verdict import RetryPolicy, judge_outcome
 from scraper.worker.batch import Attempt, Batch
 from scraper.worker.observations import FieldObserver
 from scraper.worker.page_fetch import PageFetcher
@@ -92,7 +92,7 @@ class Scraper:
         self._writer = writer
         self._contexts = contexts
         self._bodies = HeldBodies()
-        self._breakers = Breakers()
+        self._breakers = CircuitBreakers()
         self._field_observer = FieldObserver()
         self._rng = rng
         self._telemetry = telemetry or Telemetry()
@@ -124,13 +124,13 @@ class Scraper:
         for crawl_id in {page.crawl_id for page in batch.lease.pages}:
             batch.contexts[crawl_id] = await self._context(crawl_id)
         for page in batch.lease.pages:
-            limiter = self._limiters.of(page.host)
+            limiter = self._limiters.for_host(page.host)
             batch.queued.setdefault(limiter, deque()).append(page)
             limiter.pending += 1
             if not isinstance(context := batch.contexts[page.crawl_id], Attempt):
-                limiter.budget(context.site_id, context.budget)
+                limiter.set_budget(context.site_id, context.budget)
         for limiter, pages in batch.queued.items():
-            for _ in range(min(len(pages), limiter.limits.concurrency, LANES_MAX)):
+            for _ in range(min(len(pages), limiter.budget.concurrency, LANES_MAX)):
                 lanes.append(self._lane(batch, limiter, pages))
         work = asyncio.gather(*lanes)
         if batch.place is not None:
@@ -241,21 +241,21 @@ class Scraper:
     ) -> Verdict:
         outcome, now = attempt.outcome, asyncio.get_running_loop().time()
         await self._heed_host(attempt, limiter, now, failed_before=page.host_attempts > 0)
-        down = self._breakers.saw(
+        down = self._breakers.record(
             page.host, page.id, outcome, now, failed_before=page.host_attempts > 0
         )
         if down is not None and down.rest_s:
-            await limiter.slow(
+            await limiter.slow_down(
                 down.rest_s, "it blocks" if outcome is Outcome.BLOCKED else "it does not answer"
             )
-        return judge(
+        return judge_outcome(
             outcome,
             page.attempts_of(outcome.blame),
             retry,
             self._rng,
             retry_after_s=attempt.delay_s,
             down=down,
-            well=limiter.signals.well(now, MOST_SHARE),
+            well=limiter.signals.is_healthy(now, MOST_SHARE),
             forbidden=attempt.http_status == _FORBIDDEN,
         )
 
@@ -264,22 +264,22 @@ class Scraper:
     ) -> None:
         """What an answer says of the pace of the host that gave it, which is another one after a
         redirect."""
-        says = limiter.signals.saw(
+        says = limiter.signals.record(
             attempt.outcome,
             attempt.http_status,
             now,
             failed_before=failed_before,
-            alone=attempt.outcome is Outcome.TIMEOUT and limiter.enough_s() is not None,
+            alone=attempt.outcome is Outcome.TIMEOUT and limiter.answer_timeout_s() is not None,
         )
         if not says:
-            limiter.good += says is False
+            limiter.good_answers += says is False
             return
-        at = self._limiters.of(host_of(attempt.final_url)) if attempt.final_url else limiter
+        at = self._limiters.for_host(host_of(attempt.final_url)) if attempt.final_url else limiter
         rest_s, why = 0.0, str(attempt.http_status or attempt.outcome)
         if attempt.outcome is Outcome.THROTTLED:
             rest_s = min(attempt.delay_s or REST_S, REST_MAX_S)
             why += f", Retry-After {attempt.delay_s:g} s" if attempt.delay_s else ""
-        await at.slow(rest_s, why, attempt.began)
+        await at.slow_down(rest_s, why, attempt.began)
 
     async def _attempt(
         self,
@@ -290,7 +290,7 @@ class Scraper:
         tier: Tier,
         cost: FetchCost,
     ) -> Attempt:
-        if self._breakers.hopeless(page.host, asyncio.get_running_loop().time()):
+        if self._breakers.is_open(page.host, asyncio.get_running_loop().time()):
             return Attempt(Outcome.HOST_DOWN, error=Outcome.HOST_DOWN.phrase)
         lane = asyncio.current_task()
         assert lane is not None
@@ -307,7 +307,7 @@ class Scraper:
                 asyncio.get_running_loop().time() - permits.began,
                 len(fetched.body),
             )
-            limiter.answered(fetched.elapsed_s)
+            limiter.record_answer(fetched.elapsed_s)
             with self._telemetry.extract(page):
                 attempt = await read.attempt(fetched, tier, permits)
             if context.site.archive is not None and attempt.outcome is Outcome.FETCHED:
@@ -332,7 +332,7 @@ class Scraper:
             # It failed on the way.
             if permits.began and not cost.seconds:
                 cost.seconds = asyncio.get_running_loop().time() - permits.began
-            permits.end()
+            permits.release()
             body.end()
             batch.visits.discard(lane)
 

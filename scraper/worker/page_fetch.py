@@ -28,7 +28,7 @@ from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits
 from scraper.politeness.robots import RobotsRules, Unavailable, require_allowed
 from scraper.proxies.rotation import Lacks, ProxyRotation
-from scraper.rules.blocks import detect_redirect
+from scraper.rules.blocks import detect_block_redirect
 from scraper.rules.budget import MOST_SHARE
 from scraper.rules.routing import BROWSER
 from scraper.rules.urls import host_of
@@ -167,7 +167,7 @@ class PageFetch:
             )
         except FetchError as error:
             block = (
-                detect_redirect(error.url)
+                detect_block_redirect(error.url)
                 if error.outcome is Outcome.OFF_SITE and error.url
                 else None
             )
@@ -182,7 +182,7 @@ class PageFetch:
                 sign=block.sign,
             ) from error
         finally:
-            permits.end()
+            permits.release()
 
     def _policy(self) -> FetchPolicy:
         """The site's, with less time for a page while its host answers others well: else one that
@@ -190,11 +190,14 @@ class PageFetch:
         the whole page timeout. The first try of a page that was good before has all of it, and so
         has one by a proxy, which may be slower than others."""
         page, limiter = self._page, self._limiter
-        policy, enough_s = self._context.policy_of(page), limiter.enough_s(page.host_attempts)
+        policy, enough_s = (
+            self._context.policy_of(page),
+            limiter.answer_timeout_s(page.host_attempts),
+        )
         whole = not page.host_attempts and (page.good_before or self._permits.route is not None)
         if whole or enough_s is None or enough_s >= policy.page_timeout_s:
             return policy
-        if not limiter.signals.well(asyncio.get_running_loop().time(), MOST_SHARE):
+        if not limiter.signals.is_healthy(asyncio.get_running_loop().time(), MOST_SHARE):
             return policy
         return replace(policy, page_timeout_s=enough_s, hurried=True)
 
@@ -222,16 +225,16 @@ class PageFetch:
             self._still_ours()
             yield
         else:
-            self._permits.end()
+            self._permits.release()
             async with limiter.permit(deadline_at, self._page.priority):
                 self._still_ours()
                 yield
 
     async def _first_turn(self) -> None:
-        paced = self._limiter.limits.interval_s > 0
+        paced = self._limiter.budget.interval_s > 0
         self._batch.at_gates += paced
         try:
-            await self._permits.go(self._limiter, self._batch.deadline_at)
+            await self._permits.acquire(self._limiter, self._batch.deadline_at)
         finally:
             self._batch.at_gates -= paced
 
@@ -247,20 +250,20 @@ class PageFetch:
                 raise FetchError(
                     Outcome.LOGGED_OUT, f"redirects to where one logs in ({sign})", url=url
                 )
-        limiter, deadline_at = self._all.limiters.of(host_of(url)), self._patience()
+        limiter, deadline_at = self._all.limiters.for_host(host_of(url)), self._patience()
         # It is not idle meanwhile.
         limiter.pending += 1
         try:
             await self._heed_robots(url, limiter, lambda: self._hop_turn(limiter, deadline_at))
-            await self._permits.go(limiter, deadline_at)
+            await self._permits.acquire(limiter, deadline_at)
         finally:
             limiter.pending -= 1
         self._still_ours()
 
     async def _before_sub(self, url: str) -> None:
         """A browser's sub-request."""
-        limiter = self._all.limiters.of(host_of(url))
-        limiter.budget(self._context.site_id, self._context.budget)
+        limiter = self._all.limiters.for_host(host_of(url))
+        limiter.set_budget(self._context.site_id, self._context.budget)
         await limiter.take_slot(self._patience(), self._page.priority)
         self._still_ours()
 
@@ -272,7 +275,7 @@ class PageFetch:
         holding one.
         """
         context = self._context
-        limiter.budget(context.site_id, context.budget)
+        limiter.set_budget(context.site_id, context.budget)
         if not context.site.robots:
             return
         rules = require_allowed(
@@ -281,12 +284,12 @@ class PageFetch:
             retry_after_s=ROBOTS_PATIENCE_S,
         )
         self._permits.robots = rules
-        limiter.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)
+        limiter.set_crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)
 
     async def _robots_hop(self, url: str) -> None:
         """robots.txt redirects: a request like any other to the host it leads to."""
-        limiter = self._all.limiters.of(host_of(url))
-        limiter.budget(self._context.site_id, self._context.budget)
+        limiter = self._all.limiters.for_host(host_of(url))
+        limiter.set_budget(self._context.site_id, self._context.budget)
         await limiter.take_slot(self._patience())
         self._still_ours()
 

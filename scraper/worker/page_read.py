@@ -25,7 +25,7 @@ from scraper.http.held_bodies import HeldBody
 from scraper.plugins.platforms import adapter_of
 from scraper.politeness.page_permits import PagePermits
 from scraper.politeness.robots import RobotsRules, origin_of
-from scraper.rules.blocks import missing_is_block
+from scraper.rules.blocks import judge_missing_fields
 from scraper.rules.quality import NOT_FULL
 from scraper.rules.verdict import outcome_of_status, retry_after_s
 from scraper.worker.batch import Attempt
@@ -210,7 +210,7 @@ def _suspected(
     """A page that lacks what it should have, where that may be a block. None: it may not."""
     # Other proxies have been asked already.
     other_way = permits.route is None and tier.above is not None
-    block = missing_is_block(
+    block = judge_missing_fields(
         good_before=page.good_before or doubt is not None,
         suspected_before=page.blocked > 0,
         other_way=other_way and not tier.probe,

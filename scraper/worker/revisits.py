@@ -14,7 +14,7 @@ from scraper.domain import (
     NextVisit,
     content_hash,
 )
-from scraper.rules.revisit import Bounds, next_interval_s, validators_of
+from scraper.rules.revisit import Bounds, next_interval_s, read_validators
 
 _OK = 200
 
@@ -27,7 +27,7 @@ def after_read(
     bounds = site.revisit.bounds
     validators, extractor_hash = NO_VALIDATORS, None
     if site.conditional_s and comparable(fetched, extracted):
-        validators = validators_of(fetched.headers, fetched.body_hash)
+        validators = read_validators(fetched.headers, fetched.body_hash)
         if validators is not NO_VALIDATORS:
             extractor_hash = context.extractor_version.hash
     if not bounds.adaptive:
@@ -47,7 +47,7 @@ def after_same(page: LeasedPage, fetched: Fetched, context: CrawlContext) -> Nex
         if_unchanged_s=_interval(page, bounds, changed=False) if bounds.adaptive else None
     )
     if fetched.status == _OK:
-        validators = validators_of(fetched.headers, fetched.body_hash)
+        validators = read_validators(fetched.headers, fetched.body_hash)
         visit = replace(visit, validators=validators, extractor_hash=context.extractor_version.hash)
     return visit if visit != NextVisit() else None
 

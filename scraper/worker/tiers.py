@@ -86,16 +86,16 @@ class TierChoice:
 
     def level(self, context: CrawlContext, host: str, start: str) -> str:
         """Where a page of the host goes that has nothing of its own to say."""
-        steps = escalation.ladder(start, context.site.escalate)
+        steps = escalation.build_ladder(start, context.site.escalate)
         return escalation.level_for(self._routes.get(TierKey(context.site_id, host, start)), steps)
 
     async def choose(self, page: LeasedPage, queue: str, context: CrawlContext) -> Tier:
         """How a page that came from `queue` is to be tried."""
         if not context.site.escalate:
             return plain_tier(queue)
-        start = context.route(page.kind, page.url).capability
+        start = context.choose_route(page.kind, page.url).capability
         key = TierKey(context.site_id, page.host, start)
-        steps = escalation.ladder(start, context.site.escalate)
+        steps = escalation.build_ladder(start, context.site.escalate)
         here, _, region = queue.partition(".")
         if page.probe and here in steps:
             return Tier(key, steps, here, probe=True)
@@ -108,7 +108,7 @@ class TierChoice:
         below = escalation.level_below(level, steps)
         if route is not None and below is not None and page.level is None and not page.blocked:
             now = asyncio.get_running_loop().time() + self._clock_s
-            if escalation.probe_due(route, steps, now):
+            if escalation.is_probe_due(route, steps, now):
                 # It is asked once.
                 self._routes = {**self._routes, key: replace(route, probe_at=now + PROBE_LOST_S)}
                 if await asyncio.to_thread(self._begin_probe, key, steps):

@@ -103,11 +103,11 @@ def _crawl(
         async with aredis.Redis.from_url(url) as client:
             fetcher = HttpFetcher()
             limiters = HostLimiters(RedisFleetLimiter(client, f"process-{number}"))
-            limiter = limiters.of(f"127.0.0.1:{port}")
-            limiter.budget(1, budget)
+            limiter = limiters.for_host(f"127.0.0.1:{port}")
+            limiter.set_budget(1, budget)
             limiter.pending = 20
             sweeping = asyncio.ensure_future(sweep(limiters))
-            await limiter.keep()
+            await limiter.maintain()
             ready.wait(30)
             end = time.monotonic() + lasts_s
             await asyncio.gather(

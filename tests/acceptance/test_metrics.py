@@ -96,7 +96,9 @@ async def trouble(settings: Settings) -> None:
     async with aredis.Redis.from_url(settings.valkey_url) as client:
         throttle = RedisFleetLimiter(client, "test")
         await throttle.reserve("slow.example", Budget(0.1, 2, 1), slots=1, allotment=1, inflight=0)
-        await throttle.slow("slow.example", Budget(0.1, 2, 1), rest_s=600, why="429", age_s=0.0)
+        await throttle.slow_down(
+            "slow.example", Budget(0.1, 2, 1), rest_s=600, why="429", age_s=0.0
+        )
         health = ProxyHealth(client)
         await health.report(
             "slow.example",

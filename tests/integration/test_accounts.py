@@ -17,7 +17,7 @@ from scraper.frontier import crawls
 from scraper.http.request import headers_dict
 from scraper.results.transaction import PageResult
 from scraper.rules.circuit_breaker import HostDown
-from scraper.rules.verdict import HOST_PATIENCE, RetryPolicy, judge
+from scraper.rules.verdict import HOST_PATIENCE, RetryPolicy, judge_outcome
 from scraper.settings import Settings
 from scraper.worker.page_read import HEAD_CHARS, HEAD_FIELDS, _head
 from scraper.worker.process import Worker
@@ -73,7 +73,7 @@ def test_each_outcome_is_charged_to_its_account_alone(
 ) -> None:
     """Invariant 8: what the host did is not on the page's account."""
     add(engine, [new_page(crawl, urls(1)[0])])
-    tried(engine, crawl, outcome, judge(outcome, 0, RetryPolicy(), random.Random(1)))
+    tried(engine, crawl, outcome, judge_outcome(outcome, 0, RetryPolicy(), random.Random(1)))
     tries = 1 if outcome.tried else 0
     assert accounts(engine) == ((0, tries) if outcome.blame is Blame.HOST else (tries, 0))
     assert rows(engine, "SELECT fetches FROM crawls") == [(tries,)], (
@@ -89,7 +89,7 @@ def test_a_page_whose_host_is_hopeless_is_dead_untried(
         engine,
         crawl,
         Outcome.HOST_DOWN,
-        judge(Outcome.HOST_DOWN, 0, RetryPolicy(), random.Random(1)),
+        judge_outcome(Outcome.HOST_DOWN, 0, RetryPolicy(), random.Random(1)),
     )
     assert rows(engine, "SELECT status, last_outcome, attempts, host_attempts FROM pages") == [
         ("dead", "host_down", 0, 0)
@@ -105,7 +105,12 @@ def test_while_the_host_is_down_neither_account_is_charged(
     add(engine, [new_page(crawl, urls(1)[0])])
     for _ in range(20):
         down = HostDown(4.0)
-        tried(engine, crawl, outcome, judge(outcome, 0, RetryPolicy(), random.Random(1), down=down))
+        tried(
+            engine,
+            crawl,
+            outcome,
+            judge_outcome(outcome, 0, RetryPolicy(), random.Random(1), down=down),
+        )
     assert accounts(engine) == (0, 0)
     assert rows(engine, "SELECT status, not_before > now() + interval '3 seconds' FROM pages") == [
         ("due", True)
@@ -126,7 +131,7 @@ def test_when_it_is_down_for_longer_its_account_alone_is_charged(
             engine,
             crawl,
             outcome,
-            judge(outcome, number, RetryPolicy(), random.Random(1), down=down),
+            judge_outcome(outcome, number, RetryPolicy(), random.Random(1), down=down),
         )
     assert accounts(engine) == (0, limit)
     assert rows(engine, "SELECT status, last_outcome FROM pages") == [("dead", outcome)]
@@ -142,7 +147,7 @@ def test_the_accounts_do_not_add_up(engine: sa.Engine, crawl: tuple[int, int]) -
         assert lease is not None
         (page,) = lease.pages
         assert page.attempts_of(outcome.blame) == accounts(engine)[outcome is Outcome.TIMEOUT]
-        verdict = judge(outcome, page.attempts_of(outcome.blame), policy, rng)
+        verdict = judge_outcome(outcome, page.attempts_of(outcome.blame), policy, rng)
         store(engine, crawl, [PageResult(page.id, crawl[1], batch.id, outcome, verdict)])
         ends.append(verdict.status)
         if verdict.status.final:

@@ -100,7 +100,7 @@ def test_where_all_that_would_do_are_banned_nobody_asks_and_the_reason_is_kept(
 async def _ban(valkey_url: str, host: str, text: str) -> None:
     async with aredis.Redis.from_url(valkey_url) as client:
         health = ProxyHealth(client)
-        for proxy in proxies.parse(text, "list"):
+        for proxy in proxies.parse_list(text, "list"):
             await health.strike(host, proxy.id, ProxySignal.BLOCKED.value, least_s=600)
 
 

@@ -21,7 +21,7 @@ from scraper.dead_letters.store import Selection
 from scraper.domain import Kind, Outcome, Status
 from scraper.frontier import crawls, sites
 from scraper.infra.database import make_engine
-from scraper.rules.verdict import RetryPolicy, judge
+from scraper.rules.verdict import RetryPolicy, judge_outcome
 from scraper.settings import Settings
 from tests.acceptance.commands import counted
 from tests.making import (
@@ -169,7 +169,7 @@ def test_what_a_page_may_be_dead_or_invalid_for() -> None:
     """The reasons that the command line knows are those that the verdicts give."""
     import random
 
-    last = {o: judge(o, 99, RetryPolicy(), random.Random(1)).status for o in Outcome}
+    last = {o: judge_outcome(o, 99, RetryPolicy(), random.Random(1)).status for o in Outcome}
     assert {o for o, status in last.items() if status in (Status.DEAD, Status.INVALID)} == set(
         UNUSABLE
     )

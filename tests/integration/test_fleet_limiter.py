@@ -28,10 +28,10 @@ from scraper.politeness.host_limiters import HostLimiters
 from scraper.rules.budget import (
     FLOOR,
     SETTLES_S,
-    Back,
     Budget,
-    faster,
-    slower,
+    UnusedSlots,
+    cut_pace,
+    raise_pace,
 )
 from tests.machine import examples
 
@@ -54,9 +54,9 @@ class FirstClock(ServerClock):
 
     first_s: float | None = None
 
-    def heard(self, asked: float, answered: float, server_s: float) -> float:
+    def record(self, asked: float, answered: float, server_s: float) -> float:
         if self.first_s is None:
-            self.first_s = super().heard(asked, answered, server_s)
+            self.first_s = super().record(asked, answered, server_s)
         return self.first_s
 
 
@@ -71,7 +71,7 @@ async def ask(
     burst: int = 1,
     good: int = 0,
     busy_until: float = 0.0,
-    back: Back | None = None,
+    back: UnusedSlots | None = None,
 ) -> Reservation:
     budget = Budget(interval_s, concurrency, burst)
     return await one.reserve(
@@ -87,13 +87,13 @@ async def ask(
 
 
 async def rest(one: RedisFleetLimiter, seconds: float, host: str = HOST) -> None:
-    await one.slow(host, Budget(), rest_s=seconds, why="asked to", age_s=None)
+    await one.slow_down(host, Budget(), rest_s=seconds, why="asked to", age_s=None)
 
 
 async def complain(
     one: RedisFleetLimiter, *, interval_s: float = 0.0, age_s: float = 0.0, concurrency: int = 4
 ) -> None:
-    await one.slow(HOST, Budget(interval_s, concurrency), rest_s=0.0, why="503", age_s=age_s)
+    await one.slow_down(HOST, Budget(interval_s, concurrency), rest_s=0.0, why="503", age_s=age_s)
 
 
 def first_s(got: Reservation) -> float:
@@ -482,13 +482,13 @@ def test_the_pace_is_the_policys(
             since_change += passes_s
             await ask(one, interval_s=1.0, allotment=1, good=good)
             if good and factor < 1:
-                factor, since_change = faster(factor, good, since_change), 0.0
+                factor, since_change = raise_pace(factor, good, since_change), 0.0
                 since_cut = float("inf") if factor == 1 else since_cut
             # too close to say, with a real clock
             if complains and abs(since_cut - age_s - SETTLES_S) > 0.5:
                 await complain(one, interval_s=1.0, age_s=age_s)
                 if since_cut > age_s + SETTLES_S:
-                    factor, since_cut, since_change = slower(factor), 0.0, 0.0
+                    factor, since_cut, since_change = cut_pace(factor), 0.0, 0.0
             assert await pace(client) == pytest.approx(factor, abs=0.01)
             assert FLOOR <= await pace(client) <= 1
 
@@ -606,16 +606,16 @@ def test_slots_never_exceed_the_budget_in_any_window(
 
 def test_a_slot_is_by_rediss_clock_however_long_its_answer_takes() -> None:
     clock = ServerClock()
-    assert clock.heard(10.0, 10.4, 1000.2) == pytest.approx(10.4 - 1000.2)
-    assert clock.heard(11.0, 11.01, 1001.0) == pytest.approx(10.01 - 1000)
-    assert clock.heard(12.0, 12.5, 1002.0) == pytest.approx(10.01 - 1000), (
+    assert clock.record(10.0, 10.4, 1000.2) == pytest.approx(10.4 - 1000.2)
+    assert clock.record(11.0, 11.01, 1001.0) == pytest.approx(10.01 - 1000)
+    assert clock.record(12.0, 12.5, 1002.0) == pytest.approx(10.01 - 1000), (
         "a slow answer tells nothing new"
     )
     assert clock.lead_s >= 0.5
-    assert clock.heard(13.0, 13.01, 900.0) == pytest.approx(13.01 - 900), "its clock was set back"
+    assert clock.record(13.0, 13.01, 900.0) == pytest.approx(13.01 - 900), "its clock was set back"
     for n in range(200):
-        clock.heard(14.0 + n, 14.001 + n, 901.0 + n * 0.999)
-    assert clock.heard(214.0, 214.001, 1100.8) == pytest.approx(214.001 - 1100.8, abs=0.1), (
+        clock.record(14.0 + n, 14.001 + n, 901.0 + n * 0.999)
+    assert clock.record(214.0, 214.001, 1100.8) == pytest.approx(214.001 - 1100.8, abs=0.1), (
         "clocks drift"
     )
     assert clock.lead_s < 0.01
@@ -654,14 +654,19 @@ def test_slots_come_back_while_nobody_has_later_ones(valkey_url: str, burst: int
             slots=2,
             allotment=1,
             burst=burst,
-            back=Back(got.end, 3, got.interval_s),
+            back=UnusedSlots(got.end, 3, got.interval_s),
         )
         assert again.took_back and again.slots == 2
         assert again.at(1) == pytest.approx(max(again.start_at, got.first_at + 2 * 0.5), abs=0.02)
         late = await ask(other, interval_s=0.5, slots=1, allotment=1, burst=burst)
         assert late.at(0) >= again.at(1) + 0.49 or burst > 1
         refused = await ask(
-            one, interval_s=0.5, slots=2, allotment=1, burst=burst, back=Back(again.end, 1, 0.5)
+            one,
+            interval_s=0.5,
+            slots=2,
+            allotment=1,
+            burst=burst,
+            back=UnusedSlots(again.end, 1, 0.5),
         )
         assert not refused.took_back and refused.slots == 0
         assert refused.end == late.end, "nothing is taken from the other"
@@ -675,7 +680,7 @@ def test_what_comes_back_late_is_not_caught_up_on(valkey_url: str) -> None:
         got = await ask(one, interval_s=0.1, slots=10, allotment=1)
         await asyncio.sleep(0.5)
         again = await ask(
-            one, interval_s=0.1, slots=2, allotment=1, back=Back(got.end, 10, got.interval_s)
+            one, interval_s=0.1, slots=2, allotment=1, back=UnusedSlots(got.end, 10, got.interval_s)
         )
         assert again.took_back and first_s(again) >= -0.01
         assert again.at(1) - again.at(0) == pytest.approx(0.1)
@@ -692,7 +697,7 @@ def test_without_redis_a_page_waits_and_pays_nothing(tmp_path: object) -> None:
                 async with limiter.permit(asyncio.get_running_loop().time() + 10):
                     raise AssertionError("no request leaves without a budget")
             await rest(one, 1.0)
-            assert limiter.idle
+            assert limiter.is_idle
 
     asyncio.run(work())
 
@@ -726,8 +731,8 @@ def test_a_page_of_a_slow_host_gets_through_whoever_takes_it_up(
         async def passed() -> bool:
             nonlocal tries
             limiters = HostLimiters(fleets[tries % processes])
-            limiter = limiters.of(HOST)
-            limiter.budget(1, budget)
+            limiter = limiters.for_host(HOST)
+            limiter.set_budget(1, budget)
             tries += 1
             try:
                 async with limiter.permit(loop.time() + 0.2):

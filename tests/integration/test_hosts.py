@@ -109,7 +109,9 @@ def test_what_is_shown_is_what_counts(engine: sa.Engine, valkey_url: str) -> Non
             one = RedisFleetLimiter(client, "a")
             budget = Budget(0.5, 4, 1)
             await one.reserve("a.example", budget, slots=3, allotment=2, inflight=0)
-            await one.slow("a.example", budget, rest_s=30.0, why="429, Retry-After 30 s", age_s=0.0)
+            await one.slow_down(
+                "a.example", budget, rest_s=30.0, why="429, Retry-After 30 s", age_s=0.0
+            )
             await one.reserve("live.example", Budget(0.0, 9), slots=0, allotment=1, inflight=1)
 
     shop(engine, "a", 3, rate="2/s")

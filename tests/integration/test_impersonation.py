@@ -136,7 +136,7 @@ def test_the_user_agent_belongs_to_the_handshake(name: str) -> None:
 def test_chromiums_brands_are_those_that_the_profile_sends() -> None:
     target = profiles.target_of("chrome")
     sent = dict(profiles.headers_of("chrome", None, secure=True))["sec-ch-ua"]
-    assert sent == browsers.brands(int(target.removeprefix("chrome")), "Google Chrome")
+    assert sent == browsers.client_hint_brands(int(target.removeprefix("chrome")), "Google Chrome")
 
 
 def test_a_sites_headers_go_over_the_browsers(tls: ssl.SSLContext) -> None:
@@ -157,10 +157,10 @@ def test_a_sites_headers_go_over_the_browsers(tls: ssl.SSLContext) -> None:
 
 
 def test_an_identity_keeps_its_handshake() -> None:
-    drawn = {str(n): browsers.impersonated("any", str(n)) for n in range(60)}
+    drawn = {str(n): browsers.choose_browser("any", str(n)) for n in range(60)}
     assert set(drawn.values()) == set(NAMES)
-    assert drawn == {seed: browsers.impersonated("any", seed) for seed in drawn}
-    assert browsers.impersonated("safari", "1") == "safari"
+    assert drawn == {seed: browsers.choose_browser("any", seed) for seed in drawn}
+    assert browsers.choose_browser("safari", "1") == "safari"
 
 
 def test_http2_alone_says_honestly_who_we_are(tls: ssl.SSLContext) -> None:
@@ -462,7 +462,7 @@ def test_the_guard_holds_for_a_tls_host_behind_a_proxy(address: str, tls: ssl.SS
     guarded = replace(CHROME, private=PrivateAccess(), proxied=True)
 
     async def test(_: H2Server, fetcher: HttpFetcher) -> None:
-        route = ProxyRoute(proxies.parse(f"{proxy.url} class=datacenter", "list")[0])
+        route = ProxyRoute(proxies.parse_list(f"{proxy.url} class=datacenter", "list")[0])
         literal = f"[{address}]" if ":" in address else address
         for host in ("shop.example", literal):
             with pytest.raises(FetchError) as caught:
@@ -544,7 +544,7 @@ def test_two_proxies_and_one_host_are_two_visitors(tls: ssl.SSLContext) -> None:
 
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
         ways = [
-            ProxyRoute(proxies.parse(f"{proxy.url} class=datacenter", "list")[0], CookieJar())
+            ProxyRoute(proxies.parse_list(f"{proxy.url} class=datacenter", "list")[0], CookieJar())
             for proxy in (one, two)
         ]
         policy = replace(CHROME, proxied=True)

@@ -30,7 +30,7 @@ def whys(valkey_url: str) -> dict[str, str]:
     with redis.Redis.from_url(valkey_url) as client:
         return {
             name: proxy.why
-            for at_host in health.read_all(client).values()
+            for at_host in health.read_all_stats(client).values()
             for name, proxy in at_host.items()
             if proxy.strikes
         }

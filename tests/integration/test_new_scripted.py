@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from scraper.cli.main import main
 from scraper.domain import Kind
-from scraper.rules.routing import for_browsers, route
+from scraper.rules.routing import choose_route, is_browser_queue
 from scraper.sites.loader import load_file
 from tests.script_shops import QUEUES, SCRIPTED
 from tests.static_shop import StaticShop
@@ -47,8 +47,11 @@ def test_every_product_is_found_and_every_field_right(
         assert len(pages) <= 60
         file = project / "sites" / f"{name}.yaml"
         site = load_file(file)
-        queues = [route(site.wishes, kind, "").queue for kind in (Kind.LISTING, Kind.PRODUCT)]
-        assert tuple(map(for_browsers, queues)) == QUEUES[name], file.read_text()
+        queues = [
+            choose_route(site.routing_preferences, kind, "").queue
+            for kind in (Kind.LISTING, Kind.PRODUCT)
+        ]
+        assert tuple(map(is_browser_queue, queues)) == QUEUES[name], file.read_text()
         shown = json.loads(run("crawl", name, "--preview", "99", "--json").stdout)
     rows = {urlsplit(row["url"]).path: row for row in shown}
     assert rows.keys() == shop.truth.keys(), file.read_text()

@@ -35,7 +35,7 @@ def complete(engine: sa.Engine, products: int) -> None:
 
 def known(valkey_url: str) -> dict[str, dict[str, Any]]:
     with redis.Redis.from_url(valkey_url) as client:
-        return store.read_all(client)  # type: ignore[return-value]
+        return store.read_all_stats(client)  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])

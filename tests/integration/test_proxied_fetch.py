@@ -55,7 +55,7 @@ def over(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 def route_of(
     proxy: TestProxy, options: str = "class=datacenter", jar: CookieJar | None = None
 ) -> ProxyRoute:
-    return ProxyRoute(proxies.parse(f"{proxy.url} {options}", "list")[0], jar)
+    return ProxyRoute(proxies.parse_list(f"{proxy.url} {options}", "list")[0], jar)
 
 
 def fetching(test: Callable[[HttpFetcher], Awaitable[Any]], **options: Any) -> Any:

@@ -30,14 +30,14 @@ from scraper.rules.proxies import (
     FORGIVEN_AFTER_S,
     QUARANTINES_S,
     STREAK_MAX,
-    Need,
+    ProxyNeed,
     after_strike,
 )
 from tests.proxies import SECRET
 
 HOST = "shop.example"
-EACH = Need(1, "datacenter")
-STICKY = Need(1, "residential", None, 60.0, 5)
+EACH = ProxyNeed(1, "datacenter")
+STICKY = ProxyNeed(1, "residential", None, 60.0, 5)
 
 
 def run(url: str, work: Callable[[aredis.Redis], Awaitable[None]]) -> None:
@@ -69,7 +69,7 @@ def pool_of(client: aredis.Redis, path: Path | None, seed: int = 1) -> ProxyPool
     return ProxyPool(ProxyFile(path), ProxyHealth(client), random.Random(seed))
 
 
-async def id_of(pool: ProxyPool, need: Need = EACH, host: str = HOST, **options: Any) -> str:
+async def id_of(pool: ProxyPool, need: ProxyNeed = EACH, host: str = HOST, **options: Any) -> str:
     return (await pool.lend(need, host, **options)).proxy.id
 
 
@@ -171,9 +171,9 @@ def test_an_identity_lasts_for_its_requests_and_its_time(
         )
         clock[0] += 31
         assert await pool.lend(STICKY, HOST) is not first
-        assert await pool.lend(Need(2, "residential", None, 60.0, 5), HOST) is not await pool.lend(
-            STICKY, HOST
-        )
+        assert await pool.lend(
+            ProxyNeed(2, "residential", None, 60.0, 5), HOST
+        ) is not await pool.lend(STICKY, HOST)
 
     run(valkey_url, work)
 
@@ -182,12 +182,12 @@ def test_a_region_is_kept_to(valkey_url: str, listed: Callable[[str], Path]) -> 
     async def work(client: aredis.Redis) -> None:
         text = "http://a:1 region=eu\nhttp://b:1 region=us\nhttp://c:1\n"
         pool = pool_of(client, listed(text))
-        assert {await id_of(pool, Need(1, "datacenter", "eu")) for _ in range(30)} == {
-            proxy.id for proxy in pool._fitting(Need(1, "datacenter", "eu"))
+        assert {await id_of(pool, ProxyNeed(1, "datacenter", "eu")) for _ in range(30)} == {
+            proxy.id for proxy in pool._fitting(ProxyNeed(1, "datacenter", "eu"))
         }
         assert len({await id_of(pool) for _ in range(60)}) == 3
         with pytest.raises(NoProxyError, match="no datacenter proxy in jp is on the list"):
-            await id_of(pool, Need(1, "datacenter", "jp"))
+            await id_of(pool, ProxyNeed(1, "datacenter", "jp"))
 
     run(valkey_url, work)
 
@@ -337,6 +337,6 @@ def test_nothing_in_redis_names_a_proxy_but_its_id(
         assert len(found) == 2
         for text in found:
             assert SECRET.encode() not in text and b"user" not in text and b"10.0.0." not in text
-        everything = store.read_all(client)
+        everything = store.read_all_stats(client)
         assert sum(known.requests for known in everything[HOST].values()) == 9
         assert [known.why for known in everything[EVERYWHERE].values()] == ["unusable"]

@@ -290,7 +290,7 @@ def test_cutting_pages_short_leaves_the_hosts_turns_free(bench: Bench) -> None:
     until(lambda: len(bench.asked()) == 4)
     worker.stop()
     bench.ended()
-    assert all(limiter.idle for limiter in worker.services.limiters._limiters.values())
+    assert all(limiter.is_idle for limiter in worker.services.limiters._limiters.values())
 
 
 # --- zombies
@@ -547,7 +547,7 @@ def test_a_batch_that_was_given_up_leaves_no_page_pending(
     (limiter,) = worker.services.limiters._limiters.values()
     assert limiter.pending == 20
     bench.ended()
-    assert (limiter.pending, limiter.idle) == (0, True)
+    assert (limiter.pending, limiter.is_idle) == (0, True)
     until(lambda: not worker.services.limiters._limiters)
 
 

@@ -22,9 +22,9 @@ from scraper.rules.blocks import (
     MARKER_MAX,
     Block,
     Marker,
-    detect,
-    detect_redirect,
-    missing_is_block,
+    detect_block,
+    detect_block_redirect,
+    judge_missing_fields,
 )
 from scraper.sites.blocked import Blocked, Markers, markers_of, spellings
 
@@ -67,7 +67,7 @@ def test_every_sign_has_a_page_of_its_own() -> None:
 @pytest.mark.parametrize("path", BLOCKED, ids=lambda path: path.stem)
 def test_a_known_challenge_is_recognised_as_itself(path: Path) -> None:
     page = answer(path)
-    found = detect(page.status, page.headers, page.body)
+    found = detect_block(page.status, page.headers, page.body)
     assert sign_of(found) == path.stem
     assert (
         found is not None
@@ -83,7 +83,8 @@ def test_everything_that_a_sign_names_is_needed(path: Path) -> None:
     page, sign = answer(path), BY_NAME[path.stem]
     for part in sign.body:
         assert (
-            sign_of(detect(page.status, page.headers, page.body.replace(part, b" "))) != sign.sign
+            sign_of(detect_block(page.status, page.headers, page.body.replace(part, b" ")))
+            != sign.sign
         )
     for name, part in sign.headers:
         assert part in page.headers[name]
@@ -92,19 +93,19 @@ def test_everything_that_a_sign_names_is_needed(path: Path) -> None:
             if part
             else {k: v for k, v in page.headers.items() if k != name}
         )
-        assert sign_of(detect(page.status, without, page.body)) != sign.sign
+        assert sign_of(detect_block(page.status, without, page.body)) != sign.sign
     if sign.titles:
         retitled = re.sub(rb"(?is)<title>.*?</title>", b"<title>A kettle</title>", page.body)
-        assert sign_of(detect(page.status, page.headers, retitled)) != sign.sign
+        assert sign_of(detect_block(page.status, page.headers, retitled)) != sign.sign
     if sign.statuses:
         assert page.status in sign.statuses
-        assert sign_of(detect(200, page.headers, page.body)) != sign.sign
+        assert sign_of(detect_block(200, page.headers, page.body)) != sign.sign
 
 
 @pytest.mark.parametrize("path", ORDINARY, ids=lambda path: path.stem)
 def test_an_ordinary_page_is_none(path: Path) -> None:
     page = answer(path)
-    assert detect(page.status, page.headers, page.body) is None
+    assert detect_block(page.status, page.headers, page.body) is None
 
 
 def test_a_page_that_is_large_is_large() -> None:
@@ -118,7 +119,7 @@ def test_header_names_alone_decide_nothing_on_a_good_page(path: Path) -> None:
     if sign.headers and not (sign.body or sign.statuses):
         return
     assert (
-        detect(
+        detect_block(
             200,
             {**page.headers, "content-type": "text/html"},
             b"<title>A kettle</title><h1>A kettle</h1>",
@@ -134,43 +135,46 @@ def test_a_page_with_many_links_is_a_shops(sign: Sign) -> None:
     """The texts alone, in a page of the shop's own, are somebody's quotation."""
     page = answer(PAGES / "blocked" / f"{sign.sign}.http")
     if page.status < 400:
-        assert detect(page.status, page.headers, LINKS + page.body) is None
-        assert detect(page.status, page.headers, page.body + b"kettle " * 4000 + LINKS) is None
+        assert detect_block(page.status, page.headers, LINKS + page.body) is None
+        assert (
+            detect_block(page.status, page.headers, page.body + b"kettle " * 4000 + LINKS) is None
+        )
 
 
 def test_an_error_with_many_links_may_be_a_block_all_the_same() -> None:
     page = answer(PAGES / "blocked" / "wordfence.http")
-    assert sign_of(detect(503, page.headers, LINKS + page.body)) == "wordfence"
+    assert sign_of(detect_block(503, page.headers, LINKS + page.body)) == "wordfence"
 
 
 def test_a_status_names_a_block_only_where_nothing_better_does() -> None:
     assert STATUS_ALONE == ["status-403", "status-406", "status-418", "status-999"]
     page = answer(PAGES / "blocked" / "akamai-denied.http")
-    assert sign_of(detect(403, page.headers, page.body)) == "akamai-denied"
-    assert sign_of(detect(403, {}, b"")) == "status-403"
+    assert sign_of(detect_block(403, page.headers, page.body)) == "akamai-denied"
+    assert sign_of(detect_block(403, {}, b"")) == "status-403"
     for status in (200, 204, 301, 304, 400, 401, 402, 404, 405, 408, 410, 429, 451, 500, 502, 503):
-        assert detect(status, {}, b"") is None
+        assert detect_block(status, {}, b"") is None
 
 
 def test_json_and_sitemaps_are_not_searched() -> None:
     page = answer(PAGES / "blocked" / "anubis.http")
     for kind in ("application/json", "application/xml", "text/xml"):
-        assert detect(200, {"content-type": kind}, page.body) is None
-    assert sign_of(detect(200, {}, page.body)) == "anubis"
-    assert sign_of(detect(200, {"content-type": "Text/HTML"}, page.body)) == "anubis"
+        assert detect_block(200, {"content-type": kind}, page.body) is None
+    assert sign_of(detect_block(200, {}, page.body)) == "anubis"
+    assert sign_of(detect_block(200, {"content-type": "Text/HTML"}, page.body)) == "anubis"
 
 
 @pytest.mark.parametrize("charset", ["latin-1", "utf-8"])
 def test_a_challenge_in_another_language_and_character_set(charset: str) -> None:
     page = answer(PAGES / "blocked" / "anubis.http").body.decode()
     assert (
-        sign_of(detect(200, {}, page.replace("Einen", "Prüfung über").encode(charset))) == "anubis"
+        sign_of(detect_block(200, {}, page.replace("Einen", "Prüfung über").encode(charset)))
+        == "anubis"
     )
 
 
 def test_utf_16_is_not_read_and_harms_nobody() -> None:
     page = answer(PAGES / "blocked" / "anubis.http").body.decode()
-    assert detect(200, {}, page.encode("utf-16")) is None
+    assert detect_block(200, {}, page.encode("utf-16")) is None
 
 
 PARTS = sorted({part for sign in SIGNS for part in (*sign.body, *sign.titles)})
@@ -201,7 +205,7 @@ HEADERS = st.dictionaries(
 def test_whatever_comes_there_is_an_answer(
     status: int, headers: dict[str, str], body: bytes
 ) -> None:
-    found = detect(status, headers, body)
+    found = detect_block(status, headers, body)
     assert found is None or (found.sign in BY_NAME and BY_NAME[found.sign].vendor == found.vendor)
 
 
@@ -229,17 +233,17 @@ class _Watched(bytes):
 )
 def test_of_a_large_page_only_the_beginning_is_read(title: str) -> None:
     _Watched.read = 0
-    detect(200, {}, _Watched(f"<title>{title}</title>".encode() + b"kettle " * 300_000))
+    detect_block(200, {}, _Watched(f"<title>{title}</title>".encode() + b"kettle " * 300_000))
     assert 0 < _Watched.read <= PAGE_MAX
 
 
 def test_a_challenge_that_is_padded_is_known_by_its_title() -> None:
     page = answer(PAGES / "blocked" / "cloudflare-blocked.http")
-    assert sign_of(detect(200, {}, page.body + b" " * 3_000_000)) == "cloudflare-blocked"
+    assert sign_of(detect_block(200, {}, page.body + b" " * 3_000_000)) == "cloudflare-blocked"
 
 
 def test_a_block_tells_people_what_it_is() -> None:
-    assert str(detect(200, {"cf-mitigated": "challenge"}, b"")) == (
+    assert str(detect_block(200, {"cf-mitigated": "challenge"}, b"")) == (
         "blocked (cloudflare-challenge): Cloudflare, known by its headers"
     )
 
@@ -275,7 +279,7 @@ def test_a_block_tells_people_what_it_is() -> None:
     ],
 )
 def test_a_redirect_to_a_challenge(location: str, sign: str) -> None:
-    assert sign_of(detect_redirect(location)) == sign
+    assert sign_of(detect_block_redirect(location)) == sign
 
 
 @pytest.mark.parametrize(
@@ -287,7 +291,7 @@ def test_a_redirect_to_a_challenge(location: str, sign: str) -> None:
     ],
 )  # fmt: skip
 def test_another_redirect_is_none(location: str) -> None:
-    assert detect_redirect(location) is None
+    assert detect_block_redirect(location) is None
 
 
 @given(
@@ -296,7 +300,7 @@ def test_another_redirect_is_none(location: str) -> None:
     )
 )
 def test_any_location_has_an_answer(location: str) -> None:
-    detect_redirect(location)
+    detect_block_redirect(location)
 
 
 # --- extraction
@@ -304,14 +308,14 @@ def test_any_location_has_an_answer(location: str) -> None:
 
 
 def test_fields_that_were_there_before_are_looked_for_once_more() -> None:
-    found = missing_is_block(good_before=True, suspected_before=False, other_way=True)
+    found = judge_missing_fields(good_before=True, suspected_before=False, other_way=True)
     assert found is not None and (found.sign, found.by) == ("fields-missing", "extraction")
     # missing there too
-    assert missing_is_block(good_before=True, suspected_before=True, other_way=True) is None
+    assert judge_missing_fields(good_before=True, suspected_before=True, other_way=True) is None
     # never seen good
-    assert missing_is_block(good_before=False, suspected_before=False, other_way=True) is None
+    assert judge_missing_fields(good_before=False, suspected_before=False, other_way=True) is None
     # nobody else to ask
-    assert missing_is_block(good_before=True, suspected_before=False, other_way=False) is None
+    assert judge_missing_fields(good_before=True, suspected_before=False, other_way=False) is None
 
 
 # --- the site's own markers
@@ -325,7 +329,7 @@ def markers(*written: Any) -> tuple[Marker, ...]:
 def marked(
     written: Any, status: int = 200, body: bytes = b"", url: str = "", **headers: str
 ) -> bool:
-    found = detect(
+    found = detect_block(
         status,
         {name.replace("_", "-"): value for name, value in headers.items()},
         body,
@@ -406,11 +410,11 @@ def test_a_regex_that_takes_too_long_finds_nothing(monkeypatch: pytest.MonkeyPat
 
 def test_known_challenges_are_named_first() -> None:
     assert (
-        sign_of(detect(403, {"cf-mitigated": "challenge"}, b"sorry", markers("sorry")))
+        sign_of(detect_block(403, {"cf-mitigated": "challenge"}, b"sorry", markers("sorry")))
         == "cloudflare-challenge"
     )
-    assert sign_of(detect(403, {}, b"sorry", markers("sorry"))) == "marker"
-    found = detect(200, {}, b"sorry", markers("hello", {"status": 200, "text": "sorry"}))
+    assert sign_of(detect_block(403, {}, b"sorry", markers("sorry"))) == "marker"
+    found = detect_block(200, {}, b"sorry", markers("hello", {"status": 200, "text": "sorry"}))
     assert (
         found is not None and found.vendor == "the site's own marker: status 200 and text 'sorry'"
     )
@@ -452,7 +456,9 @@ def test_one_marker_needs_no_list() -> None:
 )
 def test_markers_never_raise(body: bytes, text: str) -> None:
     found = markers(text, {"regex": "a.c"}, {"url": "x"})
-    detect(200, {"content-type": "text/html; charset=utf-16"}, body, found, url="http://x.example/")
+    detect_block(
+        200, {"content-type": "text/html; charset=utf-16"}, body, found, url="http://x.example/"
+    )
 
 
 def test_the_table_is_what_is_documented() -> None:

@@ -21,10 +21,10 @@ from scraper.rules.circuit_breaker import (
     PATIENCE_S,
     REST_MAX_S,
     REST_S,
-    Breakers,
+    CircuitBreakers,
     HostDown,
 )
-from scraper.rules.verdict import HOST_PATIENCE, RetryPolicy, judge
+from scraper.rules.verdict import HOST_PATIENCE, RetryPolicy, judge_outcome
 from tests.machine import examples
 
 HOST = "shop.example"
@@ -42,13 +42,13 @@ GAPS = st.floats(0, 60)
 
 
 def fail(
-    breakers: Breakers, pages: int, at: float = 0.0, first: int = 0, host: str = HOST
+    breakers: CircuitBreakers, pages: int, at: float = 0.0, first: int = 0, host: str = HOST
 ) -> list[HostDown | None]:
-    return [breakers.saw(host, first + n, Outcome.TIMEOUT, at) for n in range(pages)]
+    return [breakers.record(host, first + n, Outcome.TIMEOUT, at) for n in range(pages)]
 
 
-def tripped(at: float = 0.0) -> Breakers:
-    breakers = Breakers()
+def tripped(at: float = 0.0) -> CircuitBreakers:
+    breakers = CircuitBreakers()
     fail(breakers, DOWN_AFTER, at)
     return breakers
 
@@ -66,10 +66,10 @@ def test_a_few_failing_pages_never_take_a_host_down(
 ) -> None:
     """However often they are tried, and for however long: their own account is charged, and so they
     end."""
-    breakers, now = Breakers(), 0.0
+    breakers, now = CircuitBreakers(), 0.0
     for number, (outcome, gap) in enumerate(tries):
         now += gap
-        assert breakers.saw(HOST, number % pages, outcome, now) is None
+        assert breakers.record(HOST, number % pages, outcome, now) is None
 
 
 ROUNDS = st.lists(
@@ -87,14 +87,14 @@ def test_different_pages_in_a_row_do(
 ) -> None:
     """Whatever they fail of, however often each, and with outcomes between that say nothing of the
     host."""
-    breakers, now = Breakers(), 0.0
+    breakers, now = CircuitBreakers(), 0.0
     for place, (outcome, gap, again, neutral) in enumerate(rounds):
         now += gap
         if neutral is not None:
-            assert breakers.saw(HOST, 1000, neutral, now) is None
+            assert breakers.record(HOST, 1000, neutral, now) is None
         for known in pages[:place][:again]:
-            assert breakers.saw(HOST, known, outcome, now) is None
-        down = breakers.saw(HOST, pages[place], outcome, now)
+            assert breakers.record(HOST, known, outcome, now) is None
+        down = breakers.record(HOST, pages[place], outcome, now)
         assert (down is not None) == (place == DOWN_AFTER - 1)
     assert down is not None
     assert (down.rest_s, down.given_up) == (pytest.approx(REST_S), False)
@@ -103,33 +103,33 @@ def test_different_pages_in_a_row_do(
 @given(st.integers(0, 30), st.sampled_from(ANSWERS), st.integers(0, 40))
 def test_any_answer_ends_it(failures: int, answer: Outcome, page: int) -> None:
     """A page that is gone, refused, or not what was expected is an answer as good as any."""
-    breakers = Breakers()
+    breakers = CircuitBreakers()
     fail(breakers, failures)
-    assert breakers.saw(HOST, page, answer, 1.0) is None
+    assert breakers.record(HOST, page, answer, 1.0) is None
     assert fail(breakers, DOWN_AFTER - 1, at=2.0) == [None] * (DOWN_AFTER - 1)
-    assert breakers.saw(HOST, 999, Outcome.TIMEOUT, 2.0) == HostDown(REST_S), "it begins anew"
+    assert breakers.record(HOST, 999, Outcome.TIMEOUT, 2.0) == HostDown(REST_S), "it begins anew"
 
 
 @given(st.sampled_from(NEUTRAL), st.integers(0, 2 * DOWN_AFTER), st.floats(0, 100))
 def test_what_says_nothing_of_the_host_changes_nothing(
     outcome: Outcome, failures: int, at: float
 ) -> None:
-    disturbed, quiet = Breakers(), Breakers()
+    disturbed, quiet = CircuitBreakers(), CircuitBreakers()
     for page in range(failures):
-        assert disturbed.saw(HOST, 500 + page, outcome, at) is None
+        assert disturbed.record(HOST, 500 + page, outcome, at) is None
         both = [
-            breakers.saw(HOST, page, Outcome.UNREACHABLE, at) for breakers in (disturbed, quiet)
+            breakers.record(HOST, page, Outcome.UNREACHABLE, at) for breakers in (disturbed, quiet)
         ]
         assert both[0] == both[1]
-    assert disturbed.saw(HOST, 0, outcome, at + 1) is None
+    assert disturbed.record(HOST, 0, outcome, at + 1) is None
     assert disturbed._failing == quiet._failing
 
 
 def test_one_hosts_trouble_is_not_anothers() -> None:
     breakers = tripped()
     assert fail(breakers, DOWN_AFTER - 1, host="other.example") == [None] * (DOWN_AFTER - 1)
-    assert breakers.saw("other.example", 0, Outcome.FETCHED, 0.0) is None
-    assert breakers.saw(HOST, 0, Outcome.TIMEOUT, 0.5) == HostDown(REST_S - 0.5)
+    assert breakers.record("other.example", 0, Outcome.FETCHED, 0.0) is None
+    assert breakers.record(HOST, 0, Outcome.TIMEOUT, 0.5) == HostDown(REST_S - 0.5)
 
 
 # --- pages that have failed before
@@ -139,19 +139,19 @@ def test_one_hosts_trouble_is_not_anothers() -> None:
 @given(st.lists(st.tuples(st.integers(0, 500), st.sampled_from(FAILURES), GAPS), max_size=100))
 def test_pages_that_failed_before_begin_no_outage(tries: list[tuple[int, Outcome, float]]) -> None:
     """The end of a crawl: nothing but broken pages is left, and the host is well."""
-    breakers, now = Breakers(), 0.0
+    breakers, now = CircuitBreakers(), 0.0
     for page, outcome, gap in tries:
         now += gap
-        assert breakers.saw(HOST, page, outcome, now, failed_before=True) is None
-        assert not breakers.hopeless(HOST, now)
+        assert breakers.record(HOST, page, outcome, now, failed_before=True) is None
+        assert not breakers.is_open(HOST, now)
 
 
 @given(st.integers(0, DOWN_AFTER - 1), st.lists(st.integers(100, 200), min_size=1, max_size=30))
 def test_nor_do_they_help_to_begin_one(fresh: int, known: list[int]) -> None:
-    breakers = Breakers()
+    breakers = CircuitBreakers()
     assert fail(breakers, fresh) == [None] * fresh
     for page in known:
-        assert breakers.saw(HOST, page, Outcome.TIMEOUT, 0.0, failed_before=True) is None
+        assert breakers.record(HOST, page, Outcome.TIMEOUT, 0.0, failed_before=True) is None
     rest = fail(breakers, DOWN_AFTER - fresh, first=fresh)
     assert rest == [None] * (DOWN_AFTER - fresh - 1) + [HostDown(REST_S)], (
         "they do not end one either"
@@ -160,16 +160,16 @@ def test_nor_do_they_help_to_begin_one(fresh: int, known: list[int]) -> None:
 
 def test_they_wait_like_any_other_while_one_lasts() -> None:
     breakers = tripped()
-    known = breakers.saw(HOST, 999, Outcome.TIMEOUT, 0.5, failed_before=True)
+    known = breakers.record(HOST, 999, Outcome.TIMEOUT, 0.5, failed_before=True)
     assert known == HostDown(REST_S - 0.5)
-    assert breakers.saw(HOST, 999, Outcome.TIMEOUT, REST_S, failed_before=True) == HostDown(
+    assert breakers.record(HOST, 999, Outcome.TIMEOUT, REST_S, failed_before=True) == HostDown(
         2 * REST_S
     )
 
 
 def test_one_that_failed_before_ends_an_outage_with_its_answer() -> None:
     breakers = tripped()
-    assert breakers.saw(HOST, 999, Outcome.FETCHED, 1.0, failed_before=True) is None
+    assert breakers.record(HOST, 999, Outcome.FETCHED, 1.0, failed_before=True) is None
     assert fail(breakers, DOWN_AFTER - 1, at=1.0) == [None] * (DOWN_AFTER - 1)
 
 
@@ -181,22 +181,22 @@ def test_one_that_failed_before_ends_an_outage_with_its_answer() -> None:
 def test_a_streak_that_nobody_added_to_for_long_is_forgotten(failures: int, more_s: float) -> None:
     """A crawl that ended in an outage says nothing of tomorrow's: that one begins with a clean
     slate."""
-    breakers = Breakers()
+    breakers = CircuitBreakers()
     fail(breakers, failures)
     later = FORGOTTEN_S + more_s
-    assert not breakers.hopeless(HOST, later)
-    assert breakers.saw(HOST, 998, Outcome.TIMEOUT, later, failed_before=True) is None
+    assert not breakers.is_open(HOST, later)
+    assert breakers.record(HOST, 998, Outcome.TIMEOUT, later, failed_before=True) is None
     assert fail(breakers, DOWN_AFTER, at=later) == [None] * (DOWN_AFTER - 1) + [HostDown(REST_S)]
 
 
 @given(st.integers(1, DOWN_AFTER - 1), st.floats(0, min(FORGOTTEN_S, PATIENCE_S / DOWN_AFTER)))
 def test_one_that_is_added_to_is_not(failures: int, gap_s: float) -> None:
-    breakers = Breakers()
+    breakers = CircuitBreakers()
     fail(breakers, failures)
     now = 0.0
     for number in range(failures, DOWN_AFTER):
         now += gap_s
-        down = breakers.saw(HOST, number, Outcome.TIMEOUT, now)
+        down = breakers.record(HOST, number, Outcome.TIMEOUT, now)
     assert down is not None and down.rest_s == pytest.approx(REST_S)
     assert down.charged == (now > FREE_S)
 
@@ -205,7 +205,7 @@ def test_what_says_nothing_keeps_no_streak_alive() -> None:
     breakers = tripped()
     for tenth in range(1, 11):
         for outcome in NEUTRAL:
-            assert breakers.saw(HOST, tenth, outcome, tenth * FORGOTTEN_S / 10) is None
+            assert breakers.record(HOST, tenth, outcome, tenth * FORGOTTEN_S / 10) is None
     assert fail(breakers, 1, at=FORGOTTEN_S + 1) == [None]
 
 
@@ -224,7 +224,7 @@ def test_an_outage_is_free_then_charged_then_given_up(gaps: list[float]) -> None
     breakers, now = tripped(), 0.0
     for gap in gaps:
         now += gap
-        down = breakers.saw(HOST, 7, Outcome.TIMEOUT, now)
+        down = breakers.record(HOST, 7, Outcome.TIMEOUT, now)
         assert down is not None
         assert (down.charged, down.given_up) == (now > FREE_S, now > PATIENCE_S)
         assert down.rest_s == 0 if down.given_up else down.rest_s > 0
@@ -239,7 +239,7 @@ def test_a_page_is_hopeless_after_that_but_for_a_try_after_each_rest(
     rest_s = rests_until = REST_S
     for gap, tried in steps:
         now += gap
-        assert breakers.hopeless(HOST, now) == (last > PATIENCE_S and now < rests_until)
+        assert breakers.is_open(HOST, now) == (last > PATIENCE_S and now < rests_until)
         if now - last > FORGOTTEN_S:
             # A failure that comes now begins another outage.
             return
@@ -247,28 +247,28 @@ def test_a_page_is_hopeless_after_that_but_for_a_try_after_each_rest(
             if now >= rests_until:
                 rest_s = min(2 * rest_s, REST_MAX_S)
                 rests_until = now + rest_s
-            assert breakers.saw(HOST, 7, Outcome.TIMEOUT, now) is not None
+            assert breakers.record(HOST, 7, Outcome.TIMEOUT, now) is not None
             last = now
 
 
 def test_no_page_is_hopeless_while_its_host_is_waited_for() -> None:
     breakers = tripped()
-    assert not breakers.hopeless("other.example", 0.0)
+    assert not breakers.is_open("other.example", 0.0)
     for second in range(0, int(PATIENCE_S), 20):
-        breakers.saw(HOST, second, Outcome.TIMEOUT, float(second))
-        assert not breakers.hopeless(HOST, second + 0.1)
+        breakers.record(HOST, second, Outcome.TIMEOUT, float(second))
+        assert not breakers.is_open(HOST, second + 0.1)
 
 
 def test_one_answer_gives_hope() -> None:
     breakers, now = tripped(), 0.0
-    while not breakers.hopeless(HOST, now):
+    while not breakers.is_open(HOST, now):
         now += REST_S
-        breakers.saw(HOST, 7, Outcome.TIMEOUT, now)
+        breakers.record(HOST, 7, Outcome.TIMEOUT, now)
     assert PATIENCE_S < now <= PATIENCE_S + REST_MAX_S + 2 * REST_S
-    breakers.saw(HOST, 1, Outcome.HOST_DOWN, now)
-    assert breakers.hopeless(HOST, now), "a page that was not tried is no answer"
-    breakers.saw(HOST, 1, Outcome.NOT_FOUND, now)
-    assert not breakers.hopeless(HOST, now)
+    breakers.record(HOST, 1, Outcome.HOST_DOWN, now)
+    assert breakers.is_open(HOST, now), "a page that was not tried is no answer"
+    breakers.record(HOST, 1, Outcome.NOT_FOUND, now)
+    assert not breakers.is_open(HOST, now)
 
 
 # --- rests
@@ -276,10 +276,10 @@ def test_one_answer_gives_hope() -> None:
 
 
 def test_rests_double_up_to_the_cap() -> None:
-    breakers, now, rests = Breakers(), 0.0, []
+    breakers, now, rests = CircuitBreakers(), 0.0, []
     fail(breakers, DOWN_AFTER - 1)
     for page in range(8):
-        down = breakers.saw(HOST, 100 + page, Outcome.TIMEOUT, now)
+        down = breakers.record(HOST, 100 + page, Outcome.TIMEOUT, now)
         assert down is not None
         rests.append(down.rest_s)
         now += down.rest_s
@@ -300,7 +300,7 @@ def test_a_rest_is_ordered_once_and_what_fails_during_it_waits_for_its_end(
         now += gap
         if now > PATIENCE_S:
             break
-        down = breakers.saw(HOST, page, Outcome.TIMEOUT, now)
+        down = breakers.record(HOST, page, Outcome.TIMEOUT, now)
         assert down is not None
         if now >= until:
             rest_s = min(2 * rest_s, REST_MAX_S)
@@ -313,8 +313,8 @@ def test_a_rest_is_ordered_once_and_what_fails_during_it_waits_for_its_end(
 def test_a_host_that_answers_once_rests_briefly_again() -> None:
     breakers = tripped()
     for page in range(6):
-        assert breakers.saw(HOST, page, Outcome.TIMEOUT, 100.0 * page) is not None
-    breakers.saw(HOST, 0, Outcome.FETCHED, 600.0)
+        assert breakers.record(HOST, page, Outcome.TIMEOUT, 100.0 * page) is not None
+    breakers.record(HOST, 0, Outcome.FETCHED, 600.0)
     assert fail(breakers, DOWN_AFTER, at=601.0)[-1] == HostDown(REST_S)
 
 
@@ -322,30 +322,30 @@ def test_a_host_that_answers_once_rests_briefly_again() -> None:
 # ----------------------------------------------------------------------------------------------------------
 
 
-def still_failing(until_s: float) -> Breakers:
+def still_failing(until_s: float) -> CircuitBreakers:
     """A host that has been down all the time, its pages tried again and again."""
     breakers, now = tripped(), 0.0
     while now < until_s:
         now = min(until_s, now + FORGOTTEN_S)
-        assert breakers.saw(HOST, 7, Outcome.TIMEOUT, now) is not None
+        assert breakers.record(HOST, 7, Outcome.TIMEOUT, now) is not None
     return breakers
 
 
 def test_patience_ends() -> None:
-    waiting = still_failing(PATIENCE_S).saw(HOST, 7, Outcome.TIMEOUT, PATIENCE_S)
+    waiting = still_failing(PATIENCE_S).record(HOST, 7, Outcome.TIMEOUT, PATIENCE_S)
     assert waiting is not None and not waiting.given_up
-    over = still_failing(PATIENCE_S).saw(HOST, 7, Outcome.TIMEOUT, PATIENCE_S + 1)
+    over = still_failing(PATIENCE_S).record(HOST, 7, Outcome.TIMEOUT, PATIENCE_S + 1)
     assert over == HostDown(0.0, charged=True, given_up=True)
 
 
 def test_one_answer_renews_patience() -> None:
     breakers = still_failing(PATIENCE_S + 1)
-    breakers.saw(HOST, 7, Outcome.NOT_FOUND, PATIENCE_S + 1)
+    breakers.record(HOST, 7, Outcome.NOT_FOUND, PATIENCE_S + 1)
     assert fail(breakers, DOWN_AFTER, at=PATIENCE_S + 2)[-1] == HostDown(REST_S)
 
 
 def test_memory_is_bounded_and_the_oldest_hosts_are_forgotten() -> None:
-    breakers = Breakers()
+    breakers = CircuitBreakers()
     for n in range(HOSTS_MAX + 500):
         fail(breakers, 3, host=f"h{n}.example")
     assert len(breakers._failing) == HOSTS_MAX
@@ -367,7 +367,11 @@ class Simulation:
         self, pages: int, answers: Callable[[int, float], Outcome], *, takes_s: float, lanes: int
     ) -> None:
         self.answers, self.takes_s, self.lanes = answers, takes_s, lanes
-        self.breakers, self.rng, self.policy = Breakers(), random.Random(pages), RetryPolicy()
+        self.breakers, self.rng, self.policy = (
+            CircuitBreakers(),
+            random.Random(pages),
+            RetryPolicy(),
+        )
         self.statuses: Counter[Status] = Counter()
         self.due = [(0.0, page) for page in range(pages)]
         # (page, its host's account) -> tries
@@ -389,17 +393,17 @@ class Simulation:
                 continue
             assert begins <= until_s, f"{len(self.due)} pages are still due after {begins:.0f} s"
             heapq.heappop(self.due)
-            takes_s = 0.0 if self.breakers.hopeless(HOST, begins) else self.takes_s
+            takes_s = 0.0 if self.breakers.is_open(HOST, begins) else self.takes_s
             heapq.heapreplace(free, begins + takes_s)
             heapq.heappush(under_way, (begins + takes_s, page, begins))
 
     def _settle(self, page: int, now: float, began: float) -> float:
-        hopeless = self.breakers.hopeless(HOST, began)
+        hopeless = self.breakers.is_open(HOST, began)
         outcome = Outcome.HOST_DOWN if hopeless else self.answers(page, now)
         failed_before = self.charged[page, True] > 0
-        down = self.breakers.saw(HOST, page, outcome, now, failed_before=failed_before)
+        down = self.breakers.record(HOST, page, outcome, now, failed_before=failed_before)
         account = page, outcome.blame is Blame.HOST
-        verdict = judge(outcome, self.charged[account], self.policy, self.rng, down=down)
+        verdict = judge_outcome(outcome, self.charged[account], self.policy, self.rng, down=down)
         self.tries += not hopeless
         self.charged[account] += verdict.charged
         if verdict.status is Status.DUE:

@@ -33,15 +33,15 @@ from scraper.rules.escalation import (
     RetryHere,
     after_block,
     begin_probe,
-    blocked_out,
-    ladder,
+    build_ladder,
+    is_blocked_out,
+    is_probe_due,
     level_below,
     level_for,
     new_route,
     next_level,
-    on_blocked,
-    on_good,
-    probe_due,
+    record_block,
+    record_success,
 )
 from tests.machine import examples
 
@@ -53,7 +53,7 @@ def blocked(
     route: HostRoute, level: str, now: float, pages: range = range(HOST_PAGES)
 ) -> HostRoute:
     for page in pages:
-        route = on_blocked(route, STEPS, level, page, "status-403", now)
+        route = record_block(route, STEPS, level, page, "status-403", now)
     return route
 
 
@@ -61,8 +61,8 @@ def probed(route: HostRoute, now: float, *, good: bool) -> HostRoute:
     level = level_below(level_for(route, STEPS), STEPS)
     assert level is not None
     if good:
-        return on_good(route, STEPS, level, now, probe=True)
-    return on_blocked(route, STEPS, level, 99, "status-403", now, probe=True)
+        return record_success(route, STEPS, level, now, probe=True)
+    return record_block(route, STEPS, level, 99, "status-403", now, probe=True)
 
 
 def down(route: HostRoute) -> HostRoute:
@@ -78,14 +78,14 @@ def down(route: HostRoute) -> HostRoute:
 
 
 def test_a_ladder_is_what_a_definition_allows_above_its_start() -> None:
-    assert ladder("datacenter", ["browser", "residential"]) == LEVELS
-    assert ladder("residential", ["browser", "datacenter", "residential"]) == (
+    assert build_ladder("datacenter", ["browser", "residential"]) == LEVELS
+    assert build_ladder("residential", ["browser", "datacenter", "residential"]) == (
         "residential",
         "browser",
     )
-    assert ladder("datacenter", []) == ("datacenter",)
-    assert ladder("browser", ["residential"]) == ("browser",)
-    assert ladder("mine", ["residential", "browser"]) == ("mine", "residential", "browser")
+    assert build_ladder("datacenter", []) == ("datacenter",)
+    assert build_ladder("browser", ["residential"]) == ("browser",)
+    assert build_ladder("mine", ["residential", "browser"]) == ("mine", "residential", "browser")
 
 
 def test_a_page_goes_by_the_higher_of_its_hosts_level_and_its_own() -> None:
@@ -110,7 +110,7 @@ def test_a_level_that_is_no_longer_allowed() -> None:
 def test_a_host_goes_up_when_enough_pages_were_given_up_there() -> None:
     route = blocked(new_route(STEPS, 0.0), "datacenter", 10.0, range(HOST_PAGES - 1))
     assert route.level == "datacenter"
-    route = on_blocked(route, STEPS, "datacenter", 7, "kasada", 20.0)
+    route = record_block(route, STEPS, "datacenter", 7, "kasada", 20.0)
     assert route == HostRoute("residential", 20.0, probe_at=20.0 + PROBE_FIRST_S, why="kasada")
     assert blocked(route, "residential", 30.0).level == "browser"
 
@@ -118,13 +118,13 @@ def test_a_host_goes_up_when_enough_pages_were_given_up_there() -> None:
 def test_one_page_never_moves_its_host() -> None:
     route = new_route(STEPS, 0.0)
     for now in range(100):
-        route = on_blocked(route, STEPS, "datacenter", 7, "status-403", float(now))
+        route = record_block(route, STEPS, "datacenter", 7, "status-403", float(now))
     assert route.level == "datacenter" and route.blocked_pages == (7,)
 
 
 def test_a_good_answer_in_between_forgives() -> None:
     route = blocked(new_route(STEPS, 0.0), "datacenter", 0.0, range(HOST_PAGES - 1))
-    route = on_good(route, STEPS, "datacenter", 1.0)
+    route = record_success(route, STEPS, "datacenter", 1.0)
     assert route == new_route(STEPS, 0.0)
     assert blocked(route, "datacenter", 2.0, range(5, 4 + HOST_PAGES)).level == "datacenter"
 
@@ -135,22 +135,24 @@ def test_news_of_another_level_is_no_news(level: str) -> None:
     route = blocked(blocked(new_route(STEPS, 0.0), "datacenter", 0.0), "residential", 1.0, range(1))
     assert route.level == "residential" and route.blocked_pages
     assert blocked(route, level, 2.0, range(10, 20)) == route
-    assert on_good(route, STEPS, level, 2.0) == route
+    assert record_success(route, STEPS, level, 2.0) == route
 
 
 def test_at_the_top_a_host_stays_and_is_known_to_be_out() -> None:
     route = new_route(("datacenter",), 0.0)
     for page in range(20):
-        assert blocked_out(route, ("datacenter",)) == (page >= HOST_PAGES)
-        route = on_blocked(route, ("datacenter",), "datacenter", page, "status-403", 0.0)
+        assert is_blocked_out(route, ("datacenter",)) == (page >= HOST_PAGES)
+        route = record_block(route, ("datacenter",), "datacenter", page, "status-403", 0.0)
     assert (
         route.level == "datacenter"
         and route.blocked_pages == (17, 18, 19)
         and route.probe_at is None
     )
-    assert not blocked_out(on_good(route, ("datacenter",), "datacenter", 1.0), ("datacenter",))
+    assert not is_blocked_out(
+        record_success(route, ("datacenter",), "datacenter", 1.0), ("datacenter",)
+    )
     # now it may
-    assert on_blocked(route, STEPS, "datacenter", 20, "status-403", 1.0).level == "residential"
+    assert record_block(route, STEPS, "datacenter", 20, "status-403", 1.0).level == "residential"
 
 
 # --- and down
@@ -186,15 +188,17 @@ def test_enough_good_probes_in_a_row_bring_a_host_down_a_level() -> None:
     assert (route.probe_at, route.probes_ok) == (route.changed_at + PROBE_FIRST_S, 0)
     route = down(route)
     assert route.level == "datacenter" and route.probe_at is None
-    assert not probe_due(route, STEPS, 1e12)
+    assert not is_probe_due(route, STEPS, 1e12)
 
 
 def test_one_probe_at_a_time() -> None:
     route = blocked(new_route(STEPS, 0.0), "datacenter", 0.0)
-    assert not probe_due(route, STEPS, PROBE_FIRST_S - 1) and probe_due(route, STEPS, PROBE_FIRST_S)
+    assert not is_probe_due(route, STEPS, PROBE_FIRST_S - 1) and is_probe_due(
+        route, STEPS, PROBE_FIRST_S
+    )
     route = begin_probe(route, PROBE_FIRST_S)
-    assert not probe_due(route, STEPS, PROBE_FIRST_S + PROBE_LOST_S - 1)
-    assert probe_due(route, STEPS, PROBE_FIRST_S + PROBE_LOST_S)  # it was lost
+    assert not is_probe_due(route, STEPS, PROBE_FIRST_S + PROBE_LOST_S - 1)
+    assert is_probe_due(route, STEPS, PROBE_FIRST_S + PROBE_LOST_S)  # it was lost
 
 
 def test_a_host_that_falls_back_and_is_blocked_again_is_probed_half_as_often() -> None:
@@ -226,11 +230,11 @@ def test_a_host_that_falls_two_levels_at_a_stretch_remembers_the_longer_wait() -
 def test_news_of_a_probe_that_comes_after_the_host_has_moved() -> None:
     # browser by now
     route = blocked(blocked(new_route(STEPS, 0.0), "datacenter", 0.0), "residential", 0.0)
-    assert on_good(route, STEPS, "datacenter", 1.0, probe=True) == route
-    assert on_blocked(route, STEPS, "datacenter", 5, "x", 1.0, probe=True) == route
+    assert record_success(route, STEPS, "datacenter", 1.0, probe=True) == route
+    assert record_block(route, STEPS, "datacenter", 5, "x", 1.0, probe=True) == route
     fell = down(down(route))
     # at the host's own level: as of any page
-    late = on_blocked(fell, STEPS, "datacenter", 5, "x", 9e9, probe=True)
+    late = record_block(fell, STEPS, "datacenter", 5, "x", 9e9, probe=True)
     assert late == replace(fell, blocked_pages=(5,))
 
 
@@ -263,10 +267,10 @@ def apply(
 ) -> HostRoute:
     what, level, page, _, probe = signal
     if what == "begin":
-        return begin_probe(route, now) if probe_due(route, steps, now) else route
+        return begin_probe(route, now) if is_probe_due(route, steps, now) else route
     if what == "blocked":
-        return on_blocked(route, steps, level, page, "s", now, probe=probe)
-    return on_good(route, steps, level, now, probe=probe)
+        return record_block(route, steps, level, page, "s", now, probe=probe)
+    return record_success(route, steps, level, now, probe=probe)
 
 
 @given(LADDERS, SIGNALS)
@@ -304,7 +308,8 @@ def test_a_ladder_that_changes_midway_leads_nobody_out_of_it(
         route = apply(route, steps, signal, now)
         assert level_for(route, steps) in steps
         assert (
-            not probe_due(route, steps, now) or level_below(level_for(route, steps), steps) in steps
+            not is_probe_due(route, steps, now)
+            or level_below(level_for(route, steps), steps) in steps
         )
 
 
@@ -413,7 +418,7 @@ class Model:
         for second in range(seconds):
             now = float(second)
             page = again.pop(0) if again else self.pages(second)
-            probe = probe_due(self.route, STEPS, now) and page not in own
+            probe = is_probe_due(self.route, STEPS, now) and page not in own
             level = level_for(self.route, STEPS, own.get(page))
             if probe:
                 level = level_below(level, STEPS) or level
@@ -425,7 +430,7 @@ class Model:
             page, level, probe = under_way.pop(0)
             self.asked[level] += 1
             if self.serves(level, page, now):
-                self.route = on_good(self.route, STEPS, level, now, probe=probe)
+                self.route = record_success(self.route, STEPS, level, now, probe=probe)
                 own.pop(page, None)
             else:
                 self.wasted[level] += 1
@@ -449,7 +454,9 @@ class Model:
             probe=probe,
         )
         if probe or not isinstance(answer, RetryHere):
-            self.route = on_blocked(self.route, STEPS, level, page, "status-403", now, probe=probe)
+            self.route = record_block(
+                self.route, STEPS, level, page, "status-403", now, probe=probe
+            )
         match answer:
             case RetryHere():
                 again.append(page)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scraper.extract import money, values
 from scraper.extract.heuristics.stock_words import WORDS
 from scraper.extract.values import Mistyped
-from scraper.rules.decoding import clean_text, decode, parse_html
+from scraper.rules.decoding import clean_text, decode_page, parse_html
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_clean_text_can_be_stored(text: str) -> None:
     ],
 )
 def test_decode(body: bytes, header: str | None, expected: str) -> None:
-    decoded = decode(body, header)
+    decoded = decode_page(body, header)
     if "\ufffd" in expected:
         # the header was wrong; either is an answer
         assert decoded.text.endswith(("\ufffd", "ü"))
@@ -338,7 +338,7 @@ def test_decode(body: bytes, header: str | None, expected: str) -> None:
     st.one_of(st.none(), st.text(max_size=30).map("text/html; charset=".__add__)),
 )
 def test_any_bytes_make_a_tree(body: bytes, header: str | None) -> None:
-    decoded = decode(body, header)
+    decoded = decode_page(body, header)
     assert parse_html(decoded.utf8) is not None
 
 
@@ -364,9 +364,9 @@ def test_a_body_is_utf8_as_a_whole_whatever_its_pieces_are(
     try:
         body.decode()
     except UnicodeDecodeError:
-        assert decode(body, "text/html; charset=utf-8").utf8 != body
+        assert decode_page(body, "text/html; charset=utf-8").utf8 != body
     else:
-        assert decode(body, "text/html; charset=utf-8").utf8 is body
+        assert decode_page(body, "text/html; charset=utf-8").utf8 is body
 
 
 def test_the_words_that_the_docs_name_are_what_they_say_and_all_there_are() -> None:

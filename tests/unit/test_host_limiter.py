@@ -31,7 +31,7 @@ from scraper.politeness.host_limiter import (
     HostLimiter,
 )
 from scraper.politeness.host_limiters import HostLimiters
-from scraper.rules.budget import Back, Budget, Override
+from scraper.rules.budget import Budget, Override, UnusedSlots
 from tests.machine import examples
 
 FAR = 10_000.0
@@ -92,7 +92,7 @@ class Fleet:
         inflight: int,
         good: int = 0,
         busy_until: float = 0.0,
-        back: Back | None = None,
+        back: UnusedSlots | None = None,
     ) -> Reservation:
         await asyncio.sleep(0)
         if self.away:
@@ -125,7 +125,7 @@ class Fleet:
             first, first, interval_s, granted, allotment, self.contended, end, took_back
         )
 
-    async def slow(
+    async def slow_down(
         self, host: str, budget: Budget, *, rest_s: float, why: str, age_s: float | None
     ) -> None:
         self.free = max(self.free, now() + rest_s)
@@ -136,7 +136,7 @@ def gate_of(
     fleet: Fleet, *, interval_s: float = 0.0, concurrency: int = 4, pending: int = 100
 ) -> HostLimiter:
     limiter = HostLimiter("shop.example", fleet)
-    limiter.budget(1, Budget(interval_s, concurrency))
+    limiter.set_budget(1, Budget(interval_s, concurrency))
     limiter.pending = pending
     return limiter
 
@@ -174,7 +174,7 @@ def test_the_share_is_never_exceeded(limit: int) -> None:
         await asyncio.gather(*(visits.one() for _ in range(40)))
         assert visits.most == min(limit, 8)
         assert len(visits.began) == 40
-        assert limiter.idle
+        assert limiter.is_idle
 
     run(work)
 
@@ -211,7 +211,7 @@ def test_a_fast_host_makes_room_for_another_process_after_few_answers() -> None:
         async def lane() -> None:
             while True:
                 await visits.one()
-                limiter.good += 1
+                limiter.good_answers += 1
 
         lanes = [asyncio.ensure_future(lane()) for _ in range(200)]
         await asyncio.sleep(0.5)
@@ -277,7 +277,7 @@ def test_whatever_comes_the_pace_and_the_share_hold(
             limiter.pending -= 1
 
         await asyncio.gather(*(page(*each) for each in pages))
-        assert limiter.idle
+        assert limiter.is_idle
         requests.sort()
         assert len(requests) == len(pages) + sum(another for *_, another in pages)
         for earlier, later in pairwise(requests):
@@ -332,7 +332,7 @@ def test_a_turn_that_comes_too_late_is_refused_with_when_to_come_back() -> None:
         assert len(visits.deferred) == 7
         assert all(0 < delay_s <= 6 for delay_s in visits.deferred)
         assert now() <= 5.0
-        assert limiter.idle
+        assert limiter.is_idle
 
     run(work)
 
@@ -387,15 +387,15 @@ def test_a_host_that_is_known_to_be_slow_is_waited_for() -> None:
 
 def test_a_slow_host_keeps_pages_waiting_and_a_fast_one_does_not() -> None:
     async def work() -> None:
-        assert gate_of(Fleet(), interval_s=2.0).queued_of(100) == 100, "its rate says when"
+        assert gate_of(Fleet(), interval_s=2.0).count_queued(100) == 100, "its rate says when"
         limiter = gate_of(Fleet(), concurrency=4, pending=100)
-        assert limiter.queued_of(100) == 0, "nobody knows yet"
+        assert limiter.count_queued(100) == 0, "nobody knows yet"
         visits = PageFetcher(limiter, lasts_s=2.0)
         await asyncio.gather(*(visits.one() for _ in range(100)))
-        assert limiter.queued_of(100) == 98, "four at once, two seconds each"
+        assert limiter.count_queued(100) == 98, "four at once, two seconds each"
         visits.lasts_s, limiter.pending = 0.001, 100
         await asyncio.gather(*(visits.one() for _ in range(100)))
-        assert limiter.queued_of(100) == 0
+        assert limiter.count_queued(100) == 0
 
     run(work)
 
@@ -509,7 +509,7 @@ def test_a_host_that_asks_for_rest_gets_it(interval_s: float) -> None:
         limiter = gate_of(Fleet(), interval_s=interval_s, concurrency=5, pending=3)
         visits = PageFetcher(limiter, lasts_s=0.0)
         await visits.one()
-        await limiter.slow(30.0, "429")
+        await limiter.slow_down(30.0, "429")
         await visits.one(latest=10.0)
         assert visits.deferred == [pytest.approx(30, abs=1)]
         await visits.one(latest=100.0)
@@ -522,7 +522,7 @@ def test_another_process_hears_of_a_rest_with_its_next_share() -> None:
     async def work() -> None:
         fleet = Fleet()
         here, there = gate_of(fleet, pending=1), gate_of(fleet, pending=1)
-        await here.slow(30.0, "429")
+        await here.slow_down(30.0, "429")
         visits = PageFetcher(there)
         await visits.one(latest=10.0)
         assert (visits.began, len(visits.deferred)) == ([], 1)
@@ -535,14 +535,14 @@ def test_a_crawl_delay_counts_where_it_is_longer_and_survives_the_next_budget() 
         limiter = gate_of(Fleet(), interval_s=0.2, concurrency=10, pending=6)
         visits = PageFetcher(limiter, lasts_s=0.0)
         await visits.one()
-        limiter.crawl_delay(1, 3.0)
+        limiter.set_crawl_delay(1, 3.0)
         for _ in range(4):
-            limiter.budget(1, Budget(0.2, 10))
+            limiter.set_budget(1, Budget(0.2, 10))
             await visits.one()
         gaps = [b - a for a, b in pairwise(visits.began[1:])]
         assert gaps == pytest.approx([3.0] * 3)
-        limiter.crawl_delay(1, 0.1)
-        assert limiter.limits.interval_s == 0.2
+        limiter.set_crawl_delay(1, 0.1)
+        assert limiter.budget.interval_s == 0.2
 
     run(work)
 
@@ -558,7 +558,7 @@ def test_a_turn_that_is_cancelled_while_it_waits_leaves_nothing_behind(wait: str
         if wait == "for a allotment":
             first = asyncio.ensure_future(visits.one())
         else:
-            limiter.budget(1, Budget(2.0, 3))
+            limiter.set_budget(1, Budget(2.0, 3))
             fleet.free = 2.0
             first = None
         if wait != "for the fleet's answer":
@@ -571,7 +571,7 @@ def test_a_turn_that_is_cancelled_while_it_waits_leaves_nothing_behind(wait: str
             await first
         await asyncio.wait_for(visits.one(), 20)
         limiter.pending = 0
-        assert limiter.idle
+        assert limiter.is_idle
         assert not limiter._door.locked() and not limiter._pace.locked()
 
     run(work)
@@ -588,7 +588,7 @@ def test_cancelling_at_any_moment_leaks_nothing(interval_s: float) -> None:
             await asyncio.sleep(rng.random() * 0.3)
             page.cancel()
         await asyncio.gather(*pages, return_exceptions=True)
-        assert limiter.idle
+        assert limiter.is_idle
         assert visits.most <= 3
         limiter.pending = 1
         await asyncio.wait_for(visits.one(), 10)
@@ -602,7 +602,7 @@ def test_an_error_inside_a_turn_gives_it_back() -> None:
         with pytest.raises(ZeroDivisionError):
             async with limiter.permit(FAR):
                 raise ZeroDivisionError
-        assert limiter.idle
+        assert limiter.is_idle
 
     run(work)
 
@@ -612,19 +612,19 @@ def test_idle_hosts_give_their_share_back_and_busy_ones_keep_theirs() -> None:
         fleet = Fleet()
         limiters = HostLimiters(fleet)
         idle, busy, expecting = (
-            limiters.of(f"{name}.example") for name in ("idle", "busy", "expecting")
+            limiters.for_host(f"{name}.example") for name in ("idle", "busy", "expecting")
         )
         for limiter in (idle, busy, expecting):
-            limiter.budget(1, Budget(0.0, 2))
+            limiter.set_budget(1, Budget(0.0, 2))
             await PageFetcher(limiter, 0.0).one()
             limiter.pending = 0
         expecting.pending = 1
         async with busy.permit(FAR):
             await limiters.sweep()
             assert fleet.given_back == ["idle.example"]
-            assert limiters.of("idle.example") is not idle
-            assert limiters.of("busy.example") is busy
-            assert limiters.of("expecting.example") is expecting
+            assert limiters.for_host("idle.example") is not idle
+            assert limiters.for_host("busy.example") is busy
+            assert limiters.for_host("expecting.example") is expecting
         await limiters.sweep()
         assert fleet.given_back == ["idle.example", "busy.example"]
 
@@ -638,8 +638,8 @@ def test_a_long_answer_does_not_cost_the_share() -> None:
     async def work() -> None:
         fleet = Fleet()
         limiters = HostLimiters(fleet)
-        limiter = limiters.of("slow.example")
-        limiter.budget(1, Budget(0.0, 1))
+        limiter = limiters.for_host("slow.example")
+        limiter.set_budget(1, Budget(0.0, 1))
         limiter.pending = 1
         async with limiter.permit(FAR):
             for _ in range(15):
@@ -656,8 +656,8 @@ def test_a_throttle_that_is_away_defers_pages_and_breaks_no_sweep() -> None:
     async def work() -> None:
         fleet = Fleet()
         limiters = HostLimiters(fleet)
-        limiter = limiters.of("shop.example")
-        limiter.budget(1, Budget(0.5, 2))
+        limiter = limiters.for_host("shop.example")
+        limiter.set_budget(1, Budget(0.5, 2))
         visits = PageFetcher(limiter, 0.0)
         limiter.pending = 3
         await visits.one()
@@ -671,7 +671,7 @@ def test_a_throttle_that_is_away_defers_pages_and_breaks_no_sweep() -> None:
         limiter.pending = 1
         await visits.one()
         assert len(visits.began) == 2
-        assert limiter.idle
+        assert limiter.is_idle
 
     run(work)
 
@@ -687,10 +687,10 @@ def test_good_answers_are_told_with_the_next_question_and_cost_none_of_their_own
         visits = PageFetcher(limiter, lasts_s=0.1)
         for _ in range(100):
             await asyncio.gather(*(visits.one() for _ in range(8)))
-            limiter.good += 8
+            limiter.good_answers += 8
         # each second, for others might wait for places
         assert 9 <= len(fleet.asked) <= 12
-        assert sum(asked["good"] for asked in fleet.asked) + limiter.good == 800
+        assert sum(asked["good"] for asked in fleet.asked) + limiter.good_answers == 800
 
     run(work)
 
@@ -704,12 +704,12 @@ def test_many_complaints_at_once_are_told_once() -> None:
         limiter = gate_of(fleet)
         began = now()
         await asyncio.sleep(3.0)
-        await asyncio.gather(*(limiter.slow(5.0, "429", began) for _ in range(50)))
+        await asyncio.gather(*(limiter.slow_down(5.0, "429", began) for _ in range(50)))
         assert fleet.slowed == [(5.0, "429", 3.0)]
-        await limiter.slow(0.0, "503", now() + 1.0)
-        await limiter.slow(60.0, "429, Retry-After 60 s", now() + 1.0)
+        await limiter.slow_down(0.0, "503", now() + 1.0)
+        await limiter.slow_down(60.0, "429, Retry-After 60 s", now() + 1.0)
         await asyncio.sleep(5.0)
-        await limiter.slow(0.0, "503", now())
+        await limiter.slow_down(0.0, "503", now())
         assert [(rest_s, age_s) for rest_s, _, age_s in fleet.slowed[1:]] == [
             (60.0, None),
             (0.0, 0.0),
@@ -721,16 +721,16 @@ def test_many_complaints_at_once_are_told_once() -> None:
 def test_of_two_sites_on_one_host_the_stricter_budget_counts() -> None:
     async def work() -> None:
         limiter = gate_of(Fleet(), interval_s=0.5, concurrency=4)
-        limiter.budget(2, Budget(0.1, 2, burst=5))
-        limiter.crawl_delay(2, 0.7)
-        limiter.budget(1, Budget(0.5, 4))
-        assert limiter.limits == Budget(0.7, 2, 1)
+        limiter.set_budget(2, Budget(0.1, 2, burst=5))
+        limiter.set_crawl_delay(2, 0.7)
+        limiter.set_budget(1, Budget(0.5, 4))
+        assert limiter.budget == Budget(0.7, 2, 1)
         mine = Budget(0.5, 4)
-        limiter.budget(1, mine)
+        limiter.set_budget(1, mine)
         for _ in range(3):
-            limiter.budget(1, mine)
-            await limiter.keep()
-        assert limiter.limits == Budget(0.5, 4), "the other site is done"
+            limiter.set_budget(1, mine)
+            await limiter.maintain()
+        assert limiter.budget == Budget(0.5, 4), "the other site is done"
 
     run(work)
 
@@ -738,14 +738,14 @@ def test_of_two_sites_on_one_host_the_stricter_budget_counts() -> None:
 def test_an_operators_word_counts_at_once_and_a_crawl_delay_all_the_same() -> None:
     async def work() -> None:
         limiters = HostLimiters(Fleet())
-        limiter = limiters.of("shop.example")
-        limiter.budget(1, Budget(0.5, 4))
+        limiter = limiters.for_host("shop.example")
+        limiter.set_budget(1, Budget(0.5, 4))
         limiters.apply_overrides({"shop.example": Override(interval_s=0.1, concurrency=9, burst=3)})
-        assert limiter.limits == Budget(0.1, 9, 3)
-        limiter.crawl_delay(1, 0.25)
-        assert limiter.limits == Budget(0.25, 9, 1)
+        assert limiter.budget == Budget(0.1, 9, 3)
+        limiter.set_crawl_delay(1, 0.25)
+        assert limiter.budget == Budget(0.25, 9, 1)
         limiters.apply_overrides({})
-        assert limiter.limits == Budget(0.5, 4)
+        assert limiter.budget == Budget(0.5, 4)
 
     run(work)
 
@@ -754,8 +754,8 @@ def test_an_operators_word_counts_at_once_and_a_crawl_delay_all_the_same() -> No
 def test_a_paused_host_lets_nobody_in_and_sends_back_who_waits(interval_s: float) -> None:
     async def work() -> None:
         limiters = HostLimiters(Fleet())
-        limiter = limiters.of("shop.example")
-        limiter.budget(1, Budget(interval_s, 1))
+        limiter = limiters.for_host("shop.example")
+        limiter.set_budget(1, Budget(interval_s, 1))
         limiter.pending = 3
         visits = PageFetcher(limiter, lasts_s=1.5)
         pages = [asyncio.ensure_future(visits.one()) for _ in range(2)]
@@ -768,7 +768,7 @@ def test_a_paused_host_lets_nobody_in_and_sends_back_who_waits(interval_s: float
         limiter.pending = 1
         await visits.one()
         assert len(visits.began) == 2
-        assert limiter.idle
+        assert limiter.is_idle
 
     run(work)
 
@@ -819,18 +819,18 @@ def test_a_page_is_waited_for_as_the_slowest_answers_of_its_host_say() -> None:
     async def work() -> None:
         limiter = HostLimiter("shop", Fleet())
         for _ in range(ANSWERS_LEAST):
-            assert limiter.enough_s() is None
-            limiter.answered(0.05)
-        assert limiter.enough_s() == limiter.enough_s(1) == ENOUGH_LEAST_S
-        assert limiter.enough_s(PATIENT_TRY) == PATIENT_LEAST_S
-        limiter.answered(2.0)
-        assert limiter.enough_s() == ENOUGH_SLOWEST * 2.0
+            assert limiter.answer_timeout_s() is None
+            limiter.record_answer(0.05)
+        assert limiter.answer_timeout_s() == limiter.answer_timeout_s(1) == ENOUGH_LEAST_S
+        assert limiter.answer_timeout_s(PATIENT_TRY) == PATIENT_LEAST_S
+        limiter.record_answer(2.0)
+        assert limiter.answer_timeout_s() == ENOUGH_SLOWEST * 2.0
         for _ in range(5000):
-            limiter.answered(0.05)
-        assert limiter.enough_s() == ENOUGH_LEAST_S
+            limiter.record_answer(0.05)
+        assert limiter.answer_timeout_s() == ENOUGH_LEAST_S
         await asyncio.sleep(100)
-        assert limiter.enough_s() == ENOUGH_LEAST_S
-        assert limiter.enough_s(PATIENT_TRY) == pytest.approx(100 * PATIENT_SHARE)
+        assert limiter.answer_timeout_s() == ENOUGH_LEAST_S
+        assert limiter.answer_timeout_s(PATIENT_TRY) == pytest.approx(100 * PATIENT_SHARE)
 
     run(work)
 
@@ -842,13 +842,13 @@ def test_a_pace_that_ends_while_late_slots_are_given_back_lets_pages_pass() -> N
         async def reserve(self, host: str, budget: Budget, **more: Any) -> Reservation:
             if more.get("back") is not None:
                 budget = Budget(0.0, 8, 1)
-                self.limiter.budget(1, budget)
+                self.limiter.set_budget(1, budget)
             return await super().reserve(host, budget, **more)
 
     async def work() -> None:
         fleet = Ending()
         limiter = fleet.limiter = HostLimiter("shop", fleet)
-        limiter.budget(1, Budget(0.5, 8, 1))
+        limiter.set_budget(1, Budget(0.5, 8, 1))
         limiter.pending = 8
         for _ in range(3):
             async with limiter.permit(FAR):

@@ -9,7 +9,7 @@ from selectolax.lexbor import LexborHTMLParser
 from scraper.domain import Fetched
 from scraper.extract.document import Document
 from scraper.extract.structured import jsonld_blocks
-from scraper.rules.decoding import decode
+from scraper.rules.decoding import decode_page
 
 PARTS = [
     *(b"<script>", b'<script type="application/ld+json">', b"<SCRIPT type=ld+json>", b"</script>"),
@@ -44,6 +44,6 @@ def test_a_page_that_is_not_what_it_says_reads_as_its_document_does(
 ) -> None:
     headers = {"content-type": "text/html" + charset}
     page = Fetched("https://shop.example/", 200, headers, b"<html><head>" + meta + source)
-    document = LexborHTMLParser(decode(page.body, page.headers["content-type"]).utf8)
+    document = LexborHTMLParser(decode_page(page.body, page.headers["content-type"]).utf8)
     texts = [node.text() for node in document.css('script[type*="ld+json" i]')]
     assert Document(page, page.url).jsonld == jsonld_blocks.collect_objects(texts)

@@ -23,7 +23,7 @@ from scraper.plugins.accounts.form import LoginTrouble
 from scraper.plugins.accounts.login import LoginAttempts, confined, somebody
 from scraper.plugins.accounts.login_keys import at_path, header_of, render, signs_of
 from scraper.plugins.accounts.sealing import make_seal
-from scraper.rules.proxies import Proxy, parse, steady
+from scraper.rules.proxies import Proxy, choose_for_account, parse_list
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
@@ -335,14 +335,17 @@ def test_nothing_of_a_login_by_https_goes_without(scheme: str, host: str) -> Non
 
 
 def test_an_account_has_one_proxy_while_it_is_there() -> None:
-    proxies: list[Proxy] = parse(
+    proxies: list[Proxy] = parse_list(
         "".join(f"http://u:p@10.0.0.{n}:80 class=datacenter\n" for n in range(1, 51)), "list"
     )
-    first = steady("shop/1", proxies)
-    assert first is not None and steady("shop/1", list(reversed(proxies))) == first
+    first = choose_for_account("shop/1", proxies)
+    assert first is not None and choose_for_account("shop/1", list(reversed(proxies))) == first
     rest = [one for one in proxies if one is not first]
-    assert steady("shop/1", rest) not in (None, first) and steady("shop/1", []) is None
-    assert len({steady(f"shop/{n}", proxies) for n in range(40)}) > 15
+    assert (
+        choose_for_account("shop/1", rest) not in (None, first)
+        and choose_for_account("shop/1", []) is None
+    )
+    assert len({choose_for_account(f"shop/{n}", proxies) for n in range(40)}) > 15
 
 
 SHARED = """

@@ -26,7 +26,7 @@ def test_an_unparsed_url_is_the_parsed_one(text: str) -> None:
     try:
         slow = httpx.URL(text)
     except httpx.InvalidURL:
-        assert urls.plain(text) is None
+        assert urls.split_plain_url(text) is None
         return
     fast = parsed(text)
     assert fast == slow
@@ -39,6 +39,6 @@ def test_an_unparsed_url_is_the_parsed_one(text: str) -> None:
     "text", ["http://shop.example/p/1-x", "https://shop.example:8443/a?b=c&d=e", "http://10.0.0.1/"]
 )
 def test_a_shops_urls_are_plain(text: str) -> None:
-    assert urls.plain(text) is not None
+    assert urls.split_plain_url(text) is not None
     assert parsed(text) == httpx.URL(text)
     assert parsed(text).join("../x").host == httpx.URL(text).host

@@ -10,7 +10,7 @@ import pytest
 from scraper import settings
 from scraper.infra import slots
 from scraper.infra.slots import LEAST_COST, SlotCost
-from scraper.rules.routing import may_begin
+from scraper.rules.routing import may_begin_batch
 from scraper.runtime.pool import TaskPool
 
 LIMIT = 2
@@ -117,10 +117,10 @@ def test_a_batch_never_takes_more_than_a_place_or_less_than_its_thread() -> None
 
 
 def test_shares_of_places_add_up() -> None:
-    assert may_begin(3, {3: 15.0}, 16)
-    assert not may_begin(3, {3: 15.01}, 16)
-    assert not may_begin(3, {9: 15.5, 3: 0.25}, 16)
-    assert may_begin(9, {9: 14.0, 3: 12.0}, 16)
+    assert may_begin_batch(3, {3: 15.0}, 16)
+    assert not may_begin_batch(3, {3: 15.01}, 16)
+    assert not may_begin_batch(3, {9: 15.5, 3: 0.25}, 16)
+    assert may_begin_batch(9, {9: 14.0, 3: 12.0}, 16)
 
 
 def test_who_is_in_no_pool_has_no_place() -> None:

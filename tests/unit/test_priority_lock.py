@@ -124,7 +124,7 @@ def test_who_is_let_past_goes_on_without_it_the_most_urgent_first(
         assert await lock.acquire(0, float("inf"))
         waiting = [asyncio.ensure_future(one(each, n)) for n, each in enumerate(urgencies)]
         await asyncio.sleep(0)
-        assert lock.let_past(most) == min(most, len(urgencies))
+        assert lock.admit(most) == min(most, len(urgencies))
         await asyncio.sleep(0)
         assert (
             past == sorted(range(len(urgencies)), key=lambda n: (-urgencies[n], n))[:most]
@@ -146,11 +146,11 @@ def test_who_is_cancelled_after_it_was_let_past_returns_what_it_got(turn: str) -
         one = asyncio.ensure_future(lock.acquire(0, asyncio.get_running_loop().time() + 60))
         await asyncio.sleep(0)
         if turn == "let past":
-            assert lock.let_past(5) == 1
+            assert lock.admit(5) == 1
         one.cancel()
         await asyncio.gather(one, return_exceptions=True)
         assert one.cancelled() and len(returned) == (turn == "let past")
-        assert lock.let_past(5) == 0
+        assert lock.admit(5) == 0
         lock.release()
         assert not lock.locked()
 

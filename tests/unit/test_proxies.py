@@ -18,21 +18,21 @@ from scraper.rules.proxies import (
     FAULT_WAITS_S,
     FORGIVEN_AFTER_S,
     QUARANTINES_S,
-    Chooser,
-    Health,
-    ListError,
     Proxy,
+    ProxyChooser,
+    ProxyListError,
+    ProxyStats,
     after_strike,
     answer_signal,
-    parse,
-    score,
-    wait_s,
+    fault_wait_s,
+    parse_list,
+    score_proxy,
 )
 from scraper.sites.grammar.routes import ProxyUse
 
 SECRETS = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=6, max_size=20)
 HEALTHS = st.builds(
-    Health,
+    ProxyStats,
     success=st.floats(0, 1),
     latency_s=st.floats(0, 60),
     free_at=st.sampled_from([0.0, 50.0, 150.0]),
@@ -40,7 +40,9 @@ HEALTHS = st.builds(
 
 
 def listed(count: int, options: str = "") -> list[Proxy]:
-    return parse("".join(f"http://u:p@10.0.0.{n}:8080 {options}\n" for n in range(count)), "list")
+    return parse_list(
+        "".join(f"http://u:p@10.0.0.{n}:8080 {options}\n" for n in range(count)), "list"
+    )
 
 
 def test_a_list_as_it_is_documented() -> None:
@@ -51,7 +53,7 @@ https://two.example
 socks5://three.example class=datacenter region=any
 socks5h://bob@[::1]:9050 weight=0.5
 """
-    one, two, three, four = parse(text, "list")
+    one, two, three, four = parse_list(text, "list")
     assert (one.scheme, one.host, one.port, one.user, one.password) == (
         "http",
         "one.example",
@@ -81,7 +83,7 @@ socks5h://bob@[::1]:9050 weight=0.5
 @given(SECRETS, SECRETS)
 def test_nothing_but_the_id_is_ever_shown(user: str, password: str) -> None:
     assume(":" not in user)
-    proxy = parse(
+    proxy = parse_list(
         f"http://{quote(user, safe='')}:{quote(password, safe='')}@hidden.example:81", "list"
     )[0]
     assert (proxy.user, proxy.password) == (user, password)
@@ -95,7 +97,7 @@ def test_nothing_but_the_id_is_ever_shown(user: str, password: str) -> None:
 
 def test_an_id_follows_from_host_port_and_user_alone() -> None:
     ids = [
-        parse(line, "list")[0].id
+        parse_list(line, "list")[0].id
         for line in ("http://u:p@h:1", "http://u:other@h:1 weight=3", "http://v:p@h:1")
     ]
     assert ids[0] == ids[1] != ids[2]
@@ -122,24 +124,24 @@ def test_an_id_follows_from_host_port_and_user_alone() -> None:
 def test_mistakes_are_told_with_their_line_and_without_what_stands_there(
     line: str, told: str
 ) -> None:
-    with pytest.raises(ListError) as caught:
-        parse(f"# first\n{line}\nhttp://good.example:1\n", "proxies.txt")
+    with pytest.raises(ProxyListError) as caught:
+        parse_list(f"# first\n{line}\nhttp://good.example:1\n", "proxies.txt")
     (problem,) = caught.value.problems
     assert problem.startswith("proxies.txt:2: ") and told in problem
     assert "hunter2" not in problem
 
 
 def test_every_mistake_is_told_at_once() -> None:
-    with pytest.raises(ListError) as caught:
-        parse("x\nhttp://h:1\nhttp://h:1\n", "l")
+    with pytest.raises(ProxyListError) as caught:
+        parse_list("x\nhttp://h:1\nhttp://h:1\n", "l")
     assert [problem.split(": ")[0] for problem in caught.value.problems] == ["l:1", "l:3"]
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_a_list_or_a_list_of_problems(text: str) -> None:
     try:
-        found = parse(text, "list")
-    except ListError as error:
+        found = parse_list(text, "list")
+    except ProxyListError as error:
         assert all(problem.startswith("list:") for problem in error.problems)
     else:
         assert len({proxy.id for proxy in found}) == len(found)
@@ -152,7 +154,7 @@ def test_any_text_is_a_list_or_a_list_of_problems(text: str) -> None:
     st.data(),
 )
 def test_what_rests_or_is_excluded_is_never_lent_and_all_else_may_be(
-    at_host: list[Health], whole: list[Health], seed: int, data: st.DataObject
+    at_host: list[ProxyStats], whole: list[ProxyStats], seed: int, data: st.DataObject
 ) -> None:
     pool = listed(len(at_host))
     here = {proxy.id: health for proxy, health in zip(pool, at_host, strict=True)}
@@ -162,7 +164,7 @@ def test_what_rests_or_is_excluded_is_never_lent_and_all_else_may_be(
         p.id for p in pool if max(h[p.id].free_at for h in (here, everywhere) if p.id in h) <= now
     }
     without = set(data.draw(st.lists(st.sampled_from([p.id for p in pool]))))
-    chooser = Chooser(pool, here, everywhere, now)
+    chooser = ProxyChooser(pool, here, everywhere, now)
     assert {proxy.id for proxy in chooser.free} == free
     rng = random.Random(seed)
     drawn = {proxy.id if (proxy := chooser.draw(rng, without)) else None for _ in range(30)}
@@ -172,23 +174,23 @@ def test_what_rests_or_is_excluded_is_never_lent_and_all_else_may_be(
 @given(st.builds(Proxy, st.just("x"), st.just("http"), st.just("h"), st.just(1), st.none(), st.none(),
                  weight=st.floats(0.01, 1000)), HEALTHS, st.floats(0, 60))  # fmt: skip
 def test_a_score_is_never_zero_and_never_above_the_weight(
-    proxy: Proxy, health: Health, fastest_s: float
+    proxy: Proxy, health: ProxyStats, fastest_s: float
 ) -> None:
-    assert 0 < score(proxy, health, fastest_s) <= proxy.weight
-    assert score(proxy, health, fastest_s) <= score(proxy, Health(), fastest_s)
+    assert 0 < score_proxy(proxy, health, fastest_s) <= proxy.weight
+    assert score_proxy(proxy, health, fastest_s) <= score_proxy(proxy, ProxyStats(), fastest_s)
 
 
 def test_the_weighty_the_healthy_and_the_fast_are_lent_more_often() -> None:
-    heavy, failing, slow, plain = parse(
+    heavy, failing, slow, plain = parse_list(
         "http://a:1 weight=3\nhttp://b:1\nhttp://c:1\nhttp://d:1\n", "list"
     )
     known = {
-        heavy.id: Health(latency_s=0.2),
-        failing.id: Health(success=0.3, latency_s=0.2),
-        slow.id: Health(latency_s=3.2),
-        plain.id: Health(latency_s=0.2),
+        heavy.id: ProxyStats(latency_s=0.2),
+        failing.id: ProxyStats(success=0.3, latency_s=0.2),
+        slow.id: ProxyStats(latency_s=3.2),
+        plain.id: ProxyStats(latency_s=0.2),
     }
-    chooser, rng = Chooser([heavy, failing, slow, plain], known, {}, 0.0), random.Random(1)
+    chooser, rng = ProxyChooser([heavy, failing, slow, plain], known, {}, 0.0), random.Random(1)
     drawn = Counter(proxy.id for _ in range(4000) if (proxy := chooser.draw(rng, ())))
     assert drawn[heavy.id] > 2 * drawn[plain.id] > 4 * drawn[slow.id] > 4 * drawn[failing.id] > 100
 
@@ -214,7 +216,13 @@ def test_strikes_in_a_row() -> None:
 
 @given(st.integers(0, 10_000))
 def test_a_page_that_only_meets_faults_of_proxies_waits_longer_and_longer(faults: int) -> None:
-    assert FAULT_WAITS_S[0] <= wait_s(faults) <= wait_s(faults + 1) <= FAULT_WAITS_S[-1] <= 300
+    assert (
+        FAULT_WAITS_S[0]
+        <= fault_wait_s(faults)
+        <= fault_wait_s(faults + 1)
+        <= FAULT_WAITS_S[-1]
+        <= 300
+    )
 
 
 @pytest.mark.parametrize(
@@ -232,7 +240,7 @@ def test_a_page_that_only_meets_faults_of_proxies_waits_longer_and_longer(faults
 def test_what_an_answer_says_of_its_proxy(
     status: int, url: str, line: str, signal: ProxySignal
 ) -> None:
-    assert answer_signal(status, {}, url, parse(line, "l")[0], blocked=status == 403) is signal
+    assert answer_signal(status, {}, url, parse_list(line, "l")[0], blocked=status == 403) is signal
 
 
 def test_a_host_that_asks_to_be_left_alone_is_no_broken_proxy() -> None:
@@ -247,9 +255,9 @@ def test_a_host_that_asks_to_be_left_alone_is_no_broken_proxy() -> None:
 def test_a_browser_is_consistent_and_always_the_same(
     seed: str, region: str | None, secure: bool
 ) -> None:
-    pairs = browsers.headers(seed, region, "gzip, deflate", secure=secure)
+    pairs = browsers.browser_headers(seed, region, "gzip, deflate", secure=secure)
     headers = {name.lower(): value for name, value in pairs}
-    assert pairs == browsers.headers(seed, region, "gzip, deflate", secure=secure)
+    assert pairs == browsers.browser_headers(seed, region, "gzip, deflate", secure=secure)
     assert len(headers) == len(pairs) and headers["accept-encoding"] == "gzip, deflate"
     agent, chromium = headers["user-agent"], "Chrome/" in headers["user-agent"]
     assert ("sec-ch-ua" in headers) is (secure and chromium) and (
@@ -273,12 +281,13 @@ def test_a_browser_is_consistent_and_always_the_same(
     ],
 )
 def test_chromiums_brands_follow_from_its_version(version: int, sent: str) -> None:
-    assert browsers.brands(version, "Google Chrome") == sent
+    assert browsers.client_hint_brands(version, "Google Chrome") == sent
 
 
 def test_many_proxies_are_several_browsers() -> None:
     agents = {
-        dict(browsers.headers(str(n), None, "", secure=True))["User-Agent"] for n in range(100)
+        dict(browsers.browser_headers(str(n), None, "", secure=True))["User-Agent"]
+        for n in range(100)
     }
     assert len(agents) == len(browsers.BROWSERS)
 

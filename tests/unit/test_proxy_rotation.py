@@ -14,82 +14,86 @@ from scraper.proxies.rotation import (
     AGREE_BLIND,
     RETRY_WITHIN_S,
     TRIES_MAX,
-    Next,
     ProxyAnswer,
-    Visit,
-    decide,
+    RotationState,
+    RotationStep,
+    choose_step,
 )
 
 FAILED = FetchError(Outcome.TIMEOUT, "no answer", url="https://shop.example/")
 
 
-def visit(doubts: int, tries: int = 1, **more: Any) -> Visit:
+def visit(doubts: int, tries: int = 1, **more: Any) -> RotationState:
     doubted: Any = {f"p{number}": None for number in range(doubts)}
-    return Visit(0.0, doubts=doubted, reasons=["no answer"] * tries, **{"result": FAILED, **more})
+    return RotationState(
+        0.0, doubts=doubted, reasons=["no answer"] * tries, **{"result": FAILED, **more}
+    )
 
 
 @pytest.mark.parametrize(
     ("doubts", "tries", "alive", "more", "follows"),
     [
         # Three agree of a host that answers others, five of one that nobody has heard of.
-        (AGREE - 1, 1, True, {}, Next.ANOTHER),
-        (AGREE, 1, True, {}, Next.AGREED),
-        (AGREE, 1, False, {}, Next.ANOTHER),
-        (AGREE_BLIND - 1, 4, False, {}, Next.ANOTHER),
-        (AGREE_BLIND, 4, False, {}, Next.AGREED),
+        (AGREE - 1, 1, True, {}, RotationStep.ANOTHER),
+        (AGREE, 1, True, {}, RotationStep.AGREED),
+        (AGREE, 1, False, {}, RotationStep.ANOTHER),
+        (AGREE_BLIND - 1, 4, False, {}, RotationStep.ANOTHER),
+        (AGREE_BLIND, 4, False, {}, RotationStep.AGREED),
         # A block needs no more than three where there is a way up, or the page alone is meant.
-        (AGREE, 1, False, {"blocked": True}, Next.ANOTHER),
-        (AGREE, 1, False, {"blocked": True, "can_go_up": True}, Next.AGREED),
-        (AGREE, 1, False, {"blocked": True, "page_alone": True}, Next.AGREED),
-        (AGREE, 1, False, {"can_go_up": True}, Next.ANOTHER),
+        (AGREE, 1, False, {"blocked": True}, RotationStep.ANOTHER),
+        (AGREE, 1, False, {"blocked": True, "can_go_up": True}, RotationStep.AGREED),
+        (AGREE, 1, False, {"blocked": True, "page_alone": True}, RotationStep.AGREED),
+        (AGREE, 1, False, {"can_go_up": True}, RotationStep.ANOTHER),
         # Nobody has said anything of the page itself.
-        (AGREE, 1, True, {"result": None}, Next.ANOTHER),
+        (AGREE, 1, True, {"result": None}, RotationStep.ANOTHER),
         # The visit's tries are used up.
-        (1, TRIES_MAX, True, {}, Next.GO_BACK),
-        (0, TRIES_MAX - 1, True, {}, Next.ANOTHER),
-        (AGREE, TRIES_MAX, True, {}, Next.AGREED),
+        (1, TRIES_MAX, True, {}, RotationStep.GO_BACK),
+        (0, TRIES_MAX - 1, True, {}, RotationStep.ANOTHER),
+        (AGREE, TRIES_MAX, True, {}, RotationStep.AGREED),
     ],
 )
 def test_what_follows(
-    doubts: int, tries: int, alive: bool, more: dict[str, Any], follows: Next
+    doubts: int, tries: int, alive: bool, more: dict[str, Any], follows: RotationStep
 ) -> None:
     now = RETRY_WITHIN_S
-    assert decide(visit(doubts, tries, **more), final=False, host_alive=alive, now=now) is follows
+    assert (
+        choose_step(visit(doubts, tries, **more), final=False, host_alive=alive, now=now) is follows
+    )
 
 
 @pytest.mark.parametrize(
     ("doubts", "trusted", "follows"),
-    [(1, True, Next.ANOTHER), (2, True, Next.AGREED), (2, False, Next.ANOTHER),
-     (AGREE, False, Next.ANOTHER), (AGREE_BLIND, False, Next.AGREED)],
+    [(1, True, RotationStep.ANOTHER), (2, True, RotationStep.AGREED), (2, False, RotationStep.ANOTHER),
+     (AGREE, False, RotationStep.ANOTHER), (AGREE_BLIND, False, RotationStep.AGREED)],
 )  # fmt: skip
 def test_a_page_that_lacks_something_is_believed_of_who_gives_whole_ones(
-    doubts: int, trusted: bool, follows: Next
+    doubts: int, trusted: bool, follows: RotationStep
 ) -> None:
     one = visit(doubts, lacking=True)
-    assert decide(one, final=False, host_alive=True, now=0.0, trusted=trusted) is follows
+    assert choose_step(one, final=False, host_alive=True, now=0.0, trusted=trusted) is follows
 
 
 def test_a_visit_that_has_lasted_too_long_goes_back() -> None:
     late = RETRY_WITHIN_S + 0.1
-    assert decide(visit(1), final=False, host_alive=True, now=late) is Next.GO_BACK
-    assert decide(visit(AGREE), final=False, host_alive=True, now=late) is Next.AGREED
+    assert choose_step(visit(1), final=False, host_alive=True, now=late) is RotationStep.GO_BACK
+    assert choose_step(visit(AGREE), final=False, host_alive=True, now=late) is RotationStep.AGREED
 
 
 @pytest.mark.parametrize("alive", [True, False])
 def test_nobody_else_is_asked_after_what_is_final(alive: bool) -> None:
     for doubts, tries in product(range(7), range(7)):
-        follows = decide(visit(doubts, tries), final=True, host_alive=alive, now=99.0)
-        assert follows is Next.END
+        follows = choose_step(visit(doubts, tries), final=True, host_alive=alive, now=99.0)
+        assert follows is RotationStep.END
 
 
 def test_no_visit_goes_on_for_ever() -> None:
     for doubts, alive in product(range(20), [True, False]):
-        followed = decide(visit(doubts, TRIES_MAX), final=False, host_alive=alive, now=0.0)
-        assert followed is not Next.ANOTHER
+        followed = choose_step(visit(doubts, TRIES_MAX), final=False, host_alive=alive, now=0.0)
+        assert followed is not RotationStep.ANOTHER
 
 
 def test_what_a_proxy_fails_at_is_not_said_of_the_page() -> None:
-    one, route = Visit(0.0), Any
+    one, route = RotationState(0.0), Any
     its_own = FetchError(Outcome.PROXY_FAILED, "proxy p1: no way", url="https://shop.example/")
     for error, signal in ((FAILED, ProxySignal.FAILED), (its_own, ProxySignal.UNUSABLE)):
         text = f"proxy p1: {error}"

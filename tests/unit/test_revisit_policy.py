@@ -20,9 +20,9 @@ from scraper.rules.revisit import (
     QUIET,
     SHRINKS,
     Bounds,
-    believed,
     next_interval_s,
-    validators_of,
+    read_validators,
+    trusted_reading,
 )
 from scraper.sites.definition import Site
 from tests.making import a_site
@@ -128,7 +128,7 @@ tags = st.builds(
 
 @given(tags)
 def test_a_tag_is_kept_as_it_came(tag: str) -> None:
-    assert validators_of({"etag": tag}) == Validators(tag, None)
+    assert read_validators({"etag": tag}) == Validators(tag, None)
 
 
 @given(
@@ -138,7 +138,7 @@ def test_a_tag_is_kept_as_it_came(tag: str) -> None:
 def test_whatever_a_server_sends_what_is_kept_is_one_line_of_ascii(
     etag: str, modified: str
 ) -> None:
-    kept = validators_of({"etag": etag, "last-modified": modified})
+    kept = read_validators({"etag": etag, "last-modified": modified})
     for value in kept:
         assert value is None or (
             value.isascii() and value.isprintable() and 0 < len(value) <= ETAG_MAX
@@ -169,7 +169,7 @@ def test_a_date_is_kept_where_it_is_one_and_earlier_than_the_answer(
     modified: str, date: str | None, kept: bool
 ) -> None:
     headers = {"last-modified": modified} | ({"date": date} if date else {})
-    assert validators_of(headers) == Validators(None, modified if kept else None)
+    assert read_validators(headers) == Validators(None, modified if kept else None)
 
 
 def leased(known: LastReading | None, blocked: int = 0) -> LeasedPage:
@@ -191,7 +191,7 @@ def leased(known: LastReading | None, blocked: int = 0) -> LeasedPage:
 def test_when_a_last_reading_is_believed() -> None:
     tag = Validators('"a"')
     known = LastReading(tag, extractor_hash=7, read_s=DAY)
-    assert believed(leased(known), 7, 2 * DAY) is known
+    assert trusted_reading(leased(known), 7, 2 * DAY) is known
     for page, extractor_hash, believed_s in (
         (leased(None), 7, 2 * DAY),
         (leased(known), 8, 2 * DAY),  # another definition
@@ -200,7 +200,7 @@ def test_when_a_last_reading_is_believed() -> None:
         (leased(known), 7, 0.0),  # switched off
         (leased(known, blocked=1), 7, 2 * DAY),
     ):
-        assert believed(page, extractor_hash, believed_s) is None
+        assert trusted_reading(page, extractor_hash, believed_s) is None
 
 
 # What reads a page.

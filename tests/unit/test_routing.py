@@ -12,17 +12,17 @@ from scraper.rules.routing import (
     PRIORITY_LEVELS,
     URGENT,
     Route,
-    Rule,
-    Wishes,
-    level_of,
-    level_of_message,
-    may_begin,
+    RoutingPreferences,
+    RoutingRule,
+    choose_route,
+    may_begin_batch,
+    message_level,
     message_priority,
     page_priority,
+    priority_level,
     queue_name,
-    rooms,
-    route,
-    served_with,
+    queues_served_with,
+    room_by_level,
 )
 from scraper.settings import Settings
 from scraper.sites.definition import Site
@@ -50,7 +50,7 @@ def test_without_a_region_a_queue_is_the_capability() -> None:
 
 def ways(site: Site) -> dict[str, Route]:
     return {
-        url: route(site.wishes, Kind.PRODUCT, f"https://shop.example/{url}")
+        url: choose_route(site.routing_preferences, Kind.PRODUCT, f"https://shop.example/{url}")
         for url in ("sale/1", "eu/1", "1")
     }
 
@@ -68,7 +68,7 @@ def test_the_first_rule_that_matches_decides_and_the_site_does_the_rest() -> Non
         "eu/1": Route("residential", "eu", 4),
         "1": Route("datacenter", "us", 4),
     }
-    assert site.wishes.queues == {"datacenter.us", "residential.eu"}
+    assert site.routing_preferences.queues == {"datacenter.us", "residential.eu"}
 
 
 def test_a_rule_may_lift_the_region() -> None:
@@ -103,19 +103,19 @@ def test_the_queues_of_a_site_are_those_that_its_blocked_pages_go_to_too() -> No
         escalate=["residential", "browser"],
         routes=[{"match": "/x/", "queue": "residential"}],
     )
-    assert site.wishes.queues == {"datacenter.eu", "residential.eu", "browser.eu"}
+    assert site.routing_preferences.queues == {"datacenter.eu", "residential.eu", "browser.eu"}
 
 
 def test_a_pattern_that_takes_for_ever_matches_nothing() -> None:
     site = a_site(routes=[{"match": "(a+)+$", "priority": 9}])
-    assert route(site.wishes, Kind.LISTING, "https://shop.example/" + "a" * 5000 + "!") == Route(
-        "datacenter", "any", 11
-    )
+    assert choose_route(
+        site.routing_preferences, Kind.LISTING, "https://shop.example/" + "a" * 5000 + "!"
+    ) == Route("datacenter", "any", 11)
 
 
 WISHED = st.none() | st.sampled_from(["datacenter", "residential", "browser"])
 RULES = st.builds(
-    lambda host, capability, region, priority: Rule(
+    lambda host, capability, region, priority: RoutingRule(
         lambda url: host in url, capability, region, priority
     ),
     st.sampled_from("abc"),
@@ -124,7 +124,7 @@ RULES = st.builds(
     st.none() | LEVELS,
 )
 WISHES = st.builds(
-    Wishes,
+    RoutingPreferences,
     st.fixed_dictionaries({kind: st.sampled_from(["datacenter", "residential"]) for kind in Kind}),
     st.sampled_from(["any", "eu"]),
     LEVELS,
@@ -133,12 +133,15 @@ WISHES = st.builds(
 
 
 @given(WISHES, KINDS, st.text("abcd", min_size=1, max_size=4))
-def test_every_page_has_one_way(wishes: Wishes, kind: Kind, url: str) -> None:
+def test_every_page_has_one_way(wishes: RoutingPreferences, kind: Kind, url: str) -> None:
     """Known in advance, so that a command can say who serves it, and of a priority that its rule or
     site names."""
-    way = route(wishes, kind, url)
-    assert way == route(wishes, kind, url) and way.queue in wishes.queues
-    assert level_of(way.priority) in {wishes.priority, *(rule.priority for rule in wishes.rules)}
+    way = choose_route(wishes, kind, url)
+    assert way == choose_route(wishes, kind, url) and way.queue in wishes.queues
+    assert priority_level(way.priority) in {
+        wishes.priority,
+        *(rule.priority for rule in wishes.rules),
+    }
     if not any(rule.matches(url) for rule in wishes.rules):
         assert way == Route(
             wishes.capabilities[kind], wishes.region, page_priority(wishes.priority, kind)
@@ -154,8 +157,8 @@ def test_lesser_work_takes_no_place_from_what_is_urgent(
 ) -> None:
     at_least = {other: batches for other, batches in begun.items() if other >= level}
     assert (
-        may_begin(level, begun, places)
-        == may_begin(level, at_least, places)
+        may_begin_batch(level, begun, places)
+        == may_begin_batch(level, at_least, places)
         == (sum(at_least.values()) < places)
     )
 
@@ -164,10 +167,11 @@ def test_lesser_work_takes_no_place_from_what_is_urgent(
 def test_lesser_batches_take_no_room_from_what_is_urgent(
     waiting: dict[int, int], stale: int
 ) -> None:
-    room = rooms(waiting, stale, 8)
+    room = room_by_level(waiting, stale, 8)
     assert room == sorted(room) and 0 <= min(room) <= max(room) <= 8
     assert all(
-        room[level] == rooms({n: b for n, b in waiting.items() if n >= level}, stale, 8)[level]
+        room[level]
+        == room_by_level({n: b for n, b in waiting.items() if n >= level}, stale, 8)[level]
         for level in range(10)
     )
 
@@ -175,7 +179,7 @@ def test_lesser_batches_take_no_room_from_what_is_urgent(
 @given(st.integers(0, URGENT), st.booleans())
 def test_a_messages_number_leads_back_to_its_level(priority: int, zero_is_first: bool) -> None:
     number = message_priority(priority, zero_is_first=zero_is_first)
-    assert level_of_message(number, zero_is_first=zero_is_first) == level_of(priority)
+    assert message_level(number, zero_is_first=zero_is_first) == priority_level(priority)
 
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_-]{0,9}", fullmatch=True)
@@ -185,12 +189,12 @@ NAMES = st.from_regex(r"[a-z][a-z0-9_-]{0,9}", fullmatch=True)
 def test_a_regions_worker_serves_its_region_and_any_but_no_other(
     capability: str, region: str, other: str
 ) -> None:
-    served = served_with(queue_name(capability, region))
+    served = queues_served_with(queue_name(capability, region))
     assert queue_name(capability, region) in served and queue_name(capability) in served
     assert all(queue == capability or queue.endswith(f".{region}") for queue in served)
     if other not in (region, "any"):
         assert queue_name(capability, other) not in served
-    assert served_with(queue_name(capability)) == (capability,)
+    assert queues_served_with(queue_name(capability)) == (capability,)
 
 
 @given(LEVELS, LEVELS, KINDS, KINDS)

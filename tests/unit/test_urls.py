@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scraper.rules import urls
 from scraper.rules.urls import (
     UrlRules,
-    belongs,
+    belongs_to,
     canonical,
     clean,
     fingerprint,
@@ -212,7 +212,7 @@ def test_host_of(url: str, host: str) -> None:
     ],
 )
 def test_belongs(host: str, hosts: list[str], expected: bool) -> None:
-    assert belongs(host, hosts) is expected
+    assert belongs_to(host, hosts) is expected
 
 
 @given(anything, st.one_of(st.none(), anything, st.just(BASE)))

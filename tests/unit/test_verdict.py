@@ -17,7 +17,7 @@ from scraper.rules.verdict import (
     RETRY_AFTER_MAX_S,
     THROTTLED_ATTEMPTS,
     RetryPolicy,
-    judge,
+    judge_outcome,
     outcome_of_status,
 )
 
@@ -55,7 +55,7 @@ def test_every_outcome_ends_within_the_attempts(
 ) -> None:
     attempts = 0
     while True:
-        verdict = judge(outcome, attempts, policy, rng, retry_after_s=wish_s)
+        verdict = judge_outcome(outcome, attempts, policy, rng, retry_after_s=wish_s)
         assert verdict.charged
         assert verdict.delay_s >= 0
         attempts += 1
@@ -74,7 +74,7 @@ def test_a_mixture_of_outcomes_ends_too(
     charged: Counter[bool] = Counter()
     for outcome in outcomes:
         account = outcome.blame is Blame.HOST
-        if judge(outcome, charged[account], policy, rng).status is not Status.DUE:
+        if judge_outcome(outcome, charged[account], policy, rng).status is not Status.DUE:
             return
         charged[account] += 1
         assert charged[account] < tries(outcome, policy)
@@ -89,7 +89,7 @@ def test_while_its_host_is_down_a_page_waits_for_free(
     outcome: Outcome, attempts: int, policy: RetryPolicy, rng: random.Random, rest_s: float
 ) -> None:
     """Invariant 8."""
-    verdict = judge(outcome, attempts, policy, rng, down=HostDown(rest_s))
+    verdict = judge_outcome(outcome, attempts, policy, rng, down=HostDown(rest_s))
     assert (verdict.status, verdict.charged) == (Status.DUE, False)
     assert rest_s <= verdict.delay_s <= rest_s + 1
 
@@ -100,7 +100,7 @@ def test_when_it_is_down_for_longer_each_try_is_charged(
 ) -> None:
     """It has as many as at any other time, and waits for its host's rest, not for a backoff of its
     own."""
-    verdict = judge(outcome, attempts, policy, rng, down=HostDown(rest_s, charged=True))
+    verdict = judge_outcome(outcome, attempts, policy, rng, down=HostDown(rest_s, charged=True))
     last = attempts + 1 >= tries(outcome, policy)
     assert (verdict.status, verdict.charged) == (Status.DEAD if last else Status.DUE, True)
     assert verdict.delay_s == 0 if last else rest_s <= verdict.delay_s <= rest_s + 1
@@ -111,7 +111,7 @@ def test_a_host_that_is_given_up_gives_up_the_page(
     outcome: Outcome, attempts: int, policy: RetryPolicy, rng: random.Random
 ) -> None:
     given_up = HostDown(0.0, charged=True, given_up=True)
-    assert judge(outcome, attempts, policy, rng, down=given_up) == Verdict(
+    assert judge_outcome(outcome, attempts, policy, rng, down=given_up) == Verdict(
         Status.DEAD, 0.0, charged=True
     )
 
@@ -127,7 +127,8 @@ def test_a_host_that_is_down_is_no_matter_of_other_outcomes(
     outcome: Outcome, attempts: int, policy: RetryPolicy, seed: int, down: HostDown
 ) -> None:
     same = [
-        judge(outcome, attempts, policy, random.Random(seed), down=each) for each in (None, down)
+        judge_outcome(outcome, attempts, policy, random.Random(seed), down=each)
+        for each in (None, down)
     ]
     assert same[0] == same[1]
 
@@ -136,7 +137,7 @@ def test_a_host_that_is_down_is_no_matter_of_other_outcomes(
 def test_a_page_whose_host_is_hopeless_dies_untried_and_pays_nothing(
     attempts: int, policy: RetryPolicy, rng: random.Random, wish_s: float | None
 ) -> None:
-    verdict = judge(Outcome.HOST_DOWN, attempts, policy, rng, retry_after_s=wish_s)
+    verdict = judge_outcome(Outcome.HOST_DOWN, attempts, policy, rng, retry_after_s=wish_s)
     assert verdict == Verdict(Status.DEAD, 0.0, charged=False)
 
 
@@ -150,7 +151,7 @@ def test_a_page_whose_host_is_hopeless_dies_untried_and_pays_nothing(
 def test_a_servers_wish_is_the_least_delay(
     attempts: int, policy: RetryPolicy, rng: random.Random, wish_s: float, outcome: Outcome
 ) -> None:
-    verdict = judge(outcome, attempts, policy, rng, retry_after_s=wish_s)
+    verdict = judge_outcome(outcome, attempts, policy, rng, retry_after_s=wish_s)
     if verdict.status is Status.DUE:
         assert verdict.delay_s >= min(wish_s, RETRY_AFTER_MAX_S)
         assert verdict.delay_s <= max(1.5 * policy.max_s, 1.1 * RETRY_AFTER_MAX_S)
@@ -166,9 +167,13 @@ def test_backoff_doubles_and_is_bounded_with_jitter(
 
 def test_pages_that_failed_together_do_not_come_back_together() -> None:
     rng = middle()
-    assert len({judge(Outcome.TIMEOUT, 0, RetryPolicy(), rng).delay_s for _ in range(50)}) == 50
+    assert (
+        len({judge_outcome(Outcome.TIMEOUT, 0, RetryPolicy(), rng).delay_s for _ in range(50)})
+        == 50
+    )
     wishes = {
-        judge(Outcome.THROTTLED, 0, RetryPolicy(), rng, retry_after_s=60).delay_s for _ in range(50)
+        judge_outcome(Outcome.THROTTLED, 0, RetryPolicy(), rng, retry_after_s=60).delay_s
+        for _ in range(50)
     }
     assert len(wishes) == 50
 
@@ -177,7 +182,7 @@ def test_pages_that_failed_together_do_not_come_back_together() -> None:
 def test_a_page_that_was_not_tried_pays_nothing(
     outcome: Outcome, attempts: int, policy: RetryPolicy, delay_s: float
 ) -> None:
-    verdict = judge(outcome, attempts, policy, middle(), retry_after_s=delay_s)
+    verdict = judge_outcome(outcome, attempts, policy, middle(), retry_after_s=delay_s)
     assert verdict == Verdict(Status.DUE, delay_s, charged=False)
 
 
@@ -200,7 +205,7 @@ def test_a_page_that_was_not_tried_pays_nothing(
     ],
 )
 def test_what_is_done(outcome: Outcome, attempts: int, status: Status) -> None:
-    assert judge(outcome, attempts, RetryPolicy(), middle()).status is status
+    assert judge_outcome(outcome, attempts, RetryPolicy(), middle()).status is status
 
 
 def test_only_good_answers_count_as_good() -> None:
@@ -208,7 +213,7 @@ def test_only_good_answers_count_as_good() -> None:
     good = {
         o
         for o in Outcome
-        if judge(o, 0, RetryPolicy(), middle()).status in (Status.OK, Status.UNCHANGED)
+        if judge_outcome(o, 0, RetryPolicy(), middle()).status in (Status.OK, Status.UNCHANGED)
     }
     assert good == {Outcome.FETCHED, Outcome.NOT_MODIFIED, Outcome.FRESH}
 
@@ -258,7 +263,7 @@ def test_a_page_that_fails_alone_has_its_own_tries_soon_after_each_other(
 ) -> None:
     rng, policy, delays = random.Random(5), RetryPolicy(), []
     for attempts in range(20):
-        verdict = judge(outcome, attempts, policy, rng, well=True)
+        verdict = judge_outcome(outcome, attempts, policy, rng, well=True)
         assert verdict.charged
         if verdict.status is Status.DEAD:
             break
@@ -266,27 +271,29 @@ def test_a_page_that_fails_alone_has_its_own_tries_soon_after_each_other(
     assert len(delays) + 1 == tries
     assert sum(delays) < 15
     # A first failure may be its host's: it waits, as ever.
-    assert judge(outcome, 0, policy, middle(), well=True) == judge(outcome, 0, policy, middle())
+    assert judge_outcome(outcome, 0, policy, middle(), well=True) == judge_outcome(
+        outcome, 0, policy, middle()
+    )
 
 
 @pytest.mark.parametrize("attempts_max", [1, 2, 3, 8])
 def test_one_that_gives_no_answer_has_a_second_try_at_least(attempts_max: int) -> None:
     policy = RetryPolicy(attempts_max=attempts_max)
-    assert judge(Outcome.TIMEOUT, 0, policy, middle(), well=True).status is Status.DUE
+    assert judge_outcome(Outcome.TIMEOUT, 0, policy, middle(), well=True).status is Status.DUE
 
 
 def test_a_host_that_is_down_is_waited_for_however_well_it_was() -> None:
     down, policy = HostDown(5.0), RetryPolicy()
     for outcome in (Outcome.SERVER_ERROR, Outcome.TIMEOUT):
-        verdict = judge(outcome, 3, policy, middle(), down=down, well=True)
+        verdict = judge_outcome(outcome, 3, policy, middle(), down=down, well=True)
         assert (verdict.status, verdict.charged) == (Status.DUE, False)
 
 
 def test_a_403_is_asked_for_once_more_and_later() -> None:
     policy, rng = RetryPolicy(), random.Random(1)
-    first = judge(Outcome.REFUSED, 0, policy, rng, forbidden=True)
+    first = judge_outcome(Outcome.REFUSED, 0, policy, rng, forbidden=True)
     assert first.status is Status.DUE and first.delay_s >= FORBIDDEN_BASE_S / 2 and first.charged
-    assert judge(Outcome.REFUSED, 1, policy, rng, forbidden=True).status is Status.DEAD
+    assert judge_outcome(Outcome.REFUSED, 1, policy, rng, forbidden=True).status is Status.DEAD
     once = RetryPolicy(attempts_max=1)
-    assert judge(Outcome.REFUSED, 0, once, rng, forbidden=True).status is Status.DEAD
-    assert judge(Outcome.REFUSED, 0, policy, rng).status is Status.DEAD
+    assert judge_outcome(Outcome.REFUSED, 0, once, rng, forbidden=True).status is Status.DEAD
+    assert judge_outcome(Outcome.REFUSED, 0, policy, rng).status is Status.DEAD

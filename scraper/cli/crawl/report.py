@@ -14,7 +14,7 @@ from scraper.domain import CrawlStatus
 from scraper.errors import CrawlFailedError, SuspectError
 from scraper.quality import report as reports
 from scraper.quality.report import FieldReport, Report
-from scraper.rules.quality import is_seldom
+from scraper.rules.quality import is_rare
 
 EXCERPT_CHARS = 500
 SELDOM_FOUND = "seldom found: is its selector right?"
@@ -150,7 +150,7 @@ def _verdict_on(field: FieldReport, ended_well: bool) -> str:
 
 
 def _is_seldom(field: FieldReport) -> bool:
-    return not field.breach and is_seldom(field.usual_fill, field.fill)
+    return not field.breach and is_rare(field.usual_fill, field.fill)
 
 
 def _print_reason(report: Report, reason: dict[str, Any]) -> None:

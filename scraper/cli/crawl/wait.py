@@ -74,7 +74,7 @@ def _wait(engine: sa.Engine, settings: Settings, crawl_id: int, *, local: bool) 
     serves."""
     with engine.connect() as connection:
         _, site = crawls.definition(connection, crawl_id)
-    missing = {COORDINATOR, *site.wishes.queues} - fleet.served_queues()
+    missing = {COORDINATOR, *site.routing_preferences.queues} - fleet.served_queues()
     if not (missing and local):
         for queue in sorted(missing):
             beat = " -B" if queue == COORDINATOR else ""

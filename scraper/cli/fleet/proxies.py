@@ -19,8 +19,8 @@ from scraper.errors import ConfigError, NotFoundError, ScraperError
 from scraper.http.transport.aiohttp_transport import tls_context
 from scraper.http.transport.tunnel import ProxyHopError, knock
 from scraper.proxies import file
-from scraper.proxies.health import EVERYWHERE, read_all
-from scraper.rules.proxies import UNKNOWN, Health, Proxy
+from scraper.proxies.health import EVERYWHERE, read_all_stats
+from scraper.rules.proxies import NO_STATS, Proxy, ProxyStats
 from scraper.settings import readable_by_all
 
 CONNECTS_AT_ONCE = 50
@@ -31,7 +31,7 @@ COLUMNS = [
 ]  # fmt: skip
 
 # By host, by proxy.
-Healths = Mapping[str, Mapping[str, Health]]
+Healths = Mapping[str, Mapping[str, ProxyStats]]
 
 
 @click.group(invoke_without_command=True)
@@ -52,10 +52,10 @@ def proxies(ctx: click.Context, host: str | None, as_json: bool) -> None:
         return
     settings = load_settings()
     with open_redis(settings) as client:
-        healths = read_all(client)
+        healths = read_all_stats(client)
     if host is not None and host not in healths:
         raise NotFoundError(f"no proxy has been used for {host!r}")
-    listed = file.read(settings.proxy_list) if settings.proxy_list else []
+    listed = file.read_proxies(settings.proxy_list) if settings.proxy_list else []
     rows = _as_json(listed, healths, host)
     if as_json:
         print_json(rows)
@@ -77,7 +77,7 @@ def proxies_check(connect: bool, as_json: bool) -> None:
         raise ConfigError(
             "there is no list of proxies: set PROXY_LIST to a file with one URL a line"
         )
-    listed = file.read(path)
+    listed = file.read_proxies(path)
     if readable_by_all(path):
         click.echo(
             f"{path}: warning: every user of this machine can read it (fix: chmod 600 {path})",
@@ -136,13 +136,13 @@ def _as_json(listed: Sequence[Proxy], healths: Healths, host: str | None) -> lis
             if name != EVERYWHERE and proxy_id in at_host and host in (None, name)
         }
         if host is None or proxy_id in by_id or hosts:
-            whole = healths.get(EVERYWHERE, {}).get(proxy_id, UNKNOWN)
+            whole = healths.get(EVERYWHERE, {}).get(proxy_id, NO_STATS)
             rows.append(_proxy_json(proxy_id, by_id.get(proxy_id), whole, hosts))
     return rows
 
 
 def _proxy_json(
-    proxy_id: str, proxy: Proxy | None, whole: Health, hosts: Mapping[str, Health]
+    proxy_id: str, proxy: Proxy | None, whole: ProxyStats, hosts: Mapping[str, ProxyStats]
 ) -> dict[str, Any]:
     answered = sum(health.answered for health in hosts.values())
     failed = sum(health.failed for health in hosts.values())
@@ -170,7 +170,7 @@ def _proxy_json(
     }
 
 
-def _host_json(name: str, health: Health) -> dict[str, Any]:
+def _host_json(name: str, health: ProxyStats) -> dict[str, Any]:
     return {
         "host": name,
         "requests": health.requests,
@@ -184,7 +184,7 @@ def _host_json(name: str, health: Health) -> dict[str, Any]:
     }
 
 
-def _latency(hosts: Mapping[str, Health]) -> float | None:
+def _latency(hosts: Mapping[str, ProxyStats]) -> float | None:
     timed = [health for health in hosts.values() if health.latency_s]
     answered = sum(health.answered for health in timed)
     if not answered:

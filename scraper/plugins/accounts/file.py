@@ -28,7 +28,7 @@ import yaml
 
 from scraper.errors import ConfigError
 from scraper.infra.watched_file import WatchedFile
-from scraper.rules.urls import belongs
+from scraper.rules.urls import belongs_to
 from scraper.settings import read_secret
 from scraper.sites.grammar import scalars, yaml12
 
@@ -70,7 +70,7 @@ class Account:
 
     def may_go_to(self, host: str) -> bool:
         """True where the group names no hosts, or `host` is one of them or below it."""
-        return self.hosts is None or belongs(host, self.hosts)
+        return self.hosts is None or belongs_to(host, self.hosts)
 
     def misdirected(self, site: str, group: str, host: str) -> str | None:
         """Why the account of `group` may not be sent to `host` for `site`, with the mend; None

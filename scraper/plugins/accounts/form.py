@@ -34,7 +34,7 @@ from scraper.plugins.accounts.login_keys import (
     render_all,
 )
 from scraper.plugins.accounts.policy import Trouble
-from scraper.rules.blocks import detect
+from scraper.rules.blocks import detect_block
 from scraper.rules.urls import host_of
 from scraper.sites.grammar.css import parse_css
 from scraper.sites.grammar.scalars import check_header
@@ -289,7 +289,7 @@ async def _by_function(
 
 def _answered(page: Page, what: str) -> None:
     """Raises where the host does not answer as itself: a fault, a block, a wish for patience."""
-    block = detect(page.status, page.headers, page.body, url=page.url)
+    block = detect_block(page.status, page.headers, page.body, url=page.url)
     if block is not None and block.by != "status":
         raise LoginTrouble(Trouble.UNAVAILABLE, f"{what}: {block}")
     if page.status >= 500 or page.status in (408, 425, 429):

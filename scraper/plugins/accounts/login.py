@@ -79,11 +79,11 @@ class LoginAttempts:
                 raise LoginTrouble(Trouble.MISFIT, str(error)) from None
 
         async def before(url: str) -> None:
-            limiter: HostLimiter = self.limiters.of(host_of(url))
-            limiter.budget(context.site_id, context.budget)
+            limiter: HostLimiter = self.limiters.for_host(host_of(url))
+            limiter.set_budget(context.site_id, context.budget)
             limiter.pending += 1
             limiters.append(limiter)
-            await permits.go(limiter, loop.time() + TURN_S)
+            await permits.acquire(limiter, loop.time() + TURN_S)
 
         try:
             async with asyncio.timeout(LOGIN_S):
@@ -102,7 +102,7 @@ class LoginAttempts:
                 await self._tell_pool(route, host_of(first), trouble)
             raise LoginTrouble(trouble.kind, account.hidden(str(trouble))) from None
         finally:
-            permits.end()
+            permits.release()
             for limiter in limiters:
                 limiter.pending -= 1
         identity.headers = grant.headers

@@ -25,8 +25,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from selectolax.lexbor import LexborHTMLParser
 
 from scraper.rules.blocks import Marker
-from scraper.rules.decoding import decode
-from scraper.rules.urls import belongs, host_of
+from scraper.rules.decoding import decode_page
+from scraper.rules.urls import belongs_to, host_of
 from scraper.sites.blocked import MARKERS_MAX, Blocked
 from scraper.sites.grammar import scalars
 from scraper.sites.grammar.css import parse_css
@@ -253,13 +253,13 @@ class Login(Model):
 
 def check_login(login: Login, hosts: frozenset[str], pools: set[str], problems: Problems) -> None:
     """Adds what does not go together with the rest of a site."""
-    if login.url is not None and not belongs(host_of(login.url), hosts):
+    if login.url is not None and not belongs_to(host_of(login.url), hosts):
         key = "login.form.url" if login.form is not None else "login.token.url"
         problems.add(
             key, f"{host_of(login.url)} is not a host of the site (fix: add it to `hosts:`)"
         )
     for host in login.hosts:
-        if not belongs(host, hosts):
+        if not belongs_to(host, hosts):
             problems.add(
                 "login.hosts", f"{host} is not a host of the site (fix: add it to `hosts:`)"
             )
@@ -368,5 +368,5 @@ def _same_page(login_url: str, url: str) -> bool:
 def _selects(css: str, body: bytes, content_type: str) -> bool:
     if not body.strip():
         return False
-    page = LexborHTMLParser(decode(body, content_type or None).utf8)
+    page = LexborHTMLParser(decode_page(body, content_type or None).utf8)
     return parse_css(css).first(page) is not None

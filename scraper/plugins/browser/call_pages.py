@@ -44,18 +44,18 @@ class CallPages:
         permits, limiters = PagePermits(by.urgency), self._polite.limiters
 
         async def before_hop(url: str) -> None:
-            limiter = limiters.of(host_of(url))
+            limiter = limiters.for_host(host_of(url))
             limiter.pending += 1
             try:
                 await self._polite.heed_robots(url, limiter, by, route)
                 await self._polite.when_permitted(
-                    limiter, by, lambda deadline_at: permits.go(limiter, deadline_at)
+                    limiter, by, lambda deadline_at: permits.acquire(limiter, deadline_at)
                 )
             finally:
                 limiter.pending -= 1
 
         async def before_sub(url: str) -> None:
-            limiter = limiters.of(host_of(url))
+            limiter = limiters.for_host(host_of(url))
             await self._polite.when_permitted(
                 limiter, by, lambda deadline_at: limiter.take_slot(deadline_at, by.urgency)
             )
@@ -66,7 +66,7 @@ class CallPages:
                 await stack.enter_async_context(
                     self._browsers.slot(asyncio.get_running_loop().time() + PATIENCE_S)
                 )
-            stack.callback(permits.end)
+            stack.callback(permits.release)
             browser_permits = BrowserPermits(before_hop, before_sub, paid=False)
             opened = self._browsers.page(
                 by.context.policy, by.context.rendering, permits=browser_permits, route=route

@@ -18,7 +18,7 @@ from typing import Annotated, Literal, Protocol
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from scraper.rules.escalation import ladder
+from scraper.rules.escalation import build_ladder
 from scraper.rules.routing import BROWSER
 from scraper.sites.grammar import scalars
 from scraper.sites.grammar.css import parse_css
@@ -141,7 +141,7 @@ def check_rendering(
 ) -> None:
     """Adds what cannot be: a `browser:` without a page that goes there, a response nobody captures.
     `reads`: every source of the definition, by its key."""
-    reached = any(BROWSER in ladder(start, escalate) for start in starts)
+    reached = any(BROWSER in build_ladder(start, escalate) for start in starts)
     if rendering is not None and not reached:
         problems.add(
             "browser",

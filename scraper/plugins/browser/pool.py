@@ -516,7 +516,7 @@ def _languages(policy: FetchPolicy, rendering: Rendering) -> str | None:
     itself = (
         rendering.stealth or policy.impersonate is not None or policy.user_agent == profiles.BROWSER
     )
-    return profiles.languages(policy.region) if itself else None
+    return profiles.accept_language(policy.region) if itself else None
 
 
 async def _quietly(work: Awaitable[None]) -> None:

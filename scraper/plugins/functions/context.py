@@ -18,9 +18,9 @@ from scraper.http.policy import FetchPolicy
 from scraper.http.transport.guard import PrivateAccess
 from scraper.plugins.browser.keys import Rendering
 from scraper.plugins.functions.group import Options
-from scraper.rules.blocks import Block, detect
+from scraper.rules.blocks import Block, detect_block
 from scraper.rules.budget import Budget
-from scraper.rules.proxies import POOLS, Need
+from scraper.rules.proxies import POOLS, ProxyNeed
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from scraper.sites.grammar import scalars
@@ -37,7 +37,7 @@ class CallContext:
     site_id: int
     policy: FetchPolicy
     budget: Budget
-    need: Need | None
+    need: ProxyNeed | None
     robots: bool
     robots_agent: str
     block_of: Callable[[Fetched], Block | None]
@@ -109,7 +109,7 @@ class CallContexts:
                     f"proxy: {options.proxy[:100]!r} is none of {', '.join(POOLS)}"
                 )
             use = ProxyUse.model_validate({"pool": options.proxy})
-            need = Need(number, use.pool, options.region, use.sticky_s, use.sticky_requests)
+            need = ProxyNeed(number, use.pool, options.region, use.sticky_s, use.sticky_requests)
         policy = FetchPolicy(
             user_agent=settings.user_agent,
             headers={},
@@ -131,7 +131,7 @@ class CallContexts:
             need=need,
             robots=True,
             robots_agent=settings.user_agent,
-            block_of=lambda fetched: detect(
+            block_of=lambda fetched: detect_block(
                 fetched.status, fetched.headers, fetched.body, url=fetched.url
             ),
         )

@@ -35,7 +35,7 @@ from scraper.plugins.functions.functions import Function
 from scraper.plugins.functions.group import Failure, Group
 from scraper.plugins.functions.store import CANCELLED, DONE, FULL, GONE, Groups
 from scraper.plugins.functions.transport import CallInput, current_input
-from scraper.rules.routing import for_browsers
+from scraper.rules.routing import is_browser_queue
 from scraper.rules.verdict import outcome_of_status
 from scraper.settings import Settings
 
@@ -142,7 +142,7 @@ class CallRunner:
                 running.place,
                 len(running.queued) + len(running.under_way),
                 sum(by.clock.standing > 0 for by in running.under_way.values()),
-                self._lanes(running.group) if for_browsers(running.group.queue) else full,
+                self._lanes(running.group) if is_browser_queue(running.group.queue) else full,
             )
             for running in self._running
         ]
@@ -202,7 +202,7 @@ class CallRunner:
         await self._clients.aclose()
 
     def _lanes(self, group: Group) -> int:
-        return self._pages.at_once if for_browsers(group.queue) else LANES
+        return self._pages.at_once if is_browser_queue(group.queue) else LANES
 
     async def _lane(self, running: RunningGroup) -> None:
         while running.queued:
@@ -217,7 +217,7 @@ class CallRunner:
         by = CallInput(running.context, running.group.priority)
         task = asyncio.ensure_future(
             self._run_function(
-                running.function, by, value, browser=for_browsers(running.group.queue)
+                running.function, by, value, browser=is_browser_queue(running.group.queue)
             )
         )
         running.under_way[task] = by

@@ -179,12 +179,12 @@ class PoliteTransport(httpx.AsyncBaseTransport):
     ) -> httpx.Response:
         """`leaves` is called when the request itself does."""
         url, context = str(request.url), by.context
-        limiter = self.limiters.of(host_of(url))
+        limiter = self.limiters.for_host(host_of(url))
         limiter.pending += 1
         try:
             await self.heed_robots(url, limiter, by, route)
             await self.when_permitted(
-                limiter, by, lambda deadline_at: limiter.enter(deadline_at, by.urgency)
+                limiter, by, lambda deadline_at: limiter.acquire(deadline_at, by.urgency)
             )
             began = asyncio.get_running_loop().time()
             leaves()
@@ -200,7 +200,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
                 await self._heed(limiter, error.outcome, error.status, error.retry_after_s, began)
                 raise
             finally:
-                limiter.leave(began)
+                limiter.release(began)
             wish_s = (
                 retry_after_s(response.headers, datetime.now(UTC))
                 if "retry-after" in response.headers
@@ -217,13 +217,13 @@ class PoliteTransport(httpx.AsyncBaseTransport):
     ) -> None:
         """Sets the host's budget, and refuses what robots.txt disallows."""
         context = by.context
-        limiter.budget(context.site_id, context.budget)
+        limiter.set_budget(context.site_id, context.budget)
         if not context.robots:
             return
 
         async def before_hop(to: str) -> None:
-            other = self.limiters.of(host_of(to))
-            other.budget(context.site_id, context.budget)
+            other = self.limiters.for_host(host_of(to))
+            other.set_budget(context.site_id, context.budget)
             await other.take_slot(
                 asyncio.get_running_loop().time() + context.policy.page_timeout_s, by.urgency
             )
@@ -238,7 +238,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
             return await self._robots.rules(url, context, permit_of, before_hop, route)
 
         rules = require_allowed(await self.when_permitted(limiter, by, rules_within), url)
-        limiter.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)
+        limiter.set_crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)
 
     async def when_permitted(
         self, limiter: HostLimiter, by: CallInput, do: Callable[[float], Awaitable[T]]
@@ -248,7 +248,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
         deadline_at = asyncio.get_running_loop().time() + PATIENCE_S
         with by.clock.still():
             while True:
-                limiter.budget(by.context.site_id, by.context.budget)
+                limiter.set_budget(by.context.site_id, by.context.budget)
                 try:
                     return await do(deadline_at)
                 except DeferredError as deferred:
@@ -277,12 +277,12 @@ class PoliteTransport(httpx.AsyncBaseTransport):
         began: float,
     ) -> None:
         """What an answer says of its host's pace, as pages tell it (`Scraper._heed_host`)."""
-        says = limiter.signals.saw(outcome, status, asyncio.get_running_loop().time())
+        says = limiter.signals.record(outcome, status, asyncio.get_running_loop().time())
         if not says:
-            limiter.good += says is False
+            limiter.good_answers += says is False
             return
         rest_s = min(wish_s or REST_S, REST_MAX_S) if outcome is Outcome.THROTTLED else 0.0
-        await limiter.slow(rest_s, str(status or outcome), began)
+        await limiter.slow_down(rest_s, str(status or outcome), began)
 
 
 def as_httpx(error: FetchError, request: httpx.Request) -> httpx.TransportError:

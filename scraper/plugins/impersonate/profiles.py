@@ -30,7 +30,7 @@ def headers_of(browser: str, region: str | None, *, secure: bool) -> tuple[tuple
     """The headers of a visit with that browser's newest profile, in its order, with the region's
     languages."""
     asked = _asked(target_of(browser))
-    return browsers.adapted(asked, region, secure=secure)
+    return browsers.adapt_headers(asked, region, secure=secure)
 
 
 @lru_cache(maxsize=16)

@@ -130,7 +130,7 @@ class Postgres:
             self._definitions.add(row.definition_hash)
             # Another version may have stored one that is wrong for this one.
             with suppress(ValidationError):
-                named |= Site.model_validate(row.definition).wishes.queues
+                named |= Site.model_validate(row.definition).routing_preferences.queues
         return named
 
     def _counters(self, connection: sa.Connection) -> list[Metric]:

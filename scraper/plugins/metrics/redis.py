@@ -15,7 +15,7 @@ from scraper.plugins.metrics.counters import Growing, Labels
 from scraper.plugins.metrics.postgres import counter, gauge
 from scraper.proxies import file
 from scraper.proxies import health as proxies
-from scraper.rules.proxies import Health
+from scraper.rules.proxies import ProxyStats
 
 # Of thousands of hosts, so many are named that rest longest, and that are slowed most.
 HOSTS_NAMED = 20
@@ -59,10 +59,10 @@ class RedisState:
         return [troubled, rests, pace]
 
     def _proxies(self) -> list[Metric]:
-        by_host = proxies.read_all(self._client)
+        by_host = proxies.read_all_stats(self._client)
         listed = {}
         if self._proxy_list is not None:
-            listed = {proxy.id: proxy.pool for proxy in file.read(self._proxy_list)}
+            listed = {proxy.id: proxy.pool for proxy in file.read_proxies(self._proxy_list)}
         pools = listed | {
             proxy: listed.get(proxy, _pool(proxy))
             for at_host in by_host.values()
@@ -123,7 +123,7 @@ class RedisState:
         return [accounts]
 
 
-def _results(pool: str, health: Health) -> dict[Labels, float]:
+def _results(pool: str, health: ProxyStats) -> dict[Labels, float]:
     return {(pool, "answered"): health.answered, (pool, "failed"): health.failed}
 
 
@@ -131,7 +131,7 @@ def _pool(proxy_id: str) -> str:
     return proxy_id.partition("-")[0]
 
 
-def _state(proxy_id: str, by_host: dict[str, dict[str, Health]]) -> str:
+def _state(proxy_id: str, by_host: dict[str, dict[str, ProxyStats]]) -> str:
     everywhere = by_host.get(proxies.EVERYWHERE, {}).get(proxy_id)
     if everywhere is not None and everywhere.free_at > 0:
         return "dead"

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from scraper.rules.routing import Rule
+from scraper.rules.routing import RoutingRule
 from scraper.sites.grammar import scalars
 from scraper.sites.grammar.model import (
     Duration,
@@ -108,7 +108,7 @@ class RouteRule(Model):
         return self
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> RoutingRule:
         """Compiled. A URL that its pattern takes too long for goes the site's way."""
         pattern = compile_regex(self.match)
 
@@ -119,4 +119,4 @@ class RouteRule(Model):
                 return False
 
         priority = None if self.priority is None else scalars.priority_number(self.priority)
-        return Rule(matches, self.queue, self.region, priority)
+        return RoutingRule(matches, self.queue, self.region, priority)

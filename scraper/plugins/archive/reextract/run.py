@@ -40,7 +40,7 @@ from scraper.plugins.archive.reextract.store import Extract
 from scraper.results import fill_rates, products
 from scraper.results.products import NewProduct
 from scraper.rules import quality as policy
-from scraper.rules.quality import Figures, Reason, Usual
+from scraper.rules.quality import FieldFigures, Reason, UsualFigures
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 
@@ -357,8 +357,8 @@ class Reextraction:
         for name in self._names or sorted(self._figures.keys() | usual.keys()):
             filled, mistyped = self._figures.get(name, (0, 0))
             different, sampled = self._values.get(name, (set(), [0]))
-            now = Figures(self._looked_for, filled, mistyped, len(different), sampled[0])
-            reason = policy.judge_field(name, now, usual.get(name, Usual()), tolerances)
+            now = FieldFigures(self._looked_for, filled, mistyped, len(different), sampled[0])
+            reason = policy.judge_field(name, now, usual.get(name, UsualFigures()), tolerances)
             if reason is not None:
                 reasons.append(reason)
         return reasons

@@ -103,7 +103,7 @@ def new(url: str, name: str | None, rate: str, as_json: bool) -> None:
 
 def name_of(url: str) -> str:
     """A site's name by its host: `books` for https://www.books.example/."""
-    host, port = urls.name_and_port(urls.host_of(url))
+    host, port = urls.split_host(urls.host_of(url))
     if urls.is_private(url):
         return f"local-{port}" if port else "local"
     labels = [label for label in host.removeprefix("www.").split(".") if label]
@@ -150,7 +150,7 @@ def _survey(
 
 def is_own_name(url: str, other: str) -> bool:
     """Whether the hosts differ in www and the like alone: shop.example and www.shop.example."""
-    names = (urls.name_and_port(urls.host_of(address))[0] for address in (url, other))
+    names = (urls.split_host(urls.host_of(address))[0] for address in (url, other))
     short, long = sorted(names, key=len)
     return long == short or long.endswith(f".{short}")
 

@@ -32,7 +32,7 @@ from scraper.politeness.robots import (
     robots_url,
     rules_from,
 )
-from scraper.rules.routing import for_browsers
+from scraper.rules.routing import is_browser_queue
 from scraper.rules.urls import host_of
 from scraper.rules.verdict import outcome_of_status, retry_after_s
 from scraper.settings import Settings
@@ -80,8 +80,8 @@ class PoliteReader:
                 "and give the file)",
                 url=url,
             )
-        queue = self.context.route(kind, url).queue
-        if kind is not Kind.SITEMAP and (shown or self._shown or for_browsers(queue)):
+        queue = self.context.choose_route(kind, url).queue
+        if kind is not Kind.SITEMAP and (shown or self._shown or is_browser_queue(queue)):
             page = await self._show(url, policy, rendering or self.context.site.browser)
         else:
             await self._before_hop(url)
