@@ -83,7 +83,7 @@ check: lint ## everything, as CI runs it: lint, migrations up and down, all test
 	$(BIN)/pytest $(AT_ONCE)
 
 docs: setup ## build the documentation's site into build/docs; a dead link or anchor is an error
-	@$(BIN)/python -m tests.reference
+	@$(BIN)/python -m tools.docs
 	@$(BIN)/zensical build --clean --strict
 
 house: setup ## print the figures of the house test beside their limits

@@ -342,11 +342,11 @@ def test_every_alert_is_explained() -> None:
     rules: list[dict[str, Any]] = [
         r for g in yaml.safe_load(ALERTS.read_text())["groups"] for r in g["rules"]
     ]
-    explained = (ROOT / "docs" / "how-to" / "monitoring.md").read_text()
+    explained = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     tested = (Path(__file__).parent / "alerts_tests.yml").read_text()
     for rule in rules:
-        assert f"| `{rule['alert']}` |" in explained, (
-            f"{rule['alert']} has no row in docs/how-to/monitoring.md"
+        assert f"|`{rule['alert']}`|" in explained, (
+            f"{rule['alert']} has no row in docs/reference/metrics.md"
         )
         assert rule["alert"] in tested, f"{rule['alert']} has no test"
         assert (
@@ -355,11 +355,11 @@ def test_every_alert_is_explained() -> None:
 
 
 def test_every_metric_of_the_exporter_is_documented(exporter: str) -> None:
-    text = (ROOT / "docs" / "how-to" / "monitoring.md").read_text()
+    text = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     for name, family in scraped(exporter).items():
         if name.startswith("scraper_"):
             whole = f"{name}_total" if family.type == "counter" else name
-            assert f"`{whole}`" in text, f"{whole} is not in docs/how-to/monitoring.md"
+            assert f"`{whole}`" in text, f"{whole} is not in docs/reference/metrics.md"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from scraper import celeryconfig, errors
 from scraper.cli.main import COMMANDS, help_of, main
 from scraper.settings import Settings
 from scraper.sites.schema import json_schema
-from tests import reference
+from tools.docs import reference
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -39,7 +39,7 @@ def text(path: Path) -> str:
 
 @pytest.mark.parametrize("name", reference.pages())
 def test_the_reference_says_what_the_code_says(name: str) -> None:
-    assert text(REFERENCE / name) == reference.pages()[name], "run: python -m tests.reference"
+    assert text(REFERENCE / name) == reference.pages()[name], "run: python -m tools.docs"
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)
@@ -85,7 +85,7 @@ def exit_codes() -> set[int]:
 
 @pytest.mark.parametrize("code", sorted(exit_codes()))
 def test_every_exit_code_is_in_the_reference(code: int) -> None:
-    assert code in reference.EXIT_CODES, f"exit code {code} is not in tests/reference.py"
+    assert code in reference.EXIT_CODES, f"exit code {code} is not in tools/docs/reference.py"
 
 
 @pytest.mark.parametrize("queue", [queue.name for queue in celeryconfig.task_queues])

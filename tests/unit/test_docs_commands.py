@@ -15,7 +15,7 @@ import pytest
 
 from scraper.cli.main import COMMANDS, main
 from scraper.domain import CrawlStatus, Outcome, Status
-from tests import reference
+from tools.docs import reference
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

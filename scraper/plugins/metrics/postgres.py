@@ -26,6 +26,7 @@ CONSUMERS_MAX = 500
 # So many changes after a consumer's position are counted: 5 ms.
 BEHIND_MAX = 10_000
 
+CONSUMER_LABELS = ["consumer", "site"]
 CHANGES = ("new", "changed", "delisted")
 # Keyed by what `_values` calls them: name, help, labels.
 COUNTERS = {
@@ -240,22 +241,21 @@ def _active(connection: sa.Connection) -> list[Metric]:
 
 
 def _consumers(connection: sa.Connection) -> list[Metric]:
-    labels = ["consumer", "site"]
     behind = gauge(
         "scraper_consumer_behind_changes",
         f"Changes that a consumer has yet to read, {BEHIND_MAX} at the most",
-        labels,
+        CONSUMER_LABELS,
     )
     age = gauge(
         "scraper_consumer_position_age_seconds",
         "Since the first change after a consumer's position was made, of whatever site; "
         "0: there is none",
-        labels,
+        CONSUMER_LABELS,
     )
     expired = gauge(
         "scraper_consumer_expired",
         "Whether changes were forgotten before a consumer read them",
-        labels,
+        CONSUMER_LABELS,
     )
     for row in connection.execute(CONSUMERS, {"most": BEHIND_MAX, "consumers": CONSUMERS_MAX}):
         behind.add_metric([row.name, row.site], row.changes)
