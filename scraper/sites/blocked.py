@@ -114,7 +114,7 @@ class Blocked(Model):
         return " and ".join(given)
 
     def marker(self) -> Marker:
-        """What `scraper.rules.blocks.detect` asks, selectors compiled."""
+        """What `scraper.rules.blocks.detect_block` asks, selectors compiled."""
         return Marker(
             described=self.described,
             statuses=frozenset(self.status),

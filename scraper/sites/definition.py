@@ -447,7 +447,7 @@ class Site(Model):
 
     @cached_property
     def allowed_hosts(self) -> frozenset[str]:
-        """The hosts that belong to the site; those below them do too (`urls.belongs`)."""
+        """The hosts that belong to the site; those below them do too (`urls.belongs_to`)."""
         given = [urls.host_of(url) for url in self.starts]
         return frozenset((*map(_without_www, given), *self.hosts))
 
