@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from scraper.extract.bounds import Limits
+from scraper.extract.bounds import ReadLimits
 
 T = TypeVar("T")
 
 # For documents: no page is too slow, the test judges how long it takes.
-UNHURRIED = Limits(float("inf"), alone=True)
+UNHURRIED = ReadLimits(float("inf"), isolated=True)
 
 TIMES = 10
 # Halfway from ten to a hundred, where both are powers.

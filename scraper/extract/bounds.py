@@ -1,11 +1,10 @@
 """What a page may be, and how long its reading may take, where other pages wait for it. Pure.
 
 Parsers are quadratic in what no real page has: thousands of attributes of one element, elements
-within each other, siblings that selectors count. `fits` sees from a page's bytes that it cannot be
-such a page; any other is read in a process of its own, which has a deadline (`extract.subprocess`).
-It looks at samples, an eighth of the page, where a search for each tag would cost as much as a
-selector: what is slow is large, and cannot hide between them.
-"""
+within each other, siblings that selectors count. `parses_quickly` sees from a page's bytes that it
+cannot be such a page; any other is read in a process of its own, which has a deadline
+(`extract.subprocess`). It looks at samples, an eighth of the page, where a search for each tag would
+cost as much as a selector: what is slow is large, and cannot hide between them. """
 
 from __future__ import annotations
 
@@ -41,21 +40,21 @@ class ReadElsewhere(Exception):
     """The page may take long: it is to be read in a process of its own."""
 
 
-class Limits(NamedTuple):
-    """`cpu_s`: of reading a page as a whole. `alone`: nobody waits for it."""
+class ReadLimits(NamedTuple):
+    """`cpu_s`: of reading a page as a whole. `isolated`: nobody waits for it."""
 
     cpu_s: float
-    alone: bool
+    isolated: bool
 
 
-ON_LOOP = Limits(0.5, alone=False)
-ALONE = Limits(2.0, alone=True)
+ON_LOOP = ReadLimits(0.5, isolated=False)
+ISOLATED = ReadLimits(2.0, isolated=True)
 
 
-class Patience:
+class CpuBudget:
     """The CPU time that is left for a page. Time that others had does not count."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ReadLimits) -> None:
         self._limits = limits
         self._began, self._cpu_began = time.perf_counter(), time.thread_time()
 
@@ -70,14 +69,14 @@ class Patience:
         raise TooSlow(f"reading the page took {cpu_s:.1f} s ({doing})")
 
 
-def tags(source: bytes) -> int:
+def estimate_tags(source: bytes) -> int:
     """About how many tags the page has, of their beginnings and ends."""
     return sum(
         source.count(b"<", at, at + _SAMPLE_BYTES) for at in range(_phase, len(source), _STEP_BYTES)
     ) * (_STEP_BYTES // _SAMPLE_BYTES)
 
 
-def fits(source: bytes) -> bool:
+def parses_quickly(source: bytes) -> bool:
     """Whether a page is surely parsed in some tenths of a second. Costs 0.1 us a kilobyte."""
     end = len(source)
     if end < _STEP_BYTES:
@@ -103,11 +102,11 @@ def fits(source: bytes) -> bool:
     if longest * _ATTRIBUTE_PAIR_S <= _ATTRIBUTES_MAX_S:
         return True
     # What is between two signs of a tag may be attributes, but is most often a script.
-    most = sum(_attributes(source, before, behind) ** 2 for before, behind in gaps)
+    most = sum(_estimate_attributes(source, before, behind) ** 2 for before, behind in gaps)
     return most * _ATTRIBUTE_PAIR_S <= _ATTRIBUTES_MAX_S
 
 
-def _attributes(source: bytes, before: int, behind: int) -> int:
+def _estimate_attributes(source: bytes, before: int, behind: int) -> int:
     """About how many attributes there may be in that part of the page, at the most."""
     step, sample = 2 * _STEP_BYTES, 2 * _SAMPLE_BYTES
     return (step // sample) * sum(

@@ -11,15 +11,15 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from scraper.domain import Fetched
 from scraper.extract.bounds import (
-    ALONE,
     COMPARED_MAX,
+    ISOLATED,
     TAGS_FEW,
-    Limits,
-    Patience,
+    CpuBudget,
     ReadElsewhere,
+    ReadLimits,
     TooSlow,
-    fits,
-    tags,
+    estimate_tags,
+    parses_quickly,
 )
 from scraper.extract.heuristics.auto import AutoReader
 from scraper.extract.structured import jsonld_blocks, metas, microdata, page_state, rdfa
@@ -38,10 +38,10 @@ class Document:
 
     value: Any = None
 
-    def __init__(self, page: Fetched, page_url: str, limits: Limits = ALONE) -> None:
+    def __init__(self, page: Fetched, page_url: str, limits: ReadLimits = ISOLATED) -> None:
         self.page = page
-        self.patience = Patience(limits)
-        self._alone = limits.alone
+        self.budget = CpuBudget(limits)
+        self._isolated = limits.isolated
         self.url = page.url
         self.page_url = page_url
         self._by_xpath: dict[etree.XPath, Any] = {}
@@ -52,15 +52,15 @@ class Document:
         """What the XPath gives; two fields with one selector pay once."""
         result = self._by_xpath.get(xpath)
         if result is None:
-            result = self._by_xpath[xpath] = self._answer(xpath)
+            result = self._by_xpath[xpath] = self._evaluate(xpath)
         return result
 
-    def _answer(self, xpath: etree.XPath) -> Any:
+    def _evaluate(self, xpath: etree.XPath) -> Any:
         cost = cost_of_xpath(xpath.path)
         if cost is XPathCost.LINEAR:
             return xpath(self.root)
         steps = in_two_steps(xpath.path)
-        if steps is None or self._tags <= TAGS_FEW:
+        if steps is None or self._tag_count <= TAGS_FEW:
             self._require_few_tags(0 if cost is XPathCost.UNBOUNDED else TAGS_FEW)
             return xpath(self.root)
         # Two steps are linear where the first one gives one element, as it does of most pages.
@@ -68,7 +68,7 @@ class Document:
         elements: Any = outer(self.root)
         if len(elements) < 2:
             return inner(elements[0]) if elements else []
-        if not self._alone and len(elements) * self._tags**2 > COMPARED_MAX:
+        if not self._isolated and len(elements) * self._tag_count**2 > COMPARED_MAX:
             raise ReadElsewhere
         return xpath(self.root)
 
@@ -81,7 +81,7 @@ class Document:
             elements = self._by_css[selector] = selector.elements(self.dom)
         return elements
 
-    def first(self, selector: CssSelector) -> LexborNode | None:
+    def css_first(self, selector: CssSelector) -> LexborNode | None:
         if selector.slow:
             self._require_few_tags(TAGS_FEW)
         return selector.first(self.dom)
@@ -99,7 +99,7 @@ class Document:
     def dom(self) -> LexborHTMLParser:
         """The document as a browser makes it of the page's HTML: what CSS is answered by."""
         try:
-            return LexborHTMLParser(self._fit)
+            return LexborHTMLParser(self._parseable_bytes)
         except SelectolaxError as error:
             raise TooSlow("the page's document takes more memory than a page may") from error
 
@@ -111,22 +111,22 @@ class Document:
     @cached_property
     def root(self) -> etree._Element:
         """lxml's tree of the page: what XPath is answered by."""
-        return parse_html(self._fit)
+        return parse_html(self._parseable_bytes)
 
     @cached_property
-    def _fit(self) -> bytes:
+    def _parseable_bytes(self) -> bytes:
         """The page, once it is seen that it may be parsed here. Raises `ReadElsewhere`."""
-        if not (self._alone or fits(self.decoded.utf8)):
+        if not (self._isolated or parses_quickly(self.decoded.utf8)):
             raise ReadElsewhere
         return self.decoded.utf8
 
     def _require_few_tags(self, most: int) -> None:
-        if not self._alone and (not most or self._tags > most):
+        if not self._isolated and (not most or self._tag_count > most):
             raise ReadElsewhere
 
     @cached_property
-    def _tags(self) -> int:
-        return tags(self.decoded.utf8)
+    def _tag_count(self) -> int:
+        return estimate_tags(self.decoded.utf8)
 
     @cached_property
     def base(self) -> str:
@@ -174,7 +174,7 @@ class Document:
         """What the page's sources agree on."""
         return AutoReader(self)
 
-    def captured(self, name: str) -> list[Any]:
+    def captured_json(self, name: str) -> list[Any]:
         """The JSON answers that a browser captured under that name, in the order in which they
         came."""
         answers = self._captured.get(name)

@@ -13,9 +13,9 @@ from typing import assert_never
 from uuid import UUID
 
 from scraper.domain import Extracted, Fetched, Kind
-from scraper.extract.bounds import ALONE, BYTES_MAX, Limits, ReadElsewhere
+from scraper.extract.bounds import BYTES_MAX, ISOLATED, ReadElsewhere, ReadLimits
 from scraper.extract.document import Document
-from scraper.extract.functions import FunctionReader, PlatformReader
+from scraper.extract.function_reader import FunctionReader, PlatformReader
 from scraper.extract.items.reader import ItemsReader
 from scraper.extract.listing import LinkFilter, ListingReader
 from scraper.extract.product import ProductReader
@@ -35,7 +35,7 @@ class Extractor:
         self.allowed = tuple(allowed)
         link_filter = LinkFilter(site)
         listing = site.listing
-        self._limiter = link_filter
+        self._link_filter = link_filter
         self._sitemap = SitemapReader(site.sitemap, link_filter)
         self._listing = (
             ListingReader(listing, link_filter, site.limits.listings)
@@ -63,7 +63,7 @@ class Extractor:
         page_url: str,
         depth: int,
         last_content: UUID | None = None,
-        limits: Limits = ALONE,
+        limits: ReadLimits = ISOLATED,
     ) -> Extracted:
         """Links, products and problems of one page.
 
@@ -73,7 +73,7 @@ class Extractor:
         (`limits`) `ReadElsewhere` for what has no bounds: a large or odd page, a slow selector, a
         function of the site's.
         """
-        if not limits.alone and self._has_no_bounds(kind, page):
+        if not limits.isolated and self._needs_subprocess(kind, page):
             raise ReadElsewhere
         match kind:
             case Kind.SITEMAP:
@@ -81,13 +81,13 @@ class Extractor:
             case Kind.LISTING:
                 return self._read_listing(page, page_url, depth, limits)
             case Kind.PRODUCT if self._product_function is not None:
-                return self._by_function(self._product_function, page, page_url, depth)
+                return self._read_by_function(self._product_function, page, page_url, depth)
             case Kind.PRODUCT:
                 return self._product.read(Document(page, page_url, limits), last_content)
             case _:
                 assert_never(kind)
 
-    def _has_no_bounds(self, kind: Kind, page: Fetched) -> bool:
+    def _needs_subprocess(self, kind: Kind, page: Fetched) -> bool:
         """Whether it is read by a function of the site's, or a sitemap that is large or packed."""
         match kind:
             case Kind.SITEMAP:
@@ -101,10 +101,12 @@ class Extractor:
             case _:
                 assert_never(kind)
 
-    def _read_listing(self, page: Fetched, page_url: str, depth: int, limits: Limits) -> Extracted:
+    def _read_listing(
+        self, page: Fetched, page_url: str, depth: int, limits: ReadLimits
+    ) -> Extracted:
         adapter = adapter_of(self.site.platform, page_url)
         if adapter is not None:
-            return self._platform.rows(adapter, page, page_url)
+            return self._platform.read_rows(adapter, page, page_url)
         if self._listing is None:
             return Extracted(
                 problems=["the site definition has no `listing:` to read this page with"],
@@ -113,7 +115,7 @@ class Extractor:
         by_selectors = self._listing.read(Document(page, page_url, limits), depth)
         if self._listing_function is None:
             return by_selectors
-        by_function = self._listing_function.read(self._page(page, page_url, depth))
+        by_function = self._listing_function.read(self._make_page(page, page_url, depth))
         links = {link.url: link for link in (*by_function.links, *by_selectors.links)}
         problems = [*by_selectors.problems, *by_function.problems]
         if depth == 0 and not links and not by_function.products:
@@ -124,17 +126,17 @@ class Extractor:
             list(links.values()), by_function.products, problems, partial=by_selectors.partial
         )
 
-    def _by_function(
+    def _read_by_function(
         self, function: FunctionReader, page: Fetched, page_url: str, depth: int
     ) -> Extracted:
-        extracted = function.read(self._page(page, page_url, depth))
+        extracted = function.read(self._make_page(page, page_url, depth))
         if extracted.products or extracted.links:
             return extracted
         return Extracted(
             problems=[*extracted.problems, "product.function: yielded no product"], complete=False
         )
 
-    def _page(self, page: Fetched, page_url: str, depth: int) -> Page:
+    def _make_page(self, page: Fetched, page_url: str, depth: int) -> Page:
         return Page(
             page.url,
             page.body,
@@ -149,22 +151,22 @@ class Extractor:
 def compile_site(site: Site, allowed: tuple[str, ...] = ()) -> Extractor:
     """The site's extractor; the last 256 definitions' are kept, by content hash. `allowed`: the
     modules whose functions it may import."""
-    return _compiled(_Key(site), allowed)
+    return _compile_cached(_SiteKey(site), allowed)
 
 
-class _Key:
+class _SiteKey:
     """A site as a dictionary key: equal where the definition is."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and other.site.content_hash == self.site.content_hash
+        return isinstance(other, _SiteKey) and other.site.content_hash == self.site.content_hash
 
     def __hash__(self) -> int:
         return hash(self.site.content_hash)
 
 
 @lru_cache(maxsize=SITES_KEPT)
-def _compiled(key: _Key, allowed: tuple[str, ...]) -> Extractor:
+def _compile_cached(key: _SiteKey, allowed: tuple[str, ...]) -> Extractor:
     return Extractor(key.site, allowed)

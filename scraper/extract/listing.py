@@ -13,7 +13,7 @@ from lxml import etree
 from scraper.domain import Extracted, Kind, Link
 from scraper.extract.document import Document
 from scraper.extract.pagination import Paginator
-from scraper.extract.sources import GIVES_UP, gave_up
+from scraper.extract.sources import SELECTOR_ERRORS, explain_failure
 from scraper.extract.structured import jsonld
 from scraper.extract.text import text_nodes
 from scraper.rules import urls
@@ -57,11 +57,19 @@ class ListingReader:
     """Compiled once a site; `read` is called once a page."""
 
     def __init__(self, listing: Listing, link_filter: LinkFilter, listings_max: int) -> None:
-        self._limiter = link_filter
-        self._groups: list[tuple[str, Kind, list[_Selector]]] = [
-            ("listing.products", Kind.PRODUCT, [_Selector(source) for source in listing.products]),
-            ("listing.listings", Kind.LISTING, [_Selector(source) for source in listing.listings]),
-            ("listing.next", Kind.LISTING, [_Selector(source) for source in listing.next]),
+        self._link_filter = link_filter
+        self._groups: list[tuple[str, Kind, list[_LinkSelector]]] = [
+            (
+                "listing.products",
+                Kind.PRODUCT,
+                [_LinkSelector(source) for source in listing.products],
+            ),
+            (
+                "listing.listings",
+                Kind.LISTING,
+                [_LinkSelector(source) for source in listing.listings],
+            ),
+            ("listing.next", Kind.LISTING, [_LinkSelector(source) for source in listing.next]),
         ]
         self._paginator = (
             Paginator(listing.pages, listings_max) if listing.pages is not None else None
@@ -75,18 +83,18 @@ class ListingReader:
         for key, kind, group in self._groups:
             before_group = len(links)
             for selector in group:
-                seen.append(self._collect(key, kind, selector, document, links, problems))
-                document.patience.check(key)
+                seen.append(self._collect_links(key, kind, selector, document, links, problems))
+                document.budget.check(key)
         # The last group is that of the next page: more than one link tells no direction.
         goes_on = len(links) - before_group == 1
         products = any(link.kind is Kind.PRODUCT for link in links.values())
         has_links = bool(links)
         if self._paginator is not None and (has_links or depth == 0):
-            for url in self._paginator.pages(document, depth, products, problems):
-                cleaned = self._limiter.clean(url)
-                if cleaned is not None and self._limiter.owns(cleaned):
+            for url in self._paginator.find_pages(document, depth, products, problems):
+                cleaned = self._link_filter.clean(url)
+                if cleaned is not None and self._link_filter.owns(cleaned):
                     links.setdefault(cleaned, Link(cleaned, Kind.LISTING))
-            goes_on = goes_on or self._paginator.followed(document)
+            goes_on = goes_on or self._paginator.has_next(document)
         if depth == 0 and not has_links and seen:
             problems += [text for text in seen if text]
             return Extracted(problems=problems, complete=False)
@@ -95,24 +103,24 @@ class ListingReader:
             problems=problems,
             partial=bool(problems),
             goes_on=goes_on,
-            framed=not links and self._framed(document),
+            framed=not links and self._has_frame_links(document),
         )
 
-    def _framed(self, document: Document) -> bool:
+    def _has_frame_links(self, document: Document) -> bool:
         """Whether a page without any link that is looked for has those of a menu, which a challenge
         has not."""
         others = set()
         for element in document.css(_ANY_LINK):
-            url = self._limiter.clean(element.attributes.get("href") or "", document.base)
-            if url is not None and url != document.url and self._limiter.owns(url):
+            url = self._link_filter.clean(element.attributes.get("href") or "", document.base)
+            if url is not None and url != document.url and self._link_filter.owns(url):
                 others.add(url)
         return len(others) >= FRAME_LINKS
 
-    def _collect(
+    def _collect_links(
         self,
         key: str,
         kind: Kind,
-        selector: _Selector,
+        selector: _LinkSelector,
         document: Document,
         links: dict[str, Link],
         problems: list[str],
@@ -122,12 +130,12 @@ class ListingReader:
         try:
             for href in selector.hrefs(document):
                 matched += 1
-                url = self._limiter.clean(href, document.base)
+                url = self._link_filter.clean(href, document.base)
                 if url is None or (
                     selector.match is not None and not selectors.find_at_all(selector.match, url)
                 ):
                     continue
-                if not self._limiter.owns(url):
+                if not self._link_filter.owns(url):
                     off_site += 1
                     continue
                 kept += 1
@@ -138,8 +146,8 @@ class ListingReader:
                         f"{key}: more than {LINKS_MAX:,} links, the others are left out"
                     )
                     break
-        except GIVES_UP as error:
-            problems.append(f"{key}: {gave_up(error)}")
+        except SELECTOR_ERRORS as error:
+            problems.append(f"{key}: {explain_failure(error)}")
         if kept:
             return ""
         if not matched:
@@ -152,14 +160,14 @@ class ListingReader:
         return f"{key}: {selector.described} matched {matched} times but gave no link: {why}"
 
 
-class _Selector:
+class _LinkSelector:
     def __init__(self, source: LinkSource) -> None:
         self.described = source.described
         self.match = selectors.compile_regex(source.match) if source.match is not None else None
-        self.hrefs = _compile(source)
+        self.hrefs = _compile_hrefs(source)
 
 
-def _compile(source: LinkSource) -> Hrefs:
+def _compile_hrefs(source: LinkSource) -> Hrefs:
     if source.jsonld is not None:
         path = selectors.parse_jsonld(source.jsonld)
         return lambda document: jsonld.find_texts(document.jsonld, path, True)
@@ -168,19 +176,19 @@ def _compile(source: LinkSource) -> Hrefs:
         return lambda document: jsonld.find_texts_in_documents(document.state, state_steps)
     if source.response is not None:
         name, steps = source.response, selectors.parse_json(source.path or "")
-        return lambda document: jsonld.find_texts_in_documents(document.captured(name), steps)
+        return lambda document: jsonld.find_texts_in_documents(document.captured_json(name), steps)
     if source.regex is not None:
         pattern = selectors.compile_regex(source.regex)
-        return lambda document: _unescaped(selectors.find_all(pattern, document.text, LINKS_MAX))
+        return lambda document: _unescape(selectors.find_all(pattern, document.text, LINKS_MAX))
     attribute = source.attr or "href"
     if source.css is not None:
         selector = parse_css(source.css)
-        return lambda document: _by_css(document, selector, attribute)
+        return lambda document: _hrefs_by_css(document, selector, attribute)
     xpath = selectors.compile_xpath(source.xpath or "")
-    return lambda document: _by_xpath(document, xpath, attribute)
+    return lambda document: _hrefs_by_xpath(document, xpath, attribute)
 
 
-def _by_css(document: Document, selector: CssSelector, attribute: str) -> Iterable[str]:
+def _hrefs_by_css(document: Document, selector: CssSelector, attribute: str) -> Iterable[str]:
     elements = document.css(selector)
     if selector.text:
         yield from text_nodes(elements)
@@ -195,7 +203,7 @@ def _by_css(document: Document, selector: CssSelector, attribute: str) -> Iterab
             yield value
 
 
-def _by_xpath(document: Document, xpath: etree.XPath, attribute: str) -> Iterable[str]:
+def _hrefs_by_xpath(document: Document, xpath: etree.XPath, attribute: str) -> Iterable[str]:
     matches = document.xpath(xpath)
     for item in matches if isinstance(matches, list) else [matches]:
         if isinstance(item, str):
@@ -209,7 +217,7 @@ def _by_xpath(document: Document, xpath: etree.XPath, attribute: str) -> Iterabl
                 yield from inside[:1]
 
 
-def _unescaped(texts: list[str]) -> Iterable[str]:
+def _unescape(texts: list[str]) -> Iterable[str]:
     r"""A URL in a page's source is written as HTML (&amp;) or as JSON (\/)."""
     for text in texts:
         yield text.replace("&amp;", "&").replace("\\/", "/")

@@ -27,11 +27,11 @@ _SIMPLE = re.compile(
 ).fullmatch
 
 
-def _codes(text: str) -> frozenset[str]:
+def _split_codes(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_CODES = _codes("""
+_CODES = _split_codes("""
     AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTN BWP
     BYN BZD CAD CDF CHF CLP CNY COP CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP
     GEL GHS GIP GMD GNF GTQ GYD HKD HNL HTG HUF IDR ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR
@@ -72,17 +72,17 @@ _IN_FRONT = frozenset(
 )
 # What a symbol may also mean: the definition's own currency decides among these.
 _ALSO = {
-    "$": _codes(
+    "$": _split_codes(
         "USD CAD AUD NZD HKD SGD MXN CLP COP ARS TWD BBD BMD BND BSD BZD FJD GYD JMD KYD "
         "LRD NAD SBD SRD TTD UYU XCD DOP"
     ),
-    "£": _codes("GBP EGP LBP SYP GIP FKP SHP SDG SSP"),
-    "¥": _codes("JPY CNY"), "￥": _codes("JPY CNY"),
-    "kr": _codes("SEK NOK DKK ISK"), "Kr": _codes("SEK NOK DKK ISK"),
-    "kr.": _codes("SEK NOK DKK ISK"),
-    "₨": _codes("INR PKR LKR NPR MUR SCR"), "Rs": _codes("INR PKR LKR NPR MUR SCR"),
-    "Rs.": _codes("INR PKR LKR NPR MUR SCR"), "₩": _codes("KRW KPW"),
-    "lei": _codes("RON MDL"), "Lei": _codes("RON MDL"),
+    "£": _split_codes("GBP EGP LBP SYP GIP FKP SHP SDG SSP"),
+    "¥": _split_codes("JPY CNY"), "￥": _split_codes("JPY CNY"),
+    "kr": _split_codes("SEK NOK DKK ISK"), "Kr": _split_codes("SEK NOK DKK ISK"),
+    "kr.": _split_codes("SEK NOK DKK ISK"),
+    "₨": _split_codes("INR PKR LKR NPR MUR SCR"), "Rs": _split_codes("INR PKR LKR NPR MUR SCR"),
+    "Rs.": _split_codes("INR PKR LKR NPR MUR SCR"), "₩": _split_codes("KRW KPW"),
+    "lei": _split_codes("RON MDL"), "Lei": _split_codes("RON MDL"),
 }  # fmt: skip
 
 
@@ -115,7 +115,7 @@ _SPLIT = re.compile(
 ).fullmatch
 _APOSTROPHE = re.compile(r"(?<=\d)['\u2019](?=\d{3}(?!\d))")
 # Currencies of a thousand parts, and their amounts with all three decimals.
-THOUSANDTHS = _codes("BHD IQD JOD KWD LYD OMR TND")
+THOUSANDTHS = _split_codes("BHD IQD JOD KWD LYD OMR TND")
 _THREE_DECIMALS = re.compile(r"(?<![\d.])(?:\d{1,3}(?:,\d{3})+|\d+)\.\d{3}(?![\d.,])")
 # Numbers of other things: shares, measures, pieces.
 _OTHER = re.compile(
@@ -155,7 +155,7 @@ _RANGE = re.compile(
 ).fullmatch
 
 
-class _Amount(NamedTuple):
+class _AmountSpan(NamedTuple):
     """An amount in a text: from where to where, and without what stands around it."""
 
     start: int
@@ -177,7 +177,7 @@ def to_price(
         before, whole, mark, cents, after = simple.groups()
         if decimal in (None, mark) and not (before and after):
             whole = whole.replace("." if mark == "," else ",", "")
-            return Decimal(f"{whole}.{cents}"), _code(before or after, text, currency)
+            return Decimal(f"{whole}.{cents}"), _currency_code(before or after, text, currency)
     return _to_price_slowly(text, decimal, currency)
 
 
@@ -186,7 +186,7 @@ def is_split(text: str) -> bool:
     return _SPLIT(text) is not None and names_currency(text)
 
 
-def is_said_to_be_former(text: str) -> bool:
+def is_former_text(text: str) -> bool:
     """Whether the text's one amount is a former price or a saving: "Was $80", "Save $20"."""
     numbers = list(_NUMBERS.finditer(ascii_digits(text)))
     return len(numbers) == 1 and (
@@ -209,13 +209,13 @@ def _to_price_slowly(
     split = _SPLIT(text)
     if split is not None and len(_CURRENCIES.findall(text)) == 1:
         whole = re.sub(r"\D", "", split[1])
-        return Decimal(f"{whole}.{split[2]}"), _code(None, text, currency)
+        return Decimal(f"{whole}.{split[2]}"), _currency_code(None, text, currency)
     if decimal is None and _THREE_DECIMALS.search(text):
         sign = _CURRENCIES.search(text)
-        if _code(sign[0] if sign is not None else None, text, currency) in THOUSANDTHS:
+        if _currency_code(sign[0] if sign is not None else None, text, currency) in THOUSANDTHS:
             decimal = "."
     if len(_NUMBERS.findall(text)) > 1:
-        text = _the_one(_SIGN_AS_MARK.sub(r"\1.\3 \2", text))
+        text = _pick_price(_SIGN_AS_MARK.sub(r"\1.\3 \2", text))
     try:
         price = Price.fromstring(text, decimal_separator=decimal)
     except (ValueError, ArithmeticError):
@@ -223,13 +223,13 @@ def _to_price_slowly(
     amount = price.amount
     if amount is None or not amount.is_finite() or len(amount.as_tuple().digits) > DIGITS_MAX:
         raise Mistyped(text, "price")
-    return amount, _code(price.currency, text, currency)
+    return amount, _currency_code(price.currency, text, currency)
 
 
-def _the_one(text: str) -> str:
+def _pick_price(text: str) -> str:
     """The part of a text with several numbers that is its price. Raises `Mistyped`."""
-    amounts = _with_currency(text) or [
-        _Amount(match.start(), match.end(), match[0])
+    amounts = _amounts_with_currency(text) or [
+        _AmountSpan(match.start(), match.end(), match[0])
         for match in _NUMBERS.finditer(text)
         if not _OTHER(text, match.end())
     ]
@@ -251,11 +251,11 @@ def _the_one(text: str) -> str:
     raise Mistyped(text, "single price")
 
 
-def _with_currency(text: str) -> list[_Amount]:
+def _amounts_with_currency(text: str) -> list[_AmountSpan]:
     """The amounts that have a currency beside them, before or behind: on whichever side more of the
     text's currencies stand."""
     before, behind = (
-        [_Amount(match.start(), match.end(), match[0]) for match in side.finditer(text)]
+        [_AmountSpan(match.start(), match.end(), match[0]) for match in side.finditer(text)]
         for side in (_BEFORE, _BEHIND)
     )
     if len(before) != len(behind):
@@ -269,8 +269,8 @@ def _with_currency(text: str) -> list[_Amount]:
     raise Mistyped(text, "single price")
 
 
-def _code(symbol: str | None, text: str, currency: str | None) -> str | None:
-    if symbol is None or not _stands_alone(symbol, text):
+def _currency_code(symbol: str | None, text: str, currency: str | None) -> str | None:
+    if symbol is None or not _is_word(symbol, text):
         # Of signs that are letters price-parser knows the usual ones alone.
         sign = _SIGNS.search(text)
         symbol = sign[0] if sign is not None else None
@@ -283,11 +283,11 @@ def _code(symbol: str | None, text: str, currency: str | None) -> str | None:
 
 
 @lru_cache(maxsize=512)
-def _alone(symbol: str) -> re.Pattern[str]:
+def _word_pattern(symbol: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![^\W\d_]){re.escape(symbol)}(?![^\W\d_])")
 
 
-def _stands_alone(symbol: str, text: str) -> bool:
+def _is_word(symbol: str, text: str) -> bool:
     """Letters count as a currency only where they are a word of their own: "lei" is not in
     "leider"."""
-    return not symbol[0].isalpha() or _alone(symbol).search(text) is not None
+    return not symbol[0].isalpha() or _word_pattern(symbol).search(text) is not None

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote_plus, urljoin
 
 from scraper.extract import values
 from scraper.extract.document import Document
-from scraper.extract.sources import GIVES_UP, compile_source
+from scraper.extract.sources import SELECTOR_ERRORS, compile_source
 from scraper.extract.values import Mistyped
 from scraper.sites.grammar.links import Pages
 
@@ -27,45 +27,47 @@ class Paginator:
         self._most = listings_max
         self._count = compile_source(pages.source) if pages.counted else None
 
-    def pages(
+    def find_pages(
         self, document: Document, depth: int, products: bool, problems: list[str]
     ) -> Iterable[str]:
         """URLs of the listing pages this one leads to, not yet cleaned."""
         first, step = self._pages.first, self._pages.step
-        asked = self._number(document.page_url)
-        given = self._number(document.url)
+        asked = self._page_number(document.page_url)
+        given = self._page_number(document.url)
         page_number = given if given is not None else asked
         if self._count is None and self._pages.last is None:
             if not products:
                 return []
             following = (first if page_number is None else page_number) + step
             return (
-                [self._url(document.url, following)]
+                [self._make_url(document.url, following)]
                 if (following - first) // step < self._most
                 else []
             )
         if depth > 0 and any(number is not None and number > first for number in (asked, given)):
             return []
-        last = self._pages.last if self._count is None else self._counted(document, problems)
+        last = (
+            self._pages.last if self._count is None else self._read_last_number(document, problems)
+        )
         if last is None:
             return []
         end = min(last, first + step * (self._most - 1))
         current = first if page_number is None else page_number
         return [
-            self._url(document.url, number)
+            self._make_url(document.url, number)
             for number in range(first, end + 1, step)
             if number != current
         ]
 
-    def followed(self, document: Document) -> bool:
+    def has_next(self, document: Document) -> bool:
         """Whether another page follows this one, by the count that it shows."""
         if self._count is None:
             return False
-        number = self._number(document.url)
-        last = self._counted(document, [])
+        number = self._page_number(document.url)
+        last = self._read_last_number(document, [])
         return last is not None and (self._pages.first if number is None else number) < last
 
-    def _counted(self, document: Document, problems: list[str]) -> int | None:
+    def _read_last_number(self, document: Document, problems: list[str]) -> int | None:
         """The last page's number, by what the page says; None where it says nothing: then it is the
         only page."""
         assert self._count is not None
@@ -81,35 +83,35 @@ class Paginator:
         except Mistyped as error:
             problems.append(f"listing.pages: {error}")
             return None
-        except GIVES_UP:
+        except SELECTOR_ERRORS:
             problems.append("listing.pages: its selector took too long or too much on this page")
             return None
         if self._pages.per_page is not None:
             count = -(-count // self._pages.per_page)
         return self._pages.first + self._pages.step * (count - 1)
 
-    def _url(self, current: str, number: int) -> str:
+    def _make_url(self, current: str, number: int) -> str:
         if self._pages.param is not None:
-            return with_param(current, self._pages.param, number)
+            return set_param(current, self._pages.param, number)
         try:
             return urljoin(current, (self._pages.url or "").replace(_PLACE, str(number)))
         except ValueError:
             return ""
 
-    def _number(self, url: str) -> int | None:
+    def _page_number(self, url: str) -> int | None:
         """The page number that `url` has by the pattern; None where it is not of the pattern."""
         template = self._pages.url
         name = self._pages.param
         if template is not None:
             query = template.partition("?")[2]
             name = (
-                next((key for key, _, value in _pairs(query) if value == _PLACE), None)
+                next((key for key, _, value in _split_query(query) if value == _PLACE), None)
                 if _PLACE in query
                 else None
             )
             if name is None:
-                return _matched(_suffix(template), url)
-        for key, _, value in _pairs(url.partition("#")[0].partition("?")[2]):
+                return _match_number(_compile_url_pattern(template), url)
+        for key, _, value in _split_query(url.partition("#")[0].partition("?")[2]):
             if (
                 unquote_plus(key) == name
                 and value.isascii()
@@ -120,11 +122,11 @@ class Paginator:
         return None
 
 
-def _pairs(query: str) -> list[tuple[str, str, str]]:
+def _split_query(query: str) -> list[tuple[str, str, str]]:
     return [pair.partition("=") for pair in query.split("&") if pair]
 
 
-def with_param(url: str, name: str, number: int) -> str:
+def set_param(url: str, name: str, number: int) -> str:
     """The URL with that parameter set, in the place where it stood, the others as they were."""
     head, _, query = url.partition("?")
     written = quote(name, safe="[]")
@@ -137,7 +139,7 @@ def with_param(url: str, name: str, number: int) -> str:
     return f"{head}?{'&'.join(pairs)}"
 
 
-def _suffix(template: str) -> re.Pattern[str]:
+def _compile_url_pattern(template: str) -> re.Pattern[str]:
     """What ends a URL of the pattern: a relative template is compared with the end of the URL, an
     absolute one whole."""
     absolute = re.match("https?://", template) is not None
@@ -148,6 +150,6 @@ def _suffix(template: str) -> re.Pattern[str]:
     )
 
 
-def _matched(pattern: re.Pattern[str], url: str) -> int | None:
+def _match_number(pattern: re.Pattern[str], url: str) -> int | None:
     match = pattern.search(url) or pattern.search(url.partition("?")[0])
     return int(match[1]) if match is not None else None

@@ -12,8 +12,14 @@ from scraper.domain import Extracted, Product, Vote, content_hash
 from scraper.extract import money, values
 from scraper.extract.document import Document
 from scraper.extract.heuristics import evidence
-from scraper.extract.items.nested import Whole, read_objects, read_table
-from scraper.extract.sources import GIVES_UP, VALUES_MAX, Texts, compile_source, gave_up
+from scraper.extract.items.nested import ReadValue, compile_objects, compile_table
+from scraper.extract.sources import (
+    SELECTOR_ERRORS,
+    VALUES_MAX,
+    Texts,
+    compile_source,
+    explain_failure,
+)
 from scraper.extract.text import price_text, whole_text
 from scraper.extract.values import Mistyped
 from scraper.rules import urls
@@ -33,7 +39,7 @@ class Money(NamedTuple):
     currency: str | None
 
 
-class _Compiled(NamedTuple):
+class _CompiledReading(NamedTuple):
     """One alternative of a field: where its texts are, and what one of them becomes. `whole`: it is
     no text, and this reads it. `plain`: its first text is its value."""
 
@@ -41,7 +47,7 @@ class _Compiled(NamedTuple):
     typed: Typed
     reading: FieldSource
     currency: Texts | None
-    whole: Whole | None = None
+    whole: ReadValue | None = None
     plain: bool = False
 
 
@@ -69,14 +75,16 @@ class ProductReader:
         filled_in: list[str] = []
         mistyped: list[str] = []
         external_id = (
-            id_of_url(document.url, self._rules)
+            make_url_id(document.url, self._rules)
             if self._id is None
             else self._id.read(document, problems)
         )
         for field in self._fields:
             complete &= field.read(document, data, problems, filled_in, mistyped)
-            document.patience.check(field.name)
-        if complete and not any(field.tells(data.get(field.name)) for field in self._fields):
+            document.budget.check(field.name)
+        if complete and not any(
+            field.comes_from_page(data.get(field.name)) for field in self._fields
+        ):
             # A challenge or error page that answers 200, for a definition that requires nothing.
             problems.append("not one field of the definition is on the page")
             complete = False
@@ -93,15 +101,15 @@ class ProductReader:
             problems=problems,
             found=tuple(filled_in),
             mistyped=tuple(mistyped),
-            votes=self._votes(document, data) if asks else (),
+            votes=self._collect_votes(document, data) if asks else (),
         )
 
-    def _votes(self, document: Document, data: dict[str, Any]) -> tuple[Vote, ...]:
+    def _collect_votes(self, document: Document, data: dict[str, Any]) -> tuple[Vote, ...]:
         """What another source says of each field: the first that has it. No DOM is built for it."""
         votes: list[Vote] = []
         for source, field in self._evidence:
-            heard = bool(votes) and votes[-1].field == field.name
-            if heard or (source != "jsonld" and not document.has_dom):
+            has_vote = bool(votes) and votes[-1].field == field.name
+            if has_vote or (source != "jsonld" and not document.has_dom):
                 continue
             witness: dict[str, Any] = {}
             field.read(document, witness, [], [], [])
@@ -112,7 +120,7 @@ class ProductReader:
         return tuple(votes)
 
 
-def id_of_url(url: str, rules: urls.UrlRules) -> str:
+def make_url_id(url: str, rules: urls.UrlRules) -> str:
     """The canonical URL as a product's id; an over-long one ends in its fingerprint."""
     canonical = urls.canonical(urls.clean(url, rules=rules) or url)
     return (
@@ -133,8 +141,8 @@ class IdReader:
         for texts in self._sources:
             try:
                 matches = texts(document, False)
-            except GIVES_UP as error:
-                problems.append(f"id: {gave_up(error)}")
+            except SELECTOR_ERRORS as error:
+                problems.append(f"id: {explain_failure(error)}")
                 continue
             if matches and len(matches[0]) <= ID_MAX:
                 return matches[0]
@@ -150,7 +158,7 @@ class FieldReader:
     def __init__(self, name: str, spec: FieldSpec) -> None:
         self.name = name
         self.spec = spec
-        self.readings = [_compile(name, reading, spec) for reading in spec.readings]
+        self.readings = [_compile_reading(name, reading, spec) for reading in spec.readings]
         self.listed = spec.many or spec.type == "list"
 
     def read(
@@ -166,12 +174,12 @@ class FieldReader:
         faults: list[str] = []
         for compiled in self.readings:
             try:
-                value = self._value(compiled, document, faults)
-            except GIVES_UP as error:
-                faults.append(f"{self.name}: {gave_up(error)}")
+                value = self._read_value(compiled, document, faults)
+            except SELECTOR_ERRORS as error:
+                faults.append(f"{self.name}: {explain_failure(error)}")
                 continue
             if value is not None:
-                self._store(False if value is NOTHING_SHOWN else value, data)
+                self._store_value(False if value is NOTHING_SHOWN else value, data)
                 if faults:
                     problems += [fault for fault in faults if fault.endswith("cut")]
                 if value is not NOTHING_SHOWN:
@@ -183,14 +191,14 @@ class FieldReader:
         if faults:
             mistyped.append(self.name)
         if self.spec.default is not None:
-            self._store(self._default(), data)
+            self._store_value(self._default_value(), data)
         elif self.spec.required and not faults:
             described = " or ".join(compiled.reading.described for compiled in self.readings)
             faults.append(f"{self.name}: nothing matched {described}")
         problems += faults
         return not self.spec.required
 
-    def tells(self, value: Any) -> bool:
+    def comes_from_page(self, value: Any) -> bool:
         """True for a value that must have come from the page's body: no default, no absence,
         nothing of the URL."""
         return (
@@ -200,7 +208,7 @@ class FieldReader:
             and self.spec.url is None
         )
 
-    def _value(self, compiled: _Compiled, document: Document, faults: list[str]) -> Any:
+    def _read_value(self, compiled: _CompiledReading, document: Document, faults: list[str]) -> Any:
         if compiled.whole is not None:
             return compiled.whole(document, faults)
         if compiled.plain:
@@ -215,30 +223,32 @@ class FieldReader:
             return NOTHING_SHOWN if reading.when is not None and not self.listed else None
         if reading.join is not None:
             texts = [reading.join.join(texts)]
-        parts = texts if reading.split is None else self._split(texts, reading.split)
+        parts = texts if reading.split is None else self._split_texts(texts, reading.split)
         if not self.listed:
             for text in parts:
-                value = self._one(text, compiled, document, faults)
+                value = self._convert_text(text, compiled, document, faults)
                 if value is not None:
                     return value
             return None
         typed_values = [
             value
             for text in parts
-            if (value := self._one(text, compiled, document, faults)) is not None
+            if (value := self._convert_text(text, compiled, document, faults)) is not None
         ]
         return typed_values[:VALUES_MAX] or None
 
-    def _split(self, texts: list[str], separator: str) -> list[str]:
+    def _split_texts(self, texts: list[str], separator: str) -> list[str]:
         # White space in texts is collapsed, so "\n" means a space.
         mark = separator.strip() or " "
         return [part for text in texts for part in map(str.strip, text.split(mark)) if part]
 
-    def _one(self, text: str, compiled: _Compiled, document: Document, faults: list[str]) -> Any:
+    def _convert_text(
+        self, text: str, compiled: _CompiledReading, document: Document, faults: list[str]
+    ) -> Any:
         reading, spec = compiled.reading, self.spec
         mapped: str | None = text
         if reading.map is not None:
-            mapped = values.mapped(text, reading.map)
+            mapped = values.map_text(text, reading.map)
             if mapped is None:
                 faults.append(f"{self.name}: {text[:60]!r} is not in its map")
                 return None
@@ -259,16 +269,16 @@ class FieldReader:
             return None
         if isinstance(value, Money) and compiled.currency is not None:
             return Money(
-                value.amount, self._code_beside(compiled.currency, document) or value.currency
+                value.amount, self._read_currency(compiled.currency, document) or value.currency
             )
         return value
 
-    def _code_beside(self, currency: Texts, document: Document) -> str | None:
+    def _read_currency(self, currency: Texts, document: Document) -> str | None:
         codes = currency(document, False)
         code = codes[0].upper() if codes else ""
         return code if len(code) == 3 and code.isascii() and code.isalpha() else None
 
-    def _default(self) -> Any:
+    def _default_value(self) -> Any:
         default = self.spec.default
         match self.spec.type:
             case "price":
@@ -278,7 +288,7 @@ class FieldReader:
             case _:
                 return default
 
-    def _store(self, value: Any, data: dict[str, Any]) -> None:
+    def _store_value(self, value: Any, data: dict[str, Any]) -> None:
         if self.spec.type != "price":
             data[self.name] = value
         elif isinstance(value, list):
@@ -289,20 +299,20 @@ class FieldReader:
             data[f"{self.name}_currency"] = value.currency
 
 
-def _compile(name: str, reading: FieldSource, spec: FieldSpec) -> _Compiled:
+def _compile_reading(name: str, reading: FieldSource, spec: FieldSpec) -> _CompiledReading:
     if spec.each is not None:
         fields = [FieldReader(key, inner) for key, inner in spec.each.items()]
-        whole = read_objects(name, reading, fields)
-        return _Compiled(_no_texts, _typed(reading, spec), reading, None, whole)
+        whole = compile_objects(name, reading, fields)
+        return _CompiledReading(_no_texts, _compile_type(reading, spec), reading, None, whole)
     if reading.table is not None:
-        whole = read_table(name, reading, spec.max_length)
-        return _Compiled(_no_texts, _typed(reading, spec), reading, None, whole)
+        whole = compile_table(name, reading, spec.max_length)
+        return _CompiledReading(_no_texts, _compile_type(reading, spec), reading, None, whole)
     beside = _currency_source(reading) if spec.type == "price" and not reading.regex else None
     currency = compile_source(Source.model_validate(beside)) if beside is not None else None
     texts = compile_source(reading, price_text if spec.type == "price" else whole_text)
     plain = spec.type == "text" and not spec.many
     plain &= reading.join is None and reading.split is None and reading.map is None
-    return _Compiled(texts, _typed(reading, spec), reading, currency, plain=plain)
+    return _CompiledReading(texts, _compile_type(reading, spec), reading, currency, plain=plain)
 
 
 def _no_texts(document: Document, every: bool) -> list[str]:
@@ -326,7 +336,7 @@ def _currency_source(reading: FieldSource) -> dict[str, str] | None:
     return {key: ".".join([beside.type, *steps]).replace(".[", "[")}
 
 
-def _typed(reading: FieldSource, spec: FieldSpec) -> Typed:
+def _compile_type(reading: FieldSource, spec: FieldSpec) -> Typed:
     decimal, currency = reading.decimal, reading.currency
     match spec.type:
         case "text" | "list" | "object" | "objects":
@@ -340,7 +350,7 @@ def _typed(reading: FieldSource, spec: FieldSpec) -> Typed:
             inner = reading.path is not None and reading.response is None
             written = reading.jsonld is not None or reading.state is not None or inner
             exact = "." if written and decimal is None else None
-            return lambda text, document: _money(text, decimal, currency, exact)
+            return lambda text, document: _parse_money(text, decimal, currency, exact)
         case "bool" if reading.when is not None:
             pattern = selectors.compile_regex(reading.when)
             return lambda text, document: selectors.find_at_all(pattern, text)
@@ -354,7 +364,7 @@ def _typed(reading: FieldSource, spec: FieldSpec) -> Typed:
             return lambda text, document: values.to_url(text, document.base)
 
 
-def _money(text: str, decimal: str | None, currency: str | None, exact: str | None) -> Money:
+def _parse_money(text: str, decimal: str | None, currency: str | None, exact: str | None) -> Money:
     if exact is not None and text.isascii() and text.replace(exact, "", 1).isdigit():
         decimal = exact
     return Money(*money.to_price(text, decimal, currency))

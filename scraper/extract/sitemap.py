@@ -2,7 +2,7 @@
 Pure.
 
 Written for hostile files: no DTD, no entities, no network, and bounds on size and count
-(sitemaps.org: 50 MB unpacked, 50,000 URLs). RSS and Atom, which sitemaps.org also allows, are not
+(sitemaps.org: 50 MB unpack, 50,000 URLs). RSS and Atom, which sitemaps.org also allows, are not
 read.
 """
 
@@ -31,14 +31,14 @@ Entry = tuple[str, bool]
 
 class SitemapReader:
     def __init__(self, sitemap: Sitemap | None, link_filter: LinkFilter) -> None:
-        self._limiter = link_filter
-        self._products = _pattern(sitemap.products if sitemap else None)
-        self._listings = _pattern(sitemap.listings if sitemap else None)
+        self._link_filter = link_filter
+        self._products = _compile_pattern(sitemap.products if sitemap else None)
+        self._listings = _compile_pattern(sitemap.listings if sitemap else None)
 
     def read(self, page: Fetched, page_url: str) -> Extracted:
         problems: list[str] = []
-        body = unpacked(page.body, problems).lstrip(b"\xef\xbb\xbf \t\r\n")
-        entries = _entries(body, _is_robots(page.url) or _is_robots(page_url), problems)
+        body = unpack(page.body, problems).lstrip(b"\xef\xbb\xbf \t\r\n")
+        entries = _find_entries(body, _is_robots(page.url) or _is_robots(page_url), problems)
         if entries is None:
             problems.append(
                 "the sitemap is neither XML with <urlset> or <sitemapindex> nor a list of URLs"
@@ -54,11 +54,11 @@ class SitemapReader:
                         f"the sitemap has more than {URLS_MAX:,} URLs, the others are left out"
                     )
                     break
-                url = self._limiter.clean(text, page.url)
+                url = self._link_filter.clean(text, page.url)
                 if url is None or url in links:
                     continue
-                kind = Kind.SITEMAP if is_sitemap else self._kind(url)
-                if not self._limiter.owns(url):
+                kind = Kind.SITEMAP if is_sitemap else self._classify_url(url)
+                if not self._link_filter.owns(url):
                     off_site += 1
                 elif kind is not None:
                     links[url] = Link(url, kind)
@@ -76,7 +76,7 @@ class SitemapReader:
             links=list(links.values()), problems=problems, complete=complete, partial=partial
         )
 
-    def _kind(self, url: str) -> Kind | None:
+    def _classify_url(self, url: str) -> Kind | None:
         if self._products is not None and selectors.find_at_all(self._products, url):
             return Kind.PRODUCT
         if self._listings is not None and selectors.find_at_all(self._listings, url):
@@ -84,7 +84,7 @@ class SitemapReader:
         return Kind.PRODUCT if self._products is None else None
 
 
-def unpacked(body: bytes, problems: list[str]) -> bytes:
+def unpack(body: bytes, problems: list[str]) -> bytes:
     """Gzip's content, 50 MB at the most; of a broken file what can be read; other bodies as they
     are."""
     if not body.startswith(GZIP):
@@ -108,11 +108,11 @@ def unpacked(body: bytes, problems: list[str]) -> bytes:
     return b"".join(parts)
 
 
-def _entries(body: bytes, robots: bool, problems: list[str]) -> Iterator[Entry] | None:
+def _find_entries(body: bytes, robots: bool, problems: list[str]) -> Iterator[Entry] | None:
     if robots:
         return _robots_lines(body)
     if body.startswith((b"<", b"\xff\xfe", b"\xfe\xff")):
-        return _xml(body, problems)
+        return _parse_xml(body, problems)
     lines = (line.strip() for line in body.decode("utf-8", "replace").splitlines())
     first = next((line for line in lines if line), "")
     if not first.startswith(("http://", "https://")):
@@ -134,7 +134,7 @@ def _robots_lines(body: bytes) -> Iterator[Entry]:
             yield value.strip(), True
 
 
-def _xml(body: bytes, problems: list[str]) -> Iterator[Entry] | None:
+def _parse_xml(body: bytes, problems: list[str]) -> Iterator[Entry] | None:
     events = etree.iterparse(
         BytesIO(body),
         events=("start", "end"),
@@ -150,22 +150,22 @@ def _xml(body: bytes, problems: list[str]) -> Iterator[Entry] | None:
         _, root = next(iter(events))
     except (StopIteration, etree.XMLSyntaxError):
         return None
-    if _local(root) not in ("urlset", "sitemapindex"):
+    if _local_name(root) not in ("urlset", "sitemapindex"):
         return None
-    return _locations(events, problems)
+    return _read_locations(events, problems)
 
 
-def _locations(events: etree.iterparse, problems: list[str]) -> Iterator[Entry]:
+def _read_locations(events: etree.iterparse, problems: list[str]) -> Iterator[Entry]:
     """<loc> of each <url> and <sitemap>; image and video locations stand deeper. Read entries are
     freed at once."""
     try:
         for event, element in events:
-            if event != "end" or _local(element) not in ("url", "sitemap"):
+            if event != "end" or _local_name(element) not in ("url", "sitemap"):
                 continue
             location = next(
-                (child for child in element if _local(child) == "loc" and child.text), None
+                (child for child in element if _local_name(child) == "loc" and child.text), None
             )
-            is_sitemap = _local(element) == "sitemap"
+            is_sitemap = _local_name(element) == "sitemap"
             text = location.text if location is not None else None
             element.clear()
             parent = element.getparent()
@@ -181,7 +181,7 @@ def _locations(events: etree.iterparse, problems: list[str]) -> Iterator[Entry]:
         problems.append(f"{_BROKEN} in line {errors[0].line}: {str(errors[0].message)[:100]}")
 
 
-def _local(element: etree._Element) -> str:
+def _local_name(element: etree._Element) -> str:
     tag = element.tag
     return tag.rpartition("}")[2].lower() if isinstance(tag, str) else ""
 
@@ -193,5 +193,5 @@ def _is_robots(url: str) -> bool:
         return False
 
 
-def _pattern(written: str | None) -> regex.Pattern[str] | None:
+def _compile_pattern(written: str | None) -> regex.Pattern[str] | None:
     return selectors.compile_regex(written) if written is not None else None

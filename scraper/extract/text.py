@@ -35,10 +35,10 @@ def price_text(element: Element) -> str:
     their own are parted from the digits before them."""
     text = "" if element.tag in _STRUCK else whole_text(element, _HIDDEN_OR_STRUCK, _MARK)
     text = text if text.strip(f"{_MARK} \n\t") else whole_text(element, mark=_MARK)
-    return _CENTS.sub(_parted, text).replace(_MARK, "") if _MARK in text else text
+    return _CENTS.sub(_separate_cents, text).replace(_MARK, "") if _MARK in text else text
 
 
-def _parted(cents: re.Match[str]) -> str:
+def _separate_cents(cents: re.Match[str]) -> str:
     """The mark of thousands and that of the decimals differ."""
     return f"{cents[1]}," if cents[1] else "."
 
@@ -47,11 +47,11 @@ def whole_text(element: Element, hidden: frozenset[str] = _HIDDEN, mark: str = "
     """`hidden` are the elements that are left out. `mark` is written before two digits that have an
     element of their own."""
     if isinstance(element, LexborNode):
-        return _whole_text(element, hidden, mark)
+        return _whole_text_of_lexbor(element, hidden, mark)
     return _whole_text_of_lxml(element, hidden, mark)
 
 
-def without_tags(text: str) -> str:
+def strip_tags(text: str) -> str:
     """What a reader sees of a text that is HTML; another text as it is."""
     if _TAG(text) is None:
         return text
@@ -87,7 +87,7 @@ def text_nodes(elements: list[LexborNode]) -> Iterator[str]:
                 levels.pop()
 
 
-def _whole_text(element: LexborNode, hidden: frozenset[str], mark: str) -> str:
+def _whole_text_of_lexbor(element: LexborNode, hidden: frozenset[str], mark: str) -> str:
     child = element.first_child
     if child is None:
         return ""
@@ -131,7 +131,7 @@ def _whole_text_of_lxml(element: etree._Element, hidden: frozenset[str], mark: s
     if not mark and tag not in _HIDDEN and not any(map(len, element)):
         space = " " if tag in BLOCKS else ""
         return "".join(
-            (space, element.text or "", *map(_with_tail, element, repeat(hidden)), space)
+            (space, element.text or "", *map(_text_with_tail, element, repeat(hidden)), space)
         )
     parts: list[str] = []
     depth = 0
@@ -156,7 +156,7 @@ def _whole_text_of_lxml(element: etree._Element, hidden: frozenset[str], mark: s
     return "".join(parts)
 
 
-def _with_tail(child: etree._Element, hidden: frozenset[str]) -> str:
+def _text_with_tail(child: etree._Element, hidden: frozenset[str]) -> str:
     """Of an element without children, or a comment: its text, and what follows it."""
     tag, tail = child.tag, child.tail or ""
     if not isinstance(tag, str) or tag in hidden:

@@ -145,7 +145,7 @@ def to_date(text: str, layout: str | None = None, dayfirst: bool = False) -> str
             )
         if _ISO_DATE(text):
             return date.fromisoformat(text).isoformat()
-        return _guessed_date(text, dayfirst)
+        return _guess_date(text, dayfirst)
     except (ValueError, OverflowError, TypeError, ArithmeticError, AttributeError, LookupError):
         raise Mistyped(text, f"date of the format {layout!r}" if layout else "date") from None
 
@@ -155,12 +155,12 @@ _TIME_CODES = ("%H", "%I", "%M", "%S", "%X", "%c", "%f")
 _DEFAULT, _CONTROL = datetime(2000, 1, 1, 1), datetime(2004, 2, 2, 2)
 
 
-def _guessed_date(text: str, dayfirst: bool) -> str:
+def _guess_date(text: str, dayfirst: bool) -> str:
     if text[:4].isdigit() and text[4:5] == "-":
         # Otherwise dateutil reads 2025-03-04 as 3 April.
         dayfirst = False
     parsed, control = (
-        dateutil_parser.parse(text, default=default, dayfirst=dayfirst, tzinfos=_zone)
+        dateutil_parser.parse(text, default=default, dayfirst=dayfirst, tzinfos=_find_zone)
         for default in (_DEFAULT, _CONTROL)
     )
     if parsed.date() != control.date():
@@ -168,7 +168,7 @@ def _guessed_date(text: str, dayfirst: bool) -> str:
     return parsed.isoformat() if parsed.hour == control.hour else parsed.date().isoformat()
 
 
-def _zone(name: str | None, offset_s: int | None) -> tzinfo | None:
+def _find_zone(name: str | None, offset_s: int | None) -> tzinfo | None:
     """Offsets are kept, abbreviations other than UTC are not: CST is three different zones."""
     if offset_s is not None:
         return (
@@ -187,7 +187,7 @@ def to_url(text: str, base: str) -> str:
     return absolute
 
 
-def mapped(text: str, mapping: dict[str, Any]) -> str | None:
+def map_text(text: str, mapping: dict[str, Any]) -> str | None:
     """The mapped value as text again, for the type to read; None where the text is not in the
     mapping."""
     value = mapping.get(text)

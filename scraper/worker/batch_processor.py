@@ -22,7 +22,7 @@ from scraper.crawl.context import CrawlContext
 from scraper.domain import Fetched, LeasedPage, Outcome, Status, Verdict
 from scraper.errors import DeferredError, FetchError, NoLoginError, NoProxyError
 from scraper.extract import FunctionFailed
-from scraper.extract.subprocess.page_reader import PageReader
+from scraper.extract.subprocess.pool import ExtractionPool
 from scraper.frontier.throughput import FetchCost
 from scraper.http.held_bodies import HeldBodies, HeldBody
 from scraper.infra import outages
@@ -78,7 +78,7 @@ class Scraper:
         page_fetcher: PageFetcher,
         tiers: TierChoice,
         limiters: HostLimiters,
-        page_reader: PageReader,
+        page_reader: ExtractionPool,
         writer: Writer,
         contexts: Callable[[int], Awaitable[CrawlContext]],
         rng: random.Random,

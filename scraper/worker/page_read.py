@@ -20,7 +20,7 @@ from itertools import islice
 from scraper.crawl.context import CrawlContext
 from scraper.domain import Extracted, Fetched, FieldObservations, Kind, LeasedPage, Outcome
 from scraper.extract import FunctionFailed, TooSlow
-from scraper.extract.subprocess.page_reader import PageReader
+from scraper.extract.subprocess.pool import ExtractionPool
 from scraper.http.held_bodies import HeldBody
 from scraper.plugins.platforms import adapter_of
 from scraper.politeness.page_permits import PagePermits
@@ -56,7 +56,7 @@ class PageRead:
 
     def __init__(
         self,
-        reader: PageReader,
+        reader: ExtractionPool,
         observer: FieldObserver,
         page: LeasedPage,
         context: CrawlContext,

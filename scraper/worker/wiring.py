@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from scraper.crawl.context import CrawlContexts
 from scraper.domain import Message
-from scraper.extract.subprocess.page_reader import PageReader
+from scraper.extract.subprocess.pool import ExtractionPool
 from scraper.http.fetcher import HttpFetcher
 from scraper.plugins.accounts.file import AccountFile
 from scraper.plugins.accounts.pool import Logins
@@ -93,7 +93,7 @@ class Services:
         )
         self.writer, self.archive = Writer(self.settler.store), Archive(engine, settings)
         self.tiers = TierChoice(partial(begin_probe, engine), rng)
-        self.page_reader = PageReader()
+        self.page_reader = ExtractionPool()
         self.scraper = Scraper(
             page_fetcher=PageFetcher(
                 fetcher=self.fetcher,

@@ -18,7 +18,7 @@ import pytest
 
 from scraper.domain import Extracted, Fetched, Kind
 from scraper.extract import FunctionFailed, TooSlow, compile_site
-from scraper.extract.subprocess.page_reader import PageReader
+from scraper.extract.subprocess.pool import ExtractionPool
 from scraper.sites.loader import load_text
 
 T = TypeVar("T")
@@ -37,8 +37,8 @@ def fetched(body: bytes) -> Fetched:
 
 
 @pytest.fixture
-def reader() -> Iterator[PageReader]:
-    reader = PageReader()
+def reader() -> Iterator[ExtractionPool]:
+    reader = ExtractionPool()
     yield reader
     reader.close()
 
@@ -71,7 +71,11 @@ async def standstill(work: Awaitable[T]) -> tuple[T | Exception, float]:
 
 
 def read(
-    reader: PageReader, field: str, body: bytes, kind: Kind = Kind.PRODUCT, text: str | None = None
+    reader: ExtractionPool,
+    field: str,
+    body: bytes,
+    kind: Kind = Kind.PRODUCT,
+    text: str | None = None,
 ) -> tuple[Extracted | Exception, float, float]:
     extractor = compile_site(load_text(text or definition(field), "shop.yaml"), ("page_functions",))
     began = time.monotonic()
@@ -110,7 +114,7 @@ HOSTILE: dict[str, tuple[str, bytes]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_no_page_holds_the_loop(reader: PageReader, name: str) -> None:
+def test_no_page_holds_the_loop(reader: ExtractionPool, name: str) -> None:
     field, body = HOSTILE[name]
     result, longest_s, took_s = read(reader, field, body)
     assert longest_s < STANDSTILL_MAX_S
@@ -120,18 +124,18 @@ def test_no_page_holds_the_loop(reader: PageReader, name: str) -> None:
     assert isinstance(result, Extracted) and result.products[0].data == {"x": "Teapot"}
 
 
-def test_a_large_page_is_read_all_the_same(reader: PageReader) -> None:
+def test_a_large_page_is_read_all_the_same(reader: ExtractionPool) -> None:
     body = b"<div><p class=n>x</p></div>" * 20_000 + b"<h1>Teapot</h1>"
     result, _, _ = read(reader, "{css: h1}", body)
     assert isinstance(result, Extracted) and result.products[0].data == {"x": "Teapot"}
 
 
-def test_a_page_that_is_too_slow_says_so(reader: PageReader) -> None:
+def test_a_page_that_is_too_slow_says_so(reader: ExtractionPool) -> None:
     result, _, took_s = read(reader, "{css: .y, many: true}", b"<ul><li class=x>" * 150_000)
     assert isinstance(result, TooSlow) and took_s < OUTCOME_MAX_S
 
 
-def test_a_large_sitemap_is_read_apart(reader: PageReader) -> None:
+def test_a_large_sitemap_is_read_apart(reader: ExtractionPool) -> None:
     urls = b"".join(b"<url><loc>https://shop.example/p/%d</loc></url>" % n for n in range(30_000))
     text = definition(CSS) + f"\nsitemap: {{urls: {URL}, products: /p/}}\n"
     for body in (b"<urlset>%s</urlset>" % urls, gzip.compress(b"<urlset>%s</urlset>" % urls)):
@@ -155,7 +159,7 @@ def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
 
 
 def test_a_function_is_called_apart(
-    reader: PageReader, functions: Callable[[str], str], capfd: pytest.CaptureFixture[str]
+    reader: ExtractionPool, functions: Callable[[str], str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     text = functions(
         "    print('seen')\n    os.write(1, b'and again')\n"
@@ -169,7 +173,7 @@ def test_a_function_is_called_apart(
 
 
 def test_a_function_that_fails_or_never_ends(
-    reader: PageReader, functions: Callable[[str], str]
+    reader: ExtractionPool, functions: Callable[[str], str]
 ) -> None:
     result, _, _ = read(
         reader, "", b"x", text=functions("    raise ValueError('a: b')\n    yield\n")
@@ -177,7 +181,7 @@ def test_a_function_that_fails_or_never_ends(
     assert isinstance(result, FunctionFailed)
     assert str(result) == "page_functions:product: ValueError: a: b"
     forever = functions("    while True: time.sleep(1)\n    yield 1\n").replace("a}", "a }")
-    (again := PageReader())
+    (again := ExtractionPool())
     try:
         result, longest_s, took_s = read(again, "", b"x", text=forever)
     finally:
@@ -186,7 +190,7 @@ def test_a_function_that_fails_or_never_ends(
 
 
 def test_an_answer_names_no_other_class(
-    reader: PageReader, functions: Callable[[str], str], tmp_path: Path
+    reader: ExtractionPool, functions: Callable[[str], str], tmp_path: Path
 ) -> None:
     """As a process would answer that a page has taken over."""
     mark = tmp_path / "mark"
@@ -212,7 +216,7 @@ def readers() -> set[psutil.Process]:
     return readers
 
 
-def test_the_processes_end_with_the_reader(reader: PageReader) -> None:
+def test_the_processes_end_with_the_reader(reader: ExtractionPool) -> None:
     before = readers()
     read(reader, CSS, b"<p>x" * 30_000)
     (child,) = readers() - before

@@ -159,7 +159,7 @@ def test_a_function_that_is_not_there_fails() -> None:
 
 
 def test_endless_functions_are_cut(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scraper.extract.functions.LINKS_MAX", 10)
+    monkeypatch.setattr("scraper.extract.function_reader.LINKS_MAX", 10)
 
     def function(page: Page) -> Any:
         while True:

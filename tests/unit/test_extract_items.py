@@ -13,7 +13,7 @@ from scraper.domain import Extracted, Fetched, Kind
 from scraper.errors import DefinitionError
 from scraper.extract.extractor import compile_site
 from scraper.extract.items import nested, reader
-from scraper.extract.subprocess.wire import Answer, answer_of
+from scraper.extract.subprocess.wire import ReadResult, load_result
 from scraper.plugins.author.discovery.trial import try_product
 from scraper.plugins.author.repair import records
 from scraper.sites.definition import Site
@@ -251,7 +251,7 @@ def test_an_answer_of_a_process_of_its_own_may_have_items() -> None:
     import pickle
 
     extracted = of_items(ITEMS, TABLE)
-    assert answer_of(bytearray(pickle.dumps(Answer(extracted)))).extracted == extracted
+    assert load_result(bytearray(pickle.dumps(ReadResult(extracted)))).extracted == extracted
 
 
 SPECS = """<table class=spec><tr><th>Weight:<td>3 kg</tr><tr><th>Colour</th><td>red</tr><tr><td>no name</tr>

@@ -8,7 +8,7 @@ import pytest
 from lxml import etree
 
 from scraper.domain import Fetched
-from scraper.extract.bounds import ALONE, ON_LOOP, ReadElsewhere
+from scraper.extract.bounds import ISOLATED, ON_LOOP, ReadElsewhere
 from scraper.extract.document import Document
 from scraper.rules.decoding import parse_html
 from scraper.sites.grammar.selectors import compile_xpath
@@ -42,7 +42,7 @@ def test_a_path_within_few_elements_is_answered_at_once_and_as_a_whole(
 ) -> None:
     whole = texts(etree.XPath(xpath)(parse_html(PAGE.body)))
     compiled = compile_xpath(xpath)
-    assert texts(Document(PAGE, PAGE.url, ALONE).xpath(compiled)) == whole
+    assert texts(Document(PAGE, PAGE.url, ISOLATED).xpath(compiled)) == whole
     try:
         answer = Document(PAGE, PAGE.url, ON_LOOP).xpath(compiled)
     except ReadElsewhere:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from selectolax.lexbor import LexborNode
 
 from scraper.extract.money import (
-    is_said_to_be_former,
+    is_former_text,
     is_split,
     names_currency,
     to_price,
@@ -223,7 +223,7 @@ def _read_amount(element: LexborNode, split: set[int]) -> Amount | None:
     price = _parse_price(text)
     if price is None or (price[1] is None and not named):
         return None
-    return Amount(element, *price, is_former(element) or is_said_to_be_former(text))
+    return Amount(element, *price, is_former(element) or is_former_text(text))
 
 
 @lru_cache(maxsize=4096)

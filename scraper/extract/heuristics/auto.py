@@ -67,7 +67,7 @@ class AutoReader:
     def read(self, field: str) -> AutoValue | None:
         if field not in self._values:
             self._values[field] = READERS[field](self)
-            self._document.patience.check(f"auto: {field}")
+            self._document.budget.check(f"auto: {field}")
         return self._values[field]
 
     def _structured_texts(self, *paths: str) -> Iterator[tuple[str, str]]:

@@ -24,10 +24,10 @@ KEY_MAX = 200
 # Characters of all texts together: elements within each other have the same ones.
 CHARS_MAX = 500_000
 # From a document to the value, and faults as sentences; None where there is none.
-Whole = Callable[[Document, list[str]], Any]
+ReadValue = Callable[[Document, list[str]], Any]
 
 
-class Reader(Protocol):
+class NestedField(Protocol):
     """A field, as `scraper.extract.product` reads it."""
 
     name: str
@@ -42,7 +42,7 @@ class Reader(Protocol):
     ) -> bool: ...
 
 
-def read_table(name: str, source: FieldSource, max_length: int) -> Whole:
+def compile_table(name: str, source: FieldSource, max_length: int) -> ReadValue:
     """Of each row, what names a value and the values behind it, up to the next name: `th` and `td`
     of a row, `dt` and `dd` of a list. The first of a name counts."""
     rows, keys = parse_css(source.table or ""), parse_css(source.key or "")
@@ -53,7 +53,7 @@ def read_table(name: str, source: FieldSource, max_length: int) -> Whole:
         left = CHARS_MAX
         for row in document.css(rows):
             names = {element.mem_id for element in keys.elements(row)}
-            for key, texts in _pairs(cells.elements(row), names, document, name):
+            for key, texts in _collect_pairs(cells.elements(row), names, document, name):
                 text = ", ".join(texts)
                 if not key or not text or key in pairs:
                     continue
@@ -62,20 +62,20 @@ def read_table(name: str, source: FieldSource, max_length: int) -> Whole:
                     text = text[:max_length]
                 left -= len(key) + len(text)
                 if left < 0 or len(pairs) == PAIRS_MAX:
-                    faults.append(f"{name}: more than {_most(PAIRS_MAX, 'pairs')}, cut")
-                    return in_order(pairs)
+                    faults.append(f"{name}: more than {_describe_limit(PAIRS_MAX, 'pairs')}, cut")
+                    return sort_keys(pairs)
                 pairs[key] = text
-        return in_order(pairs) or None
+        return sort_keys(pairs) or None
 
     return table
 
 
-def _pairs(
+def _collect_pairs(
     cells: list[LexborNode], names: set[int], document: Document, field: str
 ) -> list[tuple[str, list[str]]]:
     pairs: list[tuple[str, list[str]]] = []
     for cell in cells[: PAIRS_MAX * 2]:
-        document.patience.check(field)
+        document.budget.check(field)
         text = clean_text(whole_text(cell))
         if cell.mem_id in names:
             pairs.append((text.rstrip(" :")[:KEY_MAX], []))
@@ -84,7 +84,7 @@ def _pairs(
     return pairs
 
 
-def read_objects(name: str, source: FieldSource, fields: Sequence[Reader]) -> Whole:
+def compile_objects(name: str, source: FieldSource, fields: Sequence[NestedField]) -> ReadValue:
     """An object for each part that matches; one that lacks something required is left out."""
     scope = compile_scope(source, OBJECTS_MAX)
 
@@ -96,29 +96,29 @@ def read_objects(name: str, source: FieldSource, fields: Sequence[Reader]) -> Wh
             data: dict[str, Any] = {}
             filled_in: list[str] = []
             lacking = [field for field in fields if not field.read(part, data, [], filled_in, [])]
-            document.patience.check(name)
+            document.budget.check(name)
             if lacking or not filled_in:
                 continue
-            left -= size_of(data)
+            left -= count_chars(data)
             if left < 0:
                 break
-            values.append(in_order(data))
+            values.append(sort_keys(data))
         if left < 0 or matched > len(parts):
-            faults.append(f"{name}: more than {_most(OBJECTS_MAX, 'objects')}, cut")
+            faults.append(f"{name}: more than {_describe_limit(OBJECTS_MAX, 'objects')}, cut")
         return values or None
 
     return objects
 
 
-def size_of(data: dict[str, Any]) -> int:
+def count_chars(data: dict[str, Any]) -> int:
     """About how many characters it has."""
     return sum(len(value) if isinstance(value, str) else len(str(value)) for value in data.values())
 
 
-def in_order(data: dict[str, Any]) -> dict[str, Any]:
+def sort_keys(data: dict[str, Any]) -> dict[str, Any]:
     """With its keys as JSONB has them: short ones first, then by their bytes."""
     return dict(sorted(data.items(), key=lambda pair: (len(key := pair[0].encode()), key)))
 
 
-def _most(number: int, of: str) -> str:
+def _describe_limit(number: int, of: str) -> str:
     return f"{number:,} {of} or {CHARS_MAX:,} characters"

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from scraper.domain import Extracted, ItemsRead, Product
 from scraper.extract.document import Document
-from scraper.extract.items.nested import size_of
-from scraper.extract.items.scopes import Item, compile_scope
+from scraper.extract.items.nested import count_chars
+from scraper.extract.items.scopes import PageItem, compile_scope
 from scraper.extract.product import FieldReader, IdReader, ProductReader
 from scraper.rules import urls
 from scraper.sites.grammar.page_specs import ProductPage
@@ -48,14 +48,14 @@ class ItemsReader:
             if name not in product.items.fields
         ]
         self._own = [FieldReader(name, spec) for name, spec in product.items.fields.items()]
-        self._alone = ProductReader(product, rules) if product.items.optional else None
+        self._single_product = ProductReader(product, rules) if product.items.optional else None
 
     def read(self, document: Document, last_content: UUID | None = None) -> Extracted:
         """`last_content`: as `ProductReader.read` says, for a page that is of one product."""
         items, matched = self._scope(document)
         if not items:
-            if self._alone is not None:
-                return _alone(self._alone.read(document, last_content))
+            if self._single_product is not None:
+                return _alone(self._single_product.read(document, last_content))
             problem = f"items: nothing matched {self._described}"
             return Extracted(problems=[problem], complete=False)
         problems: list[str] = []
@@ -65,20 +65,20 @@ class ItemsReader:
         complete = True
         for field in self._shared:
             complete &= field.read(document, data, problems, filled_in, mistyped)
-            document.patience.check(field.name)
+            document.budget.check(field.name)
         if not complete:
             return Extracted(
                 problems=problems, complete=False, found=tuple(filled_in), mistyped=tuple(mistyped)
             )
-        reading = _Reading(self._id, self._own, _Shared(data, tuple(filled_in)))
+        reading = _PageItems(self._id, self._own, _Shared(data, tuple(filled_in)))
         for item in items:
             reading.add(item)
-            document.patience.check("its items")
+            document.budget.check("its items")
             if reading.chars > CHARS_MAX:
                 break
-        return reading.extracted(problems, matched)
+        return reading.to_extracted(problems, matched)
 
-    def find(self, document: Document, external_id: str | None) -> Item | None:
+    def find(self, document: Document, external_id: str | None) -> PageItem | None:
         """The part of the page whose id that is; None: the first with an id."""
         for item in self._scope(document).items:
             named = self._id.read(item, [])
@@ -87,7 +87,7 @@ class ItemsReader:
         return None
 
 
-class _Reading:
+class _PageItems:
     """The products of one page, as they are read."""
 
     def __init__(self, ids: IdReader, own: list[FieldReader], shared: _Shared) -> None:
@@ -106,7 +106,7 @@ class _Reading:
         self._unnamed = 0
         self.chars = 0
 
-    def add(self, item: Item) -> None:
+    def add(self, item: PageItem) -> None:
         """Reads one. One that comes twice and says the same is one."""
         data = dict(self._shared.data)
         problems: list[str] = []
@@ -124,28 +124,30 @@ class _Reading:
         self._records += 1
         names = tuple(dict.fromkeys((*self._shared.filled_in, *filled_in)))
         self._all_found += names
-        self._note(problems, external_id)
+        self._note_problems(problems, external_id)
         if external_id is None:
             self._unnamed += 1
         elif twice:
             del self._data[external_id]
             self._unread[external_id] = None
-            self._note([f"id: {external_id!r} is that of products that differ"], external_id)
+            self._note_problems(
+                [f"id: {external_id!r} is that of products that differ"], external_id
+            )
         elif complete and external_id not in self._unread:
             self._data[external_id] = data
             self._found[external_id] = names
-            self.chars += size_of(data)
+            self.chars += count_chars(data)
         else:
             self._unread[external_id] = None
 
-    def _note(self, problems: list[str], external_id: str | None) -> None:
+    def _note_problems(self, problems: list[str], external_id: str | None) -> None:
         for problem in problems:
             self._problems[problem] += 1
             self._example.setdefault(problem, external_id or "one without an id")
 
-    def extracted(self, problems: list[str], matched: int) -> Extracted:
+    def to_extracted(self, problems: list[str], matched: int) -> Extracted:
         cut = matched - self._parts
-        problems = [*problems, *self._told()]
+        problems = [*problems, *self._summarize_problems()]
         if cut:
             more = f"{matched:,} or more" if matched >= ITEMS_MAX * 10 else f"{matched:,}"
             problems.append(f"items: {more} on the page, the first {self._parts:,} are read")
@@ -165,7 +167,7 @@ class _Reading:
             ),
         )
 
-    def _told(self) -> list[str]:
+    def _summarize_problems(self) -> list[str]:
         """Each problem once, with how many have it."""
         return [
             problem

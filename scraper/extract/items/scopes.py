@@ -1,8 +1,8 @@
-"""The elements, or objects of JSON, that a definition reads fields within: one `Item` each. Pure.
+"""The elements, or objects of JSON, that a definition reads fields within: one `PageItem` each.
+Pure.
 
-An `Item` is a document to whoever reads it: selectors see its element and what is inside, paths its
-object.
-"""
+An `PageItem` is a document to whoever reads it: selectors see its element and what is inside, paths
+its object. """
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from scraper.sites.grammar.sources import SCOPES, Source, holds_json
 TEXT_MAX = 5_000_000
 
 
-class Item(Document):
+class PageItem(Document):
     """A part of a page. What is not within it, such as the base of its links, is its page's."""
 
     def __init__(self, page: Document, part: Element | dict[str, Any]) -> None:
         self._whole = page
         self.page = page.page
-        self.patience = page.patience
-        self._alone = page._alone  # noqa: SLF001
+        self.budget = page.budget
+        self._isolated = page._isolated  # noqa: SLF001
         self.url = page.url
         self.page_url = page.page_url
         self._by_xpath, self._by_css, self._captured = {}, {}, {}
@@ -53,32 +53,32 @@ class Item(Document):
         return self._whole.base
 
     @property
-    def _tags(self) -> int:
-        return self._whole._tags  # noqa: SLF001
+    def _tag_count(self) -> int:
+        return self._whole._tag_count  # noqa: SLF001
 
 
-class Items(NamedTuple):
+class MatchedItems(NamedTuple):
     """The first of those that match, and how many do."""
 
-    items: list[Item]
+    items: list[PageItem]
     matched: int
 
 
 Parts = Callable[[Document], Iterator[Any]]
 
 
-def compile_scope(source: Source, most: int) -> Callable[[Document], Items]:
+def compile_scope(source: Source, most: int) -> Callable[[Document], MatchedItems]:
     """What matches, `most` of them at the most. Raises what `compile_source` says."""
-    parts = _parts(source)
+    parts = _compile_parts(source)
 
-    def items(document: Document) -> Items:
+    def items(document: Document) -> MatchedItems:
         matched = list(islice(parts(document), most * 10))
-        return Items([Item(document, part) for part in matched[:most]], len(matched))
+        return MatchedItems([PageItem(document, part) for part in matched[:most]], len(matched))
 
     return items
 
 
-def _parts(source: Source) -> Parts:
+def _compile_parts(source: Source) -> Parts:
     if source.jsonld is not None:
         parsed = selectors.parse_jsonld_objects(source.jsonld)
         return lambda document: jsonld.find_objects(document.jsonld, parsed)
@@ -87,24 +87,24 @@ def _parts(source: Source) -> Parts:
         return lambda document: jsonld.find_objects(document.microdata, parsed)
     if source.state is not None:
         steps = selectors.parse_json(source.state)
-        return lambda document: _first_of(document.state, steps)
+        return lambda document: _find_in_first(document.state, steps)
     if source.path is not None and all(getattr(source, key) is None for key in SCOPES):
         steps = selectors.parse_json(source.path)
         return lambda document: jsonld.find_objects_at(document.value, steps)
     if source.response is not None:
         steps = selectors.parse_json(source.path or "")
         name = source.response
-        return lambda document: jsonld.find_objects_at(document.captured(name), steps)
+        return lambda document: jsonld.find_objects_at(document.captured_json(name), steps)
     if holds_json(source):
-        return _parts_of_texts(source)
+        return _compile_text_parts(source)
     if source.css is not None:
         selector = parse_css(source.css)
         return lambda document: iter(document.css(selector))
     xpath = selectors.compile_xpath(source.xpath or "")
-    return lambda document: _elements(document.xpath(xpath))
+    return lambda document: _keep_elements(document.xpath(xpath))
 
 
-def _first_of(documents: list[Any], steps: jsonld.Steps) -> Iterator[dict[str, Any]]:
+def _find_in_first(documents: list[Any], steps: jsonld.Steps) -> Iterator[dict[str, Any]]:
     """The objects at a path of the first document that has some."""
     for document in documents:
         empty = True
@@ -115,21 +115,21 @@ def _first_of(documents: list[Any], steps: jsonld.Steps) -> Iterator[dict[str, A
             return
 
 
-def _parts_of_texts(source: Source) -> Parts:
+def _compile_text_parts(source: Source) -> Parts:
     """The objects in the JSON that a text or an attribute holds."""
     texts = compile_source(Source.model_construct(css=source.css, xpath=source.xpath))
     steps = selectors.parse_json(source.path) if source.path is not None else ()
 
     def parts(document: Document) -> Iterator[dict[str, Any]]:
         for text in texts(document, True):
-            document.patience.check("JSON in its texts")
+            document.budget.check("JSON in its texts")
             if len(text) <= TEXT_MAX:
                 yield from jsonld.find_objects_at(load_json(text), steps)
 
     return parts
 
 
-def _elements(matches: Any) -> Iterator[Element]:
+def _keep_elements(matches: Any) -> Iterator[Element]:
     """Comments and texts are none."""
     for match in matches if isinstance(matches, list) else ():
         if isinstance(getattr(match, "tag", None), str):

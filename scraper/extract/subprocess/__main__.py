@@ -2,7 +2,7 @@
 
 It is asked over a socket (its file descriptor is the argument), one page at a time, and ends with
 it. What a page can do to it ends with it, too: it may use so much CPU time and memory, and the
-kernel sees to that. Who asks is `scraper.extract.subprocess.page_reader`.
+kernel sees to that. Who asks is `scraper.extract.subprocess.pool`.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ import traceback
 
 import psutil
 
-from scraper.extract.bounds import ALONE, TooSlow
+from scraper.extract.bounds import ISOLATED, TooSlow
 from scraper.extract.extractor import compile_site
-from scraper.extract.functions import FunctionFailed
-from scraper.extract.subprocess.wire import Answer, Question, read_frame, write_frame
+from scraper.extract.function_reader import FunctionFailed
+from scraper.extract.subprocess.wire import ReadRequest, ReadResult, read_frame, write_frame
 
 MEMORY_MAX_MB = 300
 
 
-def answer(question: Question) -> Answer:
+def read_page(request: ReadRequest) -> ReadResult:
     try:
-        extractor = compile_site(question.site, question.allowed)
+        extractor = compile_site(request.site, request.allowed)
         extracted = extractor.extract(
-            question.kind,
-            question.page,
-            page_url=question.page_url,
-            depth=question.depth,
-            last_content=question.last_content,
-            limits=ALONE,
+            request.kind,
+            request.page,
+            page_url=request.page_url,
+            depth=request.depth,
+            last_content=request.last_content,
+            limits=ISOLATED,
         )
     except FunctionFailed as error:
-        return Answer(failed=str(error))
+        return ReadResult(failed=str(error))
     except TooSlow as error:
-        return Answer(too_slow=str(error))
+        return ReadResult(too_slow=str(error))
     except MemoryError:
-        return Answer(too_slow=f"reading the page took more than {MEMORY_MAX_MB} MB")
+        return ReadResult(too_slow=f"reading the page took more than {MEMORY_MAX_MB} MB")
     except Exception as error:  # noqa: BLE001 - told to who asks
         # The fault is ours: who asks says so, as of a page that it reads itself.
         traceback.print_exc()
-        return Answer(crashed=f"{type(error).__name__}: {error}")
-    return Answer(extracted)
+        return ReadResult(crashed=f"{type(error).__name__}: {error}")
+    return ReadResult(extracted)
 
 
 def main() -> None:
@@ -55,14 +55,14 @@ def main() -> None:
     size = psutil.Process().memory_info().vms
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_MAX_MB * 1_000_000,) * 2)
     asker.sendall(b"\x00")
-    while (question := _next(asker)) is not None:
+    while (request := _read_request(asker)) is not None:
         # The kernel counts whole seconds.
-        cpu_s = math.ceil(time.process_time() + ALONE.cpu_s)
+        cpu_s = math.ceil(time.process_time() + ISOLATED.cpu_s)
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, resource.RLIM_INFINITY))
-        write_frame(asker, pickle.dumps(answer(question), pickle.HIGHEST_PROTOCOL))
+        write_frame(asker, pickle.dumps(read_page(request), pickle.HIGHEST_PROTOCOL))
 
 
-def _next(asker: socket.socket) -> Question | None:
+def _read_request(asker: socket.socket) -> ReadRequest | None:
     frame = read_frame(asker)
     return None if frame is None else pickle.loads(frame)  # noqa: S301 - our own worker's
 

@@ -17,8 +17,8 @@ from scraper.domain import Extracted, Fetched, Kind
 from scraper.sites.definition import Site
 
 FRAME_MAX_BYTES = 256_000_000
-_ANSWERS = {
-    ("scraper.extract.subprocess.wire", "Answer"),
+_RESULT_TYPES = {
+    ("scraper.extract.subprocess.wire", "ReadResult"),
     *(
         ("scraper.domain", name)
         for name in ("Extracted", "ItemsRead", "Kind", "Link", "Product", "Vote")
@@ -29,7 +29,7 @@ _ANSWERS = {
 }
 
 
-class Question(NamedTuple):
+class ReadRequest(NamedTuple):
     site: Site
     allowed: tuple[str, ...]
     kind: Kind
@@ -39,7 +39,7 @@ class Question(NamedTuple):
     last_content: UUID | None
 
 
-class Answer(NamedTuple):
+class ReadResult(NamedTuple):
     """One of them."""
 
     extracted: Extracted | None = None
@@ -48,17 +48,17 @@ class Answer(NamedTuple):
     crashed: str | None = None
 
 
-class _AnswerUnpickler(pickle.Unpickler):
+class _ResultUnpickler(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str) -> Any:
-        if (module_name, global_name) not in _ANSWERS:
+        if (module_name, global_name) not in _RESULT_TYPES:
             raise pickle.UnpicklingError(f"{module_name}.{global_name} is no part of an answer")
         return super().find_class(module_name, global_name)
 
 
-def answer_of(frame: bytearray) -> Answer:
+def load_result(frame: bytearray) -> ReadResult:
     """Raises `pickle.UnpicklingError` where it is none."""
-    answer = _AnswerUnpickler(io.BytesIO(frame)).load()
-    if not isinstance(answer, Answer):
+    answer = _ResultUnpickler(io.BytesIO(frame)).load()
+    if not isinstance(answer, ReadResult):
         raise pickle.UnpicklingError("not an answer")
     return answer
 
@@ -70,16 +70,16 @@ def write_frame(other: socket.socket, data: bytes) -> None:
 
 def read_frame(other: socket.socket) -> bytearray | None:
     """None where the other side is gone. Raises `OSError` where it breaks off."""
-    head = _exactly(other, 8)
+    head = _receive_exactly(other, 8)
     if head is None:
         return None
     length = int.from_bytes(head, "big")
     if length > FRAME_MAX_BYTES:
         raise OSError(f"a frame of {length:,} bytes")
-    return _exactly(other, length)
+    return _receive_exactly(other, length)
 
 
-def _exactly(other: socket.socket, length: int) -> bytearray | None:
+def _receive_exactly(other: socket.socket, length: int) -> bytearray | None:
     data = bytearray(length)
     view, at = memoryview(data), 0
     while at < length:

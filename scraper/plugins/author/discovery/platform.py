@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from scraper.domain import Kind, Product
 from scraper.errors import FetchError
-from scraper.extract.functions import PlatformReader
+from scraper.extract.function_reader import PlatformReader
 from scraper.extract.listing import LinkFilter
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.plugins.platforms import ADAPTERS
@@ -47,7 +47,7 @@ async def _first_products(
     url, why = shop + adapter.first, "it gives no product"
     for _ in range(PAGES_MAX):
         try:
-            extracted = rows.rows(adapter, await reader.read(url, Kind.LISTING), url)
+            extracted = rows.read_rows(adapter, await reader.read(url, Kind.LISTING), url)
             why = "; ".join(extracted.problems) or why
         except FetchError as error:
             extracted, why = None, f"{error.outcome}: {error}"

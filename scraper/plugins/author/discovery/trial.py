@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scraper.domain import Fetched, Kind
-from scraper.extract.bounds import Limits
+from scraper.extract.bounds import ReadLimits
 from scraper.extract.document import Document
 from scraper.extract.extractor import compile_site
 from scraper.extract.items.reader import ItemsReader
@@ -22,7 +22,7 @@ from scraper.sites.grammar.sources import SOURCES, Source
 ReadField = Callable[[Document], tuple[dict[str, Any], list[str]]]
 FUNCTION = "function"
 # Somebody waits at a terminal, and each source of each field is read by itself.
-PATIENT = Limits(300.0, alone=True)
+PATIENT = ReadLimits(300.0, isolated=True)
 _KEYED = re.compile(rf"({'|'.join(SOURCES)}):\s*(.+)", re.DOTALL)
 # Where a CSS selector may be cut: before a descendant, and before a class, id or attribute.
 _CUTS = re.compile(r"\s*[>+~]\s*|\s+|(?=[.#\[:])")

@@ -24,8 +24,8 @@ from scraper.extract.document import Document
 from scraper.extract.heuristics.amounts import FORMER_WORD, is_named_former
 from scraper.extract.heuristics.state_fields import find_text_paths
 from scraper.extract.items.reader import ItemsReader
-from scraper.extract.items.scopes import Item
-from scraper.extract.sources import GIVES_UP, compile_source
+from scraper.extract.items.scopes import PageItem
+from scraper.extract.sources import SELECTOR_ERRORS, compile_source
 from scraper.extract.text import whole_text
 from scraper.infra.database import dumps
 from scraper.plugins.author.discovery.css_paths import Path, ancestors, paths
@@ -268,7 +268,7 @@ def _sources(
             for path in find_text_paths(case.now.value):
                 add(path.count("."), {"path": path})
         return sorted(sources.values(), key=lambda pair: pair[0])
-    if name in TYPES and not isinstance(cases[0].now, Item):
+    if name in TYPES and not isinstance(cases[0].now, PageItem):
         for candidate in candidates(name, [case.sample for case in cases]):
             if candidate.origin != "script":
                 machine = candidate.origin in ("json-ld", "microdata", "rdfa", "meta")
@@ -297,7 +297,7 @@ def _raw(spec: FieldSpec, document: Document) -> list[str]:
     for reading in spec.readings:
         try:
             texts += compile_source(reading)(document, False)[:1]
-        except GIVES_UP:
+        except SELECTOR_ERRORS:
             continue
     return texts
 
@@ -361,7 +361,7 @@ def _stands_alone(case: Case, text: str | None) -> bool:
 
 
 def _number(text: str, page: Document) -> int:
-    body = None if isinstance(page, Item) else page.dom.body
+    body = None if isinstance(page, PageItem) else page.dom.body
     return clean_text(whole_text(body)).casefold().count(text.casefold()) if body is not None else 0
 
 

@@ -12,7 +12,7 @@ from selectolax.lexbor import LexborNode
 
 from scraper.extract.document import Document
 from scraper.extract.heuristics.amounts import walk_visible
-from scraper.extract.pagination import Paginator, with_param
+from scraper.extract.pagination import Paginator, set_param
 from scraper.extract.text import whole_text
 from scraper.plugins.author.discovery.css_paths import ancestors, is_first, paths
 from scraper.rules import urls
@@ -77,7 +77,7 @@ class Numbering:
         if self.template is not None:
             return self.template.replace("{page}", str(number))
         assert self.param is not None
-        return with_param(of, self.param, number)
+        return set_param(of, self.param, number)
 
     def nth(self, of: str, page: int) -> str:
         """The URL of the list's first page, second …"""
@@ -275,7 +275,7 @@ def leads_to_all(document: Document, last: Last, number: Numbering) -> bool:
     """Whether a crawl would find each of the pages by what this one, the first, says."""
     pages = Pages.model_validate({**last.options, **number.options()})
     problems: list[str] = []
-    listed = set(Paginator(pages, last.pages + 1).pages(document, 0, True, problems))
+    listed = set(Paginator(pages, last.pages + 1).find_pages(document, 0, True, problems))
     ends = {number.first + number.step * at for at in range(1, last.pages)}
     return {number.url(document.url, end) for end in ends} <= listed and not problems
 

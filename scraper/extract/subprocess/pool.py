@@ -22,7 +22,13 @@ import structlog
 
 from scraper.domain import Extracted, Fetched, Kind
 from scraper.extract import ON_LOOP, Extractor, FunctionFailed, ReadElsewhere, TooSlow
-from scraper.extract.subprocess.wire import Answer, Question, answer_of, read_frame, write_frame
+from scraper.extract.subprocess.wire import (
+    ReadRequest,
+    ReadResult,
+    load_result,
+    read_frame,
+    write_frame,
+)
 
 log = structlog.get_logger()
 
@@ -31,9 +37,9 @@ START_S = 30.0
 DEADLINE_S = 4.5
 
 
-class PageReader:
+class ExtractionPool:
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(PROCESSES_MAX, thread_name_prefix="page reader")
+        self._threads = ThreadPoolExecutor(PROCESSES_MAX, thread_name_prefix="extraction")
         self._lock = threading.Lock()
         self._idle: list[_Process] = []
         self._all: set[_Process] = set()
@@ -60,17 +66,17 @@ class PageReader:
             )
         except ReadElsewhere:
             asked = (kind, page, page_url, depth, last_content)
-            question = Question(extractor.site, extractor.allowed, *asked)
-        answer = await asyncio.get_running_loop().run_in_executor(
-            self._threads, self._ask, question
+            request = ReadRequest(extractor.site, extractor.allowed, *asked)
+        result = await asyncio.get_running_loop().run_in_executor(
+            self._threads, self._request_read, request
         )
-        if answer.failed is not None:
-            raise FunctionFailed(*answer.failed.split(": ", 1))
-        if answer.crashed is not None:
-            raise RuntimeError(answer.crashed)
-        if answer.extracted is None:
-            raise TooSlow(answer.too_slow or "reading the page ended without a result")
-        return answer.extracted
+        if result.failed is not None:
+            raise FunctionFailed(*result.failed.split(": ", 1))
+        if result.crashed is not None:
+            raise RuntimeError(result.crashed)
+        if result.extracted is None:
+            raise TooSlow(result.too_slow or "reading the page ended without a result")
+        return result.extracted
 
     def close(self) -> None:
         """Ends the processes, whatever they do."""
@@ -78,32 +84,32 @@ class PageReader:
         for process in list(self._all):
             process.kill()
 
-    def _ask(self, question: Question) -> Answer:
+    def _request_read(self, request: ReadRequest) -> ReadResult:
         with self._lock:
             process = self._idle.pop() if self._idle else None
         if process is None:
             process = _Process()
             self._all.add(process)
         try:
-            answer = process.ask(question)
+            result = process.request(request)
         except (OSError, pickle.UnpicklingError) as error:
             process.kill()
             self._all.discard(process)
-            log.warning("a page was too much to read", url=question.page_url, error=str(error))
-            return Answer(too_slow=_why(error))
+            log.warning("a page was too much to read", url=request.page_url, error=str(error))
+            return ReadResult(too_slow=_describe_end(error))
         with self._lock:
             self._idle.append(process)
-        return answer
+        return result
 
 
-def _why(error: Exception) -> str:
+def _describe_end(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"reading the page took longer than {DEADLINE_S:g} s"
     return "reading the page took more time or memory than a page may, and ended the process"
 
 
 class _Process:
-    """Raises `OSError` where it does not start, does not answer in time, or breaks off."""
+    """Raises `OSError` where it does not start, does not result in time, or breaks off."""
 
     def __init__(self) -> None:
         self._socket, other = socket.socketpair()
@@ -111,13 +117,13 @@ class _Process:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "scraper.extract.subprocess", str(other.fileno())],
                 stdin=subprocess.DEVNULL,
-                # What a site's function prints is no answer.
+                # What a site's function prints is no result.
                 stdout=2,
                 pass_fds=[other.fileno()],
             )
         self._ready = False
 
-    def ask(self, question: Question) -> Answer:
+    def request(self, request: ReadRequest) -> ReadResult:
         if not self._ready:
             self._socket.settimeout(START_S)
             if not self._socket.recv(1):
@@ -125,12 +131,12 @@ class _Process:
             self._ready = True
         deadline = time.monotonic() + DEADLINE_S
         self._socket.settimeout(DEADLINE_S)
-        write_frame(self._socket, pickle.dumps(question, pickle.HIGHEST_PROTOCOL))
+        write_frame(self._socket, pickle.dumps(request, pickle.HIGHEST_PROTOCOL))
         self._socket.settimeout(max(0.1, deadline - time.monotonic()))
         frame = read_frame(self._socket)
         if frame is None:
             raise ConnectionError("it is gone")
-        return answer_of(frame)
+        return load_result(frame)
 
     def kill(self) -> None:
         with suppress(OSError):

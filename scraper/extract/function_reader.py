@@ -12,7 +12,7 @@ from typing import Any
 
 from scraper.domain import Extracted, Fetched, Kind, Link, Product, filled
 from scraper.extract.listing import LINKS_MAX, LinkFilter
-from scraper.extract.product import ID_MAX, id_of_url
+from scraper.extract.product import ID_MAX, make_url_id
 from scraper.extract.values import DIGITS_MAX, INT_MAX
 from scraper.plugins.platforms.adapter import Adapter, Next, origin
 from scraper.rules.decoding import clean_text, make_storable
@@ -39,10 +39,10 @@ class FunctionReader:
     def __init__(self, name: str, allowed: Collection[str], link_filter: LinkFilter) -> None:
         self._name = name
         self._allowed = allowed
-        self._limiter = link_filter
+        self._link_filter = link_filter
 
     @cached_property
-    def _function(self) -> functions.PageFunction:
+    def _resolved_function(self) -> functions.PageFunction:
         return functions.resolve(self._name, self._allowed)
 
     def read(self, page: Page) -> Extracted:
@@ -51,13 +51,13 @@ class FunctionReader:
         products: list[Product] = []
         problems: list[str] = []
         try:
-            for count, item in enumerate(self._function(page) or ()):
+            for count, item in enumerate(self._resolved_function(page) or ()):
                 if count >= LINKS_MAX:
                     problems.append(
                         f"{self._name}: more than {LINKS_MAX:,} results, the others are left out"
                     )
                     break
-                self._take(item, page, links, products)
+                self._add_result(item, page, links, products)
         except FunctionFailed:
             raise
         except Exception as error:
@@ -68,20 +68,23 @@ class FunctionReader:
             links=list(links.values()), products=products, problems=problems, found=fields
         )
 
-    def _take(self, item: Any, page: Page, links: dict[str, Link], products: list[Product]) -> None:
+    def _add_result(
+        self, item: Any, page: Page, links: dict[str, Link], products: list[Product]
+    ) -> None:
         match item:
             case str():
-                self._link(item, Kind.PRODUCT, page, links)
+                self._add_link(item, Kind.PRODUCT, page, links)
             case Link():
-                self._link(item.url, item.kind, page, links)
+                self._add_link(item.url, item.kind, page, links)
             case Product():
-                products.append(self._product(item.external_id, item.data))
+                products.append(self._make_product(item.external_id, item.data))
             case Mapping():
                 data = {key: value for key, value in item.items() if key != "id"}
                 given = item.get("id")
                 products.append(
-                    self._product(
-                        id_of_url(page.url, self._limiter.rules) if given is None else given, data
+                    self._make_product(
+                        make_url_id(page.url, self._link_filter.rules) if given is None else given,
+                        data,
                     )
                 )
             case _:
@@ -91,20 +94,20 @@ class FunctionReader:
                     f"expected",
                 )
 
-    def _link(self, url: str, kind: Kind, page: Page, links: dict[str, Link]) -> None:
-        cleaned = self._limiter.clean(url, page.url)
-        if cleaned is not None and self._limiter.owns(cleaned):
+    def _add_link(self, url: str, kind: Kind, page: Page, links: dict[str, Link]) -> None:
+        cleaned = self._link_filter.clean(url, page.url)
+        if cleaned is not None and self._link_filter.owns(cleaned):
             links.setdefault(cleaned, Link(cleaned, Kind(kind)))
 
-    def _product(self, external_id: Any, data: Mapping[str, Any]) -> Product:
+    def _make_product(self, external_id: Any, data: Mapping[str, Any]) -> Product:
         text = clean_text(str(external_id))
         if not text or len(text) > ID_MAX:
             raise FunctionFailed(
                 self._name, f"a product's id must have 1 to {ID_MAX} characters, not {text[:60]!r}"
             )
-        return Product(text, self._mapping(data, "product", 0))
+        return Product(text, self._safe_mapping(data, "product", 0))
 
-    def _mapping(self, data: Mapping[str, Any], where: str, depth: int) -> dict[str, Any]:
+    def _safe_mapping(self, data: Mapping[str, Any], where: str, depth: int) -> dict[str, Any]:
         if len(data) > LIST_MAX:
             raise FunctionFailed(self._name, f"{where}: more than {LIST_MAX} keys")
         safe = {}
@@ -113,10 +116,10 @@ class FunctionReader:
                 raise FunctionFailed(
                     self._name, f"{where}: a key must be a text of 1 to 100 characters"
                 )
-            safe[make_storable(key)] = self._value(value, f"{where}.{key}", depth + 1)
+            safe[make_storable(key)] = self._safe_value(value, f"{where}.{key}", depth + 1)
         return safe
 
-    def _value(self, value: Any, where: str, depth: int) -> Any:
+    def _safe_value(self, value: Any, where: str, depth: int) -> Any:
         if depth > DEPTH_MAX:
             raise FunctionFailed(self._name, f"{where}: nested deeper than {DEPTH_MAX} levels")
         match value:
@@ -137,9 +140,11 @@ class FunctionReader:
             case date():
                 return value.isoformat()
             case Mapping():
-                return self._mapping(value, where, depth)
+                return self._safe_mapping(value, where, depth)
             case list() | tuple():
-                return [self._value(item, f"{where}[]", depth + 1) for item in value[:LIST_MAX]]
+                return [
+                    self._safe_value(item, f"{where}[]", depth + 1) for item in value[:LIST_MAX]
+                ]
             case _:
                 raise FunctionFailed(
                     self._name,
@@ -154,7 +159,7 @@ class PlatformReader(FunctionReader):
     def __init__(self, name: str, link_filter: LinkFilter) -> None:
         super().__init__(name, (), link_filter)
 
-    def rows(self, adapter: Adapter, page: Fetched, asked: str) -> Extracted:
+    def read_rows(self, adapter: Adapter, page: Fetched, asked: str) -> Extracted:
         links: list[Link] = []
         products: list[Product] = []
         try:
@@ -162,7 +167,7 @@ class PlatformReader(FunctionReader):
                 if isinstance(item, Next):
                     links.append(Link(origin(asked) + item.path, Kind.LISTING))
                 else:
-                    products.append(self._product(item.pop("id"), item))
+                    products.append(self._make_product(item.pop("id"), item))
         except (ValueError, LookupError, TypeError, AttributeError, FunctionFailed) as error:
             # Anything may be in a stranger's JSON.
             reason = make_storable(f"{type(error).__name__}: {error}")[:MESSAGE_MAX]
