@@ -1,10 +1,11 @@
-"""What a page may be, and how long its reading may take, where other pages wait for it. Pure.
+"""Limits on the pages that are read on the event loop, and on the CPU time of reading. Pure.
 
-Parsers are quadratic in what no real page has: thousands of attributes of one element, elements
-within each other, siblings that selectors count. `parses_quickly` sees from a page's bytes that it
-cannot be such a page; any other is read in a process of its own, which has a deadline
-(`extract.subprocess`). It looks at samples, an eighth of the page, where a search for each tag would
-cost as much as a selector: what is slow is large, and cannot hide between them. """
+Parsers are quadratic in what real pages do not have: thousands of attributes on one element, deep
+nesting, siblings that selectors count. `parses_quickly` decides from a page's bytes that the page
+cannot be of this kind; other pages are read in a subprocess with a deadline (`extract.subprocess`).
+It samples an eighth of the page, because a search for each tag would cost as much as a selector.
+Slow content is large, so it cannot hide between the samples.
+"""
 
 from __future__ import annotations
 
@@ -12,36 +13,36 @@ import random
 import time
 from typing import NamedTuple
 
-# A page of so many bytes and tags is parsed within some tenths of a second, whatever they are.
+# A page with at most this many bytes and tags parses within a few tenths of a second.
 BYTES_MAX = 1_000_000
 TAGS_MAX = 10_000
-# XPath and CSS that may be cubic and worse are answered for so many.
+# XPath and CSS that may be cubic or worse run on pages with at most this many tags.
 TAGS_FEW = 500
-# What several elements have below them is merged by comparing each with each: 0.06 ns for each of
-# these elements and pair of tags.
+# Merging the descendants of several elements compares each pair: 0.06 ns for each element and pair
+# of tags.
 COMPARED_MAX = 3e9
 _STEP_BYTES = 4096
 _SAMPLE_BYTES = 512
-# An element of n attributes takes n * n of these, lexbor's or lxml's.
+# An element with n attributes takes n * n of these, in lexbor and in lxml.
 _ATTRIBUTE_PAIR_S = 1.3e-9
 _ATTRIBUTES_MAX_S = 0.3
-# Different names are no shorter, in the mean of thousands.
+# The mean length of an attribute is at least this, if thousands have different names.
 _ATTRIBUTE_BYTES = 4.0
 _SEPARATORS = (b" ", b"\n", b"\t", b"/", b"=")
-# Samples begin where no page can know.
+# Samples begin at a random offset, so that no page can predict them.
 _phase = random.SystemRandom().randrange(_SAMPLE_BYTES)
 
 
 class TooSlow(Exception):
-    """The page takes longer to read than a page may. The message says what took how long."""
+    """Reading the page took longer than the limit. The message says what took how long."""
 
 
 class ReadElsewhere(Exception):
-    """The page may take long: it is to be read in a process of its own."""
+    """The page may take long to read, so it must be read in a subprocess."""
 
 
 class ReadLimits(NamedTuple):
-    """`cpu_s`: of reading a page as a whole. `isolated`: nobody waits for it."""
+    """`cpu_s`: the CPU time for reading a page. `isolated`: no other page waits for this one."""
 
     cpu_s: float
     isolated: bool
@@ -52,15 +53,15 @@ ISOLATED = ReadLimits(2.0, isolated=True)
 
 
 class CpuBudget:
-    """The CPU time that is left for a page. Time that others had does not count."""
+    """The CPU time left for a page. Time that other threads used does not count."""
 
     def __init__(self, limits: ReadLimits) -> None:
         self._limits = limits
         self._began, self._cpu_began = time.perf_counter(), time.thread_time()
 
     def check(self, doing: str) -> None:
-        """Raises `TooSlow` once the time is over."""
-        # The clock on the wall costs a tenth of the other one.
+        """Raises `TooSlow` as soon as the time is used up."""
+        # Reading the wall clock costs a tenth of reading the CPU clock.
         if time.perf_counter() - self._began < self._limits.cpu_s:
             return
         cpu_s = time.thread_time() - self._cpu_began
@@ -70,14 +71,15 @@ class CpuBudget:
 
 
 def estimate_tags(source: bytes) -> int:
-    """About how many tags the page has, of their beginnings and ends."""
+    """Estimates how many tags the page has, counting opening and closing tags."""
     return sum(
         source.count(b"<", at, at + _SAMPLE_BYTES) for at in range(_phase, len(source), _STEP_BYTES)
     ) * (_STEP_BYTES // _SAMPLE_BYTES)
 
 
 def parses_quickly(source: bytes) -> bool:
-    """Whether a page is surely parsed in some tenths of a second. Costs 0.1 us a kilobyte."""
+    """Returns whether the page certainly parses in a few tenths of a second. Costs 0.1 us a
+    kilobyte."""
     end = len(source)
     if end < _STEP_BYTES:
         return True
@@ -101,13 +103,13 @@ def parses_quickly(source: bytes) -> bool:
     longest = sum(((behind - before) / _ATTRIBUTE_BYTES) ** 2 for before, behind in gaps)
     if longest * _ATTRIBUTE_PAIR_S <= _ATTRIBUTES_MAX_S:
         return True
-    # What is between two signs of a tag may be attributes, but is most often a script.
+    # The bytes between two tags may be attributes, but are usually a script.
     most = sum(_estimate_attributes(source, before, behind) ** 2 for before, behind in gaps)
     return most * _ATTRIBUTE_PAIR_S <= _ATTRIBUTES_MAX_S
 
 
 def _estimate_attributes(source: bytes, before: int, behind: int) -> int:
-    """About how many attributes there may be in that part of the page, at the most."""
+    """Estimates the maximum number of attributes in that part of the page."""
     step, sample = 2 * _STEP_BYTES, 2 * _SAMPLE_BYTES
     return (step // sample) * sum(
         source.count(separator, at, min(at + sample, behind))
