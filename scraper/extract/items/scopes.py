@@ -2,7 +2,7 @@
 Pure.
 
 An `PageItem` is a document to whoever reads it: selectors see its element and what is inside, paths
-its object. """
+its object."""
 
 from __future__ import annotations
 
