@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-import selectors
 from collections import Counter
-from collections.abc import Callable, Coroutine
 from itertools import pairwise
 from typing import Any
 
@@ -32,41 +30,10 @@ from scraper.politeness.host_limiter import (
 )
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.rules.budget import Budget, Override, UnusedSlots
+from tests.clocks import VirtualLoop, now, run
 from tests.machine import examples
 
 FAR = 10_000.0
-
-
-class _Jumping(selectors.SelectSelector):
-    """Sleeps by moving the loop's clock: no test waits."""
-
-    now = 0.0
-    turns = 0
-
-    def select(self, timeout: float | None = None) -> Any:
-        self.turns += 1
-        ready = super().select(0)
-        if not ready and timeout:
-            self.now += timeout
-        return ready
-
-
-class Loop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self.jumping = _Jumping()
-        super().__init__(self.jumping)
-
-    def time(self) -> float:
-        return self.jumping.now
-
-
-def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    with asyncio.Runner(loop_factory=Loop) as runner:
-        runner.run(work())
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 class Fleet:
@@ -365,7 +332,7 @@ def test_all_places_that_become_free_at_once_are_taken_at_once() -> None:
         await asyncio.gather(*(visits.one() for _ in range(640)))
         assert sorted(Counter(visits.began).values()) == [64] * 10 and visits.most == 64
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, Loop)
+        assert isinstance(loop, VirtualLoop)
         turns.append(loop.jumping.turns)
 
     run(work)
@@ -783,7 +750,7 @@ def test_a_slot_for_which_the_loop_comes_too_late_is_not_used(another_is_next: b
         limiter = gate_of(fleet, interval_s=1.0, concurrency=10, pending=6)
         visits = PageFetcher(limiter, lasts_s=0.0)
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, Loop)
+        assert isinstance(loop, VirtualLoop)
         pages = [asyncio.ensure_future(visits.one()) for _ in range(6)]
         await asyncio.sleep(1.5)
         fleet.free += another_is_next

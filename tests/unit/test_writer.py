@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -21,7 +20,6 @@ from scraper.results.transaction import PageResult
 from scraper.worker import writer as writer_module
 from scraper.worker.writer import (
     FAILURES_MAX,
-    GROUP_AGE_S,
     GROUP_BYTES,
     GROUP_PAGES,
     GROUP_ROWS,
@@ -29,6 +27,7 @@ from scraper.worker.writer import (
     Pending,
     Writer,
 )
+from tests.clocks import AdvancingLoop, advance
 from tests.making import new_page
 
 LEASE = uuid4()
@@ -73,14 +72,14 @@ def run(database: Database, work: Callable[[Writer], Awaitable[None]]) -> None:
         writer = Writer(database.store)
         task = asyncio.create_task(writer.run())
         try:
-            async with asyncio.timeout(GENEROUS_S):
-                await work(writer)
+            await work(writer)
         finally:
             database.open.set()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    asyncio.run(running())
+    with asyncio.Runner(loop_factory=AdvancingLoop) as runner:
+        runner.run(running())
 
 
 def test_a_batch_of_nothing_is_stored() -> None:
@@ -198,17 +197,21 @@ def test_pages_that_wait_for_nobody_are_written_at_once(monkeypatch: pytest.Monk
     assert database.groups == [[0, 10], [1, 11], [2, 12]]
 
 
-def test_a_group_that_is_not_full_is_written_when_it_is_old() -> None:
+def test_a_group_that_is_not_full_is_written_when_it_is_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(writer_module, "GROUP_AGE_S", 3600.0)
     database = Database()
 
     async def work(writer: Writer) -> None:
         pending = Pending(2)
-        began = time.monotonic()
         writer.put(page(1), pending)
-        await asyncio.sleep(GROUP_AGE_S / 3)
+        await advance(1200)
         writer.put(page(2), pending)
+        await advance(2300)
+        assert not database.tries
+        await advance(101)
         await pending.stored.wait()
-        assert time.monotonic() - began >= GROUP_AGE_S * 0.9
 
     run(database, work)
     assert database.groups == [[1, 2]]
@@ -268,10 +271,9 @@ def test_pages_that_aged_during_a_slow_store_wait_no_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Their age counts from when they came, not from when the writer looks at them again."""
-    monkeypatch.setattr(writer_module, "GROUP_AGE_S", 1.0)
+    monkeypatch.setattr(writer_module, "GROUP_AGE_S", 3600.0)
     database = Database()
     database.open.clear()
-    waited: list[float] = []
 
     async def work(writer: Writer) -> None:
         first, second = Pending(GROUP_PAGES), Pending(1)
@@ -280,14 +282,12 @@ def test_pages_that_aged_during_a_slow_store_wait_no_longer(
         while not database.tries:
             await asyncio.sleep(0.01)
         writer.put(page(1000), second)
-        await asyncio.sleep(1.1)
+        await advance(3601)
         database.open.set()
-        released = asyncio.get_running_loop().time()
-        await second.stored.wait()
-        waited.append(asyncio.get_running_loop().time() - released)
+        async with asyncio.timeout(GENEROUS_S):
+            await second.stored.wait()
 
     run(database, work)
-    assert waited[0] < 0.9
 
 
 def test_a_store_that_fails_is_tried_again_with_the_same_pages() -> None:
