@@ -15,7 +15,7 @@ from scraper import celeryconfig, errors
 from scraper.cli.main import COMMANDS, help_of, main
 from scraper.settings import Settings
 from scraper.sites.schema import json_schema
-from tools.docs import reference
+from tools.docs import picture, reference
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -40,6 +40,21 @@ def text(path: Path) -> str:
 @pytest.mark.parametrize("name", reference.pages())
 def test_the_reference_says_what_the_code_says(name: str) -> None:
     assert text(REFERENCE / name) == reference.pages()[name], "run: python -m tools.docs"
+
+
+def test_the_picture_of_the_architecture_is_current() -> None:
+    drawn = text(DOCS / "img" / "architecture.svg")
+    assert drawn == picture.architecture_svg(), "run: python -m tools.docs"
+
+
+def test_the_boxes_of_the_picture_are_the_folders_of_the_package() -> None:
+    """Its rows are the layers of the import contract, which `lint-imports` compares with the code."""
+    drawn = [folder for layer in picture.import_layers() for folder in layer]
+    assert sorted(drawn) == sorted(picture.folders())
+    assert set(picture.FOLDERS) == picture.folders()
+    shown = re.findall(r"<text [^>]*>(.*?)</text>", picture.architecture_svg())
+    assert set(drawn) <= set(shown)
+    assert all(name in " ".join(shown) for name in picture.plugin_names())
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)
@@ -143,8 +158,8 @@ def test_every_page_is_in_the_site_and_every_picture_is_shown() -> None:
     for page in sorted(DOCS.rglob("*.md")):
         assert f'"{page.relative_to(DOCS)}"' in config, f"{page.name} is not in zensical.toml"
     written = "".join(text(page) for page in PAGES)
-    for picture in [*DOCS.glob("*.svg"), *(DOCS / "img").glob("*.png")]:
-        assert picture.name in written, f"no page shows {picture.name}"
+    for image in [*DOCS.glob("*.svg"), *(DOCS / "img").glob("*.[ps][nv]g")]:
+        assert image.name in written, f"no page shows {image.name}"
 
 
 MODULE = re.compile(r"(?<![\w./-])((?:[a-z_]+/)+[a-z_0-9]+\.py)\b")

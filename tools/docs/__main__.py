@@ -1,8 +1,11 @@
-"""Writes the generated pages into docs/reference: `python -m tools.docs`."""
+"""Writes the generated pages into docs/reference, and the picture into docs/img:
+`python -m tools.docs`."""
 
 from __future__ import annotations
 
+from tools.docs.picture import architecture_svg
 from tools.docs.reference import FOLDER, pages
 
 for name, text in pages().items():
     (FOLDER / name).write_text(text, encoding="utf-8")
+(FOLDER.parent / "img" / "architecture.svg").write_text(architecture_svg(), encoding="utf-8")
