@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import brotli
-from backports import zstd
 
 from scraper.domain import Outcome
 from scraper.errors import FetchError
+from scraper.infra.zstandard import zstd
 
 # RFC 9659 allows 8 MB, as browsers do.
 _WINDOW_LOG_MAX = 23

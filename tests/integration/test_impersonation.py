@@ -15,7 +15,6 @@ from typing import Any
 import brotli
 import certifi
 import pytest
-from backports import zstd
 from curl_cffi.requests import AsyncSession
 
 from scraper.domain import Fetched, Outcome
@@ -27,6 +26,7 @@ from scraper.http.proxy_route import ProxyRoute
 from scraper.http.transport import guard
 from scraper.http.transport.aiohttp_transport import PoolOptions
 from scraper.http.transport.guard import PrivateAccess
+from scraper.infra.zstandard import zstd
 from scraper.plugins.impersonate import profiles
 from scraper.politeness.robots import fetch_robots
 from scraper.rules import browsers, proxies

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from io import BytesIO
 
 import pytest
-from backports import zstd
 from hypothesis import example, given
 from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 
+from scraper.infra.zstandard import zstd
 from scraper.plugins.archive import warc
 from scraper.plugins.archive.warc import Answer, Codec, RecordError
 

@@ -30,11 +30,12 @@ from io import BytesIO
 from typing import Any, Literal
 from urllib.parse import quote
 
-from backports import zstd
 from warcio.archiveiterator import ArchiveIterator
 from warcio.exceptions import ArchiveLoadFailed
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
+
+from scraper.infra.zstandard import zstd
 
 Codec = Literal["gzip", "zstd"]
 SUFFIXES: Mapping[Codec, str] = {"gzip": ".warc.gz", "zstd": ".warc.zst"}
