@@ -1,4 +1,4 @@
-"""A fetched body to validated links and products; these names are all that other modules need."""
+"""Extraction: from a fetched body to validated links and products. Its public names."""
 
 from scraper.extract.bounds import ON_LOOP, ReadElsewhere, TooSlow
 from scraper.extract.extractor import Extractor, compile_site

@@ -1,5 +1,5 @@
-"""One fetched page, read at most once in each way it is asked for: text, DOM (CSS), tree (XPath),
-JSON-LD, base URL. Raises `ReadElsewhere` and `TooSlow` alone."""
+"""One fetched page, parsed on demand and at most once in each way: text, DOM (CSS), tree (XPath),
+JSON-LD, base URL. Raises only `ReadElsewhere` and `TooSlow`."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _KEEP_ALL = urls.UrlRules(keep=("*",))
 
 
 class Document:
-    """The page as selectors see it. `url` is final, `page_url` the one the frontier has. `value`:
-    the object of JSON that paths are read in, of a part of a page (`extract.items`)."""
+    """The page as selectors see it. `url` is the final URL, `page_url` the frontier's. `value`: in
+    a part of a page (`extract.items`), the JSON object that paths are read from."""
 
     value: Any = None
 
@@ -49,7 +49,7 @@ class Document:
         self._captured: dict[str, list[Any]] = {}
 
     def xpath(self, xpath: etree.XPath) -> Any:
-        """What the XPath gives; two fields with one selector pay once."""
+        """Returns the XPath's result, computed once for all fields with the same selector."""
         result = self._by_xpath.get(xpath)
         if result is None:
             result = self._by_xpath[xpath] = self._evaluate(xpath)
@@ -63,7 +63,7 @@ class Document:
         if steps is None or self._tag_count <= TAGS_FEW:
             self._require_few_tags(0 if cost is XPathCost.UNBOUNDED else TAGS_FEW)
             return xpath(self.root)
-        # Two steps are linear where the first one gives one element, as it does of most pages.
+        # Two steps are linear if the first step finds one element, as on most pages.
         outer, inner = steps
         elements: Any = outer(self.root)
         if len(elements) < 2:
@@ -73,7 +73,7 @@ class Document:
         return xpath(self.root)
 
     def css(self, selector: CssSelector) -> list[LexborNode]:
-        """The elements that match; two fields with one selector pay once."""
+        """Returns the matching elements, computed once for all fields with the same selector."""
         elements = self._by_css.get(selector)
         if elements is None:
             if selector.slow:
@@ -97,7 +97,7 @@ class Document:
 
     @cached_property
     def dom(self) -> LexborHTMLParser:
-        """The document as a browser makes it of the page's HTML: what CSS is answered by."""
+        """The document as a browser builds it from the page's HTML, for CSS selectors."""
         try:
             return LexborHTMLParser(self._parseable_bytes)
         except SelectolaxError as error:
@@ -105,17 +105,17 @@ class Document:
 
     @property
     def has_dom(self) -> bool:
-        """Whether it was made already."""
+        """Whether the DOM is built already."""
         return "dom" in self.__dict__
 
     @cached_property
     def root(self) -> etree._Element:
-        """lxml's tree of the page: what XPath is answered by."""
+        """lxml's tree of the page, for XPath."""
         return parse_html(self._parseable_bytes)
 
     @cached_property
     def _parseable_bytes(self) -> bytes:
-        """The page, once it is seen that it may be parsed here. Raises `ReadElsewhere`."""
+        """The page's bytes, if they may be parsed here. Raises `ReadElsewhere`."""
         if not (self._isolated or parses_quickly(self.decoded.utf8)):
             raise ReadElsewhere
         return self.decoded.utf8
@@ -130,7 +130,7 @@ class Document:
 
     @cached_property
     def base(self) -> str:
-        """What relative links are relative to: <base href>, else the final URL."""
+        """The base of relative links: <base href>, else the final URL."""
         if b"<base" not in self.decoded.utf8.lower():
             return self.url
         element = self.dom.css_first("base[href]")
@@ -139,7 +139,7 @@ class Document:
 
     @cached_property
     def jsonld(self) -> list[dict[str, Any]]:
-        """Every JSON-LD object of the page, outer ones before the ones inside them."""
+        """Every JSON-LD object of the page, outer objects first."""
         scripts = jsonld_blocks.find_scripts(self.decoded.raw)
         if scripts is None:
             scripts = [script.text() for script in self.dom.css(_JSONLD)]
@@ -147,36 +147,36 @@ class Document:
 
     @cached_property
     def microdata(self) -> list[dict[str, Any]]:
-        """Every microdata object of the page, outer ones before the ones inside them."""
+        """Every microdata object of the page, outer objects first."""
         if b"itemscope" not in self.decoded.utf8.lower():
             return []
         return microdata.read_objects(self.dom)
 
     @cached_property
     def rdfa(self) -> list[dict[str, Any]]:
-        """Every RDFa object of the page in schema.org's words, outer ones first."""
+        """Every RDFa object of the page in schema.org's vocabulary, outer objects first."""
         if b"typeof" not in self.decoded.utf8.lower():
             return []
         return rdfa.read_objects(self.dom)
 
     @cached_property
     def state(self) -> list[Any]:
-        """The JSON that the page's scripts start from, found in its bytes."""
+        """The JSON that the page's scripts start with, found in its bytes."""
         return page_state.read_documents(self.decoded.utf8)
 
     @cached_property
     def metas(self) -> dict[str, list[str]]:
-        """What the page's <meta> tags hold, by their names in lower case."""
+        """The contents of the page's <meta> tags, by name in lower case."""
         return metas.read_metas(self.dom)
 
     @cached_property
     def auto(self) -> AutoReader:
-        """What the page's sources agree on."""
+        """The reader of the fields that the page's sources agree on."""
         return AutoReader(self)
 
     def captured_json(self, name: str) -> list[Any]:
-        """The JSON answers that a browser captured under that name, in the order in which they
-        came."""
+        """Returns the JSON responses that a browser captured under that name, in order of
+        arrival."""
         answers = self._captured.get(name)
         if answers is None:
             answers = self._captured[name] = [

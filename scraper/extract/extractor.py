@@ -1,9 +1,8 @@
 """The entry point: `compile_site(site).extract(kind, page, page_url=…, depth=…)`.
 
-From a fetched body to validated links and products, or to sentences that say what is missing. Pure:
-no I/O, no clock. It raises `FunctionFailed` alone, for the definition's own Python; a hostile page
-gives problems, never an exception.
-"""
+Turns a fetched body into validated links and products, or into sentences that say what is missing.
+Pure: no I/O, no clock. Raises `FunctionFailed` for the definition's own Python; a hostile page
+gives problems, never an exception."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ SITES_KEPT = 256
 
 
 class Extractor:
-    """A site's selectors, compiled. Safe to use from several threads; holds nothing of a page."""
+    """A site's selectors, compiled. Thread-safe: holds no state of a page."""
 
     def __init__(self, site: Site, allowed: Collection[str]) -> None:
         self.site = site
@@ -65,13 +64,12 @@ class Extractor:
         last_content: UUID | None = None,
         limits: ReadLimits = ISOLATED,
     ) -> Extracted:
-        """Links, products and problems of one page.
+        """Returns the links, products and problems of one page.
 
-        `page_url` is the URL the frontier has, `page.url` where it was answered; `depth` is 0 for a
-        start page, which must give links; `last_content` the hash of what it gave last, where that
-        is known. Raises `FunctionFailed`; `TooSlow`; and where others wait
-        (`limits`) `ReadElsewhere` for what has no bounds: a large or odd page, a slow selector, a
-        function of the site's.
+        `page_url` is the frontier's URL, `page.url` the final one; `depth` is 0 for a start page,
+        which must give links; `last_content` is the hash of the page's last product, if known.
+        Raises `FunctionFailed` and `TooSlow`. Unless `limits` are isolated, raises `ReadElsewhere`
+        if reading has no certain bound: a large or unusual page, a slow selector, a site function.
         """
         if not limits.isolated and self._needs_subprocess(kind, page):
             raise ReadElsewhere
@@ -88,7 +86,8 @@ class Extractor:
                 assert_never(kind)
 
     def _needs_subprocess(self, kind: Kind, page: Fetched) -> bool:
-        """Whether it is read by a function of the site's, or a sitemap that is large or packed."""
+        """Returns whether a site function reads the page, or the page is a large or packed
+        sitemap."""
         match kind:
             case Kind.SITEMAP:
                 return len(page.body) > BYTES_MAX or page.body.startswith(GZIP)
@@ -149,13 +148,13 @@ class Extractor:
 
 
 def compile_site(site: Site, allowed: tuple[str, ...] = ()) -> Extractor:
-    """The site's extractor; the last 256 definitions' are kept, by content hash. `allowed`: the
-    modules whose functions it may import."""
+    """Returns the site's extractor, cached by content hash for the last 256 definitions. `allowed`:
+    the modules whose functions it may import."""
     return _compile_cached(_SiteKey(site), allowed)
 
 
 class _SiteKey:
-    """A site as a dictionary key: equal where the definition is."""
+    """A site as a dictionary key: equal if the definitions are equal."""
 
     def __init__(self, site: Site) -> None:
         self.site = site

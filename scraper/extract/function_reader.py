@@ -1,5 +1,5 @@
-"""What a site's own Python function yields, checked and made safe to store. Its faults become
-`FunctionFailed`."""
+"""Runs a site's own Python function, and validates and cleans its results for storage. Its errors
+become `FunctionFailed`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from scraper.domain import Extracted, Fetched, Kind, Link, Product, filled
+from scraper.extract.field_reader import ID_MAX
 from scraper.extract.listing import LINKS_MAX, LinkFilter
-from scraper.extract.product import ID_MAX, make_url_id
+from scraper.extract.product import make_url_id
 from scraper.extract.values import DIGITS_MAX, INT_MAX
 from scraper.plugins.platforms.adapter import Adapter, Next, origin
 from scraper.rules.decoding import clean_text, make_storable
@@ -26,15 +27,15 @@ MESSAGE_MAX = 500
 
 
 class FunctionFailed(Exception):
-    """The site definition's own function raised, or yielded what cannot be stored. The message is
-    bounded."""
+    """The site's function raised, or yielded a value that cannot be stored. The message is
+    limited to MESSAGE_MAX characters."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(make_storable(f"{name}: {reason}")[:MESSAGE_MAX])
 
 
 class FunctionReader:
-    """A function of a site, imported when it is first called, if its module is `allowed`."""
+    """Calls a site's function, which is imported at the first call if its module is `allowed`."""
 
     def __init__(self, name: str, allowed: Collection[str], link_filter: LinkFilter) -> None:
         self._name = name
@@ -46,7 +47,7 @@ class FunctionReader:
         return functions.resolve(self._name, self._allowed)
 
     def read(self, page: Page) -> Extracted:
-        """Raises `FunctionFailed`."""
+        """Returns the function's links and products. Raises `FunctionFailed`."""
         links: dict[str, Link] = {}
         products: list[Product] = []
         problems: list[str] = []
@@ -61,7 +62,7 @@ class FunctionReader:
         except FunctionFailed:
             raise
         except Exception as error:
-            # A user's function may raise anything; it becomes an outcome at the task's edge.
+            # A user's function may raise anything; the worker turns this error into an outcome.
             raise FunctionFailed(self._name, f"{type(error).__name__}: {error}") from error
         fields = tuple(key for product in products for key in filled(product.data))
         return Extracted(
@@ -153,8 +154,8 @@ class FunctionReader:
 
 
 class PlatformReader(FunctionReader):
-    """The pages of a platform's interface, by its adapter; what it gives is made safe as a
-    function's results are."""
+    """Reads the pages of a platform's interface with its adapter, and cleans the results as those
+    of a function."""
 
     def __init__(self, name: str, link_filter: LinkFilter) -> None:
         super().__init__(name, (), link_filter)
@@ -169,7 +170,7 @@ class PlatformReader(FunctionReader):
                 else:
                     products.append(self._make_product(item.pop("id"), item))
         except (ValueError, LookupError, TypeError, AttributeError, FunctionFailed) as error:
-            # Anything may be in a stranger's JSON.
+            # The shop's JSON may contain anything.
             reason = make_storable(f"{type(error).__name__}: {error}")[:MESSAGE_MAX]
             problem = f"its {self._name} interface is not as documented: {reason}"
             return Extracted(problems=[problem], complete=False)

@@ -1,6 +1,6 @@
-"""A listing page's links: products, further listings, the next page and numbered pages. Pure.
+"""Reads a listing page's links: products, further listings, the next page and numbered pages. Pure.
 
-Only links on the site's own hosts leave here; what no browser would open is dropped in silence.
+Returns only links on the site's own hosts; links that no browser would open are dropped silently.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scraper.sites.grammar.links import LinkSource
 from scraper.sites.grammar.page_specs import Listing
 
 LINKS_MAX = 50_000
-# A page with so many links to other pages of the site has the site's frame.
+# A page with at least this many links to other pages of the site has the site's menu.
 FRAME_LINKS = 3
 _ANY_LINK = parse_css("a[href]")
 Hrefs = Callable[[Document], Iterable[str]]
@@ -32,8 +32,7 @@ _FIRST_A = etree.XPath("descendant::a[@href][1]/@href", smart_strings=False)
 
 
 class LinkFilter:
-    """Which links may leave: clean, and on the site's hosts. Remembers hosts, which are few, for
-    the page's links."""
+    """Cleans links, and keeps those on the site's hosts. Caches the decision for each host."""
 
     def __init__(self, site: Site) -> None:
         self.rules = site.url_rules
@@ -54,7 +53,7 @@ class LinkFilter:
 
 
 class ListingReader:
-    """Compiled once a site; `read` is called once a page."""
+    """Compiled once for each site."""
 
     def __init__(self, listing: Listing, link_filter: LinkFilter, listings_max: int) -> None:
         self._link_filter = link_filter
@@ -85,7 +84,7 @@ class ListingReader:
             for selector in group:
                 seen.append(self._collect_links(key, kind, selector, document, links, problems))
                 document.budget.check(key)
-        # The last group is that of the next page: more than one link tells no direction.
+        # The last group is the next page: more than one link gives no direction.
         goes_on = len(links) - before_group == 1
         products = any(link.kind is Kind.PRODUCT for link in links.values())
         has_links = bool(links)
@@ -107,8 +106,8 @@ class ListingReader:
         )
 
     def _has_frame_links(self, document: Document) -> bool:
-        """Whether a page without any link that is looked for has those of a menu, which a challenge
-        has not."""
+        """Returns whether a page without matching links has the links of a menu, which a challenge
+        page does not have."""
         others = set()
         for element in document.css(_ANY_LINK):
             url = self._link_filter.clean(element.attributes.get("href") or "", document.base)
@@ -125,7 +124,7 @@ class ListingReader:
         links: dict[str, Link],
         problems: list[str],
     ) -> str:
-        """Adds the selector's links; says why there are none, if there are none."""
+        """Adds the selector's links. Returns why there are none, or ""."""
         matched = kept = off_site = 0
         try:
             for href in selector.hrefs(document):
@@ -155,7 +154,9 @@ class ListingReader:
         why = (
             f"{off_site} on hosts that are not the site's (see `hosts`)"
             if off_site
-            else "none is a page that it lets by"
+            else "`match` lets none of them through"
+            if selector.match is not None
+            else "none of them is a link that can be followed"
         )
         return f"{key}: {selector.described} matched {matched} times but gave no link: {why}"
 
@@ -218,6 +219,6 @@ def _hrefs_by_xpath(document: Document, xpath: etree.XPath, attribute: str) -> I
 
 
 def _unescape(texts: list[str]) -> Iterable[str]:
-    r"""A URL in a page's source is written as HTML (&amp;) or as JSON (\/)."""
+    r"""Removes the escapes of HTML (&amp;) and JSON (\/) from URLs in a page's source."""
     for text in texts:
         yield text.replace("&amp;", "&").replace("\\/", "/")

@@ -1,8 +1,8 @@
-"""From a text to an amount and its ISO 4217 currency, with price-parser. Pure.
+"""Reads an amount and its ISO 4217 currency from a text, with price-parser. Pure.
 
-Of several numbers in a text the price is the one beside a currency; one that is said to be a former
-price or a saving is none, nor is one for a unit beside a whole one, and of a range the lower one
-counts. Where that leaves two, the text has no price: nothing is guessed.
+If a text has several numbers, the price is the number next to a currency. Former prices and savings
+do not count, nor do unit prices next to a full price; the lower end of a range counts. If two
+numbers remain, the text has no price: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from price_parser import Price
 
 from scraper.extract.values import DIGITS_MAX, Mistyped, ascii_digits
 
-# What has more characters is no price but a whole product card.
+# Longer texts are whole product cards.
 TEXT_MAX = 500
 # The groups are symbol, whole part, decimal mark, fraction, symbol.
 _SIMPLE = re.compile(
@@ -66,11 +66,11 @@ _SYMBOLS = {
     "د.م.": "MAD", "TL": "TRY", "euroa": "EUR", "euros": "EUR", "evro": "EUR", "元": "CNY",
     "рублей": "RUB", "ден": "MKD", "złotych": "PLN", "kuna": "HRK",
 }  # fmt: skip
-# Signs that stand before amounts.
+# Signs that are written before amounts.
 _IN_FRONT = frozenset(
     {"£", "$", "¥", "￥", "₹", "US$", "AU$", "A$", "CA$", "C$", "NZ$", "HK$", "R$", "S$"}
 )
-# What a symbol may also mean: the definition's own currency decides among these.
+# The currencies that share a symbol; the definition's own currency decides between them.
 _ALSO = {
     "$": _split_codes(
         "USD CAD AUD NZD HKD SGD MXN CLP COP ARS TWD BBD BMD BND BSD BZD FJD GYD JMD KYD "
@@ -86,12 +86,12 @@ _ALSO = {
 }  # fmt: skip
 
 
-# Groups of three behind spaces, or digits with any marks between.
+# Groups of three digits after spaces, or digits with any separators.
 _NUMBER = r"(?:\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?!\d)(?:[.,]\d{1,2})?(?!\d)|\d+(?:[.,'\u2019]\d+)*)"
 
 
 def _any_of(names: Iterable[str]) -> str:
-    """A pattern of any of them, of which letters stand alone."""
+    """Returns a pattern that matches any of the names; names of letters must be whole words."""
     by_length = sorted(map(re.escape, names), key=len, reverse=True)
     letters = "|".join(name for name in by_length if name[0].isalpha())
     signs = "|".join(name for name in by_length if not name[0].isalpha())
@@ -106,25 +106,25 @@ _BEFORE = re.compile(rf"(?P<currency>{_CURRENCY})[ \u00a0\u202f]?(?P<number>{_NU
 _BEHIND = re.compile(
     rf"(?P<number>{_NUMBER})(?:[.,][-\u2013\u2014]+)?[ \u00a0\u202f]?(?:{_CURRENCY})"
 )
-# The sign of a currency stands for the decimal mark, as in France.
+# The currency sign in place of the decimal mark, as in France.
 _SIGN_AS_MARK = re.compile(rf"(?<![\d.,])(\d{{1,4}})({_CURRENCY})(\d\d)(?!\d)")
-# The whole text, where cents stand in an element of their own.
+# A whole text whose cents were in an element of their own.
 _SPLIT = re.compile(
     rf"(?:{_CURRENCY})?\s?(\d{{1,3}}(?:[.,\s]\d{{3}})+|\d{{1,6}})(?:\s?[.,]\s|\s[.,]?\s?)(\d\d)"
     rf"(?:\s?(?:{_CURRENCY}))?"
 ).fullmatch
 _APOSTROPHE = re.compile(r"(?<=\d)['\u2019](?=\d{3}(?!\d))")
-# Currencies of a thousand parts, and their amounts with all three decimals.
+# Currencies with a thousand subunits, and their amounts with all three decimals.
 THOUSANDTHS = _split_codes("BHD IQD JOD KWD LYD OMR TND")
 _THREE_DECIMALS = re.compile(r"(?<![\d.])(?:\d{1,3}(?:,\d{3})+|\d+)\.\d{3}(?![\d.,])")
-# Numbers of other things: shares, measures, pieces.
+# Units of numbers that are not amounts: percentages, measures, pieces.
 _OTHER = re.compile(
     r"\s?(?:%|(?:[kmcd]?g|[mcd]?l|[mck]m|m[²³23]|oz|lbs?|inch|gb|tb|mb|w|v|pcs|pieces?|pack"
     r"|stück|stk"
     r"|st|pièces?|x)\b|[x×]\s?\d)",
     re.IGNORECASE,
 ).match
-# Words before an amount that is not the price, up to the amount before it.
+# Words before a former price or a saving, after the previous amount.
 _FORMER = re.compile(
     r"\b(?:was|were|rrp|r\.r\.p|msrp|srp|instead|before|previously|regular|original(?:ly)?"
     r"|list price|old price|compare at|save|saving|you save|discount"
@@ -144,7 +144,7 @@ _PER_UNIT = re.compile(
     r"|lb|pound|unit|count|piece|sheet|stück|stk|st|100)\b",
     re.IGNORECASE,
 ).match
-# What a kilogram comes to, or several pieces: "(1 kg = 11,98 €)", "3 for £12".
+# Before the price of a kilogram or of several pieces: "(1 kg = 11,98 €)", "3 for £12".
 _PER_QUANTITY = re.compile(
     r"\d\s?(?:(?:[kmcd]?g|[mcd]?l|m[²³23]?|oz|lb|stück|stk)\s?=|(?:for|für|pour|per|por"
     r"|voor)\b)\s?$",
@@ -156,7 +156,7 @@ _RANGE = re.compile(
 
 
 class _AmountSpan(NamedTuple):
-    """An amount in a text: from where to where, and without what stands around it."""
+    """An amount in a text, and its position."""
 
     start: int
     end: int
@@ -166,8 +166,8 @@ class _AmountSpan(NamedTuple):
 def to_price(
     text: str, decimal: str | None = None, currency: str | None = None
 ) -> tuple[Decimal, str | None]:
-    """The price in the text. `currency`: where the text shows none, or a symbol that several
-    countries use.
+    """Returns the price in the text. `currency`: used if the text shows none, or a symbol that
+    several countries share.
 
     >>> to_price("1.299,00 €"), to_price("from $12.99", currency="CAD")
     ((Decimal('1299.00'), 'EUR'), (Decimal('12.99'), 'CAD'))
@@ -182,12 +182,12 @@ def to_price(
 
 
 def is_split(text: str) -> bool:
-    """Whether it is nothing but an amount whose cents stand apart."""
+    """Returns whether the whole text is an amount with separate cents."""
     return _SPLIT(text) is not None and names_currency(text)
 
 
 def is_former_text(text: str) -> bool:
-    """Whether the text's one amount is a former price or a saving: "Was $80", "Save $20"."""
+    """Returns whether the text's only amount is a former price or a saving: "Was $80"."""
     numbers = list(_NUMBERS.finditer(ascii_digits(text)))
     return len(numbers) == 1 and (
         _FORMER.search(text[: numbers[0].start()]) is not None
@@ -196,7 +196,7 @@ def is_former_text(text: str) -> bool:
 
 
 def names_currency(text: str) -> bool:
-    """Whether a sign, a name or a code of a currency is in the text."""
+    """Returns whether the text contains a sign, name or code of a currency."""
     return _CURRENCIES.search(ascii_digits(text)) is not None
 
 
@@ -227,7 +227,7 @@ def _to_price_slowly(
 
 
 def _pick_price(text: str) -> str:
-    """The part of a text with several numbers that is its price. Raises `Mistyped`."""
+    """Returns the part that is the price, from a text with several numbers. Raises `Mistyped`."""
     amounts = _amounts_with_currency(text) or [
         _AmountSpan(match.start(), match.end(), match[0])
         for match in _NUMBERS.finditer(text)
@@ -252,8 +252,8 @@ def _pick_price(text: str) -> str:
 
 
 def _amounts_with_currency(text: str) -> list[_AmountSpan]:
-    """The amounts that have a currency beside them, before or behind: on whichever side more of the
-    text's currencies stand."""
+    """Returns the amounts with a currency before or after them, on the side that has more of the
+    text's currencies."""
     before, behind = (
         [_AmountSpan(match.start(), match.end(), match[0]) for match in side.finditer(text)]
         for side in (_BEFORE, _BEHIND)
@@ -262,7 +262,7 @@ def _amounts_with_currency(text: str) -> list[_AmountSpan]:
         return max(before, behind, key=len)
     if [amount.text for amount in before] == [amount.text for amount in behind]:
         return before
-    # "10 £ 45" is a size and a price; nobody can say what "10 € 45" is.
+    # "10 £ 45" is a size and a price; "10 € 45" is ambiguous.
     signs = {match[0] for match in _CURRENCIES.finditer(text)}
     if signs <= _IN_FRONT:
         return before
@@ -271,7 +271,7 @@ def _amounts_with_currency(text: str) -> list[_AmountSpan]:
 
 def _currency_code(symbol: str | None, text: str, currency: str | None) -> str | None:
     if symbol is None or not _is_word(symbol, text):
-        # Of signs that are letters price-parser knows the usual ones alone.
+        # price-parser knows only the most common signs that are letters.
         sign = _SIGNS.search(text)
         symbol = sign[0] if sign is not None else None
     if symbol is None:
@@ -288,6 +288,6 @@ def _word_pattern(symbol: str) -> re.Pattern[str]:
 
 
 def _is_word(symbol: str, text: str) -> bool:
-    """Letters count as a currency only where they are a word of their own: "lei" is not in
-    "leider"."""
+    """Returns whether the symbol is a word of its own, if it has letters: "leider" does not contain
+    "lei"."""
     return not symbol[0].isalpha() or _word_pattern(symbol).search(text) is not None

@@ -1,8 +1,8 @@
-"""Numbered listing pages: which other pages one page leads to. Pure.
+"""Numbered listing pages: which other pages a page leads to. Pure.
 
-By a count ("page 1 of 48") or a known `last` number the first page leads to all others at once, and
-the others lead nowhere: 1,000 pages give 1,000 links, not 1,000,000. Without either, each page that
-has products leads to the next.
+With a count ("page 1 of 48") or a known `last` number, the first page leads to all others and the
+others lead nowhere: 1,000 pages give 1,000 links, not 1,000,000. Without either, each page with
+products leads to the next.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Paginator:
     def find_pages(
         self, document: Document, depth: int, products: bool, problems: list[str]
     ) -> Iterable[str]:
-        """URLs of the listing pages this one leads to, not yet cleaned."""
+        """Returns the URLs of the listing pages that this page leads to, not yet cleaned."""
         first, step = self._pages.first, self._pages.step
         asked = self._page_number(document.page_url)
         given = self._page_number(document.url)
@@ -60,7 +60,7 @@ class Paginator:
         ]
 
     def has_next(self, document: Document) -> bool:
-        """Whether another page follows this one, by the count that it shows."""
+        """Returns whether another page follows, according to the count on the page."""
         if self._count is None:
             return False
         number = self._page_number(document.url)
@@ -68,8 +68,8 @@ class Paginator:
         return last is not None and (self._pages.first if number is None else number) < last
 
     def _read_last_number(self, document: Document, problems: list[str]) -> int | None:
-        """The last page's number, by what the page says; None where it says nothing: then it is the
-        only page."""
+        """Returns the last page's number from the count on the page. Returns None without a count:
+        the page is the only one."""
         assert self._count is not None
         try:
             texts = self._count(document, False)
@@ -99,7 +99,7 @@ class Paginator:
             return ""
 
     def _page_number(self, url: str) -> int | None:
-        """The page number that `url` has by the pattern; None where it is not of the pattern."""
+        """Returns the page number in `url`, or None if the URL does not match the pattern."""
         template = self._pages.url
         name = self._pages.param
         if template is not None:
@@ -127,7 +127,7 @@ def _split_query(query: str) -> list[tuple[str, str, str]]:
 
 
 def set_param(url: str, name: str, number: int) -> str:
-    """The URL with that parameter set, in the place where it stood, the others as they were."""
+    """Returns the URL with the parameter set, in its old position, and the others unchanged."""
     head, _, query = url.partition("?")
     written = quote(name, safe="[]")
     pairs = [pair for pair in query.split("&") if pair]
@@ -140,8 +140,7 @@ def set_param(url: str, name: str, number: int) -> str:
 
 
 def _compile_url_pattern(template: str) -> re.Pattern[str]:
-    """What ends a URL of the pattern: a relative template is compared with the end of the URL, an
-    absolute one whole."""
+    """Compiles a template: a relative one matches the end of a URL, an absolute one all of it."""
     absolute = re.match("https?://", template) is not None
     tail = template if absolute else "/" + re.sub(r"^(?:\.{0,2}/)+", "", template)
     before, _, after = tail.partition(_PLACE)

@@ -1,9 +1,8 @@
-"""Sitemaps to links: XML (urlset, index), gzip, plain text, and the Sitemap: lines of a robots.txt.
-Pure.
+"""Reads the links of sitemaps: XML (urlset, index), gzip, plain text, and the Sitemap: lines of a
+robots.txt. Pure.
 
-Written for hostile files: no DTD, no entities, no network, and bounds on size and count
-(sitemaps.org: 50 MB unpack, 50,000 URLs). RSS and Atom, which sitemaps.org also allows, are not
-read.
+Safe for hostile files: no DTD, no entities, no network, and limits on size and count (sitemaps.org:
+50 MB unpacked, 50,000 URLs). RSS and Atom, which sitemaps.org also allows, are not supported.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ UNPACKED_MAX_BYTES = 52_428_800
 URLS_MAX = 50_000
 _BROKEN = "the sitemap's XML is broken"
 GZIP = b"\x1f\x8b"
-# It is a URL, and whether it is a sitemap's.
+# A URL, and whether it is the URL of a sitemap.
 Entry = tuple[str, bool]
 
 
@@ -85,8 +84,8 @@ class SitemapReader:
 
 
 def unpack(body: bytes, problems: list[str]) -> bytes:
-    """Gzip's content, 50 MB at the most; of a broken file what can be read; other bodies as they
-    are."""
+    """Returns gzip's content, at most 50 MB, or as much as a broken file holds; returns other
+    bodies unchanged."""
     if not body.startswith(GZIP):
         return body
     parts: list[bytes] = []
@@ -127,7 +126,7 @@ def _text_lines(body: bytes) -> Iterator[Entry]:
 
 
 def _robots_lines(body: bytes) -> Iterator[Entry]:
-    # At least 500 KiB are to be read (RFC 9309, 2.5).
+    # RFC 9309, 2.5: crawlers must read at least 500 KiB.
     for line in body[:512_000].decode("utf-8", "replace").splitlines():
         name, colon, value = line.partition(":")
         if colon and name.strip().lower() == "sitemap" and value.strip():
@@ -156,8 +155,8 @@ def _parse_xml(body: bytes, problems: list[str]) -> Iterator[Entry] | None:
 
 
 def _read_locations(events: etree.iterparse, problems: list[str]) -> Iterator[Entry]:
-    """<loc> of each <url> and <sitemap>; image and video locations stand deeper. Read entries are
-    freed at once."""
+    """Yields the <loc> of each <url> and <sitemap>, not those of images and videos, which are
+    nested deeper. Frees each entry after reading it."""
     try:
         for event, element in events:
             if event != "end" or _local_name(element) not in ("url", "sitemap"):
@@ -174,7 +173,7 @@ def _read_locations(events: etree.iterparse, problems: list[str]) -> Iterator[En
             if text and text.strip():
                 yield text.strip(), is_sitemap
     except etree.XMLSyntaxError:
-        # The parser gives up on what is no XML any more; what came before counts.
+        # The file is no longer XML from here on; the entries before count.
         pass
     errors = list(events.error_log)
     if errors:

@@ -1,5 +1,5 @@
-"""A source of a definition, compiled: from a `Document` to the texts it finds there, cleaned, none
-of them empty."""
+"""Compiles a definition's sources: functions from a `Document` to the cleaned, non-empty texts in
+it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scraper.sites.grammar.css import CssSelector, parse_css
 from scraper.sites.grammar.sources import Source
 
 VALUES_MAX = 1000
-# What a selector raises on a page that it takes too long or too much for.
+# The errors of a selector that takes too much time or memory on a page.
 SELECTOR_ERRORS = (TimeoutError, etree.XPathError)
 Texts = Callable[[Document, bool], list[str]]
 # From an element to its text.
@@ -27,18 +27,18 @@ TextOf = Callable[[Element], str]
 
 
 def explain_failure(error: Exception) -> str:
-    """One of `SELECTOR_ERRORS` in words."""
+    """Returns one of `SELECTOR_ERRORS` as a sentence."""
     if isinstance(error, TimeoutError):
         return f"a regular expression took longer than {selectors.REGEX_TIMEOUT_S:g} s on this page"
     return f"XPath gave up on this page: {str(error)[:100]}"
 
 
 def compile_source(source: Source, text_of: TextOf = whole_text) -> Texts:
-    """`texts(document, every)`: the first text, or every one, 1,000 at the most. `text_of` gives an
-    element's.
+    """Returns `texts(document, every)`, which returns the first text, or up to 1,000. `text_of`
+    reads an element's text.
 
-    Raises one of `SELECTOR_ERRORS`: `TimeoutError` where a regular expression takes too long,
-    `lxml.etree.XPathError` where XPath meets its limits.
+    `texts` raises one of `SELECTOR_ERRORS`: `TimeoutError` if a regular expression takes too long,
+    `lxml.etree.XPathError` if XPath reaches its limits.
     """
     if source.url is not None:
         return _compile_url_regex(source.url)
@@ -96,7 +96,7 @@ def _compile_css(css: str, text_of: TextOf) -> Texts:
 
 
 def _select_parts(elements: list[LexborNode], selector: CssSelector) -> Iterable[str | Element]:
-    """What the selector takes of each element."""
+    """Returns the parts of the elements that the selector asks for."""
     if selector.text:
         return text_nodes(elements)
     if selector.attribute is None:
@@ -203,8 +203,8 @@ def _compile_url_regex(pattern: str) -> Texts:
 
 
 def _pick_by_pattern(raw: Texts, pattern: Any) -> Texts:
-    """Of all texts found the ones the pattern matches: `::text` gives every text node, and the
-    number is in one."""
+    """Searches all texts for the pattern: `::text` gives every text node, and only one holds the
+    number."""
 
     def texts(document: Document, every: bool) -> list[str]:
         picked = (selectors.find(pattern, text) for text in raw(document, True))
@@ -221,7 +221,7 @@ def _clean_texts(
 ) -> list[str]:
     cleaned: list[str] = []
     for item in raw:
-        # Each of the elements may hold all the others.
+        # Elements may be nested, so that reading each of them is quadratic.
         if document is not None:
             document.budget.check("the texts of its elements")
         text = clean_text(item if isinstance(item, str) else text_of(item))
@@ -233,7 +233,7 @@ def _clean_texts(
 
 
 def _scalar_text(value: Any) -> str:
-    """XPath's own string, boolean or number: count() and sum() give floats."""
+    """Returns an XPath string, boolean or number as text; count() and sum() give floats."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):

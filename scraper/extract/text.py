@@ -1,5 +1,5 @@
-"""What a reader sees of an element: without scripts, and with a space between blocks, so that two
-paragraphs stay two words. Elements are lexbor's (CSS) or lxml's (XPath)."""
+"""The text that a reader sees of an element: without scripts, and with a space between blocks, so
+that two paragraphs do not run together. Elements are lexbor's (CSS) or lxml's (XPath)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STRUCK = frozenset({"del", "s", "strike"})
 _HIDDEN_OR_STRUCK = _HIDDEN | _STRUCK
 
 _TAG = re.compile(r"</(?:p|div|ul|ol|li|strong|b|em|i|span|h[1-6]|a|table)>|<br\s*/?>", re.I).search
-# It stands before an element that holds two digits and nothing else: cents, right behind a digit.
+# Marks an element that holds exactly two digits; after a digit they are cents.
 _MARK = "\x00"
 _CENTS = re.compile(r"(?:(\.\d{3})|(?<=\d)(?<![.,]\d\d))\x00(?=\d\d(?!\d))")
 
@@ -31,20 +31,20 @@ Element: TypeAlias = "LexborNode | etree._Element"  # noqa: SLF001
 
 
 def price_text(element: Element) -> str:
-    """As `whole_text`, without what is crossed out; all of it where all is. Cents in an element of
-    their own are parted from the digits before them."""
+    """Returns the text without crossed-out parts, or with them if there is no other. Separates
+    cents in an element of their own from the digits before."""
     text = "" if element.tag in _STRUCK else whole_text(element, _HIDDEN_OR_STRUCK, _MARK)
     text = text if text.strip(f"{_MARK} \n\t") else whole_text(element, mark=_MARK)
     return _CENTS.sub(_separate_cents, text).replace(_MARK, "") if _MARK in text else text
 
 
 def _separate_cents(cents: re.Match[str]) -> str:
-    """The mark of thousands and that of the decimals differ."""
+    """Returns the decimal mark, which differs from the mark of thousands before it."""
     return f"{cents[1]}," if cents[1] else "."
 
 
 def whole_text(element: Element, hidden: frozenset[str] = _HIDDEN, mark: str = "") -> str:
-    """`hidden` are the elements that are left out. `mark` is written before two digits that have an
+    """Returns the element's text without `hidden` elements. `mark` is put before two digits in an
     element of their own."""
     if isinstance(element, LexborNode):
         return _whole_text_of_lexbor(element, hidden, mark)
@@ -52,7 +52,7 @@ def whole_text(element: Element, hidden: frozenset[str] = _HIDDEN, mark: str = "
 
 
 def strip_tags(text: str) -> str:
-    """What a reader sees of a text that is HTML; another text as it is."""
+    """Returns the visible text of HTML, and any other text unchanged."""
     if _TAG(text) is None:
         return text
     body = LexborHTMLParser(text).body
@@ -64,19 +64,19 @@ def is_two_digits(text: str | None) -> bool:
 
 
 def text_nodes(elements: list[LexborNode]) -> Iterator[str]:
-    """The text nodes right below each element, in the order of the document."""
+    """Yields the text nodes directly below each element, in document order."""
     wanted = {element.mem_id for element in elements}
     for element in elements:
-        # It lies within one that came before, and was read with it.
+        # The element is inside an earlier one, and was read with it.
         if element.mem_id not in wanted:
             continue
         levels = [(True, element.iter(include_text=True))]
         wanted.discard(element.mem_id)
         while levels:
-            ours, children = levels[-1]
+            is_wanted, children = levels[-1]
             for child in children:
                 if child.is_text_node:
-                    if ours and (text := child.text_content):
+                    if is_wanted and (text := child.text_content):
                         yield text
                 elif wanted and child.first_child is not None:
                     within = child.mem_id in wanted
@@ -127,7 +127,7 @@ def _whole_text_of_lxml(element: etree._Element, hidden: frozenset[str], mark: s
         return ""
     if len(element) == 0:
         return element.text or ""
-    # One level is the usual, and costs a third of what walking does.
+    # Most elements have one level, which costs a third of the walk below.
     if not mark and tag not in _HIDDEN and not any(map(len, element)):
         space = " " if tag in BLOCKS else ""
         return "".join(
@@ -157,7 +157,7 @@ def _whole_text_of_lxml(element: etree._Element, hidden: frozenset[str], mark: s
 
 
 def _text_with_tail(child: etree._Element, hidden: frozenset[str]) -> str:
-    """Of an element without children, or a comment: its text, and what follows it."""
+    """Returns the text of a childless element or a comment, and the text after it."""
     tag, tail = child.tag, child.tail or ""
     if not isinstance(tag, str) or tag in hidden:
         return tail

@@ -1,5 +1,4 @@
-"""From a text to the value it means: numbers, booleans, dates, URLs. Pure; every function raises
-`Mistyped` or answers."""
+"""Converts texts to values: numbers, booleans, dates, URLs. Pure; raises only `Mistyped`."""
 
 from __future__ import annotations
 
@@ -17,13 +16,13 @@ from scraper.rules import urls
 
 INT_MAX = 2**63 - 1
 DIGITS_MAX = 38
-# Longer texts tell of more than one thing.
+# Longer texts say more than one thing.
 PHRASE_MAX = 100
 _KEEP_ALL = urls.UrlRules(keep=("*",))
 _NUMBER = re.compile(
-    # A minus counts, but not the dash of "10-20" or "A-5".
+    # A minus, but not the dash in "10-20" or "A-5".
     r"(?:(?<![\w.,])[-\u2212])?"
-    # Digits stand in groups of three, or plainly.
+    # Digits in groups of three, or without groups.
     r"(?:\d{1,3}(?:([ ,.'\u2019])\d{3})(?:\1\d{3})*(?!\d)|\d+)"
     r"(?:[.,]\d+)?"
 )
@@ -46,16 +45,15 @@ _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}").fullmatch
 
 
 class Mistyped(Exception):
-    """The text is no value of the type. The message is a short sentence with an excerpt of the
-    text."""
+    """The text is not a value of the type. The message is a short sentence that quotes the text."""
 
     def __init__(self, text: str, wanted: str) -> None:
         shown = text if len(text) <= 60 else text[:57] + "…"
-        super().__init__(f"{shown!r} is no {wanted}")
+        super().__init__(f"{shown!r} is not a {wanted}")
 
 
 def ascii_digits(text: str) -> str:
-    """The text with the digits and marks of other scripts (Arabic, full-width …) as ASCII's."""
+    """Returns the text with digits and marks of other scripts (Arabic, full-width …) in ASCII."""
     if text.isascii():
         return text
     return "".join(
@@ -69,7 +67,7 @@ def ascii_digits(text: str) -> str:
 
 
 def to_int(text: str, decimal: str | None = None) -> int:
-    """The first number in the text, with thousands separators; a fraction must be zero. 64 bits."""
+    """Returns the first number in the text; a fraction must be zero. Raises beyond 64 bits."""
     number = _first_number(text, decimal, "whole number")
     if number != number.to_integral_value() or not -INT_MAX - 1 <= number <= INT_MAX:
         raise Mistyped(text, "whole number of 64 bits")
@@ -77,8 +75,8 @@ def to_int(text: str, decimal: str | None = None) -> int:
 
 
 def to_decimal(text: str, decimal: str | None = None) -> Decimal:
-    """The first number in the text; 38 digits at the most. A lone dot is a decimal point unless
-    `decimal` is a comma."""
+    """Returns the first number in the text, of at most 38 digits. A single dot is a decimal point
+    unless `decimal` is a comma."""
     return _first_number(text, decimal, "number")
 
 
@@ -102,8 +100,8 @@ def _first_number(text: str, decimal: str | None, wanted: str) -> Decimal:
 
 
 def _decimal_mark(written: str, wanted: str) -> str:
-    """Of two kinds the last is the decimal mark; one that comes twice is none; three digits after
-    it: thousands."""
+    """Returns the decimal mark: the later of two different marks. A mark that occurs twice, or
+    before exactly three digits, separates thousands."""
     comma, dot = written.rfind(","), written.rfind(".")
     if comma >= 0 and dot >= 0:
         return "," if comma > dot else "."
@@ -117,8 +115,8 @@ def _decimal_mark(written: str, wanted: str) -> str:
 
 
 def to_bool(text: str) -> bool:
-    """The words shops use, schema.org's availabilities included, alone or within a short text: "In
-    stock (39 available)". One that says both is neither."""
+    """Reads the words that shops use, including schema.org's availabilities, alone or in a short
+    text: "In stock (39 available)". Raises if the text says both."""
     lower = text.lower()
     word = (lower.rsplit("/", 1)[-1] if "schema.org/" in lower else lower).strip(" .!")
     if word in _TRUE or word in _FALSE:
@@ -127,12 +125,12 @@ def to_bool(text: str) -> bool:
         available = parse_availability(word)
         if available is not None:
             return available
-    raise Mistyped(text, "yes or no (`when:` says which texts mean yes)")
+    raise Mistyped(text, "clear yes or no (`when:` says which texts mean yes)")
 
 
 def to_date(text: str, layout: str | None = None, dayfirst: bool = False) -> str:
-    """ISO 8601: a date, or a datetime where the text has a time. Year, month and day must all be
-    there."""
+    """Returns an ISO 8601 date, or a datetime if the text has a time. Year, month and day are
+    required."""
     if len(text) > 100:
         raise Mistyped(text, "date")
     try:
@@ -151,13 +149,13 @@ def to_date(text: str, layout: str | None = None, dayfirst: bool = False) -> str
 
 
 _TIME_CODES = ("%H", "%I", "%M", "%S", "%X", "%c", "%f")
-# Two dates that differ in every part: what comes out equal was in the text.
+# Two defaults that differ in every part: equal parts of the results were in the text.
 _DEFAULT, _CONTROL = datetime(2000, 1, 1, 1), datetime(2004, 2, 2, 2)
 
 
 def _guess_date(text: str, dayfirst: bool) -> str:
     if text[:4].isdigit() and text[4:5] == "-":
-        # Otherwise dateutil reads 2025-03-04 as 3 April.
+        # With dayfirst, dateutil reads 2025-03-04 as 3 April.
         dayfirst = False
     parsed, control = (
         dateutil_parser.parse(text, default=default, dayfirst=dayfirst, tzinfos=_find_zone)
@@ -169,7 +167,7 @@ def _guess_date(text: str, dayfirst: bool) -> str:
 
 
 def _find_zone(name: str | None, offset_s: int | None) -> tzinfo | None:
-    """Offsets are kept, abbreviations other than UTC are not: CST is three different zones."""
+    """Returns the zone of an offset or of UTC, else None: CST is three different zones."""
     if offset_s is not None:
         return (
             tz.tzoffset(None, timedelta(seconds=offset_s).total_seconds())
@@ -180,7 +178,7 @@ def _find_zone(name: str | None, offset_s: int | None) -> tzinfo | None:
 
 
 def to_url(text: str, base: str) -> str:
-    """Absolute against the page's base; nothing stripped but the fragment."""
+    """Returns the URL made absolute against `base`, without its fragment."""
     absolute = urls.clean(text, base, _KEEP_ALL)
     if absolute is None:
         raise Mistyped(text, "URL")
@@ -188,8 +186,7 @@ def to_url(text: str, base: str) -> str:
 
 
 def map_text(text: str, mapping: dict[str, Any]) -> str | None:
-    """The mapped value as text again, for the type to read; None where the text is not in the
-    mapping."""
+    """Returns the mapped value as text for the type to read, or None if the mapping lacks it."""
     value = mapping.get(text)
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -228,7 +228,7 @@ def test_a_page_without_items_is_invalid_and_its_variants_stay(
         assert (after.invalid, after.products_delisted) == (1, 0)
     assert len(listed(engine)) == 9
     assert rows(engine, "SELECT last_outcome, error FROM pages WHERE status = 'invalid'") == [
-        ("not_extracted", "items: not one of them has an id or a field of its own")
+        ("not_extracted", "items: none of them has an id or a field of its own")
     ]
 
 

@@ -182,7 +182,7 @@ def test_one_without_an_id_says_so() -> None:
     assert data(extracted) == BOTH
     assert extracted.items is not None and not extracted.items.whole
     assert extracted.problems == [
-        "id: nothing matched css '::attr(data-sku)' (1 of 3 items, such as one without an id)"
+        "id: nothing matched css '::attr(data-sku)' (1 of 3 items, such as an item without an id)"
     ]
 
 
@@ -193,7 +193,7 @@ def test_the_same_one_twice_is_one_and_another_with_its_id_is_none() -> None:
         extracted = of_items(ITEMS, page)
         assert data(extracted) == {"B": BOTH["B"]}
         assert extracted.items is not None and extracted.items.unread == ("A",)
-        assert "id: 'A' is that of products that differ" in extracted.problems[0]
+        assert "id: 'A' belongs to products that differ" in extracted.problems[0]
 
 
 def test_the_pages_id_as_each_items_id_is_found_out() -> None:

@@ -109,7 +109,7 @@ def test_a_missing_required_field_makes_the_page_incomplete_and_says_why() -> No
 def test_a_mistyped_field_is_a_problem_and_only_required_ones_stop_the_page() -> None:
     found = product("a: {css: h1, type: int}, b: .price", PAGE)
     assert found.products[0].data == {"b": "£51.77"}
-    assert found.problems == ["a: 'A light in the attic' is no whole number (css 'h1')"]
+    assert found.problems == ["a: 'A light in the attic' is not a whole number (css 'h1')"]
     assert not product("a: {css: h1, type: int, required: true}", PAGE).complete
 
 
@@ -120,7 +120,7 @@ def test_too_long_texts_are_cut_with_a_problem_and_too_long_numbers_refused() ->
     assert "b" not in found.products[0].data
     assert found.problems == [
         "a: 120,000 characters, cut",
-        "b: 120,000 characters are no int (css 'h1')",
+        "b: 120,000 characters are not a value of type int (css 'h1')",
     ]
 
 
@@ -444,5 +444,5 @@ def test_a_page_with_none_of_the_fields_is_no_product() -> None:
     fields = "title: h1, here: {css: .stock, type: bool, when: 'yes'}, unit: {css: .unit, default: piece}, id2: {url: '_(.)'}"
     extracted = product(fields, "<p>Are you a robot?</p>")
     assert not extracted.complete
-    assert extracted.problems == ["not one field of the definition is on the page"]
+    assert extracted.problems == ["none of the definition's fields is on the page"]
     assert product(fields, "<h1>Kettle</h1>").complete

@@ -1,7 +1,7 @@
-"""Fields whose value is no text: a table as an object, and a list of objects. Pure.
+"""Fields with nested values: a table as an object, and a list of objects. Pure.
 
-Keys come in the order in which PostgreSQL keeps them, so that a value which is read back is written
-as it was. All is bounded: pairs, objects, and characters together.
+Keys are in PostgreSQL's order of JSONB keys, so that a stored value reads back unchanged. Pairs,
+objects and their total characters are limited.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from scraper.sites.grammar.fields import FieldSource
 PAIRS_MAX = 1000
 OBJECTS_MAX = 1000
 KEY_MAX = 200
-# Characters of all texts together: elements within each other have the same ones.
+# The characters of all texts together: nested elements repeat the same text.
 CHARS_MAX = 500_000
-# From a document to the value, and faults as sentences; None where there is none.
+# Reads the value, or None, from a document, and adds faults as sentences.
 ReadValue = Callable[[Document, list[str]], Any]
 
 
 class NestedField(Protocol):
-    """A field, as `scraper.extract.product` reads it."""
+    """A field that can be read within a part of a page."""
 
     name: str
 
@@ -43,8 +43,8 @@ class NestedField(Protocol):
 
 
 def compile_table(name: str, source: FieldSource, max_length: int) -> ReadValue:
-    """Of each row, what names a value and the values behind it, up to the next name: `th` and `td`
-    of a row, `dt` and `dd` of a list. The first of a name counts."""
+    """Compiles a table: in each row, a name and the values up to the next name, such as `th` and
+    `td`, or `dt` and `dd` of a list. The first value of a name counts."""
     rows, keys = parse_css(source.table or ""), parse_css(source.key or "")
     cells = parse_css(f"{source.key}, {source.value}")
 
@@ -85,7 +85,8 @@ def _collect_pairs(
 
 
 def compile_objects(name: str, source: FieldSource, fields: Sequence[NestedField]) -> ReadValue:
-    """An object for each part that matches; one that lacks something required is left out."""
+    """Compiles a list with an object for each matching part. Objects that lack a required field are
+    left out."""
     scope = compile_scope(source, OBJECTS_MAX)
 
     def objects(document: Document, faults: list[str]) -> list[dict[str, Any]] | None:
@@ -111,12 +112,12 @@ def compile_objects(name: str, source: FieldSource, fields: Sequence[NestedField
 
 
 def count_chars(data: dict[str, Any]) -> int:
-    """About how many characters it has."""
+    """Returns about how many characters the values have."""
     return sum(len(value) if isinstance(value, str) else len(str(value)) for value in data.values())
 
 
 def sort_keys(data: dict[str, Any]) -> dict[str, Any]:
-    """With its keys as JSONB has them: short ones first, then by their bytes."""
+    """Returns the data with its keys in JSONB's order: by length, then by bytes."""
     return dict(sorted(data.items(), key=lambda pair: (len(key := pair[0].encode()), key)))
 
 

@@ -1,7 +1,7 @@
-"""A page's several products: each is what the page has for all of them, and its own fields. Pure.
+"""Reads several products from one page: each has the page's shared fields and its own. Pure.
 
-One that lacks something required, or its id, is not stored, and its siblings are. Elements that
-give neither an id nor a field of their own, such as a table's head, are no products.
+An item that lacks a required field or its id is not stored, but its siblings are. Elements with
+neither an id nor a field of their own, such as a table's head, are ignored.
 """
 
 from __future__ import annotations
@@ -13,35 +13,37 @@ from uuid import UUID
 
 from scraper.domain import Extracted, ItemsRead, Product
 from scraper.extract.document import Document
+from scraper.extract.field_reader import FieldReader, IdReader
 from scraper.extract.items.nested import count_chars
 from scraper.extract.items.scopes import PageItem, compile_scope
-from scraper.extract.product import FieldReader, IdReader, ProductReader
+from scraper.extract.product import ProductReader
 from scraper.rules import urls
 from scraper.sites.grammar.page_specs import ProductPage
 
-# A page has so many at the most. (A product of Shopify's has up to 2,048 variants.)
+# The items read from a page. (A Shopify product has up to 2,048 variants.)
 ITEMS_MAX = 2500
-# Characters of all of them together: elements within each other have the same ones.
+# The characters of all items together: nested elements repeat the same text.
 CHARS_MAX = 5_000_000
 PROBLEMS_MAX = 20
 
 
 class _Shared(NamedTuple):
-    """What all products of a page have."""
+    """The fields that all products of a page share."""
 
     data: dict[str, Any]
     filled_in: tuple[str, ...]
 
 
 class ItemsReader:
-    """Compiled once a site; `read` is called once a page."""
+    """Compiled once for each site."""
 
     def __init__(self, product: ProductPage, rules: urls.UrlRules) -> None:
         assert product.items is not None
         self._scope = compile_scope(product.items.scope, ITEMS_MAX)
         self._described = product.items.scope.described
         self._id = IdReader(product.items.id)
-        # One of the same name is for pages without any: no product has its siblings' price.
+        # A page's field with the name of an item's field is for pages without items: no product
+        # may get its siblings' price.
         self._shared = [
             FieldReader(name, spec)
             for name, spec in product.fields.items()
@@ -51,7 +53,8 @@ class ItemsReader:
         self._single_product = ProductReader(product, rules) if product.items.optional else None
 
     def read(self, document: Document, last_content: UUID | None = None) -> Extracted:
-        """`last_content`: as `ProductReader.read` says, for a page that is of one product."""
+        """Reads the page's products. `last_content`: as in `ProductReader.read`, for a page of one
+        product."""
         items, matched = self._scope(document)
         if not items:
             if self._single_product is not None:
@@ -79,7 +82,7 @@ class ItemsReader:
         return reading.to_extracted(problems, matched)
 
     def find(self, document: Document, external_id: str | None) -> PageItem | None:
-        """The part of the page whose id that is; None: the first with an id."""
+        """Returns the item with that id, or the first item with an id if it is None."""
         for item in self._scope(document).items:
             named = self._id.read(item, [])
             if named is not None and external_id in (None, named):
@@ -88,7 +91,7 @@ class ItemsReader:
 
 
 class _PageItems:
-    """The products of one page, as they are read."""
+    """Collects the products of one page."""
 
     def __init__(self, ids: IdReader, own: list[FieldReader], shared: _Shared) -> None:
         self._ids = ids
@@ -107,7 +110,7 @@ class _PageItems:
         self.chars = 0
 
     def add(self, item: PageItem) -> None:
-        """Reads one. One that comes twice and says the same is one."""
+        """Reads an item. A repeated item with the same content counts once."""
         data = dict(self._shared.data)
         problems: list[str] = []
         filled_in: list[str] = []
@@ -131,7 +134,7 @@ class _PageItems:
             del self._data[external_id]
             self._unread[external_id] = None
             self._note_problems(
-                [f"id: {external_id!r} is that of products that differ"], external_id
+                [f"id: {external_id!r} belongs to products that differ"], external_id
             )
         elif complete and external_id not in self._unread:
             self._data[external_id] = data
@@ -143,7 +146,7 @@ class _PageItems:
     def _note_problems(self, problems: list[str], external_id: str | None) -> None:
         for problem in problems:
             self._problems[problem] += 1
-            self._example.setdefault(problem, external_id or "one without an id")
+            self._example.setdefault(problem, external_id or "an item without an id")
 
     def to_extracted(self, problems: list[str], matched: int) -> Extracted:
         cut = matched - self._parts
@@ -152,7 +155,7 @@ class _PageItems:
             more = f"{matched:,} or more" if matched >= ITEMS_MAX * 10 else f"{matched:,}"
             problems.append(f"items: {more} on the page, the first {self._parts:,} are read")
         if not self._records:
-            problems.append("items: not one of them has an id or a field of its own")
+            problems.append("items: none of them has an id or a field of its own")
         return Extracted(
             products=[Product(external_id, data) for external_id, data in self._data.items()],
             problems=problems,
@@ -168,7 +171,7 @@ class _PageItems:
         )
 
     def _summarize_problems(self) -> list[str]:
-        """Each problem once, with how many have it."""
+        """Returns each problem once, with the number of items that have it."""
         return [
             problem
             if self._records == 1
@@ -178,7 +181,7 @@ class _PageItems:
 
 
 def _alone(extracted: Extracted) -> Extracted:
-    """A page without any is its one product's: it has no other any more."""
+    """Marks a page without items as the page of a single product."""
     if not extracted.complete:
         return extracted
     by_id = {product.external_id: extracted.found for product in extracted.products}

@@ -1,8 +1,7 @@
-"""The elements, or objects of JSON, that a definition reads fields within: one `PageItem` each.
-Pure.
+"""The elements or JSON objects within which a definition reads fields: a `PageItem` each. Pure.
 
-An `PageItem` is a document to whoever reads it: selectors see its element and what is inside, paths
-its object."""
+A `PageItem` is a document: selectors see its element and the elements inside, paths its object.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +21,12 @@ from scraper.sites.grammar import selectors
 from scraper.sites.grammar.css import parse_css
 from scraper.sites.grammar.sources import SCOPES, Source, holds_json
 
-# What JSON says that stands in a text is read of so many characters.
+# The maximum length of a text that is read as JSON.
 TEXT_MAX = 5_000_000
 
 
 class PageItem(Document):
-    """A part of a page. What is not within it, such as the base of its links, is its page's."""
+    """A part of a page. What is not in the part, such as the base of links, comes from the page."""
 
     def __init__(self, page: Document, part: Element | dict[str, Any]) -> None:
         self._whole = page
@@ -40,7 +39,7 @@ class PageItem(Document):
         if isinstance(part, dict):
             self.value = part
         else:
-            # It is asked as the whole page is, in lexbor's words or in lxml's.
+            # Selectors use the part as they use a whole page, through lexbor or lxml.
             name = "dom" if isinstance(part, LexborNode) else "root"
             self.__dict__[name] = part
 
@@ -58,7 +57,7 @@ class PageItem(Document):
 
 
 class MatchedItems(NamedTuple):
-    """The first of those that match, and how many do."""
+    """The first matching items, and the number of all that match."""
 
     items: list[PageItem]
     matched: int
@@ -68,7 +67,8 @@ Parts = Callable[[Document], Iterator[Any]]
 
 
 def compile_scope(source: Source, most: int) -> Callable[[Document], MatchedItems]:
-    """What matches, `most` of them at the most. Raises what `compile_source` says."""
+    """Compiles a scope: a function that returns up to `most` items. It raises the same errors as
+    that of `compile_source`."""
     parts = _compile_parts(source)
 
     def items(document: Document) -> MatchedItems:
@@ -105,7 +105,7 @@ def _compile_parts(source: Source) -> Parts:
 
 
 def _find_in_first(documents: list[Any], steps: jsonld.Steps) -> Iterator[dict[str, Any]]:
-    """The objects at a path of the first document that has some."""
+    """Yields the objects at a path of the first document that has any."""
     for document in documents:
         empty = True
         for item in jsonld.find_objects_at(document, steps):
@@ -116,7 +116,7 @@ def _find_in_first(documents: list[Any], steps: jsonld.Steps) -> Iterator[dict[s
 
 
 def _compile_text_parts(source: Source) -> Parts:
-    """The objects in the JSON that a text or an attribute holds."""
+    """Compiles a scope of the objects in the JSON of a text or an attribute."""
     texts = compile_source(Source.model_construct(css=source.css, xpath=source.xpath))
     steps = selectors.parse_json(source.path) if source.path is not None else ()
 
@@ -130,7 +130,7 @@ def _compile_text_parts(source: Source) -> Parts:
 
 
 def _keep_elements(matches: Any) -> Iterator[Element]:
-    """Comments and texts are none."""
+    """Yields the elements among the matches, without comments and texts."""
     for match in matches if isinstance(matches, list) else ():
         if isinstance(getattr(match, "tag", None), str):
             yield match

@@ -1,1 +1,1 @@
-"""Pages that may take long, read in a process of their own: who asks, what is said, who reads."""
+"""Reads slow pages in subprocesses: the pool, the wire format and the subprocess itself."""

@@ -1,9 +1,8 @@
-"""A process that reads pages which may take long: `python -m scraper.extract.subprocess FD`.
+"""The subprocess that reads slow pages: `python -m scraper.extract.subprocess FD`.
 
-It is asked over a socket (its file descriptor is the argument), one page at a time, and ends with
-it. What a page can do to it ends with it, too: it may use so much CPU time and memory, and the
-kernel sees to that. Who asks is `scraper.extract.subprocess.pool`.
-"""
+`scraper.extract.subprocess.pool` sends it one page at a time over a socket, whose file descriptor
+is the argument. The process ends when the socket closes. The kernel limits its CPU time and memory,
+so a hostile page can harm only this process."""
 
 from __future__ import annotations
 
@@ -26,6 +25,7 @@ MEMORY_MAX_MB = 300
 
 
 def read_page(request: ReadRequest) -> ReadResult:
+    """Reads a page; every failure becomes a result."""
     try:
         extractor = compile_site(request.site, request.allowed)
         extracted = extractor.extract(
@@ -42,28 +42,28 @@ def read_page(request: ReadRequest) -> ReadResult:
         return ReadResult(too_slow=str(error))
     except MemoryError:
         return ReadResult(too_slow=f"reading the page took more than {MEMORY_MAX_MB} MB")
-    except Exception as error:  # noqa: BLE001 - told to who asks
-        # The fault is ours: who asks says so, as of a page that it reads itself.
+    except Exception as error:  # noqa: BLE001 - the pool raises it
+        # A bug of the scraper: the pool raises it, as if it had read the page itself.
         traceback.print_exc()
         return ReadResult(crashed=f"{type(error).__name__}: {error}")
     return ReadResult(extracted)
 
 
 def main() -> None:
-    asker = socket.socket(fileno=int(sys.argv[1]))
+    pool_socket = socket.socket(fileno=int(sys.argv[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     size = psutil.Process().memory_info().vms
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_MAX_MB * 1_000_000,) * 2)
-    asker.sendall(b"\x00")
-    while (request := _read_request(asker)) is not None:
-        # The kernel counts whole seconds.
+    pool_socket.sendall(b"\x00")
+    while (request := _read_request(pool_socket)) is not None:
+        # RLIMIT_CPU counts whole seconds.
         cpu_s = math.ceil(time.process_time() + ISOLATED.cpu_s)
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, resource.RLIM_INFINITY))
-        write_frame(asker, pickle.dumps(read_page(request), pickle.HIGHEST_PROTOCOL))
+        write_frame(pool_socket, pickle.dumps(read_page(request), pickle.HIGHEST_PROTOCOL))
 
 
-def _read_request(asker: socket.socket) -> ReadRequest | None:
-    frame = read_frame(asker)
+def _read_request(pool_socket: socket.socket) -> ReadRequest | None:
+    frame = read_frame(pool_socket)
     return None if frame is None else pickle.loads(frame)  # noqa: S301 - our own worker's
 
 

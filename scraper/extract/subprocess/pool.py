@@ -1,8 +1,8 @@
-"""A fetched page to what it says: on the event loop where that is surely quick, else in a process
-of its own with a deadline, so that no page keeps others waiting.
+"""Reads fetched pages: on the event loop if that is certainly quick, else in a subprocess with a
+deadline, so that no page delays others.
 
-Processes are started when the first page needs one, two at the most, and kept; one that a page was
-too much for is killed. They end with this process: their socket does.
+The pool starts at most two subprocesses, when a page needs them, and keeps them. It kills a
+subprocess that a page overloads. Subprocesses end with this process, because their sockets close.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class ExtractionPool:
         depth: int,
         last_content: UUID | None = None,
     ) -> Extracted:
-        """As `Extractor.extract`. Raises `FunctionFailed` and `TooSlow`, and `RuntimeError` for a
-        fault of ours in the other process."""
+        """Returns the result of `Extractor.extract`. Raises `FunctionFailed`, `TooSlow`, and
+        `RuntimeError` for a bug in the subprocess."""
         try:
             return extractor.extract(
                 kind,
@@ -79,7 +79,7 @@ class ExtractionPool:
         return result.extracted
 
     def close(self) -> None:
-        """Ends the processes, whatever they do."""
+        """Kills all subprocesses."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for process in list(self._all):
             process.kill()
@@ -95,7 +95,7 @@ class ExtractionPool:
         except (OSError, pickle.UnpicklingError) as error:
             process.kill()
             self._all.discard(process)
-            log.warning("a page was too much to read", url=request.page_url, error=str(error))
+            log.warning("extraction subprocess killed", url=request.page_url, error=str(error))
             return ReadResult(too_slow=_describe_end(error))
         with self._lock:
             self._idle.append(process)
@@ -109,7 +109,7 @@ def _describe_end(error: Exception) -> str:
 
 
 class _Process:
-    """Raises `OSError` where it does not start, does not result in time, or breaks off."""
+    """A subprocess. Raises `OSError` if it fails to start, to answer in time, or to stay alive."""
 
     def __init__(self) -> None:
         self._socket, other = socket.socketpair()
@@ -117,7 +117,7 @@ class _Process:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "scraper.extract.subprocess", str(other.fileno())],
                 stdin=subprocess.DEVNULL,
-                # What a site's function prints is no result.
+                # A site function may print; stdout is not used for results.
                 stdout=2,
                 pass_fds=[other.fileno()],
             )
@@ -127,7 +127,7 @@ class _Process:
         if not self._ready:
             self._socket.settimeout(START_S)
             if not self._socket.recv(1):
-                raise ConnectionError("it did not start")
+                raise ConnectionError("the subprocess did not start")
             self._ready = True
         deadline = time.monotonic() + DEADLINE_S
         self._socket.settimeout(DEADLINE_S)
@@ -135,7 +135,7 @@ class _Process:
         self._socket.settimeout(max(0.1, deadline - time.monotonic()))
         frame = read_frame(self._socket)
         if frame is None:
-            raise ConnectionError("it is gone")
+            raise ConnectionError("the subprocess ended")
         return load_result(frame)
 
     def kill(self) -> None:

@@ -1,8 +1,7 @@
-"""What goes between a worker and the process that reads a page for it: frames of a length and a
-pickle.
+"""The wire format between a worker and its extraction subprocess: a length, then a pickle.
 
-A question comes from the worker's own code and is believed. An answer comes from a process that
-read a hostile page: it can name no class but those of an answer.
+A request comes from the worker's own code and is trusted. A result comes from a process that read a
+hostile page, so its pickle may only name the classes of a result.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class ReadRequest(NamedTuple):
 
 
 class ReadResult(NamedTuple):
-    """One of them."""
+    """Exactly one of the fields is set."""
 
     extracted: Extracted | None = None
     failed: str | None = None
@@ -51,16 +50,16 @@ class ReadResult(NamedTuple):
 class _ResultUnpickler(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str) -> Any:
         if (module_name, global_name) not in _RESULT_TYPES:
-            raise pickle.UnpicklingError(f"{module_name}.{global_name} is no part of an answer")
+            raise pickle.UnpicklingError(f"{module_name}.{global_name} is not part of a result")
         return super().find_class(module_name, global_name)
 
 
 def load_result(frame: bytearray) -> ReadResult:
-    """Raises `pickle.UnpicklingError` where it is none."""
-    answer = _ResultUnpickler(io.BytesIO(frame)).load()
-    if not isinstance(answer, ReadResult):
-        raise pickle.UnpicklingError("not an answer")
-    return answer
+    """Returns the result in a frame. Raises `pickle.UnpicklingError`."""
+    result = _ResultUnpickler(io.BytesIO(frame)).load()
+    if not isinstance(result, ReadResult):
+        raise pickle.UnpicklingError("not a result")
+    return result
 
 
 def write_frame(other: socket.socket, data: bytes) -> None:
@@ -69,7 +68,7 @@ def write_frame(other: socket.socket, data: bytes) -> None:
 
 
 def read_frame(other: socket.socket) -> bytearray | None:
-    """None where the other side is gone. Raises `OSError` where it breaks off."""
+    """Returns the next frame, or None if the other side closed. Raises `OSError`."""
     head = _receive_exactly(other, 8)
     if head is None:
         return None

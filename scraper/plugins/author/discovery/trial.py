@@ -12,8 +12,8 @@ from scraper.domain import Fetched, Kind
 from scraper.extract.bounds import ReadLimits
 from scraper.extract.document import Document
 from scraper.extract.extractor import compile_site
+from scraper.extract.field_reader import FieldReader
 from scraper.extract.items.reader import ItemsReader
-from scraper.extract.product import FieldReader
 from scraper.extract.sources import compile_source
 from scraper.sites.definition import Site
 from scraper.sites.grammar.fields import FieldSource, FieldSpec
