@@ -262,7 +262,7 @@ class CrawlStatus(StrEnum):
 
 class Validators(NamedTuple):
     """What a page's next answer is compared by: ETag and Last-Modified as the server sent them, and
-    the hash of the body as it came (`http.body.hash_of`)."""
+    the hash of the body as it came (`http.body.hash_body`)."""
 
     etag: str | None = None
     last_modified: str | None = None

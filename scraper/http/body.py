@@ -1,7 +1,7 @@
-"""Bodies, read and unpacked within bounds: a bomb ends at the limit, not in memory.
+"""Reads and unpacks bodies within bounds: a decompression bomb ends at the limit, not in memory.
 
-Owns the two size limits and the content codings. Refuses to guess charsets or media types, and to
-know of URLs: its errors carry outcome and message, and who called adds the rest.
+Owns the two size limits and the content codings. Does not guess charsets or media types and knows
+no URLs: its errors carry outcome and message, and the caller adds the rest.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from scraper.errors import FetchError
 from scraper.http import codings
 from scraper.http.held_bodies import SMALL_BYTES
 
-Growing = Callable[[int], Awaitable[None]]
+WaitForRoom = Callable[[int], Awaitable[None]]
 
 ACCEPT_ENCODING = "gzip, deflate"
 # Each gzip member costs a decompressor, and bgzip's 64 KB blocks make 800 of a 50 MB sitemap.
 MEMBERS_MAX = 4096
-# What follows a member is copied by zlib: small slices keep many small members linear, and what
-# they unpack to needs no new memory of the system's.
+# zlib copies what follows a member: small slices keep many small members linear, and their output
+# fits into memory that Python already has.
 _SLICE_BYTES = 16_384
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_MEMBER = re.compile(rb"\x1f\x8b\x08")
 # RFC 1951: a match of 258 bytes takes two bits.
 _GZIP_RATIO_MAX = 1032
-# Seen from real servers in place of "identity"; browsers take the body as it is, too.
+# Real servers send these instead of "identity". Browsers take such a body as it is, too.
 _NOT_CODINGS = frozenset({"", "identity", "none", "binary", "utf-8", "utf8", "8bit"})
 _CODINGS = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
 
@@ -44,29 +44,26 @@ async def read_body(
     wire_max_bytes: int,
     body_max_bytes: int,
     truncate: bool = False,
-    growing: Growing | None = None,
+    wait_for_room: WaitForRoom | None = None,
 ) -> bytes:
-    """Reads a body to its end and unpacks it. `coding` is the Content-Encoding header, `length` the
-    Content-Length. `growing` is awaited with the size of a large body so far, and waits until more
-    of it may come.
+    """Reads a body to its end and unpacks it.
+
+    `coding` is the Content-Encoding header, `length` the Content-Length. `wait_for_room` is awaited
+    with the size of a large body so far, and returns as soon as more may be read.
 
     Raises FetchError: TOO_LARGE past either limit (with `truncate`, returns the first
-    `body_max_bytes` instead), MALFORMED for an unknown coding or one that does not unpack; and
-    whatever the stream raises.
+    `body_max_bytes` instead), MALFORMED for an unknown coding or a body that does not unpack.
+    Errors of the stream pass through.
     """
     if not truncate and length.isdecimal() and int(length) > wire_max_bytes:
-        raise FetchError(
-            Outcome.TOO_LARGE, _over("on the wire", wire_max_bytes, "SCRAPER_WIRE_MAX_BYTES")
-        )
-    unpacker = unpacker_for(coding, body_max_bytes)
+        raise _too_large("on the wire", wire_max_bytes, "SCRAPER_WIRE_MAX_BYTES")
+    unpacker = make_unpacker(coding, body_max_bytes)
     chunks: list[bytes] = []
     wire = size = 0
     async for chunk in stream:
         wire += len(chunk)
         if wire > wire_max_bytes and not truncate:
-            raise FetchError(
-                Outcome.TOO_LARGE, _over("on the wire", wire_max_bytes, "SCRAPER_WIRE_MAX_BYTES")
-            )
+            raise _too_large("on the wire", wire_max_bytes, "SCRAPER_WIRE_MAX_BYTES")
         if unpacker is not None:
             chunk = unpacker.feed(chunk)
         chunks.append(chunk)
@@ -74,13 +71,11 @@ async def read_body(
         if size > body_max_bytes:
             if truncate:
                 break
-            raise FetchError(
-                Outcome.TOO_LARGE, _over("unpacked", body_max_bytes, "SCRAPER_BODY_MAX_BYTES")
-            )
+            raise _too_large("unpacked", body_max_bytes, "SCRAPER_BODY_MAX_BYTES")
         if wire > wire_max_bytes:
             break
-        if growing is not None and size > SMALL_BYTES:
-            await growing(size)
+        if wait_for_room is not None and size > SMALL_BYTES:
+            await wait_for_room(size)
     else:
         if unpacker is not None:
             unpacker.finish()
@@ -89,23 +84,23 @@ async def read_body(
 
 
 def unpack(data: bytes, coding: str, max_bytes: int) -> bytes:
-    """Unpacks bytes that are already here, such as a sitemap.xml.gz. Raises FetchError as
+    """Unpacks a body that is already in memory, such as a sitemap.xml.gz. Raises FetchError as
     `read_body` does."""
-    body = _unpacked_at_once(data, max_bytes) if coding == "gzip" else None
+    body = _unpack_single_member(data, max_bytes) if coding == "gzip" else None
     if body is not None:
         return body
-    unpacker = unpacker_for(coding, max_bytes)
+    unpacker = make_unpacker(coding, max_bytes)
     body = data if unpacker is None else unpacker.feed(data)
     if len(body) > max_bytes:
-        raise FetchError(Outcome.TOO_LARGE, _over("unpacked", max_bytes, "SCRAPER_BODY_MAX_BYTES"))
+        raise _too_large("unpacked", max_bytes, "SCRAPER_BODY_MAX_BYTES")
     if unpacker is not None:
         unpacker.finish()
     return body
 
 
-def _unpacked_at_once(data: bytes, max_bytes: int) -> bytes | None:
-    """What nearly every body is: one gzip member, whose last four bytes are its size. libdeflate
-    takes four fifths of the time that a stream takes. None for any other."""
+def _unpack_single_member(data: bytes, max_bytes: int) -> bytes | None:
+    """Unpacks one gzip member whose last four bytes are its size, as nearly every body is; None for
+    any other. libdeflate takes four fifths of the time that a stream takes."""
     size = int.from_bytes(data[-4:], "little")
     if (
         not 0 < size <= min(max_bytes, len(data) * _GZIP_RATIO_MAX)
@@ -120,22 +115,23 @@ def _unpacked_at_once(data: bytes, max_bytes: int) -> bytes | None:
     return bytes(body) if len(body) == size else None
 
 
-def hash_of(packed: bytes, headers: Mapping[str, str]) -> int:
-    """A signed number of 64 bits for a body as it came, with the headers that say how to read it.
-    No secret and no signature: a shop that forges one has nobody but itself to deceive, as with an
-    ETag."""
+def hash_body(packed: bytes, headers: Mapping[str, str]) -> int:
+    """Returns a signed 64-bit hash of a packed body and the headers that say how to read it.
+
+    Not a signature: a shop that forges the hash deceives only itself, as with an ETag.
+    """
     read_as = f"{headers.get('content-encoding')}\n{headers.get('content-type')}"
     return xxh3_64_intdigest(packed, xxh3_64_intdigest(read_as.encode())) - 2**63
 
 
-class AnyUnpacker(Protocol):
+class Unpacker(Protocol):
     def feed(self, data: bytes) -> bytes: ...
     def finish(self) -> None: ...
 
 
-def unpacker_for(coding: str, max_bytes: int) -> AnyUnpacker | None:
-    """None for a body that is not packed. Raises FetchError(MALFORMED) for a coding that was never
-    asked for."""
+def make_unpacker(coding: str, max_bytes: int) -> Unpacker | None:
+    """Returns the unpacker for a Content-Encoding; None for a body that is not packed. Raises
+    FetchError(MALFORMED) for a coding that no request asks for."""
     if not coding:
         return None
     names = [
@@ -143,29 +139,28 @@ def unpacker_for(coding: str, max_bytes: int) -> AnyUnpacker | None:
     ]
     if not names:
         return None
-    if len(names) == 1 and names[0] in ("br", "zstd"):
-        return (
-            codings.BrotliUnpacker(max_bytes)
-            if names[0] == "br"
-            else codings.ZstdUnpacker(max_bytes)
-        )
+    if names == ["br"]:
+        return codings.BrotliUnpacker(max_bytes)
+    if names == ["zstd"]:
+        return codings.ZstdUnpacker(max_bytes)
     if len(names) > 1 or names[0] not in _CODINGS:
         raise FetchError(
             Outcome.MALFORMED,
             f"unknown content-encoding {coding[:60]!r} ({ACCEPT_ENCODING} was asked for)",
         )
-    return Unpacker(_CODINGS[names[0]], max_bytes)
+    return ZlibUnpacker(_CODINGS[names[0]], max_bytes)
 
 
-def _over(where: str, limit: int, setting: str) -> str:
-    return f"the body is larger than {limit} bytes {where} (the limit is {setting})"
+def _too_large(where: str, limit: int, setting: str) -> FetchError:
+    message = f"the body is larger than {limit} bytes {where} (the limit is {setting})"
+    return FetchError(Outcome.TOO_LARGE, message)
 
 
-class Unpacker:
-    """gzip (several members, trailing garbage ignored) or deflate (RFC 9110 says zlib; many servers
-    send it raw).
+class ZlibUnpacker:
+    """Unpacks gzip (several members, trailing garbage ignored) and deflate (RFC 9110 says zlib;
+    many servers send it raw).
 
-    Never gives more than `max_bytes` + 1 bytes in all: the caller sees the excess and stops.
+    Returns at most `max_bytes` + 1 bytes in all: the caller sees the excess and stops.
     """
 
     def __init__(self, coding: str, max_bytes: int) -> None:
@@ -178,23 +173,22 @@ class Unpacker:
 
     def feed(self, data: bytes) -> bytes:
         if len(data) <= _SLICE_BYTES:
-            return self._feed(data)
+            return self._feed_slice(data)
         slices = (data[at : at + _SLICE_BYTES] for at in range(0, len(data), _SLICE_BYTES))
-        return b"".join([self._feed(part) for part in slices if self._budget > 0])
+        return b"".join([self._feed_slice(part) for part in slices if self._budget > 0])
 
     def finish(self) -> None:
-        """Raises FetchError(MALFORMED) where the packed data ends early. No data at all is an empty
-        body."""
+        """Raises FetchError(MALFORMED) if the packed data ends early. An empty body is valid."""
         if (self._inflate is not None and not self._done and not self._inflate.eof) or (
             self._head and not self._members
         ):
             raise FetchError(Outcome.MALFORMED, "the packed body ends early")
 
-    def _feed(self, data: bytes) -> bytes:
+    def _feed_slice(self, data: bytes) -> bytes:
         pieces: list[bytes] = []
         while data and self._budget > 0 and not self._done:
             if self._inflate is None or self._inflate.eof:
-                data = self._start(data)
+                data = self._open_member(data)
                 if not data:
                     break
             assert self._inflate is not None
@@ -209,9 +203,8 @@ class Unpacker:
             data = self._inflate.unused_data
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _start(self, data: bytes) -> bytes:
-        """Opens the next member, and gives the data back that belongs to it; two bytes tell what it
-        is."""
+    def _open_member(self, data: bytes) -> bytes:
+        """Opens the next member, which its first two bytes identify, and returns its data."""
         data = self._head + data
         self._head = b""
         if self._members and (not self._gzip or not _GZIP_MAGIC.startswith(data[:2])):
@@ -225,10 +218,11 @@ class Unpacker:
             raise FetchError(
                 Outcome.MALFORMED, f"the packed body has more than {MEMBERS_MAX} gzip members"
             )
-        self._inflate = isal_zlib.decompressobj(31 if self._gzip else 15 if _is_zlib(data) else -15)
+        window_bits = 31 if self._gzip else 15 if _has_zlib_header(data) else -15
+        self._inflate = isal_zlib.decompressobj(window_bits)
         return data
 
 
-def _is_zlib(data: bytes) -> bool:
-    """RFC 1950 2.2: method 8 in the low bits, and both bytes a multiple of 31."""
+def _has_zlib_header(data: bytes) -> bool:
+    """Checks RFC 1950 2.2: method 8 in the low bits, and both bytes a multiple of 31."""
     return data[0] & 0x0F == 8 and int.from_bytes(data[:2], "big") % 31 == 0

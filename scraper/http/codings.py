@@ -1,5 +1,4 @@
-"""br and zstd: browsers ask for them over https, and so must who looks like one.
-
+"""Unpacks br and zstd, which browsers ask for over https, and so must a client that looks like one.
 Bounded as gzip is in `scraper.http.body`.
 """
 
@@ -17,26 +16,26 @@ from scraper.infra.zstandard import zstd
 _WINDOW_LOG_MAX = 23
 _FRAMES_MAX = 4096
 
-_UNPACKED = frozenset({"gzip", "deflate", "br", "zstd"})
+_SUPPORTED = frozenset({"gzip", "deflate", "br", "zstd"})
 
 
-def understood(accept_encoding: str) -> str:
-    """A browser's Accept-Encoding without what cannot be unpacked here."""
+def keep_supported(accept_encoding: str) -> str:
+    """Returns a browser's Accept-Encoding without the codings that cannot be unpacked here."""
     names = [name.strip() for name in accept_encoding.split(",")]
-    return ", ".join(name for name in names if name in _UNPACKED)
+    return ", ".join(name for name in names if name in _SUPPORTED)
 
 
 class BrotliUnpacker:
-    """Never gives much more than `max_bytes` + 1 bytes in all (libbrotli finishes a block): the
+    """Returns little more than `max_bytes` + 1 bytes in all (libbrotli finishes a block): the
     caller sees the excess."""
 
     def __init__(self, max_bytes: int) -> None:
         self._budget = max_bytes + 1
         self._inflate = brotli.Decompressor()
-        self._begun = False
+        self._started = False
 
     def feed(self, data: bytes) -> bytes:
-        self._begun = self._begun or bool(data)
+        self._started = self._started or bool(data)
         pieces = []
         while self._budget > 0 and not self._inflate.is_finished():
             try:
@@ -53,12 +52,12 @@ class BrotliUnpacker:
         return b"".join(pieces)
 
     def finish(self) -> None:
-        if self._begun and not self._inflate.is_finished():
+        if self._started and not self._inflate.is_finished():
             raise FetchError(Outcome.MALFORMED, "the packed body ends early")
 
 
 class ZstdUnpacker:
-    """Several frames, at the most `max_bytes` + 1 bytes in all."""
+    """Unpacks any number of frames, and returns at most `max_bytes` + 1 bytes in all."""
 
     def __init__(self, max_bytes: int) -> None:
         self._budget = max_bytes + 1
@@ -67,9 +66,9 @@ class ZstdUnpacker:
 
     def feed(self, data: bytes) -> bytes:
         pieces = []
-        while self._budget > 0 and (data or (self._inflate is not None and not self._ready)):
+        while self._budget > 0 and (data or (self._inflate is not None and not self._needs_input)):
             if self._inflate is None or self._inflate.eof:
-                self._start()
+                self._open_frame()
             try:
                 piece = self._inflate.decompress(data, self._budget)
             except zstd.ZstdError as error:
@@ -86,10 +85,10 @@ class ZstdUnpacker:
             raise FetchError(Outcome.MALFORMED, "the packed body ends early")
 
     @property
-    def _ready(self) -> bool:
+    def _needs_input(self) -> bool:
         return bool(self._inflate.eof or self._inflate.needs_input)
 
-    def _start(self) -> None:
+    def _open_frame(self) -> None:
         self._frames += 1
         if self._frames > _FRAMES_MAX:
             raise FetchError(

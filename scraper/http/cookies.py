@@ -1,10 +1,9 @@
 """Cookies of one redirect chain, or of one identity for as long as it lasts: RFC 6265, as far as a
 crawler needs it.
 
-In memory alone: an identity's cookies are somebody's session, and never leave the process that got
-them, but for those of an account (`scraper.plugins.accounts.pool` seals them first). Refuses what
-is not one line of ASCII, what is larger than browsers take, and a `Domain` that is not the host's
-own."""
+Cookies stay in memory and never leave the process that got them, except an account's, which
+`scraper.plugins.accounts.pool` seals first. Refuses cookies that are not one line of ASCII or are
+larger than browsers take, and a `Domain` that is not the host's own."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ class _Cookie:
 
 @cache
 def _public_suffixes() -> PublicSuffixList:
-    """The list that comes with the package, read when the first cookie names a domain."""
+    """Returns the package's list, read when the first cookie names a domain."""
     return PublicSuffixList()
 
 
@@ -45,11 +44,11 @@ class CookieJar:
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
-        # ".shop.example" stands for the hosts below it as well.
+        # ".shop.example" includes the hosts below it.
         self._hosts: dict[str, dict[str, _Cookie]] = {}
 
-    def keep(self, host: str, path: str, line: bytes) -> None:
-        """Takes one Set-Cookie line (RFC 6265 5.2, 5.3) of an answer from `host` to a request for
+    def store_set_cookie(self, host: str, path: str, line: bytes) -> None:
+        """Stores one Set-Cookie line (RFC 6265 5.2, 5.3) of a response of `host` to a request for
         `path`."""
         pair, *rest = line.decode("latin-1").split(";")
         name, equals, value = (part.strip() for part in pair.partition("="))
@@ -64,8 +63,8 @@ class CookieJar:
             key.strip().lower(): text.strip()
             for key, _, text in (attribute.partition("=") for attribute in rest)
         }
-        key = self._key(host, attributes.get("domain", ""))
-        expires = self._expires(attributes)
+        key = self._domain_key(host, attributes.get("domain", ""))
+        expires = self._expiry_of(attributes)
         if key is None or (key not in self._hosts and len(self._hosts) >= HOSTS_MAX):
             return
         if expires is not None and expires <= self._now():
@@ -75,9 +74,9 @@ class CookieJar:
         scope = given if given.startswith("/") else path.rpartition("/")[0] or "/"
         self._set(key, name, _Cookie(value, "secure" in attributes, scope, expires))
 
-    def header(self, host: str, path: str, *, secure: bool) -> str:
-        """The Cookie header for a request; "" for none. A host's own cookie goes before its
-        domain's of that name."""
+    def cookie_header(self, host: str, path: str, *, secure: bool) -> str:
+        """Returns the Cookie header for a request; "" for none. A host's own cookie takes
+        precedence over its domain's of that name."""
         if not self._hosts:
             return ""
         sent: dict[str, str] = {}
@@ -85,13 +84,13 @@ class CookieJar:
         for key in (host, *("." + host.split(".", n)[n] for n in range(host.count(".") + 1))):
             for name, cookie in self._hosts.get(key, {}).items():
                 alive = cookie.expires is None or cookie.expires > now
-                if alive and (secure or not cookie.secure) and _within(path, cookie.path):
+                if alive and (secure or not cookie.secure) and _path_matches(path, cookie.path):
                     sent.setdefault(name, cookie.value)
         return "; ".join(f"{name}={value}" for name, value in sent.items())
 
-    def all(self) -> list[dict[str, str | float | bool]]:
-        """Every cookie that is still alive, as a browser takes them: name, value, domain, path,
-        expires (-1: with the session), secure."""
+    def browser_cookies(self) -> list[dict[str, str | float | bool]]:
+        """Returns every cookie that is still alive in the form that a browser takes: name, value,
+        domain, path, expires (-1: with the session), secure."""
         now = self._now()
         return [
             {
@@ -107,8 +106,8 @@ class CookieJar:
             if cookie.expires is None or cookie.expires > now
         ]
 
-    def put(self, key: str, given: Mapping[str, Any]) -> None:
-        """Takes a cookie back from a browser, by the domain that it has there."""
+    def store_browser_cookie(self, key: str, given: Mapping[str, Any]) -> None:
+        """Stores a browser's cookie under its domain there."""
         name, value = str(given["name"]), str(given["value"])
         expires = float(given.get("expires", -1))
         line = f"{name}={value}"
@@ -121,17 +120,17 @@ class CookieJar:
         self._set(key, name, _Cookie(value, bool(given.get("secure")), scope, until))
 
     def _set(self, key: str, name: str, cookie: _Cookie | None) -> None:
-        """Keeps a cookie while there is room for it; None: it has run out."""
+        """Stores a cookie while there is room for it; None removes it."""
         cookies = self._hosts.setdefault(key, {})
         if cookie is None:
             cookies.pop(name, None)
         elif len(cookies) < COOKIES_MAX or name in cookies:
             cookies[name] = cookie
 
-    def _key(self, host: str, domain: str) -> str | None:
-        """Where a cookie belongs; None where it belongs nowhere: in another domain, or in a public
-        suffix (RFC 6265 5.3, 5), whose shops have nothing to do with each other. A host that is
-        such a suffix itself keeps its own."""
+    def _domain_key(self, host: str, domain: str) -> str | None:
+        """Returns the key that a cookie is stored under; None to refuse it. A cookie of another
+        domain is refused, and one of a public suffix (RFC 6265 5.3, 5), whose shops are unrelated.
+        A host that is such a suffix itself keeps its own cookies."""
         domain = domain.lstrip(".").lower()
         if not domain or (domain == host and host.replace(".", "").isdigit()):
             return host
@@ -141,7 +140,7 @@ class CookieJar:
             return host if domain == host else None
         return f".{domain}"
 
-    def _expires(self, attributes: dict[str, str]) -> float | None:
+    def _expiry_of(self, attributes: dict[str, str]) -> float | None:
         age = attributes.get("max-age")
         if age is not None and age.removeprefix("-").isdigit() and len(age) < 16:
             return self._now() + int(age) if int(age) > 0 else _EXPIRED
@@ -155,9 +154,11 @@ class CookieJar:
 
 
 class AccountJar(CookieJar):
-    """The cookies of an account that is logged in. They can be written down (`dump`), sealed by
-    whoever does, and what has changed here since then goes over what others wrote. `secure_only`:
-    got over https, and never sent without it."""
+    """The cookies of an account that is logged in.
+
+    `dump` and `load` share them between processes; the caller seals them. Changes of this process
+    take precedence over what others wrote. `secure_only`: got over https, and never sent without.
+    """
 
     __slots__ = ("_changed", "secure_only")
 
@@ -177,23 +178,26 @@ class AccountJar(CookieJar):
         if (before and (before.value, before.path)) != (now and (now.value, now.path)):
             self._changed.add((key, name))
 
-    def all(self) -> list[dict[str, str | float | bool]]:
+    def browser_cookies(self) -> list[dict[str, str | float | bool]]:
         return [
-            {**cookie, "secure": cookie["secure"] or self.secure_only} for cookie in super().all()
+            {**cookie, "secure": cookie["secure"] or self.secure_only}
+            for cookie in super().browser_cookies()
         ]
 
-    def header(self, host: str, path: str, *, secure: bool) -> str:
-        return super().header(host, path, secure=secure) if secure or not self.secure_only else ""
+    def cookie_header(self, host: str, path: str, *, secure: bool) -> str:
+        if self.secure_only and not secure:
+            return ""
+        return super().cookie_header(host, path, secure=secure)
 
-    def add(self, host: str, name: str, value: str) -> None:
-        """A cookie that no answer has set: of a site's own function."""
-        self.keep(host, "/", f"{name}={value}; Path=/".encode("latin-1", "replace"))
+    def add_cookie(self, host: str, name: str, value: str) -> None:
+        """Adds a cookie that a site's own function set, not a response."""
+        self.store_set_cookie(host, "/", f"{name}={value}; Path=/".encode("latin-1", "replace"))
 
-    def names(self) -> set[str]:
+    def cookie_names(self) -> set[str]:
         return {name for cookies in self._hosts.values() for name in cookies}
 
     def dump(self) -> list[list[Any]]:
-        """[host, name, value, secure, path, expires] each."""
+        """Returns each cookie as [host, name, value, secure, path, expires]."""
         return [
             [key, name, cookie.value, cookie.secure, cookie.path, cookie.expires]
             for key, cookies in self._hosts.items()
@@ -201,7 +205,7 @@ class AccountJar(CookieJar):
         ]
 
     def load(self, dumped: list[list[Any]]) -> None:
-        """Takes over what `dump` gave, but for what has changed here."""
+        """Replaces the cookies by dumped ones, except those that have changed here."""
         mine = {mark: self._hosts.get(mark[0], {}).get(mark[1]) for mark in self._changed}
         self._hosts = {}
         for key, name, value, secure, path, expires in dumped[: HOSTS_MAX * COOKIES_MAX]:
@@ -212,20 +216,20 @@ class AccountJar(CookieJar):
             else:
                 self._hosts.setdefault(key, {})[name] = cookie
 
-    def saved(self) -> None:
+    def mark_saved(self) -> None:
         self._changed.clear()
 
 
 class Jars:
-    """Jars by name, for sites whose cookies stay from page to page without a proxy: one identity a
-    site and process."""
+    """Jars by name, for sites whose cookies stay from page to page without a proxy: one identity
+    per site and process."""
 
     def __init__(self) -> None:
         self._jars: dict[str, CookieJar] = {}
 
-    def of(self, name: str | None) -> CookieJar | None:
-        """The jar of that name, or None for none. The one that was made first goes where there are
-        too many."""
+    def get(self, name: str | None) -> CookieJar | None:
+        """Returns the jar of that name, made on the first call; None for no name. The oldest jar
+        is dropped if there are too many."""
         if name is None:
             return None
         jar = self._jars.get(name)
@@ -236,8 +240,8 @@ class Jars:
         return jar
 
 
-def _within(path: str, scope: str) -> bool:
-    """RFC 6265 5.1.4."""
+def _path_matches(path: str, scope: str) -> bool:
+    """Implements RFC 6265 5.1.4."""
     return path == scope or (
         path.startswith(scope) and (scope.endswith("/") or path[len(scope)] == "/")
     )

@@ -1,4 +1,4 @@
-"""How one site's pages are asked for: limits, headers, handshake, and where redirects may lead."""
+"""How one site's pages are requested: limits, headers, handshake, and where redirects may lead."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from scraper.http import codings
 from scraper.http.body import ACCEPT_ENCODING
-from scraper.http.request import Pairs, merged
+from scraper.http.request import Pairs, merge_headers
 from scraper.http.transport.guard import PrivateAccess
 from scraper.plugins.impersonate import profiles
 from scraper.rules import browsers
@@ -19,16 +19,19 @@ ACCEPT_LANGUAGE = "en;q=0.9,*;q=0.5"
 
 @dataclass(frozen=True, slots=True)
 class FetchPolicy:
-    """How one site's pages are fetched. Built once a site; `dataclasses.replace` makes variants.
+    """How one site's pages are fetched. Built once per site; `dataclasses.replace` makes variants.
 
-    `headers` go out beside and instead of our own. `private` says which addresses that are
-    not public may be reached. `allowed` takes host[:port] in lower case and
-    says whether a redirect may lead there (None: anywhere). `truncate` cuts a body at
-    `body_max_bytes` instead of failing. A `proxied` site's pages are never asked for without a
-    proxy. `user_agent` may be `browser`, with languages of the `region`. `impersonate` names a
-    browser whose handshake and headers are sent (`scraper.plugins.impersonate.profiles`), or `any`;
-    `cookies` a jar of the fetcher's that is kept from page to page, where there is no proxy.
-    `hurried`: `page_timeout_s` is less than the setting, by what the host's answers take.
+    headers: sent in addition to our own, or instead of those of the same name.
+    private: the addresses that may be reached although they are not public.
+    allowed: takes host[:port] in lower case, and says whether a redirect may lead there. None
+        allows every host.
+    truncate: cut a body at `body_max_bytes` instead of failing.
+    proxied: never fetch a page without a proxy.
+    user_agent: may be `browser`, with the languages of `region`.
+    impersonate: a browser whose handshake and headers are sent
+        (`scraper.plugins.impersonate.profiles`), or `any`.
+    cookies: names a jar of the fetcher's that is kept from page to page without a proxy.
+    hurried: `page_timeout_s` is below the setting, because the host usually responds faster.
     """
 
     user_agent: str
@@ -58,30 +61,33 @@ class FetchPolicy:
             ("Accept-Language", ACCEPT_LANGUAGE),
             ("Accept-Encoding", ACCEPT_ENCODING),
         ]
-        object.__setattr__(self, "base_headers", self._with_the_sites(own))
+        object.__setattr__(self, "base_headers", self._merge_site_headers(own))
         timeout = {"connect": self.connect_timeout_s, "read": self.read_timeout_s}
         object.__setattr__(self, "extensions", {"timeout": timeout})
 
     def headers_from(self, seed: str, *, secure: bool) -> tuple[tuple[str, str], ...]:
-        """What a page's first request sends: our own headers, or those of the browser that `seed`
-        (a proxy's id) has."""
+        """Returns the headers of a page's first request: our own, or those of the browser that
+        `seed` (a proxy's id) chooses."""
         if self.impersonate is not None:
             browser = browsers.choose_browser(self.impersonate, seed)
             own = [
-                (name, codings.understood(value) if name.lower() == "accept-encoding" else value)
+                (
+                    name,
+                    codings.keep_supported(value) if name.lower() == "accept-encoding" else value,
+                )
                 for name, value in profiles.headers_of(browser, self.region, secure=secure)
             ]
-            return self._with_the_sites(own)
+            return self._merge_site_headers(own)
         if self.user_agent != browsers.BROWSER:
             return self.base_headers
-        accepted = codings.understood(browsers.ACCEPT_ENCODING if secure else ACCEPT_ENCODING)
-        return self._with_the_sites(
+        accepted = codings.keep_supported(browsers.ACCEPT_ENCODING if secure else ACCEPT_ENCODING)
+        return self._merge_site_headers(
             list(browsers.browser_headers(seed, self.region, accepted, secure=secure))
         )
 
-    def _with_the_sites(self, own: Pairs) -> tuple[tuple[str, str], ...]:
-        # Accept-Encoding is not the site's to change: only what can be unpacked may be asked for.
+    def _merge_site_headers(self, own: Pairs) -> tuple[tuple[str, str], ...]:
+        # A site cannot change Accept-Encoding: only codings that can be unpacked are asked for.
         extra = {
             name: value for name, value in self.headers.items() if name.lower() != "accept-encoding"
         }
-        return tuple(merged(own, extra))
+        return tuple(merge_headers(own, extra))

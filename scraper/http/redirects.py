@@ -1,12 +1,13 @@
-"""Where a redirect leads, and what may go along. Pure: no I/O, no clock.
+"""Where a redirect leads, and which headers and cookies go along. Pure: no I/O, no clock.
 
-Owns one page's redirect chain: its hops, its cookies (kept for this chain alone, unless an
+Owns one page's redirect chain: its hops, its cookies (kept for this chain only, unless an
 identity's jar is given) and which request headers may follow to another origin.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 from urllib.parse import quote_from_bytes
 
 import httpx
@@ -17,18 +18,29 @@ from scraper.http.cookies import CookieJar
 from scraper.http.request import Pairs
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
-# What a header may reveal to another origin: languages and formats, but no Authorization, Cookie,
-# or API key.
+# Another origin gets these headers, which reveal languages and formats, but no Authorization,
+# Cookie, or API key.
 _HARMLESS = ("accept", "user-agent", "dnt", "sec-", "upgrade-insecure-requests",
              "cache-control", "pragma", "connection", "priority", "te")  # fmt: skip
 _ASCII = bytes(range(0x21, 0x7F)).decode()
 
 
-def next_url(current: httpx.URL, location: bytes) -> httpx.URL:
-    """The absolute http(s) URL that a Location header names, without fragment and userinfo.
+class CookieTarget(Protocol):
+    """The parts of a URL that decide which cookies it gets."""
 
-    RFC 9110 10.2.2, with what browsers bear: relative references, spaces, UTF-8 or raw bytes beyond
-    ASCII. Raises FetchError(MALFORMED).
+    @property
+    def scheme(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+
+
+def next_url(current: httpx.URL, location: bytes) -> httpx.URL:
+    """Returns the absolute http(s) URL that a Location header names, without fragment and userinfo.
+
+    RFC 9110 10.2.2, with what browsers accept: relative references, spaces, UTF-8 or raw bytes
+    beyond ASCII. Raises FetchError(MALFORMED).
     """
     try:
         text = location.strip().decode()
@@ -43,24 +55,22 @@ def next_url(current: httpx.URL, location: bytes) -> httpx.URL:
             )
         if not url.host:
             raise ValueError("it names no host")
-        return url.copy_with(fragment=None, username=None, password=None) if _adorned(url) else url
+        if url.fragment or url.userinfo:
+            return url.copy_with(fragment=None, username=None, password=None)
+        return url
     except (httpx.InvalidURL, ValueError) as error:
         raise FetchError(
             Outcome.MALFORMED, f"redirects to {text[:120]!r}, which is not a URL: {error}"
         ) from error
 
 
-def _adorned(url: httpx.URL) -> bool:
-    return bool(url.fragment or url.userinfo)
-
-
 def host_of(url: httpx.URL) -> str:
-    """host[:port] in lower case, without the scheme's own port: the key of politeness."""
+    """Returns host[:port] in lower case, without the scheme's own port: the key of politeness."""
     return url.netloc.decode("ascii")
 
 
 class Chain:
-    """The hops of one page so far. `headers` is what the next request sends."""
+    """The hops of one page so far."""
 
     def __init__(
         self, first: httpx.URL, headers: Pairs, redirects_max: int, jar: CookieJar | None = None
@@ -75,10 +85,10 @@ class Chain:
     def follow(
         self, current: httpx.URL, status: int, location: bytes, set_cookies: Iterable[bytes]
     ) -> httpx.URL:
-        """Takes one redirect. Raises FetchError(REDIRECT_LOOP) in a circle or past the limit,
+        """Takes one redirect. Raises FetchError(REDIRECT_LOOP) in a circle or past the limit, and
         MALFORMED as `next_url`."""
         for line in set_cookies:
-            self._jar.keep(current.host, current.path, line)
+            self._jar.store_set_cookie(current.host, current.path, line)
         url = next_url(current, location)
         self.redirects += 1
         if self.redirects > self._redirects_max:
@@ -94,14 +104,14 @@ class Chain:
         return url
 
     def headers_for(self, url: httpx.URL) -> Pairs:
-        """Everything to the first URL's own host (not from https down to http), else what is
-        harmless; and cookies."""
+        """Returns the next request's headers: all of them for the first URL's own host (not from
+        https down to http), else the harmless ones; and cookies."""
         pairs = self._headers
-        if not self._same_owner(url):
+        if not self._has_same_owner(url):
             pairs = [(name, value) for name, value in pairs if name.lower().startswith(_HARMLESS)]
         return with_cookies(pairs, self._jar, url)
 
-    def _same_owner(self, url: httpx.URL) -> bool:
+    def _has_same_owner(self, url: httpx.URL) -> bool:
         first = self._first
         upgraded = (
             first.scheme == "http"
@@ -114,13 +124,13 @@ class Chain:
         )
 
 
-def cookie_header(jar: CookieJar, url: httpx.URL) -> str:
-    return jar.header(url.host, url.path or "/", secure=url.scheme == "https")
+def cookie_header(jar: CookieJar, url: CookieTarget) -> str:
+    return jar.cookie_header(url.host, url.path or "/", secure=url.scheme == "https")
 
 
-def with_cookies(pairs: Pairs, jar: CookieJar, url: httpx.URL) -> Pairs:
-    """The headers with the jar's cookies for `url`, after those that the site's definition sends
-    itself."""
+def with_cookies(pairs: Pairs, jar: CookieJar, url: CookieTarget) -> Pairs:
+    """Returns the headers with the jar's cookies for `url`, after the cookies that the site's
+    definition sends itself."""
     cookies = cookie_header(jar, url)
     if not cookies:
         return pairs

@@ -1,10 +1,10 @@
-"""Which transport a page goes through, by what its site asks for: one pool of connections for each
-that differs."""
+"""Chooses the transport of a page by what its site asks for. Each kind has its own pool of
+connections."""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from functools import cached_property
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from scraper.rules.browsers import choose_browser
 
 
 class Handshake(Protocol):
-    """What of a policy decides which transport its pages go through."""
+    """The part of a policy that decides which transport its pages go through."""
 
     @property
     def impersonate(self) -> str | None: ...
@@ -27,60 +27,54 @@ class Handshake(Protocol):
 
 
 class Transports:
-    """Made as they are needed, on the running loop. Those that reach public addresses alone, those
-    that reach others too, of proxies and of each browser's handshake are apart: no connection is
-    lent from one to another."""
+    """Makes transports as they are needed, on the running loop. Those for public addresses, those
+    for private ones too, those through proxies and those with a browser's handshake share no
+    connection."""
 
     def __init__(self, pool: PoolOptions) -> None:
         self._pool = pool
         self._transports: dict[Hashable, httpx.AsyncBaseTransport] = {}
 
-    def of(
+    def choose(
         self, handshake: Handshake, private: Networks, seed: str, *, proxied: bool
     ) -> httpx.AsyncBaseTransport:
-        """`private` are the networks that it reaches beside the public ones; `seed` (a proxy's id)
-        tells identities apart."""
+        """Returns the transport that reaches the public networks and `private`. `seed` (a proxy's
+        id) tells identities apart."""
+        target: str | None = None
         if handshake.impersonate is None and not handshake.http2:
-            return self._aiohttps(private, proxied=proxied)
-        target = (
-            target_of(choose_browser(handshake.impersonate, seed))
-            if handshake.impersonate
-            else None
-        )
-        key = "curl", target, private, proxied
-        return self._transports.get(key) or self._keep(
-            key, lambda: self._curl(target, private, proxied=proxied)
-        )
+            kind = "aiohttp"
+        else:
+            kind = "curl"
+            if handshake.impersonate is not None:
+                target = target_of(choose_browser(handshake.impersonate, seed))
+        key = kind, target, private, proxied
+        transport = self._transports.get(key)
+        if transport is None:
+            if kind == "aiohttp":
+                transport = self._make_aiohttp(private, proxied=proxied)
+            else:
+                transport = self._make_curl(target, private, proxied=proxied)
+            self._transports[key] = transport
+        return transport
 
     async def aclose(self) -> None:
-        """Closes every connection. New ones are opened when they are needed."""
+        """Closes every connection. Later requests open new ones."""
         transports, self._transports = self._transports, {}
         for transport in transports.values():
             await transport.aclose()
 
-    def _keep(
-        self, key: Hashable, make: Callable[[], httpx.AsyncBaseTransport]
-    ) -> httpx.AsyncBaseTransport:
-        return self._transports.setdefault(key, make())
-
-    def _aiohttps(self, private: Networks, *, proxied: bool) -> httpx.AsyncBaseTransport:
-        key = "aiohttp", private, proxied
-        return self._transports.get(key) or self._keep(
-            key, lambda: self._aiohttp(private, proxied=proxied)
-        )
-
-    def _aiohttp(self, private: Networks, *, proxied: bool) -> AiohttpTransport:
+    def _make_aiohttp(self, private: Networks, *, proxied: bool) -> AiohttpTransport:
         kind = ProxiedTransport if proxied else AiohttpTransport
         return kind(self._pool, private, self._tls)
 
-    def _curl(
+    def _make_curl(
         self, target: str | None, private: Networks, *, proxied: bool
     ) -> httpx.AsyncBaseTransport:
         from scraper.plugins.impersonate.proxied_transport import CurlProxiedTransport
         from scraper.plugins.impersonate.transport import CurlTransport
 
         kind = CurlProxiedTransport if proxied else CurlTransport
-        plain = self._aiohttp(private, proxied=proxied)
+        plain = self._make_aiohttp(private, proxied=proxied)
         return kind(self._pool, private, self._tls, target=target, plain=plain)
 
     @cached_property

@@ -333,7 +333,7 @@ class Scraper:
             if permits.began and not cost.seconds:
                 cost.seconds = asyncio.get_running_loop().time() - permits.began
             permits.release()
-            body.end()
+            body.release()
             batch.visits.discard(lane)
 
     def _failed(self, error: DeferredError | FetchError | FunctionFailed, began: float) -> Attempt:

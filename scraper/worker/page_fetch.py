@@ -163,7 +163,7 @@ class PageFetch:
                 else permits.identity.headers_for(page.url),
                 route=route,
                 visitor=permits.identity,
-                held=permits.body,
+                held_body=permits.body,
             )
         except FetchError as error:
             block = (

@@ -108,7 +108,7 @@ class PageRead:
         """Raises `TooSlow` and `FunctionFailed`."""
         if fetched is not self._fetched:
             page = self._page
-            self._body.is_whole(len(fetched.body))
+            self._body.complete(len(fetched.body))
             if small := len(fetched.body) <= SMALL_BYTES:
                 await asyncio.sleep(0)
             try:

@@ -378,15 +378,17 @@ def test_browsers_are_recycled_and_identities_keep_their_cookies(shop: JsShop) -
 def test_an_account_has_its_cookies_and_headers_and_nobody_else_has_them() -> None:
     with Echo(ports=2) as shop:
         jar = AccountJar(secure_only=False)
-        jar.add("127.0.0.1", "session", "s3cret")
-        jar.saved()
+        jar.add_cookie("127.0.0.1", "session", "s3cret")
+        jar.mark_saved()
         host = shop.url().removeprefix("http://")
         somebody = AccountSession("shop", "jane", 1, jar, {"X-Token": "t0ken"}, frozenset({host}))
 
         async def case(b: Browsers) -> None:
             page = await b.fetch(shop.url("/a"), POLICY, QUICK, visitor=somebody)
             assert b"cookie=[session=s3cret] token=[t0ken]" in page.body
-            assert jar.changed and "seen" in jar.names(), "what the page has set is the account's"
+            assert jar.changed and "seen" in jar.cookie_names(), (
+                "what the page has set is the account's"
+            )
             page = await b.fetch(shop.url("/b"), POLICY, QUICK)
             assert b"cookie=[] token=[]" in page.body
             page = await b.fetch(shop.url("/c", 1), POLICY, QUICK, visitor=somebody)

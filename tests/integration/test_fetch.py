@@ -278,7 +278,7 @@ def test_chunk_extensions_end_the_answer(path: str, over: str) -> None:
     assert error.outcome is (Outcome.MALFORMED if over == "aiohttp" else Outcome.TIMEOUT), str(
         error
     )
-    assert "beside the body" in str(error) or over == "libcurl"
+    assert "in addition to the body" in str(error) or over == "libcurl"
 
 
 def test_a_body_in_the_smallest_chunks_is_a_body() -> None:
@@ -564,10 +564,10 @@ def test_a_redirect_to_an_internal_address_is_refused(
     target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """127.0.0.1 plays the public server here, everything else is judged as always."""
-    real = guard.forbidden
+    real = guard.forbidden_reason
     monkeypatch.setattr(
         guard,
-        "forbidden",
+        "forbidden_reason",
         lambda address, private: None if address == "127.0.0.1" else real(address, private),
     )
     error = failure(f"/to?u={target}", GUARDED)
@@ -625,10 +625,10 @@ def test_odd_hosts_lead_nowhere(host: str) -> None:
 
 def test_a_name_that_is_rebound_is_judged_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """127.0.0.1 plays the public address of the first answer; the second answer is private."""
-    real = guard.forbidden
+    real = guard.forbidden_reason
     monkeypatch.setattr(
         guard,
-        "forbidden",
+        "forbidden_reason",
         lambda address, private: None if address == "127.0.0.1" else real(address, private),
     )
     resolver = FakeResolver(["127.0.0.1"], ["10.0.0.1"])
@@ -650,10 +650,10 @@ def test_a_name_that_is_rebound_is_judged_anew(monkeypatch: pytest.MonkeyPatch) 
 def test_only_the_public_ones_of_several_addresses_are_connected_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = guard.forbidden
+    real = guard.forbidden_reason
     monkeypatch.setattr(
         guard,
-        "forbidden",
+        "forbidden_reason",
         lambda address, private: None if address == "127.0.0.1" else real(address, private),
     )
 

@@ -436,14 +436,14 @@ def test_an_address_is_judged_again_where_it_is_connected_to(
 def test_a_kept_connection_is_judged_before_each_request(tls: ssl.SSLContext) -> None:
     """A name that is rebound to a private address is refused even where a good connection is still
     open."""
-    real = guard.forbidden
+    real = guard.forbidden_reason
     resolver = FakeResolver(["127.0.0.1"], ["10.0.0.1"])
 
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
                 guard,
-                "forbidden",
+                "forbidden_reason",
                 lambda a, private: None if a == "127.0.0.1" else real(a, private),
             )
             guarded = replace(GUARDED, http2=True)

@@ -51,8 +51,10 @@ def test_bodies_that_wait_to_be_read_keep_others_with_their_server_and_cost_them
             nonlocal most
             held = HeldBody(bodies)
             try:
-                answer = await fetcher.fetch(f"http://127.0.0.1:{port}/{number}", POLICY, held=held)
-                held.is_whole(len(answer.body))
+                answer = await fetcher.fetch(
+                    f"http://127.0.0.1:{port}/{number}", POLICY, held_body=held
+                )
+                held.complete(len(answer.body))
                 async with reading:
                     most = max(most, bodies.held)
                     await asyncio.sleep(READING_S)
@@ -60,7 +62,7 @@ def test_bodies_that_wait_to_be_read_keep_others_with_their_server_and_cost_them
                 assert answer.elapsed_s < PAGE_TIMEOUT_S
                 return len(answer.body)
             finally:
-                held.end()
+                held.release()
 
         async with server:
             # Reading all of them takes twice as long as a page may.

@@ -46,25 +46,25 @@ def test_batches_for_browsers_are_small() -> None:
 def test_cookies_go_to_a_browser_and_come_back() -> None:
     now = [1000.0]
     jar = CookieJar(lambda: now[0])
-    jar.keep("shop.example", "/a/b", b"who=me; Max-Age=60; Secure")
-    jar.keep("shop.example", "/", b"all=1; Domain=shop.example; Path=/")
-    found = {str(cookie["name"]): cookie for cookie in jar.all()}
+    jar.store_set_cookie("shop.example", "/a/b", b"who=me; Max-Age=60; Secure")
+    jar.store_set_cookie("shop.example", "/", b"all=1; Domain=shop.example; Path=/")
+    found = {str(cookie["name"]): cookie for cookie in jar.browser_cookies()}
     assert found["who"] | {"expires": 0} == {
         "name": "who", "value": "me", "domain": "shop.example", "path": "/a", "expires": 0, "secure": True,
     }  # fmt: skip
     assert found["all"]["domain"] == ".shop.example" and found["all"]["expires"] == -1
     other = CookieJar(lambda: now[0])
     for cookie in found.values():
-        other.put(str(cookie["domain"]), cookie)
+        other.store_browser_cookie(str(cookie["domain"]), cookie)
     assert (
-        other.header("shop.example", "/a/c", secure=True)
-        == jar.header("shop.example", "/a/c", secure=True)
+        other.cookie_header("shop.example", "/a/c", secure=True)
+        == jar.cookie_header("shop.example", "/a/c", secure=True)
         != ""
     )
     now[0] = 2000.0
-    assert [cookie["name"] for cookie in other.all()] == ["all"]
-    other.put("shop.example", {"name": "bad", "value": "a\r\nb"})
-    assert "bad" not in other.header("shop.example", "/", secure=True)
+    assert [cookie["name"] for cookie in other.browser_cookies()] == ["all"]
+    other.store_browser_cookie("shop.example", {"name": "bad", "value": "a\r\nb"})
+    assert "bad" not in other.cookie_header("shop.example", "/", secure=True)
 
 
 def test_a_program_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from scraper.http.transport.guard import (
     ForbiddenAddressError,
     GuardedResolver,
     PrivateAccess,
-    forbidden,
+    forbidden_reason,
     socket_factory,
 )
 
@@ -84,8 +84,8 @@ internal_v4 = st.sampled_from(INTERNAL_V4).flatmap(lambda net: st.ip_addresses(n
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public_addresses_pass(address: str) -> None:
-    assert forbidden(address, NOWHERE) is None
-    assert forbidden(address, ANYWHERE) is None
+    assert forbidden_reason(address, NOWHERE) is None
+    assert forbidden_reason(address, ANYWHERE) is None
 
 
 @given(internal_v4)
@@ -101,25 +101,25 @@ def test_internal_ipv4_is_refused_bare_and_wrapped(v4: IPv4Address) -> None:
         IPv6Address((0x2002 << 112) | (number << 80) | 1),  # 6to4
         IPv6Address((0x20010000 << 96) | (0x08080808 << 64) | (number ^ 0xFFFFFFFF)),  # Teredo
     ]
-    assert all(forbidden(str(address), NOWHERE) for address in wrapped)
+    assert all(forbidden_reason(str(address), NOWHERE) for address in wrapped)
 
 
 @given(st.sampled_from(INTERNAL_V6).flatmap(lambda net: st.ip_addresses(network=net)))
 def test_internal_ipv6_is_refused(v6: IPv6Address) -> None:
     if v6.ipv4_mapped is None:
-        assert forbidden(str(v6), NOWHERE) is not None
+        assert forbidden_reason(str(v6), NOWHERE) is not None
 
 
 @given(st.ip_addresses())
 def test_whatever_passes_is_global_unicast(address: IPv4Address | IPv6Address) -> None:
-    if forbidden(str(address), NOWHERE) is not None:
+    if forbidden_reason(str(address), NOWHERE) is not None:
         return
     if isinstance(address, IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
         if any(address in ip_network(net) for net in ("64:ff9b::/96", "::ffff:0:0:0/96")):
             inner = IPv4Address(int(address) & 0xFFFFFFFF)
         if inner is not None:
-            assert forbidden(str(inner), NOWHERE) is None
+            assert forbidden_reason(str(inner), NOWHERE) is None
             return
         assert address in ip_network("2000::/3")
     assert (
@@ -132,15 +132,15 @@ def test_whatever_passes_is_global_unicast(address: IPv4Address | IPv6Address) -
 
 @pytest.mark.parametrize("address", METADATA)
 def test_metadata_is_refused_even_where_private_addresses_are_allowed(address: str) -> None:
-    assert "metadata" in (forbidden(address, ANYWHERE) or "")
+    assert "metadata" in (forbidden_reason(address, ANYWHERE) or "")
 
 
 @pytest.mark.parametrize(
     "address", ["127.0.0.1", "10.1.2.3", "::1", "192.168.1.1", "fd12::1", "::ffff:127.0.0.1"]
 )
 def test_allow_private_allows_private(address: str) -> None:
-    assert forbidden(address, ANYWHERE) is None
-    assert forbidden(address, NOWHERE) is not None
+    assert forbidden_reason(address, ANYWHERE) is None
+    assert forbidden_reason(address, NOWHERE) is not None
 
 
 OFFICE = tuple(map(ip_network, ("10.1.0.0/16", "fd12::/64")))
@@ -154,11 +154,13 @@ OFFICE = tuple(map(ip_network, ("10.1.0.0/16", "fd12::/64")))
     ],
 )  # fmt: skip
 def test_a_list_opens_these_networks_alone(address: str, reason: str | None) -> None:
-    assert forbidden(address, OFFICE) == reason
+    assert forbidden_reason(address, OFFICE) == reason
 
 
 def test_a_list_that_holds_a_metadata_address_does_not_open_it() -> None:
-    assert "metadata" in (forbidden("169.254.169.254", (ip_network("169.254.0.0/16"),)) or "")
+    assert "metadata" in (
+        forbidden_reason("169.254.169.254", (ip_network("169.254.0.0/16"),)) or ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,8 +176,8 @@ def test_private_addresses_are_for_the_sites_own_hosts_and_ports(
     host: str, port: int, opened: bool
 ) -> None:
     own = frozenset({("127.0.0.1", 8800), ("intern.example", None), ("::1", 9000)})
-    assert PrivateAccess(own).networks_of(host, port) == (ANYWHERE if opened else NOWHERE)
-    assert PrivateAccess(own, OFFICE).networks_of(host, port) == (ANYWHERE if opened else OFFICE)
+    assert PrivateAccess(own).networks_for(host, port) == (ANYWHERE if opened else NOWHERE)
+    assert PrivateAccess(own, OFFICE).networks_for(host, port) == (ANYWHERE if opened else OFFICE)
 
 
 @given(st.text(max_size=40))
@@ -183,7 +185,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
     try:
         socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text)
     except (OSError, ValueError):
-        assert forbidden(text, NOWHERE) is not None
+        assert forbidden_reason(text, NOWHERE) is not None
 
 
 @pytest.mark.parametrize(
@@ -191,11 +193,11 @@ def test_what_is_no_address_is_refused(text: str) -> None:
     ["2130706433", "127.1", "0177.0.0.1", "0x7f.0.0.1", "", "localhost", "1.1.1.1.", "[::1]"],
 )
 def test_odd_spellings_are_no_addresses(text: str) -> None:
-    assert forbidden(text, ANYWHERE) == "not an IP address"
+    assert forbidden_reason(text, ANYWHERE) == "not an IP address"
 
 
 def test_a_scope_does_not_hide_a_link_local_address() -> None:
-    assert forbidden("fe80::1%eth0", NOWHERE) is not None
+    assert forbidden_reason("fe80::1%eth0", NOWHERE) is not None
 
 
 def test_the_socket_factory_opens_no_socket_to_a_forbidden_address() -> None:

@@ -28,19 +28,19 @@ class Pages:
         try:
             for here in range(PIECE, size + PIECE, PIECE):
                 await asyncio.sleep(0)
-                if here > SMALL_BYTES and body.grows(min(here, size)):
-                    await body.room()
+                if here > SMALL_BYTES and body.grow(min(here, size)):
+                    await body.wait_for_room()
                 self.most = max(self.most, self.bodies.held)
                 if self.rng.random() < 0.002:
                     # Its connection breaks.
                     return
-            body.is_whole(size)
+            body.complete(size)
             self.most = max(self.most, self.bodies.held)
             if self.slow:
                 async with self.reader:
                     await asyncio.sleep(0.001)
         finally:
-            body.end()
+            body.release()
             self.done += 1
 
     async def run(self) -> None:
@@ -73,12 +73,12 @@ def test_where_all_are_half_here_one_comes_in_whole_and_then_the_next() -> None:
         async def page(number: int) -> None:
             body = HeldBody(bodies)
             for size in (400_000, 800_000, 1_200_000):
-                if body.grows(size):
-                    await body.room()
+                if body.grow(size):
+                    await body.wait_for_room()
                 await asyncio.sleep(0)
-            body.is_whole(1_200_000)
+            body.complete(1_200_000)
             await asyncio.sleep(0)
-            body.end()
+            body.release()
             ended.append(number)
 
         async with asyncio.timeout(10):
@@ -93,11 +93,11 @@ def test_a_page_that_is_asked_for_again_does_not_wait_for_itself() -> None:
     async def running() -> None:
         bodies = HeldBodies(MOST)
         body = HeldBody(bodies)
-        body.is_whole(2 * MOST)
+        body.complete(2 * MOST)
         async with asyncio.timeout(10):
-            if body.grows(2 * MOST):
-                await body.room()
-        body.end()
+            if body.grow(2 * MOST):
+                await body.wait_for_room()
+        body.release()
         assert bodies.held == 0
 
     asyncio.run(running())
@@ -107,17 +107,17 @@ def test_who_is_cancelled_while_it_waits_holds_nobody_up() -> None:
     async def running() -> None:
         bodies = HeldBodies(MOST)
         first, second = HeldBody(bodies), HeldBody(bodies)
-        first.is_whole(MOST)
-        assert second.grows(100_000)
-        waiting = asyncio.create_task(second.room())
+        first.complete(MOST)
+        assert second.grow(100_000)
+        waiting = asyncio.create_task(second.wait_for_room())
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        second.end()
+        second.release()
         third = HeldBody(bodies)
-        assert third.grows(100_000)
-        first.end()
+        assert third.grow(100_000)
+        first.release()
         async with asyncio.timeout(10):
-            await third.room()
+            await third.wait_for_room()
 
     asyncio.run(running())

@@ -284,38 +284,38 @@ def test_a_key_that_is_none_is_told_without_showing_it(key: str) -> None:
 def jar(*lines: bytes, secure_only: bool = False) -> AccountJar:
     made = AccountJar(secure_only=secure_only, now=lambda: 1000.0)
     for line in lines:
-        made.keep("shop.example", "/", line)
+        made.store_set_cookie("shop.example", "/", line)
     return made
 
 
 def test_cookies_are_written_down_and_read_again() -> None:
     one = jar(b"sid=1; Path=/; Secure", b"lang=de; Domain=shop.example; Max-Age=50")
-    assert one.changed and one.names() == {"sid", "lang"}
+    assert one.changed and one.cookie_names() == {"sid", "lang"}
     two = jar()
     two.load(json.loads(json.dumps(one.dump())))
     assert not two.changed
     for secure in (True, False):
-        assert two.header("shop.example", "/", secure=secure) == one.header(
+        assert two.cookie_header("shop.example", "/", secure=secure) == one.cookie_header(
             "shop.example", "/", secure=secure
         )
 
 
 def test_what_changed_here_goes_over_what_others_wrote() -> None:
     mine, theirs = jar(b"a=1", b"b=1", b"c=1"), jar(b"a=2", b"b=2", b"c=2", b"d=2")
-    mine.saved()
-    mine.keep("shop.example", "/", b"a=3")
-    mine.keep("shop.example", "/", b"b=; Max-Age=0")
-    mine.keep("shop.example", "/", b"c=1")
+    mine.mark_saved()
+    mine.store_set_cookie("shop.example", "/", b"a=3")
+    mine.store_set_cookie("shop.example", "/", b"b=; Max-Age=0")
+    mine.store_set_cookie("shop.example", "/", b"c=1")
     mine.load(theirs.dump())
-    sent = mine.header("shop.example", "/", secure=False)
+    sent = mine.cookie_header("shop.example", "/", secure=False)
     assert sorted(sent.split("; ")) == ["a=3", "c=2", "d=2"]
     assert mine.changed
 
 
 def test_a_cookie_that_stays_as_it_is_is_no_change() -> None:
     one = jar(b"a=1; Path=/")
-    one.saved()
-    one.keep("shop.example", "/p", b"a=1; Path=/")
+    one.mark_saved()
+    one.store_set_cookie("shop.example", "/p", b"a=1; Path=/")
     assert not one.changed
 
 
@@ -331,7 +331,7 @@ def test_nothing_of_a_login_by_https_goes_without(scheme: str, host: str) -> Non
     url = f"{scheme}://{host}/p"
     mine = scheme == "https" and host == "shop.example"
     assert bool(one.headers_for(url)) is mine and bool(one.cookies_for(url)) is mine
-    assert "Bearer" not in repr(one) and one.jar.all()[0]["secure"] is True
+    assert "Bearer" not in repr(one) and one.jar.browser_cookies()[0]["secure"] is True
 
 
 def test_an_account_has_one_proxy_while_it_is_there() -> None:

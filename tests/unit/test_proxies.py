@@ -300,19 +300,19 @@ def test_cookies_of_an_identity() -> None:
         b"e=5; Domain=example", b"f=6; Domain=other.example", b"g=7; Expires=Thu, 01 Jan 1970 00:00:01 GMT",
         b"h=8; Expires=Thu, 01-Jan-2099 00:00:01 GMT", b"a=9; Max-Age=120",
     ):  # fmt: skip
-        jar.keep("www.shop.example", "/list/1", line)
-    assert set(jar.header("www.shop.example", "/list/2", secure=True).split("; ")) == {
+        jar.store_set_cookie("www.shop.example", "/list/1", line)
+    assert set(jar.cookie_header("www.shop.example", "/list/2", secure=True).split("; ")) == {
         "a=9",
         "b=2",
         "d=4",
         "h=8",
     }
-    assert "d=4" not in jar.header("www.shop.example", "/list/2", secure=False)
-    assert jar.header("www.shop.example", "/cart/x", secure=False) == "c=3; b=2"
-    assert jar.header("m.shop.example", "/", secure=False) == "b=2"
-    assert jar.header("shop.example.evil.example", "/", secure=False) == ""
+    assert "d=4" not in jar.cookie_header("www.shop.example", "/list/2", secure=False)
+    assert jar.cookie_header("www.shop.example", "/cart/x", secure=False) == "c=3; b=2"
+    assert jar.cookie_header("m.shop.example", "/", secure=False) == "b=2"
+    assert jar.cookie_header("shop.example.evil.example", "/", secure=False) == ""
     clock[0] += 121
-    assert "a=9" not in jar.header("www.shop.example", "/list/2", secure=True)
+    assert "a=9" not in jar.cookie_header("www.shop.example", "/list/2", secure=True)
 
 
 @given(
@@ -321,8 +321,8 @@ def test_cookies_of_an_identity() -> None:
 )
 def test_any_set_cookie_is_taken_or_left(line: bytes, host: str) -> None:
     jar = CookieJar()
-    jar.keep(host, "/", line)
-    sent = jar.header(host, "/", secure=True)
+    jar.store_set_cookie(host, "/", line)
+    sent = jar.cookie_header(host, "/", secure=True)
     assert sent.isascii() and (not sent or sent.isprintable())
 
 
@@ -345,19 +345,19 @@ def test_a_cookie_for_all_of_a_public_suffix_is_refused(
     host: str, domain: str, elsewhere: str
 ) -> None:
     jar = CookieJar()
-    jar.keep(host, "/", f"session=1; Domain={domain}".encode())
+    jar.store_set_cookie(host, "/", f"session=1; Domain={domain}".encode())
     for name in (host, elsewhere, domain.lstrip(".")):
-        assert jar.header(name, "/", secure=True) == ""
+        assert jar.cookie_header(name, "/", secure=True) == ""
 
 
 def test_a_public_suffix_that_is_a_shop_keeps_its_cookies_to_itself() -> None:
     jar = CookieJar()
-    jar.keep("github.io", "/", b"session=1; Domain=github.io")
-    assert jar.header("github.io", "/", secure=True) == "session=1"
-    assert jar.header("shop.github.io", "/", secure=True) == ""
+    jar.store_set_cookie("github.io", "/", b"session=1; Domain=github.io")
+    assert jar.cookie_header("github.io", "/", secure=True) == "session=1"
+    assert jar.cookie_header("shop.github.io", "/", secure=True) == ""
 
 
 def test_a_domain_of_the_shop_is_shared_by_its_hosts() -> None:
     jar = CookieJar()
-    jar.keep("www.shop.co.uk", "/", b"session=1; Domain=shop.co.uk")
-    assert jar.header("api.shop.co.uk", "/", secure=True) == "session=1"
+    jar.store_set_cookie("www.shop.co.uk", "/", b"session=1; Domain=shop.co.uk")
+    assert jar.cookie_header("api.shop.co.uk", "/", secure=True) == "session=1"

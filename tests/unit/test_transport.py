@@ -9,7 +9,8 @@ import aiohttp
 import httpx
 import pytest
 
-from scraper.http.transport.aiohttp_transport import _Protocol, request_head
+from scraper.http.transport.aiohttp_protocol import ResponseProtocol
+from scraper.http.transport.aiohttp_transport import request_head
 
 
 def test_a_head_is_the_target_the_host_and_the_fields() -> None:
@@ -27,14 +28,14 @@ def test_no_field_breaks_out_of_its_line(value: bytes) -> None:
         request_head(b"/", "a.example", [(b"If-None-Match", value)])
 
 
-def _asks(protocol: _Protocol, read_timeout_s: float) -> None:
+def _asks(protocol: ResponseProtocol, read_timeout_s: float) -> None:
     protocol.set_response_params(read_timeout=read_timeout_s)
     protocol.start_timeout()
 
 
 def test_a_kept_connection_has_the_patience_of_its_present_request() -> None:
     async def silent() -> None:
-        protocol = _Protocol(loop=asyncio.get_running_loop())
+        protocol = ResponseProtocol(loop=asyncio.get_running_loop())
         protocol.transport = Mock()
         _asks(protocol, 60)
         protocol._drop_timeout()  # it was answered
@@ -48,7 +49,7 @@ def test_a_kept_connection_has_the_patience_of_its_present_request() -> None:
 
 def test_an_answer_that_came_stops_the_clock() -> None:
     async def answered() -> None:
-        protocol = _Protocol(loop=asyncio.get_running_loop())
+        protocol = ResponseProtocol(loop=asyncio.get_running_loop())
         protocol.transport = Mock()
         _asks(protocol, 0.01)
         protocol._drop_timeout()

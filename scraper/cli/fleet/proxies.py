@@ -17,7 +17,7 @@ from scraper.cli.common.shared import json_option, load_settings, open_redis, pr
 from scraper.cli.common.tables import print_table, span
 from scraper.errors import ConfigError, NotFoundError, ScraperError
 from scraper.http.transport.aiohttp_transport import tls_context
-from scraper.http.transport.tunnel import ProxyHopError, knock
+from scraper.http.transport.tunnel import ProxyHopError, probe_proxy
 from scraper.proxies import file
 from scraper.proxies.health import EVERYWHERE, read_all_stats
 from scraper.rules.proxies import NO_STATS, Proxy, ProxyStats
@@ -113,7 +113,7 @@ async def _failures(listed: Sequence[Proxy]) -> list[tuple[str, str]]:
         async with at_once:
             try:
                 async with asyncio.timeout(CONNECT_S):
-                    await knock(proxy, tls)
+                    await probe_proxy(proxy, tls)
             except ProxyHopError as error:
                 return proxy.id, str(error)
             except TimeoutError:

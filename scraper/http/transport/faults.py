@@ -1,5 +1,5 @@
-"""From what the network raised to the one error that leaves this package, with words that say what
-to mend."""
+"""Turns what the network raised into the one error that leaves this package, in words that say what
+to fix."""
 
 from __future__ import annotations
 
@@ -26,30 +26,31 @@ class Timeouts(Protocol):
     def read_timeout_s(self) -> float: ...
 
 
-def fault(
+def fetch_error(
     error: Exception, *, url: str, host: str, limits: Timeouts, status: int | None = None
 ) -> FetchError:
-    """The FetchError for any error of one hop. Never raises; an unknown error counts as a malformed
-    answer."""
+    """Returns the FetchError for any error of one hop. Never raises; an unknown error counts as a
+    malformed response."""
     if isinstance(error, FetchError):
         error.url = error.url or url
         error.status = error.status if error.status is not None else status
         return error
     if isinstance(error, ProxyHopError):
-        # The proxy says so; whether to believe it is the caller's matter.
+        # The proxy says so; the caller decides whether to believe it.
         unreached = error.signal is ProxySignal.FAILED
         outcome = Outcome.UNREACHABLE if unreached else Outcome.PROXY_FAILED
         return FetchError(outcome, str(error), url=url, status=status, signal=error.signal)
-    outcome, message = _outcome_of(error, host, limits)
+    outcome, message = _classify_error(error, host, limits)
     return FetchError(outcome, message, url=url, status=status)
 
 
-def _outcome_of(error: Exception, host: str, limits: Timeouts) -> tuple[Outcome, str]:
-    for cause in _causes(error):
+def _classify_error(error: Exception, host: str, limits: Timeouts) -> tuple[Outcome, str]:
+    for cause in _iterate_causes(error):
         if isinstance(cause, ForbiddenAddressError):
-            return Outcome.FORBIDDEN_ADDRESS, _forbidden(cause, host)
+            return Outcome.FORBIDDEN_ADDRESS, _describe_forbidden(cause, host)
         if isinstance(cause, ssl.SSLError):
-            return Outcome.TLS, f"TLS with {host} failed: {plain(cause.strerror or str(cause))}"
+            reason = printable(cause.strerror or str(cause))
+            return Outcome.TLS, f"TLS with {host} failed: {reason}"
     match error:
         case httpx.ConnectTimeout() | httpx.PoolTimeout():
             return Outcome.TIMEOUT, (
@@ -62,27 +63,27 @@ def _outcome_of(error: Exception, host: str, limits: Timeouts) -> tuple[Outcome,
                 " (read timeout: SCRAPER_READ_TIMEOUT_S)"
             )
         case httpx.ConnectError():
-            return Outcome.UNREACHABLE, f"no connection to {host}: {_cause(error)}"
+            return Outcome.UNREACHABLE, f"no connection to {host}: {_describe_cause(error)}"
         case httpx.NetworkError():
             return (
                 Outcome.UNREACHABLE,
-                f"the connection to {host} broke off: {_cause(error)}",
+                f"the connection to {host} broke off: {_describe_cause(error)}",
             )
         case httpx.InvalidURL():
-            return Outcome.MALFORMED, f"not a URL that can be requested: {plain(error)}"
+            return Outcome.MALFORMED, f"not a URL that can be requested: {printable(error)}"
         case httpx.RemoteProtocolError():
             return (
                 Outcome.MALFORMED,
-                f"{host} does not speak valid HTTP: {plain(_innermost(error))}",
+                f"{host} does not speak valid HTTP: {printable(_root_cause(error))}",
             )
         case _:
             return (
                 Outcome.MALFORMED,
-                f"the answer of {host} is unusable: {type(error).__name__}: {plain(error)}",
+                f"the answer of {host} is unusable: {type(error).__name__}: {printable(error)}",
             )
 
 
-def _forbidden(cause: ForbiddenAddressError, host: str) -> str:
+def _describe_forbidden(cause: ForbiddenAddressError, host: str) -> str:
     if cause.reason.startswith("a cloud"):
         return f"{host} leads to {cause.address}, {cause.reason}, which is never fetched"
     return (
@@ -92,8 +93,8 @@ def _forbidden(cause: ForbiddenAddressError, host: str) -> str:
     )
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it stems from; aiohttp's connector errors keep theirs in `os_error`."""
+def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yields the error and its causes. aiohttp's connector errors keep theirs in `os_error`."""
     cause: BaseException | None = error
     for _ in range(10):
         if cause is None:
@@ -102,22 +103,22 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or getattr(cause, "os_error", None)
 
 
-def _innermost(error: BaseException) -> BaseException:
-    return list(_causes(error))[-1]
+def _root_cause(error: BaseException) -> BaseException:
+    return list(_iterate_causes(error))[-1]
 
 
-def _cause(error: BaseException) -> str:
-    """What went wrong, as the system says it and without a number: connection refused."""
-    cause = _innermost(error)
+def _describe_cause(error: BaseException) -> str:
+    """Returns the system's words without a number, such as "connection refused"."""
+    cause = _root_cause(error)
     if isinstance(cause, socket.gaierror):
-        return plain(cause.strerror or cause).lower()
+        return printable(cause.strerror or cause).lower()
     if isinstance(cause, OSError) and cause.errno:
         return os.strerror(cause.errno).lower()
-    return plain(cause)
+    return printable(cause)
 
 
-def plain(text: object) -> str:
-    """Short and printable: error texts quote what a hostile server sent, and PostgreSQL refuses
-    NUL."""
+def printable(text: object) -> str:
+    """Returns a short, printable text: errors quote what a hostile server sent, and PostgreSQL
+    refuses NUL."""
     words = " ".join(str(text).split())[:_DETAIL_MAX]
     return "".join(char if char.isprintable() else "?" for char in words)

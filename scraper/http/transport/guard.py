@@ -1,8 +1,8 @@
 """Which addresses may be connected to: the guard against server-side request forgery.
 
-Owns the classification of addresses, and the two hooks that apply it where no name can be rebound
-any more: the resolver, whose answers are the ones connected to, and the socket factory, which sees
-every address (literals too) before a socket exists. Refuses to judge host names or URLs: `127.1`,
+Owns the classification of addresses, and the two hooks that apply it where a name can no longer be
+rebound: the resolver, whose addresses are the ones connected to, and the socket factory, which sees
+every address (literals too) before a socket exists. Does not judge host names or URLs: `127.1`,
 `0x7f.1` and `localhost.` are what they resolve to.
 """
 
@@ -27,7 +27,7 @@ Networks = tuple[IPv4Network | IPv6Network, ...]
 NOWHERE: Networks = ()
 ANYWHERE: Networks = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
-# Where clouds serve credentials to whoever asks: refused even under `allow_private`.
+# Clouds serve credentials here to any client: refused even under `allow_private`.
 METADATA = tuple(
     map(
         ip_network,
@@ -47,7 +47,8 @@ METADATA = tuple(
     )
 )
 
-# What `ipaddress` calls global, or did in some Python version, and is not a host on the Internet.
+# Networks that are not on the Internet, though `ipaddress` calls them global, or did in some Python
+# version.
 _NOT_PUBLIC = tuple(
     ip_network(net)
     for net in (
@@ -64,11 +65,11 @@ _NOT_PUBLIC = tuple(
     )
 )
 _GLOBAL_UNICAST = ip_network("2000::/3")
-# IPv6 networks whose last 32 bits are the IPv4 address that they lead to: NAT64 (RFC 6052), and
-# what SIIT translates (RFC 7915).
+# IPv6 networks whose last 32 bits are the IPv4 address that they lead to: NAT64 (RFC 6052) and SIIT
+# (RFC 7915).
 _LAST_BITS_V4 = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0:0/96")))
-# NAT64 of a network's own (RFC 8215) embeds the address behind a prefix of a length that only that
-# network knows: these bytes of it, skipping the ninth (RFC 6052 2.2).
+# Local NAT64 (RFC 8215) embeds the address after a prefix whose length only that network knows. The
+# address is one of these groups of bytes, which skip the ninth (RFC 6052 2.2).
 _LOCAL_NAT64 = ip_network("64:ff9b:1::/48")
 _LOCAL_NAT64_BYTES = ((6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12), (12, 13, 14, 15))
 
@@ -86,17 +87,17 @@ class ForbiddenAddressError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class PrivateAccess:
-    """Which addresses that are not public a site's requests may go to: whatever addresses its own
-    `hosts` have, and those in `networks`, whoever has them.
+    """The non-public addresses that a site's requests may go to: any address of its own `hosts`,
+    and any host in `networks`.
 
-    `hosts` are (name, port), a port of None being every port; names below one are meant, too.
+    `hosts` are (name, port), and include the names below each; a port of None means every port.
     """
 
     hosts: frozenset[tuple[str, int | None]] = frozenset()
     networks: Networks = NOWHERE
 
-    def networks_of(self, host: str, port: int) -> Networks:
-        """The networks that a request to this host may reach, beside the public ones. `host` is in
+    def networks_for(self, host: str, port: int) -> Networks:
+        """Returns the non-public networks that a request to this host may reach. `host` is in
         ASCII, a literal address without brackets."""
         host = host.lower()
         for name, own_port in self.hosts:
@@ -106,29 +107,29 @@ class PrivateAccess:
 
 
 @lru_cache(maxsize=4096)
-def forbidden(address: str, private: Networks) -> str | None:
-    """Why this address may not be connected to, or None where it may. `private` are the networks
+def forbidden_reason(address: str, private: Networks) -> str | None:
+    """Returns why this address may not be connected to; None if it may. `private` are the networks
     that are open though they are not public.
 
-    Fails closed: what is not an IP address in its canonical spelling is refused.
-    `forbidden("::ffff:10.0.0.1", NOWHERE) == "private"`
+    Fails closed: anything but an IP address in its canonical spelling is refused.
+    `forbidden_reason("::ffff:10.0.0.1", NOWHERE) == "private"`
     """
     try:
         ip = ip_address(address)
     except ValueError:
         return "not an IP address"
-    inner = _unwrapped(ip)
-    meant = [ip, inner, *_locally_translated(ip)]
+    inner = _unwrap_ipv4(ip)
+    meant = [ip, inner, *_decode_local_nat64(ip)]
     if any(address in network for network in METADATA for address in meant):
         return "a cloud's metadata service"
     if any(inner in network or ip in network for network in private):
         return None
-    return _not_public(inner)
+    return _non_public_reason(inner)
 
 
-def _unwrapped(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The IPv4 address that an IPv6 one leads to: mapped (RFC 4291), translated, 6to4 (RFC 3056),
-    Teredo."""
+def _unwrap_ipv4(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """Returns the IPv4 address that an IPv6 one leads to: mapped (RFC 4291), translated, 6to4 (RFC
+    3056), Teredo."""
     if isinstance(ip, IPv4Address):
         return ip
     if any(ip in network for network in _LAST_BITS_V4):
@@ -136,13 +137,13 @@ def _unwrapped(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None) or ip
 
 
-def _locally_translated(ip: IPv4Address | IPv6Address) -> list[IPv4Address]:
+def _decode_local_nat64(ip: IPv4Address | IPv6Address) -> list[IPv4Address]:
     if ip not in _LOCAL_NAT64:
         return []
-    return [IPv4Address(bytes(ip.packed[at] for at in places)) for places in _LOCAL_NAT64_BYTES]
+    return [IPv4Address(bytes(ip.packed[at] for at in group)) for group in _LOCAL_NAT64_BYTES]
 
 
-def _not_public(ip: IPv4Address | IPv6Address) -> str | None:
+def _non_public_reason(ip: IPv4Address | IPv6Address) -> str | None:
     if ip.is_unspecified:
         return "unspecified"
     if ip.is_loopback:
@@ -159,11 +160,10 @@ def _not_public(ip: IPv4Address | IPv6Address) -> str | None:
 
 
 class GuardedResolver(AbstractResolver):
-    """Passes on the allowed ones of another resolver's answers; raises `ForbiddenAddressError`
-    where none is left.
+    """Passes on the allowed addresses of another resolver; raises `ForbiddenAddressError` if none
+    is left.
 
-    Every connection goes to an address from here, so a name that is rebound between two look-ups is
-    judged anew.
+    Every connection goes to an address from here, so each look-up of a rebound name is judged.
     """
 
     def __init__(self, resolver: AbstractResolver, private: Networks) -> None:
@@ -176,28 +176,32 @@ class GuardedResolver(AbstractResolver):
         try:
             answers = await self._resolver.resolve(host, port, family)
         except UnicodeError as error:
-            # The label is empty or overlong: getaddrinfo's IDNA codec raises it.
+            # getaddrinfo's IDNA codec raises this for an empty or overlong label.
             raise OSError(f"not a valid host name ({error})") from error
-        allowed = [answer for answer in answers if forbidden(answer["host"], self._private) is None]
+        allowed = [
+            answer for answer in answers if forbidden_reason(answer["host"], self._private) is None
+        ]
         if allowed:
             return allowed
         if not answers:
             raise OSError("the name has no address")
         address = answers[0]["host"]
-        raise ForbiddenAddressError(address, forbidden(address, self._private) or "refused", host)
+        reason = forbidden_reason(address, self._private) or "refused"
+        raise ForbiddenAddressError(address, reason, host)
 
     async def close(self) -> None:
         await self._resolver.close()
 
 
 def socket_factory(private: Networks) -> SocketFactoryType:
-    """Makes the sockets of a connector: the last gate, passed by literal addresses too."""
-    return partial(_guarded_socket, private)
+    """Returns what makes a connector's sockets: the last check, which sees literal addresses
+    too."""
+    return partial(_open_guarded_socket, private)
 
 
-def _guarded_socket(private: Networks, addr_info: AddrInfoType) -> socket.socket:
+def _open_guarded_socket(private: Networks, addr_info: AddrInfoType) -> socket.socket:
     family, kind, proto, _, address = addr_info
-    reason = forbidden(str(address[0]), private)
+    reason = forbidden_reason(str(address[0]), private)
     if reason is not None:
         raise ForbiddenAddressError(str(address[0]), reason)
     return socket.socket(family, kind, proto)

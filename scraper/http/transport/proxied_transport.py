@@ -1,16 +1,14 @@
-"""httpx's transport interface for requests through proxies: the connector that knows no other way
-out.
+"""httpx's transport interface for requests through proxies, which never connects directly.
 
-Its connections are opened by `scraper.http.transport.tunnel` alone, and kept apart by the proxy's
-id; a request that names no proxy is refused before a socket exists. Nothing here falls back to a
-direct connection.
+Only `scraper.http.transport.tunnel` opens its connections, and the proxy's id keeps them apart. A
+request that names no proxy is refused before a socket exists.
 
 The guard: the target's name is looked up here, and a request whose target is private, loopback,
-link-local or a cloud's metadata service never leaves (`socks5` proxies are told the address that
-was judged). The risk that stays: http, https and socks5h proxies look the name up a second time, in
-a place of their own. A hostile name server may tell them another address than us, and what is
-private there is the proxy operator's network, not ours; use socks5 where that matters. The proxy's
-own address is not judged: it comes from the operator's file, and local ones are common.
+link-local or a cloud's metadata service never leaves (`socks5` proxies get the address that was
+judged). One risk remains: http, https and socks5h proxies look the name up a second time. A hostile
+name server may give them another address, in the proxy operator's private network and not in ours;
+use socks5 if that matters. The proxy's own address is not judged: it comes from the operator's
+file, and local ones are common.
 """
 
 from __future__ import annotations
@@ -25,84 +23,22 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.tracing import Trace
 
 from scraper.domain import ProxySignal
-from scraper.http.transport.aiohttp_transport import (
-    AiohttpTransport,
-    Connector,
-    Fields,
-    PoolOptions,
-)
+from scraper.http.request import absolute_target_of
+from scraper.http.transport.aiohttp_protocol import Connector
+from scraper.http.transport.aiohttp_transport import AiohttpTransport, Fields, PoolOptions
 from scraper.http.transport.guard import Networks
-from scraper.http.transport.resolver import Names
-from scraper.http.transport.tunnel import Dial, ProxyHopError, connect, login
+from scraper.http.transport.resolver import AddressCache
+from scraper.http.transport.tunnel import (
+    Dial,
+    ProxyHopError,
+    connect_through,
+    proxy_authorization,
+    proxy_timeout_error,
+)
 from scraper.rules.proxies import Proxy
 
-_LOGIN_WANTED = 407
+_LOGIN_REQUIRED = 407
 _dial: ContextVar[Dial | None] = ContextVar("dial", default=None)
-
-
-class ProxiedTransport(AiohttpTransport):
-    """One pool of connections through any number of proxies; `request.extensions["proxy"]` says
-    which.
-
-    Raises what `AiohttpTransport` does, and `ProxyHopError` where it is the proxy that failed.
-    """
-
-    def __init__(self, pool: PoolOptions, private: Networks, tls: ssl.SSLContext) -> None:
-        super().__init__(pool, private, tls)
-        self._names = Names(pool.names(), private, ttl_s=pool.dns_ttl_s)
-
-    async def handle_async_request(
-        self, request: httpx.Request, label: str = "", target: bytes = b"", extra: Fields = ()
-    ) -> httpx.Response:
-        proxy: Proxy = request.extensions["proxy"]
-        limits = request.extensions.get("timeout", {})
-        dial = Dial(proxy)
-        token = _dial.set(dial)
-        try:
-            async with asyncio.timeout(limits.get("connect")):
-                dial.address = await self._names.address(request.url.host)
-            # The label names the proxy's id, never its address.
-            label = f"{proxy.scheme}://{proxy.id}"
-            # Within a tunnel, the request is the host's own.
-            if request.url.scheme != "https" and not proxy.tunnels:
-                target, extra = str(request.url).encode("ascii"), _login_field(proxy)
-            response = await super().handle_async_request(request, label, target, extra)
-        except ProxyHopError as error:
-            raise ProxyHopError(error.signal, f"proxy {proxy.id}: {error}") from None
-        except TimeoutError as error:
-            raise httpx.ConnectTimeout("its name was not looked up in time") from error
-        except httpx.ConnectTimeout as error:
-            raise late(dial) or error from None
-        finally:
-            _dial.reset(token)
-        # No origin server sends it (RFC 9110 15.5.8).
-        if response.status_code == _LOGIN_WANTED:
-            assert isinstance(response.stream, httpx.AsyncByteStream)
-            await response.stream.aclose()
-            raise ProxyHopError(
-                ProxySignal.UNUSABLE, f"proxy {proxy.id}: it does not accept the login (407)"
-            )
-        return response
-
-
-def late(dial: Dial) -> ProxyHopError | None:
-    """Whose time ran out: the proxy's, unless it had opened the way already."""
-    match dial.step:
-        case "proxy":
-            return ProxyHopError(
-                ProxySignal.UNUSABLE, f"proxy {dial.proxy.id}: no connection to it in time"
-            )
-        case "tunnel":
-            return ProxyHopError(
-                ProxySignal.FAILED, f"proxy {dial.proxy.id}: it opened no way to the host in time"
-            )
-        case _:
-            return None
-
-
-def _login_field(proxy: Proxy) -> Fields:
-    value = login(proxy)
-    return [] if value is None else [(b"Proxy-Authorization", value.encode("ascii"))]
 
 
 class _ProxyConnector(Connector):
@@ -115,7 +51,7 @@ class _ProxyConnector(Connector):
         assert isinstance(self._ssl, ssl.SSLContext)
         port = req.port
         assert port is not None
-        protocol = await connect(
+        protocol = await connect_through(
             dial,
             req.host,
             port,
@@ -127,4 +63,53 @@ class _ProxyConnector(Connector):
         return protocol
 
 
-ProxiedTransport.connector = _ProxyConnector
+class ProxiedTransport(AiohttpTransport):
+    """One pool of connections through any number of proxies; `request.extensions["proxy"]` says
+    which.
+
+    Raises what `AiohttpTransport` does, and `ProxyHopError` if the proxy failed.
+    """
+
+    connector_class = _ProxyConnector
+
+    def __init__(self, pool: PoolOptions, private: Networks, tls: ssl.SSLContext) -> None:
+        super().__init__(pool, private, tls)
+        self._addresses = AddressCache(pool.make_resolver(), private, ttl_s=pool.dns_ttl_s)
+
+    async def handle_async_request(
+        self, request: httpx.Request, label: str = "", target: bytes = b"", extra: Fields = ()
+    ) -> httpx.Response:
+        proxy: Proxy = request.extensions["proxy"]
+        limits = request.extensions.get("timeout", {})
+        dial = Dial(proxy)
+        token = _dial.set(dial)
+        try:
+            async with asyncio.timeout(limits.get("connect")):
+                dial.address = await self._addresses.first_address(request.url.host)
+            # The label names the proxy's id, never its address.
+            label = f"{proxy.scheme}://{proxy.id}"
+            # Within a tunnel, the request is the host's own.
+            if request.url.scheme != "https" and not proxy.tunnels:
+                target, extra = absolute_target_of(request), _login_fields(proxy)
+            response = await super().handle_async_request(request, label, target, extra)
+        except ProxyHopError as error:
+            raise ProxyHopError(error.signal, f"proxy {proxy.id}: {error}") from None
+        except TimeoutError as error:
+            raise httpx.ConnectTimeout("its name was not looked up in time") from error
+        except httpx.ConnectTimeout as error:
+            raise proxy_timeout_error(dial) or error from None
+        finally:
+            _dial.reset(token)
+        # No origin server sends a 407 (RFC 9110 15.5.8).
+        if response.status_code == _LOGIN_REQUIRED:
+            assert isinstance(response.stream, httpx.AsyncByteStream)
+            await response.stream.aclose()
+            raise ProxyHopError(
+                ProxySignal.UNUSABLE, f"proxy {proxy.id}: it does not accept the login (407)"
+            )
+        return response
+
+
+def _login_fields(proxy: Proxy) -> Fields:
+    value = proxy_authorization(proxy)
+    return [] if value is None else [(b"Proxy-Authorization", value.encode("ascii"))]

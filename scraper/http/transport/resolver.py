@@ -1,8 +1,7 @@
-"""Hosts' addresses as the guard lets them pass, for transports that name an address before they
-connect.
+"""Resolves names to addresses that the guard allows, for transports that name an address before
+they connect.
 
-Looked up once in `ttl_s` however many ask, off the loop, and judged with each look-up. Refuses to
-connect.
+Looks a name up once in `ttl_s` for all callers, off the loop. Opens no connection.
 """
 
 from __future__ import annotations
@@ -17,12 +16,13 @@ from scraper.http.transport import guard
 from scraper.http.transport.guard import ForbiddenAddressError, GuardedResolver, Networks
 
 NAMES_MAX = 5000
-# More addresses of one name only make a host that is down take longer to notice.
+# More addresses of one name would only delay the error of a host that is down.
 ADDRESSES_MAX = 8
 
 
-class Names:
-    """One a transport, on its loop. Forgets everything when it knows `NAMES_MAX` names."""
+class AddressCache:
+    """The guarded addresses of names. One per transport, on its loop. Forgets everything once it
+    knows `NAMES_MAX` names."""
 
     def __init__(self, resolver: AbstractResolver, private: Networks, *, ttl_s: float) -> None:
         self._resolver = GuardedResolver(resolver, private)
@@ -30,17 +30,16 @@ class Names:
         self._ttl_s = ttl_s
         self._cached: dict[str, tuple[float, asyncio.Task[list[str]]]] = {}
 
-    async def address(self, host: str) -> str:
-        """The first of its `addresses`."""
+    async def first_address(self, host: str) -> str:
         return (await self.addresses(host))[0]
 
     async def addresses(self, host: str) -> list[str]:
-        """IPv4 first. Raises `ForbiddenAddressError`, or httpx.ConnectError where the name has no
-        address."""
+        """Returns a host's addresses, IPv4 first. Raises `ForbiddenAddressError`, or
+        httpx.ConnectError if the name has no address."""
         literal = host.strip("[]")
         if ":" in literal or literal.replace(".", "").isdigit():
-            reason = guard.forbidden(literal, self._private)
-            # 127.1 and its like stand for what they resolve to.
+            reason = guard.forbidden_reason(literal, self._private)
+            # 127.1 and its like are what they resolve to.
             if reason == "not an IP address":
                 return await self._look_up(literal)
             if reason is not None:
@@ -54,7 +53,7 @@ class Names:
         if task is None or now >= until:
             if len(self._cached) >= NAMES_MAX:
                 self._cached.clear()
-            task = asyncio.ensure_future(self._ask(host))
+            task = asyncio.ensure_future(self._resolve(host))
             task.add_done_callback(_retrieve_error)
             self._cached[host] = (now + self._ttl_s, task)
         if task.done() and not task.cancelled() and task.exception() is None:
@@ -69,13 +68,13 @@ class Names:
                 raise
             raise httpx.ConnectError(str(error) or type(error).__name__) from error
 
-    async def _ask(self, host: str) -> list[str]:
+    async def _resolve(self, host: str) -> list[str]:
         answers = await self._resolver.resolve(host, 0, socket.AF_UNSPEC)
         ordered = sorted(answers, key=lambda answer: answer["family"])
         return list(dict.fromkeys(str(answer["host"]) for answer in ordered))[:ADDRESSES_MAX]
 
 
 def _retrieve_error(task: asyncio.Task[list[str]]) -> None:
-    """Those who wait for it may all have gone; its error is then nobody's."""
+    """Marks the error as seen: all callers may have been cancelled."""
     if not task.cancelled():
         task.exception()

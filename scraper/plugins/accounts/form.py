@@ -20,7 +20,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from scraper.domain import Blame, Outcome, ProxySignal
 from scraper.errors import FetchError
 from scraper.http.account_session import AccountSession
-from scraper.http.fetcher import BeforeHop, Body, HttpFetcher
+from scraper.http.fetcher import BeforeHop, HttpFetcher, PostBody
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 from scraper.plugins.accounts.login_keys import (
@@ -95,14 +95,16 @@ class LoginClient:
     ) -> Page:
         """`data` is sent as a form, `json_` as JSON."""
         if json_ is not None:
-            return await self._ask(url, headers, Body(json.dumps(json_).encode(), JSON))
-        return await self._ask(url, headers, Body(urlencode(data or {}).encode(), FORM))
+            return await self._ask(url, headers, PostBody(json.dumps(json_).encode(), JSON))
+        return await self._ask(url, headers, PostBody(urlencode(data or {}).encode(), FORM))
 
     def cookie(self, host: str, name: str, value: str) -> None:
         """Sets one that no answer has set."""
-        self._identity.jar.add(host, name, value)
+        self._identity.jar.add_cookie(host, name, value)
 
-    async def _ask(self, url: str, headers: Mapping[str, str] | None, body: Body | None) -> Page:
+    async def _ask(
+        self, url: str, headers: Mapping[str, str] | None, body: PostBody | None
+    ) -> Page:
         host = host_of(url)
         if self._policy.allowed is not None and not self._policy.allowed(host):
             raise _misfit(
@@ -274,13 +276,13 @@ async def _by_function(
             check_header(name, value)
         for name, value in dict(answer.get("cookies") or {}).items():
             for host in identity.hosts:
-                identity.jar.add(host.partition(":")[0], str(name), str(value))
+                identity.jar.add_cookie(host.partition(":")[0], str(name), str(value))
         lasts_s = None if answer.get("expires") is None else float(answer["expires"])
     except (AttributeError, TypeError, ValueError):
         raise _misfit(
             f"{login.function} returned something else than cookies, headers and expires",
         ) from None
-    if not headers and not identity.jar.names():
+    if not headers and not identity.jar.cookie_names():
         raise _misfit(f"{login.function} brought neither cookies nor headers")
     return Grant(
         headers, login.expires_s if lasts_s is None else lasts_s, "what its function returned"
@@ -301,7 +303,7 @@ def _answered(page: Page, what: str) -> None:
 def _shown(login: Login, answer: Page, identity: AccountSession) -> str:
     """What of `success` the answer shows. Raises LoginTrouble(REJECTED)."""
     for success in login.success:
-        if success.cookie is not None and success.cookie not in identity.jar.names():
+        if success.cookie is not None and success.cookie not in identity.jar.cookie_names():
             continue
         if success.answer is not None:
             try:

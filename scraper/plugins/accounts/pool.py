@@ -231,7 +231,7 @@ class Logins:
             name,
             worked=True,
             saw=result.grant.saw,
-            cookies=tuple(sorted(result.identity.jar.names())),
+            cookies=tuple(sorted(result.identity.jar.cookie_names())),
             headers=tuple(sorted(result.identity.headers)),
             lasts_s=result.grant.lasts_s,
             stored=stored is not None,
@@ -482,7 +482,7 @@ class Logins:
             identity.site, identity.account, identity.generation, state.revision, sealed
         )
         if saved is not None:
-            identity.jar.saved()
+            identity.jar.mark_saved()
             state.revision = saved.revision
 
     async def _out(

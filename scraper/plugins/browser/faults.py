@@ -1,4 +1,4 @@
-"""What went wrong with a browser, in our words: whose fault it was."""
+"""What went wrong with a browser, in our words: whose fetch_error it was."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from scraper.domain import Outcome
 from scraper.errors import FetchError
-from scraper.http.transport.faults import Timeouts, fault, plain
+from scraper.http.transport.faults import Timeouts, fetch_error, printable
 from scraper.rules.urls import host_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def navigation_fault(
     host = host_of(url)
     connection_error = failures.get(urlsplit(url).hostname or "")
     if connection_error is not None and main is None:
-        return fault(connection_error, url=url, host=host, limits=limits)
+        return fetch_error(connection_error, url=url, host=host, limits=limits)
     match = _CODE.search(str(error))
     code = match[1] if match else ""
     status = main.status if main is not None else None
@@ -67,4 +67,4 @@ def _judged(code: str, text: str, host: str) -> tuple[Outcome, str]:
         return Outcome.REDIRECT_LOOP, f"redirects in a circle: {code}"
     if code.startswith(_UNREACHED):
         return Outcome.UNREACHABLE, f"no connection to {host}, or it broke off: {code}"
-    return Outcome.MALFORMED, f"the answer of {host} is unusable: {code or plain(text)}"
+    return Outcome.MALFORMED, f"the answer of {host} is unusable: {code or printable(text)}"

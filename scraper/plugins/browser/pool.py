@@ -355,7 +355,7 @@ class Browsers:
         running = await self._running(rendering.stealth)
         from scraper.plugins.browser.page import PageVisit
 
-        jar = visitor.jar if visitor else route.jar if route else self._jars.of(policy.cookies)
+        jar = visitor.jar if visitor else route.jar if route else self._jars.get(policy.cookies)
         visit = PageVisit(
             policy, rendering, permits or BrowserPermits(), route=route, visitor=visitor
         )
@@ -374,7 +374,7 @@ class Browsers:
         try:
             async with asyncio.timeout(CONTEXT_S):
                 context = await self._context(running, visit, jar)
-                if jar is not None and (cookies := jar.all()):
+                if jar is not None and (cookies := jar.browser_cookies()):
                     await context.context.add_cookies(cookies)  # type: ignore[arg-type]
                 context.visit, context.proxy_user.grant = visit, visit.grant()
                 await visit.open(
@@ -457,7 +457,7 @@ class Browsers:
         if jar is not None and visit.error is None:
             for cookie in await context.context.cookies():
                 if visit.owns_cookie(cookie["domain"]):
-                    jar.put(cookie["domain"], cookie)
+                    jar.store_browser_cookie(cookie["domain"], cookie)
         context.visit, context.pages = None, context.pages + 1
         again = context.key is not None and visit.error is None and context.key not in running.idle
         if not again or running.retired or context.pages >= self._settings.browser_context_pages:

@@ -34,13 +34,13 @@ from scraper.domain import ProxySignal
 from scraper.http.transport import guard
 from scraper.http.transport.aiohttp_transport import tls_context
 from scraper.http.transport.guard import ForbiddenAddressError, Networks, PrivateAccess
-from scraper.http.transport.proxied_transport import late
-from scraper.http.transport.resolver import Names
+from scraper.http.transport.resolver import AddressCache
 from scraper.http.transport.tunnel import (
     Dial,
     ProxyHopError,
-    login,
-    through,
+    open_tunnel,
+    proxy_authorization,
+    proxy_timeout_error,
 )
 from scraper.rules.proxies import Proxy
 
@@ -92,7 +92,7 @@ class BrowserProxy:
     ) -> None:
         self._resolver = resolver or aiohttp.ThreadedResolver()
         self._dns_ttl_s = dns_ttl_s
-        self._names: dict[Networks, Names] = {}
+        self._addresses: dict[Networks, AddressCache] = {}
         self._users: dict[str, ProxyUser] = {}
         self._server: asyncio.Server | None = None
         self._tls: ssl.SSLContext | None = None
@@ -231,7 +231,7 @@ class BrowserProxy:
             # Browsers send no such coding over HTTP/1.1.
             return
         kept = _end_to_end(lines[1:])
-        if not own and grant.proxy is not None and (value := login(grant.proxy)):
+        if not own and grant.proxy is not None and (value := proxy_authorization(grant.proxy)):
             kept.append(b"Proxy-Authorization: " + value.encode("ascii"))
         upstream[1].write(
             b"\r\n".join((b" ".join((method, target, version)), *kept, _CLOSE, b"", b""))
@@ -269,12 +269,12 @@ class BrowserProxy:
         dial = None if grant.proxy is None else Dial(grant.proxy)
         try:
             async with asyncio.timeout(grant.connect_timeout_s):
-                private = grant.private.networks_of(host, port)
-                names = self._names.get(private)
-                if names is None:
-                    names = Names(self._resolver, private, ttl_s=self._dns_ttl_s)
-                    self._names[private] = names
-                addresses = await names.addresses(host)
+                private = grant.private.networks_for(host, port)
+                cache = self._addresses.get(private)
+                if cache is None:
+                    cache = AddressCache(self._resolver, private, ttl_s=self._dns_ttl_s)
+                    self._addresses[private] = cache
+                addresses = await cache.addresses(host)
                 if dial is None:
                     return await self._direct(addresses, port, private)
                 dial.address = addresses[0]
@@ -283,7 +283,7 @@ class BrowserProxy:
             assert grant.proxy is not None
             raise ProxyHopError(error.signal, f"proxy {grant.proxy.id}: {error}") from None
         except TimeoutError as error:
-            raise (late(dial) if dial is not None else None) or httpx.ConnectTimeout(
+            raise (proxy_timeout_error(dial) if dial is not None else None) or httpx.ConnectTimeout(
                 "no connection in time"
             ) from error
         except ForbiddenAddressError:
@@ -296,7 +296,7 @@ class BrowserProxy:
         """To the first address that answers: an address that was judged, never a name."""
         error: OSError | None = None
         for address in addresses:
-            if (reason := guard.forbidden(address, private)) is not None:
+            if (reason := guard.forbidden_reason(address, private)) is not None:
                 raise ForbiddenAddressError(address, reason)
             try:
                 return await asyncio.open_connection(address, port)
@@ -306,7 +306,7 @@ class BrowserProxy:
 
     async def _through(self, dial: Dial, host: str, port: int, *, tunnel: bool) -> Stream:
         self._tls = self._tls or tls_context()
-        transport = await through(dial, host, port, proxy_tls=self._tls, tunnel=tunnel)
+        transport = await open_tunnel(dial, host, port, proxy_tls=self._tls, tunnel=tunnel)
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=CHUNK_BYTES, loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)

@@ -15,7 +15,7 @@ from playwright.async_api import Error
 
 from scraper.domain import Outcome
 from scraper.errors import FetchError
-from scraper.http.transport.faults import plain
+from scraper.http.transport.faults import printable
 from scraper.plugins.browser.keys import WAIT_FOR_IDLE, WAIT_FOR_LOAD, Click
 
 if TYPE_CHECKING:
@@ -128,6 +128,6 @@ async def _run(visit: PageVisit, script: str) -> None:
         if visit.error is not None:
             raise
         raise FetchError(
-            Outcome.FUNCTION_FAILED, f"browser.script: {plain(error)}", url=visit.url
+            Outcome.FUNCTION_FAILED, f"browser.script: {printable(error)}", url=visit.url
         ) from None
     await visit.idle(SETTLED_S, visit.rendering.wait_s)

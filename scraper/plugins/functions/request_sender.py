@@ -7,6 +7,7 @@ they know GET, and POST with a whole body.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,13 +15,13 @@ import httpx
 
 from scraper.domain import Outcome
 from scraper.errors import FetchError
-from scraper.http.exchange import EMPTY, Exchanger, exchange, late
+from scraper.http.exchange import EMPTY, Exchanger, exchange, page_timeout_error
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute, this_machine
 from scraper.http.redirects import host_of, with_cookies
-from scraper.http.request import merged
+from scraper.http.request import merge_headers, split_url
 from scraper.http.transport.aiohttp_transport import StaleConnectionError
-from scraper.http.transport.faults import fault
+from scraper.http.transport.faults import fetch_error
 
 METHODS = ("GET", "POST")
 POSTED_MAX_BYTES = 10_000_000
@@ -44,11 +45,11 @@ class RequestSender(Exchanger):
         kept-alive connection was closed. A POST is not: who knows what it has done (RFC 9110
         9.2.2)."""
         check(request)
-        url, jar = str(request.url), route.jar if route else None
+        url, jar = split_url(str(request.url)), route.jar if route else None
         seed = route.proxy.id if route else this_machine()
-        transport = self._way_out(policy, route, seed, request.url)
+        transport = self._choose_transport(policy, route, seed, request.url)
         headers = policy.headers_from(seed, secure=request.url.scheme == "https")
-        pairs = merged(list(headers), _own_headers(request))
+        pairs = merge_headers(list(headers), _own_headers(request))
         if jar is not None:
             pairs = with_cookies(pairs, jar, request.url)
         extensions: dict[str, Any] = {"timeout": _timeouts(request, policy)}
@@ -64,17 +65,17 @@ class RequestSender(Exchanger):
         resent = False
         while True:
             try:
-                async with self._slots, self._deadlines.after(policy.page_timeout_s) as deadline:
+                async with self._slots, asyncio.timeout(policy.page_timeout_s) as deadline:
                     answer = await exchange(transport, outgoing, policy, jar, url, follows=False)
                     break
             except StaleConnectionError as error:
                 if posts or resent:
                     host = host_of(request.url)
-                    raise fault(error, url=url, host=host, limits=policy) from error
+                    raise fetch_error(error, url=url.text, host=host, limits=policy) from error
             except TimeoutError:
-                if not deadline.expired:
+                if not deadline.expired():
                     raise
-                raise late(policy, url) from None
+                raise page_timeout_error(policy, url.text) from None
             resent = True
             await before_resend()
         fields = [pair for pair in answer.raw if pair[0].lower() not in _UNPACKED]

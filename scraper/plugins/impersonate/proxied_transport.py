@@ -21,8 +21,7 @@ from curl_cffi import Curl, CurlOpt
 
 from scraper.http.transport.aiohttp_transport import port_of
 from scraper.http.transport.guard import Networks
-from scraper.http.transport.proxied_transport import late
-from scraper.http.transport.tunnel import Dial, ProxyHopError, through
+from scraper.http.transport.tunnel import Dial, ProxyHopError, open_tunnel, proxy_timeout_error
 from scraper.plugins.impersonate import hooks
 from scraper.plugins.impersonate.transport import CurlTransport, Exchange
 from scraper.rules.proxies import Proxy
@@ -41,7 +40,7 @@ class CurlProxiedTransport(CurlTransport):
 
     async def _prepared(self, request: httpx.Request) -> tuple[Exchange, list[bytes]]:
         proxy: Proxy = request.extensions["proxy"]
-        dial = Dial(proxy, await self._names.address(request.url.host))
+        dial = Dial(proxy, await self._addresses.first_address(request.url.host))
         exchange = _ProxiedExchange(self, self._private, dial, request.url, self._tls)
         return exchange, [f"{exchange.label}:{port_of(request.url)}:127.0.0.1".encode("ascii")]
 
@@ -51,7 +50,7 @@ class CurlProxiedTransport(CurlTransport):
         if isinstance(failed, ProxyHopError):
             return ProxyHopError(failed.signal, f"proxy {dial.proxy.id}: {failed}")
         if isinstance(error, httpx.ConnectTimeout) and exchange.dialled:
-            return late(dial) or error
+            return proxy_timeout_error(dial) or error
         return error
 
     async def aclose(self) -> None:
@@ -115,7 +114,7 @@ class _ProxiedExchange(Exchange):
     async def _join(self, ours: socket.socket) -> None:
         """Lasts for as long as the connection does."""
         try:
-            far = await through(
+            far = await open_tunnel(
                 self.dial, self._url.host, port_of(self._url), proxy_tls=self._tls, tunnel=True
             )
         except asyncio.CancelledError:

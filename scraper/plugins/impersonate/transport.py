@@ -41,11 +41,12 @@ from curl_cffi import (
     CurlOpt,
 )
 
+from scraper.http.request import absolute_target_of
 from scraper.http.transport import guard
+from scraper.http.transport.aiohttp_protocol import HEADERS_MAX_BYTES
 from scraper.http.transport.aiohttp_transport import (
     HEADER_MAX_BYTES,
     HEADERS_MAX,
-    HEADERS_MAX_BYTES,
     KEEPALIVE_S,
     READ_BUFFER_BYTES,
     PoolOptions,
@@ -53,7 +54,7 @@ from scraper.http.transport.aiohttp_transport import (
     port_of,
 )
 from scraper.http.transport.guard import ForbiddenAddressError, Networks
-from scraper.http.transport.resolver import Names
+from scraper.http.transport.resolver import AddressCache
 from scraper.plugins.impersonate import hooks
 
 # These are CURL_WRITEFUNC_ERROR, CURL_WRITEFUNC_PAUSE and CURLPAUSE_CONT.
@@ -101,7 +102,7 @@ class CurlTransport(httpx.AsyncBaseTransport):
         self._plain = plain
         self._private = private
         self._tls = tls
-        self._names = Names(pool.names(), private, ttl_s=pool.dns_ttl_s)
+        self._addresses = AddressCache(pool.make_resolver(), private, ttl_s=pool.dns_ttl_s)
         self._loop = asyncio.get_running_loop()
         self._multi: Any = _Multi()
         self._multi.setopt(CurlMOpt.MAXCONNECTS, pool.max_connections)  # type: ignore[no-untyped-call]
@@ -145,7 +146,7 @@ class CurlTransport(httpx.AsyncBaseTransport):
     async def _prepared(self, request: httpx.Request) -> tuple[Exchange, list[bytes]]:
         """An exchange, and the addresses that libcurl is to take its host's name for."""
         host = request.url.host
-        addresses = await self._names.addresses(host)
+        addresses = await self._addresses.addresses(host)
         pins = (
             []
             if _literal(host)
@@ -304,12 +305,7 @@ class Exchange:
         read_s: float | None,
     ) -> None:
         self._curl, self._read_s = curl, read_s
-        url = (
-            request.url.copy_with(username=None, password=None)
-            if request.url.userinfo
-            else request.url
-        )
-        curl.setopt(CurlOpt.URL, str(url).partition("#")[0].encode("ascii"))
+        curl.setopt(CurlOpt.URL, absolute_target_of(request))
         curl.setopt(CurlOpt.HTTPHEADER, header_lines(request.headers.raw))
         body = request.extensions.get("body")
         if body is None:
@@ -449,7 +445,7 @@ class Exchange:
             on_connected()
 
     def _allowed(self, address: str) -> bool:
-        reason = guard.forbidden(address, self._private)
+        reason = guard.forbidden_reason(address, self._private)
         if reason is not None:
             self._refused = ForbiddenAddressError(address, reason)
         return reason is None
