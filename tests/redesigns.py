@@ -24,8 +24,8 @@ from lxml import html
 from scraper.domain import Fetched, Kind
 from scraper.extract.document import Document
 from scraper.infra.database import dumps
-from scraper.plugins.author.discovery.fields.candidates import ProductSample
-from scraper.plugins.author.discovery.fields.induction import choose
+from scraper.plugins.author.discovery.fields.induction import choose_fields
+from scraper.plugins.author.discovery.fields.samples import ProductSample
 from scraper.plugins.author.discovery.trial import PATIENT, field_reader
 from scraper.plugins.author.repair import repairing
 from scraper.plugins.author.repair.records import read
@@ -132,7 +132,7 @@ def definition(pages: list[tuple[str, str]]) -> Site:
         for url, body in pages[:RECORDED]
     ]
     fields = {}
-    for name, choice in choose(samples).items():
+    for name, choice in choose_fields(samples).items():
         if choice.best is not None and "css" in choice.best.candidate.source:
             choice.rivals.clear()
             fields[name] = choice.definition()

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scraper.extract.document import Document
 from scraper.extract.heuristics.codes import is_gtin
 from scraper.plugins.author.commands.new import name_of
-from scraper.plugins.author.discovery.css_paths import is_first, paths
-from scraper.plugins.author.discovery.fields.candidates import ProductSample
-from scraper.plugins.author.discovery.fields.identity import product_id
-from scraper.plugins.author.discovery.fields.induction import FieldChoice, choose
+from scraper.plugins.author.discovery.css_paths import find_paths, matches_first
+from scraper.plugins.author.discovery.fields.identity import choose_id
+from scraper.plugins.author.discovery.fields.induction import FieldChoice, choose_fields
+from scraper.plugins.author.discovery.fields.samples import ProductSample
 from scraper.plugins.author.discovery.listings.cards import link_groups, pattern_of
 from scraper.plugins.author.discovery.listings.listing_page import ListingPage, is_product
 from scraper.plugins.author.discovery.listings.paging import (
@@ -47,14 +47,12 @@ def document(body: str, url: str = URL) -> Document:
 def test_an_id_is_what_every_url_has_in_one_place_and_each_another(
     paths_: list[str], pattern: str
 ) -> None:
-    assert product_id([f"https://shop.example{path}" for path in paths_], NO_SKU) == {
-        "url": pattern
-    }
+    assert choose_id([f"https://shop.example{path}" for path in paths_], NO_SKU) == {"url": pattern}
 
 
 def test_a_number_that_two_products_share_is_no_id() -> None:
     urls = ["https://shop.example/2024/x", "https://shop.example/2024/y"]
-    assert product_id(urls, NO_SKU) == {"url": r"/([^/?#]+?)(?:\.\w+)?/?(?:[?#]|$)"}
+    assert choose_id(urls, NO_SKU) == {"url": r"/([^/?#]+?)(?:\.\w+)?/?(?:[?#]|$)"}
 
 
 @pytest.mark.parametrize(
@@ -161,10 +159,10 @@ def test_a_selector_is_written_by_what_lasts() -> None:
     )
     element = page.dom.css_first("p")
     assert element is not None
-    written = [path.css for path in paths(element)]
+    written = [path.css for path in find_paths(element)]
     assert written[:2] == ["[itemprop=price]", ".cost"]
     assert not any("1x2y3z" in css or "1234567" in css for css in written)
-    assert all(is_first(css, element, page.dom) for css in written)
+    assert all(matches_first(css, element, page.dom) for css in written)
 
 
 def test_what_never_changes_is_the_frame_and_what_differs_is_the_field() -> None:
@@ -173,7 +171,7 @@ def test_what_never_changes_is_the_frame_and_what_differs_is_the_field() -> None
         f"<h1>{name}</h1><p class=cost>£{n}.25</p><p>SKU: AB-{n}</p><p>Brand: Ferro</p>"
         for n, name in enumerate(["Chair", "Lamp", "Shelf", "Vase"], 3)
     ]
-    fields = choose(
+    fields = choose_fields(
         [ProductSample(document(body, f"{URL}{n}"), None) for n, body in enumerate(bodies)]
     )
     title, price, sku = (fields[name].best for name in ("title", "price", "sku"))

@@ -1,5 +1,5 @@
-"""CSS selectors for an element, the ones that outlive a redesign first: what is written for
-machines, then ids and classes that say what they hold, then places. Pure."""
+"""CSS selectors for an element, the ones that outlive a redesign first: attributes for machines,
+then ids and classes that name their content, then positions. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from scraper.sites.grammar.css import parse_css
 
 # An identifier that needs no escaping.
 _PLAIN = re.compile(r"[A-Za-z_][\w-]*").fullmatch
-# Names that a build tool has made: css-1x2y3z, sc-bdVaJa, jss12, _3xYz2.
-_MADE = re.compile(
+# Names that a build tool generates: css-1x2y3z, sc-bdVaJa, jss12, _3xYz2.
+_GENERATED = re.compile(
     r"(?:css|sc|jss|jsx|makestyles|svelte|ng|ember|v|vue)-?[\w-]*\d[\w-]*|_.*|sc-[A-Za-z]+"
     r"|.*(?:^|[-_])(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{5,}|.*\d{3,}.*",
     re.IGNORECASE,
 ).fullmatch
-# CSS modules: `Card_price__m5N6b` keeps what stands before its hash.
+# CSS modules: of `Card_price__m5N6b` the part before the hash lasts.
 _MODULE = re.compile(r"([A-Za-z][\w-]*?_[A-Za-z][\w-]*?__)[\w-]{5,}").fullmatch
-# Names of places and looks, which say nothing of what stands there.
+# Names of positions, looks and states, which do not name the content.
 _LAYOUT = re.compile(
     r"(?:col|row|grid|flex|d|m[tblrxy]?|p[tblrxy]?|w|h|text|bg|border|font|float|pull|push|container"
     r"|wrapper|clearfix|inner|outer|left|right|center|first|last|odd|even|active|current|selected"
@@ -34,60 +34,62 @@ _LAYOUT = re.compile(
     re.IGNORECASE,
 ).fullmatch
 _MACHINE = ("itemprop", "data-testid", "data-test", "data-qa", "data-hook", "data-field")
-# Elements that by themselves say what they hold.
-_TELLING = frozenset({"h1", "h2", "del", "ins", "s", "strike", "time", "address", "data"})
-# How pages looked before there were classes.
+# Tags that name their content.
+_MEANINGFUL = frozenset({"h1", "h2", "del", "ins", "s", "strike", "time", "address", "data"})
+# Attributes that styled pages before classes did.
 _LOOKS = ("size", "color", "align", "bgcolor", "width", "face")
 _LOOK = re.compile(r"[\w#%.-]{1,20}").fullmatch
 ANCESTORS_MAX = 6
 CLASSES_MAX = 4
 
 
-class Step(NamedTuple):
-    """One element's part of a selector; `rank` is low for what lasts."""
+class PathStep(NamedTuple):
+    """One element's part of a selector. A low `rank` lasts."""
 
     css: str
     rank: int
 
 
-class Path(NamedTuple):
+class ElementPath(NamedTuple):
+    """A selector. A low `rank` lasts."""
+
     css: str
     rank: int
 
 
-def steps(element: LexborNode) -> list[Step]:
-    """Ways to name the element by what it says of itself."""
+def element_steps(element: LexborNode) -> list[PathStep]:
+    """Returns selectors by the element's own attributes, classes and tag."""
     attributes = element.attributes
     tag = element.tag or "*"
-    named: list[Step] = []
+    own: list[PathStep] = []
     for key in _MACHINE:
         value = attributes.get(key)
-        if value and _PLAIN(value) and not _MADE(value):
-            named.append(Step(f"[{key}={value}]", 0))
+        if value and _PLAIN(value) and not _GENERATED(value):
+            own.append(PathStep(f"[{key}={value}]", 0))
     identifier = attributes.get("id")
-    if identifier and _PLAIN(identifier) and not _MADE(identifier):
-        named.append(Step(f"#{identifier}", 1))
+    if identifier and _PLAIN(identifier) and not _GENERATED(identifier):
+        own.append(PathStep(f"#{identifier}", 1))
     classes = [name for name in (attributes.get("class") or "").split() if _PLAIN(name)]
-    lasting = [name for name in classes if not _MADE(name)]
-    telling = [name for name in lasting if not _LAYOUT(name)]
-    named += [Step(f".{name}", 2) for name in telling[:CLASSES_MAX]]
-    named += [Step(f"{tag}.{name}", 3) for name in telling[:CLASSES_MAX]]
-    if tag in _TELLING:
-        named.append(Step(tag, 1))
+    lasting = [name for name in classes if not _GENERATED(name)]
+    meaningful = [name for name in lasting if not _LAYOUT(name)]
+    own += [PathStep(f".{name}", 2) for name in meaningful[:CLASSES_MAX]]
+    own += [PathStep(f"{tag}.{name}", 3) for name in meaningful[:CLASSES_MAX]]
+    if tag in _MEANINGFUL:
+        own.append(PathStep(tag, 1))
     if not classes:
         for key in _LOOKS:
             value = attributes.get(key)
             if value and _LOOK(value):
-                named.append(Step(f'{tag}[{key}="{value}"]', 7))
-    modules = [match[1] for name in classes if _MADE(name) and (match := _MODULE(name))]
-    named += [Step(f'[class*="{module}"]', 3) for module in modules[:CLASSES_MAX]]
+                own.append(PathStep(f'{tag}[{key}="{value}"]', 7))
+    modules = [match[1] for name in classes if _GENERATED(name) and (match := _MODULE(name))]
+    own += [PathStep(f'[class*="{module}"]', 3) for module in modules[:CLASSES_MAX]]
     looks = [name for name in lasting if _LAYOUT(name)]
-    named += [Step(f"{tag}.{name}", 6) for name in looks[:CLASSES_MAX]]
-    return named
+    own += [PathStep(f"{tag}.{name}", 6) for name in looks[:CLASSES_MAX]]
+    return own
 
 
 def ancestors(element: LexborNode, most: int = ANCESTORS_MAX) -> Iterator[LexborNode]:
-    """From the parent up, without <html> and <body>."""
+    """Yields up to `most` ancestors, the parent first, without <html> and <body>."""
     parent = element.parent
     for _ in range(most):
         if parent is None or parent.tag in ("html", "body", "-undef", None):
@@ -96,56 +98,66 @@ def ancestors(element: LexborNode, most: int = ANCESTORS_MAX) -> Iterator[Lexbor
         parent = parent.parent
 
 
-def paths(element: LexborNode) -> list[Path]:
-    """Selectors that may match the element, the lasting ones first. Whether they match it first is
-    the caller's to see."""
-    own = steps(element)
+def find_paths(element: LexborNode) -> list[ElementPath]:
+    """Returns selectors that match the element, the lasting ones first.
+
+    They may match other elements before it, which is for the caller to check (`matches_first`).
+    """
+    own = element_steps(element)
     tag = element.tag or "*"
-    found_paths = [Path(step.css, step.rank) for step in own]
+    written = [ElementPath(step.css, step.rank) for step in own]
     if not any(step.rank < 7 for step in own):
-        found_paths += _by_tags(element)
-    own = [*own, Step(tag, 4)]
+        written += _write_tag_paths(element)
+    own = [*own, PathStep(tag, 4)]
     for distance, ancestor in enumerate(ancestors(element), 1):
-        for above in steps(ancestor)[:3]:
-            found_paths += [
-                Path(f"{above.css} {step.css}", above.rank + step.rank + 1 + distance // 3)
+        for above in element_steps(ancestor)[:3]:
+            written += [
+                ElementPath(f"{above.css} {step.css}", above.rank + step.rank + 1 + distance // 3)
                 for step in own[:5]
             ]
             if distance == 1:
-                found_paths.append(Path(f"{above.css} > {tag}", above.rank + 4))
-                found_paths.append(
-                    Path(f"{above.css} > {tag}:nth-child({_place(element)})", above.rank + 6)
-                )
+                child = f"{above.css} > {tag}"
+                position = _count_position(element)
+                written.append(ElementPath(child, above.rank + 4))
+                written.append(ElementPath(f"{child}:nth-child({position})", above.rank + 6))
+    before = element_before(element)
+    if before is not None:
+        written += [
+            ElementPath(f"{step.css} + {tag}", step.rank + 3) for step in element_steps(before)[:2]
+        ]
+    unique = {path.css: path for path in sorted(written, key=_sort_key, reverse=True)}
+    return sorted(unique.values(), key=_sort_key)
+
+
+def _write_tag_paths(element: LexborNode) -> Iterator[ElementPath]:
+    """Yields selectors for an element without a name: its tag, and its ancestors' tags."""
+    css = element.tag or "*"
+    yield ElementPath(css, 8)
+    for level, ancestor in enumerate(ancestors(element, 2)):
+        css = f"{ancestor.tag} > {css}"
+        yield ElementPath(css, 9 + level)
+
+
+def element_before(element: LexborNode) -> LexborNode | None:
+    """Returns the sibling element before this one, unless a comment is between them."""
     before = element.prev
     while before is not None and before.is_text_node:
         before = before.prev
-    if before is not None and before.is_element_node:
-        found_paths += [Path(f"{step.css} + {tag}", step.rank + 3) for step in steps(before)[:2]]
-    unique = {path.css: path for path in sorted(found_paths, key=_order, reverse=True)}
-    return sorted(unique.values(), key=_order)
+    return before if before is not None and before.is_element_node else None
 
 
-def _by_tags(element: LexborNode) -> Iterator[Path]:
-    """For an element that nothing names: its tag, and those that it stands in."""
-    css = element.tag or "*"
-    yield Path(css, 8)
-    for level, ancestor in enumerate(ancestors(element, 2)):
-        css = f"{ancestor.tag} > {css}"
-        yield Path(css, 9 + level)
-
-
-def is_first(css: str, element: LexborNode, page: LexborHTMLParser) -> bool:
-    """Whether the selector, as a definition writes it, matches the element before all others."""
+def matches_first(css: str, element: LexborNode, page: LexborHTMLParser) -> bool:
+    """Returns whether the element is the first match of `css`, as a definition reads it."""
     first = parse_css(css).first(page)
     return first is not None and first.mem_id == element.mem_id
 
 
-def _order(path: Path) -> tuple[int, int]:
+def _sort_key(path: ElementPath) -> tuple[int, int]:
     return path.rank, len(path.css)
 
 
-def _place(element: LexborNode) -> int:
-    """Its number among its parent's elements, from 1."""
+def _count_position(element: LexborNode) -> int:
+    """Returns the element's number among its siblings, from 1."""
     number, before = 1, element.prev
     while before is not None:
         number += before.is_element_node

@@ -11,8 +11,9 @@ from scraper.domain import Fetched, Kind
 from scraper.errors import ConfigError, FetchError
 from scraper.extract.document import Document
 from scraper.extract.text import whole_text
-from scraper.plugins.author.discovery.fields.candidates import ProductSample
-from scraper.plugins.author.discovery.fields.induction import FieldChoice, Reading, choose
+from scraper.plugins.author.discovery.fields.induction import FieldChoice, choose_fields
+from scraper.plugins.author.discovery.fields.readings import CandidateReading
+from scraper.plugins.author.discovery.fields.samples import ProductSample
 from scraper.plugins.author.discovery.listings.cards import Card, link_groups
 from scraper.plugins.author.discovery.listings.listing_page import ListingReader, parsed_page
 from scraper.plugins.author.discovery.sampling import spread
@@ -94,7 +95,7 @@ class ProductPages:
         if len(_visible(first.document)) <= len(_visible(samples[0].document)):
             return
         await self.read(shown=True)
-        seen = choose(survey.samples)
+        seen = choose_fields(survey.samples)
         if len(lacks(seen)) >= len(lacks(survey.fields)):
             survey.product_pages, survey.samples = pages, samples
         elif not self._reads_in_html(seen, pages, samples):
@@ -167,6 +168,6 @@ def _reads_alike(choice: FieldChoice, samples: Sequence[ProductSample | None]) -
     )
 
 
-def _only_first(choice: FieldChoice) -> Reading:
+def _only_first(choice: FieldChoice) -> CandidateReading:
     assert choice.best is not None
     return replace(choice.best, values=choice.best.values[:1])

@@ -8,8 +8,8 @@ from typing import Any
 
 from scraper.domain import Fetched, Kind
 from scraper.errors import ScraperError
-from scraper.plugins.author.discovery.fields.candidates import ProductSample
 from scraper.plugins.author.discovery.fields.induction import FieldChoice
+from scraper.plugins.author.discovery.fields.samples import ProductSample
 from scraper.plugins.author.discovery.fields.variants import VariantChoice
 from scraper.plugins.author.discovery.listings.cards import LinkGroup
 from scraper.plugins.author.discovery.listings.listing_page import ListingPage

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from scraper.domain import Kind
 from scraper.errors import ConfigError
-from scraper.plugins.author.discovery.fields.identity import product_id
-from scraper.plugins.author.discovery.fields.induction import choose
+from scraper.plugins.author.discovery.fields.identity import choose_id
+from scraper.plugins.author.discovery.fields.induction import choose_fields
 from scraper.plugins.author.discovery.fields.variants import propose_items
 from scraper.plugins.author.discovery.listings.listing_page import (
     ListingPage,
@@ -85,10 +85,10 @@ class Surveyor:
         await ListingSearch(self._reader, survey).find(first)
         pages = ProductPages(self._reader, survey)
         await pages.read()
-        survey.fields = choose(survey.samples)
+        survey.fields = choose_fields(survey.samples)
         if lacks(survey.fields):
             await pages.compare_with_browser()
-        survey.id = product_id(survey.known_urls, survey.fields)
+        survey.id = choose_id(survey.known_urls, survey.fields)
         if survey.unproved:
             survey.fields = {}
             return

@@ -28,8 +28,9 @@ from scraper.extract.items.scopes import PageItem
 from scraper.extract.sources import SELECTOR_ERRORS, compile_source
 from scraper.extract.text import whole_text
 from scraper.infra.database import dumps
-from scraper.plugins.author.discovery.css_paths import Path, ancestors, paths
-from scraper.plugins.author.discovery.fields.candidates import ProductSample, candidates
+from scraper.plugins.author.discovery.css_paths import ElementPath, ancestors, find_paths
+from scraper.plugins.author.discovery.fields.candidates import find_candidates
+from scraper.plugins.author.discovery.fields.samples import ProductSample
 from scraper.plugins.author.discovery.fields.standard import TYPES
 from scraper.plugins.author.discovery.trial import PATIENT, field_reader
 from scraper.rules.decoding import clean_text
@@ -269,7 +270,7 @@ def _sources(
                 add(path.count("."), {"path": path})
         return sorted(sources.values(), key=lambda pair: pair[0])
     if name in TYPES and not isinstance(cases[0].now, PageItem):
-        for candidate in candidates(name, [case.sample for case in cases]):
+        for candidate in find_candidates(name, [case.sample for case in cases]):
             if candidate.origin != "script":
                 machine = candidate.origin in ("json-ld", "microdata", "rdfa", "meta")
                 add(candidate.rank - 2.0 * machine, candidate.source)
@@ -320,8 +321,8 @@ def _places(needles: Sequence[str], case: Case, *, former: bool) -> Iterator[tup
         if not former and _is_former(element):
             continue
         kept = 0
-        for path in (*paths(element), *_labelled(element, label)):
-            if case.sample.first(path.css) == element.mem_id:
+        for path in (*find_paths(element), *_labelled(element, label)):
+            if case.sample.first_match(path.css) == element.mem_id:
                 # What matches once is what is meant. (lexbor alone knows no :contains().)
                 several = ":contains(" in path.css or len(case.now.dom.css(path.css)) > 1
                 yield path.rank + several, path.css + suffix
@@ -335,15 +336,15 @@ def _is_former(element: LexborNode) -> bool:
     return above or is_named_former(element, itself=True)
 
 
-def _labelled(element: LexborNode, label: str) -> Iterator[Path]:
+def _labelled(element: LexborNode, label: str) -> Iterator[ElementPath]:
     """By the word that it begins with: `.facts > p:contains("Brand")`."""
     parent = element.parent
     if not _LABEL(label) or parent is None:
         return
     own = f'{element.tag}:contains("{label}")'
-    yield Path(own, 3)
-    for above in paths(parent)[:3]:
-        yield Path(f"{above.css} > {own}", 3 + above.rank)
+    yield ElementPath(own, 3)
+    for above in find_paths(parent)[:3]:
+        yield ElementPath(f"{above.css} > {own}", 3 + above.rank)
 
 
 def _is_in(value: str, needle: str, key: str) -> bool:

@@ -1,4 +1,4 @@
-"""What identifies a product: a number in its URL, else a number of the shop's own. Pure."""
+"""The id of a product: a number in its URL, else the shop's own number on the page. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _NUMBER = re.compile(r"\d+")
 _PARAMETER = re.compile(r"(?:[?&])((?:[a-z_]*id|sku|art|artnr|item|p|product))=([\w-]+)", re.I)
 
 
-def product_id(urls: Sequence[str], fields: Mapping[str, FieldChoice]) -> dict[str, str] | None:
-    """As `product.id` of a definition says it; None: the URL."""
-    pattern = _of_parameter(urls) or _of_number(urls)
+def choose_id(urls: Sequence[str], fields: Mapping[str, FieldChoice]) -> dict[str, str] | None:
+    """Returns `product.id` of a definition; None where only the whole URL identifies a product."""
+    pattern = _find_parameter(urls) or _find_number(urls)
     if pattern is not None:
         return {"url": pattern}
     sku = fields["sku"].best
@@ -22,21 +22,23 @@ def product_id(urls: Sequence[str], fields: Mapping[str, FieldChoice]) -> dict[s
         source = sku.candidate.source
         return {key: str(value) for key, value in source.items()}
     slug = r"/([^/?#]+?)(?:\.\w+)?/?(?:[?#]|$)"
-    return {"url": slug} if _tells_apart(slug, urls) else None
+    return {"url": slug} if _is_unique(slug, urls) else None
 
 
-def _of_parameter(urls: Sequence[str]) -> str | None:
+def _find_parameter(urls: Sequence[str]) -> str | None:
     matches = [_PARAMETER.search(url) for url in urls]
     names = {match[1] if match is not None else None for match in matches}
     if len(names) != 1 or None in names:
         return None
     pattern = rf"[?&]{names.pop()}=([\w-]+)"
-    return pattern if _tells_apart(pattern, urls) else None
+    return pattern if _is_unique(pattern, urls) else None
 
 
-def _of_number(urls: Sequence[str]) -> str | None:
-    """A number that every URL has in one place, by what stands around it, and each another: first
-    of all one that a folder or a file begins with."""
+def _find_number(urls: Sequence[str]) -> str | None:
+    """Returns a pattern for the number that differs from URL to URL, by the text around it.
+
+    Numbers at the start of a folder or file come first, then the others from the end.
+    """
     if not urls:
         return None
     start = len(urlsplit(urls[0])._replace(path="", query="", fragment="").geturl())
@@ -47,21 +49,21 @@ def _of_number(urls: Sequence[str]) -> str | None:
         before, after = first[: match.start()], first[match.end() :]
         folder = re.search(r"/[A-Za-z][\w-]*/$", before)
         begins = [folder[0]] if folder is not None and folder.start() >= start else []
-        # An ending, a folder's file, or what the number is parted by.
+        # An ending, the file in a folder, or the separator after the number.
         tail = re.match(r"\.\w+$|/index\.\w+$|/$|[/._?-]|$", after)
         ends = [] if tail is None else [re.escape(tail[0]) + ("" if tail[0] else "$")]
         for begin in (*begins, before[-1:]):
-            # Behind a hyphen a small number is a part of the title: "no-3".
+            # After a hyphen, a small number is part of the title: "no-3".
             digits = r"\d{3,}" if begin == "-" else r"\d+"
             for end in (*ends, ""):
                 pattern = f"{re.escape(begin)}({digits}){end}"
                 pattern = pattern.replace("\\-", "-").replace("\\_", "_")
-                if _tells_apart(pattern, urls):
+                if _is_unique(pattern, urls):
                     return pattern
     return None
 
 
-def _tells_apart(pattern: str, urls: Sequence[str]) -> bool:
+def _is_unique(pattern: str, urls: Sequence[str]) -> bool:
     matches = [re.search(pattern, url) for url in urls]
     numbers = [match[1] for match in matches if match is not None]
     return len(numbers) == len(urls) > 0 and len(set(numbers)) == len(urls)

@@ -1,5 +1,5 @@
-"""The fields that shops have in common, and where pages say them for machines: JSON-LD, microdata,
-RDFa, meta tags. As sources of a definition, the most lasting first. Pure."""
+"""The fields that shops have in common, and where pages state them for machines: JSON-LD,
+microdata, RDFa and meta tags, as sources of a definition, the most lasting first. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from scraper.sites.definition import Site
 from scraper.sites.grammar.auto_fields import TYPES as AUTO_TYPES
 from scraper.sites.grammar.sources import STRUCTURED
 
-# A field's options in a definition, beside its sources, in the order of definitions. Those that
-# `auto` knows have its options.
+# The options of each field in a definition, in the order of definitions. Fields that `auto` reads
+# have the options of `auto`.
 TYPES: dict[str, dict[str, Any]] = {
     "title": {},
     "price": {},
@@ -26,64 +26,67 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 
 
-def _jsonld(*paths: str) -> list[dict[str, str]]:
+def _jsonld_sources(*paths: str) -> list[dict[str, str]]:
     return [{"jsonld": path} for path in paths]
 
 
-def _structured(*paths: str) -> list[dict[str, str]]:
-    """JSON-LD, microdata and RDFa have the same names."""
+def _structured_sources(*paths: str) -> list[dict[str, str]]:
+    """Returns the paths as JSON-LD, as microdata and as RDFa, which use the same names."""
     return [{key: path} for key in STRUCTURED for path in paths]
 
 
-def _meta(*names: str) -> list[dict[str, str]]:
+def _meta_sources(*names: str) -> list[dict[str, str]]:
     return [{"meta": name} for name in names]
 
 
 _GTINS = ("gtin13", "gtin", "gtin14", "gtin12", "gtin8", "ean", "isbn")
 SOURCES: Mapping[str, list[dict[str, str]]] = {
-    "title": [*_structured("name"), *_meta("og:title"), {"css": "h1"}],
+    "title": [*_structured_sources("name"), *_meta_sources("og:title"), {"css": "h1"}],
     "price": [
-        *_structured("offers.price"),
-        *_meta("product:sale_price:amount", "product:price:amount", "og:price:amount"),
+        *_structured_sources("offers.price"),
+        *_meta_sources("product:sale_price:amount", "product:price:amount", "og:price:amount"),
     ],
-    "list_price": _meta("product:original_price:amount"),
+    "list_price": _meta_sources("product:original_price:amount"),
     "availability": [
-        *_structured("offers.availability"),
-        *_meta("product:availability", "og:availability"),
+        *_structured_sources("offers.availability"),
+        *_meta_sources("product:availability", "og:availability"),
     ],
     "sku": [
-        *_structured("sku", "offers.sku", "productID"),
-        *_meta("product:retailer_item_id"),
+        *_structured_sources("sku", "offers.sku", "productID"),
+        *_meta_sources("product:retailer_item_id"),
     ],
     "gtin": [
-        *_structured(*_GTINS, *(f"offers.{name}" for name in _GTINS[:5])),
-        *_meta("product:ean", "product:upc"),
+        *_structured_sources(*_GTINS, *(f"offers.{name}" for name in _GTINS[:5])),
+        *_meta_sources("product:ean", "product:upc"),
     ],
-    "mpn": [*_structured("mpn"), *_meta("product:mfr_part_no")],
+    "mpn": [*_structured_sources("mpn"), *_meta_sources("product:mfr_part_no")],
     "brand": [
-        *_structured("brand.name", "manufacturer.name"),
-        *_meta("product:brand", "og:brand"),
+        *_structured_sources("brand.name", "manufacturer.name"),
+        *_meta_sources("product:brand", "og:brand"),
     ],
     "category": [
-        *_jsonld(
+        *_jsonld_sources(
             *(
                 f"BreadcrumbList.itemListElement[{at}].{name}"
                 for at in (-1, -2)
                 for name in ("name", "item.name")
             )
         ),
-        *_structured("category"),
-        *_meta("product:category"),
+        *_structured_sources("category"),
+        *_meta_sources("product:category"),
     ],
-    "image": [*_structured("image"), *_meta("og:image", "twitter:image")],
-    "description": [*_structured("description"), *_meta("og:description", "description")],
-    "rating": _structured("aggregateRating.ratingValue"),
+    "image": [*_structured_sources("image"), *_meta_sources("og:image", "twitter:image")],
+    "description": [
+        *_structured_sources("description"),
+        *_meta_sources("og:description", "description"),
+    ],
+    "rating": _structured_sources("aggregateRating.ratingValue"),
 }
 
 
 def standard_definition(url: str) -> Site:
-    """A definition for a page of which nothing is known but its address: what it says for machines,
-    then what all its sources agree on."""
+    """Returns a definition for a page without one: it reads what the page states for machines, then
+    what all its sources agree on."""
     return Site.model_validate(
         {
             "name": "standard",

@@ -1,11 +1,11 @@
 """Pages that sell several products: variants, each with a number and a price of its own, in the
-page's JSON. Proposed only where every one of them can be told and the page's own price is one of
-theirs. Pure."""
+page's JSON. They are proposed only if each variant has a unique number and the page's own price is
+the price of one of them. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,13 @@ from pydantic import ValidationError
 from scraper.extract.document import Document
 from scraper.extract.heuristics.state_fields import find_field_paths_within, find_variant_lists
 from scraper.extract.items.scopes import compile_scope
-from scraper.plugins.author.discovery.fields.candidates import ProductSample
 from scraper.plugins.author.discovery.fields.induction import FieldChoice
+from scraper.plugins.author.discovery.fields.samples import ProductSample
 from scraper.plugins.author.discovery.trial import field_reader
 from scraper.sites.grammar.fields import FieldSpec
 from scraper.sites.grammar.items import Items
 
-# So many pages have several products, at the least.
+# Fewer pages with several products prove nothing.
 PAGES_MIN = 3
 ITEMS_MAX = 2500
 _IDS = ("sku", "offers.sku", "itemOffered.sku", "gtin13", "gtin", "mpn", "productID")
@@ -34,38 +34,40 @@ _OWN: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "color": (("color", "itemOffered.color"), {}),
     "variant": (("name", "itemOffered.name"), {}),
 }
-# Of a state's entries these are their own numbers, the shop's article number first.
+# The numbers of a state's entries, the shop's article number first.
 _STATE_IDS = ("sku", "gtin", "id")
 
 
 @dataclass(frozen=True, slots=True)
 class VariantChoice:
-    """`items` as a definition says it. `pages` have several, `least` to `most`; `example` is the id
-    of one."""
+    """`items` as a definition writes it. `pages`: the number of pages with several products,
+    `smallest` to `largest` of them each. `example`: the id of one product."""
 
     items: dict[str, Any]
     pages: int
-    least: int
-    most: int
+    smallest: int
+    largest: int
     example: str
 
     @property
     def sizes(self) -> str:
-        return f"{self.least} to {self.most}" if self.least < self.most else str(self.most)
+        if self.smallest < self.largest:
+            return f"{self.smallest} to {self.largest}"
+        return str(self.largest)
 
 
 def propose_items(
     samples: Sequence[ProductSample], fields: Mapping[str, FieldChoice]
 ) -> VariantChoice | None:
-    """The page's products, where they are surely that."""
-    for scope in _scopes(samples):
-        choice = _choice(scope, samples, fields)
+    """Returns the first scope whose items are certainly products of their own."""
+    for scope in _list_scopes(samples):
+        choice = _choose_items(scope, samples, fields)
         if choice is not None:
             return choice
     return None
 
 
-def _scopes(samples: Sequence[ProductSample]) -> Iterator[dict[str, str]]:
+def _list_scopes(samples: Sequence[ProductSample]) -> Iterator[dict[str, str]]:
     for key in ("jsonld", "microdata"):
         for path in ("hasVariant", "offers"):
             yield {key: path}
@@ -76,7 +78,7 @@ def _scopes(samples: Sequence[ProductSample]) -> Iterator[dict[str, str]]:
         yield {"state": path}
 
 
-def _choice(
+def _choose_items(
     scope: dict[str, str], samples: Sequence[ProductSample], fields: Mapping[str, FieldChoice]
 ) -> VariantChoice | None:
     parts = compile_scope(Items.model_validate({**scope, "id": "x"}).scope, ITEMS_MAX)
@@ -85,20 +87,16 @@ def _choice(
     if len(sizes) < PAGES_MIN:
         return None
     every = [item for items in pages for item in items]
-    # Of objects in scripts the names of keys tell what they hold.
+    # Objects in script state have no standard paths; the names of their keys decide.
     by_state = "state" in scope
-    id_paths = [path for name in _STATE_IDS for path in _paths(name, every)] if by_state else _IDS
-    for path in id_paths:
-        ids = _read(every, {"path": path})
-        if None not in ids and len(set(ids)) == len(every):
-            break
-    else:
+    path = _find_id_path(every, by_state=by_state)
+    if path is None:
         return None
     own: dict[str, dict[str, Any]] = {}
     for name, (paths, options) in _OWN.items():
-        for own_path in _paths(name, every) if by_state else paths:
-            values = _read(every, {"path": own_path, **options}, name)
-            if _is_own(name, values, pages, own):
+        for own_path in _find_paths(name, every) if by_state else paths:
+            values = _read_values(every, {"path": own_path, **options}, name)
+            if _is_own_field(name, values, pages, own):
                 own[name] = {"path": own_path, **options}
                 break
     if "price" not in own or not _prices_agree(own, pages, fields):
@@ -110,27 +108,40 @@ def _choice(
         Items.model_validate(items)
     except ValidationError:
         return None
-    return VariantChoice(items, len(sizes), min(sizes), max(sizes), str(ids[0]))
+    (example,) = _read_values(every[:1], {"path": path})
+    return VariantChoice(items, len(sizes), min(sizes), max(sizes), str(example))
 
 
-def _paths(name: str, items: Sequence[Document]) -> list[str]:
-    """Where objects of scripts have the field, the nearest first."""
+def _find_id_path(items: Sequence[Document], *, by_state: bool) -> str | None:
+    """Returns the first path that gives each item a number of its own."""
+    paths: Iterable[str] = _IDS
+    if by_state:
+        paths = (path for name in _STATE_IDS for path in _find_paths(name, items))
+    for path in paths:
+        ids = _read_values(items, {"path": path})
+        if None not in ids and len(set(ids)) == len(items):
+            return path
+    return None
+
+
+def _find_paths(name: str, items: Sequence[Document]) -> list[str]:
+    """Returns paths of the field within objects of script state, the shortest first."""
     counted = Counter(
         path for item in items[:50] for path in find_field_paths_within(name, item.value)
     )
     return sorted(counted, key=lambda path: (path.count("."), -counted[path]))[:3]
 
 
-def _read(items: Sequence[Document], spec: dict[str, Any], name: str = "id") -> list[Any]:
+def _read_values(items: Sequence[Document], spec: dict[str, Any], name: str = "id") -> list[Any]:
     reader = field_reader(name, FieldSpec.model_validate(spec))
     return [reader(item)[0].get(name) for item in items]
 
 
-def _is_own(
+def _is_own_field(
     name: str, values: list[Any], pages: Sequence[Sequence[Document]], own: Mapping[str, Any]
 ) -> bool:
-    """Whether the items have it: all of them a price, some of them what else is theirs; a name only
-    where nothing else tells them apart."""
+    """Returns whether the items have the field: all of them a price, half of them an availability
+    or a name, and any of them another field. A name counts only without a size or a colour."""
     if name == "price":
         return None not in values
     if name == "variant" and ("size" in own or "color" in own):
@@ -145,13 +156,15 @@ def _prices_agree(
     pages: Sequence[Sequence[Document]],
     fields: Mapping[str, FieldChoice],
 ) -> bool:
-    """Whether on each page one of the prices is the page's own, in its currency, which is written
-    where the items do not say it."""
+    """Returns whether one of the prices on each page is the page's own.
+
+    Adds the page's currency to `own` where the items do not state one.
+    """
     best = fields["price"].best
     if best is None:
         return False
     for at, items in enumerate(pages):
-        prices = _read(items, own["price"], "price")
+        prices = _read_values(items, own["price"], "price")
         if items and best.values[at] is not None and best.values[at] not in prices:
             return False
     code = fields["price"].currency

@@ -16,7 +16,7 @@ from selectolax.lexbor import LexborNode
 from scraper.extract.document import Document
 from scraper.extract.heuristics.amounts import Amount, current_amounts, find_amounts
 from scraper.extract.text import whole_text
-from scraper.plugins.author.discovery.css_paths import ancestors, paths
+from scraper.plugins.author.discovery.css_paths import ancestors, find_paths
 from scraper.rules import urls
 from scraper.rules.decoding import clean_text
 
@@ -123,7 +123,7 @@ def selector_of(
     best: tuple[float, str, set[str]] | None = None
     tried: set[str] = set()
     for link in (*group.links[:2], group.links[-1]):
-        for at, path in enumerate(paths(link)):
+        for at, path in enumerate(find_paths(link)):
             if path.css in tried or ":nth-child" in path.css or " + " in path.css:
                 continue
             tried.add(path.css)

@@ -14,7 +14,7 @@ from scraper.extract.document import Document
 from scraper.extract.heuristics.amounts import walk_visible
 from scraper.extract.pagination import Paginator, set_param
 from scraper.extract.text import whole_text
-from scraper.plugins.author.discovery.css_paths import ancestors, is_first, paths
+from scraper.plugins.author.discovery.css_paths import ancestors, find_paths, matches_first
 from scraper.rules import urls
 from scraper.rules.decoding import clean_text
 from scraper.sites.grammar.css import parse_css
@@ -155,11 +155,13 @@ def second_links(document: Document) -> list[tuple[str, str]]:
 def _css_of(link: LexborNode, url: str, document: Document) -> str | None:
     """What matches this link alone, on other pages as well."""
     text = clean_text(whole_text(link))
-    written = [path.css for path in paths(link) if "nth-child" not in path.css and path.rank < 8]
+    written = [
+        path.css for path in find_paths(link) if "nth-child" not in path.css and path.rank < 8
+    ]
     if text and '"' not in text and "\\" not in text:
         written.append(f'a:contains("{text}")')
     for css in written:
-        if is_first(css, link, document.dom):
+        if matches_first(css, link, document.dom):
             matched = {_url(other, document) for other in parse_css(css).elements(document.dom)}
             if matched <= {url, None}:
                 return css
@@ -171,10 +173,10 @@ def more_button(document: Document) -> str | None:
     for button in document.dom.css("button, [role=button], a:not([href]), a[href^='#']"):
         text = clean_text(whole_text(button))
         if len(text) < 40 and _MORE_WORD.fullmatch(text.rstrip(".…").strip()):
-            written = [path.css for path in paths(button)]
+            written = [path.css for path in find_paths(button)]
             written.append(f'{button.tag}:contains("{text}")')
             for css in written:
-                if "nth-child" not in css and is_first(css, button, document.dom):
+                if "nth-child" not in css and matches_first(css, button, document.dom):
                     return css
     return None
 
@@ -193,8 +195,8 @@ def numbered_links(document: Document) -> dict[int, str]:
 def pager_links(document: Document) -> str | None:
     """CSS of all the links to numbered pages."""
     pager = _pager(document)
-    for path in paths(pager) if pager is not None else ():
-        if ":nth-child" not in path.css and is_first(path.css, pager, document.dom):  # type: ignore[arg-type]
+    for path in find_paths(pager) if pager is not None else ():
+        if ":nth-child" not in path.css and matches_first(path.css, pager, document.dom):  # type: ignore[arg-type]
             return f"{path.css} a"
     return None
 
@@ -265,8 +267,8 @@ def _readable(
 ) -> Last | None:
     plain = regex.replace(r"\d+\s*", "", 1).replace(r"\s*", " ")
     regex = plain if re.search(plain, text) else regex
-    for path in paths(element):
-        if is_first(path.css, element, document.dom):
+    for path in find_paths(element):
+        if matches_first(path.css, element, document.dom):
             return Last(pages, {"css": path.css, "regex": regex}, text, path.rank)
     return None
 

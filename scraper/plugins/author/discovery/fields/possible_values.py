@@ -1,0 +1,122 @@
+"""Checks that rule out candidates by their values alone: each field has a form, and only some
+fields may be equal on all pages. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from scraper.extract.heuristics.buying import has_dead_button
+from scraper.extract.heuristics.codes import is_gtin
+from scraper.extract.heuristics.state_fields import WHOLE_CURRENCIES
+from scraper.plugins.author.discovery.fields.readings import (
+    CandidateReading,
+    common_values,
+    read_cards,
+)
+from scraper.plugins.author.discovery.fields.samples import ProductSample, plain_text
+from scraper.plugins.author.discovery.fields.shop_currency import stated_currencies
+
+# The fields that may be equal on all pages of a shop. Any other field that never changes belongs
+# to the page's frame.
+SHARED_FIELDS = frozenset({"availability", "brand", "category", "list_price", "rating", "stock"})
+# Origins that repeat the shop's own name or its main menu in place of the field.
+_FRAME_ORIGINS = {"category": ("page", "meta", "label"), "brand": ("page", "meta")}
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    """Returns whether the values are short, and nine in ten belong to one product each."""
+    distinct = len(set(map(str, values)))
+    return all(len(value) <= 60 for value in values) and distinct * 10 >= len(values) * 9
+
+
+def _are_names(values: Sequence[Any]) -> bool:
+    return all(1 < len(value) <= 80 for value in values)
+
+
+_FORMS: Mapping[str, Callable[[Sequence[Any]], bool]] = {
+    "title": lambda values: all(1 < len(value) <= 300 for value in values),
+    "price": lambda values: all(value > 0 for value in values),
+    "sku": _are_numbers,
+    "gtin": lambda values: all(map(is_gtin, values)),
+    "mpn": _are_numbers,
+    "brand": _are_names,
+    "category": _are_names,
+    "description": lambda values: sum(len(value) > 40 for value in values) * 2 >= len(values),
+    "rating": lambda values: all(0 <= value <= 5 for value in values),
+}
+
+
+def is_possible(
+    name: str,
+    reading: CandidateReading,
+    samples: Sequence[ProductSample],
+    titles: CandidateReading | None,
+    prices: CandidateReading | None,
+) -> bool:
+    """Returns whether the values may belong to the field. `titles` and `prices` are the chosen
+    sources of those fields."""
+    values = [value for value in reading.values if value is not None]
+    is_repeated = len(values) > 1 and len(set(map(str, values))) == 1
+    if is_repeated and (
+        (name not in SHARED_FIELDS and len(samples) > 2)
+        or reading.origin in _FRAME_ORIGINS.get(name, ())
+    ):
+        return False
+    if name in _FORMS and not _FORMS[name](values):
+        return False
+    match name:
+        case "list_price":
+            return prices is not None and all(
+                former > current for former, current in common_values(reading, prices)
+            )
+        case "brand" | "category":
+            return titles is None or not _begins_titles(reading, titles)
+        case "availability" if "when" in reading.candidate.source:
+            # A button that is on every page, or that is only disabled, says nothing.
+            return not is_repeated and not any(
+                has_dead_button(sample.document.dom) for sample in samples
+            )
+        case "stock":
+            # The days of a delivery are a number too.
+            return not is_repeated
+    return True
+
+
+def _begins_titles(reading: CandidateReading, titles: CandidateReading) -> bool:
+    """Returns whether most values are the beginning of their page's title."""
+    beginning = sum(
+        value is not None and plain_text(title or "").startswith(plain_text(value))
+        for value, title in zip(reading.values, titles.values, strict=True)
+    )
+    return beginning * 2 > reading.count
+
+
+def drop_cents(
+    name: str, readings: list[CandidateReading], samples: Sequence[ProductSample]
+) -> list[CandidateReading]:
+    """Returns the readings without prices that may be in cents, as scripts often count.
+
+    Whole numbers from script state stay if another source gives the same number, or if the
+    currency has no smaller unit.
+    """
+    witnesses = [reading for reading in readings if reading.origin not in ("state", "script")]
+    if not any(sample.card is not None and sample.card.in_state for sample in samples):
+        witnesses += read_cards(name, samples)
+    has_whole_currency = any(
+        code in WHOLE_CURRENCIES for sample in samples for code in stated_currencies(sample)
+    )
+
+    def is_sure(reading: CandidateReading) -> bool:
+        return (
+            reading.origin != "state"
+            or has_whole_currency
+            or any(value is not None and value % 1 for value in reading.values)
+            or any(
+                value == other
+                for witness in witnesses
+                for value, other in common_values(reading, witness)
+            )
+        )
+
+    return [reading for reading in readings if is_sure(reading)]
