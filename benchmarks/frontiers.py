@@ -153,8 +153,8 @@ def _fill_site(engine: sa.Engine, place: int, pages: int) -> None:
     with engine.begin() as connection:
         # no look at each foreign key
         connection.execute(sa.text("SET LOCAL session_replication_role = replica"))
-        sites.sync(connection, [definition])
-        found = sites.find(connection, definition.name)
+        sites.store_definitions(connection, [definition])
+        found = sites.find_site(connection, definition.name)
         assert found is not None
         before, present = (
             _open(connection, found[0], definition, ended=ended) for ended in (True, False)

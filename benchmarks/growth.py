@@ -114,8 +114,8 @@ class Frontier:
         ]
         with self.crawler.timed("discover"), self.crawler.engine.begin() as connection:
             counts = CountsByCrawl()
-            for change in frontier.add(connection, found, rooms).pages:
-                counts[change.crawl_id].added(change)
+            for change in frontier.add_pages(connection, found, rooms).pages:
+                counts[change.crawl_id].count_added(change)
             add_counts(connection, counts)
 
     def _answer(self, page: LeasedPage) -> tuple[Sequence[NewPage], NewProduct | None]:

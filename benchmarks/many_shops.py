@@ -75,7 +75,7 @@ class Crawling:
         starts = json.dumps([f"http://127.0.0.1:{port}/" for port in ports])
         text = SITE.format(name=name, start=starts, rate=rate, concurrency=concurrency)
         with self.engine.begin() as connection:
-            sites.sync(connection, [loader.load_text(text, f"{name}.yaml")])
+            sites.store_definitions(connection, [loader.load_text(text, f"{name}.yaml")])
 
     def open(self, name: str) -> int:
         """The id of a crawl that begins now."""

@@ -57,7 +57,9 @@ def crawl(
     try:
         migrations.upgrade(engine)
         with engine.begin() as connection:
-            sites.sync(connection, [loader.load_text(rig.definition(), "benchmarks/bench.yaml")])
+            sites.store_definitions(
+                connection, [loader.load_text(rig.definition(), "benchmarks/bench.yaml")]
+            )
         with fleet_of(rig, url, workers, spread, events) as pids:
             runs = []
             for name in names:

@@ -70,8 +70,8 @@ def measure(
         migrations.upgrade(crawler.engine)
         definition = site(NAME, "unlimited")
         with crawler.engine.begin() as connection:
-            sites.sync(connection, [definition])
-            found = sites.find(connection, NAME)
+            sites.store_definitions(connection, [definition])
+            found = sites.find_site(connection, NAME)
         assert found is not None
         said = []
         for number in range(times):

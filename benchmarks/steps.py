@@ -128,7 +128,9 @@ class Crawler:
                 return drained
             for lease_id in taken:
                 with self.timed("claim"), self.engine.begin() as connection:
-                    lease = leases.claim(connection, lease_id, "benchmark", self.config.lease_s)
+                    lease = leases.claim_lease(
+                        connection, lease_id, "benchmark", self.config.lease_s
+                    )
                 if lease is None:
                     continue
                 waiting -= len(lease.pages)

@@ -47,51 +47,51 @@ class Step(Task):  # type: ignore[misc] # Celery has no types
 @app.task(base=Step)
 def plan() -> None:
     """Tick: takes over changed site definitions and opens the crawls that are due."""
-    site_sync.sync_sites(site_sync.engine(), settings.load())
-    send(plan_step(site_sync.engine(), schedules=settings.load().schedules))
+    site_sync.sync_sites(site_sync.process_engine(), settings.load())
+    send(plan_step(site_sync.process_engine(), schedules=settings.load().schedules))
 
 
 @app.task(base=Step)
 def discover(crawl_id: int) -> None:
     """Adds a crawl's first pages."""
-    send(discover_step(site_sync.engine(), settings.load(), crawl_id))
+    send(discover_step(site_sync.process_engine(), settings.load(), crawl_id))
 
 
 @app.task(base=Step)
 def dispatch() -> None:
     """Tick, and whenever there is new work: leases due pages and sends them to the queues."""
-    send(dispatch_step(site_sync.engine(), settings.load(), depth))
+    send(dispatch_step(site_sync.process_engine(), settings.load(), depth))
 
 
 @app.task(base=Step)
 def reap() -> None:
     """Tick: takes back expired leases and finds crawls with nothing left to do."""
-    send(reap_step(site_sync.engine(), settings.load()))
+    send(reap_step(site_sync.process_engine(), settings.load()))
 
 
 @app.task(base=Step)
 def alert() -> None:
     """Tick: tells people of suspect and failed crawls, and of changes that rules name."""
-    send(alert_step(site_sync.engine(), settings.load()))
-    send(alert_prices(site_sync.engine(), settings.load()))
+    send(alert_step(site_sync.process_engine(), settings.load()))
+    send(alert_prices(site_sync.process_engine(), settings.load()))
 
 
 @app.task(base=Step)
 def prune() -> None:
     """Tick: forgets archived pages that have been kept long enough."""
-    prune_step(site_sync.engine())
+    prune_step(site_sync.process_engine())
 
 
 @app.task(base=Step)
 def publish() -> None:
     """Tick: adds what has changed to the Redis Stream, where there is one."""
-    send(publish_step(site_sync.engine(), settings.load()))
+    send(publish_step(site_sync.process_engine(), settings.load()))
 
 
 @app.task(base=Step)
 def finish(crawl_id: int) -> None:
     """Ends a crawl whose last page is settled."""
-    send(finish_step(site_sync.engine(), crawl_id))
+    send(finish_step(site_sync.process_engine(), crawl_id))
 
 
 @app.task(base=Step)

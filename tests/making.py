@@ -55,8 +55,8 @@ def a_site(name: str = "shop", **more: object) -> Site:
 def open_crawl(engine: sa.Engine, site: Site, **more: bool) -> tuple[int, int]:
     """A running crawl of a site, with no page yet: (site id, crawl id)."""
     with engine.begin() as connection:
-        sites.sync(connection, [site])
-        found = sites.find(connection, site.name)
+        sites.store_definitions(connection, [site])
+        found = sites.find_site(connection, site.name)
         assert found is not None
         crawl_id = crawls.open_crawl(
             connection, found[0], site, slot=None, trigger="manual", **more
@@ -73,13 +73,13 @@ def new_page(
     return NewPage(crawl[0], crawl[1], fingerprint(url), url, kind, host_of(url), **values)  # type: ignore[arg-type]
 
 
-def add(engine: sa.Engine, pages: list[NewPage], room: int = 1000) -> frontier.Added:
+def add(engine: sa.Engine, pages: list[NewPage], room: int = 1000) -> frontier.AddedPages:
     with engine.begin() as connection:
         rooms = [Room(crawl_id, room, room) for crawl_id in {page.crawl_id for page in pages}]
-        added = frontier.add(connection, pages, rooms)
+        added = frontier.add_pages(connection, pages, rooms)
         counts = CountsByCrawl()
         for change in added.pages:
-            counts[change.crawl_id].added(change)
+            counts[change.crawl_id].count_added(change)
         add_counts(connection, counts)
     return added
 
@@ -98,7 +98,7 @@ def lease_some(
         time.sleep(0.001)
     hosts = [one for one in due_hosts(connection) if (one.queue, one.host) == ("datacenter", host)]
     due = due_pages(connection, "datacenter", hosts, {host: pages}, crawls.hold_running(connection))
-    return leases.lease(
+    return leases.lease_pages(
         connection, "datacenter", [[one for each in due.values() for one in each[host]]], lease_s
     )
 
@@ -107,7 +107,7 @@ def claimed(
     engine: sa.Engine, batch: leases.LeasedBatch | UUID, *, alone: bool = False
 ) -> Lease | None:
     with engine.begin() as connection:
-        return leases.claim(
+        return leases.claim_lease(
             connection, batch if isinstance(batch, UUID) else batch.id, "test", 60, alone=alone
         )
 

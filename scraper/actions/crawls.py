@@ -10,7 +10,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from scraper.coordinator import plan
-from scraper.coordinator.plan import Opened
+from scraper.coordinator.plan import OpenedCrawl
 from scraper.errors import DefinitionError, NotFoundError, did_you_mean
 from scraper.frontier import sites
 from scraper.infra import servers
@@ -21,14 +21,14 @@ from scraper.sites.definition import Site
 from scraper.views.named_sites import nearest, no_site
 
 
-def open_site(engine: sa.Engine, settings: Settings, name: str, *, refetch: bool) -> Opened:
+def open_site(engine: sa.Engine, settings: Settings, name: str, *, refetch: bool) -> OpenedCrawl:
     """Opens a crawl of a site by the newest definition, from sites/ if it is there, else the stored
     one."""
     site = definition_in_file(settings, name)
     with engine.begin() as connection:
         if site is not None:
-            sites.sync(connection, [site])
-        elif sites.look(connection, name) is None:
+            sites.store_definitions(connection, [site])
+        elif sites.look_up(connection, name) is None:
             raise _no_definition(connection, settings, name)
         else:
             print(
@@ -52,7 +52,7 @@ def _no_definition(connection: sa.Connection, settings: Settings, name: str) -> 
     if path.suffix in loader.SUFFIXES:
         return NotFoundError(f"a crawl is of a site, by its name: type `scraper crawl {path.stem}`")
     names = {path.stem for path in loader.definition_files(settings.sites_dir)}
-    names |= set(sites.names(connection))
+    names |= set(sites.site_names(connection))
     return NotFoundError(
         f"there is no site named {name!r}, neither in {settings.sites_dir}/ nor in the database"
         + did_you_mean(name, names)
@@ -90,7 +90,7 @@ def definitions_in_files(settings: Settings, names: Set[str]) -> list[Site]:
 
 def stored_site(connection: sa.Connection, name: str) -> tuple[int, Site]:
     """A site's id and its definition in the database. Raises `NotFoundError`."""
-    stored = sites.find(connection, name)
+    stored = sites.find_site(connection, name)
     if stored is None:
         raise no_site(name, nearest(connection, name))
     return stored

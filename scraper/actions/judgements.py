@@ -12,7 +12,7 @@ from scraper.results import crawl_quality, held_products, held_values, rejection
 from scraper.results.rejection import Rejection
 
 
-def accept(
+def accept_crawl(
     engine: sa.Engine, crawl_id: int, fields: Collection[str] | None = None, *, dry: bool = False
 ) -> int:
     """Believes a crawl, or certain fields of it. Returns how many held values and new products were
@@ -21,15 +21,15 @@ def accept(
 
     def work() -> int | None:
         with engine.begin() as connection:
-            held = held_values.count(connection, crawl_id, fields)
+            held = held_values.count_held(connection, crawl_id, fields)
             if fields is None:
-                held += held_products.count(connection, crawl_id)
+                held += held_products.count_held(connection, crawl_id)
             if dry:
                 return held
             if fields is None:
-                return held if crawl_quality.accept(connection, crawl_id) else None
-            held_values.take(connection, crawl_id, fields)
-            held_values.release(connection, crawl_id)
+                return held if crawl_quality.accept_crawl(connection, crawl_id) else None
+            held_values.accept_values(connection, crawl_id, fields)
+            held_values.release_values(connection, crawl_id)
             return held
 
     held = retried(work)
@@ -38,7 +38,7 @@ def accept(
     return held
 
 
-def reject(
+def reject_crawl(
     engine: sa.Engine, crawl_id: int, fields: Collection[str] | None = None, *, dry: bool = False
 ) -> Rejection:
     """Takes back what a crawl wrote. Raises `ScraperError` where it is not judged, or was rejected
@@ -46,7 +46,7 @@ def reject(
 
     def work() -> Rejection | None:
         with engine.begin() as connection:
-            return rejection.reject(connection, crawl_id, fields, dry=dry)
+            return rejection.reject_crawl(connection, crawl_id, fields, dry=dry)
 
     outcome = retried(work)
     if outcome is None:

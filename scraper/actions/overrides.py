@@ -12,7 +12,7 @@ from scraper.views import crawl_progress as progress
 from scraper.views.named_sites import no_site, require_site
 
 
-def stop(engine: sa.Engine, crawl_id: int, note: str = "stopped by hand") -> None:
+def stop_crawl(engine: sa.Engine, crawl_id: int, note: str = "stopped by hand") -> None:
     """Ends a crawl now. Raises `NotFoundError` where there is none, `NotRunningError` where it has
     ended."""
 
@@ -27,12 +27,12 @@ def stop(engine: sa.Engine, crawl_id: int, note: str = "stopped by hand") -> Non
         )
 
 
-def stop_all(engine: sa.Engine, which: str | None) -> list[int]:
+def stop_crawls(engine: sa.Engine, which: str | None) -> list[int]:
     """Stops the crawl of that id, the running ones of that site, or (None) every running one.
     Returns their ids. Raises `NotFoundError`, and `NotRunningError` where the one that is meant has
     ended."""
     if which is not None and which.isdecimal():
-        stop(engine, int(which))
+        stop_crawl(engine, int(which))
         return [int(which)]
     with engine.connect() as connection:
         require_site(connection, which)
@@ -45,7 +45,7 @@ def stop_all(engine: sa.Engine, which: str | None) -> list[int]:
 def _stop_unless_ended(engine: sa.Engine, crawl_id: int) -> bool:
     """False where it has ended meanwhile by itself."""
     try:
-        stop(engine, crawl_id)
+        stop_crawl(engine, crawl_id)
     except NotRunningError:
         return False
     return True
@@ -56,7 +56,11 @@ def set_paused(engine: sa.Engine, name: str, *, paused: bool) -> bool:
 
     def work() -> bool | None:
         with engine.begin() as connection:
-            return sites.pause(connection, name) if paused else sites.resume(connection, name)
+            return (
+                sites.pause_site(connection, name)
+                if paused
+                else sites.resume_site(connection, name)
+            )
 
     changed = retried(work)
     if changed is None:

@@ -22,7 +22,7 @@ from scraper.settings import Settings
 from scraper.views.named_sites import require_site
 
 
-def select(
+def select_pages(
     connection: sa.Connection, site: str | None, pages: Sequence[str] = (), **filters: Any
 ) -> Selection:
     """The filters with a site's name checked, and pages' ids or URLs looked up. Raises
@@ -51,11 +51,11 @@ def page_id(connection: sa.Connection, word: str) -> int:
             f"{word!r} is neither a page's id nor its URL; `scraper dead list` shows both"
         )
     if "://" not in word:
-        page = store.read(connection, int(word))
+        page = store.read_page(connection, int(word))
         if page is None:
             raise NotFoundError(f"there is no page {word}; `scraper dead list` shows ids")
         return int(page.id)
-    pages = store.of_url(connection, [fingerprint(word), fingerprint(clean(word) or word)])
+    pages = store.find_by_url(connection, [fingerprint(word), fingerprint(clean(word) or word)])
     if not pages:
         raise NotFoundError(
             f"no site has a page {word}; `scraper dead list` shows those that are dead"
@@ -66,20 +66,20 @@ def page_id(connection: sa.Connection, word: str) -> int:
     return int(pages[0].id)
 
 
-def replay(engine: sa.Engine, settings: Settings, selection: Selection) -> list[ReplayResult]:
+def replay_pages(engine: sa.Engine, settings: Settings, selection: Selection) -> list[ReplayResult]:
     """Takes over the sites' newest definitions from sites/, replays, and sends the messages."""
     servers.require_broker(settings)
     names = {
         site.site for site in dead_letters.preview_replay(engine, selection) if not site.refused
     }
     with engine.begin() as connection:
-        sites.sync(connection, crawls.definitions_in_files(settings, names))
-    replayed, messages = dead_letters.replay(engine, selection)
+        sites.store_definitions(connection, crawls.definitions_in_files(settings, names))
+    replayed, messages = dead_letters.replay_pages(engine, selection)
     send(messages)
     return replayed
 
 
-def refuse(replayed: Sequence[ReplayResult]) -> None:
+def raise_refusals(replayed: Sequence[ReplayResult]) -> None:
     """Raises `ScraperError` for the sites that refused."""
     refusals = [site.refused for site in replayed if site.refused]
     if refusals:

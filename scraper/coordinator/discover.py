@@ -47,9 +47,9 @@ def discover(engine: sa.Engine, settings: Settings, crawl_id: int) -> list[Messa
             crawls.start(connection, crawl_id)
             room = frontier.Room(crawl_id, context.limits.listings, context.limits.products)
             counts = CountsByCrawl()
-            added = frontier.add(connection, pages, [room])
+            added = frontier.add_pages(connection, pages, [room])
             for change in added.pages:
-                counts[crawl_id].added(change)
+                counts[crawl_id].count_added(change)
             counts[crawl_id].links_cut += added.cut[crawl_id]
             add_counts(connection, counts)
             log.info("crawl started", site=site.name, crawl=crawl_id, start_pages=len(pages))

@@ -18,7 +18,14 @@ import sqlalchemy as sa
 
 from scraper.domain import Kind, Message
 from scraper.frontier import crawls, leases
-from scraper.frontier.due import DueHost, DuePage, due_hosts, due_pages, suspect_pages, suspects
+from scraper.frontier.due import (
+    DueHost,
+    DuePage,
+    due_hosts,
+    due_pages,
+    suspect_groups,
+    suspect_pages,
+)
 from scraper.frontier.leases import LeasedBatch
 from scraper.infra.database import retried
 from scraper.rules.routing import PRIORITY_LEVELS, is_browser_queue, priority_level, room_by_level
@@ -49,7 +56,7 @@ Due = dict[int, Counter[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class QueueSpace:
     """What a queue may still get: unclaimed batches by level, messages whose leases are gone, and
     how many there may be."""
 
@@ -58,7 +65,7 @@ class Space:
     batches_max: int
 
     @classmethod
-    def of(cls, waiting: Counter[int], depth: int, workers: int) -> Space:
+    def of(cls, waiting: Counter[int], depth: int, workers: int) -> QueueSpace:
         """Of a queue that holds so many unclaimed batches and messages, with which so many workers
         are busy."""
         batches_max = BATCHES_AHEAD * min(max(workers, 1), FEEDS_MAX)
@@ -96,7 +103,7 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
     depths = {
         queue: depth(queue)
         for queue, due in hosts.items()
-        if Space.of(waiting[queue], 0, workers[queue]).room(due) >= BATCHES_A_LEASE
+        if QueueSpace.of(waiting[queue], 0, workers[queue]).room(due) >= BATCHES_A_LEASE
     }
     if not depths:
         return []
@@ -107,24 +114,27 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
                 return []
             waiting = leases.waiting_levels(connection)
             spaces = {
-                queue: Space.of(waiting[queue], depths[queue], workers[queue]) for queue in depths
+                queue: QueueSpace.of(waiting[queue], depths[queue], workers[queue])
+                for queue in depths
             }
             running = crawls.hold_running(connection)
             batches = _lease_suspects(connection, spaces, running, settings)
-            held = leases.held(connection, settings.lease_s)
+            held = leases.count_leased(connection, settings.lease_s)
             for queue, space in spaces.items():
                 due, room = hosts[queue], space.room(hosts[queue])
                 if room >= BATCHES_A_LEASE:
                     size = batch_pages_of(queue, settings)
                     may = {
-                        host.host: allowances(
+                        host.host: level_allowances(
                             host.rate_per_s, held[host.host], settings, workers[queue]
                         )
                         for host in due
                     }
                     pages = _read_due(connection, due, may, room * size, running)
-                    groups = grouped(pages, within(counted(pages), may), space, held, size)
-                    batches += leases.lease(connection, queue, groups, settings.lease_s)
+                    groups = group_pages(
+                        pages, limit_due(count_pages(pages), may), space, held, size
+                    )
+                    batches += leases.lease_pages(connection, queue, groups, settings.lease_s)
             return batches
 
     return [message_of(batch, settings) for batch in retried(work)]
@@ -138,20 +148,22 @@ def batch_pages_of(queue: str, settings: Settings) -> int:
 
 def _lease_suspects(
     connection: sa.Connection,
-    spaces: Mapping[str, Space],
+    spaces: Mapping[str, QueueSpace],
     crawl_ids: Sequence[int],
     settings: Settings,
 ) -> list[LeasedBatch]:
     """Leases of pages that several workers died with, a few at a time: so that one which does it
     again is found out, and the others are not taken for it. What it makes takes space."""
     batches: list[LeasedBatch] = []
-    for group in suspects(connection, crawl_ids):
+    for group in suspect_groups(connection, crawl_ids):
         space = spaces.get(group.queue)
         room = min(group.room, space.room_by_level()[0]) if space else 0
         if space is None or room <= 0:
             continue
         pages = suspect_pages(connection, group, crawl_ids)[:room]
-        leased = leases.lease(connection, group.queue, pages, settings.lease_s, alone=group.alone)
+        leased = leases.lease_pages(
+            connection, group.queue, pages, settings.lease_s, alone=group.alone
+        )
         batches += leased
         for batch in leased:
             space.take(priority_level(batch.priority), 1)
@@ -176,9 +188,9 @@ def _read_due(
         host: min(pages, max(2, 2 * wanted // len(allowed))) for host, pages in allowed.items()
     }
     pages = due_pages(connection, queue, hosts, little, crawl_ids)
-    due = counted(pages)
-    more = unread(due, little, allowed)
-    if more and not enough(within(due, may), boundary(due, more), wanted):
+    due = count_pages(pages)
+    more = unread_hosts(due, little, allowed)
+    if more and not has_enough(limit_due(due, may), unread_priority(due, more), wanted):
         whole = {host: allowed[host] for host in more}
         again = due_pages(connection, queue, hosts, whole, crawl_ids)
         for priority, by_host in again.items():
@@ -186,7 +198,7 @@ def _read_due(
     return pages
 
 
-def counted(pages: Pages) -> Due:
+def count_pages(pages: Pages) -> Due:
     """How many there are."""
     return {
         priority: Counter({host: len(due) for host, due in hosts.items()})
@@ -194,10 +206,10 @@ def counted(pages: Pages) -> Due:
     }
 
 
-def unread(due: Due, read: Mapping[str, int], allowed: Mapping[str, int]) -> set[str]:
+def unread_hosts(due: Due, read: Mapping[str, int], allowed: Mapping[str, int]) -> set[str]:
     """The hosts that may have more pages due than were read, and are allowed more.
 
-    >>> unread({10: Counter(a=2, b=1)}, {"a": 2, "b": 2, "c": 2}, {"a": 9, "b": 9, "c": 2})
+    >>> unread_hosts({10: Counter(a=2, b=1)}, {"a": 2, "b": 2, "c": 2}, {"a": 9, "b": 9, "c": 2})
     {'a'}
     """
     total: Counter[str] = Counter()
@@ -206,23 +218,23 @@ def unread(due: Due, read: Mapping[str, int], allowed: Mapping[str, int]) -> set
     return {host for host in read if read[host] < allowed[host] and total[host] >= read[host]}
 
 
-def boundary(due: Due, hosts: Collection[str]) -> int:
+def unread_priority(due: Due, hosts: Collection[str]) -> int:
     """What is not read of these hosts is no more urgent than that: the highest of their lowest
     priorities.
 
-    >>> boundary({11: Counter(a=1, b=2), 10: Counter(a=1)}, ["a", "b"])
+    >>> unread_priority({11: Counter(a=1, b=2), 10: Counter(a=1)}, ["a", "b"])
     11
     """
     return max(min(priority for priority, pages in due.items() if pages[host]) for host in hosts)
 
 
-def enough(due: Due, priority: int, wanted: int) -> bool:
+def has_enough(due: Due, priority: int, wanted: int) -> bool:
     """Whether so many pages are due of at least this priority."""
     return sum(hosts.total() for level, hosts in due.items() if level >= priority) >= wanted
 
 
-def grouped(
-    pages: Pages, due: Due, space: Space, held: dict[str, Counter[int]], size: int
+def group_pages(
+    pages: Pages, due: Due, space: QueueSpace, held: dict[str, Counter[int]], size: int
 ) -> list[list[DuePage]]:
     """What is `due`, in groups of `size` pages of one level each, the most urgent first: of each
     comes a batch of listings, one of products, or both. They take `space`, and what they take of
@@ -237,7 +249,7 @@ def grouped(
             wanted = next_batch(levels[level], size, leased)
             if not wanted:
                 break
-            group = take(pages, level, wanted)
+            group = take_pages(pages, level, wanted)
             groups.append(group)
             space.take(level, len({page.product for page in group}))
             leased += wanted
@@ -246,7 +258,7 @@ def grouped(
     return groups
 
 
-def take(pages: Pages, level: int, wanted: Mapping[str, int]) -> list[DuePage]:
+def take_pages(pages: Pages, level: int, wanted: Mapping[str, int]) -> list[DuePage]:
     """Takes so many pages of each host out of `pages`, the most urgent of the level first."""
     taken: list[DuePage] = []
     of_level = [
@@ -287,11 +299,11 @@ def next_batch(due: Due, size: int, leased: Mapping[str, int]) -> Counter[str]:
     return +batch
 
 
-def within(due: Due, may: Mapping[str, Sequence[int]]) -> Due:
+def limit_due(due: Due, may: Mapping[str, Sequence[int]]) -> Due:
     """As much of `due` as each host may have leased, by level: the most urgent pages, and of lesser
     ones what is left.
 
-    >>> within({4: Counter(shop=40), 16: Counter(shop=1)}, {"shop": [0] * 8 + [40] * 2})
+    >>> limit_due({4: Counter(shop=40), 16: Counter(shop=1)}, {"shop": [0] * 8 + [40] * 2})
     {16: Counter({'shop': 1}), 4: Counter()}
     """
     allowed: Due = {}
@@ -304,7 +316,7 @@ def within(due: Due, may: Mapping[str, Sequence[int]]) -> Due:
     return allowed
 
 
-def allowances(
+def level_allowances(
     rate_per_s: float | None, held: Mapping[int, int], settings: Settings, workers: int = 1
 ) -> list[int]:
     """The `allowance` of each level: what is less urgent than that is not counted as leased, so
@@ -313,11 +325,13 @@ def allowances(
     leased, by_level = 0, [0] * PRIORITY_LEVELS
     for level in reversed(range(PRIORITY_LEVELS)):
         leased += held.get(level, 0)
-        by_level[level] = allowance(rate_per_s, leased, settings, workers)
+        by_level[level] = host_allowance(rate_per_s, leased, settings, workers)
     return by_level
 
 
-def allowance(rate_per_s: float | None, leased: int, settings: Settings, workers: int = 1) -> int:
+def host_allowance(
+    rate_per_s: float | None, leased: int, settings: Settings, workers: int = 1
+) -> int:
     """Pages a host may have leased now: what its rate lets through within the better part of a
     horizon, less what is `leased`. With a whole one the last of them would not get their turn in
     time, and go back.

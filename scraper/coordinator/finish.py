@@ -67,10 +67,10 @@ SELECT coalesce(sum(pages), 0) AS listings, coalesce(sum(pages - 1), 0) AS repea
 def finish(engine: sa.Engine, crawl_id: int) -> list[Message]:
     """Ends a running crawl with no open page; does nothing otherwise."""
 
-    return [dispatch_message()] if retried(lambda: _end(engine, crawl_id)) else []
+    return [dispatch_message()] if retried(lambda: _end_crawl(engine, crawl_id)) else []
 
 
-def _end(engine: sa.Engine, crawl_id: int) -> bool:
+def _end_crawl(engine: sa.Engine, crawl_id: int) -> bool:
     """True: it goes on, with pages of products that no listing has named."""
     with engine.begin() as connection:
         crawl = crawls.lock_drained(connection, crawl_id)
@@ -78,41 +78,43 @@ def _end(engine: sa.Engine, crawl_id: int) -> bool:
             return False
         wanted = {"id": crawl_id, "site_id": crawl.site_id, "not_full": NOT_FULL}
         read = connection.execute(LISTINGS, wanted).one()
-        status, note = judge_crawl(crawl, read)
+        status, note = judge_ending(crawl, read)
         # A replay has asked for a few pages only.
         whole = status is CrawlStatus.COMPLETED and crawl.trigger != REPLAY
         complete = whole and read.unread == 0 and crawl.links_cut == 0
-        before = earlier_crawls.suspect_before(connection, crawl)
+        before = earlier_crawls.suspect_crawl(connection, crawl)
         if complete:
-            held_products.move(connection, crawl_id)
+            held_products.move_known(connection, crawl_id)
             if missed_products.ask(connection, crawl, before.missed_id if before else None):
                 return True
         alive, remark = missed_products.alive(connection, crawl)
-        suspect = crawl_quality.judge(connection, crawl, status, before, alive)
+        suspect = crawl_quality.judge_data(connection, crawl, status, before, alive)
         delisted = 0
         if complete:
             note = "; ".join(filter(None, (note, remark))) or None
-            delisted, odd = _delist(connection, crawl, before, suspect=suspect)
+            delisted, odd = _delist_missed(connection, crawl, before, suspect=suspect)
             if odd is not None and not suspect:
-                suspect = crawl_quality.suspect_also(connection, crawl.id, odd)
+                suspect = crawl_quality.add_reason(connection, crawl.id, odd)
         elif (read.emptied or read.not_full) and crawl.trigger != REPLAY:
             odd = Reason(None, "listings", note or "")
-            suspect = crawl_quality.suspect_also(connection, crawl.id, odd)
-        held_products.release(connection, crawl_id, crawl.site_id, suspect=suspect, whole=whole)
+            suspect = crawl_quality.add_reason(connection, crawl.id, odd)
+        held_products.release_products(
+            connection, crawl_id, crawl.site_id, suspect=suspect, whole=whole
+        )
         crawls.end(connection, crawl_id, status, note, delisted)
         facts = {"status": status, "suspect": suspect, "note": note, "delisted": delisted}
         log.info("crawl ended", crawl=crawl_id, **facts)
         return False
 
 
-def _delist(
+def _delist_missed(
     connection: sa.Connection, crawl: Any, before: SuspectCrawl | None, *, suspect: bool
 ) -> tuple[int, Reason | None]:
     """Counts what a complete crawl has missed. Where it is suspect, or becomes so by what it has
     missed, nothing of it counts. `before`: the crawl before, if it was suspect."""
     shown = connection.execute(SHOWN_TWICE, {"id": crawl.id}).one()
     listings = ShownTwice(int(shown.listings), int(shown.repeated), shown.example)
-    doubted = earlier_crawls.doubted_before(connection, crawl.id, before)
+    doubted = earlier_crawls.doubted_crawl(connection, crawl.id, before)
     delisted = 0
     with connection.begin_nested() as savepoint:
         confirmed = before is None or before.missed_id is None or doubted is not None
@@ -126,7 +128,7 @@ def _delist(
     return delisted, odd
 
 
-def judge_crawl(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
+def judge_ending(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
     """Failed where nothing could be read, or not one product page was good; else completed. The
     note says what is missing, each time with the cause first: screens cut what is long."""
     notes = []
@@ -136,14 +138,14 @@ def judge_crawl(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
         of = (
             f"of {crawl.product_total} product pages" if crawl.product_total > 1 else "product page"
         )
-        notes.append(_because(read.product_error, f"not one {of} was good"))
+        notes.append(_with_cause(read.product_error, f"not one {of} was good"))
     if read.unread:
         lists = _such_as(read.unread, "listing page", "could not be read", read.example)
-        notes.append(_because(read.error, lists))
+        notes.append(_with_cause(read.error, lists))
     if read.broken:
         verb = "lacks links" if read.broken == 1 else "lack links"
         lists = _such_as(read.broken, "listing page", verb, read.broken_example)
-        notes.append(_because(read.broken_error, lists))
+        notes.append(_with_cause(read.broken_error, lists))
     if crawl.links_cut > read.broken:
         links = crawl.links_cut - read.broken
         notes.append(f"{links} links were left out: the definition's limits")
@@ -160,7 +162,7 @@ def judge_crawl(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
     if crawl.dead + crawl.invalid > read.unusable:
         doubtful = f", {read.doubtful} of them doubtful: {read.doubt}" if read.doubtful else ""
         given_up = [
-            _pages(number, word)
+            _count_pages(number, word)
             for word, number in (("dead", crawl.dead), ("invalid", crawl.invalid))
             if number
         ]
@@ -171,7 +173,7 @@ def judge_crawl(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
     return status, "; ".join(notes) or None
 
 
-def _because(cause: str | None, effect: str) -> str:
+def _with_cause(cause: str | None, effect: str) -> str:
     return f"{cause} ({effect})" if cause else effect
 
 
@@ -183,7 +185,7 @@ def _such_as(number: int, what: str, verb: str, example: str) -> str:
     )
 
 
-def _pages(number: int, word: str) -> str:
+def _count_pages(number: int, word: str) -> str:
     return f"1 page {word}" if number == 1 else f"{number:,} pages {word}"
 
 

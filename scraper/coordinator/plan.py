@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedCrawl:
     """A crawl somebody asked for: its id, and whether it was running already."""
 
     crawl_id: int
@@ -41,19 +41,19 @@ def plan(engine: sa.Engine, *, schedules: bool = True) -> list[Message]:
 
     def work() -> list[int]:
         with engine.begin() as connection:
-            for site in sites.scheduled(connection) if schedules else ():
+            for site in sites.scheduled_sites(connection) if schedules else ():
                 _open_due(connection, site)
             return crawls.planned(connection)
 
     return [discover_message(crawl_id) for crawl_id in retried(work)]
 
 
-def open_now(engine: sa.Engine, name: str, *, refetch: bool = False) -> Opened:
+def open_now(engine: sa.Engine, name: str, *, refetch: bool = False) -> OpenedCrawl:
     """Opens a crawl of a site now, or finds the one that is running. Raises `NotFoundError` for an
     unknown site, `PausedError` for a paused one, `BusyError` while dead pages of it are replayed.
     """
     with engine.begin() as connection:
-        row = sites.find(connection, name)
+        row = sites.find_site(connection, name)
         if row is None:
             raise NotFoundError(
                 f"there is no site named {name!r}; `scraper sites list` shows those there are"
@@ -76,8 +76,8 @@ def open_now(engine: sa.Engine, name: str, *, refetch: bool = False) -> Opened:
                     f"crawl {running} of {name} replays dead pages, and crawls of a site never "
                     f"overlap: wait for its end, or end it with `scraper stop {running}`"
                 )
-            return Opened(running, already_running=True, messages=[discover_message(running)])
-    return Opened(crawl_id, already_running=False, messages=[discover_message(crawl_id)])
+            return OpenedCrawl(running, already_running=True, messages=[discover_message(running)])
+    return OpenedCrawl(crawl_id, already_running=False, messages=[discover_message(crawl_id)])
 
 
 def discover_message(crawl_id: int) -> Message:

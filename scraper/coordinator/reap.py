@@ -27,10 +27,10 @@ def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
 
     def work() -> tuple[int, list[int]]:
         with engine.begin() as connection:
-            changes = leases.take_back(connection)
+            changes = leases.reclaim_expired(connection)
             counts = CountsByCrawl()
             for change in changes:
-                counts[change.crawl_id].settled(change)
+                counts[change.crawl_id].count_settled(change)
             add_counts(connection, counts)
             return len(changes), crawls.drained(connection)
 
@@ -46,9 +46,9 @@ def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
 
 def _tidy(engine: sa.Engine, settings: Settings) -> None:
     with engine.begin() as connection:
-        throughput.tidy(connection, settings.throughput_days)
+        throughput.tidy_buckets(connection, settings.throughput_days)
     with engine.begin() as connection:
-        changes.trim(connection, settings.changes_days)
+        changes.trim_feed(connection, settings.changes_days)
 
 
 def _end_stalled(engine: sa.Engine, settings: Settings) -> None:

@@ -29,13 +29,13 @@ _synced: dict[Path, tuple[tuple[str, int, int], ...]] = {}
 
 
 @lru_cache(maxsize=1)
-def _engine(pid: int) -> sa.Engine:
+def _cached_engine(pid: int) -> sa.Engine:
     return make_engine(settings_module.load().postgres_url, pool_size=2)
 
 
-def engine() -> sa.Engine:
+def process_engine() -> sa.Engine:
     """This process's engine: a forked child must not use its parent's connections."""
-    return _engine(os.getpid())
+    return _cached_engine(os.getpid())
 
 
 def sync_sites(database: sa.Engine, settings: Settings) -> None:
@@ -43,7 +43,7 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
     call."""
     folder = settings.sites_dir
     files = loader.definition_files(folder)
-    stamps = tuple(_stamp(file) for file in files)
+    stamps = tuple(_file_stamp(file) for file in files)
     if not files or _synced.get(folder) == stamps:
         return
     good: dict[str, Site] = {}
@@ -62,7 +62,7 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
 
     def work() -> list[str]:
         with database.begin() as connection:
-            sites.sync(connection, list(good.values()))
+            sites.store_definitions(connection, list(good.values()))
             return sites.retire_all_but(connection, [*good, *broken])
 
     retired = retried(work)
@@ -71,7 +71,7 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
     _synced[folder] = stamps
 
 
-def _stamp(file: Path) -> tuple[str, int, int]:
+def _file_stamp(file: Path) -> tuple[str, int, int]:
     try:
         stat = file.stat()
     except OSError:

@@ -23,7 +23,7 @@ from scraper.http.transport.guard import Networks, PrivateAccess
 from scraper.plugins.accounts.login_keys import Signs, signs_of
 from scraper.plugins.dedup import filters
 from scraper.plugins.dedup.bloom import BloomFilter
-from scraper.results.listing_traps import steps_allowed
+from scraper.results.listing_traps import max_barren_depth
 from scraper.results.transaction import CrawlLimits
 from scraper.rules.blocks import (
     Block,
@@ -253,7 +253,7 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         else policy.user_agent,
         retry=RetryPolicy(attempts_max=site.limits.attempts or settings.attempts_max),
         limits=CrawlLimits(
-            site.limits.listings, site.limits.products, steps_allowed(site.limits.fruitless)
+            site.limits.listings, site.limits.products, max_barren_depth(site.limits.fruitless)
         ),
         budget=budget_of(site),
         extractor_version=ExtractorVersion(site, settings.site_function_modules),

@@ -87,7 +87,9 @@ class _ReplayedBatch:
 def preview_replay(engine: sa.Engine, selection: Selection) -> list[ReplayResult]:
     """What `replay` would do now. Changes nothing."""
     with engine.connect() as connection:
-        return [_preview_site(connection, site) for site in store.by_site(connection, selection)]
+        return [
+            _preview_site(connection, site) for site in store.count_by_site(connection, selection)
+        ]
 
 
 def _preview_site(connection: sa.Connection, site: SitePages) -> ReplayResult:
@@ -101,11 +103,13 @@ def _preview_site(connection: sa.Connection, site: SitePages) -> ReplayResult:
         return ReplayResult(site.name, 0, refused=str(refusal))
 
 
-def replay(engine: sa.Engine, selection: Selection) -> tuple[list[ReplayResult], list[Message]]:
+def replay_pages(
+    engine: sa.Engine, selection: Selection
+) -> tuple[list[ReplayResult], list[Message]]:
     """Takes the selected pages up again, site by site; one that refuses does not keep the others
     from it. Returns what was done, and what to send."""
     with engine.connect() as connection:
-        chosen = store.by_site(connection, selection)
+        chosen = store.count_by_site(connection, selection)
     done = [
         result
         for site in chosen
@@ -118,14 +122,16 @@ def replay(engine: sa.Engine, selection: Selection) -> tuple[list[ReplayResult],
 def preview_drop(engine: sa.Engine, selection: Selection) -> list[DropResult]:
     """What `drop` would do now. Changes nothing."""
     with engine.connect() as connection:
-        return [DropResult(site.name, site.pages) for site in store.by_site(connection, selection)]
+        return [
+            DropResult(site.name, site.pages) for site in store.count_by_site(connection, selection)
+        ]
 
 
-def drop(engine: sa.Engine, selection: Selection) -> list[DropResult]:
+def drop_pages(engine: sa.Engine, selection: Selection) -> list[DropResult]:
     """Gives the selected pages up: their next crawl finds them as any other page. Returns how many
     of which site."""
     with engine.connect() as connection:
-        chosen = store.by_site(connection, selection)
+        chosen = store.count_by_site(connection, selection)
     done = [DropResult(site.name, _drop_site(engine, site, selection)) for site in chosen]
     return [result for result in done if result.pages]
 
@@ -160,23 +166,25 @@ def _replay_batch(
     """One transaction: a batch of pages joins the crawl, which it opens if need be. None: there are
     no more."""
     with engine.connect() as connection, connection.begin() as transaction:
-        target = _join(connection, site) if target is None else _rejoin(connection, target)
-        rows = store.lock(connection, selection, site.id, after, BATCH)
+        target = (
+            _join_crawl(connection, site) if target is None else _rejoin_crawl(connection, target)
+        )
+        rows = store.lock_pages(connection, selection, site.id, after, BATCH)
         if not rows:
             transaction.rollback()  # no crawl without pages
             return None
         room = Room(target.crawl_id, AMPLE, AMPLE)
-        added = frontier.add(
+        added = frontier.add_pages(
             connection, [_new_page(row, target) for row in rows], [room], again=True
         )
         counts = CountsByCrawl()
         for change in added.pages:
-            counts[target.crawl_id].added(change)
+            counts[target.crawl_id].count_added(change)
         add_counts(connection, counts)
         return _ReplayedBatch(target, len(rows), len(added.pages), rows[-1].fingerprint)
 
 
-def _join(connection: sa.Connection, site: SitePages) -> _Target:
+def _join_crawl(connection: sa.Connection, site: SitePages) -> _Target:
     for _ in range(OPEN_TRIES):
         target = _running_crawl(connection, site) or _open_crawl(connection, site)
         if target is not None:
@@ -184,7 +192,7 @@ def _join(connection: sa.Connection, site: SitePages) -> _Target:
     raise ScraperError(f"crawls of {site.name} begin and end just now; try again")
 
 
-def _rejoin(connection: sa.Connection, target: _Target) -> _Target:
+def _rejoin_crawl(connection: sa.Connection, target: _Target) -> _Target:
     if not crawls.hold(connection, [target.crawl_id]):
         raise ScraperError(
             f"crawl {target.crawl_id} of {target.site.name} was ended while pages were added to "
@@ -212,7 +220,11 @@ def _running_crawl(connection: sa.Connection, site: SitePages) -> _Target | None
     stored = _stored_definition(connection, site)
     outdated = row.definition_hash != stored.content_hash
     return _Target(
-        row.id, site.id, _validated(row.definition, site.name), opened=False, outdated=outdated
+        row.id,
+        site.id,
+        _validate_definition(row.definition, site.name),
+        opened=False,
+        outdated=outdated,
     )
 
 
@@ -230,10 +242,10 @@ def _open_crawl(connection: sa.Connection, site: SitePages) -> _Target | None:
 
 def _stored_definition(connection: sa.Connection, site: SitePages) -> Site:
     query = sa.text("SELECT definition FROM sites WHERE id = :id")
-    return _validated(connection.execute(query, {"id": site.id}).scalar_one(), site.name)
+    return _validate_definition(connection.execute(query, {"id": site.id}).scalar_one(), site.name)
 
 
-def _validated(definition: Mapping[str, Any], name: str) -> Site:
+def _validate_definition(definition: Mapping[str, Any], name: str) -> Site:
     try:
         return Site.model_validate(definition)
     except ValidationError as error:  # stored by another version
@@ -274,4 +286,4 @@ def _drop_batch(
     engine: sa.Engine, site: SitePages, selection: Selection, after: UUID | None
 ) -> list[sa.Row[Any]]:
     with engine.begin() as connection:
-        return store.drop(connection, selection, site.id, after, BATCH)
+        return store.drop_pages(connection, selection, site.id, after, BATCH)

@@ -1,9 +1,8 @@
 """Dead and invalid pages in PostgreSQL: found by filters, counted, read in full, locked to be taken
 up again, dropped.
 
-Takes nothing up itself: that is the frontier's front door (`frontier.pages.add`, with `again`). A
-page's reason is its last outcome, and its age the time since its last verdict.
-"""
+Takes nothing up itself: that is the frontier's front door (`frontier.pages.add_pages`, with
+`again`). A page's reason is its last outcome, and its age the time since its last verdict."""
 
 from __future__ import annotations
 
@@ -120,41 +119,41 @@ class SitePages:
     pages: int
 
 
-def find(connection: sa.Connection, selection: Selection, limit: int) -> list[sa.Row[Any]]:
+def find_pages(connection: sa.Connection, selection: Selection, limit: int) -> list[sa.Row[Any]]:
     """Selected pages, those with the newest verdict first."""
-    return list(connection.execute(FIND, {**_values(selection), "limit": limit}))
+    return list(connection.execute(FIND, {**_filter_values(selection), "limit": limit}))
 
 
-def total(connection: sa.Connection, selection: Selection) -> int:
-    return int(connection.execute(COUNT, _values(selection)).scalar_one())
+def count_pages(connection: sa.Connection, selection: Selection) -> int:
+    return int(connection.execute(COUNT, _filter_values(selection)).scalar_one())
 
 
-def summary(connection: sa.Connection, selection: Selection) -> list[sa.Row[Any]]:
+def summarize_pages(connection: sa.Connection, selection: Selection) -> list[sa.Row[Any]]:
     """Counts by site, status, reason and host, each with its newest page as an example."""
-    return list(connection.execute(SUMMARY, _values(selection)))
+    return list(connection.execute(SUMMARY, _filter_values(selection)))
 
 
-def by_site(connection: sa.Connection, selection: Selection) -> list[SitePages]:
+def count_by_site(connection: sa.Connection, selection: Selection) -> list[SitePages]:
     return [
         SitePages(row.id, row.name, row.pages)
-        for row in connection.execute(BY_SITE, _values(selection))
+        for row in connection.execute(BY_SITE, _filter_values(selection))
     ]
 
 
-def lock(
+def lock_pages(
     connection: sa.Connection, selection: Selection, site_id: int, after: UUID | None, limit: int
 ) -> list[sa.Row[Any]]:
     """Locks up to `limit` selected pages of a site, by fingerprint and beyond `after`. Fewer: there
     are no more."""
-    return list(connection.execute(LOCK, _batch(selection, site_id, after, limit)))
+    return list(connection.execute(LOCK, _batch_values(selection, site_id, after, limit)))
 
 
-def drop(
+def drop_pages(
     connection: sa.Connection, selection: Selection, site_id: int, after: UUID | None, limit: int
 ) -> list[sa.Row[Any]]:
     """Makes up to `limit` selected pages of a site *dropped*, and counts them so in the crawls they
     belong to."""
-    rows = list(connection.execute(DROP, _batch(selection, site_id, after, limit)))
+    rows = list(connection.execute(DROP, _batch_values(selection, site_id, after, limit)))
     counts = CountsByCrawl()
     for row in rows:
         mine = counts[row.crawl_id]
@@ -165,12 +164,12 @@ def drop(
     return rows
 
 
-def read(connection: sa.Connection, page_id: int) -> sa.Row[Any] | None:
+def read_page(connection: sa.Connection, page_id: int) -> sa.Row[Any] | None:
     """Everything about a page, whatever its status."""
     return connection.execute(READ, {"id": page_id}).first() if 0 < page_id <= ID_MAX else None
 
 
-def of_url(connection: sa.Connection, fingerprints: Sequence[UUID]) -> list[sa.Row[Any]]:
+def find_by_url(connection: sa.Connection, fingerprints: Sequence[UUID]) -> list[sa.Row[Any]]:
     """The pages (id, site) of a URL: a URL may be a page of several sites."""
     return list(connection.execute(OF_URL, {"fingerprints": list(fingerprints)}))
 
@@ -180,10 +179,12 @@ def active_crawl(connection: sa.Connection, site_id: int) -> sa.Row[Any] | None:
     return connection.execute(ACTIVE_CRAWL, {"site_id": site_id}).first()
 
 
-def _values(selection: Selection) -> dict[str, Any]:
+def _filter_values(selection: Selection) -> dict[str, Any]:
     ids = None if selection.ids is None else [id_ for id_ in selection.ids if 0 < id_ <= ID_MAX]
     return {**asdict(selection), "ids": ids}
 
 
-def _batch(selection: Selection, site_id: int, after: UUID | None, limit: int) -> dict[str, Any]:
-    return {**_values(selection), "site_id": site_id, "after": after, "limit": limit}
+def _batch_values(
+    selection: Selection, site_id: int, after: UUID | None, limit: int
+) -> dict[str, Any]:
+    return {**_filter_values(selection), "site_id": site_id, "after": after, "limit": limit}

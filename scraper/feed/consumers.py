@@ -47,7 +47,7 @@ SELECT c.name, c.site, c.position, c.created_at, c.read_at, f.trimmed > c.positi
 
 
 @contextmanager
-def held(engine: sa.Engine, name: str, site: str | None) -> Iterator[None]:
+def hold_consumer(engine: sa.Engine, name: str, site: str | None) -> Iterator[None]:
     """Nobody else reads as this consumer meanwhile. Raises `BusyError` where somebody does."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         try:
@@ -71,17 +71,17 @@ def held(engine: sa.Engine, name: str, site: str | None) -> Iterator[None]:
             connection.invalidate()
 
 
-def position(connection: sa.Connection, name: str, site: str | None) -> int | None:
+def read_position(connection: sa.Connection, name: str, site: str | None) -> int | None:
     query = sa.text("SELECT position FROM consumers WHERE name = :name AND site = :site")
     cursor = connection.execute(query, {"name": name, "site": site or ""}).scalar()
     return None if cursor is None else int(cursor)
 
 
-def put(connection: sa.Connection, name: str, site: str | None, position: int) -> None:
+def set_position(connection: sa.Connection, name: str, site: str | None, position: int) -> None:
     connection.execute(PUT, {"name": name, "site": site or "", "position": position})
 
 
-def advance(
+def advance_position(
     connection: sa.Connection, name: str, site: str | None, before: int, position: int
 ) -> None:
     """Raises `BusyError` where the consumer is not at `before` any more."""
@@ -92,11 +92,11 @@ def advance(
         )
 
 
-def listed(connection: sa.Connection) -> list[sa.Row[Any]]:
+def list_consumers(connection: sa.Connection) -> list[sa.Row[Any]]:
     return list(connection.execute(LIST))
 
 
-def forget(connection: sa.Connection, name: str) -> int:
+def forget_consumer(connection: sa.Connection, name: str) -> int:
     """Returns how many there were: one a site."""
     return connection.execute(
         sa.text("DELETE FROM consumers WHERE name = :name"), {"name": name}

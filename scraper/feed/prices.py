@@ -30,13 +30,13 @@ class PriceMove:
 
     @property
     def percent(self) -> Decimal | None:
-        return percent(self.before, self.after)
+        return percent_change(self.before, self.after)
 
 
-def percent(before: Any, after: Any) -> Decimal | None:
+def percent_change(before: Any, after: Any) -> Decimal | None:
     """By how much a price moved, below 0 where it fell; None: one of them is no number, or it was
     nothing before."""
-    old, new = number(before), number(after)
+    old, new = as_number(before), as_number(after)
     return (new - old) / old * 100 if old and new is not None else None
 
 
@@ -52,7 +52,7 @@ def price_fields(data: Mapping[str, Any]) -> list[str]:
     return [name for name in data if f"{name}{CURRENCY}" in data]
 
 
-def number(value: Any) -> Decimal | None:
+def as_number(value: Any) -> Decimal | None:
     """A price as a number. Whole ones are read as int."""
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
         return None
@@ -65,7 +65,7 @@ def price_moves(change: Change) -> list[PriceMove]:
     for name in price_fields(change.data):
         if name not in change.changed or f"{name}{CURRENCY}" in change.changed:
             continue
-        before, after = number(change.before.get(name)), number(change.data.get(name))
+        before, after = as_number(change.before.get(name)), as_number(change.data.get(name))
         if before is not None and after is not None and before != after:
             moves.append(PriceMove(name, before, after, change.data[f"{name}{CURRENCY}"]))
     return moves
@@ -88,8 +88,8 @@ def stock_field(data: Mapping[str, Any]) -> str | None:
     return next((n for n in STOCKS if isinstance(data.get(n), bool | int | Decimal)), None)
 
 
-def amount(value: Any, currency: str | None) -> str:
-    """>>> amount(Decimal("8.50"), "EUR")
+def format_amount(value: Any, currency: str | None) -> str:
+    """>>> format_amount(Decimal("8.50"), "EUR")
     '8.50 EUR'
     """
     if value is None:
@@ -98,10 +98,10 @@ def amount(value: Any, currency: str | None) -> str:
     return f"{text} {currency}" if currency else text
 
 
-def sparkline(values: Sequence[Decimal]) -> str:
+def draw_sparkline(values: Sequence[Decimal]) -> str:
     """A line of bars, the lowest value the lowest bar.
 
-    >>> sparkline([Decimal(1), Decimal(3), Decimal(2)])
+    >>> draw_sparkline([Decimal(1), Decimal(3), Decimal(2)])
     '▁█▄'
     """
     low, span = min(values, default=Decimal(0)), max(values, default=Decimal(0))

@@ -73,11 +73,11 @@ class Change:
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        return _parsed(self.data_json)
+        return _parse_fields(self.data_json)
 
     @cached_property
     def before(self) -> dict[str, Any]:
-        return _parsed(self.before_json)
+        return _parse_fields(self.before_json)
 
     def json(self) -> str:
         """One line, as `scraper changes` prints it."""
@@ -98,7 +98,7 @@ class Change:
         )
 
 
-class Reader:
+class ChangeReader:
     """Goes through the feed from a cursor on. `cursor` is that of the last change it has given, or
     of a later one of a site that was not asked for: nothing before it is left to read.
 
@@ -177,13 +177,13 @@ class Reader:
         upto = self._horizon.look(connection)
         if upto <= max(self.cursor, self._read_to):
             return []
-        rows = store.read(connection, self.cursor, upto, self._site_id, self.rows)
+        rows = store.read_rows(connection, self.cursor, upto, self._site_id, self.rows)
         if len(rows) == self.rows:
             self.cursor = rows[-1].cursor
         else:
             self.cursor = max(self.cursor, store.last_row(connection, upto))
             self._read_to = upto
-        return [_change(row) for row in rows]
+        return [_change_of(row) for row in rows]
 
 
 def read(
@@ -194,10 +194,10 @@ def read(
 
     Raises `CursorError` where the feed has forgotten what comes after `since`, `NotFoundError` for
     an unknown site."""
-    reader = Reader(engine, resolved(engine, since), site=site, rows=rows)
-    end = store.now(engine)
+    reader = ChangeReader(engine, resolve_cursor(engine, since), site=site, rows=rows)
+    end = store.current_cursor(engine)
     try:
-        pauses = _pauses(*WAITING_S)
+        pauses = _backoff_pauses(*WAITING_S)
         while reader.cursor < end:
             batch = reader.next()
             yield from batch
@@ -217,23 +217,23 @@ def follow(
 ) -> Iterator[Change]:
     """As `read`, and then those that come, until `stop` is set. It outlives PostgreSQL's restarts;
     `say` gets a line when it waits for something else than changes."""
-    reader = Reader(engine, resolved(engine, since), site=site)
-    with closing(batches(reader, stop or threading.Event(), say)) as stream:
+    reader = ChangeReader(engine, resolve_cursor(engine, since), site=site)
+    with closing(follow_batches(reader, stop or threading.Event(), say)) as stream:
         for batch in stream:
             yield from batch
 
 
-def batches(
-    reader: Reader, stop: threading.Event, say: Callable[[str], None], *, bear: bool = True
+def follow_batches(
+    reader: ChangeReader, stop: threading.Event, say: Callable[[str], None], *, bear: bool = True
 ) -> Generator[list[Change], None, None]:
     """Batches of changes as they come, until `stop` is set; an empty one where it has read all
     there is. `bear`: an outage of PostgreSQL is waited out."""
-    waiting, reported = _pauses(*WAITING_S), False
+    waiting, reported = _backoff_pauses(*WAITING_S), False
     try:
         while not stop.is_set():
-            for batch in attempts(reader.next, stop, say, bear=bear):
+            for batch in retry_while_away(reader.next, stop, say, bear=bear):
                 if batch or not reader.waits:
-                    waiting, reported = _pauses(*WAITING_S), False
+                    waiting, reported = _backoff_pauses(*WAITING_S), False
                     yield batch
                     if not batch:
                         stop.wait(IDLE_S)
@@ -246,7 +246,7 @@ def batches(
         reader.close()
 
 
-def ready(reader: Reader, for_s: float) -> Iterator[list[Change]]:
+def ready_batches(reader: ChangeReader, for_s: float) -> Iterator[list[Change]]:
     """Batches, up to those that are decided by now or for so long. It waits a moment at a time
     where it is not decided what comes next."""
     latest = time.monotonic() + for_s
@@ -260,12 +260,12 @@ def ready(reader: Reader, for_s: float) -> Iterator[list[Change]]:
             return
 
 
-def attempts(
+def retry_while_away(
     work: Callable[[], T], stop: threading.Event, say: Callable[[str], None], *, bear: bool
 ) -> Iterator[T]:
     """What `work` returns, once; nothing where `stop` was set meanwhile. While PostgreSQL is away
     it is tried again."""
-    outage, is_away = _pauses(*AWAY_S), False
+    outage, is_away = _backoff_pauses(*AWAY_S), False
     while True:
         try:
             result = work()
@@ -284,26 +284,26 @@ def attempts(
         return
 
 
-def resolved(engine: sa.Engine, since: Since) -> int:
+def resolve_cursor(engine: sa.Engine, since: Since) -> int:
     """The cursor that is meant."""
     if isinstance(since, int):
         return since
     if since == "now":
-        return store.now(engine)
+        return store.current_cursor(engine)
     with engine.connect() as connection:
         store.require_primary(connection)
         if isinstance(since, datetime):
             at = since if since.tzinfo else since.replace(tzinfo=UTC)
             position = store.position_at(connection, at)
         else:
-            position = store.kept(connection).trimmed
-    return store.now(engine) if position is None else position
+            position = store.read_start(connection).trimmed
+    return store.current_cursor(engine) if position is None else position
 
 
 def _site_id(connection: sa.Connection, name: str | None) -> int | None:
     if name is None:
         return None
-    row = sites.find(connection, name)
+    row = sites.find_site(connection, name)
     if row is None:
         raise NotFoundError(
             f"there is no site named {name!r} in the database; `scraper crawl {name}` brings it "
@@ -312,16 +312,16 @@ def _site_id(connection: sa.Connection, name: str | None) -> int | None:
     return row[0]
 
 
-def _change(row: sa.Row[Any]) -> Change:
+def _change_of(row: sa.Row[Any]) -> Change:
     return Change(**{**row._asdict(), "changed": tuple(row.changed)})
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse_fields(text: str) -> dict[str, Any]:
     fields: dict[str, Any] = json.loads(text, parse_float=Decimal)
     return fields
 
 
-def _pauses(first: float, longest: float) -> Iterator[float]:
+def _backoff_pauses(first: float, longest: float) -> Iterator[float]:
     while True:
         yield first
         first = min(first * 2, longest)

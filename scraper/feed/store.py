@@ -192,12 +192,12 @@ def require_primary(connection: sa.Connection) -> None:
         )
 
 
-def kept(connection: sa.Connection) -> FeedStart:
+def read_start(connection: sa.Connection) -> FeedStart:
     row = connection.execute(KEPT).first()
     return FeedStart(row.trimmed, row.trimmed_at) if row else FeedStart(0, None)
 
 
-def read(
+def read_rows(
     connection: sa.Connection, after: int, upto: int, site_id: int | None, rows: int
 ) -> list[sa.Row[Any]]:
     """Changes with positions above `after`, up to `upto`, which must be decided.
@@ -212,7 +212,7 @@ def read(
 
 
 def require_kept(connection: sa.Connection, after: int) -> None:
-    trimmed = kept(connection).trimmed
+    trimmed = read_start(connection).trimmed
     if after < trimmed:
         raise CursorError(
             f"the feed has forgotten what came after cursor {after}: it begins at {trimmed} (fix: "
@@ -229,7 +229,7 @@ def last_row(connection: sa.Connection, upto: int) -> int:
 def position_at(connection: sa.Connection, at: datetime) -> int | None:
     """The position before the first change made at `at` or later; None: there is none.
     `CursorError` where some are forgotten."""
-    state = kept(connection)
+    state = read_start(connection)
     if state.trimmed:
         began = (
             state.trimmed_at or connection.execute(sa.text("SELECT min(at) FROM changes")).scalar()
@@ -244,13 +244,13 @@ def position_at(connection: sa.Connection, at: datetime) -> int | None:
     return None if first is None else first - 1
 
 
-def newest(connection: sa.Connection, rows: int) -> int:
+def position_before_newest(connection: sa.Connection, rows: int) -> int:
     """The position before the newest so many changes."""
     first = connection.execute(NEWEST, {"rows": rows}).scalar()
-    return max(kept(connection).trimmed, (first or 1) - 1)
+    return max(read_start(connection).trimmed, (first or 1) - 1)
 
 
-def trim(connection: sa.Connection, days: int) -> None:
+def trim_feed(connection: sa.Connection, days: int) -> None:
     """Forgets a bounded piece of what is older than so many days."""
     if (
         not connection.execute(OLDEST_IS_OLD, {"days": days}).scalar()
@@ -261,7 +261,7 @@ def trim(connection: sa.Connection, days: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class FeedView:
     """All products as they are at one moment, and the feed's position then. `exact`: what follows
     after `cursor` is just what is not in the view; otherwise it may be some of what is, too. None:
     a standby, which knows no position."""
@@ -272,7 +272,7 @@ class View:
 
 
 @contextmanager
-def view(engine: sa.Engine, sleep: Callable[[float], None] = time.sleep) -> Iterator[View]:
+def open_view(engine: sa.Engine, sleep: Callable[[float], None] = time.sleep) -> Iterator[FeedView]:
     """A transaction that sees one moment. All who write to the feed are stopped for that instant: a
     lock is taken on another connection that waits for those under way for a quarter of a second at
     the most, and tried again; then the first statement of the transaction is made, and it is let
@@ -283,12 +283,12 @@ def view(engine: sa.Engine, sleep: Callable[[float], None] = time.sleep) -> Iter
         # Whoever reads may be slow.
         connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = '1h'"))
         exact = _first_statement_at_rest(engine, connection, sleep)
-        early = None if exact else _early(engine, sleep)
+        early = None if exact else _early_cursor(engine, sleep)
         if exact:
-            yield View(connection, last_row(connection, BEYOND), True)
+            yield FeedView(connection, last_row(connection, BEYOND), True)
         else:
             last_position(connection)
-            yield View(connection, early, False)
+            yield FeedView(connection, early, False)
 
 
 def _first_statement_at_rest(
@@ -313,18 +313,18 @@ def _first_statement_at_rest(
     return False
 
 
-def _early(engine: sa.Engine, sleep: Callable[[float], None]) -> int | None:
+def _early_cursor(engine: sa.Engine, sleep: Callable[[float], None]) -> int | None:
     with engine.connect() as connection:
         if _in_recovery(connection):
             return None
-    return now(engine, sleep=sleep)
+    return current_cursor(engine, sleep=sleep)
 
 
 def _in_recovery(connection: sa.Connection) -> bool:
     return bool(connection.execute(sa.text("SELECT pg_is_in_recovery()")).scalar())
 
 
-def now(
+def current_cursor(
     engine: sa.Engine, patience_s: float = 60.0, sleep: Callable[[float], None] = time.sleep
 ) -> int:
     """Waits until everything is decided that has been written by now, and returns the cursor of who

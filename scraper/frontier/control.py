@@ -29,7 +29,7 @@ SELECT ARRAY(SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
 """)
 
 
-class Control(NamedTuple):
+class HostControl(NamedTuple):
     """What operators said of hosts, what the fleet remembers of their blocks, and PostgreSQL's time
     (0 without blocks)."""
 
@@ -45,14 +45,16 @@ class PollAnswer(NamedTuple):
     running: set[int]
     batches: int
     workers: int
-    control: Control
+    control: HostControl
 
 
-def poll(connection: sa.Connection, crawl_ids: Iterable[int], queue: str = "") -> PollAnswer:
+def poll_frontier(
+    connection: sa.Connection, crawl_ids: Iterable[int], queue: str = ""
+) -> PollAnswer:
     row = connection.execute(POLL, {"crawls": list(crawl_ids), "queue": queue}).one()
     running, batches, workers, overrides, routes = row
-    control = Control(
+    control = HostControl(
         hosts.overrides(connection) if overrides else {},
-        *(host_tiers.read(connection) if routes else ({}, 0.0)),
+        *(host_tiers.read_routes(connection) if routes else ({}, 0.0)),
     )
     return PollAnswer(set(running), batches, workers, control)

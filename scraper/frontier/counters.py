@@ -37,27 +37,27 @@ class Counts:
     products_changed: int = 0
     products_repriced: int = 0
 
-    def added(self, change: PageChange) -> None:
+    def count_added(self, change: PageChange) -> None:
         """A page joined the crawl; one that was fresh is final at once, one taken up `again` was in
         its total before."""
         if change.before:
-            self._unsettled(change.kind, change.before)
+            self._uncount_settled(change.kind, change.before)
         elif change.kind.discovers:
             self.discovery_total += 1
         else:
             self.product_total += 1
         if change.status != Status.DUE:
             self.fresh += 1
-            self.settled(change)
+            self.count_settled(change)
 
-    def _unsettled(self, kind: Kind, status: str) -> None:
+    def _uncount_settled(self, kind: Kind, status: str) -> None:
         if kind.discovers:
             self.discovery_done -= 1
         else:
             self.product_done -= 1
         setattr(self, status, getattr(self, status) - 1)
 
-    def settled(self, change: PageChange) -> None:
+    def count_settled(self, change: PageChange) -> None:
         """A page of the crawl reached a final status (a page that is due again counts nothing
         here)."""
         if not Status(change.status).final:
@@ -68,7 +68,7 @@ class Counts:
             self.product_done += 1
         setattr(self, change.status, getattr(self, change.status) + 1)
 
-    def wrote(self, inserted: bool, changed: bool, repriced: bool) -> None:
+    def count_written(self, inserted: bool, changed: bool, repriced: bool) -> None:
         """A product was stored."""
         self.products_new += inserted
         self.products_changed += changed

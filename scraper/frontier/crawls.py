@@ -237,7 +237,7 @@ def end(
          WHERE id = :id""")
     values = {"id": crawl_id, "status": status, "note": note, "delisted": delisted}
     connection.execute(query, values)
-    throughput.seal(connection, crawl_id)
+    throughput.seal_crawl(connection, crawl_id)
 
 
 def stop(
@@ -251,11 +251,11 @@ def stop(
     if connection.execute(query, {"id": crawl_id}).first() is None:
         return False
     counts, dropped = CountsByCrawl(), set()
-    locked = leases.lock(connection)
+    locked = leases.lock_leases(connection)
     for page_id, kind in connection.execute(DROP_OPEN, {"id": crawl_id}):
-        counts[crawl_id].settled(PageChange(crawl_id, Kind(kind), Status.DROPPED))
+        counts[crawl_id].count_settled(PageChange(crawl_id, Kind(kind), Status.DROPPED))
         dropped.add(page_id)
-    leases.take_out(connection, locked, dropped)
+    leases.remove_pages(connection, locked, dropped)
     add_counts(connection, counts)
     end(connection, crawl_id, status, note)
     return True

@@ -137,7 +137,7 @@ class DuePage(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Suspects:
+class SuspectGroup:
     """The suspects of a queue with so many losses: how many are due now, and how many leases of
     them are out."""
 
@@ -196,15 +196,15 @@ def due_pages(
     return due
 
 
-def suspects(connection: sa.Connection, crawl_ids: Sequence[int]) -> list[Suspects]:
+def suspect_groups(connection: sa.Connection, crawl_ids: Sequence[int]) -> list[SuspectGroup]:
     """The pages of these crawls that several workers died with, by queue and losses: normally
     none."""
     rows = connection.execute(SUSPECTS, {"crawls": list(crawl_ids)})
-    return [Suspects(row.queue, row.losses, row.due, row.leases) for row in rows]
+    return [SuspectGroup(row.queue, row.losses, row.due, row.leases) for row in rows]
 
 
 def suspect_pages(
-    connection: sa.Connection, group: Suspects, crawl_ids: Sequence[int]
+    connection: sa.Connection, group: SuspectGroup, crawl_ids: Sequence[int]
 ) -> list[list[DuePage]]:
     """Those that are due now, in groups that may be leased together: few, of one sort each, the
     most urgent first."""

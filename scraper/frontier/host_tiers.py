@@ -86,14 +86,14 @@ FORGET = sa.text(
 )
 
 
-def read(connection: sa.Connection) -> tuple[dict[TierKey, HostRoute], float]:
+def read_routes(connection: sa.Connection) -> tuple[dict[TierKey, HostRoute], float]:
     """All there are (few, since only hosts that block have one), and the time; 0 where there are
     none."""
     rows = connection.execute(ALL).all()
-    return dict(map(_route, rows)), rows[0].now if rows else 0.0
+    return dict(map(_route_of, rows)), rows[0].now if rows else 0.0
 
 
-def now(connection: sa.Connection) -> float:
+def database_time(connection: sa.Connection) -> float:
     return float(connection.execute(NOW).scalar_one())
 
 
@@ -104,11 +104,11 @@ def apply_signals(connection: sa.Connection, signals: Sequence[TierSignal]) -> N
         return
     blocked = {signal.key for signal in signals if signal.sign is not None}
     if blocked:
-        connection.execute(MAKE, {"keys": _keys(blocked), "every": escalation.PROBE_FIRST_S})
-    held = _hold(connection, {signal.key for signal in signals})
+        connection.execute(MAKE, {"keys": _keys_json(blocked), "every": escalation.PROBE_FIRST_S})
+    held = _lock_routes(connection, {signal.key for signal in signals})
     if not held:
         return
-    at = now(connection)
+    at = database_time(connection)
     routes, changed = dict(held), set()
     for signal in signals:
         route = routes.get(signal.key)
@@ -132,24 +132,24 @@ def apply_signals(connection: sa.Connection, signals: Sequence[TierSignal]) -> N
             routes[signal.key] = after
             changed.add(signal.key)
     for key in sorted(changed):
-        _keep(connection, key, routes[key], at)
+        _store_route(connection, key, routes[key], at)
 
 
 def begin_probe(connection: sa.Connection, key: TierKey, steps: Ladder) -> bool:
     """Whether a probe is due, and this one is it."""
-    route = _hold(connection, {key}).get(key)
-    at = now(connection)
+    route = _lock_routes(connection, {key}).get(key)
+    at = database_time(connection)
     if route is None or not escalation.is_probe_due(route, steps, at):
         return False
-    _keep(connection, key, escalation.begin_probe(route, at), at)
+    _store_route(connection, key, escalation.begin_probe(route, at), at)
     return True
 
 
-def _hold(connection: sa.Connection, keys: Iterable[TierKey]) -> dict[TierKey, HostRoute]:
-    return dict(map(_route, connection.execute(HOLD, {"keys": _keys(keys)})))
+def _lock_routes(connection: sa.Connection, keys: Iterable[TierKey]) -> dict[TierKey, HostRoute]:
+    return dict(map(_route_of, connection.execute(HOLD, {"keys": _keys_json(keys)})))
 
 
-def _keep(connection: sa.Connection, key: TierKey, route: HostRoute, at: float) -> None:
+def _store_route(connection: sa.Connection, key: TierKey, route: HostRoute, at: float) -> None:
     forgotten = route.fell_at is None or at - route.fell_at > FLAP_S
     if route.level == key.start and not route.blocked_pages and forgotten:
         connection.execute(FORGET, key._asdict())
@@ -158,11 +158,11 @@ def _keep(connection: sa.Connection, key: TierKey, route: HostRoute, at: float) 
     connection.execute(KEEP, values)
 
 
-def _keys(keys: Iterable[TierKey]) -> str:
+def _keys_json(keys: Iterable[TierKey]) -> str:
     return dumps([key._asdict() for key in sorted(keys)])
 
 
-def _route(row: sa.Row[tuple[object, ...]]) -> tuple[TierKey, HostRoute]:
+def _route_of(row: sa.Row[tuple[object, ...]]) -> tuple[TierKey, HostRoute]:
     values = {name: getattr(row, name) for name in _FIELDS}
     values["blocked_pages"] = tuple(row.blocked_pages)
     return TierKey(row.site_id, row.host, row.start), HostRoute(**values)

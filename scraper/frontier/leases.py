@@ -196,7 +196,7 @@ def try_lock_dispatch(connection: sa.Connection) -> bool:
     return bool(connection.execute(LOCK_DISPATCH).scalar())
 
 
-def lease(
+def lease_pages(
     connection: sa.Connection,
     queue: str,
     groups: Iterable[Sequence[DuePage]],
@@ -230,7 +230,7 @@ def lease(
     return batches
 
 
-def claim(
+def claim_lease(
     connection: sa.Connection,
     lease_id: UUID,
     worker: str,
@@ -292,12 +292,14 @@ def _page_of(row: ClaimedRow) -> LeasedPage:
     )
 
 
-def extend(connection: sa.Connection, lease_ids: Sequence[UUID], lease_s: float) -> set[UUID]:
+def extend_leases(
+    connection: sa.Connection, lease_ids: Sequence[UUID], lease_s: float
+) -> set[UUID]:
     """Prolongs the leases a worker is busy with; the ones missing from the answer are lost."""
     return set(connection.execute(EXTEND, {"ids": list(lease_ids), "lease_s": lease_s}).scalars())
 
 
-def take_back(connection: sa.Connection) -> list[PageChange]:
+def reclaim_expired(connection: sa.Connection) -> list[PageChange]:
     """Ends the expired leases and makes their pages due again, or dead where they keep killing
     workers."""
     expired: dict[tuple[bool, bool], list[int]] = defaultdict(list)
@@ -312,12 +314,12 @@ def take_back(connection: sa.Connection) -> list[PageChange]:
     return changes
 
 
-def lock(connection: sa.Connection) -> dict[UUID, list[int]]:
+def lock_leases(connection: sa.Connection) -> dict[UUID, list[int]]:
     """Locks the leases that there are. Their open pages."""
     return {row.id: row.page_ids for row in connection.execute(LOCK)}
 
 
-def take_out(
+def remove_pages(
     connection: sa.Connection, locked: Mapping[UUID, Sequence[int]], pages: AbstractSet[int]
 ) -> None:
     """Takes these pages out of leases that are locked; those that have no other page end."""
@@ -333,7 +335,7 @@ def take_out(
     connection.execute(END, {"ids": empty})
 
 
-def held(connection: sa.Connection, lease_s: float) -> dict[str, Counter[int]]:
+def count_leased(connection: sa.Connection, lease_s: float) -> dict[str, Counter[int]]:
     """The pages out on leases: host -> level -> pages.
 
     Those of a worker that has been silent for a while do not count: it is probably dead, and its

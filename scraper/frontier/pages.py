@@ -135,7 +135,7 @@ class PageChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddedPages:
     """The pages that joined a crawl (or were found fresh), and how many by crawl there was no room
     for, or that lay behind too many `fruitless` ones."""
 
@@ -144,17 +144,17 @@ class Added:
     fruitless: dict[int, int]
 
 
-def add(
+def add_pages(
     connection: sa.Connection,
     pages: Sequence[NewPage],
     room: Sequence[Room],
     *,
     again: bool = False,
-) -> Added:
+) -> AddedPages:
     """Adds pages to their crawls while there is room; those a crawl has already are left alone, but
     for dead and invalid ones where they are wanted `again`."""
     if not pages:
-        return Added([], {}, {})
+        return AddedPages([], {}, {})
     values = {"rows": dumps(pages), "room": dumps(room)}
     changes, cut = [], {limit.crawl_id: 0 for limit in room}
     fruitless = dict(cut)
@@ -166,4 +166,4 @@ def add(
             fruitless[crawl_id] += pages_cut
         else:
             changes.append(PageChange(crawl_id, Kind(kind), status, before))
-    return Added(changes, cut, fruitless)
+    return AddedPages(changes, cut, fruitless)

@@ -54,7 +54,7 @@ LEFT JOIN LATERAL (
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CrawlProgress:
     """One crawl as people see it. `recent_per_s`: pages done a second, over the last half minute;
     those that were fresh are no work. `last_error`: a page's, with its host, while the crawl
     runs. `state`: of `STATES`."""
@@ -119,7 +119,7 @@ class Progress:
 _COUNTS = [field.name for field in fields(Counts)]
 _COPIED = [
     field.name
-    for field in fields(Progress)
+    for field in fields(CrawlProgress)
     if field.name not in ("elapsed_s", "recent_per_s", "counts")
 ]
 _OWN = [name for name in _COPIED if name not in ("site", "paused", "state", "last_error")]
@@ -150,15 +150,15 @@ def read_progress(
     crawl_id: int | None = None,
     active: bool = False,
     newest: int = 20,
-) -> list[Progress]:
+) -> list[CrawlProgress]:
     """Every active crawl and, unless only those are wanted, the newest ended ones, newest first."""
     values = {"site": site, "id": crawl_id, "active": active, "newest": newest}
     return [progress_of(row) for row in connection.execute(PROGRESS, values).mappings()]
 
 
-def progress_of(row: sa.RowMapping) -> Progress:
+def progress_of(row: sa.RowMapping) -> CrawlProgress:
     """A crawl from a row of `COLUMNS` and `MOVES`."""
-    return Progress(
+    return CrawlProgress(
         **{name: row[name] for name in _COPIED},
         elapsed_s=float(row["elapsed_s"]),
         recent_per_s=float(row["recent_per_s"]),

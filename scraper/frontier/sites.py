@@ -66,7 +66,7 @@ class ScheduledSite(NamedTuple):
     last_slot: datetime | None
 
 
-def sync(connection: sa.Connection, sites: Sequence[Site]) -> None:
+def store_definitions(connection: sa.Connection, sites: Sequence[Site]) -> None:
     """Stores the definitions that are new or changed; the rest costs one comparison each."""
     rows = []
     for site in sites:
@@ -81,16 +81,16 @@ def retire_all_but(connection: sa.Connection, names: Sequence[str]) -> list[str]
     return list(connection.execute(RETIRE, {"kept": list(names)}).scalars())
 
 
-def scheduled(connection: sa.Connection) -> list[ScheduledSite]:
+def scheduled_sites(connection: sa.Connection) -> list[ScheduledSite]:
     return rows_as(ScheduledSite, connection.execute(SCHEDULED))
 
 
-def pause(connection: sa.Connection, name: str) -> bool | None:
+def pause_site(connection: sa.Connection, name: str) -> bool | None:
     """Pauses a site. Returns whether it was not paused before; None where there is no such site."""
     return _set_paused(connection, name, paused=True)
 
 
-def resume(connection: sa.Connection, name: str) -> bool | None:
+def resume_site(connection: sa.Connection, name: str) -> bool | None:
     """Ends a pause. Slots that came due meanwhile are not made up: whoever paused the site did not
     want them."""
     return _set_paused(connection, name, paused=False)
@@ -115,7 +115,7 @@ def _set_paused(connection: sa.Connection, name: str, *, paused: bool) -> bool |
     return True
 
 
-def find(connection: sa.Connection, name: str) -> tuple[int, Site] | None:
+def find_site(connection: sa.Connection, name: str) -> tuple[int, Site] | None:
     # Most commands that name a site do not need its definition.
     from scraper.sites.definition import Site
 
@@ -124,11 +124,11 @@ def find(connection: sa.Connection, name: str) -> tuple[int, Site] | None:
     return (row.id, Site.model_validate(row.definition)) if row else None
 
 
-def names(connection: sa.Connection) -> list[str]:
+def site_names(connection: sa.Connection) -> list[str]:
     return list(connection.execute(sa.text("SELECT name FROM sites ORDER BY name")).scalars())
 
 
-def look(connection: sa.Connection, name: str) -> tuple[int, str, bool] | None:
+def look_up(connection: sa.Connection, name: str) -> tuple[int, str, bool] | None:
     """A site's id, the hash of its definition, and whether it is paused."""
     query = sa.text("SELECT id, definition_hash, paused FROM sites WHERE name = :name")
     row = connection.execute(query, {"name": name}).first()

@@ -152,7 +152,7 @@ class _Sum:
     bytes: int = 0
 
 
-def add(
+def add_tries(
     connection: sa.Connection, worker: str, pages: Iterable[tuple[int, Outcome, bool, FetchCost]]
 ) -> None:
     """Adds settled pages to the sums: (crawl, outcome, whether that was its last try in this crawl,
@@ -172,24 +172,24 @@ def add(
         if cost.seconds > row.slowest_s:
             row.slowest_s = cost.seconds
     for row in sums.values():
-        row.failures = row.tries if failed(row.outcome) else 0
+        row.failures = row.tries if is_failure(row.outcome) else 0
     if sums:
         connection.execute(ADD, {"rows": dumps(list(sums.values())), "worker": worker})
 
 
-def failed(outcome: Outcome) -> bool:
+def is_failure(outcome: Outcome) -> bool:
     """Whether a try gave nothing and somebody is to blame. A page that is gone has given its
     answer."""
     return outcome.blame is not Blame.NOBODY and outcome is not Outcome.NOT_FOUND
 
 
-def seal(connection: sa.Connection, crawl_id: int) -> None:
+def seal_crawl(connection: sa.Connection, crawl_id: int) -> None:
     """A crawl has ended, and nobody adds to its sums any more: its hosts become one row each, those
     that took least together one row without a name."""
     connection.execute(SEAL, {"id": crawl_id, "kept": HOSTS_KEPT})
 
 
-def tidy(connection: sa.Connection, days: int) -> None:
+def tidy_buckets(connection: sa.Connection, days: int) -> None:
     """Makes old buckets coarser, and drops what is older than so many days. A bounded piece of it,
     and cheap where there is nothing to do; where another coordinator is at it, none."""
     if not connection.execute(LOCK_TIDY).scalar():

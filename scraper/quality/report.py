@@ -165,19 +165,19 @@ class Report:
         return f"{good} good products{usual}"
 
 
-def fields(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
+def read_fields(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
     """The figures of a crawl's fields: as judged, or, of one that runs, as they are just now. None
     for a crawl of which nothing was counted."""
     rows = connection.execute(FIELDS, {"id": crawl_id}).mappings()
     judged = [FieldReport(**row) for row in rows]
-    return judged or _running(connection, crawl_id)
+    return judged or _running_fields(connection, crawl_id)
 
 
-def _running(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
+def _running_fields(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
     row = connection.execute(fill_rates.SUMS, {"ids": [crawl_id]}).first()
     if row is None:
         return []
-    tally, shown = fill_rates.FieldSums(row), []
+    tally, shown = fill_rates.FieldCounts(row), []
     for name in sorted(tally.names | row.usual.keys()):
         expected = row.usual.get(name, {"usual": {}, "line": 0.0})
         usual, now = expected["usual"], tally.figures(name)
@@ -199,13 +199,13 @@ def _running(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
     return shown
 
 
-def read(connection: sa.Connection, crawl_id: int) -> Report:
+def read_report(connection: sa.Connection, crawl_id: int) -> Report:
     """Raises `NotFoundError`."""
     row = connection.execute(CRAWL, {"id": crawl_id}).mappings().first()
     if row is None:
         raise NotFoundError(f"there is no crawl {crawl_id}; `scraper status` shows those there are")
     values = dict(row)
-    selectors = _selectors(values.pop("definition"))
+    selectors = _selectors_of(values.pop("definition"))
     examples: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for example in connection.execute(EXAMPLES, {"id": crawl_id}).mappings():
         shown = dict(example)
@@ -217,20 +217,20 @@ def read(connection: sa.Connection, crawl_id: int) -> Report:
     ]
     return Report(
         **values,
-        fields=fields(connection, crawl_id),
+        fields=read_fields(connection, crawl_id),
         examples=dict(examples),
         selectors=selectors,
         held=held,
     )
 
 
-def crawl_of(connection: sa.Connection, word: str) -> int:
+def resolve_crawl(connection: sa.Connection, word: str) -> int:
     """The crawl that is meant: by its id, or a site's newest one. Raises `NotFoundError`."""
     is_id = word.isascii() and word.isdecimal() and len(word) < 19
-    return int(word) if is_id else newest(connection, word)
+    return int(word) if is_id else newest_crawl(connection, word)
 
 
-def newest(connection: sa.Connection, site: str) -> int:
+def newest_crawl(connection: sa.Connection, site: str) -> int:
     """The id of a site's newest crawl that has begun. Raises `NotFoundError`."""
     query = sa.text("""
         SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
@@ -255,7 +255,7 @@ def as_json(report: Report) -> dict[str, Any]:
     return values
 
 
-def _selectors(definition: Mapping[str, Any]) -> dict[str, str]:
+def _selectors_of(definition: Mapping[str, Any]) -> dict[str, str]:
     try:
         site = Site.model_validate(definition)
     except ValidationError:  # stored by another version

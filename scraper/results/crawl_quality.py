@@ -21,8 +21,8 @@ from scraper.frontier.crawls import REPLAY
 from scraper.infra.database import dumps
 from scraper.results import earlier_crawls, fill_rates, held_products, held_values, plausibility
 from scraper.results.earlier_crawls import EARLIER, SuspectCrawl
-from scraper.results.fill_rates import FieldBaseline, FieldSums
-from scraper.results.held_values import Mark
+from scraper.results.fill_rates import FieldBaseline, FieldCounts
+from scraper.results.held_values import FieldMark
 from scraper.results.plausibility import Changes, DoubtfulPages
 from scraper.rules import quality as policy
 from scraper.rules.quality import FieldFigures, Reason, UsualFigures
@@ -176,7 +176,7 @@ RETURNING site_id
 """)
 
 
-def unjudged(connection: sa.Connection) -> list[int]:
+def unjudged_crawls(connection: sa.Connection) -> list[int]:
     """Crawls that have ended without being judged: stopped or stalled ones, normally none."""
     return list(connection.execute(UNJUDGED).scalars())
 
@@ -189,7 +189,7 @@ def lock_unjudged(connection: sa.Connection, crawl_id: int) -> sa.Row[Any] | Non
     return connection.execute(query, {"id": crawl_id}).first()
 
 
-def judge(
+def judge_data(
     connection: sa.Connection,
     crawl: sa.Row[Any],
     status: CrawlStatus,
@@ -204,7 +204,7 @@ def judge(
     except ValidationError:
         # It was stored by another version, which is no reason not to end.
         _store_judgement(connection, crawl.id, False, [])
-        _alert(connection, crawl, status, suspect=False)
+        _queue_alert(connection, crawl, status, suspect=False)
         return False
     judgement = Judgement(connection, crawl, site, before, unlisted)
     contrary = judgement.doubt_changes()
@@ -214,16 +214,16 @@ def judge(
     suspect = bool(reasons) and crawl.trigger != REPLAY
     _store_judgement(connection, crawl.id, suspect, reasons)
     judgement.keep_examples()
-    judgement.store_fields(held_values.release(connection, crawl.id))
+    judgement.store_fields(held_values.release_values(connection, crawl.id))
     wanted = site.quality.accept_after
-    if suspect and earlier_crawls.agree(connection, crawl, reasons, wanted):
-        accept(connection, crawl.id)
+    if suspect and earlier_crawls.have_same_reasons(connection, crawl, reasons, wanted):
+        accept_crawl(connection, crawl.id)
         suspect = False
-    _alert(connection, crawl, status, suspect=suspect)
+    _queue_alert(connection, crawl, status, suspect=suspect)
     return suspect
 
 
-def _alert(
+def _queue_alert(
     connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus, *, suspect: bool
 ) -> None:
     """A person who stops or replays something is looking at it."""
@@ -232,15 +232,15 @@ def _alert(
         connection.execute(ALERT, {"id": crawl.id})
 
 
-def accept(connection: sa.Connection, crawl_id: int) -> bool:
+def accept_crawl(connection: sa.Connection, crawl_id: int) -> bool:
     """Takes a judged crawl as the new usual, and releases what is held of it. False where it was
     accepted before, or is not judged."""
     row = connection.execute(ACCEPT, {"id": crawl_id}).first()
     if row is None:
         return False
-    held_values.take(connection, crawl_id)
-    held_values.release(connection, crawl_id)
-    held_products.take(connection, crawl_id)
+    held_values.accept_values(connection, crawl_id)
+    held_values.release_values(connection, crawl_id)
+    held_products.accept_products(connection, crawl_id)
     connection.execute(EMPTY_LISTINGS, {"id": crawl_id})
     return True
 
@@ -262,7 +262,7 @@ class Judgement:
     ) -> None:
         self._connection, self._crawl, self._site, self._before = connection, crawl, site, before
         self._ids = {"id": crawl.id, "site_id": crawl.site_id}
-        fill_rates.begin(connection, crawl.id)
+        fill_rates.begin_sums(connection, crawl.id)
         sums = fill_rates.read_sums(connection, crawl.id)
         self.good = connection.execute(GOOD, self._ids).scalar_one() - unlisted
         share = sums.stored.records / max(1, self.good)
@@ -273,13 +273,13 @@ class Judgement:
         self.votes = {name: sums.votes_of(name) for name in names}
         self.breaches = self._broken_fields()
         # What answers 304 was asked and has not changed.
-        new = crawl.products_new + held_products.count(connection, crawl.id)
+        new = crawl.products_new + held_products.count_held(connection, crawl.id)
         self.compared = max(0, sums.stored.records + crawl.not_modified - new)
         # What no good crawl has read is not worth keeping.
         usual = self._usual.products
         self._tolerances = site.tolerances if usual else replace(site.tolerances, changed=1.0)
 
-    def _read_figures(self, sums: FieldSums, names: list[str]) -> dict[str, FieldFigures]:
+    def _read_figures(self, sums: FieldCounts, names: list[str]) -> dict[str, FieldFigures]:
         statement = DISTINCT if self._crawl.filter_id is None else DISTINCT_WRITTEN
         rows = self._connection.execute(statement, self._ids)
         values = {row.field: (row.distinct_values, row.sampled) for row in rows}
@@ -313,11 +313,11 @@ class Judgement:
         prices, switches = self._of_type("price"), self._of_type("bool")
         self._classify(prices, switches)
         values = self._connection, self._crawl.id
-        changes, contrary = held_values.changes(*values, self.compared, prices)
+        changes, contrary = held_values.read_changes(*values, self.compared, prices)
         agreed = self._agreed(changes, prices)
-        switched = held_values.switched(*values, switches)
+        switched = held_values.read_switched(*values, switches)
         gone = self._gone_fields()
-        marks: list[Mark] = []
+        marks: list[FieldMark] = []
         for name, now in self.figures.items():
             change = replace(changes.get(name, Changes(self.compared)), agreed=name in agreed)
             self.figures[name] = replace(now, compared=self.compared, changed=change.changed)
@@ -329,7 +329,7 @@ class Judgement:
             reason = plausibility.judge_changes(name, change, usual, self._tolerances, price=price)
             if reason is not None:
                 self.breaches.setdefault(name, reason)
-        held_values.mark(*values, marks, prices)
+        held_values.mark_fields(*values, marks, prices)
         return contrary
 
     def _classify(self, prices: list[str], switches: list[str]) -> None:
@@ -337,7 +337,7 @@ class Judgement:
         tolerances = self._tolerances
         if tolerances.changed >= 1:
             return
-        fields = held_values.Fields(
+        fields = held_values.FieldRoles(
             fields=list(self.figures),
             prices=prices,
             own=[name for name in self.figures if self._is_own(name)],
@@ -347,18 +347,20 @@ class Judgement:
             switches=switches,
             agreeing=[*self._usual.agreeing],
         )
-        held_values.classify(self._connection, self._crawl.id, fields, self.compared)
+        held_values.mark_implausible(self._connection, self._crawl.id, fields, self.compared)
 
     def _agreed(self, changes: Mapping[str, Changes], prices: list[str]) -> set[str]:
         """The fields of which the pages' other sources say the same; and prices of which there are
         no others, but that rise with one of these."""
-        agreed = {name for name, votes in self.votes.items() if plausibility.agreed(votes)}
+        agreed = {name for name, votes in self.votes.items() if plausibility.sources_agree(votes)}
         changed = [name for name in prices if name in changes]
-        risen = plausibility.risen(
+        risen = plausibility.rise_factors(
             [replace(changes[name], agreed=name in agreed) for name in changed]
         )
         silent = [name for name in changed if not self.votes[name]]
-        return agreed.union(name for name in silent if plausibility.follows(changes[name], risen))
+        return agreed.union(
+            name for name in silent if plausibility.follows_rise(changes[name], risen)
+        )
 
     def _gone_fields(self) -> set[str]:
         """The fields that were missing in the crawl before already, and whose last values, which
@@ -378,10 +380,10 @@ class Judgement:
 
     def _marks_of_change(
         self, name: str, change: Changes, switched: Mapping[str, str]
-    ) -> Iterator[Mark]:
+    ) -> Iterator[FieldMark]:
         """What is held of a field that changed on too many products, and of those that vanished
         with it, where it is a switch."""
-        doubt = plausibility.doubt(
+        doubt = plausibility.find_doubt(
             name,
             change,
             self._baseline(name).usual.changed,
@@ -391,12 +393,12 @@ class Judgement:
             steady=name not in self._of_type(*STOCKS),
         )
         if doubt is not None:
-            yield Mark(name, doubt, doubt, fresh=True)
+            yield FieldMark(name, doubt, doubt, fresh=True)
             for other, switch in switched.items():
                 if switch == name:
-                    yield Mark(other, doubt, "vanished", fresh=True)
+                    yield FieldMark(other, doubt, "vanished", fresh=True)
 
-    def _marks_of_breach(self, name: str, *, switched: bool, gone: bool) -> Iterator[Mark]:
+    def _marks_of_breach(self, name: str, *, switched: bool, gone: bool) -> Iterator[FieldMark]:
         """What is held of a field that is missing or wrong on too many pages. It is no breach where
         it went with a switch, or where the shop does not say it any more."""
         breach = self.breaches.get(name)
@@ -406,10 +408,10 @@ class Judgement:
         elif name in self._lines:
             usual, line = self._lines[name]
             if policy.is_broken(self.figures[name], line, usual.fill or 0.0):
-                yield Mark(name, "fill", "vanished", fresh=False)
+                yield FieldMark(name, "fill", "vanished", fresh=False)
             if breach is not None:
                 difference = None if breach.what in ("mistyped", "distinct") else "vanished"
-                yield Mark(name, breach.what, difference, fresh=False)
+                yield FieldMark(name, breach.what, difference, fresh=False)
 
     def reasons(self, contrary: int, *, whole: bool) -> list[Reason]:
         """Why the crawl is suspect, its number of products first."""
@@ -432,7 +434,7 @@ class Judgement:
         row = self._connection.execute(DOUBTFUL, self._ids).one()
         doubtful = DoubtfulPages(row.pages, row.known, row.why or "", row.example or "")
         crawl, several = self._crawl, self._site.product.items is not None
-        others = held_products.mark(
+        others = held_products.mark_implausible(
             self._connection, crawl.id, crawl.site_id, self._of_type("price"), several=several
         )
         odd = [
@@ -486,7 +488,7 @@ class Judgement:
         self._connection.execute(ADD_FIELDS, {"id": self._crawl.id, "rows": dumps(rows)})
 
 
-def suspect_also(connection: sa.Connection, crawl_id: int, reason: Reason) -> bool:
+def add_reason(connection: sa.Connection, crawl_id: int, reason: Reason) -> bool:
     """Makes a judged crawl suspect for one reason more."""
     connection.execute(ALSO_SUSPECT, {"id": crawl_id, "reasons": dumps([reason])})
     connection.execute(ALERT, {"id": crawl_id})

@@ -46,15 +46,15 @@ class SuspectCrawl:
         return both and plausibility.says_the_same(products or 0, self.products or 0)
 
 
-def suspect_before(connection: sa.Connection, crawl: sa.Row[Any]) -> SuspectCrawl | None:
+def suspect_crawl(connection: sa.Connection, crawl: sa.Row[Any]) -> SuspectCrawl | None:
     """The crawl before, if it was suspect."""
-    for row in _before(connection, crawl, 1):
+    for row in _earlier_crawls(connection, crawl, 1):
         if row.reasons:
             return SuspectCrawl(row.id, row.reasons, row.products, row.missed)
     return None
 
 
-def doubted_before(
+def doubted_crawl(
     connection: sa.Connection, crawl_id: int, before: SuspectCrawl | None
 ) -> int | None:
     """The id of the crawl before, where its misses did not count and this one, which is judged, has
@@ -64,7 +64,7 @@ def doubted_before(
     return before.missed_id if before is not None and before.found_as_many(products) else None
 
 
-def agree(
+def have_same_reasons(
     connection: sa.Connection, crawl: sa.Row[Any], reasons: list[Reason], wanted: int | None
 ) -> bool:
     """Whether as many crawls in a row as are `wanted`, this one being the last, are suspect for the
@@ -72,14 +72,14 @@ def agree(
     if wanted is None:
         return False
     sets = [frozenset((reason.field, str(reason.what)) for reason in reasons)]
-    for row in _before(connection, crawl, wanted - 1):
+    for row in _earlier_crawls(connection, crawl, wanted - 1):
         if row.reasons:
             stored = row.reasons if row.suspect else []
             sets.append(frozenset((reason["field"], reason["what"]) for reason in stored))
     return policy.reasons_repeat(sets, wanted)
 
 
-def _before(
+def _earlier_crawls(
     connection: sa.Connection, crawl: sa.Row[Any], crawls: int
 ) -> sa.CursorResult[tuple[Any, ...]]:
     values = {"id": crawl.id, "site_id": crawl.site_id, "crawls": crawls}

@@ -18,7 +18,7 @@ _CONTENT = re.compile(r"<(?:main|article|h1)\b", re.I)
 _CLOSES = {name: re.compile(rf"</{name}\s*>", re.I) for name in _NAMES}
 
 
-def excerpt(body: bytes) -> str:
+def make_excerpt(body: bytes) -> str:
     """From its main part (main, article or h1) on, or from its beginning."""
     text = _without_scripts(body[:READ_BYTES].decode("utf-8", "replace"))
     content = _CONTENT.search(text)
@@ -26,7 +26,7 @@ def excerpt(body: bytes) -> str:
     return text[begin : begin + EXCERPT_CHARS].replace("\x00", "")
 
 
-def shown(text: str, known: str | None) -> str:
+def shorten_excerpt(text: str, known: str | None) -> str:
     """What is stored of an excerpt: the surroundings of a value that the product is known to have,
     or its beginning."""
     at = text.find(known) if known else -1
@@ -34,7 +34,7 @@ def shown(text: str, known: str | None) -> str:
     return text[begin : begin + SHOWN_CHARS]
 
 
-def lacks(text: str, known: str) -> bool:
+def is_absent(text: str, known: str) -> bool:
     """Whether a value is certainly in no place of an excerpt: not in its markup, and not in its
     text. False of one that is cut off."""
     if len(text) >= EXCERPT_CHARS or not known.strip():

@@ -17,9 +17,9 @@ import sqlalchemy as sa
 
 from scraper.domain import Example, FieldObservations, Status
 from scraper.infra.database import dumps
-from scraper.results.excerpts import lacks, shown
-from scraper.results.plausibility import Votes, agreed
-from scraper.results.products import parsed
+from scraper.results.excerpts import is_absent, shorten_excerpt
+from scraper.results.plausibility import Votes, sources_agree
+from scraper.results.products import parse_data
 from scraper.rules import quality
 from scraper.rules.quality import FieldFigures, Tolerances, UsualFigures
 from scraper.sites.quality import tolerances_of
@@ -44,7 +44,7 @@ INSERT INTO crawl_quality (crawl_id, usual) VALUES (:crawl_id, CAST(:usual AS js
 """)
 
 
-def _added(column: str, weight: str = "1") -> str:
+def _sum_of(column: str, weight: str = "1") -> str:
     """The sums of two mappings of numbers. Most groups add nothing to most of them."""
     return f"""CASE WHEN i.{column} = '{{}}' AND '{weight}' = '1' THEN q.{column} ELSE (
         SELECT coalesce(jsonb_object_agg(key, n), '{{}}') FROM (
@@ -57,10 +57,12 @@ def _added(column: str, weight: str = "1") -> str:
 _FADED = f"power({FADES}, least(i.records, 1000))"
 COUNT = sa.text(f"""
 UPDATE crawl_quality q
-   SET records = q.records + i.records, found = {_added("found")}, mistyped = {_added("mistyped")},
-       strayed = q.strayed + i.strayed, vanished = {_added("vanished")}, votes = {_added("votes")},
+   SET records = q.records + i.records, found = {_sum_of("found")},
+       mistyped = {_sum_of("mistyped")},
+       strayed = q.strayed + i.strayed, vanished = {_sum_of("vanished")},
+       votes = {_sum_of("votes")},
        recent_records = q.recent_records * {_FADED} + i.records,
-       recent = {_added("found", _FADED).replace("q.found", "q.recent")}
+       recent = {_sum_of("found", _FADED).replace("q.found", "q.recent")}
   FROM jsonb_to_recordset(CAST(:rows AS jsonb))
     AS i(crawl_id bigint, records int, found jsonb, mistyped jsonb, vanished jsonb,
          votes jsonb, strayed int)
@@ -131,7 +133,7 @@ class SiteBaseline:
         return baselines
 
 
-class FieldSums:
+class FieldCounts:
     """One crawl's sums as a settling transaction finds them, with its own group's added."""
 
     def __init__(self, row: sa.Row[Any]) -> None:
@@ -203,7 +205,7 @@ class FieldSums:
 class FillRates:
     """What one settling transaction reads and counts of its crawls' fields."""
 
-    def __init__(self, sums: Mapping[int, FieldSums], pages: Sequence[ReadPage]) -> None:
+    def __init__(self, sums: Mapping[int, FieldCounts], pages: Sequence[ReadPage]) -> None:
         self._sums = sums
         self._pages = pages
 
@@ -234,7 +236,7 @@ class FillRates:
         if pages:
             data = _data_of(connection, [page.page_id for page in pages])
             rows = [
-                _example(page, example, data.get(page.page_id, {}))
+                _example_row(page, example, data.get(page.page_id, {}))
                 for page in pages
                 for example in page.observations.examples
             ]
@@ -251,20 +253,20 @@ def read_fill_rates(connection: sa.Connection, pages: Iterable[ReadPage]) -> Fil
     if len(stored) < len(ids):
         for crawl_id in ids:
             if crawl_id not in stored:
-                begin(connection, crawl_id)
+                begin_sums(connection, crawl_id)
         stored = {row.crawl_id: row for row in connection.execute(SUMS, {"ids": ids})}
-    sums = {crawl_id: FieldSums(stored[crawl_id]) for crawl_id in ids}
+    sums = {crawl_id: FieldCounts(stored[crawl_id]) for crawl_id in ids}
     for page in pages:
         sums[page.crawl_id].add(page.observations)
     return FillRates(sums, pages)
 
 
-def read_sums(connection: sa.Connection, crawl_id: int) -> FieldSums:
+def read_sums(connection: sa.Connection, crawl_id: int) -> FieldCounts:
     """The sums of a crawl that has begun."""
-    return FieldSums(connection.execute(SUMS, {"ids": [crawl_id]}).one())
+    return FieldCounts(connection.execute(SUMS, {"ids": [crawl_id]}).one())
 
 
-def begin(connection: sa.Connection, crawl_id: int) -> None:
+def begin_sums(connection: sa.Connection, crawl_id: int) -> None:
     """Makes the row of a crawl, with what is usual at its site. One that is there stays."""
     query = sa.text("SELECT site_id, definition FROM crawls WHERE id = :id")
     row = connection.execute(query, {"id": crawl_id}).one()
@@ -293,17 +295,19 @@ def read_baseline(
         votes[name].append(counted.pop("votes"))
         figures[name].append(FieldFigures(**counted))
     usual = {name: quality.usual_figures(past) for name, past in figures.items()}
-    agreeing = frozenset(name for name, past in votes.items() if agreed(*past))
+    agreeing = frozenset(name for name, past in votes.items() if sources_agree(*past))
     return SiteBaseline(usual, [row.products for row in usable], agreeing)
 
 
 def _data_of(connection: sa.Connection, page_ids: list[int]) -> dict[int, dict[str, Any]]:
     query = sa.text("""
         SELECT page_id, CAST(data AS text) AS data FROM products WHERE page_id = ANY (:ids)""")
-    return {row.page_id: parsed(row.data) for row in connection.execute(query, {"ids": page_ids})}
+    return {
+        row.page_id: parse_data(row.data) for row in connection.execute(query, {"ids": page_ids})
+    }
 
 
-def _example(page: ReadPage, example: Example, data: Mapping[str, Any]) -> dict[str, Any]:
+def _example_row(page: ReadPage, example: Example, data: Mapping[str, Any]) -> dict[str, Any]:
     """With the value that the product had, and what surrounds it on the page now: there the new
     selector points."""
     value = data.get(example.field)
@@ -313,7 +317,7 @@ def _example(page: ReadPage, example: Example, data: Mapping[str, Any]) -> dict[
         "field": example.field,
         "url": example.url,
         "problem": example.problem,
-        "excerpt": shown(example.excerpt, plain),
+        "excerpt": shorten_excerpt(example.excerpt, plain),
         "known": plain and plain[:200],
-        "nowhere": plain is not None and lacks(example.excerpt, plain),
+        "nowhere": plain is not None and is_absent(example.excerpt, plain),
     }

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.infra.database import dumps
 from scraper.results import missed_products, products
-from scraper.results.products import NewProduct, parsed
+from scraper.results.products import NewProduct, parse_data
 
 BATCH = 1000
 
@@ -127,12 +127,12 @@ UPDATE pages SET extractor_hash = NULL, fetched_at = NULL
 FORGET = sa.text("DELETE FROM held_products WHERE crawl_id = :id")
 
 
-def count(connection: sa.Connection, crawl_id: int) -> int:
+def count_held(connection: sa.Connection, crawl_id: int) -> int:
     """How many products that are not stored yet wait for a crawl."""
     return int(connection.execute(NUMBER, {"id": crawl_id}).scalar_one())
 
 
-def mark(
+def mark_implausible(
     connection: sa.Connection,
     crawl_id: int,
     site_id: int,
@@ -149,12 +149,12 @@ def mark(
     return int(connection.execute(MARK, values).scalar_one())
 
 
-def move(connection: sa.Connection, crawl_id: int) -> None:
+def move_known(connection: sa.Connection, crawl_id: int) -> None:
     """Known products move to the pages on which a complete crawl has found them."""
     connection.execute(MOVE, {"id": crawl_id})
 
 
-def release(
+def release_products(
     connection: sa.Connection, crawl_id: int, site_id: int, *, suspect: bool, whole: bool
 ) -> None:
     """Stores what is believed of a judged crawl's new products, and of a `whole` one forgets what
@@ -163,27 +163,27 @@ def release(
     if whole:
         connection.execute(FORGET_EARLIER, {"id": crawl_id, "site_id": site_id})
     connection.execute(MARK_CRAWL, {"id": crawl_id, "suspect": suspect})
-    _store(connection, crawl_id)
+    _store_released(connection, crawl_id)
     if not suspect:
         missed_products.mark_replaced(connection, crawl_id)
 
 
-def take(connection: sa.Connection, crawl_id: int) -> None:
+def accept_products(connection: sa.Connection, crawl_id: int) -> None:
     """Stores all that is held of a crawl, whatever spoke against it."""
     connection.execute(TAKE, {"id": crawl_id})
-    _store(connection, crawl_id)
+    _store_released(connection, crawl_id)
     missed_products.mark_replaced(connection, crawl_id)
 
 
-def forget(connection: sa.Connection, crawl_id: int) -> None:
+def forget_products(connection: sa.Connection, crawl_id: int) -> None:
     connection.execute(FORGET, {"id": crawl_id})
 
 
-def _store(connection: sa.Connection, crawl_id: int) -> None:
+def _store_released(connection: sa.Connection, crawl_id: int) -> None:
     counts = CountsByCrawl()
     while rows := connection.execute(WAITING, {"id": crawl_id}).all():
-        ready = [NewProduct(**row._asdict() | {"data": parsed(row.data)}) for row in rows]
-        for written in products.upsert(connection, ready):
+        ready = [NewProduct(**row._asdict() | {"data": parse_data(row.data)}) for row in rows]
+        for written in products.upsert_products(connection, ready):
             counts[crawl_id].products_new += written.inserted
         ids = {"site_id": rows[0].site_id, "external_ids": [row.external_id for row in rows]}
         connection.execute(RELEASED, ids)

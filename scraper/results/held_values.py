@@ -25,7 +25,7 @@ from scraper.infra.database import dumps
 from scraper.results import plausibility as policy
 from scraper.results import products
 from scraper.results.plausibility import Changes
-from scraper.results.products import MAY_WRITE, OWNER, NewProduct, parsed
+from scraper.results.products import MAY_WRITE, OWNER, NewProduct, parse_data
 
 BATCH = 1000
 
@@ -219,7 +219,7 @@ COUNTS = sa.text(
 )
 
 
-class Difference(NamedTuple):
+class FieldDifference(NamedTuple):
     """A field of which a page says something else than what is stored. `value` has the keys that
     the product would get."""
 
@@ -228,7 +228,7 @@ class Difference(NamedTuple):
     value: dict[str, Any]
 
 
-class Held(NamedTuple):
+class HeldGroup(NamedTuple):
     """Products of a group as they are to be stored, and how often a field vanished, by crawl."""
 
     products: list[NewProduct]
@@ -240,9 +240,9 @@ def keys_of(name: str) -> tuple[str, str]:
     return name, f"{name}_currency"
 
 
-def differences(
+def find_differences(
     stored: Mapping[str, Any], data: Mapping[str, Any], found: Container[str] | None
-) -> Iterator[Difference]:
+) -> Iterator[FieldDifference]:
     """What a page says otherwise. `found`: the fields with a value of the page's own (a default is
     none); None: whatever is filled."""
     names = stored.keys() | data.keys()
@@ -253,19 +253,19 @@ def differences(
         was, given = name in filled(before), name in filled(after)
         if was and not (given and (found is None or name in found)):
             if before != after:
-                yield Difference(name, "vanished", after)
+                yield FieldDifference(name, "vanished", after)
         elif was:
-            if dumps(before) != dumps(after) and _differ(before, after):
-                yield Difference(name, "changed", after)
+            if dumps(before) != dumps(after) and _is_change(before, after):
+                yield FieldDifference(name, "changed", after)
         elif given:
-            yield Difference(name, "appeared", after)
+            yield FieldDifference(name, "appeared", after)
 
 
-def _differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def _is_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """PostgreSQL orders the keys of mappings, which makes no other value of them. (9.9 is another
     one than 9.90.)"""
     nested = any(isinstance(value, dict | list) for value in after.values())
-    return not nested or before != parsed(dumps(after))
+    return not nested or before != parse_data(dumps(after))
 
 
 def value_of(data: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -273,16 +273,16 @@ def value_of(data: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {key: data[key] for key in keys_of(name) if key in data}
 
 
-def hold(
+def hold_differences(
     connection: sa.Connection,
     extracted: Sequence[NewProduct],
     observed: Mapping[int, FieldObservations],
-) -> Held:
+) -> HeldGroup:
     """Holds what is different of known products. `observed` is by page. A product that is listed
     again with other values is not stored until these are judged."""
     vanished: Mapping[int, Counter[str]] = defaultdict(Counter)
     if not extracted:
-        return Held([], vanished)
+        return HeldGroup([], vanished)
     keys = [
         {
             "place": place,
@@ -301,16 +301,16 @@ def hold(
     for row in connection.execute(DIFFERING, {"rows": dumps(keys)}):
         product, held = extracted[row.place], []
         if row.data is not None:
-            data = parsed(row.data)
+            data = parse_data(row.data)
             if row.id not in fields_of:
-                held = list(differences(data, product.data, _found(product, observed)))
+                held = list(find_differences(data, product.data, _own_fields(product, observed)))
             relisted = row.delisted and held
             stored[row.place] = (
                 None if relisted else replace(product, data=data, content_hash=row.content_hash)
             )
         if row.id in fields_of:
             continue
-        against = _contradicted(observed.get(product.page_id)) if held else ()
+        against = _contradicted_fields(observed.get(product.page_id)) if held else ()
         for difference in held:
             row_keys = {"product_id": row.id, "crawl_id": product.crawl_id}
             row_keys["contradicted"] = difference.field in against
@@ -327,10 +327,12 @@ def hold(
     ]
     if holding:
         connection.execute(FORGET, {"rows": dumps(holding)})
-    return Held([product for product in stored if product is not None], vanished)
+    return HeldGroup([product for product in stored if product is not None], vanished)
 
 
-def _found(product: NewProduct, observed: Mapping[int, FieldObservations]) -> Container[str] | None:
+def _own_fields(
+    product: NewProduct, observed: Mapping[int, FieldObservations]
+) -> Container[str] | None:
     observations = observed.get(product.page_id)
     if observations is None:
         return None
@@ -339,13 +341,13 @@ def _found(product: NewProduct, observed: Mapping[int, FieldObservations]) -> Co
     return observations.found if observations.records == 1 else None
 
 
-def _contradicted(observations: FieldObservations | None) -> set[str]:
+def _contradicted_fields(observations: FieldObservations | None) -> set[str]:
     """The fields of which another source of the page says otherwise."""
     votes = observations.votes if observations is not None else ()
     return {vote.field for vote in votes if not vote.agrees}
 
 
-class Fields(NamedTuple):
+class FieldRoles(NamedTuple):
     """The fields of a definition, and some of them: prices, those whose values mostly differ from
     product to product, those that do not vanish every day, switches (with one that is off, sold
     out, other values go), and those of which other sources of a page usually say the same."""
@@ -358,14 +360,16 @@ class Fields(NamedTuple):
     agreeing: list[str]
 
 
-def classify(connection: sa.Connection, crawl_id: int, fields: Fields, compared: int) -> None:
+def mark_implausible(
+    connection: sa.Connection, crawl_id: int, fields: FieldRoles, compared: int
+) -> None:
     """Marks single values that are not believed. `compared`: so many products were known before."""
     values = {"id": crawl_id, "misread": policy.MISREAD, "compared": compared}
     values |= fields._asdict()
     connection.execute(CLASSIFY, values)
 
 
-def changes(
+def read_changes(
     connection: sa.Connection, crawl_id: int, compared: int, prices: Collection[str]
 ) -> tuple[dict[str, Changes], int]:
     """What is new in a crawl, by field; and how many products' pages are not believed at all."""
@@ -388,7 +392,9 @@ def changes(
     return by_field, pages
 
 
-def switched(connection: sa.Connection, crawl_id: int, switches: Collection[str]) -> dict[str, str]:
+def read_switched(
+    connection: sa.Connection, crawl_id: int, switches: Collection[str]
+) -> dict[str, str]:
     """The fields that vanished where a switch was turned, each with its switch: what is sold out
     has no stock, and nobody misses it."""
     if not switches:
@@ -399,7 +405,7 @@ def switched(connection: sa.Connection, crawl_id: int, switches: Collection[str]
     }
 
 
-class Mark(NamedTuple):
+class FieldMark(NamedTuple):
     """Why values of a field are held: those with that difference (None: all), or of them only what
     this crawl is the first to say."""
 
@@ -409,8 +415,8 @@ class Mark(NamedTuple):
     fresh: bool
 
 
-def mark(
-    connection: sa.Connection, crawl_id: int, marks: Sequence[Mark], prices: Collection[str]
+def mark_fields(
+    connection: sa.Connection, crawl_id: int, marks: Sequence[FieldMark], prices: Collection[str]
 ) -> None:
     """Holds what the marks say. A price that appears beside a held one waits with it."""
     if marks:
@@ -420,15 +426,15 @@ def mark(
         connection.execute(MARK_BESIDE, {"id": crawl_id, "prices": list(prices)})
 
 
-def release(connection: sa.Connection, crawl_id: int) -> dict[str, int]:
+def release_values(connection: sa.Connection, crawl_id: int) -> dict[str, int]:
     """Writes what a crawl has read and nothing speaks against. Returns how many values of each
     field stay held."""
     after, counts = 0, CountsByCrawl()
     while True:
         rows = connection.execute(WAITING, {"id": crawl_id, "after": after}).all()
         ready = [_with_values(row, crawl_id) for row in rows if row.fields or row.delisted]
-        for written in products.upsert(connection, ready):
-            counts[crawl_id].wrote(False, written.changed, written.repriced)
+        for written in products.upsert_products(connection, ready):
+            counts[crawl_id].count_written(False, written.changed, written.repriced)
         if len(rows) < BATCH:
             break
         after = rows[-1].id
@@ -439,8 +445,8 @@ def release(connection: sa.Connection, crawl_id: int) -> dict[str, int]:
 
 
 def _with_values(row: sa.Row[Any], crawl_id: int) -> NewProduct:
-    data = parsed(row.data)
-    given = parsed(row.given) if row.fields else {}
+    data = parse_data(row.data)
+    given = parse_data(row.given) if row.fields else {}
     for name in row.fields or ():
         for key in keys_of(name):
             data.pop(key, None)
@@ -456,13 +462,17 @@ def _with_values(row: sa.Row[Any], crawl_id: int) -> NewProduct:
     )
 
 
-def take(connection: sa.Connection, crawl_id: int, fields: Collection[str] | None = None) -> None:
+def accept_values(
+    connection: sa.Connection, crawl_id: int, fields: Collection[str] | None = None
+) -> None:
     """What is held of a crawl is released with the next `release`, whatever spoke against it."""
     values = {"id": crawl_id, "fields": None if fields is None else list(fields)}
     connection.execute(TAKE, values)
 
 
-def count(connection: sa.Connection, crawl_id: int, fields: Collection[str] | None = None) -> int:
+def count_held(
+    connection: sa.Connection, crawl_id: int, fields: Collection[str] | None = None
+) -> int:
     """How many values are held of a crawl, or of certain fields of it."""
     rows = connection.execute(COUNTS, {"id": crawl_id})
     return sum(row.held for row in rows if fields is None or row.field in fields)

@@ -40,7 +40,7 @@ RETURNING p.id, p.fruitless, r.lists IS NULL AS empty, EXISTS (
 """)
 
 
-def links(connection: sa.Connection, kept: Kept) -> list[NewPage]:
+def collect_links(connection: sa.Connection, kept: Kept) -> list[NewPage]:
     """The links of all pages. Those of listings say where they were found, and how fruitless the
     chain is by then that they lengthen, if their page brings nothing new."""
     listings = {
@@ -63,11 +63,11 @@ def links(connection: sa.Connection, kept: Kept) -> list[NewPage]:
     return links
 
 
-def steps_allowed(pages_in_a_row: int) -> int:
+def max_barren_depth(pages_in_a_row: int) -> int:
     return EMPTY_STEPS * pages_in_a_row
 
 
-def listed(fingerprints: Sequence[int]) -> int:
+def combine_fingerprints(fingerprints: Sequence[int]) -> int:
     """One number for a set of product links, whatever their order."""
     together = 0
     for fingerprint in set(fingerprints):

@@ -219,7 +219,7 @@ def ask(connection: sa.Connection, crawl: sa.Row[Any], doubted: int | None) -> i
         connection.execute(ASKING, {"id": crawl.id})
     counts = CountsByCrawl()
     for _ in range(asked):
-        counts[crawl.id].added(PageChange(crawl.id, Kind.PRODUCT, Status.DUE))
+        counts[crawl.id].count_added(PageChange(crawl.id, Kind.PRODUCT, Status.DUE))
     add_counts(connection, counts)
     return asked
 

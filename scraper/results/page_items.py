@@ -44,17 +44,17 @@ UPDATE pages SET extractor_hash = NULL FROM unread WHERE pages.id = unread.id
 """)
 
 
-def mark(connection: sa.Connection, pages: Pages) -> None:
+def mark_absent(connection: sa.Connection, pages: Pages) -> None:
     """Before the products are stored. `pages`: the ids of all products that are on each. What a
     page does not give any more is missed when its crawl ends, and may be another page's from now
     on."""
-    connection.execute(ABSENT, _values(pages))
+    connection.execute(ABSENT, _rows_of(pages))
 
 
-def read_shared(connection: sa.Connection, pages: Pages) -> None:
+def reread_shared(connection: sa.Connection, pages: Pages) -> None:
     """Before the products are stored, when one may have another owner than afterwards; and then."""
-    connection.execute(SHARED, _values(pages))
+    connection.execute(SHARED, _rows_of(pages))
 
 
-def _values(pages: Pages) -> dict[str, str]:
+def _rows_of(pages: Pages) -> dict[str, str]:
     return {"rows": dumps([{"page_id": page_id, "ids": ids} for page_id, ids in pages])}

@@ -106,7 +106,7 @@ class Changes:
 Votes = Mapping[str, tuple[int, int]]
 
 
-def agreed(*crawls: Votes) -> bool:
+def sources_agree(*crawls: Votes) -> bool:
     """Whether what else pages say of a field says the same, nearly always."""
     pairs = [pair for votes in crawls for pair in votes.values()]
     yes, no = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
@@ -124,7 +124,7 @@ def judge_changes(
     >>> judge_changes("price", Changes(500, 400, before=9e4, after=7e4, order=0.97, alike=9),
     ...               0.01, Tolerances(), price=True)
     """
-    what = doubt(name, now, usual, tolerances, CERTAIN, price=price)
+    what = find_doubt(name, now, usual, tolerances, CERTAIN, price=price)
     if what == "vanished":
         text = f"vanished from {now.vanished:,} of {now.compared:,} products"
         return Reason(name, what, text)
@@ -138,7 +138,7 @@ def judge_changes(
     return None
 
 
-def doubt(
+def find_doubt(
     name: str,
     now: Changes,
     usual: float | None,
@@ -283,12 +283,12 @@ def _is_rise(now: Changes) -> bool:
     return now.agreed and in_order and now.after >= RISE * now.before > 0
 
 
-def risen(prices: Sequence[Changes]) -> list[float]:
+def rise_factors(prices: Sequence[Changes]) -> list[float]:
     """By how much prices rose whose rise is believed."""
     return [price.after / price.before for price in prices if _is_rise(price)]
 
 
-def follows(now: Changes, factors: Sequence[float]) -> bool:
+def follows_rise(now: Changes, factors: Sequence[float]) -> bool:
     """Whether a price of which no other source speaks, a list price, rose with another one."""
     factor = now.after / now.before if now.before else 0.0
     return any(abs(factor / other - 1) <= FOLLOWS for other in factors)

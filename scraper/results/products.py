@@ -186,7 +186,7 @@ class NewProduct:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenProduct:
     """`strayed`: nothing was, since the page is another product's, and this one has its own.
     `repriced`: of those changed, a price is another one in the same currency."""
 
@@ -197,24 +197,24 @@ class Written:
     repriced: bool
 
 
-def parsed(text: str) -> dict[str, Any]:
+def parse_data(text: str) -> dict[str, Any]:
     """A product's data as it was stored, every digit."""
     data: dict[str, Any] = json.loads(text, parse_float=Decimal)
     return data
 
 
-def upsert(
+def upsert_products(
     connection: sa.Connection, products: Sequence[NewProduct], holding: Collection[int] = ()
-) -> list[Written]:
+) -> list[WrittenProduct]:
     """Stores products in one statement. Returns a row for each product that was written or strayed,
     none for the others. `holding`: the crawls whose new products wait."""
     if not products:
         return []
     values = {"rows": dumps(products), "holding": list(holding)}
-    return [Written(*row) for row in connection.execute(UPSERT, values).all()]
+    return [WrittenProduct(*row) for row in connection.execute(UPSERT, values).all()]
 
 
-def seen(connection: sa.Connection, pages: Sequence[tuple[int, int]]) -> None:
+def confirm_products(connection: sa.Connection, pages: Sequence[tuple[int, int]]) -> None:
     """The products of pages that have answered 304 count as found and read. `pages`: each's own id
     and its crawl's."""
     if pages:
@@ -222,7 +222,7 @@ def seen(connection: sa.Connection, pages: Sequence[tuple[int, int]]) -> None:
         connection.execute(SEEN, {"rows": dumps(rows)})
 
 
-def export(
+def export_products(
     connection: sa.Connection, site: str, *, delisted: bool, since: int | None = None
 ) -> Iterator[sa.Row[Any]]:
     """Streams a site's products in the order of their ids, with a server-side cursor; `data` is
@@ -234,7 +234,7 @@ def export(
         yield from streaming.execute(EXPORT_SINCE, {"site": site, "since": since})
 
 
-def history(connection: sa.Connection, site: str, external_id: str) -> list[sa.Row[Any]]:
+def read_history(connection: sa.Connection, site: str, external_id: str) -> list[sa.Row[Any]]:
     """Every content a product has had, oldest first; the last has `valid_to` None unless it is
     delisted."""
     return list(connection.execute(HISTORY, {"site": site, "external_id": external_id}))

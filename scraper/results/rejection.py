@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from scraper.domain import content_hash
 from scraper.infra.database import dumps
 from scraper.results import held_products, held_values
-from scraper.results.products import parsed
+from scraper.results.products import parse_data
 
 BATCH = 1000
 
@@ -115,7 +115,7 @@ class Rejection:
     held: int = 0
 
 
-def reject(
+def reject_crawl(
     connection: sa.Connection,
     crawl_id: int,
     fields: Collection[str] | None = None,
@@ -129,13 +129,13 @@ def reject(
         return None
     ids = {"id": crawl_id, "site_id": crawl.site_id}
     changed = list(connection.execute(CHANGED, ids).scalars())
-    reverted = Reverted()
+    reverted = RevertedValues()
     for begin in range(0, len(changed), BATCH):
         _revert_batch(connection, crawl_id, changed[begin : begin + BATCH], fields, reverted, dry)
-    held = held_values.count(connection, crawl_id, fields)
+    held = held_values.count_held(connection, crawl_id, fields)
     listed: dict[str, list[int]] = {"new": [], "delisted": []}
     if fields is None:
-        held += held_products.count(connection, crawl_id)
+        held += held_products.count_held(connection, crawl_id)
         for event, product_id in connection.execute(LISTED, ids):
             listed[event].append(product_id)
     if not dry:
@@ -146,7 +146,7 @@ def reject(
         connection.execute(REPRICED_BACK, {"id": crawl_id, "products": reverted.repriced})
         connection.execute(FORGET_HELD, {"id": crawl_id, "fields": names})
         if fields is None:
-            held_products.forget(connection, crawl_id)
+            held_products.forget_products(connection, crawl_id)
             connection.execute(REJECTED, {"id": crawl_id})
     return Rejection(
         values=dict(reverted.values),
@@ -159,7 +159,7 @@ def reject(
 
 
 @dataclass(slots=True)
-class Reverted:
+class RevertedValues:
     """What a crawl's values went back to what they were on: by field, with an example each."""
 
     values: Counter[str] = field(default_factory=Counter)
@@ -173,7 +173,7 @@ def _revert_batch(
     crawl_id: int,
     product_ids: list[int],
     fields: Collection[str] | None,
-    reverted: Reverted,
+    reverted: RevertedValues,
     dry: bool,
 ) -> None:
     """Takes the values of some products back, and counts that."""
@@ -182,17 +182,17 @@ def _revert_batch(
     stored = {}
     for row in connection.execute(VERSIONS, {"id": crawl_id, "ids": product_ids}).all():
         stored[row.id] = row
-        data = data_of.setdefault(row.id, parsed(row.now))
-        _revert(data, parsed(row.before), parsed(row.after), fields)
+        data = data_of.setdefault(row.id, parse_data(row.now))
+        _revert_fields(data, parse_data(row.before), parse_data(row.after), fields)
     rows = []
     for product_id, data in data_of.items():
         row = stored[product_id]
-        now = parsed(row.now)
-        names = [difference.field for difference in held_values.differences(now, data, None)]
+        now = parse_data(row.now)
+        names = [difference.field for difference in held_values.find_differences(now, data, None)]
         reverted.values.update(names)
         for name in names:
             reverted.examples.setdefault(name, row.url)
-        reverted.repriced += _repriced(now, data)
+        reverted.repriced += _is_repriced(now, data)
         if names:
             rows.append({"id": product_id, "data": data, "content_hash": content_hash(data)})
     reverted.products += len(rows)
@@ -200,7 +200,7 @@ def _revert_batch(
         connection.execute(REVERT, {"id": crawl_id, "rows": dumps(rows)})
 
 
-def _repriced(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def _is_repriced(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether a price is another one in the same currency, as the upsert counts it."""
     return any(
         before[key] == after.get(key) and price != after.get(name)
@@ -211,14 +211,14 @@ def _repriced(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     )
 
 
-def _revert(
+def _revert_fields(
     data: dict[str, Any],
     before: Mapping[str, Any],
     after: Mapping[str, Any],
     fields: Collection[str] | None,
 ) -> None:
     """Sets what the crawl changed to what it was; what has changed since stays."""
-    for difference in held_values.differences(before, after, None):
+    for difference in held_values.find_differences(before, after, None):
         name = difference.field
         wanted = fields is None or name in fields
         if wanted and held_values.value_of(data, name) == held_values.value_of(after, name):

@@ -38,7 +38,7 @@ from scraper.plugins.archive.rows import SpooledPage
 from scraper.plugins.dedup.bloom import BloomFilter
 from scraper.results import fill_rates, held_values, page_items, products
 from scraper.results import listing_traps as chains
-from scraper.results.listing_traps import steps_allowed
+from scraper.results.listing_traps import max_barren_depth
 from scraper.results.products import NewProduct
 
 # The leases are locked, the pages taken out of them, and a lease that has none left ends; what
@@ -161,7 +161,7 @@ class CrawlLimits:
 
     listings: int
     products: int
-    fruitless: int = steps_allowed(20)
+    fruitless: int = max_barren_depth(20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ def settle(
     added = _add_links(connection, kept, live, limits, counts)
     signals = [page.signal for page, _ in kept if page.signal is not None]
     host_tiers.apply_signals(connection, signals)
-    throughput.add(connection, worker, _settlings(kept))
+    throughput.add_tries(connection, worker, _settlings(kept))
     rates.count(connection)
     drained = add_counts(connection, counts)
     archived = [
@@ -257,23 +257,23 @@ def _store_products(
     rates = fill_rates.read_fill_rates(connection, _read(read))
     several = [(page.page_id, page.named) for page, _ in kept if page.named is not None]
     if several:
-        page_items.mark(connection, several)
-        page_items.read_shared(connection, several)
+        page_items.mark_absent(connection, several)
+        page_items.reread_shared(connection, several)
     extracted = [product for page, _ in read for product in page.products]
-    held = held_values.hold(connection, extracted, rates.observed)
+    held = held_values.hold_differences(connection, extracted, rates.observed)
     rates.vanished(held.vanished)
     # One that was read and gives what it gave before comes without its products.
     same = [
         (page.page_id, page.crawl_id) for page, _ in kept if page.verdict.status is Status.UNCHANGED
     ]
-    products.seen(connection, same)
+    products.confirm_products(connection, same)
     holding = [crawl_id for crawl_id, crawl in live.items() if crawl.holds_new]
-    for written in products.upsert(connection, held.products, holding):
-        counts[written.crawl_id].wrote(written.inserted, written.changed, written.repriced)
+    for written in products.upsert_products(connection, held.products, holding):
+        counts[written.crawl_id].count_written(written.inserted, written.changed, written.repriced)
         rates.strayed(written.crawl_id, written.strayed)
     # A product may be another page's by now, or one that a group beside this one has just stored.
     if several:
-        page_items.read_shared(connection, several)
+        page_items.reread_shared(connection, several)
     return rates
 
 
@@ -285,9 +285,11 @@ def _add_links(
     counts: CountsByCrawl,
 ) -> int:
     """Adds the pages that were found, while there is room. Returns how many are due now."""
-    added = frontier.add(connection, chains.links(connection, kept), _room(live, limits))
+    added = frontier.add_pages(
+        connection, chains.collect_links(connection, kept), _room(live, limits)
+    )
     for change in added.pages:
-        counts[change.crawl_id].added(change)
+        counts[change.crawl_id].count_added(change)
     for crawl_id, cut in added.cut.items():
         counts[crawl_id].links_cut += cut
         counts[crawl_id].links_fruitless += added.fruitless[crawl_id]
@@ -352,7 +354,7 @@ def _count_page(counts: CountsByCrawl, page: PageResult, row: Fenced) -> None:
     mine = counts[page.crawl_id]
     mine.links_cut += page.partial
     mine.links_disallowed += page.disallowed
-    mine.settled(PageChange(page.crawl_id, Kind(row.kind), row.status))
+    mine.count_settled(PageChange(page.crawl_id, Kind(row.kind), row.status))
     if page.outcome.tried:
         mine.fetches += 1
         mine.not_modified += page.outcome is Outcome.NOT_MODIFIED

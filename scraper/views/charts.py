@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.domain import Outcome
-from scraper.frontier.throughput import BUCKET_S, failed
+from scraper.frontier.throughput import BUCKET_S, is_failure
 from scraper.infra.database import dumps
 from scraper.quality import report
 
@@ -216,7 +216,7 @@ def sparks(
 
 def shares(connection: sa.Connection, crawl_id: int) -> Shares:
     """A crawl's sums by worker, queue, class of proxies and outcome, the largest first."""
-    bad = [outcome.value for outcome in Outcome if failed(outcome)]
+    bad = [outcome.value for outcome in Outcome if is_failure(outcome)]
     shares = Shares([], [], [], [])
     for row in connection.execute(SHARES, {"id": crawl_id, "failed": bad}):
         getattr(shares, row.kind).append(row)
@@ -253,6 +253,6 @@ def fill_rates(connection: sa.Connection, crawl_id: int) -> Sequence[dict[str, A
             "usual": field.usual_fill,
             "suspect": field.breach is not None,
         }
-        for field in report.fields(connection, crawl_id)
+        for field in report.read_fields(connection, crawl_id)
         if field.fill is not None
     ]

@@ -13,24 +13,24 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.errors import NotFoundError
-from scraper.frontier.progress import Progress, read_progress
+from scraper.frontier.progress import CrawlProgress, read_progress
 
 # Seconds between two lines for a log or a pipe.
 PLAIN_LINE_S = 5.0
 
 
-def average_per_s(progress: Progress) -> float:
+def average_per_s(progress: CrawlProgress) -> float:
     """Pages a second since it began. Those that were not due are no work."""
     fetched = progress.done - progress.counts.fresh
     return fetched / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
 
 
-def per_s(progress: Progress) -> float:
+def per_s(progress: CrawlProgress) -> float:
     """Pages a second: of the last half minute while it goes on, over all once it has ended."""
     return progress.recent_per_s if progress.active else average_per_s(progress)
 
 
-def left_s(progress: Progress, per_s: float) -> float | None:
+def left_s(progress: CrawlProgress, per_s: float) -> float | None:
     """Seconds until its last page, at this rate; None where nobody can say: the total grows, or
     nothing moves or is to."""
     if progress.phase != "fetching" or progress.paused or per_s <= 0:
@@ -38,7 +38,7 @@ def left_s(progress: Progress, per_s: float) -> float | None:
     return (progress.total - progress.done) / per_s
 
 
-def as_json(progress: Progress) -> dict[str, Any]:
+def as_json(progress: CrawlProgress) -> dict[str, Any]:
     """What `scraper status --json` prints for one crawl: counts flat."""
     values: dict[str, Any] = asdict(progress)
     counts = values.pop("counts")
@@ -57,7 +57,7 @@ def as_json(progress: Progress) -> dict[str, Any]:
     return {**values, **counts, **derived}
 
 
-def eta(progress: Progress, per_s: float) -> str:
+def eta(progress: CrawlProgress, per_s: float) -> str:
     """The time left as h:mm:ss, "discovering" while the total grows, "–" while nothing moves or is
     to move."""
     if progress.phase == "discovering":
@@ -66,7 +66,7 @@ def eta(progress: Progress, per_s: float) -> str:
     return "–" if left is None else str(timedelta(seconds=round(left)))
 
 
-def line(progress: Progress, per_s: float) -> str:
+def line(progress: CrawlProgress, per_s: float) -> str:
     """One line for a log or a pipe."""
     return (
         f"{progress.site}: {progress.phase}, {progress.done:,}/{progress.total:,} pages, "
@@ -75,7 +75,7 @@ def line(progress: Progress, per_s: float) -> str:
     )
 
 
-def pages(progress: Progress) -> str:
+def pages(progress: CrawlProgress) -> str:
     """How many pages are done. A crawl that skipped some says so.
 
     `pages(done) == 'fetched 50, not due 1,000'`
@@ -86,7 +86,7 @@ def pages(progress: Progress) -> str:
     return f"fetched {progress.done - fresh:,}, not due {fresh:,}"
 
 
-def summary(progress: Progress) -> str:
+def summary(progress: CrawlProgress) -> str:
     """What a finished crawl came to, in a few lines."""
     c = progress.counts
     rate = average_per_s(progress)
@@ -118,7 +118,7 @@ def summary(progress: Progress) -> str:
     return "\n".join(lines)
 
 
-def read(connection: sa.Connection, crawl_id: int) -> Progress:
+def read(connection: sa.Connection, crawl_id: int) -> CrawlProgress:
     """Raises `NotFoundError`."""
     rows = read_progress(connection, crawl_id=crawl_id)
     if not rows:
@@ -126,6 +126,6 @@ def read(connection: sa.Connection, crawl_id: int) -> Progress:
     return rows[0]
 
 
-def read_one(engine: sa.Engine, crawl_id: int) -> Progress:
+def read_one(engine: sa.Engine, crawl_id: int) -> CrawlProgress:
     with engine.connect() as connection:
         return read(connection, crawl_id)

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from scraper.frontier import hosts, sites
 from scraper.frontier.hosts import HostState
-from scraper.frontier.progress import Progress, read_progress
+from scraper.frontier.progress import CrawlProgress, read_progress
 from scraper.infra import outages, redaction
 from scraper.infra.redaction import redacted
 from scraper.rules.routing import COORDINATOR
@@ -54,7 +54,7 @@ class FleetStatus:
     shown. `why`: by crawl, what is wrong with it. `away`: by server, the error of each that does
     not answer."""
 
-    crawls: list[Progress]
+    crawls: list[CrawlProgress]
     paused: list[str]
     queues: list[QueueState]
     dead: list[Unusable]
@@ -112,7 +112,7 @@ def read(
 
 def _crawls(
     connection: sa.Connection, site: str | None, newest: int, *, every_site: bool
-) -> tuple[list[Progress], dict[int, str]]:
+) -> tuple[list[CrawlProgress], dict[int, str]]:
     """Crawls, and by their ids what is wrong with them."""
     if every_site and site is None:
         rows = fleet_view.rows(connection, fleet_view.Query(limit=SITES_MAX)).rows

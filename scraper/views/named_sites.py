@@ -16,7 +16,7 @@ SELECT f.key AS name, f.value ->> 'type' AS type
 
 def require_site(connection: sa.Connection, name: str | None) -> None:
     """Raises `NotFoundError` where a site is named that is not in the database."""
-    if name is not None and sites.look(connection, name) is None:
+    if name is not None and sites.look_up(connection, name) is None:
         raise no_site(name, nearest(connection, name))
 
 
@@ -28,7 +28,9 @@ def field_types(connection: sa.Connection, name: str) -> dict[str, str]:
 
 def nearest(connection: sa.Connection, name: str) -> str:
     """What to type for a site that is not in the database."""
-    return f"`scraper crawl {name}` brings it there" + did_you_mean(name, sites.names(connection))
+    return f"`scraper crawl {name}` brings it there" + did_you_mean(
+        name, sites.site_names(connection)
+    )
 
 
 def no_site(name: str, hint: str = "`scraper status` shows those crawled") -> NotFoundError:

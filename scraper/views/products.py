@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.errors import ConfigError
-from scraper.feed.prices import CURRENCY, percent
+from scraper.feed.prices import CURRENCY, percent_change
 from scraper.results import products as store
 
 CONDITION = re.compile(r"\s*([\w.-]+)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
@@ -107,9 +107,9 @@ def versions(connection: sa.Connection, site: str, external_id: str) -> list[dic
             "version": row.version,
             "valid_from": row.valid_from,
             "valid_to": row.valid_to,
-            "data": store.parsed(row.data),
+            "data": store.parse_data(row.data),
         }
-        for row in store.history(connection, site, external_id)
+        for row in store.read_history(connection, site, external_id)
     ]
 
 
@@ -128,7 +128,7 @@ def field_history(versions: Sequence[dict[str, Any]], field: str) -> list[dict[s
             continue
         share = None
         if last is not None and last["currency"] == currency:
-            share = percent(last["value"], value)
+            share = percent_change(last["value"], value)
         points.append(
             {
                 "valid_from": version["valid_from"],

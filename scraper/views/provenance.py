@@ -14,7 +14,7 @@ from scraper.errors import NotFoundError
 from scraper.results.held_products import REASONS
 from scraper.results.held_values import keys_of, value_of
 from scraper.results.plausibility import why_held
-from scraper.results.products import parsed
+from scraper.results.products import parse_data
 from scraper.sites.definition import Site
 from scraper.views.named_sites import require_site
 
@@ -129,9 +129,9 @@ def read(
     if product is None:
         raise NotFoundError(_not_stored(connection, site, external_id))
     rows = connection.execute(VERSIONS, {"id": product.id})
-    versions = [(row, parsed(row.data)) for row in rows]
+    versions = [(row, parse_data(row.data)) for row in rows]
     held = {
-        row.field: HeldBack(parsed(row.value), row.reason, row.crawl_id)
+        row.field: HeldBack(parse_data(row.value), row.reason, row.crawl_id)
         for row in connection.execute(HELD, {"id": product.id})
     }
     definition = Site.model_validate(product.definition)

@@ -17,7 +17,7 @@ from scraper.frontier.progress import (
     RECENT,
     STATE,
     STATES,
-    Progress,
+    CrawlProgress,
     progress_of,
 )
 from scraper.infra.redaction import redacted
@@ -156,7 +156,7 @@ class FleetRow:
     schedule: str | None
     timezone: str
     next_slot: datetime | None
-    crawl: Progress | None
+    crawl: CrawlProgress | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ def rows(connection: sa.Connection, query: Query) -> FleetRows:
     )
 
 
-def _row(row: sa.RowMapping, crawl: Progress | None, why: str) -> FleetRow:
+def _row(row: sa.RowMapping, crawl: CrawlProgress | None, why: str) -> FleetRow:
     schedule, timezone = row["schedule"], row["timezone"] or "UTC"
     if row["paused"]:
         why = "; ".join(filter(None, ["its site is paused", why]))
@@ -261,7 +261,7 @@ def tag_names(connection: sa.Connection) -> list[str]:
     return list(connection.execute(ALL_TAGS).scalars())
 
 
-def reasons(connection: sa.Connection, crawls: Iterable[Progress]) -> dict[int, str]:
+def reasons(connection: sa.Connection, crawls: Iterable[CrawlProgress]) -> dict[int, str]:
     """Why each of these crawls stands as it does; those of which there is nothing to say are left
     out."""
     wanted = {crawl.id: crawl for crawl in crawls if crawl.state not in ("completed", "planned")}
@@ -275,7 +275,7 @@ def reasons(connection: sa.Connection, crawls: Iterable[Progress]) -> dict[int, 
     return {id_: redacted(text)[:REASON_MAX] for id_, text in texts.items() if text}
 
 
-def reason(crawl: Progress, row: sa.Row[Any]) -> str:
+def reason(crawl: CrawlProgress, row: sa.Row[Any]) -> str:
     """Why a crawl stands as it does, from a row of `HOLDUPS`; empty: there is nothing to say."""
     failure = _failure(row) if row.error else ""
     match crawl.state:

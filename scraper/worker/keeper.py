@@ -19,7 +19,7 @@ import structlog
 
 from scraper.domain import Lease
 from scraper.frontier import leases
-from scraper.frontier.control import Control, poll
+from scraper.frontier.control import HostControl, poll_frontier
 from scraper.infra import outages
 from scraper.settings import Settings
 from scraper.worker.batch import Batch
@@ -46,7 +46,7 @@ class Claimed(NamedTuple):
     inactive: set[int]
     queue_low: bool
     asked: float
-    control: Control
+    control: HostControl
 
 
 class Claims:
@@ -73,7 +73,7 @@ class Claims:
         asked = time.monotonic()
         lease_expires_at = asked + self._settings.lease_s
         with self._engine.begin() as connection:
-            lease = leases.claim(
+            lease = leases.claim_lease(
                 connection,
                 lease_id,
                 self._worker,
@@ -84,7 +84,7 @@ class Claims:
             if lease is None:
                 return None
             crawl_ids = {page.crawl_id for page in lease.pages}
-            heard = poll(connection, crawl_ids, lease.queue)
+            heard = poll_frontier(connection, crawl_ids, lease.queue)
         low = self._low(heard.batches, heard.workers)
         return Claimed(
             lease, lease_expires_at, crawl_ids - heard.running, low, asked, heard.control
@@ -103,11 +103,11 @@ class Claims:
 
     def prolong(
         self, lease_ids: Sequence[UUID], crawl_ids: Sequence[int]
-    ) -> tuple[set[UUID], set[int], Control]:
+    ) -> tuple[set[UUID], set[int], HostControl]:
         """Those of the leases that are still ours, and those of the crawls that go on."""
         with self._engine.begin() as connection:
-            mine = leases.extend(connection, lease_ids, self._settings.lease_s)
-            heard = poll(connection, crawl_ids)
+            mine = leases.extend_leases(connection, lease_ids, self._settings.lease_s)
+            heard = poll_frontier(connection, crawl_ids)
         return mine, heard.running, heard.control
 
 
@@ -123,7 +123,7 @@ class Keeper:
         self._claims = claims
         self._services = services
         self._loop = asyncio.get_running_loop()
-        self._prolonging: asyncio.Future[tuple[set[UUID], set[int], Control]] | None = None
+        self._prolonging: asyncio.Future[tuple[set[UUID], set[int], HostControl]] | None = None
         self._control_at = 0.0
 
     async def settle(self, batch: Batch) -> None:
@@ -137,7 +137,7 @@ class Keeper:
             self.batches.pop(lease_id, None)
             self.tasks.pop(lease_id, None)
 
-    def apply(self, control: Control, asked: float) -> None:
+    def apply(self, control: HostControl, asked: float) -> None:
         """Takes what operators say, as it was when it was asked for. A claim's answer may be heard
         after one that was asked for later."""
         if asked >= self._control_at:

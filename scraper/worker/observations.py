@@ -21,7 +21,7 @@ from scraper.domain import (
     Product,
     content_hash,
 )
-from scraper.results.excerpts import excerpt
+from scraper.results.excerpts import make_excerpt
 
 CRAWLS_KEPT = 64
 EXAMPLES_A_PAGE = 10
@@ -167,7 +167,7 @@ def _forget_oldest(kept: dict[Any, Any], most: int) -> None:
 def _examples(
     names: list[str], page: LeasedPage, fetched: Fetched, extracted: Extracted
 ) -> tuple[Example, ...]:
-    shown = excerpt(fetched.body)
+    shown = make_excerpt(fetched.body)
     problems = {
         problem.partition(": ")[0]: problem.partition(": ")[2] for problem in extracted.problems
     }

@@ -27,7 +27,7 @@ from scraper.frontier.pages import NewPage
 from scraper.frontier.throughput import FetchCost
 from scraper.plugins.platforms import adapter_of
 from scraper.plugins.platforms.adapter import origin
-from scraper.results.listing_traps import listed
+from scraper.results.listing_traps import combine_fingerprints
 from scraper.results.products import NewProduct
 from scraper.results.transaction import PageResult
 from scraper.rules.urls import fingerprint
@@ -158,7 +158,7 @@ def _content_hash_of(products: list[NewProduct], is_product: bool) -> UUID | Non
 def _listed(links: Sequence[NewPage]) -> UUID | None:
     """One value for the products that a listing links to; None where there are none."""
     products = [link.fingerprint.int for link in links if link.kind is Kind.PRODUCT]
-    return UUID(int=listed(products)) if products else None
+    return UUID(int=combine_fingerprints(products)) if products else None
 
 
 def storable(text: str | None, chars: int) -> str | None:

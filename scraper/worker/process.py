@@ -26,7 +26,7 @@ from scraper.coordinator.dispatch import batch_pages_of
 from scraper.crawl.context import CrawlContexts
 from scraper.domain import Message
 from scraper.errors import FunctionRefusedError
-from scraper.frontier.control import Control, poll
+from scraper.frontier.control import HostControl, poll_frontier
 from scraper.infra import slots
 from scraper.infra.database import make_engine
 from scraper.infra.slots import SharedExclusiveLock, SlotCost
@@ -120,7 +120,7 @@ class Worker:
             try:
                 function = resolve(group.function, self.settings.function_modules)
                 with self.engine.begin() as connection:
-                    control = poll(connection, ()).control
+                    control = poll_frontier(connection, ()).control
                     context = self._call_contexts.of(group.options, connection)
             except FunctionRefusedError as refused:
                 work = self.services.call_runner.refuse(group, str(refused))
@@ -133,7 +133,7 @@ class Worker:
         group: Group,
         context: CallContext,
         function: Function,
-        control: Control,
+        control: HostControl,
         asked: float,
         place: SlotCost | None,
     ) -> None:

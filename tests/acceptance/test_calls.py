@@ -47,7 +47,7 @@ def shop(
     def start(*options: str, **changes: str) -> tuple[SampleShop, list[str]]:
         found = sample_shop(*options, changes=changes)
         with engine.begin() as connection:
-            sites.sync(connection, [loader.load_file(calling.sites_dir / "demo.yaml")])
+            sites.store_definitions(connection, [loader.load_file(calling.sites_dir / "demo.yaml")])
         return found, [record["url"] for record in found.truth().values()]
 
     return start

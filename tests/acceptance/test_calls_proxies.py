@@ -42,7 +42,7 @@ def served(calling: Settings, run: Commands, engine: sa.Engine, tmp_path: Path) 
         definition = calling.sites_dir / "shop.yaml"
         definition.write_text(field.definition("datacenter"))
         with engine.begin() as connection:
-            sites.sync(connection, [loader.load_file(definition)])
+            sites.store_definitions(connection, [loader.load_file(definition)])
         if queue is not None:
             run.until_ready(run.worker(queue))
 

@@ -39,7 +39,7 @@ def test_hundreds_of_inputs_some_of_which_fail(
     in the broker."""
     shop = sample_shop("--products", "60")
     with engine.begin() as connection:
-        sites.sync(connection, [loader.load_file(calling.sites_dir / "demo.yaml")])
+        sites.store_definitions(connection, [loader.load_file(calling.sites_dir / "demo.yaml")])
     workers = [run.worker("datacenter"), run.worker("datacenter")]
     truth = {record["url"]: record["name"] for record in shop.truth().values()}
     urls = list(truth)

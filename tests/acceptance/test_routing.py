@@ -105,7 +105,7 @@ def test_what_is_urgent_is_fetched_next(
         connection.execute(
             sa.text("SELECT pg_advisory_xact_lock(hashtext('scraper.dispatch'))")
         )  # nothing is leased now
-        pages.add(
+        pages.add_pages(
             connection, added, [Room(crawl_id, LOW_PAGES, LOW_PAGES) for _, crawl_id in crawls]
         )
         query = "SELECT url FROM pages JOIN leased_pages ON page_id = id"

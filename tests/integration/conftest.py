@@ -47,7 +47,9 @@ def start(
         monkeypatch.setenv("SCRAPER_READ_TIMEOUT_S", "1")
         settings_module.load.cache_clear()
         with engine.begin() as connection:
-            sites.sync(connection, [loader.load_text(field.definition(proxy, more), "shop.yaml")])
+            sites.store_definitions(
+                connection, [loader.load_text(field.definition(proxy, more), "shop.yaml")]
+            )
         while brokers:
             brokers.pop().worker.close()
         broker = Broker(engine, settings_module.load(), lambda message: [message])

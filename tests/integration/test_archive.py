@@ -300,7 +300,7 @@ def test_a_site_that_archives_nothing_any_more_keeps_what_it_has_as_it_said_last
     shop = Shop(engine, settings, a_site(archive={"keep": "90d"}))
     shop.batch()
     with engine.begin() as connection:
-        sites.sync(connection, [a_site()])
+        sites.store_definitions(connection, [a_site()])
     age(engine, 60)
     assert prune(engine).pages == 0
     age(engine, 31)

@@ -320,7 +320,7 @@ def test_one_process_alone_sends_a_probe(engine: sa.Engine, key: TierKey) -> Non
 def test_what_is_stored_is_what_was_meant(engine: sa.Engine, key: TierKey) -> None:
     tell(engine, *(blocked(key, page) for page in (1, 2, 3)), blocked(key, 4, "residential"))
     with engine.begin() as connection:
-        found, now = host_tiers.read(connection)
+        found, now = host_tiers.read_routes(connection)
         route = found[key]
         assert (route.level, route.blocked_pages, route.probe_every_s) == (
             "residential",

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from scraper.domain import Kind, Outcome, Status, Verdict
 from scraper.frontier.pages import NewPage
-from scraper.results.listing_traps import listed, steps_allowed
+from scraper.results.listing_traps import combine_fingerprints, max_barren_depth
 from scraper.results.transaction import CrawlLimits, PageResult, settle
 from scraper.rules.urls import fingerprint
 from tests.making import a_site, add, claimed, lease_all, new_page, open_crawl, rows
@@ -25,7 +25,7 @@ class Chain:
     def __init__(self, engine: sa.Engine, fruitless: int = 4) -> None:
         self.engine = engine
         self.crawl = open_crawl(engine, a_site())
-        self.limits = CrawlLimits(10_000, 10_000, steps_allowed(fruitless))
+        self.limits = CrawlLimits(10_000, 10_000, max_barren_depth(fruitless))
         add(engine, [new_page(self.crawl, f"https://{HOST}/l/0", Kind.LISTING)])
         self.number = 0
 
@@ -50,7 +50,7 @@ class Chain:
                 Outcome.FETCHED,
                 OK,
                 links=links if page.kind is Kind.LISTING else (),
-                lists=UUID(int=listed(hashes)) if hashes else None,
+                lists=UUID(int=combine_fingerprints(hashes)) if hashes else None,
             )
             for lease, page in due
         ]

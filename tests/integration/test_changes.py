@@ -17,7 +17,7 @@ from scraper.domain import Outcome, Status, Verdict
 from scraper.errors import CursorError, NotFoundError, ScraperError
 from scraper.feed import reader as changes
 from scraper.feed import store as store
-from scraper.feed.reader import Change, Reader
+from scraper.feed.reader import Change, ChangeReader
 from scraper.infra.database import make_engine
 from scraper.results import crawl_quality
 from scraper.results.transaction import PageResult
@@ -140,7 +140,7 @@ def test_a_crawl_that_is_not_whole_or_suspect_delists_nothing(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.once(title="A")
-    monkeypatch.setattr(crawl_quality, "judge", lambda *_: True)
+    monkeypatch.setattr(crawl_quality, "judge_data", lambda *_: True)
     for _ in range(3):
         shop.once(external_id="8", url=B)
     assert told(shop.engine) == [("new", "7", 1), ("new", "8", 1)]
@@ -209,12 +209,12 @@ def ids(found: list[Change]) -> list[str]:
 
 
 @pytest.fixture
-def reader_of(engine: sa.Engine) -> Iterator[Callable[..., Reader]]:
+def reader_of(engine: sa.Engine) -> Iterator[Callable[..., ChangeReader]]:
     """Readers that let their connections go in the end."""
     readers = []
 
-    def make(since: int = 0, **more: Any) -> Reader:
-        readers.append(Reader(engine, since, **more))
+    def make(since: int = 0, **more: Any) -> ChangeReader:
+        readers.append(ChangeReader(engine, since, **more))
         return readers[-1]
 
     yield make
@@ -222,7 +222,7 @@ def reader_of(engine: sa.Engine) -> Iterator[Callable[..., Reader]]:
         reader.close()
 
 
-def until_quiet(reader: Reader) -> list[Change]:
+def until_quiet(reader: ChangeReader) -> list[Change]:
     found = []
     while True:
         batch = reader.next()
@@ -235,7 +235,7 @@ def test_who_commits_late_is_not_passed_over(
     engine: sa.Engine,
     products: list[int],
     two: tuple[sa.Connection, sa.Connection],
-    reader_of: Callable[..., Reader],
+    reader_of: Callable[..., ChangeReader],
 ) -> None:
     """The lower positions become visible last. `WHERE id > cursor` would lose them, which is shown
     too."""
@@ -264,7 +264,7 @@ def test_what_is_decided_is_read_while_another_transaction_is_open(
     engine: sa.Engine,
     products: list[int],
     two: tuple[sa.Connection, sa.Connection],
-    reader_of: Callable[..., Reader],
+    reader_of: Callable[..., ChangeReader],
 ) -> None:
     reader = reader_of()
     until_quiet(reader)
@@ -284,7 +284,7 @@ def test_a_transaction_that_is_rolled_back_leaves_a_gap_and_nothing_else(
     engine: sa.Engine,
     products: list[int],
     two: tuple[sa.Connection, sa.Connection],
-    reader_of: Callable[..., Reader],
+    reader_of: Callable[..., ChangeReader],
 ) -> None:
     reader = reader_of()
     until_quiet(reader)
@@ -327,14 +327,14 @@ def test_who_holds_it_up_is_named(
     with pytest.raises(
         ScraperError, match=rf"process {process} of 'scraper'.*pg_terminate_backend\({process}\)"
     ):
-        store.now(engine, patience_s=0.05)
+        store.current_cursor(engine, patience_s=0.05)
 
 
 def test_many_writers_and_three_readers(
-    engine: sa.Engine, products: list[int], database: str, reader_of: Callable[..., Reader]
+    engine: sa.Engine, products: list[int], database: str, reader_of: Callable[..., ChangeReader]
 ) -> None:
     """Each reader has each row once, versions of a product in order, at whatever pace."""
-    start = store.now(engine)
+    start = store.current_cursor(engine)
     write = sa.text("""
         WITH locked AS (SELECT id FROM products WHERE id = :id FOR UPDATE),
              bumped AS (UPDATE products SET version = version + 1 WHERE id IN (SELECT id FROM locked) RETURNING id, version)
@@ -355,7 +355,7 @@ def test_many_writers_and_three_readers(
             connection.close()
         own.dispose()
 
-    def read(reader: Reader, into: list[tuple[str, int]], pause: float) -> None:
+    def read(reader: ChangeReader, into: list[tuple[str, int]], pause: float) -> None:
         while True:
             over = done.is_set()
             batch = reader.next()
@@ -390,7 +390,7 @@ def test_many_writers_and_three_readers(
 
 
 def test_a_reader_of_a_quiet_site_does_not_stay_behind(
-    engine: sa.Engine, shop: Shop, reader_of: Callable[..., Reader]
+    engine: sa.Engine, shop: Shop, reader_of: Callable[..., ChangeReader]
 ) -> None:
     """Its cursor moves with the others' changes: what it has nothing of may be forgotten."""
     shop.once(title="A")
@@ -443,7 +443,7 @@ def test_trimming_is_bounded(
     left = []
     for _ in range(4):
         with engine.begin() as connection:
-            store.trim(connection, 30)
+            store.trim_feed(connection, 30)
         left += [row[0] for row in rows(engine, "SELECT count(*) FROM changes")]
     assert left == [30, 10, 0, 0]
     assert list(changes.read(engine, "oldest")) == [] == list(changes.read(engine, "now"))
@@ -459,7 +459,7 @@ def test_now_and_a_time(engine: sa.Engine, shop: Shop) -> None:
     shop.once(price=1)
     between = rows(engine, "SELECT clock_timestamp()")[0][0]
     assert told(engine, "now") == []
-    cursor = changes.resolved(engine, "now")
+    cursor = changes.resolve_cursor(engine, "now")
     shop.once(price=2)
     assert isinstance(between, datetime)
     assert told(engine, between) == told(engine, cursor) == [("changed", "7", 2)]
@@ -479,7 +479,7 @@ def test_databases_that_had_products_before(engine: sa.Engine, shop: Shop) -> No
         list(changes.read(engine, 0))
     with pytest.raises(CursorError):
         list(changes.read(engine, datetime.now(UTC) - timedelta(days=1)))
-    with store.view(engine) as view:
+    with store.open_view(engine) as view:
         cursor = view.cursor
     assert cursor is not None
     shop.once(title="B")
@@ -500,7 +500,7 @@ def test_a_view_and_what_follows_it_are_everything_once(
     found: list[tuple[int, bool, int]] = []
 
     def take() -> None:
-        with store.view(engine) as view:
+        with store.open_view(engine) as view:
             taken.set()
             query = sa.text("SELECT count(*) FROM changes")
             assert view.cursor is not None
@@ -530,7 +530,7 @@ def test_a_view_and_what_follows_it_are_everything_once(
 def test_a_view_does_not_stop_writers(
     engine: sa.Engine, products: list[int], two: tuple[sa.Connection, sa.Connection]
 ) -> None:
-    with store.view(engine) as view:
+    with store.open_view(engine) as view:
         put(two[0], products[0])
         two[0].commit()
         assert view.connection.execute(sa.text("SELECT count(*) FROM changes")).scalar() == 5
@@ -549,7 +549,7 @@ def test_a_view_without_a_moment_of_rest_is_a_little_early(
         put(connection, products[0])
     put(two[0], products[1])
     given_up = iter([two[0].commit] + [lambda: None] * 10_000)
-    with store.view(engine, sleep=lambda _: next(given_up)()) as view:
+    with store.open_view(engine, sleep=lambda _: next(given_up)()) as view:
         pass
     put(two[1], products[2])
     slept = 0
@@ -560,7 +560,7 @@ def test_a_view_without_a_moment_of_rest_is_a_little_early(
         if slept == 3:
             two[1].commit()
 
-    with store.view(engine, sleep=sleep) as view:
+    with store.open_view(engine, sleep=sleep) as view:
         seen = {row.id for row in view.connection.execute(sa.text("SELECT id FROM changes"))}
     assert not view.exact and view.cursor is not None
     assert {one.cursor for one in changes.read(engine, 0)} == seen | {
@@ -584,9 +584,9 @@ def test_a_role_that_may_only_read_still_exports(
         connection.commit()  # type: ignore[attr-defined]
 
     try:
-        with store.view(reading) as view:
+        with store.open_view(reading) as view:
             assert view.connection.execute(sa.text("SELECT count(*) FROM changes")).scalar() == 5
-        assert not view.exact and view.cursor == changes.resolved(engine, "now")
+        assert not view.exact and view.cursor == changes.resolve_cursor(engine, "now")
         assert len(list(changes.read(reading, 0))) == 5
     finally:
         reading.dispose()

@@ -332,7 +332,7 @@ def test_the_numbers_are_postgresqls(flower: Flower, engine: sa.Engine) -> None:
 
 def test_five_hundred_sites_are_a_small_answer(flower: Flower, engine: sa.Engine) -> None:
     with engine.begin() as connection:
-        sites.sync(
+        sites.store_definitions(
             connection, [a_site(f"shop-{n}", tags=["big"] if n < 3 else []) for n in range(500)]
         )
         connection.execute(
@@ -364,8 +364,8 @@ def test_a_site_has_its_history(run: Commands, environment: Settings, engine: sa
     )
     rejected = crawled(engine, shop(), range(28), lambda n: good(n, price=Decimal(n + 50)))
     with engine.begin() as connection:
-        assert rejection.reject(connection, rejected.id)
-        sites.sync(connection, [a_site("fresh", schedule="0 6 * * *", tags="x")])
+        assert rejection.reject_crawl(connection, rejected.id)
+        sites.store_definitions(connection, [a_site("fresh", schedule="0 6 * * *", tags="x")])
         connection.execute(
             sa.text(
                 """UPDATE crawls SET started_at = now() - interval '3 d',
@@ -428,7 +428,7 @@ def test_a_definitions_problems_are_shown(
     engine: sa.Engine, environment: Settings, tmp_path: Path
 ) -> None:
     with engine.begin() as connection:
-        sites.sync(connection, [a_site(rate="unlimited")])
+        sites.store_definitions(connection, [a_site(rate="unlimited")])
 
     def shown() -> list[str]:
         settings = environment.model_copy(update={"sites_dir": tmp_path})
@@ -447,7 +447,7 @@ def test_a_site_that_was_never_crawled_is_crawled_and_paused(
     flower: Flower, engine: sa.Engine
 ) -> None:
     with engine.begin() as connection:
-        sites.sync(connection, [a_site("fresh")])
+        sites.store_definitions(connection, [a_site("fresh")])
     assert "Crawl 2 of fresh is opened." in flower.post("/api/sites/fresh/crawl").text
     assert "already running" in flower.post("/api/sites/fresh/crawl").text
     assert "fresh is paused." in flower.post("/api/sites/fresh/pause").text

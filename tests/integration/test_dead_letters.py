@@ -137,32 +137,36 @@ def many(engine: sa.Engine) -> sa.Engine:
 )
 def test_filters(many: sa.Engine, selection: Selection, hosts: list[str]) -> None:
     with many.connect() as connection:
-        found = store.find(connection, selection, 100)
+        found = store.find_pages(connection, selection, 100)
         assert sorted(row.host for row in found) == hosts
-        assert store.total(connection, selection) == len(hosts)
-        assert sum(site.pages for site in store.by_site(connection, selection)) == len(hosts)
-        assert sum(row.pages for row in store.summary(connection, selection)) == len(hosts)
-        by_id = store.find(connection, replace(selection, ids=tuple(row.id for row in found)), 100)
+        assert store.count_pages(connection, selection) == len(hosts)
+        assert sum(site.pages for site in store.count_by_site(connection, selection)) == len(hosts)
+        assert sum(row.pages for row in store.summarize_pages(connection, selection)) == len(hosts)
+        by_id = store.find_pages(
+            connection, replace(selection, ids=tuple(row.id for row in found)), 100
+        )
         assert [row.id for row in by_id] == [row.id for row in found]
 
 
 def test_the_latest_come_first_and_a_limit_holds(many: sa.Engine) -> None:
     with many.connect() as connection:
-        found = store.find(connection, Selection(), 2)
+        found = store.find_pages(connection, Selection(), 2)
     assert [row.site for row in found] == ["shop", "shop"]
     assert isinstance(found[0].settled_at, datetime) and found[0].settled_at >= found[1].settled_at
 
 
 def test_all_that_is_known_of_a_page(many: sa.Engine) -> None:
     with many.connect() as connection:
-        (page,) = store.find(connection, Selection(status="invalid"), 1)
-        row = store.read(connection, page.id)
+        (page,) = store.find_pages(connection, Selection(status="invalid"), 1)
+        row = store.read_page(connection, page.id)
         assert row is not None
         assert (row.site, row.reason, row.http_status, row.error, row.excerpt) == (
             "shop", "not_extracted", 403, "no", "<h1>",
         )  # fmt: skip
         assert (row.attempts, row.host_attempts, row.response_head) == (1, 0, {"a": "b"})
-        assert store.read(connection, 2**70) is None and store.read(connection, 99) is None
+        assert (
+            store.read_page(connection, 2**70) is None and store.read_page(connection, 99) is None
+        )
 
 
 def test_what_a_page_may_be_dead_or_invalid_for() -> None:
@@ -181,10 +185,10 @@ def test_what_a_page_may_be_dead_or_invalid_for() -> None:
 def test_a_replay_opens_a_crawl_of_its_own(engine: sa.Engine) -> None:
     first = ended_crawl(engine, 3)
     with engine.begin() as connection:
-        sites.sync(
+        sites.store_definitions(
             connection, [a_site(queue="residential", region="eu", priority="high", rate="2/s")]
         )
-    done, messages = replay.replay(engine, SHOP)
+    done, messages = replay.replay_pages(engine, SHOP)
     second = (first[0], first[1] + 1)
     assert done == [ReplayResult("shop", 3, second[1], opened=True)]
     assert messages == [dispatch_message()]
@@ -205,7 +209,7 @@ def test_a_replay_opens_a_crawl_of_its_own(engine: sa.Engine) -> None:
 
 def test_a_replayed_page_ends_its_crawl(engine: sa.Engine) -> None:
     first = ended_crawl(engine, 2)
-    replay.replay(engine, SHOP)
+    replay.replay_pages(engine, SHOP)
     replayed = (first[0], first[1] + 1)
     assert settle_all(engine, replayed) == 2
     finish(engine, replayed[1])
@@ -217,9 +221,9 @@ def test_a_replayed_page_ends_its_crawl(engine: sa.Engine) -> None:
 
 def test_a_replay_is_idempotent(engine: sa.Engine) -> None:
     ended_crawl(engine, 3)
-    replay.replay(engine, SHOP)
+    replay.replay_pages(engine, SHOP)
     before = rows(engine, "SELECT * FROM crawls ORDER BY id")
-    assert replay.replay(engine, SHOP) == ([], [])
+    assert replay.replay_pages(engine, SHOP) == ([], [])
     assert rows(engine, "SELECT * FROM crawls ORDER BY id") == before
 
 
@@ -227,7 +231,7 @@ def test_nothing_to_replay_opens_no_crawl(engine: sa.Engine) -> None:
     ended_crawl(engine, 1)
     for nothing in (Selection(reason="timeout"), Selection(ids=()), Selection(site="nowhere")):
         assert (
-            replay.replay(engine, nothing)
+            replay.replay_pages(engine, nothing)
             == ([], [])
             == (replay.preview_replay(engine, nothing), [])
         )
@@ -258,7 +262,7 @@ def test_a_product_that_was_good_an_hour_ago_is_asked_all_the_same(engine: sa.En
         )
         connection.execute(sa.text("UPDATE crawls SET ok = 1, dead = 1"))
     end(engine, crawl)
-    replay.replay(engine, SHOP)
+    replay.replay_pages(engine, SHOP)
     replayed = (crawl[0], crawl[1] + 1)
     assert statuses(engine) == {"due": 1, "ok": 1}
     add(engine, [new_page(replayed, url) for url in urls(2)])
@@ -278,7 +282,7 @@ def test_a_listing_is_replayed_as_a_listing(engine: sa.Engine) -> None:
         depth=0,
     )
     end(engine, crawl)
-    replay.replay(engine, SHOP)
+    replay.replay_pages(engine, SHOP)
     replayed = (crawl[0], crawl[1] + 1)
     assert rows(engine, "SELECT kind, depth, priority, status FROM pages ORDER BY kind") == [
         ("listing", 4, 11, "due"),
@@ -304,7 +308,7 @@ def test_a_replay_delists_nothing_and_skips_no_slot(engine: sa.Engine) -> None:
     end(engine, crawl)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE sites SET scheduled_since = now() - interval '1 day'"))
-    replay.replay(engine, SHOP)
+    replay.replay_pages(engine, SHOP)
     assert plan(engine) == []
     assert rows(engine, "SELECT trigger, status FROM crawls WHERE id > 1") == [
         ("replay", "running")
@@ -319,7 +323,7 @@ def test_a_site_that_is_not_defined_any_more(engine: sa.Engine) -> None:
     ended_crawl(engine, 1)
     with engine.begin() as connection:
         assert sites.retire_all_but(connection, []) == ["shop"]
-    done, _ = replay.replay(engine, SHOP)
+    done, _ = replay.replay_pages(engine, SHOP)
     assert [one.pages for one in done] == [1]
     assert len(lease_all(engine, "shop.example")) == 1
 
@@ -329,7 +333,7 @@ def test_several_sites_have_a_crawl_each(engine: sa.Engine) -> None:
         crawl = open_crawl(engine, a_site(name))
         give_up(engine, crawl, urls(2, f"{name}.example"))
         end(engine, crawl)
-    done, messages = replay.replay(engine, Selection())
+    done, messages = replay.replay_pages(engine, Selection())
     assert [(one.site, one.pages, one.crawl_id, one.opened) for one in done] == [
         ("a", 2, 3, True),
         ("b", 2, 4, True),
@@ -346,13 +350,13 @@ def test_a_running_crawl_takes_its_own_dead_pages_up_again(engine: sa.Engine) ->
     give_up(engine, crawl, urls(3))
     give_up(engine, crawl, ["https://shop.example/l"], Outcome.NOT_EXTRACTED, Kind.LISTING)
     assert_counters(engine, crawl[1])
-    done, messages = replay.replay(engine, SHOP)
+    done, messages = replay.replay_pages(engine, SHOP)
     assert (done, len(messages)) == ([ReplayResult("shop", 4, crawl[1])], 1)
     assert rows(
         engine, "SELECT product_total, product_done, discovery_done, dead, invalid FROM crawls"
     ) == [(3, 0, 0, 0, 0)]
     assert_counters(engine, crawl[1])
-    assert replay.replay(engine, SHOP) == ([], [])
+    assert replay.replay_pages(engine, SHOP) == ([], [])
     settle_all(engine, crawl)
     assert_counters(engine, crawl[1])
     end(engine, crawl)
@@ -363,7 +367,7 @@ def test_a_running_crawl_takes_an_earlier_ones_up(engine: sa.Engine) -> None:
     second = open_crawl(engine, a_site())
     give_up(engine, second, urls(1))
     add(engine, [new_page(second, "https://shop.example/new")])
-    done, _ = replay.replay(engine, SHOP)
+    done, _ = replay.replay_pages(engine, SHOP)
     assert done == [ReplayResult("shop", 3, second[1])]
     assert statuses(engine) == {"due": 4}
     assert_counters(engine, second[1])
@@ -372,7 +376,7 @@ def test_a_running_crawl_takes_an_earlier_ones_up(engine: sa.Engine) -> None:
 
 def test_limits_of_the_definition_do_not_hold_up_a_replay(engine: sa.Engine) -> None:
     ended_crawl(engine, 5, limits={"products": 2})
-    done, _ = replay.replay(engine, SHOP)
+    done, _ = replay.replay_pages(engine, SHOP)
     assert done[0].pages == 5
     assert rows(engine, "SELECT links_cut FROM crawls") == [(0,), (0,)]
 
@@ -381,11 +385,11 @@ def test_a_crawl_that_keeps_an_older_definition_is_said_so(engine: sa.Engine) ->
     crawl = open_crawl(engine, a_site())
     give_up(engine, crawl, urls(1))
     with engine.begin() as connection:
-        sites.sync(connection, [a_site(queue="residential")])
+        sites.store_definitions(connection, [a_site(queue="residential")])
     assert (
         replay.preview_replay(engine, SHOP)
         == [ReplayResult("shop", 1, crawl[1], outdated=True)]
-        == replay.replay(engine, SHOP)[0]
+        == replay.replay_pages(engine, SHOP)[0]
     )
     assert rows(engine, "SELECT queue FROM pages") == [("datacenter",)], "as the rest of its crawl"
 
@@ -398,27 +402,27 @@ def test_a_paused_site_refuses_and_the_others_do_not_wait_for_it(engine: sa.Engi
     crawl = open_crawl(engine, a_site("other"))
     give_up(engine, crawl, urls(1, "other.example"))
     with engine.begin() as connection:
-        sites.pause(connection, "shop")
+        sites.pause_site(connection, "shop")
     looked = replay.preview_replay(engine, Selection())
-    done, messages = replay.replay(engine, Selection())
+    done, messages = replay.replay_pages(engine, Selection())
     assert looked == done and len(messages) == 1
     assert [(one.site, one.pages) for one in done] == [("other", 1), ("shop", 0)]
     assert done[1].refused and "scraper sites resume shop" in done[1].refused
     with engine.begin() as connection:
-        sites.resume(connection, "shop")
-    assert replay.replay(engine, SHOP)[0][0].pages == 1
+        sites.resume_site(connection, "shop")
+    assert replay.replay_pages(engine, SHOP)[0][0].pages == 1
 
 
 def test_a_crawl_that_is_about_to_begin_is_waited_for(engine: sa.Engine) -> None:
     ended_crawl(engine, 1)
     opened = open_now(engine, "shop")
-    (refused,), messages = replay.replay(engine, SHOP)
+    (refused,), messages = replay.replay_pages(engine, SHOP)
     assert (refused.pages, messages) == (0, [])
     assert (
         refused.refused and f"crawl {opened.crawl_id} of shop is about to begin" in refused.refused
     )
     discover(engine, Settings(), opened.crawl_id)
-    ((done,), _) = replay.replay(engine, SHOP)
+    ((done,), _) = replay.replay_pages(engine, SHOP)
     assert (done.pages, done.crawl_id) == (1, opened.crawl_id)
     assert_counters(engine, opened.crawl_id)
 
@@ -427,7 +431,7 @@ def test_a_stored_definition_that_is_not_valid_any_more(engine: sa.Engine) -> No
     ended_crawl(engine, 1)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE sites SET definition = '{}'"))
-    for done in (replay.preview_replay(engine, SHOP), replay.replay(engine, SHOP)[0]):
+    for done in (replay.preview_replay(engine, SHOP), replay.replay_pages(engine, SHOP)[0]):
         assert done[0].pages == 0 and "not valid any more" in str(done[0].refused)
     assert rows(engine, "SELECT count(*) FROM crawls") == [(1,)]
 
@@ -456,7 +460,7 @@ def test_many_pages_go_into_one_crawl_in_batches(
         return take(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(replay, "_replay_batch", watched)
-    done, _ = replay.replay(engine, SHOP)
+    done, _ = replay.replay_pages(engine, SHOP)
     assert (done, len(ends)) == ([ReplayResult("shop", 35, replayed[1], opened=True)], 3)
     assert_counters(engine, replayed[1])
     settle_all(engine, replayed)
@@ -477,13 +481,13 @@ def test_a_crawl_that_is_stopped_between_two_batches(
         return hold(connection, ids)
 
     monkeypatch.setattr(crawls, "hold", stopped_before)
-    ((done,), messages) = replay.replay(engine, SHOP)
+    ((done,), messages) = replay.replay_pages(engine, SHOP)
     assert (done.pages, done.crawl_id, len(messages)) == (10, first[1] + 1, 1)
     assert done.refused and "was ended while" in done.refused
     monkeypatch.undo()
     assert statuses(engine) == {"dead": 15, "dropped": 10}
     assert_counters(engine, first[1] + 1)
-    assert replay.replay(engine, SHOP)[0][0].pages == 15
+    assert replay.replay_pages(engine, SHOP)[0][0].pages == 15
 
 
 def test_a_page_that_dies_again_at_once_is_replayed_once(
@@ -500,7 +504,7 @@ def test_a_page_that_dies_again_at_once_is_replayed_once(
         return taken
 
     monkeypatch.setattr(replay, "_replay_batch", dies)
-    ((done,), _) = replay.replay(engine, SHOP)
+    ((done,), _) = replay.replay_pages(engine, SHOP)
     assert (done.pages, done.crawl_id) == (12, first[1] + 1)
 
 
@@ -517,7 +521,7 @@ def test_two_replays_at_once(
     done: list[ReplayResult] = []
 
     def replayer(own: sa.Engine) -> Callable[[], None]:
-        return lambda: done.extend(replay.replay(own, SHOP)[0])
+        return lambda: done.extend(replay.replay_pages(own, SHOP)[0])
 
     at_once([replayer(engine), replayer(other), replayer(engine)])
     assert sum(one.pages for one in done) == 200
@@ -537,7 +541,7 @@ def test_a_replay_against_the_end_of_the_crawl(engine: sa.Engine, other: sa.Engi
         only = Selection(site=f"s{number}")
         at_once(
             [
-                lambda only=only: replay.replay(engine, only) and None,
+                lambda only=only: replay.replay_pages(engine, only) and None,
                 lambda id_=crawl[1]: finish(other, id_) and None,
             ]
         )  # type: ignore[misc]
@@ -559,7 +563,7 @@ def test_a_replay_while_workers_find_the_same_pages(engine: sa.Engine, other: sa
         for start in range(0, 300, 25):
             add(other, links[start : start + 25])
 
-    at_once([find, lambda: replay.replay(engine, SHOP) and None])
+    at_once([find, lambda: replay.replay_pages(engine, SHOP) and None])
     assert statuses(engine) == {"due": 300}
     assert rows(engine, f"SELECT product_total FROM crawls WHERE id = {second[1]}") == [(300,)]
     assert_counters(engine, second[1])
@@ -572,11 +576,11 @@ def test_dropped_pages_are_found_again_by_the_next_crawl(engine: sa.Engine) -> N
     crawl = ended_crawl(engine, 3)
     assert replay.preview_drop(engine, SHOP) == [DropResult("shop", 3)]
     assert statuses(engine) == {"dead": 3}
-    assert replay.drop(engine, SHOP) == [DropResult("shop", 3)]
-    assert replay.drop(engine, SHOP) == [] == replay.preview_drop(engine, SHOP)
+    assert replay.drop_pages(engine, SHOP) == [DropResult("shop", 3)]
+    assert replay.drop_pages(engine, SHOP) == [] == replay.preview_drop(engine, SHOP)
     assert statuses(engine) == {"dropped": 3}
     assert_counters(engine, crawl[1])
-    assert replay.replay(engine, SHOP) == ([], [])
+    assert replay.replay_pages(engine, SHOP) == ([], [])
     second = open_crawl(engine, a_site())
     add(engine, [new_page(second, url) for url in urls(3)])
     assert statuses(engine) == {"due": 3}
@@ -588,9 +592,9 @@ def test_drop_counts_for_the_crawl_that_a_page_belongs_to(engine: sa.Engine) -> 
     give_up(engine, second, urls(1))
     give_up(engine, second, ["https://shop.example/l"], Outcome.NOT_EXTRACTED, Kind.LISTING)
     add(engine, [new_page(second, "https://shop.example/open")])
-    assert replay.drop(engine, Selection(status="invalid")) == [DropResult("shop", 1)]
+    assert replay.drop_pages(engine, Selection(status="invalid")) == [DropResult("shop", 1)]
     assert_counters(engine, second[1])
-    assert replay.drop(engine, SHOP) == [DropResult("shop", 3)]
+    assert replay.drop_pages(engine, SHOP) == [DropResult("shop", 3)]
     query = "SELECT dead, invalid, dropped, status FROM crawls ORDER BY id"
     assert rows(engine, query) == [(1, 0, 2, "failed"), (0, 0, 2, "running")]
     assert_counters(engine, second[1])
@@ -606,9 +610,9 @@ def test_two_drops_and_a_replay_at_once(
     replayed: list[ReplayResult] = []
     dropped: list[DropResult] = []
     at_once([
-        lambda: replayed.extend(replay.replay(engine, SHOP)[0]),
-        lambda: dropped.extend(replay.drop(other, SHOP)),
-        lambda: dropped.extend(replay.drop(engine, SHOP)),
+        lambda: replayed.extend(replay.replay_pages(engine, SHOP)[0]),
+        lambda: dropped.extend(replay.drop_pages(other, SHOP)),
+        lambda: dropped.extend(replay.drop_pages(engine, SHOP)),
     ])  # fmt: skip
     due, gone = sum(one.pages for one in replayed), sum(one.pages for one in dropped)
     assert due + gone == 200

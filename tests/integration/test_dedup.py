@@ -76,7 +76,7 @@ class Crawling:
         start = ", ".join([self.shop.url("/a"), self.shop.url("/b")])
         with self.engine.begin() as connection:
             text = DEFINITION.format(start=start, dedup=how)
-            sites.sync(connection, [loader.load_text(text, "shop.yaml")])
+            sites.store_definitions(connection, [loader.load_text(text, "shop.yaml")])
 
     def sell(self, *numbers: int, second: tuple[int, ...] = ()) -> None:
         self.shop.serve("/a", listing([f"/p/{number}" for number in numbers]))

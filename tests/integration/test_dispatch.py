@@ -18,8 +18,8 @@ from scraper.coordinator.dispatch import (
     FEEDS_MAX,
     ROUNDS,
     TOP_UP,
-    allowance,
     dispatch,
+    host_allowance,
     next_batch,
 )
 from scraper.coordinator.finish import finish, finish_message
@@ -27,7 +27,7 @@ from scraper.coordinator.plan import open_now
 from scraper.coordinator.reap import reap
 from scraper.domain import Kind, Message, Outcome, Status, Verdict
 from scraper.frontier import crawls, leases, sites
-from scraper.frontier.control import poll
+from scraper.frontier.control import poll_frontier
 from scraper.frontier.due import LOSSES_MAX
 from scraper.infra.database import make_engine
 from scraper.results.transaction import PageResult
@@ -76,7 +76,7 @@ def take(engine: sa.Engine, lease_ids: list[UUID]) -> None:
     """Workers claim the batches."""
     with engine.begin() as connection:
         for lease_id in lease_ids:
-            assert leases.claim(connection, lease_id, "test", 60) is not None
+            assert leases.claim_lease(connection, lease_id, "test", 60) is not None
 
 
 def shop(
@@ -98,7 +98,7 @@ def shop(
 
 def opened(engine: sa.Engine, **more: object) -> int:
     with engine.begin() as connection:
-        sites.sync(connection, [a_site(**more)])
+        sites.store_definitions(connection, [a_site(**more)])
     return open_now(engine, "shop").crawl_id
 
 
@@ -164,7 +164,7 @@ def test_a_slow_host_is_topped_up_in_batches_not_in_single_pages(engine: sa.Engi
     crawl = shop(engine, "slow", 200, rate="2/s")
     (lease_id,) = send(engine)
     with engine.begin() as connection:
-        lease = leases.claim(connection, lease_id, "test", 60)
+        lease = leases.claim_lease(connection, lease_id, "test", 60)
     assert lease is not None
     for number, page in enumerate(lease.pages, 1):
         store(engine, crawl, [settled(page.id, crawl, lease_id)])
@@ -332,7 +332,7 @@ def test_listings_and_products_go_to_tasks_of_their_own(engine: sa.Engine) -> No
 
 def claimed_pages(engine: sa.Engine, lease_id: UUID) -> int:
     with engine.begin() as connection:
-        lease = leases.claim(connection, lease_id, "test", 60)
+        lease = leases.claim_lease(connection, lease_id, "test", 60)
     return len(lease.pages) if lease else 0
 
 
@@ -464,9 +464,9 @@ def test_a_queue_may_hold_more_for_several_workers_that_are_busy_with_it(engine:
     assert len(first) == BATCHES_AHEAD - 1
     for number, lease_id in enumerate(first[:6]):
         with engine.begin() as connection:
-            assert leases.claim(connection, lease_id, f"worker {number}", 60)
+            assert leases.claim_lease(connection, lease_id, f"worker {number}", 60)
     with engine.begin() as connection:
-        assert poll(connection, (), "datacenter")[1:3] == (len(first) - 6, 6)
+        assert poll_frontier(connection, (), "datacenter")[1:3] == (len(first) - 6, 6)
     waiting = len(first) - 6 + len(send(engine))
     assert FEEDS_MAX * BATCHES_AHEAD - 1 <= waiting <= FEEDS_MAX * BATCHES_AHEAD
     assert send(engine) == []
@@ -475,12 +475,13 @@ def test_a_queue_may_hold_more_for_several_workers_that_are_busy_with_it(engine:
 def test_a_host_without_a_rate_is_topped_up_by_several_batches_at_once() -> None:
     full, batch = ROUNDS * SETTINGS.batch_pages, SETTINGS.batch_pages
     assert (
-        allowance(None, 0, SETTINGS) == full and allowance(None, 0, SETTINGS, workers=3) == 3 * full
+        host_allowance(None, 0, SETTINGS) == full
+        and host_allowance(None, 0, SETTINGS, workers=3) == 3 * full
     )
-    assert allowance(None, full - TOP_UP * batch, SETTINGS) == TOP_UP * batch
+    assert host_allowance(None, full - TOP_UP * batch, SETTINGS) == TOP_UP * batch
     assert (
-        allowance(None, full - TOP_UP * batch + 1, SETTINGS)
-        == allowance(None, 2 * full, SETTINGS)
+        host_allowance(None, full - TOP_UP * batch + 1, SETTINGS)
+        == host_allowance(None, 2 * full, SETTINGS)
         == 0
     )
 

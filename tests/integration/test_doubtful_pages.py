@@ -130,7 +130,7 @@ def test_a_selector_that_other_sources_contradict_is_named(
     crawls.spoil = dict.fromkeys(range(PRODUCTS), another_price)
     crawl = crawls.crawl()
     with engine.connect() as connection:
-        report = reports.read(connection, crawl.id)
+        report = reports.read_report(connection, crawl.id)
     capsys.readouterr()
     _print_report(report)
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "says otherwise" in line]
@@ -151,7 +151,7 @@ def test_a_field_that_few_pages_of_a_first_crawl_have_comes_with_pages(
     crawl = crawls.crawl()
     assert not crawl.suspect
     with engine.connect() as connection:
-        report = reports.read(connection, crawl.id)
+        report = reports.read_report(connection, crawl.id)
     capsys.readouterr()
     _print_report(report)
     told = capsys.readouterr().out

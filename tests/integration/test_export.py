@@ -251,9 +251,9 @@ def test_a_consumer_goes_on_where_its_export_ends(
     two = exported(engine, out, "jsonl", since="last", consumer="lake")
     assert (two.since, two.products, list(lines(out))) == (one.cursor, 1, ["good"])
     with engine.connect() as connection:
-        assert consumers.position(connection, "lake", "shop") == two.cursor
+        assert consumers.read_position(connection, "lake", "shop") == two.cursor
     with (
-        consumers.held(engine, "lake", "shop"),
+        consumers.hold_consumer(engine, "lake", "shop"),
         pytest.raises(BusyError, match="another process reads as consumer"),
     ):
         exported(engine, out, "jsonl", consumer="lake")
@@ -281,10 +281,10 @@ def test_an_export_and_what_follows_its_cursor_are_the_truth(
 
 def test_only_one_advances_a_consumer(engine: sa.Engine, shop: Shop) -> None:
     with engine.begin() as connection:
-        consumers.put(connection, "one", None, 1)
-        consumers.advance(connection, "one", None, 1, 2)
+        consumers.set_position(connection, "one", None, 1)
+        consumers.advance_position(connection, "one", None, 1, 2)
     with (
         pytest.raises(BusyError, match="read on, set back or forgotten"),
         engine.begin() as connection,
     ):
-        consumers.advance(connection, "one", None, 1, 3)
+        consumers.advance_position(connection, "one", None, 1, 3)

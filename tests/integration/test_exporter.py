@@ -49,7 +49,7 @@ def test_consumers(engine: sa.Engine, feed: list[int], monkeypatch: pytest.Monke
             ("lake", None, feed[0]), ("lake", "shop", feed[1]), ("mail", "other", feed[2]), ("done", None, feed[-1]),
             ("gone", "nosuch", feed[0]),
         ):  # fmt: skip
-            consumers.put(connection, name, site, position)
+            consumers.set_position(connection, name, site, position)
     found = source.read()
     assert values(found, "scraper_consumer_behind_changes") == {
         ("done", ""): 0, ("gone", "nosuch"): 0, ("lake", ""): 5, ("lake", "shop"): 3, ("mail", "other"): 1,

@@ -18,7 +18,7 @@ from scraper.coordinator.plan import plan
 from scraper.coordinator.reap import reap
 from scraper.domain import CrawlStatus, Kind, Outcome, Status, Verdict
 from scraper.frontier import crawls, leases, sites
-from scraper.frontier.control import poll
+from scraper.frontier.control import poll_frontier
 from scraper.frontier.crawls import REPLAY
 from scraper.infra.database import retried
 from scraper.results.missed_products import DELISTED_AFTER
@@ -86,8 +86,8 @@ def test_the_leases_of_a_stopped_crawl_are_gone_at_once(
     assert rows(engine, "SELECT FROM leases") == []
     assert claimed(engine, waiting) is None
     with engine.begin() as connection:
-        assert leases.extend(connection, [claimed_one.id, waiting.id], 60) == set()
-        assert poll(connection, (), "datacenter").batches == 0, (
+        assert leases.extend_leases(connection, [claimed_one.id, waiting.id], 60) == set()
+        assert poll_frontier(connection, (), "datacenter").batches == 0, (
             "nothing keeps the queue from being filled"
         )
     assert rows(engine, "SELECT DISTINCT status FROM pages") == [("dropped",)]
@@ -124,8 +124,8 @@ def test_a_worker_in_the_middle_of_a_stopped_crawl_stores_the_others_pages_only(
     assert lease is not None
     assert stop(engine, crawl)
     with engine.begin() as connection:
-        assert leases.extend(connection, [lease_id], 60) == {lease_id}
-        assert poll(connection, [crawl[1], other[1]]).running == {other[1]}
+        assert leases.extend_leases(connection, [lease_id], 60) == {lease_id}
+        assert poll_frontier(connection, [crawl[1], other[1]]).running == {other[1]}
     for page in lease.pages:
         of = crawl if page.crawl_id == crawl[1] else other
         kept = store(
@@ -389,11 +389,11 @@ def test_a_paused_crawl_never_stalls(engine: sa.Engine, crawl: tuple[int, int]) 
     other = open_crawl(engine, a_site("other", rate="unlimited"))
     add(engine, [new_page(other, url) for url in urls(3, "other.example")])
     with engine.begin() as connection:
-        sites.pause(connection, "shop")
+        sites.pause_site(connection, "shop")
     looked(engine, 3 * LOOKS)
     assert (state(engine, crawl)[0], state(engine, other)[0]) == ("running", "failed")
     with engine.begin() as connection:
-        sites.resume(connection, "shop")
+        sites.resume_site(connection, "shop")
     looked(engine, 1)
     assert state(engine, crawl)[0] == "running", "the pause does not count afterwards"
 
@@ -435,11 +435,12 @@ def test_a_lease_nobody_claims_goes_back_soon_and_a_claimed_one_has_its_time(
     assert unclaimed - 3 <= left_s(engine) <= unclaimed
     with engine.begin() as connection:
         assert (
-            leases.claim(connection, UUID(message.kwargs["lease_id"]), "test", lease_s) is not None
+            leases.claim_lease(connection, UUID(message.kwargs["lease_id"]), "test", lease_s)
+            is not None
         )
     assert lease_s - 3 <= left_s(engine) <= lease_s
     with engine.begin() as connection:
-        leases.extend(connection, [UUID(message.kwargs["lease_id"])], lease_s + 100)
+        leases.extend_leases(connection, [UUID(message.kwargs["lease_id"])], lease_s + 100)
     assert lease_s + 97 <= left_s(engine) <= lease_s + 100
 
 
@@ -488,7 +489,7 @@ def test_leases_from_before_a_restart_get_a_moment(
     assert standing(engine) == {"due" if back else "leased": 1}
     if not back:
         with engine.begin() as connection:
-            assert leases.extend(connection, [lease_id], 60) == {lease_id}
+            assert leases.extend_leases(connection, [lease_id], 60) == {lease_id}
 
 
 def test_an_unclaimed_lease_gets_no_such_moment(
@@ -520,7 +521,7 @@ def test_whoever_is_first_has_a_lease_that_ran_out(
     def prolong() -> None:
         for lease_id in ids:
             with engine.begin() as connection:
-                kept.update(leases.extend(connection, [lease_id], 60))
+                kept.update(leases.extend_leases(connection, [lease_id], 60))
 
     at_once(
         [prolong, lambda: reap(engine, SETTINGS) and None, lambda: reap(engine, SETTINGS) and None]
@@ -536,7 +537,7 @@ def test_whoever_is_first_has_a_lease_that_ran_out(
 
 def replay(engine: sa.Engine, site_name: str = "shop") -> tuple[int, int]:
     with engine.begin() as connection:
-        found = sites.find(connection, site_name)
+        found = sites.find_site(connection, site_name)
         assert found is not None
         crawl_id = crawls.open_crawl(connection, found[0], found[1], slot=None, trigger=REPLAY)
         assert crawl_id is not None
@@ -546,7 +547,7 @@ def replay(engine: sa.Engine, site_name: str = "shop") -> tuple[int, int]:
 
 def test_a_slot_waits_for_a_replay_and_is_opened_after_it(engine: sa.Engine) -> None:
     with engine.begin() as connection:
-        sites.sync(connection, [a_site(schedule="0 * * * *")])
+        sites.store_definitions(connection, [a_site(schedule="0 * * * *")])
     sql(engine, "UPDATE sites SET scheduled_since = now() - interval '10 days'")
     crawl = replay(engine)
     for _ in range(3):
@@ -601,7 +602,7 @@ def test_a_replay_delists_nothing(engine: sa.Engine, trigger: str) -> None:
 
 def test_a_listing_that_was_replayed_in_vain_fails_its_crawl_alone(engine: sa.Engine) -> None:
     with engine.begin() as connection:
-        sites.sync(connection, [a_site(rate="unlimited")])
+        sites.store_definitions(connection, [a_site(rate="unlimited")])
     crawl = replay(engine)
     add(engine, [new_page(crawl, "https://shop.example/", Kind.LISTING)])
     (lease_id,) = dispatched(engine)

@@ -88,8 +88,10 @@ def test_the_worst_comes_first_with_its_reason(engine: sa.Engine) -> None:
         if state == "dead":
             give_up(engine, crawl, urls(2, "dead.example"), Outcome.REFUSED, error="HTTP 403")
     with engine.begin() as connection:
-        sites.sync(connection, [a_site("never", schedule="0 6 * * *", timezone="Europe/Berlin")])
-        sites.pause(connection, "paused")
+        sites.store_definitions(
+            connection, [a_site("never", schedule="0 6 * * *", timezone="Europe/Berlin")]
+        )
+        sites.pause_site(connection, "paused")
     begun_long_ago(engine)
     execute(
         engine,
@@ -133,9 +135,9 @@ def test_a_paused_site_stands_as_paused_when_its_crawl_has_ended(engine: sa.Engi
     execute(engine, "UPDATE crawls SET status = 'failed' WHERE id = 2")
     execute(engine, "UPDATE crawls SET suspect = true WHERE id = 3")
     with engine.begin() as connection:
-        sites.sync(connection, [a_site(name) for name in names])
+        sites.store_definitions(connection, [a_site(name) for name in names])
         for name in names:
-            sites.pause(connection, name)
+            sites.pause_site(connection, name)
         totals = fleet.totals(connection)
         crawls_ = fleet.rows(connection, Query(history=True, site="ended")).rows
         paused = fleet.rows(connection, Query(state="paused"))
@@ -328,7 +330,7 @@ def test_the_status_of_a_site_is_of_that_site_alone(
         assert claimed(engine, batch)
         give_up(engine, crawl, urls(1, f"bad-{name}.example"))
     with engine.begin() as connection:
-        sites.pause(connection, "other")
+        sites.pause_site(connection, "other")
     alone = status.as_json(status.read(engine, environment, site="shop", nodes={}))
     assert "other" not in str(alone)
     (queue,) = alone["queues"]

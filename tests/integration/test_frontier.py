@@ -92,7 +92,7 @@ def test_nothing_is_leased_of_a_crawl_that_somebody_ends(
         hosts, many = due_hosts(connection), {"shop.example": 9, "other.example": 9}
         ((_, by_host),) = due_pages(connection, "datacenter", hosts, many, running).items()
         assert set(by_host) == {"shop.example"}
-        (batch,) = leases.lease(connection, "datacenter", by_host.values(), 60)
+        (batch,) = leases.lease_pages(connection, "datacenter", by_host.values(), 60)
         assert due_pages(connection, "datacenter", due_hosts(connection), many, running) == {}
         with engine.begin() as stopping:
             stopping.execute(sa.text("SET LOCAL lock_timeout = '100ms'"))
@@ -250,7 +250,7 @@ def test_a_worker_that_lost_its_lease_changes_nothing(
     (page,) = claimed(engine, batch).pages
     expire(engine, batch.id)
     with engine.begin() as connection:
-        assert len(leases.take_back(connection)) == 1
+        assert len(leases.reclaim_expired(connection)) == 1
     zombie = with_product(settled(page.id, crawl, batch.id), crawl, "7", {"title": "stale"})
     assert store(engine, crawl, [zombie]).held == 0
     assert rows(engine, "SELECT FROM products") == []
@@ -291,7 +291,7 @@ def test_a_message_nobody_read_is_charged_to_nobody(
     (batch,) = lease_all(engine, "shop.example")
     expire(engine, batch.id)
     with engine.begin() as connection:
-        leases.take_back(connection)
+        leases.reclaim_expired(connection)
     assert rows(engine, "SELECT status, losses FROM pages") == [("due", 0)]
 
 
@@ -393,8 +393,8 @@ def test_an_extended_lease_lives_and_a_lost_one_is_missing(
     kept, lost = lease_all(engine, "shop.example", 1)[0], lease_all(engine, "shop.example", 1)[0]
     expire(engine, lost.id)
     with engine.begin() as connection:
-        leases.take_back(connection)
-        assert leases.extend(connection, [kept.id, lost.id, uuid4()], 60) == {kept.id}
+        leases.reclaim_expired(connection)
+        assert leases.extend_leases(connection, [kept.id, lost.id, uuid4()], 60) == {kept.id}
 
 
 def test_a_lease_that_ran_out_is_its_workers_until_it_is_taken_back(
@@ -406,8 +406,8 @@ def test_a_lease_that_ran_out_is_its_workers_until_it_is_taken_back(
     claimed(engine, batch)
     expire(engine, batch.id)
     with engine.begin() as connection:
-        assert leases.extend(connection, [batch.id], 60) == {batch.id}
-        assert leases.take_back(connection) == []
+        assert leases.extend_leases(connection, [batch.id], 60) == {batch.id}
+        assert leases.reclaim_expired(connection) == []
 
 
 @pytest.mark.parametrize("lease_s", [5.0, 15.0, 60.0, 600.0])
@@ -421,15 +421,15 @@ def test_a_host_holds_what_is_waiting_or_with_a_living_worker(
     )
     for batch in (living, silent):
         with engine.begin() as connection:
-            leases.claim(connection, batch.id, "test", lease_s)
+            leases.claim_lease(connection, batch.id, "test", lease_s)
     with engine.begin() as connection:
         grace_s = min(leases.SILENT_S, lease_s / 2)
         query = sa.text("UPDATE leases SET until = until - :s * interval '1 second' WHERE id = :id")
         connection.execute(query, {"id": silent.id, "s": grace_s})
         connection.execute(query, {"id": living.id, "s": grace_s / 2})
         connection.execute(query, {"id": unclaimed.id, "s": 600})
-        assert leases.held(connection, lease_s) == {"shop.example": {5: 4 + 8}}
-        assert leases.extend(connection, [silent.id], lease_s) == {silent.id}
-        assert leases.held(connection, lease_s) == {"shop.example": {5: 4 + 8 + 16}}, (
+        assert leases.count_leased(connection, lease_s) == {"shop.example": {5: 4 + 8}}
+        assert leases.extend_leases(connection, [silent.id], lease_s) == {silent.id}
+        assert leases.count_leased(connection, lease_s) == {"shop.example": {5: 4 + 8 + 16}}, (
             "it lives after all"
         )

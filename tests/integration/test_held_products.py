@@ -51,7 +51,7 @@ def test_a_suspect_crawls_new_products_wait_for_the_next(known: sa.Engine) -> No
     assert crawl.row.suspect and stored(known) == ALL
     assert held(known) == [(str(n), "crawl") for n in NEW]
     with known.connect() as connection:
-        (new,) = [h for h in reports.read(connection, crawl.id).held if h.field is None]
+        (new,) = [h for h in reports.read_report(connection, crawl.id).held if h.field is None]
     assert (new.number, new.reason) == (len(NEW), "crawl") and new.url.startswith("https://")
     crawled(known, shop(), MORE)
     assert stored(known) == {str(n): good(n) for n in MORE} and held(known) == []
@@ -101,20 +101,20 @@ def test_a_field_in_breach_is_no_reason_to_store_new_products_without_it(
         crawl = crawled(known, shop(), MORE, lambda n: without(good(n), "price"))
         assert crawl.row.suspect and stored(known) == ALL
     with known.begin() as connection:
-        assert crawl_quality.accept(connection, crawl.id)
+        assert crawl_quality.accept_crawl(connection, crawl.id)
     assert len(stored(known)) == len(MORE) and held(known) == []
 
 
 def test_accepted_and_rejected(known: sa.Engine) -> None:
     crawl = crawled(known, shop(), MORE, lambda n: price(n, "100"))
     with known.begin() as connection:
-        outcome = rejection.reject(connection, crawl.id, dry=True)
+        outcome = rejection.reject_crawl(connection, crawl.id, dry=True)
         assert outcome is not None and outcome.held == len(MORE) and len(held(known)) == len(NEW)
-        assert rejection.reject(connection, crawl.id) is not None
+        assert rejection.reject_crawl(connection, crawl.id) is not None
     assert held(known) == [] and stored(known) == ALL
     crawl = crawled(known, shop(), MORE, lambda n: price(n, "100"))
     with known.begin() as connection:
-        assert crawl_quality.accept(connection, crawl.id)
+        assert crawl_quality.accept_crawl(connection, crawl.id)
     assert stored(known) == {str(n): price(n, "100") for n in MORE} and held(known) == []
 
 

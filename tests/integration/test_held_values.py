@@ -175,7 +175,7 @@ def test_an_example_of_another_currency_names_both(known: sa.Engine) -> None:
     for problem, before in examples:
         assert problem.replace("USD", "EUR") == f"it came as {before}" and problem.endswith(" USD")
     with known.connect() as connection:
-        (held_price,) = reports.read(connection, crawl.id).held
+        (held_price,) = reports.read_report(connection, crawl.id).held
     assert (held_price.known, held_price.value) == ("0.90 EUR", "0.90 USD")
 
 
@@ -221,7 +221,7 @@ def test_a_person_accepts_what_is_held(known: sa.Engine) -> None:
     crawl = crawled(known, shop(), NUMBERS, lambda n: price(n, "100"))
     assert crawl.row.suspect and stored(known) == ALL
     with known.begin() as connection:
-        assert crawl_quality.accept(connection, crawl.id)
+        assert crawl_quality.accept_crawl(connection, crawl.id)
     assert stored(known) == {str(n): price(n, "100") for n in NUMBERS} and held(known) == []
     assert versions(known) == len(NUMBERS) == crawl.row.products_changed
 
@@ -303,8 +303,8 @@ def test_marks_are_of_their_crawl_alone(known: sa.Engine) -> None:
     first = crawled(known, shop(), NUMBERS, lambda n: price(n, "100") if n == 3 else good(n))
     crawled(known, shop(), range(40, 60), lambda n: price(n, "100") if n == 50 else good(n))
     with known.begin() as connection:
-        held_values.take(connection, first.id)
-        held_values.release(connection, first.id)
+        held_values.accept_values(connection, first.id)
+        held_values.release_values(connection, first.id)
     assert held(known) == [("50", "price", "leap")] and stored(known)["3"] == price(3, "100")
 
 

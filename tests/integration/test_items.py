@@ -325,7 +325,7 @@ def test_messages_that_come_twice_change_nothing_twice(
     def crawled() -> Any:
         broker = Broker(engine, environment, lambda message: [message, message])
         with engine.begin() as connection:
-            sites.sync(connection, [definition(shop, product=product)])
+            sites.store_definitions(connection, [definition(shop, product=product)])
         opened = plan.open_now(engine, "shop")
         broker.send(opened.messages)
         broker.run()
@@ -357,7 +357,7 @@ def test_a_worker_that_lost_its_lease_marks_nothing(engine: sa.Engine) -> None:
     page_id = lease.pages[0].id
     expire(engine, lost.id)
     with engine.begin() as connection:
-        leases.take_back(connection)
+        leases.reclaim_expired(connection)
     (living,) = lease_all(engine, "shop.example")
     claimed(engine, living)
     good = PageResult(page_id, crawl[1], living.id, Outcome.FETCHED, OK, 200, named=["A"])
@@ -422,7 +422,7 @@ def test_a_delisting_that_is_taken_back_takes_two_readings_again(
     delisting = crawl()
     assert delisting.products_delisted == 1
     with engine.begin() as connection:
-        outcome = rejection.reject(connection, delisting.id)
+        outcome = rejection.reject_crawl(connection, delisting.id)
     assert outcome is not None and outcome.delisted == 1
     assert len(listed(engine)) == 9
     assert rows(engine, "SELECT max(absent_since) FROM products") == [(None,)]

@@ -51,7 +51,9 @@ def start(
             monkeypatch.setenv(name, value)
         settings_module.load.cache_clear()
         with engine.begin() as connection:
-            sites.sync(connection, [loader.load_text(definition or shop.definition(), "shop.yaml")])
+            sites.store_definitions(
+                connection, [loader.load_text(definition or shop.definition(), "shop.yaml")]
+            )
         while brokers:
             brokers.pop().worker.close()
         broker = Broker(engine, settings_module.load(), lambda message: [message])

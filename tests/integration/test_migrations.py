@@ -100,8 +100,8 @@ def some_data(engine: sa.Engine) -> None:
             store(engine, crawl, [settled(lease.pages[1].id, crawl, batch.id)])
             with engine.begin() as connection:
                 connection.execute(sa.text("UPDATE crawls SET status = 'completed'"))
-                held_values.take(connection, crawl[1])
-                held_values.release(connection, crawl[1])
+                held_values.accept_values(connection, crawl[1])
+                held_values.release_values(connection, crawl[1])
 
 
 def test_the_data_of_these_tests_is_in_every_table(engine: sa.Engine) -> None:

@@ -55,7 +55,7 @@ class Shop:
             "product": {"fields": {"title": "h1", "price": {"css": ".price", "type": "price"}}},
         }
         with self.engine.begin() as connection:
-            sites.sync(connection, [Site.model_validate(definition)])
+            sites.store_definitions(connection, [Site.model_validate(definition)])
         broker = Broker(self.engine, self.settings, lambda message: [message])
         opened = plan.open_now(self.engine, "shop", refetch=True)
         broker.send(opened.messages)
@@ -94,7 +94,7 @@ def test_a_person_may_say_that_it_is_empty(live: Shop) -> None:
     live.server.serve("/c/b", CAPTCHA)
     assert live.crawl()[0]
     with live.engine.begin() as connection:
-        assert crawl_quality.accept(connection, live.id)
+        assert crawl_quality.accept_crawl(connection, live.id)
     assert [live.crawl()[:2] for _ in range(2)] == [(False, 0), (False, 3)]
 
 

@@ -14,7 +14,7 @@ from scraper.coordinator.plan import open_now, plan
 from scraper.coordinator.reap import reap
 from scraper.errors import PausedError
 from scraper.frontier import sites
-from scraper.frontier.control import poll
+from scraper.frontier.control import poll_frontier
 from scraper.frontier.progress import read_progress
 from scraper.settings import Settings
 from tests.making import (
@@ -57,12 +57,12 @@ def shop(
 
 def pause(engine: sa.Engine, name: str = "shop") -> bool | None:
     with engine.begin() as connection:
-        return sites.pause(connection, name)
+        return sites.pause_site(connection, name)
 
 
 def resume(engine: sa.Engine, name: str = "shop") -> bool | None:
     with engine.begin() as connection:
-        return sites.resume(connection, name)
+        return sites.resume_site(connection, name)
 
 
 # --- the switch
@@ -86,7 +86,7 @@ def test_a_changed_definition_does_not_end_a_pause(engine: sa.Engine) -> None:
     shop(engine, "shop")
     pause(engine)
     with engine.begin() as connection:
-        sites.sync(connection, [a_site("shop", rate="1/s")])
+        sites.store_definitions(connection, [a_site("shop", rate="1/s")])
     assert rows(engine, "SELECT paused FROM sites") == [(True,)]
 
 
@@ -158,7 +158,7 @@ def test_a_lease_of_two_sites_loses_neither(engine: sa.Engine) -> None:
     lease = claimed(engine, lease_id)
     assert lease is not None
     with engine.begin() as connection:
-        assert poll(connection, [first[1], second[1]]).running == {second[1]}
+        assert poll_frontier(connection, [first[1], second[1]]).running == {second[1]}
     done = [page for page in lease.pages if page.crawl_id == second[1]]
     store(engine, second, [settled(page.id, second, lease_id) for page in done])
     expire(engine, lease_id)
@@ -199,7 +199,7 @@ def test_a_crawl_that_is_paused_is_shown_as_paused_and_runs_on_later(engine: sa.
 
 def scheduled(engine: sa.Engine, *names: str) -> None:
     with engine.begin() as connection:
-        sites.sync(connection, [a_site(name, schedule=HOURLY) for name in names])
+        sites.store_definitions(connection, [a_site(name, schedule=HOURLY) for name in names])
         connection.execute(sa.text("UPDATE sites SET scheduled_since = now() - interval '10 days'"))
 
 

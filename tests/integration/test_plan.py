@@ -26,7 +26,7 @@ HOURLY = "0 * * * *"
 def take_over(engine: sa.Engine, *defined: Site, since: str = "10 days") -> None:
     """Stores definitions as if they had been there for some time."""
     with engine.begin() as connection:
-        sites.sync(connection, defined)
+        sites.store_definitions(connection, defined)
         connection.execute(
             sa.text(f"UPDATE sites SET scheduled_since = now() - interval '{since}'")
         )
@@ -138,21 +138,21 @@ def test_a_changed_schedule_makes_up_no_old_slots(
 ) -> None:
     take_over(engine, a_site(schedule=HOURLY))
     with engine.begin() as connection:
-        sites.sync(connection, [a_site(**change)])
+        sites.store_definitions(connection, [a_site(**change)])
     assert plan(engine) == []
 
 
 def test_another_change_of_the_definition_does_not_lose_the_slot(engine: sa.Engine) -> None:
     take_over(engine, a_site(schedule=HOURLY))
     with engine.begin() as connection:
-        sites.sync(connection, [a_site(schedule=HOURLY, rate="1/s")])
+        sites.store_definitions(connection, [a_site(schedule=HOURLY, rate="1/s")])
     assert len(plan(engine)) == 1
     assert rows(engine, "SELECT rate_per_s FROM crawls") == [(1.0,)]
 
 
 def test_a_new_site_begins_with_its_next_slot(engine: sa.Engine) -> None:
     with engine.begin() as connection:
-        sites.sync(connection, [a_site(schedule=HOURLY)])
+        sites.store_definitions(connection, [a_site(schedule=HOURLY)])
     assert plan(engine) == []
 
 

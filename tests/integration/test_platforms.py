@@ -57,7 +57,7 @@ def crawl(engine: sa.Engine, environment: Settings) -> Iterator[Crawl]:
         while brokers:
             brokers.pop().worker.close()
         with engine.begin() as connection:
-            sites.sync(connection, [definition(shop, **more)])
+            sites.store_definitions(connection, [definition(shop, **more)])
         broker = Broker(engine, environment, lambda message: [message])
         brokers.append(broker)
         opened = plan.open_now(engine, "shop")

@@ -149,7 +149,7 @@ def test_what_was_taken_back_is_not_told(engine: sa.Engine) -> None:
     rules = [rule("fell"), Rule(name="n", when="new", id="30"), Rule(name="d", when="delisted")]
     assert {line.split()[0] for line in told(engine, *rules)} == {"5", "30"}
     with engine.begin() as connection:
-        assert rejection.reject(connection, cheap.id)
+        assert rejection.reject_crawl(connection, cheap.id)
     assert told(engine, *rules) == []
 
 
@@ -358,7 +358,7 @@ def test_of_a_crawl_that_is_rejected_before_the_digest_nobody_is_told(
     crawl = crawled(engine, a_shop(), range(3))
     outbox.alert_prices(engine, settings)
     with engine.begin() as connection:
-        assert rejection.reject(connection, crawl.id)
+        assert rejection.reject_crawl(connection, crawl.id)
         connection.execute(sa.text("UPDATE price_alerts SET not_before = now()"))
     outbox.alert_prices(engine, settings)
     assert not webhook.got
@@ -517,7 +517,7 @@ def test_what_was_taken_back_is_no_last_known_price(engine: sa.Engine) -> None:
         engine, a_shop(), range(30), lambda n: good(n) | ({"price": Decimal(4)} if n == 5 else {})
     )
     with engine.begin() as connection:
-        assert rejection.reject(connection, cheap.id)
+        assert rejection.reject_crawl(connection, cheap.id)
     limit = good(5)["price"]
     gone = crawled(
         engine, a_shop(), range(30),
@@ -636,7 +636,7 @@ def test_a_crawl_that_is_rejected_while_alerts_are_sent(
         if statement.lstrip().startswith("DELETE FROM price_alerts") and not rejected:
             rejected.append(crawl.id)
             with engine.begin() as connection:
-                assert rejection.reject(connection, crawl.id)
+                assert rejection.reject_crawl(connection, crawl.id)
 
     outbox.alert_prices(engine, settings)
     assert rejected and not webhook.got

@@ -233,7 +233,7 @@ def test_finishing_happens_once(shop: Shop) -> None:
         ("completed", True)
     ]
     with shop.engine.begin() as connection:
-        assert leases.take_back(connection) == []
+        assert leases.reclaim_expired(connection) == []
 
 
 def test_exact_numbers_and_odd_text_survive(shop: Shop) -> None:
@@ -243,7 +243,7 @@ def test_exact_numbers_and_odd_text_survive(shop: Shop) -> None:
         tags=["a", "b"],
     )
     with shop.engine.connect() as connection:
-        (row,) = products.export(connection, "shop", delisted=False)
+        (row,) = products.export_products(connection, "shop", delisted=False)
     assert '"price": 12345678901234567890.120' in row.data
     stored = rows(shop.engine, "SELECT data ->> 'title' FROM products")
     assert stored == [('"quoted" \\ ünï ☃ 😀\u2028',)]

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from scraper import settings as settings_module
 from scraper.feed import reader as changes
-from scraper.feed.reader import Reader
+from scraper.feed.reader import ChangeReader
 from scraper.plugins.stream import publish as publishing
 from scraper.plugins.stream.publish import Stream, publish
 from scraper.settings import Settings
@@ -101,7 +101,7 @@ def test_a_push_that_comes_again_adds_nothing(
     engine: sa.Engine, settings: Settings, client: Any, shop: Shop
 ) -> None:
     """A coordinator that was frozen with a batch in its hands."""
-    reader = Reader(engine, 0)
+    reader = ChangeReader(engine, 0)
     late = reader.next()
     reader.close()
     publish(engine, settings)

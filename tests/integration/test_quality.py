@@ -131,7 +131,7 @@ class Crawl:
     @property
     def fields(self) -> Mapping[str, report.FieldReport]:
         with self.engine.connect() as connection:
-            return {one.field: one for one in report.fields(connection, self.id)}
+            return {one.field: one for one in report.read_fields(connection, self.id)}
 
     @property
     def why(self) -> set[tuple[str | None, str]]:
@@ -152,7 +152,7 @@ def crawled(
 
 def stored(engine: sa.Engine) -> dict[str, Data]:
     found = making.rows(engine, "SELECT external_id, CAST(data AS text) FROM products")
-    return {str(external_id): products.parsed(str(text)) for external_id, text in found}
+    return {str(external_id): products.parse_data(str(text)) for external_id, text in found}
 
 
 def versions(engine: sa.Engine) -> int:
@@ -201,7 +201,7 @@ def test_a_lost_lease_and_a_message_that_comes_twice_count_nothing(engine: sa.En
     late = [crawl.page(number, page, good(number)) for number, page in leased[:3]]
     making.expire(engine, leased[0][1][1])
     with engine.begin() as connection:
-        leases.take_back(connection)
+        leases.reclaim_expired(connection)
     making.store(engine, crawl.ids, late)
     assert crawl.fields == {}, "its lease is lost"
     again = [crawl.page(number, page, good(number)) for number, page in crawl.lease()]
@@ -360,8 +360,8 @@ def test_accepted_the_values_go_and_the_next_crawl_is_as_usual(engine: sa.Engine
     crawl = crawled(engine, shop(), range(30), lambda number: without(good(number), "price"))
     assert crawl.row.suspect
     with engine.begin() as connection:
-        assert crawl_quality.accept(connection, crawl.id)
-        assert not crawl_quality.accept(connection, crawl.id)
+        assert crawl_quality.accept_crawl(connection, crawl.id)
+        assert not crawl_quality.accept_crawl(connection, crawl.id)
     assert all(
         "price" not in data and "price_currency" not in data for data in stored(engine).values()
     )
@@ -485,15 +485,15 @@ def test_a_crawl_whose_definition_is_not_valid_any_more_ends_and_is_told_of(
     assert crawl.row.judged_at is not None and not crawl.row.suspect
     assert making.rows(engine, "SELECT crawl_id FROM alerts") == [(crawl.id,)]
     with engine.connect() as connection:
-        assert report.read(connection, crawl.id).fields == []
+        assert report.read_report(connection, crawl.id).fields == []
 
 
 def test_the_report_names_what_is_broken_and_where_the_value_is_now(engine: sa.Engine) -> None:
     crawled(engine, shop(), range(20))
     crawl = crawled(engine, shop(), range(20), lambda number: without(good(number), "price"))
     with engine.connect() as connection:
-        found = report.read(connection, crawl.id)
-        assert report.newest(connection, "shop") == crawl.id
+        found = report.read_report(connection, crawl.id)
+        assert report.newest_crawl(connection, "shop") == crawl.id
     assert found.selector("price") == "css '.p'"
     examples = found.examples["price"]
     assert len(examples) == 3 and set(found.examples) == {"price"}

@@ -132,7 +132,7 @@ def reextract(
         if not write:
             return preview, None
         with shop.engine.begin() as connection:
-            sites.sync(connection, [site])
+            sites.store_definitions(connection, [site])
         return preview, extraction.write(shop.crawl[0], lambda done, total: None)
 
 
@@ -210,7 +210,7 @@ def test_what_happens_between_the_look_and_the_writing_wins(shop: Shop) -> None:
         shop.execute("UPDATE products SET delisted_at = now() WHERE external_id = '2'")
         shop.execute("UPDATE pages SET status = 'gone' WHERE url LIKE '%/p/3'")
         with shop.engine.begin() as connection:
-            sites.sync(connection, [definition(price="s")])
+            sites.store_definitions(connection, [definition(price="s")])
         written = extraction.write(shop.crawl[0], lambda done, total: None)
     assert written.changed == PAGES - 3
     assert {id_: shop.data()[id_]["price"] for id_ in "1234"} == {
@@ -292,7 +292,7 @@ def test_one_that_is_broken_off_says_so_and_is_done_by_the_next(
     with Reextraction(shop.engine, shop.settings, site) as extraction:
         extraction.read(shop.crawl[0], tick=lambda done, total: None)
         with shop.engine.begin() as connection:
-            sites.sync(connection, [site])
+            sites.store_definitions(connection, [site])
 
         def interrupt(done: int, total: int) -> None:
             if done == 20:
@@ -304,7 +304,7 @@ def test_one_that_is_broken_off_says_so_and_is_done_by_the_next(
         shop.engine, "SELECT status, products_changed FROM crawls ORDER BY id DESC LIMIT 1"
     ) == [("stopped", 20)]
     with shop.engine.connect() as connection:
-        assert crawl_quality.unjudged(connection) == []
+        assert crawl_quality.unjudged_crawls(connection) == []
     preview, written = reextract(shop, site)
     assert (
         (preview.same, preview.changed) == (20, 10)

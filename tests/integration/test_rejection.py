@@ -30,7 +30,7 @@ def known(engine: sa.Engine) -> sa.Engine:
 
 def taken_back(engine: sa.Engine, crawl: Crawl, *fields: str, dry: bool = False) -> Rejection:
     with engine.begin() as connection:
-        outcome = rejection.reject(connection, crawl.id, fields or None, dry=dry)
+        outcome = rejection.reject_crawl(connection, crawl.id, fields or None, dry=dry)
     assert outcome is not None
     return outcome
 
@@ -54,7 +54,7 @@ def test_values_go_back_with_a_version_and_an_entry_of_the_feed(known: sa.Engine
     *_, last = feed.read(known, 0)
     assert last.data == good(int(last.id)) and "price" in last.changed
     with known.begin() as connection:
-        assert rejection.reject(connection, crawl.id) is None, "once"
+        assert rejection.reject_crawl(connection, crawl.id) is None, "once"
     # It is not what is usual, and what the shop says is judged anew.
     again = crawled(known, shop(), NUMBERS, three)
     assert again.row.products_changed == 3 and stored(known)["6"] == three(6)
@@ -98,7 +98,7 @@ def test_what_was_accepted_and_rejected_goes_back_to_the_beginning(known: sa.Eng
     )
     assert held(known) == [("3", "price", "leap")] and stored(known)["3"]["name"] == "x"
     with known.begin() as connection:
-        assert crawl_quality.accept(connection, crawl.id)
+        assert crawl_quality.accept_crawl(connection, crawl.id)
     assert stored(known)["3"]["price"] == 9000
     assert taken_back(known, crawl).products == 1
     assert stored(known) == ALL

@@ -57,7 +57,7 @@ def crawl(engine: sa.Engine, environment: Settings, shop: ConditionalShop) -> It
         while brokers:
             brokers.pop().worker.close()
         with engine.begin() as connection:
-            sites.sync(connection, [definition(shop, **more)])
+            sites.store_definitions(connection, [definition(shop, **more)])
         broker = Broker(engine, environment, lambda message: [message])
         brokers.append(broker)
         opened = plan.open_now(engine, "shop", refetch=refetch)
@@ -160,7 +160,7 @@ def test_a_shop_that_has_not_changed_answers_304_and_is_not_read(
         f"SELECT sum(bytes) FROM throughput WHERE crawl_id = {second.id} AND outcome = 'not_modified'",
     ) == [(0,)]
     with engine.connect() as connection:
-        report = reports.read(connection, second.id)
+        report = reports.read_report(connection, second.id)
     assert (report.products, report.records, report.suspect, report.reasons) == (6, 0, False, [])
 
 
@@ -357,13 +357,13 @@ def test_the_same_bytes_said_to_be_something_else_are_read_again(
 def noted(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The ids of the products that are stored from now on."""
     ids: set[str] = set()
-    upsert = products.upsert
+    upsert = products.upsert_products
 
     def upsert_and_note(connection: sa.Connection, given: Any, *more: Any) -> Any:
         ids.update(product.external_id for product in given)
         return upsert(connection, given, *more)
 
-    monkeypatch.setattr(products, "upsert", upsert_and_note)
+    monkeypatch.setattr(products, "upsert_products", upsert_and_note)
     return ids
 
 

@@ -50,7 +50,7 @@ def twice(engine: sa.Engine, crawl: tuple[int, int]) -> tuple[int, UUID, UUID]:
     assert lease is not None
     expire(engine, lost.id)
     with engine.begin() as connection:
-        assert len(leases.take_back(connection)) == 1
+        assert len(leases.reclaim_expired(connection)) == 1
     (living,) = lease_all(engine, "shop.example")
     assert claimed(engine, living) is not None
     return lease.pages[0].id, lost.id, living.id
@@ -166,7 +166,7 @@ def test_one_that_is_with_somebody_else_by_now_is_left_to_them(
     """Both leases are lost."""
     expire(engine, twice[2])
     with engine.begin() as connection:
-        leases.take_back(connection)
+        leases.reclaim_expired(connection)
     pages = [
         with_product(
             one(twice, crawl, lease_id, Outcome.FETCHED, OK, 200), crawl, "7", {"title": "stale"}

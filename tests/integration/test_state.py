@@ -90,7 +90,7 @@ def test_what_is_paused_is_held_and_ages_no_queue(engine: sa.Engine) -> None:
     one = queues(engine)["datacenter"]
     assert (one.due, one.held) == (2, 5) and one.oldest_s is not None and one.oldest_s < 60
     with engine.begin() as connection:
-        sites.pause(connection, "other")
+        sites.pause_site(connection, "other")
     one = queues(engine)["datacenter"]
     assert (one.due, one.held, one.oldest_s) == (0, 7, None)
 
@@ -185,7 +185,7 @@ def freshness(engine: sa.Engine) -> state.SiteFreshness:
 
 def test_a_missed_slot_and_the_last_complete_crawl(engine: sa.Engine) -> None:
     with engine.begin() as connection:
-        sites.sync(connection, [a_site(schedule="*/10 * * * *")])
+        sites.store_definitions(connection, [a_site(schedule="*/10 * * * *")])
     assert freshness(engine).complete_s is None and freshness(engine).missed_s == 0, (
         "none since it was defined"
     )
@@ -193,10 +193,10 @@ def test_a_missed_slot_and_the_last_complete_crawl(engine: sa.Engine) -> None:
     missed = freshness(engine).missed_s
     assert missed is not None and 0 < missed <= 600
     with engine.begin() as connection:
-        sites.pause(connection, "shop")
+        sites.pause_site(connection, "shop")
     assert freshness(engine).missed_s == 0, "a paused site misses nothing"
     with engine.begin() as connection:
-        sites.resume(connection, "shop")
+        sites.resume_site(connection, "shop")
     execute(engine, "UPDATE sites SET scheduled_since = now() - interval '1 hour'")
     plan.plan(engine)
     assert freshness(engine).missed_s == 0, "somebody opened it"

@@ -22,7 +22,7 @@ from scraper.frontier.due import (
     SUSPECT_BATCH,
     SUSPECT_LEASES,
     SUSPECT_LOSSES,
-    suspects,
+    suspect_groups,
 )
 from scraper.infra.database import make_engine
 from scraper.results.transaction import PageResult, settle
@@ -451,10 +451,10 @@ def test_a_suspect_waits_for_its_time_like_any_page(
 def test_suspects_of_a_paused_site_rest_too(engine: sa.Engine, crawl: tuple[int, int]) -> None:
     with_losses(engine, crawl, 5, 3)
     with engine.begin() as connection:
-        sites.pause(connection, "shop")
+        sites.pause_site(connection, "shop")
     assert dispatched(engine) == []
     with engine.begin() as connection:
-        sites.resume(connection, "shop")
+        sites.resume_site(connection, "shop")
     assert len(dispatched(engine)) == SUSPECT_LEASES[3]
 
 
@@ -645,4 +645,4 @@ def test_the_next_crawl_suspects_nobody(engine: sa.Engine, crawl: tuple[int, int
     add(engine, [new_page(second, url) for url in urls(3)])
     assert rows(engine, "SELECT DISTINCT status, losses FROM pages") == [("due", 0)]
     with engine.begin() as connection:
-        assert suspects(connection, []) == []
+        assert suspect_groups(connection, []) == []

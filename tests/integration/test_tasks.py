@@ -148,7 +148,7 @@ def test_messages_arrive_also_after_the_broker_was_emptied(
     from scraper.runtime.send import depth, send
 
     with engine.begin() as connection:
-        sites.sync(connection, [a_site("one"), a_site("two")])
+        sites.store_definitions(connection, [a_site("one"), a_site("two")])
 
     def crawl(name: str) -> None:
         opened = open_now(engine, name)

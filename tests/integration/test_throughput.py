@@ -105,7 +105,7 @@ def test_what_a_lost_lease_did_does_not_count(engine: sa.Engine, crawl: tuple[in
     lease_id, pages = leased(engine, crawl, urls(2))
     expire(engine, lease_id)
     with engine.begin() as connection:
-        leases.take_back(connection)
+        leases.reclaim_expired(connection)
     store(engine, crawl, [one(crawl, lease_id, page) for page in pages])
     assert rows(engine, SUMS) == rows(engine, HOSTS) == []
 
@@ -125,7 +125,7 @@ def test_two_workers_add_at_once_to_rows_of_their_own(
     batches = [leased(engine, crawl, urls(20, host)) for host in ("a.example", "b.example")]
     _, pages = batches[0]
     with engine.connect() as first, first.begin():
-        throughput.add(
+        throughput.add_tries(
             first,
             "a:1",
             [
@@ -135,7 +135,7 @@ def test_two_workers_add_at_once_to_rows_of_their_own(
         )
         with engine.begin() as second:
             second.execute(sa.text("SET LOCAL lock_timeout = '2s'"))
-            throughput.add(
+            throughput.add_tries(
                 second,
                 "b:2",
                 [
@@ -192,7 +192,7 @@ def a_bucket(
 
 def tidy(engine: sa.Engine, days: int = 14) -> None:
     with engine.begin() as connection:
-        throughput.tidy(connection, days)
+        throughput.tidy_buckets(connection, days)
 
 
 def test_old_buckets_become_coarser_and_lose_nothing(engine: sa.Engine) -> None:
@@ -236,7 +236,7 @@ def test_days_become_ten_minutes_and_weeks_are_dropped(engine: sa.Engine) -> Non
 def test_only_one_coordinator_tidies_at_a_time(engine: sa.Engine) -> None:
     a_bucket(engine, "20 days", step_s=600)
     with engine.connect() as other, other.begin():
-        throughput.tidy(other, 14)
+        throughput.tidy_buckets(other, 14)
         tidy(engine)  # does not wait
         other.rollback()
     assert len(rows(engine, "SELECT FROM throughput")) == 1
@@ -264,7 +264,7 @@ def test_a_crawl_that_ends_keeps_its_dearest_hosts_and_every_sum(
             FetchCost("datacenter", f"h{n}.example", seconds=n / 100, bytes=n) for n in range(many)
         ]
         with engine.begin() as connection:
-            throughput.add(
+            throughput.add_tries(
                 connection,
                 worker,
                 [(crawl[1], Outcome.TIMEOUT, True, cost) for cost in efforts],
@@ -291,7 +291,7 @@ def test_hosts_of_old_crawls_are_forgotten_the_oldest_first(engine: sa.Engine) -
     with engine.begin() as connection:
         # crawl 0 is gone itself
         for crawl_id in (*ids, 0):
-            throughput.add(
+            throughput.add_tries(
                 connection, "a", [(crawl_id, Outcome.FETCHED, True, FetchCost("datacenter", "h"))]
             )
         connection.execute(

@@ -104,7 +104,7 @@ def crawl(engine: sa.Engine, environment: Settings, shop: str) -> Iterator[Calla
     def start(deliver: Callable[[Message], list[Message]], concurrency: int = 16) -> Broker:
         text = demo.definition(shop).replace("concurrency: 16", f"concurrency: {concurrency}")
         with engine.begin() as connection:
-            sites.sync(connection, [loader.load_text(text, "shop.yaml")])
+            sites.store_definitions(connection, [loader.load_text(text, "shop.yaml")])
         broker = Broker(engine, environment, deliver)
         brokers.append(broker)
         broker.send(plan.open_now(engine, "demo").messages)

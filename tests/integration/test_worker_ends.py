@@ -569,12 +569,12 @@ def test_a_batch_that_moves_is_left_alone(bench: Bench, keeper: Callable[[float]
 
 def pause(engine: sa.Engine) -> None:
     with engine.begin() as connection:
-        assert sites.pause(connection, "shop")
+        assert sites.pause_site(connection, "shop")
 
 
 def resume(engine: sa.Engine) -> None:
     with engine.begin() as connection:
-        assert sites.resume(connection, "shop")
+        assert sites.resume_site(connection, "shop")
 
 
 def test_a_batch_of_a_paused_site_is_handed_back_unfetched(bench: Bench) -> None:
@@ -771,7 +771,7 @@ def test_a_batch_that_must_be_alone_has_nothing_beside_it(bench: Bench) -> None:
     until(lambda: worker._places._exclusive == 1)
     bench.begin(worker, [last])
     seen: list[dict[object, object]] = []
-    claim = leases.claim
+    claim = leases.claim_lease
 
     def noted(connection: sa.Connection, lease_id: UUID, *args: object, **more: object) -> object:
         got = claim(connection, lease_id, *args, **more)  # type: ignore[arg-type]
@@ -785,7 +785,7 @@ def test_a_batch_that_must_be_alone_has_nothing_beside_it(bench: Bench) -> None:
         return got
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(leases, "claim", noted)
+        patch.setattr(leases, "claim_lease", noted)
         assert claimed_by(bench.engine) == {first: False}
         bench.door.set()
         bench.ended()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scraper.cli.data.changes import Wanted, describe_change, parse_since
 from scraper.errors import ConfigError
-from scraper.feed.prices import sparkline
+from scraper.feed.prices import draw_sparkline
 from scraper.feed.reader import Change
 
 AT = datetime(2025, 11, 21, 6, 0, 12, tzinfo=UTC)
@@ -133,7 +133,7 @@ def test_a_least_without_prices() -> None:
 
 @given(st.lists(st.decimals(0, 10**9, places=2), min_size=1, max_size=40))
 def test_a_line_of_bars_has_one_for_each(values: list[Decimal]) -> None:
-    line = sparkline(values)
+    line = draw_sparkline(values)
     assert len(line) == len(values) and line[values.index(min(values))] == "▁"
     if max(values) > min(values):
         assert line[values.index(max(values))] == "█"

@@ -15,13 +15,13 @@ from scraper.coordinator import dispatch
 from scraper.coordinator.dispatch import (
     Due,
     Pages,
-    boundary,
-    counted,
-    enough,
+    count_pages,
+    has_enough,
+    limit_due,
     next_batch,
-    take,
-    unread,
-    within,
+    take_pages,
+    unread_hosts,
+    unread_priority,
 )
 from scraper.frontier.due import DueHost, DuePage
 from scraper.rules.routing import PRIORITY_LEVELS
@@ -71,7 +71,9 @@ def due(table: Table, allowed: int, wanted: int, patch: pytest.MonkeyPatch) -> D
     patch.setattr(dispatch, "due_pages", table.due_pages)
     may = {host: [allowed] * PRIORITY_LEVELS for host in table.hosts}
     connection: sa.Connection = object()  # type: ignore[assignment] # never asked
-    return within(counted(dispatch._read_due(connection, table.due_hosts(), may, wanted, ())), may)
+    return limit_due(
+        count_pages(dispatch._read_due(connection, table.due_hosts(), may, wanted, ())), may
+    )
 
 
 def by_priority(due: Due, wanted: int) -> Counter[int]:
@@ -93,7 +95,9 @@ def test_what_is_leased_is_as_urgent_and_as_much_as_if_all_were_read(
     hosts: Mapping[str, Mapping[int, int]], allowed: int, wanted: int
 ) -> None:
     table = Table(hosts)
-    every = counted(table.due_pages(None, "", table.due_hosts(), dict.fromkeys(hosts, allowed), ()))
+    every = count_pages(
+        table.due_pages(None, "", table.due_hosts(), dict.fromkeys(hosts, allowed), ())
+    )
     with pytest.MonkeyPatch.context() as patch:
         some = due(table, allowed, wanted, patch)
     assert by_priority(some, wanted) == by_priority(every, wanted)
@@ -138,9 +142,11 @@ def test_batches_take_each_page_once_the_most_urgent_of_a_host_first(
         numbers |= dict(zip(left[priority][host], named, strict=True))
     taken: list[DuePage] = []
     for level in sorted({priority // 2 for priority in left}, reverse=True):
-        due = counted({priority: each for priority, each in left.items() if priority // 2 == level})
+        due = count_pages(
+            {priority: each for priority, each in left.items() if priority // 2 == level}
+        )
         while wanted := next_batch(due, size, Counter()):
-            batch = take(left, level, wanted)
+            batch = take_pages(left, level, wanted)
             assert Counter(numbers[page][1] for page in batch) == wanted
             taken += batch
     assert len(taken) == len(set(taken)) == len(numbers)
@@ -150,10 +156,10 @@ def test_batches_take_each_page_once_the_most_urgent_of_a_host_first(
 
 
 def test_parts() -> None:
-    assert unread({10: Counter(a=2, b=1)}, {"a": 2, "b": 2, "c": 0}, {"a": 9, "b": 9, "c": 0}) == {
-        "a"
-    }
-    assert boundary({11: Counter(a=1, b=2), 10: Counter(a=1)}, ["a", "b"]) == 11
-    assert enough({11: Counter(a=1), 10: Counter(b=3)}, 10, 4) and not enough(
+    assert unread_hosts(
+        {10: Counter(a=2, b=1)}, {"a": 2, "b": 2, "c": 0}, {"a": 9, "b": 9, "c": 0}
+    ) == {"a"}
+    assert unread_priority({11: Counter(a=1, b=2), 10: Counter(a=1)}, ["a", "b"]) == 11
+    assert has_enough({11: Counter(a=1), 10: Counter(b=3)}, 10, 4) and not has_enough(
         {11: Counter(a=1)}, 10, 4
     )

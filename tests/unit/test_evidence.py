@@ -10,7 +10,7 @@ from scraper.domain import Fetched, Kind, Vote
 from scraper.extract.extractor import compile_site
 from scraper.extract.heuristics import evidence
 from scraper.results import excerpts
-from scraper.results.plausibility import agreed
+from scraper.results.plausibility import sources_agree
 from scraper.sites.definition import Site
 
 PAGE = """<html><head><meta property="og:title" content="Oak Lamp | The Shop">
@@ -79,13 +79,17 @@ def test_amounts_are_compared_as_amounts() -> None:
 
 
 def test_a_few_votes_decide_nothing() -> None:
-    assert agreed({"jsonld": (5, 0)}) and agreed({"jsonld": (60, 3), "meta": (30, 0)})
-    assert not agreed({}) and not agreed({"jsonld": (4, 0)}) and not agreed({"jsonld": (60, 9)})
+    assert sources_agree({"jsonld": (5, 0)}) and sources_agree({"jsonld": (60, 3), "meta": (30, 0)})
+    assert (
+        not sources_agree({})
+        and not sources_agree({"jsonld": (4, 0)})
+        and not sources_agree({"jsonld": (60, 9)})
+    )
 
 
 def test_a_value_is_nowhere_on_a_page_only_if_all_of_it_was_looked_through() -> None:
     page = "<h1>Lamp</h1><p>Marks &amp; Sons</p><p>Er<b>col</b> 1920</p>"
-    assert excerpts.lacks(page, "Thonet")
+    assert excerpts.is_absent(page, "Thonet")
     for known in ("Marks & Sons", "ercol  1920", "Lamp", " "):
-        assert not excerpts.lacks(page, known), known
-    assert not excerpts.lacks(page + " " * excerpts.EXCERPT_CHARS, "Thonet")
+        assert not excerpts.is_absent(page, known), known
+    assert not excerpts.is_absent(page + " " * excerpts.EXCERPT_CHARS, "Thonet")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.domain import Blame, Outcome
-from scraper.frontier.throughput import COARSER, failed
+from scraper.frontier.throughput import COARSER, is_failure
 from scraper.rules.schedule import latest_slot, next_slot
 from scraper.views.charts import (
     CHART_POINTS,
@@ -67,9 +67,9 @@ def test_a_bucket_begins_where_postgresql_says() -> None:
 
 def test_an_outcome_failed_where_somebody_is_to_blame() -> None:
     good = {Outcome.FETCHED, Outcome.NOT_MODIFIED, Outcome.FRESH, Outcome.NOT_FOUND}
-    assert {outcome for outcome in Outcome if not failed(outcome)} == good
+    assert {outcome for outcome in Outcome if not is_failure(outcome)} == good
     assert all(
-        failed(outcome)
+        is_failure(outcome)
         for outcome in Outcome
         if outcome.blame in (Blame.HOST, Blame.PROXY, Blame.PARSER)
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scraper.results import plausibility
-from scraper.results.held_values import Difference, differences
+from scraper.results.held_values import FieldDifference, find_differences
 from scraper.results.plausibility import (
     Changes,
     DoubtfulPages,
@@ -128,14 +128,14 @@ STORED = {
 def test_what_a_page_says_otherwise(changes: dict[str, Any], expected: list[str]) -> None:
     found = ("name", "price", "more", "note", "extra")
     data = STORED | changes
-    assert [f"{d.field} {d.difference}" for d in differences(STORED, data, found)] == expected
+    assert [f"{d.field} {d.difference}" for d in find_differences(STORED, data, found)] == expected
 
 
 def test_a_price_goes_with_its_currency() -> None:
     data = {key: value for key, value in STORED.items() if not key.startswith("price")}
-    assert list(differences(STORED, data, None)) == [Difference("price", "vanished", {})]
+    assert list(find_differences(STORED, data, None)) == [FieldDifference("price", "vanished", {})]
     data |= {"price": Decimal("8.00"), "price_currency": "EUR"}
-    (change,) = differences(STORED, data, None)
+    (change,) = find_differences(STORED, data, None)
     assert change.value == {"price": Decimal("8.00"), "price_currency": "EUR"}
 
 
@@ -146,6 +146,6 @@ def test_texts_that_change_on_most_products_of_a_second_crawl(
     changed: int, text: bool, held: bool
 ) -> None:
     now = Changes(300, changed)
-    waits = plausibility.doubt("name", now, None, Tolerances(), price=False, text=text)
+    waits = plausibility.find_doubt("name", now, None, Tolerances(), price=False, text=text)
     assert (waits is not None) == held
     assert judge_changes("name", now, None, Tolerances(), price=False) is None

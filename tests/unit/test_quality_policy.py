@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scraper.results.excerpts import (
     EXCERPT_CHARS,
     SHOWN_CHARS,
-    excerpt,
-    shown,
+    make_excerpt,
+    shorten_excerpt,
 )
 from scraper.rules import quality
 from scraper.rules.quality import FieldFigures, Tolerances, UsualFigures
@@ -184,35 +184,35 @@ def test_crawls_agree_only_in_a_row_and_on_the_same() -> None:
 def test_an_excerpt_shows_markup_and_no_scripts() -> None:
     page = b"<html><head><title>x</title></head><body><nav>menu</nav><script>var a='<h1>';</script><!-- <h1> --><main>\n"
     page += b"  <h1>Thing</h1> <style>p{}</style><p class='cost'>19.90</p><svg><path d='M0'/></svg></main>"
-    assert excerpt(page) == "<main> <h1>Thing</h1> <p class='cost'>19.90</p></main>"
-    assert excerpt(b"<body>no main part") == "<body>no main part"
-    assert excerpt(b"<script>never closed " * 10) == "" and excerpt(b"") == ""
-    assert "\x00" not in excerpt(b"a\x00b\xff")
+    assert make_excerpt(page) == "<main> <h1>Thing</h1> <p class='cost'>19.90</p></main>"
+    assert make_excerpt(b"<body>no main part") == "<body>no main part"
+    assert make_excerpt(b"<script>never closed " * 10) == "" and make_excerpt(b"") == ""
+    assert "\x00" not in make_excerpt(b"a\x00b\xff")
 
 
 def test_an_excerpt_is_about_the_value_that_is_known() -> None:
-    text = excerpt(
+    text = make_excerpt(
         b"<h1>Thing</h1>"
         + b"<p>filler</p>" * 1000
         + b"<b class=cost>19.90</b>"
         + b"<p>more</p>" * 1000
     )
     assert (
-        "<b class=cost>19.90</b>" in shown(text, "19.90")
-        and len(shown(text, "19.90")) == SHOWN_CHARS
+        "<b class=cost>19.90</b>" in shorten_excerpt(text, "19.90")
+        and len(shorten_excerpt(text, "19.90")) == SHOWN_CHARS
     )
-    assert shown(text, "7.77") == shown(text, None) == text[:SHOWN_CHARS]
+    assert shorten_excerpt(text, "7.77") == shorten_excerpt(text, None) == text[:SHOWN_CHARS]
 
 
 @given(st.binary(max_size=3000))
 def test_an_excerpt_takes_anything(body: bytes) -> None:
-    assert len(excerpt(body)) <= EXCERPT_CHARS
+    assert len(make_excerpt(body)) <= EXCERPT_CHARS
 
 
 def test_an_excerpt_of_a_hostile_page_is_linear() -> None:
-    excerpt(b"<script>" * 100_000)
-    excerpt(b"<script></script>" * 30_000)
-    excerpt(b"<!--" * 100_000)
+    make_excerpt(b"<script>" * 100_000)
+    make_excerpt(b"<script></script>" * 30_000)
+    make_excerpt(b"<!--" * 100_000)
 
 
 def test_crawls_are_compared_with_those_that_read_as_much() -> None:

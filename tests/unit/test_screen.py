@@ -25,7 +25,7 @@ from scraper.cli.crawl.screen import (
 from scraper.cli.crawl.watch import press
 from scraper.frontier.counters import Counts
 from scraper.frontier.hosts import HostState
-from scraper.frontier.progress import Progress
+from scraper.frontier.progress import CrawlProgress
 from scraper.views.dashboard import FleetStatus, WorkerState
 from scraper.views.queue_stats import QueueState, Trouble, Unusable
 from scraper.views.site_table import Totals
@@ -34,8 +34,10 @@ NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 LONG = "a-shop-with-quite-a-long-name-that-somebody-chose"
 
 
-def a_crawl(number: int, status: str = "running", paused: bool = False, **counts: int) -> Progress:
-    return Progress(
+def a_crawl(
+    number: int, status: str = "running", paused: bool = False, **counts: int
+) -> CrawlProgress:
+    return CrawlProgress(
         number, LONG, 1, status, "manual", NOW, NOW, NOW, None if status == "running" else NOW, None, 100.0,
         Counts(**counts), 0, paused,
     )  # fmt: skip

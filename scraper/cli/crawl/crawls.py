@@ -108,7 +108,7 @@ def stop(crawl: str | None, all_: bool, as_json: bool) -> None:
     """
     if (crawl is None) is not all_:
         raise click.UsageError("say which: the id of a crawl, a site's name, or --all")
-    stopped = overrides.stop_all(open_engine(), crawl)
+    stopped = overrides.stop_crawls(open_engine(), crawl)
     if as_json:
         print_json(stopped)
         return

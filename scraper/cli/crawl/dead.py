@@ -100,12 +100,12 @@ def dead() -> None:
 def dead_list(site: str | None, limit: int, summary: bool, as_json: bool, **filters: Any) -> None:
     """Show dead and invalid pages, of SITE or of all, the latest first."""
     with open_engine().connect() as connection:
-        selection = actions.select(connection, site, **filters)
+        selection = actions.select_pages(connection, site, **filters)
         if summary:
-            rows = store.summary(connection, selection)
+            rows = store.summarize_pages(connection, selection)
         else:
-            rows = store.find(connection, selection, limit)
-        total = store.total(connection, selection)
+            rows = store.find_pages(connection, selection, limit)
+        total = store.count_pages(connection, selection)
     if as_json:
         print_json([_as_json(row) for row in rows])
     elif not total:
@@ -122,7 +122,7 @@ def dead_list(site: str | None, limit: int, summary: bool, as_json: bool, **filt
 def dead_show(page: str, as_json: bool) -> None:
     """Show all that is known of PAGE (an id, or a URL), and what to type next."""
     with open_engine().connect() as connection:
-        row = store.read(connection, actions.page_id(connection, page))
+        row = store.read_page(connection, actions.page_id(connection, page))
     assert row is not None
     if as_json:
         print_json(_as_json(row))
@@ -155,7 +155,7 @@ def dead_replay(
     if dry_run:
         replayed = dead_letters.preview_replay(engine, selection)
     else:
-        replayed = actions.replay(engine, settings, selection)
+        replayed = actions.replay_pages(engine, settings, selection)
     _warn_of_missing(selection, sum(site.pages for site in replayed))
     if as_json:
         print_json(replayed)
@@ -163,7 +163,7 @@ def dead_replay(
         _print_replayed(replayed, dry_run=dry_run)
     else:
         click.echo(NOTHING)
-    actions.refuse(replayed)
+    actions.raise_refusals(replayed)
     if wait and not dry_run:
         ids = [site.crawl_id for site in replayed if site.crawl_id is not None]
         wait_all(engine, settings, ids, local=settings.embedded, summary_to_stderr=as_json)
@@ -177,7 +177,7 @@ def dead_drop(
     """Give dead and invalid pages up until a crawl finds them again. Products stay as they are."""
     engine = open_engine()
     selection = _select(engine, words, everything, filters)
-    drop = dead_letters.preview_drop if dry_run else dead_letters.drop
+    drop = dead_letters.preview_drop if dry_run else dead_letters.drop_pages
     dropped = drop(engine, selection)
     _warn_of_missing(selection, sum(site.pages for site in dropped))
     if as_json:
@@ -197,7 +197,7 @@ def _select(
         raise click.UsageError("say which pages are meant: a site, pages, a filter, or --all")
     site, pages = actions.site_and_pages(words)
     with engine.connect() as connection:
-        return actions.select(connection, site, pages, **filters)
+        return actions.select_pages(connection, site, pages, **filters)
 
 
 def _warn_of_missing(selection: Selection, pages: int) -> None:

@@ -30,7 +30,7 @@ def accept(crawl: str, fields: tuple[str, ...], dry: bool, as_json: bool) -> Non
     """
     engine = open_engine()
     crawl_id = _crawl_id(engine, crawl)
-    held = judgements.accept(engine, crawl_id, fields or None, dry=dry)
+    held = judgements.accept_crawl(engine, crawl_id, fields or None, dry=dry)
     if as_json:
         print_json({"crawl": crawl_id, "released": held, "dry": dry})
         return
@@ -51,7 +51,7 @@ def reject(crawl: str, fields: tuple[str, ...], dry: bool, as_json: bool) -> Non
     """
     engine = open_engine()
     crawl_id = _crawl_id(engine, crawl)
-    outcome = judgements.reject(engine, crawl_id, fields or None, dry=dry)
+    outcome = judgements.reject_crawl(engine, crawl_id, fields or None, dry=dry)
     if as_json:
         print_json({"crawl": crawl_id, "dry": dry, **asdict(outcome)})
         return
@@ -71,4 +71,4 @@ def _print_rejection(crawl_id: int, outcome: Rejection, dry: bool) -> None:
 def _crawl_id(engine: sa.Engine, crawl: str) -> int:
     with engine.connect() as connection:
         # Raises where there is no such crawl.
-        return reports.read(connection, reports.crawl_of(connection, crawl)).crawl_id
+        return reports.read_report(connection, reports.resolve_crawl(connection, crawl)).crawl_id

@@ -44,7 +44,7 @@ def report(crawl: str, as_json: bool) -> None:
     """
     engine = open_engine()
     with engine.connect() as connection:
-        quality = reports.read(connection, reports.crawl_of(connection, crawl))
+        quality = reports.read_report(connection, reports.resolve_crawl(connection, crawl))
     if as_json:
         print_json(reports.as_json(quality))
     else:

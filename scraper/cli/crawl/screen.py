@@ -17,7 +17,7 @@ from rich.text import Text
 
 from scraper.cli.common.tables import plain, span
 from scraper.frontier.hosts import HostState
-from scraper.frontier.progress import STATES, Progress
+from scraper.frontier.progress import STATES, CrawlProgress
 from scraper.infra.redaction import redacted
 from scraper.views import crawl_progress as progress
 from scraper.views.dashboard import FleetStatus, WorkerState
@@ -90,10 +90,10 @@ class Choice:
     shown: int = 0
     typing: bool = False
 
-    def arrange(self, crawls: Sequence[Progress]) -> list[Progress]:
+    def arrange(self, crawls: Sequence[CrawlProgress]) -> list[CrawlProgress]:
         """Those that match, in the order that is wanted, the newest first among equals."""
         matching = [c for c in crawls if self.search.lower() in c.site.lower()]
-        keys: dict[str, Callable[[Progress], Any]] = {
+        keys: dict[str, Callable[[CrawlProgress], Any]] = {
             "worst": lambda c: (rank(c), -c.failed),
             "site": lambda c: c.site,
             "rate": lambda c: -c.recent_per_s,
@@ -108,7 +108,7 @@ def first_choice(*, one_site: bool) -> Choice:
     return Choice(sort="newest" if one_site else "worst")
 
 
-def rank(crawl: Progress) -> int:
+def rank(crawl: CrawlProgress) -> int:
     """How bad it stands; what runs comes before all that ended well or long ago."""
     return STATES.index(crawl.state) if crawl.state in STATES else len(STATES)
 
@@ -262,7 +262,7 @@ def make_parts(status: FleetStatus, choice: Choice | None = None) -> list[Part]:
     ]
 
 
-def _crawl(crawl: Progress, why: str) -> list[Text | str]:
+def _crawl(crawl: CrawlProgress, why: str) -> list[Text | str]:
     known = crawl.state in STATES and crawl.state not in ("running", "paused")
     state = crawl.state if known else crawl.ending or crawl.phase
     state = "dead pages" if state == "completed with dead pages" else state
@@ -280,7 +280,7 @@ def _crawl(crawl: Progress, why: str) -> list[Text | str]:
     ]  # fmt: skip
 
 
-def _bar(crawl: Progress) -> Text:
+def _bar(crawl: CrawlProgress) -> Text:
     """Of a total that still grows nothing is full: the bar is only drawn once it is known."""
     if crawl.phase == "discovering" or not crawl.total:
         return Text("·" * BAR_CELLS, "dim")

@@ -19,7 +19,7 @@ from scraper.cli.common.tables import plain
 from scraper.domain import CrawlStatus
 from scraper.errors import CrawlFailedError, SuspectError
 from scraper.frontier import crawls
-from scraper.frontier.progress import Progress
+from scraper.frontier.progress import CrawlProgress
 from scraper.rules.routing import COORDINATOR
 from scraper.runtime import fleet
 from scraper.runtime.fleet import LocalWorker
@@ -31,7 +31,7 @@ AWAY_S = 60.0
 # A crawl that has fetched nothing for so long is worth a word.
 NOTHING_FETCHED_S = 10.0
 
-Show = Callable[[Progress], None]
+Show = Callable[[CrawlProgress], None]
 
 
 def wait_all(
@@ -69,7 +69,7 @@ def wait_all(
         raise SuspectError("\n".join(suspect))
 
 
-def _wait(engine: sa.Engine, settings: Settings, crawl_id: int, *, local: bool) -> Progress:
+def _wait(engine: sa.Engine, settings: Settings, crawl_id: int, *, local: bool) -> CrawlProgress:
     """Shows a crawl until it ends. `local`: workers are started here for the queues that nobody
     serves."""
     with engine.connect() as connection:
@@ -96,7 +96,7 @@ def _keep_running(workers: Sequence[LocalWorker]) -> None:
 
 def follow(
     engine: sa.Engine, crawl_id: int, *, check: Callable[[], None] | None = None
-) -> Progress:
+) -> CrawlProgress:
     """Shows a crawl until it ends. `check` is called each time it was read, and may raise."""
     display = _bar() if sys.stderr.isatty() else _lines()
     began, told = time.monotonic(), False
@@ -120,7 +120,7 @@ def follow(
             time.sleep(POLL_S)
 
 
-def _read(engine: sa.Engine, crawl_id: int) -> Progress:
+def _read(engine: sa.Engine, crawl_id: int) -> CrawlProgress:
     """The crawl now. A database that is away for a moment (a restart, a failover) is waited for."""
     deadline = time.monotonic() + AWAY_S
     warned = False
@@ -140,7 +140,7 @@ def _read(engine: sa.Engine, crawl_id: int) -> Progress:
 def _lines() -> Iterator[Show]:
     last_at, last_phase, last_error = 0.0, "", None
 
-    def show(progress: Progress) -> None:
+    def show(progress: CrawlProgress) -> None:
         nonlocal last_at, last_phase, last_error
         now = time.monotonic()
         due = now - last_at >= views.PLAIN_LINE_S or progress.phase != last_phase
@@ -166,7 +166,7 @@ def _bar() -> Iterator[Show]:
     with Bar(*columns, console=Console(stderr=True), expand=True, transient=True) as bar:
         task = bar.add_task("crawl", total=0, site="", phase="", speed="", left="")
 
-        def show(progress: Progress) -> None:
+        def show(progress: CrawlProgress) -> None:
             failures = f", [red]{progress.failed:,} failed[/]" if progress.failed else ""
             left = f"left {views.eta(progress, progress.recent_per_s)}"
             bar.update(

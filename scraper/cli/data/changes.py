@@ -39,13 +39,13 @@ from scraper.feed.prices import (
     CURRENCY,
     NAMES,
     PriceMove,
-    amount,
+    format_amount,
     percent_text,
     price_fields,
     price_moves,
     title_of,
 )
-from scraper.feed.reader import ROWS, Change, Reader, Since
+from scraper.feed.reader import ROWS, Change, ChangeReader, Since
 
 FIELDS_SHOWN = 4
 EVENTS = ("new", "changed", "delisted", "relisted", "reverted", "price-drop", "price-rise")
@@ -98,13 +98,13 @@ def changes(
     wanted = Wanted.parse(events, least)
     describe = _json_line if as_json or not sys.stdout.isatty() else describe_change
     if consumer is None:
-        cursor = feed.resolved(engine, "oldest" if start is None else start)
-        reader = Reader(engine, cursor, site=site)
+        cursor = feed.resolve_cursor(engine, "oldest" if start is None else start)
+        reader = ChangeReader(engine, cursor, site=site)
         _print_changes(engine, reader, None, describe, wanted, follow=follow, limit=limit)
         return
-    with places.held(engine, consumer, site):
+    with places.hold_consumer(engine, consumer, site):
         place = Place(engine, consumer, site)
-        reader = Reader(engine, place.begin(start), site=site)
+        reader = ChangeReader(engine, place.begin(start), site=site)
         _print_changes(engine, reader, place, describe, wanted, follow=follow, limit=limit)
 
 
@@ -193,27 +193,29 @@ class Place:
 
     def begin(self, since: Since | None) -> int:
         with self._engine.connect() as connection:
-            position = places.position(connection, self._name, self._site)
+            position = places.read_position(connection, self._name, self._site)
         if position is not None and since is None:
             self._position = position
         else:
-            self._position = 0 if since is None else feed.resolved(self._engine, since)
+            self._position = 0 if since is None else feed.resolve_cursor(self._engine, since)
             # Raises, before the place is noted, where the feed cannot be read from there.
-            Reader(self._engine, self._position, site=self._site)
+            ChangeReader(self._engine, self._position, site=self._site)
             with self._engine.begin() as connection:
-                places.put(connection, self._name, self._site, self._position)
+                places.set_position(connection, self._name, self._site, self._position)
         return self._position
 
     def move(self, position: int) -> None:
         if position != self._position:
             with self._engine.begin() as connection:
-                places.advance(connection, self._name, self._site, self._position, position)
+                places.advance_position(
+                    connection, self._name, self._site, self._position, position
+                )
             self._position = position
 
 
 def _print_changes(
     engine: sa.Engine,
-    reader: Reader,
+    reader: ChangeReader,
     place: Place | None,
     describe: Callable[[Change], str],
     wanted: Wanted,
@@ -223,11 +225,11 @@ def _print_changes(
 ) -> None:
     """Writes changes until there are no more, or for good."""
     stop, left = StopSignal(), limit
-    end = None if follow else max(reader.cursor, feed.resolved(engine, "now"))
+    end = None if follow else max(reader.cursor, feed.resolve_cursor(engine, "now"))
     reader.rows = min(ROWS, left or ROWS)
     with (
         stop.on_signals(),
-        closing(feed.batches(reader, stop.event, _warn, bear=follow)) as batches,
+        closing(feed.follow_batches(reader, stop.event, _warn, bear=follow)) as batches,
     ):
         for batch in batches:
             shown = [change for change in batch if wanted.matches(change)]
@@ -249,7 +251,7 @@ def _print_changes(
 
 def _move(place: Place, position: int, stop: StopSignal, *, bear: bool) -> None:
     """Waits for a PostgreSQL that is away, since the lines are written; unless told to end."""
-    for _ in feed.attempts(lambda: place.move(position), stop.event, _warn, bear=bear):
+    for _ in feed.retry_while_away(lambda: place.move(position), stop.event, _warn, bear=bear):
         pass
 
 
@@ -285,7 +287,7 @@ def describe_change(change: Change) -> str:
         names = [name for name in change.data if name not in hidden] if listed else []
         names.sort(key=lambda name: name not in prices)
         text = ", ".join(
-            f"{plain(n)}: {cell(amount(change.data[n], change.data.get(f'{n}{CURRENCY}')))}"
+            f"{plain(n)}: {cell(format_amount(change.data[n], change.data.get(f'{n}{CURRENCY}')))}"
             for n in names[:FIELDS_SHOWN]
         ) or plain(change.url)
     parts = [local(change.at), change.site, f"{change.event:<8}", cell(change.id)]
@@ -294,7 +296,7 @@ def describe_change(change: Change) -> str:
 
 def _move_text(move: PriceMove) -> str:
     share = percent_text(move.percent)
-    after = amount(move.after, move.currency)
+    after = format_amount(move.after, move.currency)
     text = f"{plain(move.field)}: {cell(move.before)} -> {cell(after)}"
     return f"{text} ({share})" if share else text
 
@@ -322,13 +324,13 @@ def consumers(forget: str | None, as_json: bool) -> None:
     engine = open_engine()
     if forget is not None:
         with engine.begin() as connection:
-            if not places.forget(connection, forget):
+            if not places.forget_consumer(connection, forget):
                 raise NotFoundError(
                     f"there is no consumer {forget!r}; `scraper consumers` lists them"
                 )
         return
     with engine.connect() as connection:
-        rows = places.listed(connection)
+        rows = places.list_consumers(connection)
     if as_json:
         print_json([_consumer_json(row) for row in rows])
     else:

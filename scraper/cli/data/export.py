@@ -24,7 +24,7 @@ from scraper.cli.data.changes import parse_since
 from scraper.errors import ConfigError
 from scraper.feed import consumers, reader
 from scraper.feed import store as feed
-from scraper.feed.reader import Reader, Since
+from scraper.feed.reader import ChangeReader, Since
 from scraper.plugins.parquet import writer as parquet
 from scraper.results import products
 from scraper.sites.definition import Site
@@ -156,12 +156,12 @@ def write_export(
             raise ConfigError(
                 "Parquet is not for a terminal (fix: --output FILE or s3://bucket/key)"
             )
-    with consumers.held(engine, consumer, site) if consumer else nullcontext():
+    with consumers.hold_consumer(engine, consumer, site) if consumer else nullcontext():
         after = _after(engine, site, since, consumer)
-        with output.open_destination(where) as file, feed.view(engine) as view:
+        with output.open_destination(where) as file, feed.open_view(engine) as view:
             _, definition = stored_site(view.connection, site)
             types = {name: spec.type for name, spec in definition.product.all_fields.items()}
-            stream = products.export(view.connection, site, delisted=delisted, since=after)
+            stream = products.export_products(view.connection, site, delisted=delisted, since=after)
             table = rows.make_table(view.connection, site, types, stream)
             metadata = {
                 "site": site,
@@ -172,7 +172,7 @@ def write_export(
             count = write_table(form, table, file, definition, metadata)
         if consumer and view.cursor is not None:
             with engine.begin() as connection:
-                consumers.put(connection, consumer, site, view.cursor)
+                consumers.set_position(connection, consumer, site, view.cursor)
     return Exported(site, form, where, count, after, view.cursor, view.exact)
 
 
@@ -185,12 +185,12 @@ def _after(
                 "--since last is where a consumer has come to (fix: --consumer NAME beside it)"
             )
         with engine.connect() as connection:
-            after = consumers.position(connection, consumer, site)
+            after = consumers.read_position(connection, consumer, site)
     else:
-        after = None if since is None else reader.resolved(engine, since)
+        after = None if since is None else reader.resolve_cursor(engine, since)
     if after is not None:
         # Raises where the feed does not reach back so far.
-        Reader(engine, after, site=site)
+        ChangeReader(engine, after, site=site)
     return after
 
 

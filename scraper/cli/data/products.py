@@ -13,7 +13,14 @@ import sqlalchemy as sa
 from scraper.cli.common.shared import complete_site, json_option, open_engine, print_json
 from scraper.cli.common.tables import cell, local, print_table
 from scraper.errors import ConfigError, NotFoundError
-from scraper.feed.prices import CURRENCY, amount, changed_fields, number, percent_text, sparkline
+from scraper.feed.prices import (
+    CURRENCY,
+    as_number,
+    changed_fields,
+    draw_sparkline,
+    format_amount,
+    percent_text,
+)
 from scraper.views import products as view
 from scraper.views.named_sites import field_types, require_site
 from scraper.views.rows import LAST_COLUMNS, make_table
@@ -109,7 +116,7 @@ def fitting(names: Sequence[str], cells: Sequence[Sequence[str]], width: int) ->
 def _value(row: dict[str, Any], name: str, priced: bool) -> str:
     if not priced or row[name] is None:
         return cell(row[name])
-    return cell(amount(row[name], row[f"{name}{CURRENCY}"]))
+    return cell(format_amount(row[name], row[f"{name}{CURRENCY}"]))
 
 
 @click.command()
@@ -145,15 +152,15 @@ def _print_field(field: str, points: Sequence[dict[str, Any]]) -> None:
     rows = [
         [
             *(local(point["valid_from"]), local(point["valid_to"])),
-            cell(amount(point["value"], point["currency"])),
+            cell(format_amount(point["value"], point["currency"])),
             percent_text(point["percent"]),
         ]
         for point in points
     ]
     print_table(["from", "to", field, "percent"], rows)
-    numbers = [value for point in points if (value := number(point["value"])) is not None]
+    numbers = [value for point in points if (value := as_number(point["value"])) is not None]
     if len(numbers) > 1:
-        click.echo(f"{sparkline(numbers)}  {min(numbers):f} to {max(numbers):f}", err=True)
+        click.echo(f"{draw_sparkline(numbers)}  {min(numbers):f} to {max(numbers):f}", err=True)
 
 
 def _print_history(versions: Sequence[dict[str, Any]]) -> None:
@@ -163,7 +170,7 @@ def _print_history(versions: Sequence[dict[str, Any]]) -> None:
     for version in versions:
         data = version["data"]
         text = ", ".join(
-            f"{name}: {cell(amount(data.get(name), data.get(f'{name}{CURRENCY}')))}"
+            f"{name}: {cell(format_amount(data.get(name), data.get(f'{name}{CURRENCY}')))}"
             for name in changed_fields(before, data)
         )
         rows.append([str(version["version"]), local(version["valid_from"]), text])

@@ -113,7 +113,7 @@ def _crawled(names: Sequence[str]) -> _Crawled:
     with engine.connect() as connection:
         for name in names:
             try:
-                crawl = reports.read(connection, reports.newest(connection, name))
+                crawl = reports.read_report(connection, reports.newest_crawl(connection, name))
             except NotFoundError:
                 continue
             found = [f"{text}, in crawl {crawl.crawl_id}" for text in crawl.contradictions]

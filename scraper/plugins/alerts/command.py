@@ -139,12 +139,12 @@ def _show_told(name: str, days: int, as_json: bool) -> None:
 def _told(engine: sa.Engine, rule: Rule, days: int) -> list[Hit]:
     since: feed.Since = datetime.now(UTC) - timedelta(days=days)
     try:
-        cursor = feed.resolved(engine, since)
+        cursor = feed.resolve_cursor(engine, since)
     except CursorError:
-        cursor = feed.resolved(engine, "oldest")
-    end, told = store.now(engine), list[Hit]()
+        cursor = feed.resolve_cursor(engine, "oldest")
+    end, told = store.current_cursor(engine), list[Hit]()
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        reader = feed.Reader(connection, cursor)
+        reader = feed.ChangeReader(connection, cursor)
         while reader.cursor < end:
             told += outbox.hits(connection, [rule], reader.next())
     return told

@@ -47,17 +47,17 @@ def alert(engine: sa.Engine, settings: Settings) -> list[Message]:
 
 def _judge_leftovers(engine: sa.Engine) -> None:
     with engine.connect() as connection:
-        crawl_ids = crawl_quality.unjudged(connection)
+        crawl_ids = crawl_quality.unjudged_crawls(connection)
     for crawl_id in crawl_ids:
 
         def work(crawl_id: int = crawl_id) -> None:
             with engine.begin() as connection:
                 crawl = crawl_quality.lock_unjudged(connection, crawl_id)
                 if crawl is not None:
-                    before = earlier_crawls.suspect_before(connection, crawl)
+                    before = earlier_crawls.suspect_crawl(connection, crawl)
                     status = CrawlStatus(crawl.status)
-                    suspect = crawl_quality.judge(connection, crawl, status, before)
-                    held_products.release(
+                    suspect = crawl_quality.judge_data(connection, crawl, status, before)
+                    held_products.release_products(
                         connection, crawl.id, crawl.site_id, suspect=suspect, whole=False
                     )
 
@@ -94,7 +94,7 @@ def _send_next(engine: sa.Engine, recipients: list[notify.Recipient]) -> bool:
     if claimed is None:
         return False
     with engine.connect() as connection:
-        report = reports.read(connection, claimed.crawl_id)
+        report = reports.read_report(connection, claimed.crawl_id)
     reached, unreached = notify.send_missing(notice_of(report), recipients, claimed.delivered)
     with engine.begin() as connection:
         alert_store.sent(connection, claimed, reached, unreached)

@@ -31,7 +31,7 @@ from scraper.cli.data.products import print_products, read_products
 from scraper.coordinator import plan
 from scraper.errors import CrawlFailedError, ScraperError, ServerUnavailableError
 from scraper.frontier import crawls, sites
-from scraper.frontier.progress import Progress
+from scraper.frontier.progress import CrawlProgress
 from scraper.infra import migrations, servers
 from scraper.infra.database import make_engine
 from scraper.plugins.demo import definition
@@ -185,14 +185,14 @@ def _take_over(engine: sa.Engine, shop: str) -> None:
     """The sample shop's definition goes into the database, what an earlier demo left goes out."""
     site = loader.load_text(definition(shop), "scraper/plugins/demo/shop.yaml")
     with engine.connect() as connection:
-        is_stored = sites.find(connection, site.name) is not None
+        is_stored = sites.find_site(connection, site.name) is not None
         running = crawls.running_ids(connection, site.name)
     for crawl_id in running:
-        overrides.stop(engine, crawl_id)
+        overrides.stop_crawl(engine, crawl_id)
     if is_stored:
         deletion.delete_site(engine, site.name, lambda what, rows: None)
     with engine.begin() as connection:
-        sites.sync(connection, [site])
+        sites.store_definitions(connection, [site])
 
 
 def _wait_ready(
@@ -219,7 +219,7 @@ def _answers(port: int) -> bool:
         return False
 
 
-def _crawl(engine: sa.Engine) -> Progress:
+def _crawl(engine: sa.Engine) -> CrawlProgress:
     opened = plan.open_now(engine, "demo")
     send(opened.messages)
     crawl = follow(engine, opened.crawl_id)

@@ -29,7 +29,7 @@ class BadRequestError(ScraperError):
 def stop(
     engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
 ) -> str:
-    overrides.stop(engine, crawl_id, f"stopped by {by} in Flower")
+    overrides.stop_crawl(engine, crawl_id, f"stopped by {by} in Flower")
     return f"Crawl {crawl_id} is stopped."
 
 
@@ -65,8 +65,8 @@ def replay(
     """Dead and invalid pages of the crawl: `page` (an id), or `reason` (an outcome), or all of
     them."""
     selection = selected(crawl_id, progress.read_one(engine, crawl_id).site, wish)
-    replayed = dead.replay(engine, settings, selection)
-    dead.refuse(replayed)
+    replayed = dead.replay_pages(engine, settings, selection)
+    dead.raise_refusals(replayed)
     if not replayed:
         raise NotFoundError("Nothing to replay: these pages are not dead or invalid any more.")
     pages, into = sum(site.pages for site in replayed), replayed[0].crawl_id
@@ -92,7 +92,7 @@ def accept(
     """With `dry` it says what would be done."""
     dry = _dry(wish)
     progress.read_one(engine, crawl_id)
-    held = judgements.accept(engine, crawl_id, dry=dry)
+    held = judgements.accept_crawl(engine, crawl_id, dry=dry)
     return judgements.accepted_phrase(crawl_id, held, dry=dry)
 
 
@@ -102,7 +102,7 @@ def reject(
     """With `dry` it says what would be done."""
     dry = _dry(wish)
     progress.read_one(engine, crawl_id)
-    outcome = judgements.reject(engine, crawl_id, dry=dry)
+    outcome = judgements.reject_crawl(engine, crawl_id, dry=dry)
     return judgements.rejected_phrase(crawl_id, outcome, dry=dry)
 
 

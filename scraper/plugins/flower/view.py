@@ -14,10 +14,10 @@ import sqlalchemy as sa
 from scraper.domain import Outcome
 from scraper.errors import ConfigError, NotFoundError
 from scraper.feed import prices
-from scraper.frontier.progress import Progress
+from scraper.frontier.progress import CrawlProgress
 from scraper.infra.redaction import redacted
 from scraper.quality import report as reports
-from scraper.results.products import parsed
+from scraper.results.products import parse_data
 from scraper.settings import Settings
 from scraper.views import charts as overview
 from scraper.views import crawl_progress as progress
@@ -112,7 +112,7 @@ def crawl_details(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
 
 def _judgement(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
     """Why a crawl is suspect, with pages, what is held of it, and what a person may make of it."""
-    report = reports.read(connection, crawl_id)
+    report = reports.read_report(connection, crawl_id)
     judged = report.judged_at is not None
     rejected = any(reason["what"] == "rejected" for reason in report.reasons)
     return {
@@ -169,7 +169,7 @@ def product_details(connection: sa.Connection, site: str, external_id: str) -> d
         raise NotFoundError(f"{site} has no product {external_id!r}")
     versions = products.versions(connection, site, external_id)
     data, found = (
-        parsed(stored[0].data),
+        parse_data(stored[0].data),
         provenance.read(connection, site, external_id, archived=False),
     )
     stock = prices.stock_field(data)
@@ -237,14 +237,14 @@ def _origin(
 
 
 def _product(row: sa.Row[Any]) -> dict[str, Any]:
-    data = parsed(row.data)
+    data = parse_data(row.data)
     stock = prices.stock_field(data)
     return {
         "id": row.external_id,
         "url": row.url,
         "title": prices.title_of(data),
         "prices": [
-            {"field": n, "text": prices.amount(data[n], data[f"{n}{prices.CURRENCY}"])}
+            {"field": n, "text": prices.format_amount(data[n], data[f"{n}{prices.CURRENCY}"])}
             for n in prices.price_fields(data)
         ],
         "stock": None if stock is None else bool(data[stock]),
@@ -257,7 +257,7 @@ def _product(row: sa.Row[Any]) -> dict[str, Any]:
 def _difference(before: dict[str, Any], after: dict[str, Any], name: str) -> dict[str, Any]:
     currency = f"{name}{prices.CURRENCY}"
     alike = before.get(currency) == after.get(currency)
-    share = prices.percent(before.get(name), after.get(name)) if alike else None
+    share = prices.percent_change(before.get(name), after.get(name)) if alike else None
     return {
         "field": name,
         "before": _text(before.get(name), before.get(currency)),
@@ -269,9 +269,9 @@ def _difference(before: dict[str, Any], after: dict[str, Any], name: str) -> dic
 def _text(value: Any, currency: str | None = None) -> str:
     if value is None:
         return ""
-    return (prices.amount(value, currency) if not isinstance(value, (dict, list)) else str(value))[
-        :VALUE_MAX
-    ]
+    return (
+        prices.format_amount(value, currency) if not isinstance(value, (dict, list)) else str(value)
+    )[:VALUE_MAX]
 
 
 def _now(connection: sa.Connection) -> datetime:
@@ -279,7 +279,7 @@ def _now(connection: sa.Connection) -> datetime:
     return now
 
 
-def _times(crawl: Progress, now: datetime) -> tuple[datetime, datetime]:
+def _times(crawl: CrawlProgress, now: datetime) -> tuple[datetime, datetime]:
     return crawl.started_at or crawl.created_at, crawl.finished_at or now
 
 

@@ -68,7 +68,7 @@ class CallContexts:
             raise FunctionRefusedError(
                 "a site brings its own rate, concurrency and proxy (fix: give it alone)"
             )
-        site = sites.look(connection, options.site)
+        site = sites.look_up(connection, options.site)
         if site is None:
             raise FunctionRefusedError(
                 f"there is no site named {options.site!r} in the database "
@@ -137,7 +137,7 @@ class CallContexts:
         )
 
     def _of_site(self, options: Options, connection: sa.Connection) -> CallContext:
-        row = sites.find(connection, options.site or "")
+        row = sites.find_site(connection, options.site or "")
         assert row is not None
         context = make_context(0, *row, self._settings)
         need = context.needs[Kind.PRODUCT]

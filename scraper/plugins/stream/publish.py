@@ -23,7 +23,7 @@ import structlog
 from scraper.domain import Message
 from scraper.feed import reader as changes
 from scraper.feed import store as store
-from scraper.feed.reader import Change, Reader
+from scraper.feed.reader import Change, ChangeReader
 from scraper.settings import Settings
 
 log = structlog.get_logger()
@@ -94,9 +94,9 @@ class Stream:
             return last
         if last == newest:
             return last
-        trimmed = store.kept(connection).trimmed
+        trimmed = store.read_start(connection).trimmed
         if last is None:
-            last = store.newest(connection, self._max_entries)
+            last = store.position_before_newest(connection, self._max_entries)
             log.info("the stream gets the newest changes", stream=self._name, after=last)
         elif last < trimmed:
             log.warning(
@@ -106,8 +106,8 @@ class Stream:
                 upto=trimmed,
             )
             last = trimmed
-        reader = Reader(connection, last, rows=BATCH)
-        for batch in changes.ready(reader, AT_ONCE_S):
+        reader = ChangeReader(connection, last, rows=BATCH)
+        for batch in changes.ready_batches(reader, AT_ONCE_S):
             last = self.add(batch, last)
         return last
 

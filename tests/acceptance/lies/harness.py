@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from scraper.coordinator import plan
 from scraper.frontier import sites
-from scraper.results.products import parsed
+from scraper.results.products import parse_data
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from tests.acceptance.lies.shop import Pages, Shop, pages_of
@@ -135,7 +135,7 @@ class LyingSite:
         listed = set()
         for row in connection.execute(PUBLISHED, {"site": self.name}):
             path = plain(row.url.removeprefix(self.server.url("", self.port)))
-            data, ever = parsed(row.data), self.true[path]
+            data, ever = parse_data(row.data), self.true[path]
             for name in ever.keys() | data.keys():
                 if data.get(name) not in ever[name]:
                     result.wrong += 1
@@ -213,7 +213,7 @@ def _crawl(
     with broker_of(engine, settings) as broker:
         opened = []
         with engine.begin() as connection:
-            sites.sync(connection, [place.definition for place in places])
+            sites.store_definitions(connection, [place.definition for place in places])
         for place in places:
             crawl = plan.open_now(engine, place.name, refetch=True)
             opened.append(crawl.crawl_id)

@@ -22,8 +22,8 @@ from scraper.domain import Message
 from scraper.errors import ConfigError, CursorError
 from scraper.feed import consumers, store
 from scraper.feed import reader as feed
-from scraper.feed.prices import CURRENCY, number
-from scraper.feed.reader import Change, Reader
+from scraper.feed.prices import CURRENCY, as_number
+from scraper.feed.reader import Change, ChangeReader
 from scraper.infra.database import dumps
 from scraper.plugins.alerts import notify
 from scraper.plugins.alerts import store as alert_store
@@ -187,23 +187,23 @@ def _collect_some(engine: sa.Engine, rules: Sequence[Rule]) -> bool:
     with engine.begin() as connection:
         if not connection.execute(ALONE).scalar():
             return False
-        before = consumers.position(connection, CONSUMER, None)
+        before = consumers.read_position(connection, CONSUMER, None)
         if not rules:
             if before is not None:
-                consumers.forget(connection, CONSUMER)
+                consumers.forget_consumer(connection, CONSUMER)
             return False
         if before is None:
-            consumers.put(connection, CONSUMER, None, store.now(engine))
+            consumers.set_position(connection, CONSUMER, None, store.current_cursor(engine))
             return False
-        trimmed = store.kept(connection).trimmed
+        trimmed = store.read_start(connection).trimmed
         if before < trimmed:
             log.warning("price alerts miss what the feed has forgotten", after=before, upto=trimmed)
-        reader = Reader(connection, max(before, trimmed), rows=BATCH)
+        reader = ChangeReader(connection, max(before, trimmed), rows=BATCH)
         latest = time.monotonic() + TRANSACTION_S
-        for changes in feed.ready(reader, TRANSACTION_S):
+        for changes in feed.ready_batches(reader, TRANSACTION_S):
             _write(connection, hits(connection, rules, changes))
         if reader.cursor != before:
-            consumers.advance(connection, CONSUMER, None, before, reader.cursor)
+            consumers.advance_position(connection, CONSUMER, None, before, reader.cursor)
         return time.monotonic() >= latest
 
 
@@ -260,7 +260,7 @@ def _earlier(
 
 def _is_lowest(hit: Hit, lowest: dict[tuple[str, int], Any]) -> bool:
     before = lowest.get((hit.rule.name, hit.change.cursor))
-    after = number(hit.change.data.get(hit.rule.reads))
+    after = as_number(hit.change.data.get(hit.rule.reads))
     return before is not None and after is not None and after < before
 
 

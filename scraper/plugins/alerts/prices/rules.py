@@ -17,9 +17,9 @@ from scraper.errors import ConfigError
 from scraper.feed.prices import (
     CURRENCY,
     STOCKS,
-    amount,
-    number,
-    percent,
+    as_number,
+    format_amount,
+    percent_change,
     percent_text,
     stock_field,
     title_of,
@@ -100,7 +100,7 @@ class Rule(Alert):
                 return None
             wanted = when["stock"] == "back in stock"
             return when["stock"] if bool(after) is wanted and bool(before) is not wanted else None
-        return self._price(change, number(after), number(earlier))
+        return self._price(change, as_number(after), as_number(earlier))
 
     def _is_about(self, change: Change) -> bool:
         return (
@@ -113,12 +113,12 @@ class Rule(Alert):
         when, key = self._when, self.reads
         currency = change.data.get(key + CURRENCY)
         moved = key in change.changed and key + CURRENCY not in change.changed
-        latest = number(change.before.get(key))
+        latest = as_number(change.before.get(key))
         before = latest if moved and latest is not None else earlier
         if after is None or not (change.event == "new" or key in change.changed):
             return None
-        shown = amount(after, currency)
-        fall = percent(before, after)
+        shown = format_amount(after, currency)
+        fall = percent_change(before, after)
         if when["below"]:
             limit = Decimal(when["below"])
             if when["currency"] not in (None, currency) or after >= limit:
@@ -130,7 +130,7 @@ class Rule(Alert):
             return None if was_below else f"{key} {shown}, {self.when}"
         if before is None or fall is None or fall >= 0 or -fall < Decimal(when["fell"] or 0):
             return None
-        text = f"{key} {amount(before, currency)} → {shown} ({percent_text(fall)})"
+        text = f"{key} {format_amount(before, currency)} → {shown} ({percent_text(fall)})"
         return text + (f", {self.when}" if self.lowest_days else "")
 
 

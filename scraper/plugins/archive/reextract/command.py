@@ -121,7 +121,7 @@ def _confirm(preview: Preview, *, yes: bool) -> bool:
 def _take_over(engine: sa.Engine, site: Site) -> None:
     """Crawls from now on run by the definition that products are written by."""
     with engine.begin() as connection:
-        sites.sync(connection, [site])
+        sites.store_definitions(connection, [site])
 
 
 def _refusal(preview: Preview) -> SuspectError:

@@ -294,7 +294,7 @@ class Reextraction:
         if key in self._given:
             preview.left["given by several pages"] += 1
             return None
-        data = products.parsed(dumps(product.data))
+        data = products.parse_data(dumps(product.data))
         if stored is None:
             self._given.add(key)
             preview.new += 1
@@ -306,7 +306,7 @@ class Reextraction:
             preview.left[reason] += 1
             return None
         self._given.add(key)
-        changes = preview.sums.compare(product.external_id, products.parsed(stored.data), data)
+        changes = preview.sums.compare(product.external_id, products.parse_data(stored.data), data)
         if stored.content_hash == product.content_hash:
             preview.same += 1
             return None
@@ -335,7 +335,13 @@ class Reextraction:
         for line in self._extracts:
             external_id, page_id, url, data, hashed, at = orjson.loads(line)
             product = NewProduct(
-                site_id, external_id, page_id, crawl_id, url, products.parsed(data), UUID(hashed)
+                site_id,
+                external_id,
+                page_id,
+                crawl_id,
+                url,
+                products.parse_data(data),
+                UUID(hashed),
             )
             batch.append(Extract(product, datetime.fromisoformat(at)))
             if len(batch) == BATCH:

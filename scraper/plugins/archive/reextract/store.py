@@ -143,7 +143,7 @@ def write(
         ):
             continue
         chosen[product.external_id] = extract
-    written = products.upsert(
+    written = products.upsert_products(
         connection, [replace(extract.product, crawl_id=crawl_id) for extract in chosen.values()]
     )
     times = []
