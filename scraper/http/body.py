@@ -24,7 +24,7 @@ WaitForRoom = Callable[[int], Awaitable[None]]
 ACCEPT_ENCODING = "gzip, deflate"
 # Each gzip member costs a decompressor, and bgzip's 64 KB blocks make 800 of a 50 MB sitemap.
 MEMBERS_MAX = 4096
-# zlib copies what follows a member: small slices keep many small members linear, and their output
+# Each member makes zlib copy what follows: small slices keep many members linear, and their output
 # fits into memory that Python already has.
 _SLICE_BYTES = 16_384
 _GZIP_MAGIC = b"\x1f\x8b"

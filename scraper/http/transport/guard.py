@@ -176,7 +176,7 @@ class GuardedResolver(AbstractResolver):
         try:
             answers = await self._resolver.resolve(host, port, family)
         except UnicodeError as error:
-            # getaddrinfo's IDNA codec raises this for an empty or overlong label.
+            # The IDNA codec of getaddrinfo raises this for an empty or overlong label.
             raise OSError(f"not a valid host name ({error})") from error
         allowed = [
             answer for answer in answers if forbidden_reason(answer["host"], self._private) is None
