@@ -61,6 +61,10 @@ class House:
         return [text for module in self.package for text in prose.messages(module)]
 
     @cached_property
+    def helper_prose(self) -> list[prose.Prose]:
+        return list(prose.helper_prose(self.helpers))
+
+    @cached_property
     def pages(self) -> list[prose.Prose]:
         return list(prose.pages())
 
@@ -167,6 +171,11 @@ FIGURES = (
         "marks in messages",
         lambda house: count(prose.marks(house.messages)),
     ),
+    Figure(
+        "marks_in_tests",
+        "marks in tests and tools, and in the names of tests",
+        lambda house: count(prose.marks(house.helper_prose)),
+    ),
     Figure("marks_in_docs", "marks in docs", lambda house: count(prose.marks(house.pages))),
     Figure(
         "advice_in_code",
@@ -188,6 +197,12 @@ FIGURES = (
         "marks_in_messages_per_1000",
         "marks in 1,000 words of messages",
         lambda house: marks_per_thousand(house.messages),
+        digits=1,
+    ),
+    Figure(
+        "marks_in_tests_per_1000",
+        "marks in 1,000 words of tests and tools",
+        lambda house: marks_per_thousand(house.helper_prose),
         digits=1,
     ),
     Figure(

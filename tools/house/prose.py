@@ -28,6 +28,7 @@ FENCED = re.compile(r"^( *)(```|~~~).*?^\1\2", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?<=\n\n)(?: {4,}\S.*\n?)+")
 QUOTED = re.compile(r"(`+)(?!`).+?\1|https?://\S+|(?<=\]\()[^)\s]+", re.DOTALL)
 DIRECTIVE = re.compile(r"(?:fmt|type|noqa|ruff|mypy|pragma)\b[^#]*|!.*")
+COMMENT = re.compile(r"(?:^|\s)#\s(.*)")
 NOT_PROSE = re.compile(
     r"\b(?:SELECT|INSERT|UPDATE|DELETE|FROM|WHERE|JOIN|VALUES|CREATE|ALTER|AND NOT|CASE WHEN)\b"
     r"|redis\.call|\bcount\(\*\)|\b(?:IS|NOT) NULL\b|\blocal \w+ ="
@@ -124,6 +125,26 @@ def comments(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[int, str]]:
         lines.append(text)
     if lines:
         yield first, "\n".join(lines)
+
+
+def comments_by_line(module: Module) -> Iterator[tuple[int, str]]:
+    """Yields comments without tokenizing, where a rough figure is enough: part of a string with
+    such a sign in it counts, too."""
+    for line, text in enumerate(module.lines, 1):
+        if match := COMMENT.search(text):
+            yield line, DIRECTIVE.sub("", match[1])
+
+
+def helper_prose(modules: Iterable[Module]) -> Iterator[Prose]:
+    """Yields docstrings and comments of tests and tools, and what the names of tests say."""
+    for module in modules:
+        for constant in module.docstrings():
+            yield Prose(module.name, constant.lineno, unquoted(str(constant.value)))
+        for line, text in comments_by_line(module):
+            yield Prose(module.name, line, unquoted(text))
+        for function in module.functions():
+            if function.name.startswith("test_"):
+                yield Prose(module.name, function.lineno, function.name[5:].replace("_", " "))
 
 
 def messages(module: Module) -> Iterator[Prose]:

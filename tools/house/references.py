@@ -23,7 +23,6 @@ from tools.house import prose
 from tools.house.modules import FUNCTIONS, PACKAGE, ROOT, Module, is_module, modules_below
 
 ABSOLUTE = re.compile(r"(?<![\w/.@-])scraper(?:\.[A-Za-z_]\w*)+(?![\w/-])")
-COMMENT = re.compile(r"#(.*)")
 PATH = re.compile(r"(?<![\w./{}$<>*:-])(?:[\w.-]+/)+[\w-]+\.(?:py|sql|lua)\b")
 QUOTED = re.compile(r"`+([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?:\([^`]*\))?`+")
 CONFIGURATION = (
@@ -247,12 +246,7 @@ def references() -> Iterator[Reference]:
         yield from in_module(module, comments, (ABSOLUTE, PATH, QUOTED), module)
     for folder in ("tests", "benchmarks", "tools"):
         for module in modules_below(ROOT / folder):
-            # A string with such a sign in it may count as a comment: that is cheap, and harmless.
-            comments = (
-                (line, match[1])
-                for line, text in enumerate(module.lines, 1)
-                if (match := COMMENT.search(text))
-            )
+            comments = prose.comments_by_line(module)
             yield from in_module(module, comments, (ABSOLUTE, PATH), None)
     pages = {path for pattern in prose.PAGES for path in ROOT.glob(pattern)}
     configuration = {path for pattern in CONFIGURATION for path in ROOT.glob(pattern)}
