@@ -93,7 +93,7 @@ house: setup ## print the figures of the house test beside their limits
 lint: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy --strict scraper
+	$(BIN)/mypy --strict scraper tools
 	$(BIN)/lint-imports
 
 # Needs no .venv: a machine that runs containers may have none.

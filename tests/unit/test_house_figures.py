@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tools.house import names, prose
-from tools.house.figures import FIGURES, Figure, rounded_outwards
+from tools.house.figures import FIGURES, Figure, House, Measured, breaches, rounded_outwards, slack
 from tools.house.modules import Module
 from tools.house.references import Names, Reference, imported_modules
 
@@ -133,6 +133,28 @@ def test_an_import_under_another_name_is_resolved(tmp_path: Path, known: Names) 
     assert imported_modules(module) == {"policy": "scraper.rules.schedule"}
     assert known.exists(Reference("text:1", "policy.next_slot", module))
     assert not known.exists(Reference("text:1", "policy.no_such_rule", module))
+
+
+@pytest.mark.parametrize(
+    ("value", "broken", "loose"),
+    [(11, True, False), (10, False, False), (9.6, False, False), (9, False, True)],
+)
+def test_a_limit_is_broken_or_loose(
+    value: float, broken: bool, loose: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tools.house.figures.ratchet", lambda: {"marks": 10})
+    figure = Figure("marks", "marks", lambda house: Measured(value, ["here"]))
+    measured = figure.measure(House())
+    assert breaches(figure, measured) == (["here"] if broken else [])
+    assert bool(slack(figure, measured)) == loose
+
+
+def test_a_list_of_allowed_places_only_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tools.house.figures.ratchet", lambda: {"names": ["One", "Two"]})
+    figure = Figure("names", "names", lambda house: Measured(0, []))
+    assert breaches(figure, Measured(2, ["One", "Three"])) == ["Three"]
+    assert slack(figure, Measured(1, ["One"])) is not None
+    assert slack(figure, Measured(2, ["One", "Two"])) is None
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.key)
