@@ -33,7 +33,7 @@ PARTS = (
     Part(
         "scraper.feed.reader",
         "Reads the [change feed](../how-to/exports.md#the-change-feed).",
-        ("read", "follow", "Change", "Reader"),
+        ("read", "follow", "Change", "ChangeReader"),
     ),
     Part("scraper.infra.database", "Connects to the database of the feed.", ("make_engine",)),
     Part(
