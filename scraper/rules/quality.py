@@ -151,8 +151,10 @@ def comparable_crawls(shares: Mapping[int, float], share: float | None) -> set[i
     products lack is rare in it, one that moves with the price is common. So whole crawls are
     compared with whole ones, and others with others, wherever there are some.
 
-    >>> alike({1: 1.0, 2: 0.05, 3: 0.04}, 0.9), alike({1: 1.0, 2: 0.05}, 0.1), alike({1: 1.0}, 0.1)
-    ({1}, {2}, {1})
+    >>> comparable_crawls({1: 1.0, 2: 0.05, 3: 0.04}, 0.9)
+    {1}
+    >>> comparable_crawls({1: 1.0, 2: 0.05}, 0.1), comparable_crawls({1: 1.0}, 0.1)
+    ({2}, {1})
     """
     same = {
         crawl

@@ -97,7 +97,7 @@ def queues_served_with(queue: str) -> tuple[str, ...]:
     """The queues that a worker started for `queue` serves: its region's own, and what may be done
     in any region.
 
-    >>> served_with("residential.eu")
+    >>> queues_served_with("residential.eu")
     ('residential.eu', 'residential')
     """
     capability, dot, region = queue.partition(".")
@@ -143,7 +143,7 @@ def may_begin_batch(level: int, begun: Mapping[int, float], places: int) -> bool
 
     Only those that are at least as urgent count, so that nothing urgent waits for lesser work.
 
-    >>> may_begin(8, {2: 16}, 16), may_begin(2, {8: 1, 2: 15}, 16)
+    >>> may_begin_batch(8, {2: 16}, 16), may_begin_batch(2, {8: 1, 2: 15}, 16)
     (True, False)
     """
     return sum(batches for other, batches in begun.items() if other >= level) <= places - 1
@@ -156,7 +156,7 @@ def room_by_level(waiting: Mapping[int, int], stale: int, ahead: int) -> list[in
     Only batches that are at least as urgent fill a level's room: a queue full of low priority has
     all its room for high. `stale` messages, whose leases are gone already, fill everybody's.
 
-    >>> rooms({2: 8}, 0, 8)
+    >>> room_by_level({2: 8}, 0, 8)
     [0, 0, 0, 8, 8, 8, 8, 8, 8, 8]
     """
     return [

@@ -194,7 +194,7 @@ def belongs_to(host: str, hosts: Iterable[str]) -> bool:
     """True where `host` (as `host_of` gives it) is one of `hosts` or below it. A port counts only
     where `hosts` has one.
 
-    >>> [belongs(host, {"shop.example"}) for host in ("m.shop.example:8080", "myshop.example")]
+    >>> [belongs_to(host, {"shop.example"}) for host in ("m.shop.example:8080", "myshop.example")]
     [True, False]
     """
     name = _without_port(host)
@@ -210,7 +210,7 @@ def belongs_to(host: str, hosts: Iterable[str]) -> bool:
 def split_host(host: str) -> tuple[str, int | None]:
     """What `host_of` gives, in parts, a literal address without its brackets.
 
-    >>> name_and_port("[::1]:8080"), name_and_port("shop.example")
+    >>> split_host("[::1]:8080"), split_host("shop.example")
     (('::1', 8080), ('shop.example', None))
     """
     name = _without_port(host)

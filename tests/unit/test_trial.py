@@ -49,7 +49,7 @@ def test_a_price_has_its_currency_in_a_row_of_its_own() -> None:
 def test_a_missing_and_a_mistyped_field_say_so() -> None:
     rows = fields("a: {css: .no, required: true}, b: {css: .old, type: price}, t: h1")
     assert rows["a"].value is None and "nothing matched" in rows["a"].problems[0]
-    assert rows["b"].value is None and "no price" in rows["b"].problems[0]
+    assert rows["b"].value is None and "is not a price" in rows["b"].problems[0]
 
 
 def test_a_default_is_nobodys_value() -> None:
