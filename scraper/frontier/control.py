@@ -54,7 +54,7 @@ def poll_frontier(
     row = connection.execute(POLL, {"crawls": list(crawl_ids), "queue": queue}).one()
     running, batches, workers, overrides, routes = row
     control = HostControl(
-        hosts.overrides(connection) if overrides else {},
+        hosts.read_overrides(connection) if overrides else {},
         *(host_tiers.read_routes(connection) if routes else ({}, 0.0)),
     )
     return PollAnswer(set(running), batches, workers, control)

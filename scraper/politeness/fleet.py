@@ -1,5 +1,5 @@
-"""What a host's limiter asks of the whole fleet, and the answer. `RedisFleetLimiter`
-(`scraper.politeness.fleet_limiter`) gives it; tests have one in memory."""
+"""The interface between a host's limiter and the whole fleet. `RedisFleetLimiter`
+(`scraper.politeness.fleet_limiter`) implements it; tests have an implementation in memory."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from scraper.rules.budget import Budget, UnusedSlots
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Slots by the loop's clock: slot k of `slots` at `max(start_at, first_at + k * interval_s)`;
-    with none granted, that of k = 0 is when there may be room. `interval_s` is the pace in force, 0
-    where there is none. `allotment` requests may be under way in this process, which may be fewer
-    than there are: then none is begun until enough have ended. `contended`: other processes wait
-    for places. `end`: when the host is free after these slots, by Redis's clock: what is shown to
-    give some of them back; `took_back`: whether that was done."""
+    """Slots and an allotment of one host, on the loop's clock.
+
+    Slot k of `slots` is at `max(start_at, first_at + k * interval_s)`; where none is granted, that
+    of k = 0 is when there may be room. `interval_s` is the pace in force, 0 for none. `allotment`
+    requests may be in flight in this process, which may be fewer than there are: then none begins
+    until enough have ended. `contended`: other processes wait for an allotment. `end` is when the
+    host is free after these slots, on Redis's clock, and identifies them when some are returned;
+    `returned`: the slots that the process returned with its request are free again.
+    """
 
     start_at: float
     first_at: float
@@ -25,13 +28,16 @@ class Reservation:
     allotment: int
     contended: bool = False
     end: int = 0
-    took_back: bool = False
+    returned: bool = False
 
     def at(self, slot: int) -> float:
+        """Returns when the slot with this number, from 0, is due."""
         return max(self.start_at, self.first_at + slot * self.interval_s)
 
 
 class FleetLimiter(Protocol):
+    """The fleet's budgets, as one process asks for them."""
+
     async def reserve(
         self,
         host: str,
@@ -39,10 +45,10 @@ class FleetLimiter(Protocol):
         *,
         slots: int,
         allotment: int,
-        inflight: int,
-        good: int = 0,
+        in_flight: int,
+        good_answers: int = 0,
         busy_until: float = 0.0,
-        back: UnusedSlots | None = None,
+        unused: UnusedSlots | None = None,
     ) -> Reservation: ...
 
     async def slow_down(

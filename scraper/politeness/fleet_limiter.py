@@ -1,100 +1,99 @@
 """A host's budget for the whole fleet, in Redis: when the next requests may leave, how many at
 once, and how fast now.
 
-One atomic script a decision (`scraper.politeness.scripts`), on Redis's clock. A process reserves
-slots ahead for the pages it is about to fetch and holds an allotment of the host's places, renewed
-while it works; nothing here waits or spins.
+Each decision is one atomic script (`politeness/reserve.lua`, `politeness/slow_down.lua`) on Redis's
+clock. A process reserves slots ahead for the pages that it is about to fetch, and holds an
+allotment of the host's concurrency, which it renews while it works; nothing here waits or spins.
 
-Weaknesses, knowingly:
+Known weaknesses:
 
-- A Redis that loses its memory forgets slots, rests and the pace. Each process says what it holds
-  with its next question, so only the slots of those who have not asked yet may be given out twice:
-  for `RESERVED_AHEAD_S` (2 s) at the most, and never more than two requests for each slot. A rest
-  is remembered by the process that met it alone.
-- Slots of a process that dies are lost to the host, and those that it comes too late for where
-  another process has got later ones meanwhile; its places for `ALLOTMENT_TTL_S`.
-- A slot is where the request leaves the process. What a new connection takes (DNS, TLS) is on top,
-  so that the host may see two requests closer together than they left.
-- A pace that was cut counts for slots reserved from then on; what others hold (2 s at the most) is
-  used.
+- A Redis that loses its memory forgets slots, rests and the pace. Each process reports what it
+  holds with its next call, so only the slots of processes that have not called yet may be granted
+  twice: for at most `AHEAD_S`, and never more than two requests for each slot. Only the process
+  that caused a rest still remembers it.
+- The slots of a process that dies are lost to the host, and so are those that a process reaches too
+  late after another process has reserved later ones. Its allotment is lost for `ALLOTMENT_TTL_S`.
+- A slot is when a request leaves the process. A new connection (DNS, TLS) takes longer, so the host
+  may see two requests closer together than they left.
+- A pace that was cut counts for slots reserved afterwards; slots that other processes hold (at most
+  2 s ahead) are used.
 
-A token server of its own would have fewer of them, and would be one more thing to run.
+A token server would have fewer of these weaknesses, and would be one more service to run.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 
 import redis.asyncio as aredis
 from redis.exceptions import RedisError
 
 from scraper.errors import DeferredError
+from scraper.infra.statements import lua
 from scraper.politeness.fleet import Reservation
+from scraper.politeness.host_row import host_keys
 from scraper.politeness.script_batcher import ScriptBatcher
-from scraper.politeness.scripts import RESERVE, SLOW
 from scraper.rules import budget as policy
 from scraper.rules.budget import Budget, UnusedSlots
 
-# Slots are reserved this far ahead at the most.
+# Slots are reserved at most this far ahead.
 AHEAD_S = 2.5
 # Pages come back after this when Redis does not answer.
 AWAY_S = 5.0
 # An allotment that is not renewed is free again after this.
 ALLOTMENT_TTL_S = 15.0
-# A process keeps a place for this long while others have none.
-PLACE_TURN_S = 2.0
-# A slot is reserved this much ahead of now at the most, for the answer to travel.
+# A process keeps an allotment this long while other processes have none.
+ROTATION_S = 2.0
+# A slot is at least the reply's travel time ahead of now, and at most this.
 LEAD_MAX_S = 0.5
 
 
 class ServerClock:
-    """From Redis's clock to the loop's. Every answer bounds the difference from above (it was on
-    its way for a while); the least bound of the last minute is the best. So slots are never early,
-    and late by the fastest answer's way back."""
+    """Converts Redis's clock to the loop's. Each reply bounds the difference from above, since it
+    took a while to arrive; the least bound of the last minute is the best. So slots are never
+    early, and late by the travel time of the fastest reply."""
 
     KEPT_S = 30.0
     LEAD_HALVES_S = 2.0
 
     def __init__(self) -> None:
         # The least bounds of this half minute and of the one before.
-        self._now = self._before = math.inf
-        self._since = -math.inf
+        self._least = self._least_before = math.inf
+        self._since = self._recorded_at = -math.inf
         self.lead_s = 0.005
-        self._heard_at = -math.inf
 
     def record(self, asked: float, answered: float, server_s: float) -> float:
-        """Takes an answer; returns what to add to Redis's time."""
+        """Records a reply, and returns what to add to Redis's time."""
         upper, lower = answered - server_s, asked - server_s
         # Redis's clock was set back, or it is another Redis.
-        if lower > min(self._now, self._before):
-            self._now = self._before = math.inf
+        if lower > min(self._least, self._least_before):
+            self._least = self._least_before = math.inf
         if answered - self._since > self.KEPT_S:
-            self._before, self._now, self._since = self._now, math.inf, answered
-        self._now = min(self._now, upper)
-        forgotten = 0.5 ** min(60.0, max(0.0, answered - self._heard_at) / self.LEAD_HALVES_S)
-        self.lead_s = min(
-            LEAD_MAX_S, max(1.25 * (answered - asked) + 0.001, forgotten * self.lead_s)
-        )
-        self._heard_at = answered
-        return min(self._now, self._before)
+            self._least_before, self._least, self._since = self._least, math.inf, answered
+        self._least = min(self._least, upper)
+        age_s = max(0.0, answered - self._recorded_at)
+        faded = 0.5 ** min(60.0, age_s / self.LEAD_HALVES_S)
+        self.lead_s = min(LEAD_MAX_S, max(1.25 * (answered - asked) + 0.001, faded * self.lead_s))
+        self._recorded_at = answered
+        return min(self._least, self._least_before)
 
 
 class RedisFleetLimiter:
-    """The fleet's budgets, as one process asks for them. Keys: `scraper:host:HOST`,
-    `scraper:places:HOST`.
+    """The fleet's budgets, as one process asks for them.
 
-    Raises `DeferredError` where Redis is away: that is no page's fault, and no request leaves
-    without a budget.
+    Raises `DeferredError` where Redis is away: the page waits and pays nothing, and no request
+    leaves without a budget.
     """
 
     def __init__(self, redis: aredis.Redis, process: str) -> None:
         self._process = process
         self._clock = ServerClock()
         self._offset_s = 0.0
-        self._reserve = ScriptBatcher(redis, RESERVE)
-        self._slow = redis.register_script(SLOW)
+        self._reserve = ScriptBatcher(redis, lua("politeness/reserve.lua"))
+        self._slow_down = redis.register_script(lua("politeness/slow_down.lua"))
 
     async def reserve(
         self,
@@ -103,83 +102,78 @@ class RedisFleetLimiter:
         *,
         slots: int,
         allotment: int,
-        inflight: int,
-        good: int = 0,
+        in_flight: int,
+        good_answers: int = 0,
         busy_until: float = 0.0,
-        back: UnusedSlots | None = None,
+        unused: UnusedSlots | None = None,
     ) -> Reservation:
-        """Asks for `slots` requests and an `allotment` of the host's places. `good` answers came
-        since it was last asked; this process holds slots up to `busy_until` (loop time; 0: none).
-        Slots that come `back` are as if they had never been reserved, if nobody has got later ones
-        meanwhile; otherwise there are no new ones.
+        """Reserves up to `slots` slots and an `allotment` of up to as many requests at once.
 
-        Raises `DeferredError` where Redis does not answer: nothing is fetched without a budget.
+        `good_answers` came since the last call; this process holds slots up to `busy_until` (loop
+        time; 0: none). `unused` slots are returned: if no process has reserved later ones, it is as
+        if they had never been reserved; otherwise this call grants no new ones.
         """
-        loop = asyncio.get_running_loop()
         args: list[str | int] = [
             self._process,
-            _us(budget.interval_s),
+            _microseconds(budget.interval_s),
             budget.burst,
             budget.concurrency,
             slots,
             allotment,
-            inflight,
-            _us(AHEAD_S),
-            _us(self._clock.lead_s),
-            _us(ALLOTMENT_TTL_S),
-            _us(PLACE_TURN_S),
-            _us(busy_until - self._offset_s) if busy_until else 0,
-            good,
-            _us(policy.STEP),
-            _us(policy.RECOVERS_S),
-            back.end if back else 0,
-            _us(back.interval_s) * back.slots if back else 0,
+            in_flight,
+            _microseconds(AHEAD_S),
+            _microseconds(self._clock.lead_s),
+            _microseconds(ALLOTMENT_TTL_S),
+            _microseconds(ROTATION_S),
+            _microseconds(busy_until - self._offset_s) if busy_until else 0,
+            good_answers,
+            _microseconds(policy.STEP),
+            _microseconds(policy.RECOVERS_S),
+            unused.end if unused else 0,
+            _microseconds(unused.interval_s) * unused.slots if unused else 0,
         ]
         try:
-            asked, answer = await self._reserve.ask(_keys(host), args)
+            asked, reply = await self._reserve.call(host_keys(host), args)
         except RedisError as error:
-            # No budget can be had: the page waits, and pays nothing.
             raise DeferredError(AWAY_S) from error
-        now, start, first, pace, granted, mine, waiting, _, end, took_back = (
-            int(value) for value in answer
-        )
-        self._offset_s = offset = self._clock.record(asked, loop.time(), now / 1e6)
-        first_at = first / 1e6 + offset
-        return Reservation(
-            start / 1e6 + offset,
-            first_at,
-            pace / 1e6,
-            granted,
-            mine,
-            bool(waiting),
-            end,
-            bool(took_back),
-        )
+        return self._decode_reservation(asked, reply)
 
     async def slow_down(
         self, host: str, budget: Budget, *, rest_s: float, why: str, age_s: float | None
     ) -> None:
-        """The host rests for `rest_s`: nobody gets a slot before that is over. `age_s`: the request
-        that left so long ago is a reason to go slower from now on; None: there is none."""
+        """Rests the host for `rest_s`: no process gets a slot before that is over. `age_s`: how
+        long ago the request left whose answer is a reason to cut the pace; None: there was no such
+        request."""
         args: list[str | int] = [
-            _us(rest_s),
+            _microseconds(rest_s),
             why,
-            -1 if age_s is None else _us(age_s),
-            _us(policy.SETTLES_S),
-            _us(policy.CUT),
-            _us(policy.FLOOR),
-            _us(budget.interval_s),
+            -1 if age_s is None else _microseconds(age_s),
+            _microseconds(policy.SETTLES_S),
+            _microseconds(policy.CUT),
+            _microseconds(policy.FLOOR),
+            _microseconds(budget.interval_s),
             budget.concurrency,
-            _us(policy.RECOVERS_S),
+            _microseconds(policy.RECOVERS_S),
         ]
         # The page's own retry waits as long anyway.
         with suppress(RedisError):
-            await self._slow(keys=_keys(host), args=args)
+            await self._slow_down(keys=host_keys(host), args=args)
+
+    def _decode_reservation(self, asked: float, reply: Sequence[bytes | int]) -> Reservation:
+        now, start, first, pace, slots, allotment, contended, _, end, returned = map(int, reply)
+        answered = asyncio.get_running_loop().time()
+        self._offset_s = offset = self._clock.record(asked, answered, now / 1e6)
+        return Reservation(
+            start_at=start / 1e6 + offset,
+            first_at=first / 1e6 + offset,
+            interval_s=pace / 1e6,
+            slots=slots,
+            allotment=allotment,
+            contended=bool(contended),
+            end=end,
+            returned=bool(returned),
+        )
 
 
-def _keys(host: str) -> list[str]:
-    return [f"scraper:host:{host}", f"scraper:places:{host}"]
-
-
-def _us(seconds: float) -> int:
+def _microseconds(seconds: float) -> int:
     return round(seconds * 1e6)

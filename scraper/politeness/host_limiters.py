@@ -1,5 +1,4 @@
-"""The host limiters of a process: one for each host that it has pages of. What a limiter does is
-`scraper.politeness.host_limiter`'s."""
+"""The host limiters of a process: one for each host that it has pages of."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from scraper.rules.budget import NO_OVERRIDE, Override
 
 
 class HostLimiters:
-    """The limiters of this process, made when first needed and swept when idle."""
+    """The limiters of this process, made when first needed and dropped when idle."""
 
     def __init__(self, fleet: FleetLimiter) -> None:
         self._fleet = fleet
@@ -30,7 +29,7 @@ class HostLimiters:
         return limiter
 
     def apply_overrides(self, overrides: Mapping[str, Override]) -> None:
-        """Takes what operators say of hosts, all of it; on the loop."""
+        """Replaces all overrides by what operators set now. Runs on the loop."""
         if overrides == self._overrides:
             return
         self._overrides = overrides
@@ -38,14 +37,15 @@ class HostLimiters:
             limiter.apply_override(overrides.get(host, NO_OVERRIDE))
 
     async def sweep(self) -> None:
-        """Called every few seconds. Gives back the allotments of idle hosts, so that other
-        processes may use them at once, and renews those of hosts whose answers take long. A fleet
-        limiter that is away changes nothing: allotments run out. What is known of a host outlives
-        the waits of its last pages."""
+        """Runs every few seconds. Returns the allotments of idle hosts, so that other processes may
+        use them at once, and renews those of hosts whose answers take long.
+
+        While Redis is away nothing changes: allotments expire. A limiter outlives its last pages'
+        waits while its host still counts as answering.
+        """
+        now = asyncio.get_running_loop().time()
         with suppress(DeferredError):
             for host, limiter in list(self._limiters.items()):
                 await limiter.maintain()
-                if limiter.is_idle and not limiter.signals.is_answering(
-                    asyncio.get_running_loop().time()
-                ):
+                if limiter.is_idle and not limiter.signals.is_answering(now):
                     self._limiters.pop(host, None)

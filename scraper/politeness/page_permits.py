@@ -12,10 +12,12 @@ from scraper.politeness.robots import RobotsRules
 
 
 class PagePermits:
-    """One page's way over one host or several: it holds a permit of the host that it is at, and of
-    no other. `route`: the proxy that it goes through, as last set; `identity`: the account that it
-    is logged in with, None for none; `robots`: the rules of the host that it came to; `body`: what
-    is held of its answer."""
+    """One page's permits on its way over hosts: it holds that of the host it is at, and no other.
+
+    `route`: the proxy in use, as last set; `identity`: the account that the page is logged in as,
+    None for none; `robots`: the rules of the host that it has reached; `body`: what is held of its
+    response; `began`: when its last request left.
+    """
 
     __slots__ = ("_urgency", "began", "body", "identity", "limiter", "robots", "route")
 
@@ -29,8 +31,8 @@ class PagePermits:
         self.identity: AccountSession | None = None
 
     async def acquire(self, limiter: HostLimiter, deadline_at: float) -> None:
-        """Waits for the permit of the next request. Another host's permit is given up before: two
-        pages on opposite ways would wait for each other."""
+        """Waits for the permit of the next request, and releases another host's first: two pages
+        that redirect to each other's hosts would otherwise wait for each other."""
         if self.limiter is limiter:
             await limiter.take_slot(deadline_at, self._urgency)
         else:

@@ -1,5 +1,4 @@
-"""A lock that goes to the most urgent of those who wait for it, each until a time of its own at the
-longest. asyncio."""
+"""An asyncio lock that goes to the most urgent waiter. Each waits until its own deadline."""
 
 from __future__ import annotations
 
@@ -14,27 +13,27 @@ from scraper.errors import DeferredError
 
 
 class PriorityLock:
-    """The larger urgency first; of equals, who came first. Not thread-safe.
+    """The larger urgency first; among equals, the first to come. Not thread-safe.
 
-    Who holds it may let others past, who have what they came for without ever holding it.
-    `returned` is called for each of those who was cancelled before it could go on.
+    The holder may admit other waiters, which then have what they came for without ever holding the
+    lock. `on_cancelled` is called for each admitted waiter that was cancelled before it resumed.
     """
 
-    def __init__(self, returned: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, on_cancelled: Callable[[], None] = lambda: None) -> None:
         self._held = False
-        self._came = count()
+        self._numbers = count()
         self._waiting: list[tuple[int, int, asyncio.Future[_Result], float]] = []
-        # Those who are late share one timer, since there may be hundreds.
+        # One timer serves all deadlines, since there may be hundreds.
         self._timer: asyncio.TimerHandle | None = None
-        self._returned = returned
+        self._on_cancelled = on_cancelled
 
     def locked(self) -> bool:
         return self._held
 
     @asynccontextmanager
     async def held(self, urgency: int, deadline_at: float) -> AsyncIterator[None]:
-        """For locks past which nobody is let. Raises `DeferredError` where it does not come before
-        `deadline_at` (loop time): those who are overtaken for ever go."""
+        """Holds a lock whose waiters are never admitted. Raises `DeferredError` if the lock does
+        not come before `deadline_at` (loop time), however often the waiter was overtaken."""
         held = await self.acquire(urgency, deadline_at)
         assert held
         try:
@@ -43,69 +42,69 @@ class PriorityLock:
             self.release()
 
     async def acquire(self, urgency: int, deadline_at: float) -> bool:
-        """True: it is held now, and to be released. False: let past. Raises as `held` does."""
+        """Returns True for a lock that the caller holds and must release, False for a caller that
+        was admitted. Raises as `held` does."""
         if not self._held:
             self._held = True
             return True
-        loop = asyncio.get_running_loop()
-        result: asyncio.Future[_Result] = loop.create_future()
-        heapq.heappush(self._waiting, (-urgency, next(self._came), result, deadline_at))
-        self._wake_at(deadline_at)
+        result: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (-urgency, next(self._numbers), result, deadline_at))
+        self._set_timer(deadline_at)
         try:
-            came = await result
+            outcome = await result
         except asyncio.CancelledError:
             if result.done() and not result.cancelled():
                 if result.result() is _Result.HELD:
                     self.release()
-                elif result.result() is _Result.PAST:
-                    self._returned()
+                elif result.result() is _Result.ADMITTED:
+                    self._on_cancelled()
             raise
-        if came is _Result.LATE:
+        if outcome is _Result.LATE:
             raise DeferredError(0.0)
-        return came is _Result.HELD
+        return outcome is _Result.HELD
 
-    def admit(self, most: int) -> int:
-        """Of those who wait the most urgent, `most` at the most, and how many they are. They go on
-        all at once: handed from one to the next, the lock would let one go on each time that the
-        loop turns."""
-        past = 0
-        while past < most and self._next(_Result.PAST):
-            past += 1
-        return past
+    def admit(self, count_max: int) -> int:
+        """Admits the most urgent waiters, at most `count_max`, and returns how many. They resume
+        all at once: handed from one waiter to the next, the lock would let only one resume in each
+        turn of the loop."""
+        admitted = 0
+        while admitted < count_max and self._resume_next(_Result.ADMITTED):
+            admitted += 1
+        return admitted
 
     def release(self) -> None:
-        """Handed over, not let go: nobody who comes in between can take it."""
-        self._held = self._next(_Result.HELD)
+        """Hands the lock to the next waiter at once, so that no newcomer can take it in between."""
+        self._held = self._resume_next(_Result.HELD)
 
-    def _next(self, result: _Result) -> bool:
+    def _resume_next(self, result: _Result) -> bool:
         while self._waiting:
-            _, _, waiting, _ = heapq.heappop(self._waiting)
-            if not waiting.done():
-                waiting.set_result(result)
+            _, _, waiter, _ = heapq.heappop(self._waiting)
+            if not waiter.done():
+                waiter.set_result(result)
                 return True
         return False
 
-    def _wake_at(self, when: float) -> None:
+    def _set_timer(self, at: float) -> None:
         if self._timer is not None:
-            if self._timer.when() <= when:
+            if self._timer.when() <= at:
                 return
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(when, self._refuse_late)
+        self._timer = asyncio.get_running_loop().call_at(at, self._refuse_late)
 
     def _refuse_late(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
         self._waiting = [entry for entry in self._waiting if not entry[2].done()]
         heapq.heapify(self._waiting)
-        for _, _, waiting, deadline_at in self._waiting:
+        for _, _, waiter, deadline_at in self._waiting:
             if deadline_at <= now:
-                waiting.set_result(_Result.LATE)
+                waiter.set_result(_Result.LATE)
         in_time = [deadline_at for *_, deadline_at in self._waiting if deadline_at > now]
         if in_time:
-            self._wake_at(min(in_time))
+            self._set_timer(min(in_time))
 
 
 class _Result(Enum):
     HELD = auto()
-    PAST = auto()
+    ADMITTED = auto()
     LATE = auto()

@@ -16,8 +16,7 @@ import redis
 import sqlalchemy as sa
 from redis.exceptions import RedisError
 
-from scraper.frontier import hosts, sites
-from scraper.frontier.hosts import HostState
+from scraper.frontier import sites
 from scraper.frontier.progress import CrawlProgress, read_progress
 from scraper.infra import outages, redaction
 from scraper.infra.redaction import redacted
@@ -25,8 +24,10 @@ from scraper.rules.routing import COORDINATOR
 from scraper.runtime import fleet
 from scraper.settings import Settings
 from scraper.views import crawl_progress as progress
+from scraper.views import host_states
 from scraper.views import queue_stats as state
 from scraper.views import site_table as fleet_view
+from scraper.views.host_states import HostState
 from scraper.views.queue_stats import LeaseHolder, QueueState, Trouble, Unusable
 from scraper.views.site_table import Totals
 
@@ -137,12 +138,12 @@ def _read_hosts(
         with redis.Redis.from_url(
             settings.valkey_url, socket_connect_timeout=3, socket_timeout=5
         ) as client:
-            status.hosts = hosts.troubled(connection, client)
+            status.hosts = host_states.read_troubled_states(connection, client)
     except RedisError as error:
         status.away["redis"] = redaction.scrubbed(error, settings.valkey_url)
         return
     if site is not None:
-        of_site = set(connection.execute(hosts.OF_SITE, {"site": site}).scalars())
+        of_site = host_states.read_hosts_of_site(connection, site)
         status.hosts = [host for host in status.hosts if host.host in of_site]
 
 

@@ -2,7 +2,7 @@
 errors, fresh sites.
 
 Reads only, and of the frontier only what is open: a million due pages are counted in a second or
-two. What is of Redis (rests, paces) is in `frontier.hosts` and `proxies.health`.
+two. What is of Redis (rests, paces) is in `views.host_states` and `proxies.health`.
 """
 
 from __future__ import annotations

@@ -27,8 +27,9 @@ from scraper.http.policy import FetchPolicy
 from scraper.http.transport.guard import ANYWHERE, PrivateAccess
 from scraper.politeness import fleet_limiter
 from scraper.politeness.fleet_limiter import RedisFleetLimiter
-from scraper.politeness.host_limiter import LATE_S, HostLimiter
+from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
+from scraper.politeness.slot_queue import LATE_S
 from scraper.rules.budget import Budget
 
 PROCESSES = 8

@@ -95,7 +95,7 @@ async def trouble(settings: Settings) -> None:
     in."""
     async with aredis.Redis.from_url(settings.valkey_url) as client:
         throttle = RedisFleetLimiter(client, "test")
-        await throttle.reserve("slow.example", Budget(0.1, 2, 1), slots=1, allotment=1, inflight=0)
+        await throttle.reserve("slow.example", Budget(0.1, 2, 1), slots=1, allotment=1, in_flight=0)
         await throttle.slow_down(
             "slow.example", Budget(0.1, 2, 1), rest_s=600, why="429", age_s=0.0
         )

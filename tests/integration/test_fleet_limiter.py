@@ -66,12 +66,12 @@ async def ask(
     interval_s: float = 0.0,
     slots: int = 0,
     allotment: int = 0,
-    inflight: int = 0,
+    in_flight: int = 0,
     concurrency: int = 4,
     burst: int = 1,
     good: int = 0,
     busy_until: float = 0.0,
-    back: UnusedSlots | None = None,
+    unused: UnusedSlots | None = None,
 ) -> Reservation:
     budget = Budget(interval_s, concurrency, burst)
     return await one.reserve(
@@ -79,10 +79,10 @@ async def ask(
         budget,
         slots=slots,
         allotment=allotment,
-        inflight=inflight,
-        good=good,
+        in_flight=in_flight,
+        good_answers=good,
         busy_until=busy_until,
-        back=back,
+        unused=unused,
     )
 
 
@@ -184,7 +184,7 @@ def test_hosts_have_budgets_of_their_own(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
         for host in ("a.example", "b.example", "b.example:8080"):
-            got = await one.reserve(host, Budget(1.0, 4), slots=2, allotment=4, inflight=0)
+            got = await one.reserve(host, Budget(1.0, 4), slots=2, allotment=4, in_flight=0)
             assert (got.slots, got.allotment) == (2, 4) and first_s(got) <= LEAD_MAX_S
 
     run(valkey_url, work)
@@ -227,13 +227,13 @@ def test_a_busy_process_makes_room_for_another_as_its_requests_end(valkey_url: s
         # but it is known now that it waits
         assert (await ask(b, allotment=4)).allotment == 0
         # four are under way: no new one before two have ended
-        assert (await ask(a, allotment=4, inflight=4)).allotment == 2
+        assert (await ask(a, allotment=4, in_flight=4)).allotment == 2
         assert (await ask(b, allotment=4)).allotment == 0  # the four still count
-        assert (await ask(a, allotment=4, inflight=3)).allotment == 2
+        assert (await ask(a, allotment=4, in_flight=3)).allotment == 2
         assert (await ask(b, allotment=4)).allotment == 1
-        assert (await ask(a, allotment=4, inflight=2)).allotment == 2
-        assert (await ask(b, allotment=4, inflight=1)).allotment == 2
-        assert (await ask(a, allotment=4, inflight=2)).allotment == 2
+        assert (await ask(a, allotment=4, in_flight=2)).allotment == 2
+        assert (await ask(b, allotment=4, in_flight=1)).allotment == 2
+        assert (await ask(a, allotment=4, in_flight=2)).allotment == 2
 
     run(valkey_url, work)
 
@@ -282,15 +282,15 @@ def test_all_that_want_much_get_about_the_same(
 
     async def work(client: aredis.Redis) -> None:
         fleet = [RedisFleetLimiter(client, f"p{n}") for n in range(processes)]
-        inflight = [0] * processes
+        in_flight = [0] * processes
         got = [0] * processes
         for _ in range(4):
             for n, one in enumerate(fleet):
-                inflight[n] = min(inflight[n], got[n])
+                in_flight[n] = min(in_flight[n], got[n])
                 got[n] = (
-                    await ask(one, allotment=50, inflight=inflight[n], concurrency=concurrency)
+                    await ask(one, allotment=50, in_flight=in_flight[n], concurrency=concurrency)
                 ).allotment
-                inflight[n] = max(inflight[n], got[n])
+                in_flight[n] = max(in_flight[n], got[n])
         assert sum(got) <= concurrency
         if processes <= concurrency:
             assert min(got) >= concurrency // processes
@@ -305,7 +305,7 @@ def test_where_processes_outnumber_places_the_places_go_round(
     valkey_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None of six waits for ever for two places, and those who have waited longest are the next."""
-    monkeypatch.setattr(fleet_limiter, "PLACE_TURN_S", 0.05)
+    monkeypatch.setattr(fleet_limiter, "ROTATION_S", 0.05)
 
     async def work(client: aredis.Redis) -> None:
         fleet = [RedisFleetLimiter(client, f"p{n}") for n in range(6)]
@@ -313,7 +313,7 @@ def test_where_processes_outnumber_places_the_places_go_round(
         turns: list[int] = []
         for _ in range(60):
             for n, one in enumerate(fleet):
-                got = await ask(one, allotment=4, inflight=0, concurrency=2)
+                got = await ask(one, allotment=4, in_flight=0, concurrency=2)
                 if got.allotment and not holds[n]:
                     turns.append(n)
                 holds[n] = got.allotment
@@ -506,7 +506,7 @@ class Model:
     limit: int
     entries: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def ask(self, me: str, wants: int, inflight: int) -> tuple[int, int]:
+    def ask(self, me: str, wants: int, in_flight: int) -> tuple[int, int]:
         """The least and the most that may be granted: who has waited longer comes first."""
         others = {name: entry for name, entry in self.entries.items() if name != me}
         fair = max(1, self.limit // (len(others) + 1))
@@ -517,9 +517,9 @@ class Model:
         held_before = self.entries.get(me, (0, 0))[0]
         return (most if held_before else min(most, max(0, free - queue))), most
 
-    def got(self, me: str, wants: int, inflight: int, allotment: int) -> None:
-        self.entries[me] = (max(inflight, allotment), wants)
-        if wants == inflight == 0:
+    def got(self, me: str, wants: int, in_flight: int, allotment: int) -> None:
+        self.entries[me] = (max(in_flight, allotment), wants)
+        if wants == in_flight == 0:
             del self.entries[me]
 
 
@@ -537,20 +537,20 @@ def test_shares_are_the_models_and_never_above_the_concurrency(
     async def work(client: aredis.Redis) -> None:
         await client.flushdb()
         model = Model(limit)
-        inflight = [0] * 4
+        in_flight = [0] * 4
         for process, wants, ends in asks:
-            inflight[process] = max(0, inflight[process] - ends)
+            in_flight[process] = max(0, in_flight[process] - ends)
             one = RedisFleetLimiter(client, str(process))
-            got = await ask(one, allotment=wants, inflight=inflight[process], concurrency=limit)
-            least, most = model.ask(str(process), wants, inflight[process])
+            got = await ask(one, allotment=wants, in_flight=in_flight[process], concurrency=limit)
+            least, most = model.ask(str(process), wants, in_flight[process])
             assert least <= got.allotment <= most
-            model.got(str(process), wants, inflight[process], got.allotment)
-            inflight[process] = max(inflight[process], got.allotment)
-            assert sum(inflight) <= limit
+            model.got(str(process), wants, in_flight[process], got.allotment)
+            in_flight[process] = max(in_flight[process], got.allotment)
+            assert sum(in_flight) <= limit
             with redis.Redis.from_url(valkey_url) as direct:
                 written = allotments(direct)
             assert sum(written.values()) <= limit
-            assert all(inflight[int(name)] <= held for name, held in written.items())
+            assert all(in_flight[int(name)] <= held for name, held in written.items())
 
     run(valkey_url, work)
 
@@ -654,9 +654,9 @@ def test_slots_come_back_while_nobody_has_later_ones(valkey_url: str, burst: int
             slots=2,
             allotment=1,
             burst=burst,
-            back=UnusedSlots(got.end, 3, got.interval_s),
+            unused=UnusedSlots(got.end, 3, got.interval_s),
         )
-        assert again.took_back and again.slots == 2
+        assert again.returned and again.slots == 2
         assert again.at(1) == pytest.approx(max(again.start_at, got.first_at + 2 * 0.5), abs=0.02)
         late = await ask(other, interval_s=0.5, slots=1, allotment=1, burst=burst)
         assert late.at(0) >= again.at(1) + 0.49 or burst > 1
@@ -666,9 +666,9 @@ def test_slots_come_back_while_nobody_has_later_ones(valkey_url: str, burst: int
             slots=2,
             allotment=1,
             burst=burst,
-            back=UnusedSlots(again.end, 1, 0.5),
+            unused=UnusedSlots(again.end, 1, 0.5),
         )
-        assert not refused.took_back and refused.slots == 0
+        assert not refused.returned and refused.slots == 0
         assert refused.end == late.end, "nothing is taken from the other"
 
     run(valkey_url, work)
@@ -680,9 +680,13 @@ def test_what_comes_back_late_is_not_caught_up_on(valkey_url: str) -> None:
         got = await ask(one, interval_s=0.1, slots=10, allotment=1)
         await asyncio.sleep(0.5)
         again = await ask(
-            one, interval_s=0.1, slots=2, allotment=1, back=UnusedSlots(got.end, 10, got.interval_s)
+            one,
+            interval_s=0.1,
+            slots=2,
+            allotment=1,
+            unused=UnusedSlots(got.end, 10, got.interval_s),
         )
-        assert again.took_back and first_s(again) >= -0.01
+        assert again.returned and first_s(again) >= -0.01
         assert again.at(1) - again.at(0) == pytest.approx(0.1)
 
     run(valkey_url, work)
@@ -710,7 +714,7 @@ def test_a_redis_that_lost_its_memory_goes_on(valkey_url: str) -> None:
         await ask(one, interval_s=1.0, slots=3, allotment=2)
         await client.flushdb()
         await client.script_flush()
-        got = await ask(one, interval_s=1.0, slots=3, allotment=2, inflight=2)
+        got = await ask(one, interval_s=1.0, slots=3, allotment=2, in_flight=2)
         assert (got.slots, got.allotment) == (3, 2)
 
     run(valkey_url, work)

@@ -12,10 +12,11 @@ import sqlalchemy as sa
 
 from scraper.coordinator.dispatch import dispatch
 from scraper.frontier import crawls, hosts
-from scraper.frontier.hosts import HostState
 from scraper.politeness.fleet_limiter import RedisFleetLimiter
 from scraper.rules.budget import Budget, Override
 from scraper.settings import Settings
+from scraper.views import host_states
+from scraper.views.host_states import HostState
 from tests.making import a_site, add, new_page, open_crawl, rows, urls
 
 SETTINGS = Settings(batch_pages=100, horizon_s=10)
@@ -45,12 +46,12 @@ def say(engine: sa.Engine, host: str, *, reset: bool = False, **said: object) ->
 
 def overrides(engine: sa.Engine) -> dict[str, Override]:
     with engine.connect() as connection:
-        return hosts.overrides(connection)
+        return hosts.read_overrides(connection)
 
 
 def states(engine: sa.Engine, url: str) -> dict[str, HostState]:
     with engine.connect() as connection, redis.Redis.from_url(url) as client:
-        return {state.host: state for state in hosts.states(connection, client)}
+        return {state.host: state for state in host_states.read_states(connection, client)}
 
 
 def test_a_paused_host_gets_no_lease_and_others_do(engine: sa.Engine) -> None:
@@ -108,11 +109,11 @@ def test_what_is_shown_is_what_counts(engine: sa.Engine, valkey_url: str) -> Non
         async with aredis.Redis.from_url(valkey_url) as client:
             one = RedisFleetLimiter(client, "a")
             budget = Budget(0.5, 4, 1)
-            await one.reserve("a.example", budget, slots=3, allotment=2, inflight=0)
+            await one.reserve("a.example", budget, slots=3, allotment=2, in_flight=0)
             await one.slow_down(
                 "a.example", budget, rest_s=30.0, why="429, Retry-After 30 s", age_s=0.0
             )
-            await one.reserve("live.example", Budget(0.0, 9), slots=0, allotment=1, inflight=1)
+            await one.reserve("live.example", Budget(0.0, 9), slots=0, allotment=1, in_flight=1)
 
     shop(engine, "a", 3, rate="2/s")
     shop(engine, "b", 1, rate="unlimited", concurrency=7)

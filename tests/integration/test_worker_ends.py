@@ -348,7 +348,7 @@ class Slots:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, free: int = 0) -> None:
         self.free, self.waiting, self.door = free, 0, threading.Event()
-        take = HostLimiter._next_slot
+        take = HostLimiter._wait_for_slot
 
         async def waits(limiter: HostLimiter, latest: float) -> None:
             if self.free:
@@ -359,7 +359,7 @@ class Slots:
                     await asyncio.sleep(0.01)
             await take(limiter, latest)
 
-        monkeypatch.setattr(HostLimiter, "_next_slot", waits)
+        monkeypatch.setattr(HostLimiter, "_wait_for_slot", waits)
 
 
 def frozen_meanwhile(bench: Bench, slots: Slots) -> None:

@@ -13,22 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scraper.errors import DeferredError
+from scraper.politeness.allotment import RENEWED_S
 from scraper.politeness.fleet import Reservation
-from scraper.politeness.host_limiter import (
-    ALLOTMENT_RENEWED_S,
+from scraper.politeness.host_limiter import CONTENDED_ANSWERS, RESERVED_AHEAD_S, HostLimiter
+from scraper.politeness.host_limiters import HostLimiters
+from scraper.politeness.latency_estimate import (
     ANSWERS_LEAST,
-    CONTENDED_ANSWERS,
-    ENOUGH_LEAST_S,
-    ENOUGH_SLOWEST,
-    LATE_S,
     PATIENT_LEAST_S,
     PATIENT_SHARE,
     PATIENT_TRY,
-    RESERVED_AHEAD_S,
     STUCK_MAX_S,
-    HostLimiter,
+    TIMEOUT_LEAST_S,
+    TIMEOUT_SLOWEST,
 )
-from scraper.politeness.host_limiters import HostLimiters
+from scraper.politeness.slot_queue import LATE_S
 from scraper.rules.budget import Budget, Override, UnusedSlots
 from tests.clocks import VirtualLoop, now, run
 from tests.machine import examples
@@ -56,29 +54,29 @@ class Fleet:
         *,
         slots: int,
         allotment: int,
-        inflight: int,
-        good: int = 0,
+        in_flight: int,
+        good_answers: int = 0,
         busy_until: float = 0.0,
-        back: UnusedSlots | None = None,
+        unused: UnusedSlots | None = None,
     ) -> Reservation:
         await asyncio.sleep(0)
         if self.away:
             raise DeferredError(5.0)
-        took_back = back is not None and back.end == round(self.free * 1e6)
-        if back is not None and took_back:
-            self.free -= back.slots * back.interval_s
-        elif back is not None:
+        returned = unused is not None and unused.end == round(self.free * 1e6)
+        if unused is not None and returned:
+            self.free -= unused.slots * unused.interval_s
+        elif unused is not None:
             slots = 0
         self.asked.append(
             {
                 "slots": slots,
                 "allotment": allotment,
-                "inflight": inflight,
-                "good": good,
+                "in_flight": in_flight,
+                "good": good_answers,
                 "at": now(),
             }
         )
-        if allotment == 0 and inflight == 0:
+        if allotment == 0 and in_flight == 0:
             self.given_back.append(host)
         interval_s = budget.interval_s
         first = max(self.free, now())
@@ -89,7 +87,7 @@ class Fleet:
         allotment = min(allotment, self.limit, budget.concurrency)
         end = round(self.free * 1e6)
         return Reservation(
-            first, first, interval_s, granted, allotment, self.contended, end, took_back
+            first, first, interval_s, granted, allotment, self.contended, end, returned
         )
 
     async def slow_down(
@@ -157,11 +155,11 @@ def test_a_share_that_shrinks_is_kept_to_while_pages_wait_for_their_slots() -> N
         pages = [asyncio.ensure_future(visits.one()) for _ in range(30)]
         await asyncio.sleep(2)
         fleet.limit = 2
-        await asyncio.sleep(ALLOTMENT_RENEWED_S + 8)
+        await asyncio.sleep(RENEWED_S + 8)
         visits.most = visits.inside
         await asyncio.gather(*pages)
         assert visits.most <= 2
-        assert all(asked["inflight"] <= 4 for asked in fleet.asked)
+        assert all(asked["in_flight"] <= 4 for asked in fleet.asked)
 
     run(work)
 
@@ -186,7 +184,9 @@ def test_a_fast_host_makes_room_for_another_process_after_few_answers() -> None:
         await asyncio.sleep(1)
         heard = next(asked for asked in fleet.asked if asked["at"] > changed)
         said = next(
-            asked for asked in fleet.asked if asked["at"] >= heard["at"] and asked["inflight"] <= 64
+            asked
+            for asked in fleet.asked
+            if asked["at"] >= heard["at"] and asked["in_flight"] <= 64
         )
         assert heard["at"] - changed <= 0.25 and said["at"] - heard["at"] <= 0.1
         # and no question more than that
@@ -539,7 +539,7 @@ def test_a_turn_that_is_cancelled_while_it_waits_leaves_nothing_behind(wait: str
         await asyncio.wait_for(visits.one(), 20)
         limiter.pending = 0
         assert limiter.is_idle
-        assert not limiter._door.locked() and not limiter._pace.locked()
+        assert not limiter._allotment_lock.locked() and not limiter._rate_lock.locked()
 
     run(work)
 
@@ -613,8 +613,8 @@ def test_a_long_answer_does_not_cost_the_share() -> None:
                 await asyncio.sleep(2)
                 await limiters.sweep()
         times = [asked["at"] for asked in fleet.asked]
-        assert max(b - a for a, b in pairwise(times)) <= ALLOTMENT_RENEWED_S + 2
-        assert all(asked["inflight"] == 1 for asked in fleet.asked[1:])
+        assert max(b - a for a, b in pairwise(times)) <= RENEWED_S + 2
+        assert all(asked["in_flight"] == 1 for asked in fleet.asked[1:])
 
     run(work)
 
@@ -629,7 +629,7 @@ def test_a_throttle_that_is_away_defers_pages_and_breaks_no_sweep() -> None:
         limiter.pending = 3
         await visits.one()
         fleet.away = True
-        await asyncio.sleep(ALLOTMENT_RENEWED_S + 1)
+        await asyncio.sleep(RENEWED_S + 1)
         await visits.one()
         assert visits.deferred == [5.0]
         limiter.pending = 0
@@ -788,15 +788,15 @@ def test_a_page_is_waited_for_as_the_slowest_answers_of_its_host_say() -> None:
         for _ in range(ANSWERS_LEAST):
             assert limiter.answer_timeout_s() is None
             limiter.record_answer(0.05)
-        assert limiter.answer_timeout_s() == limiter.answer_timeout_s(1) == ENOUGH_LEAST_S
+        assert limiter.answer_timeout_s() == limiter.answer_timeout_s(1) == TIMEOUT_LEAST_S
         assert limiter.answer_timeout_s(PATIENT_TRY) == PATIENT_LEAST_S
         limiter.record_answer(2.0)
-        assert limiter.answer_timeout_s() == ENOUGH_SLOWEST * 2.0
+        assert limiter.answer_timeout_s() == TIMEOUT_SLOWEST * 2.0
         for _ in range(5000):
             limiter.record_answer(0.05)
-        assert limiter.answer_timeout_s() == ENOUGH_LEAST_S
+        assert limiter.answer_timeout_s() == TIMEOUT_LEAST_S
         await asyncio.sleep(100)
-        assert limiter.answer_timeout_s() == ENOUGH_LEAST_S
+        assert limiter.answer_timeout_s() == TIMEOUT_LEAST_S
         assert limiter.answer_timeout_s(PATIENT_TRY) == pytest.approx(100 * PATIENT_SHARE)
 
     run(work)

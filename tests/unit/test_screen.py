@@ -24,9 +24,9 @@ from scraper.cli.crawl.screen import (
 )
 from scraper.cli.crawl.watch import press
 from scraper.frontier.counters import Counts
-from scraper.frontier.hosts import HostState
 from scraper.frontier.progress import CrawlProgress
 from scraper.views.dashboard import FleetStatus, WorkerState
+from scraper.views.host_states import HostState
 from scraper.views.queue_stats import QueueState, Trouble, Unusable
 from scraper.views.site_table import Totals
 

@@ -16,11 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from scraper.cli.common.tables import plain, span
-from scraper.frontier.hosts import HostState
 from scraper.frontier.progress import STATES, CrawlProgress
 from scraper.infra.redaction import redacted
 from scraper.views import crawl_progress as progress
 from scraper.views.dashboard import FleetStatus, WorkerState
+from scraper.views.host_states import HostState
 from scraper.views.queue_stats import QueueState, Trouble
 
 BAR_CELLS = 12

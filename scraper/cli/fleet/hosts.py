@@ -20,9 +20,10 @@ from scraper.cli.common.shared import (
 from scraper.cli.common.tables import print_table
 from scraper.cli.crawl.screen import host_levels
 from scraper.frontier import hosts
-from scraper.frontier.hosts import HostState
 from scraper.infra.database import retried
 from scraper.sites.grammar.scalars import check_host, per_second
+from scraper.views import host_states
+from scraper.views.host_states import HostState
 
 T = TypeVar("T")
 
@@ -50,7 +51,7 @@ def host() -> None:
 def host_list(host: str | None, as_json: bool) -> None:
     """Show hosts with open pages, or HOST: budget, pace, requests under way, rests, what is due."""
     with open_engine().connect() as connection, open_redis(load_settings()) as client:
-        states = hosts.states(connection, client, host)
+        states = host_states.read_states(connection, client, host)
     if as_json:
         print_json(states)
     elif states:

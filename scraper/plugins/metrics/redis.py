@@ -9,13 +9,13 @@ from pathlib import Path
 from prometheus_client.core import Metric
 from redis import Redis
 
-from scraper.frontier import hosts
 from scraper.plugins.accounts import store
 from scraper.plugins.metrics.counters import Growing, Labels
 from scraper.plugins.metrics.postgres import counter, gauge
 from scraper.proxies import file
 from scraper.proxies import health as proxies
 from scraper.rules.proxies import ProxyStats
+from scraper.views import host_states
 
 # Of thousands of hosts, so many are named that rest longest, and that are slowed most.
 HOSTS_NAMED = 20
@@ -45,7 +45,7 @@ class RedisState:
             f"The part of its budget in force, of the {HOSTS_NAMED} slowest",
             ["host"],
         )
-        live = hosts.live(self._client).values()
+        live = host_states.read_live_states(self._client).values()
         resting = sorted(
             ((host.rests_s, host.host) for host in live if host.rests_s is not None), reverse=True
         )
