@@ -28,7 +28,7 @@ def value(cls: type[T]) -> type[T]:
 
 
 class Kind(StrEnum):
-    """What a page is for. Sitemaps and listings spawn pages; products are stored."""
+    """The kind of a page. Sitemaps and listings add pages; products are stored."""
 
     SITEMAP = "sitemap"
     LISTING = "listing"
@@ -294,8 +294,8 @@ class Fetched:
 
 @value
 class Link:
-    """A page found on a page: an absolute http(s) URL without fragment and tracking parameters,
-    ready to request."""
+    """A page found on another page: an absolute http(s) URL without fragment and tracking
+    parameters, ready to request."""
 
     url: str
     kind: Kind
@@ -303,7 +303,7 @@ class Link:
 
 @value
 class Product:
-    """What a product page gave: `data` maps field names to JSON-able values (Decimal for exact
+    """A product as a page shows it: `data` maps field names to JSON values (Decimal for exact
     numbers).
 
     A price field `x` gives two keys: `x` (Decimal) and `x_currency` (ISO 4217 code or None).

@@ -21,7 +21,7 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
 
 
 class ScraperError(Exception):
-    """Something the user can mend. The command line prints the message alone and exits with
+    """An error that the user can fix. The command line prints only the message and exits with
     `exit_code`."""
 
     exit_code = 1
@@ -45,7 +45,7 @@ class DefinitionError(ScraperError):
 
 
 class NotFoundError(ScraperError):
-    """A site, crawl or product that is named does not exist."""
+    """The named site, crawl or product does not exist."""
 
     exit_code = 2
 
@@ -65,8 +65,7 @@ class BusyError(ScraperError):
 
 
 class ServerUnavailableError(ScraperError):
-    """PostgreSQL or Redis cannot be reached. The message says which address was tried and what to
-    type."""
+    """PostgreSQL or Redis does not answer. The message names the address and what to do."""
 
     exit_code = 3
 
@@ -96,8 +95,7 @@ class SuspectError(ScraperError):
 
 
 class CursorError(ScraperError):
-    """The feed of changes does not hold what comes after a cursor: it has forgotten it, or never
-    had it."""
+    """The feed no longer holds the changes after a cursor, or never had them."""
 
     exit_code = 6
 
@@ -107,18 +105,19 @@ class LoginFailedError(ScraperError):
 
 
 class FunctionRefusedError(ScraperError):
-    """A function to be called on workers is not allowed, cannot be imported, or is none."""
+    """A function for the workers is not allowed, cannot be imported, or is not a function."""
 
     exit_code = 2
 
 
 class CallError(ScraperError):
-    """A function that was called on a worker gave no result for an input.
+    """A function on a worker gave no result for an input.
 
-    `index` is the input's place among all, `input` the input; `type` is the name of the exception,
-    `message` what it said, `blame` whose fault it is (page, host, proxy, parser: the function's
-    own, us), `outcome` what happened, in the words of docs/reference/outcomes.md; `traceback`
-    where in the function, as text.
+    - `index`, `input`: the input and its position
+    - `type`, `message`: the exception's name and text
+    - `blame`: who is at fault: page, host, proxy, parser (the function), or us
+    - `outcome`: what happened, see docs/reference/outcomes.md
+    - `traceback`: where in the function, as text
     """
 
     exit_code = 4
@@ -146,7 +145,7 @@ class CallsFailedError(ScraperError):
 
 
 class CallTimeoutError(ScraperError, TimeoutError):
-    """Calls did not all end within the time that their caller gave them."""
+    """The calls did not end within the time limit of their caller."""
 
     exit_code = 4
 

@@ -54,10 +54,12 @@ Since = int | datetime | Literal["oldest", "now"]
 
 @dataclass(frozen=True)
 class Change:
-    """What became of a product. `data` is the whole product as of that version, `changed` the names
-    of the fields that are other than before, `before` what these were (None: not there); both are
-    empty unless its content changed, which a product that is listed again may have done too.
-    Numbers are Decimals where they have a point."""
+    """One change of a product.
+
+    `cursor` is its position in the feed, `changed` names the fields that differ from the version
+    before. `changed` and `before` are empty unless the content changed, which can also happen to a
+    relisted product.
+    """
 
     cursor: int
     event: Event
@@ -73,10 +75,12 @@ class Change:
 
     @cached_property
     def data(self) -> dict[str, Any]:
+        """The whole product as of this version; numbers with a point are Decimals."""
         return _parse_fields(self.data_json)
 
     @cached_property
     def before(self) -> dict[str, Any]:
+        """The earlier values of the changed fields; None: the field was missing."""
         return _parse_fields(self.before_json)
 
     def json(self) -> str:
@@ -189,11 +193,12 @@ class ChangeReader:
 def read(
     engine: sa.Engine, since: Since = "oldest", *, site: str | None = None, rows: int = ROWS
 ) -> Iterator[Change]:
-    """The changes after `since` (a cursor, a time, "oldest" of those kept, "now"), up to those that
-    are decided when it has come to the end. `site`: only this one's.
+    """Yields the changes after `since` (a cursor, a time, "oldest" or "now") up to the current end
+    of the feed, of all sites or of one.
 
-    Raises `CursorError` where the feed has forgotten what comes after `since`, `NotFoundError` for
-    an unknown site."""
+    Raises `CursorError` if the feed no longer holds the changes after `since`, and `NotFoundError`
+    for an unknown site.
+    """
     reader = ChangeReader(engine, resolve_cursor(engine, since), site=site, rows=rows)
     end = store.current_cursor(engine)
     try:
@@ -215,8 +220,8 @@ def follow(
     stop: threading.Event | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Change]:
-    """As `read`, and then those that come, until `stop` is set. It outlives PostgreSQL's restarts;
-    `say` gets a line when it waits for something else than changes."""
+    """Yields changes as `read` does, and then waits for more until `stop` is set. It survives
+    restarts of PostgreSQL; `say` gets a line when it waits for anything except changes."""
     reader = ChangeReader(engine, resolve_cursor(engine, since), site=site)
     with closing(follow_batches(reader, stop or threading.Event(), say)) as stream:
         for batch in stream:

@@ -22,12 +22,11 @@ TRIES = 5
 
 
 def make_engine(url: str, *, pool_size: int = 4) -> sa.Engine:
-    """An engine whose sessions keep UTC and give up on a lock or a dead peer rather than hang.
+    """Returns an engine whose sessions use UTC, and give up on a lock or a dead peer.
 
-    A process that is frozen within a transaction loses it after ten seconds, so that others get the
-    rows it has locked. Pages are found by their indexes: with PostgreSQL's own `random_page_cost`,
-    made for discs that turn, it would rather read a table of some ten thousand rows whole for a
-    hundred of them.
+    A process that freezes within a transaction loses it after ten seconds, so that others get its
+    locked rows. Sessions find pages by index: PostgreSQL's default `random_page_cost`, made for
+    spinning disks, prefers to scan a table of ten thousand rows for a hundred of them.
     """
     options = "-c timezone=UTC -c lock_timeout=30s -c idle_in_transaction_session_timeout=10s"
     options += " -c jit=off -c random_page_cost=1.1"

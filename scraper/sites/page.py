@@ -1,7 +1,7 @@
-"""`Page`: what a site's own Python function is given. A value: it fetches nothing and changes
-nothing.
+"""`Page`: what a site's own Python function gets. A value: it fetches and changes nothing.
 
-from scraper.domain import Kind, Link from scraper.sites.page import Page
+from scraper.domain import Kind, Link
+from scraper.sites.page import Page
 
 def product(page: Page):
     data = page.json()
@@ -31,11 +31,12 @@ from scraper.rules.decoding import Decoded, decode_page, parse_html
 class Page:
     """One fetched page.
 
-    url       the final URL, after redirects; `page_url` the one that was asked for
-    status    the HTTP status; headers: a mapping with lower-case names
-    body      bytes, unpacked; text: decoded by its character set
-    depth     0 for a start page
-    selector  a parsel.Selector over the page, made when first used
+    - `url`: the final URL, after redirects
+    - `page_url`: the requested URL
+    - `status`: the HTTP status
+    - `headers`: a mapping with lower-case names
+    - `body`: the unpacked bytes
+    - `depth`: 0 for a start page
     """
 
     def __init__(
@@ -63,18 +64,20 @@ class Page:
 
     @property
     def text(self) -> str:
+        """The body as text, decoded by its character set."""
         return self._decoded.text
 
     @cached_property
     def selector(self) -> Selector:
+        """A `parsel.Selector` over the page, created on first use."""
         return Selector(root=parse_html(self._decoded.utf8), type="html", base_url=self.url)
 
     def json(self) -> Any:
-        """The body as JSON. Raises `ValueError` where it is none."""
+        """Returns the body as JSON. Raises `ValueError` if it is not JSON."""
         return json.loads(self.text)
 
     def follow(self, url: str | None) -> str:
-        """`url` made absolute and clean. Raises `ValueError` where it is no web page's."""
+        """Returns `url` as a clean, absolute URL. Raises `ValueError` unless it is a web URL."""
         absolute = urls.clean(url, self.url, self._rules) if url else None
         if absolute is None:
             raise ValueError(f"no link that can be followed: {str(url)[:200]!r}")

@@ -28,24 +28,27 @@ PARTS = (
     Part(
         "scraper.plugins.functions.client",
         "Runs your [functions on the workers](../how-to/functions.md#functions-on-the-workers).",
-        ("Client", "Call"),
+        ("Client", "Client.map", "Client.close", "Call", "Call.cancel", "Call.sent"),
     ),
     Part(
         "scraper.feed.reader",
         "Reads the [change feed](../how-to/exports.md#the-change-feed).",
-        ("read", "follow", "Change", "ChangeReader"),
+        (
+            "read", "follow", "Change", "Change.data", "Change.before", "Change.json",
+            "ChangeReader", "ChangeReader.next", "ChangeReader.waits", "ChangeReader.close",
+        ),
     ),
     Part("scraper.infra.database", "Connects to the database of the feed.", ("make_engine",)),
     Part(
         "scraper.sites.page",
         "The page that a [function of a site](../how-to/functions.md#functions-on-pages) gets.",
-        ("Page",),
+        ("Page", "Page.text", "Page.selector", "Page.json", "Page.follow"),
     ),
     Part("scraper.domain", "What a function of a site yields.", ("Link", "Product", "Kind")),
     Part(
         "scraper.plugins.accounts.form",
         "The client of a [login function](../how-to/logins.md).",
-        ("LoginClient",),
+        ("LoginClient", "LoginClient.get", "LoginClient.post", "LoginClient.cookie"),
     ),
     Part("scraper.plugins.accounts.file", "The account of a login function.", ("Account",)),
     Part(
@@ -57,8 +60,8 @@ PARTS = (
         ),
     ),
 )  # fmt: skip
-
-
+# Your code is given these objects, and does not create them.
+GIVEN = {"Call", "Page", "LoginClient"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
 LINE_MAX = 88
@@ -69,33 +72,32 @@ def python_page() -> str:
 
 
 def part_texts(part: Part) -> Iterator[str]:
-    """Yields a module's heading, and an entry for each of its names and their public methods."""
+    """Yields a module's heading, and an entry for each of its names."""
     path = ROOT.joinpath(*part.module.split(".")).with_suffix(".py")
-    definitions = {
-        node.name: node
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.ClassDef | Function)
-    }
+    body = ast.parse(path.read_text()).body
     yield f"## {part.module}\n\n{part.purpose}\n"
     for name in part.names:
-        yield entry(name, definitions[name])
-        if isinstance(definitions[name], ast.ClassDef):
-            for node in definitions[name].body:
-                if isinstance(node, Function) and is_public(node):
-                    yield entry(f"{name}.{node.name}", node)
+        owner, _, member = name.partition(".")
+        node = definition(body, owner)
+        if member:
+            assert isinstance(node, ast.ClassDef), name
+            node = definition(node.body, member)
+        yield entry(name, node)
 
 
-def is_public(node: Function) -> bool:
-    decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
-    return not node.name.startswith("_") and "overload" not in decorators and bool(docstring(node))
+def definition(body: list[ast.stmt], name: str) -> Definition:
+    """Returns the last definition of a name, after its overloads."""
+    found = [n for n in body if isinstance(n, ast.ClassDef | Function) and n.name == name]
+    if not found:
+        raise LookupError(f"there is no {name}: tools/docs/python_api.py lists the public names")
+    return found[-1]
 
 
 def entry(name: str, node: Definition) -> str:
     """Returns a heading, the signature and the docstring."""
-    text = docstring(node)
-    return f"### {name}\n\n```python\n{signature(name, node)}\n```\n" + (
-        f"\n{text}\n" if text else ""
-    )
+    code, text = signature(name, node), docstring(node)
+    parts = [f"### {name}", f"```python\n{code}\n```" if code else "", text]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def docstring(node: Definition) -> str:
@@ -105,7 +107,9 @@ def docstring(node: Definition) -> str:
 def signature(name: str, node: Definition) -> str:
     """Returns how it is called, or what a property gives; an argument a line where it is long."""
     if isinstance(node, ast.ClassDef):
-        texts, arrow = constructor(node), ""
+        texts, arrow = [] if name in GIVEN else constructor(node), ""
+        if not texts:
+            return ""
     else:
         if any("property" in ast.unparse(decorator) for decorator in node.decorator_list):
             return f"{name}: {ast.unparse(node.returns)}" if node.returns else name
@@ -122,11 +126,9 @@ def constructor(node: ast.ClassDef) -> list[str]:
     for member in node.body:
         if isinstance(member, ast.FunctionDef) and member.name == "__init__":
             return parameters(member)
-    return [
-        ast.unparse(member)
-        for member in node.body
-        if isinstance(member, ast.AnnAssign) and not ast.unparse(member.target).startswith("_")
-    ]
+    fields = [member for member in node.body if isinstance(member, ast.AnnAssign | ast.Assign)]
+    texts = [ast.unparse(member) for member in fields]
+    return [text for text in texts if not text.startswith(("_", "exit_code"))]
 
 
 def parameters(node: Function) -> list[str]:

@@ -42,8 +42,8 @@ _SHORT = 4
 
 @dataclass(frozen=True)
 class Account:
-    """`values` are what placeholders stand for: username, password, token, and whatever else the
-    file gives."""
+    """One account. `values` has what placeholders stand for: username, password, token, and the
+    other keys of the file."""
 
     name: str
     values: dict[str, str] = field(repr=False)

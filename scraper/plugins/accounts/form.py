@@ -73,8 +73,8 @@ class Grant:
 
 @dataclass(eq=False, slots=True)
 class LoginClient:
-    """What a login asks with, and all that a site's own login function gets: `get` and `post`, each
-    answer a `Page` (`scraper.sites.page`). Cookies are kept by themselves, redirects followed."""
+    """The HTTP client of a login. `get` and `post` return a `Page`; the client keeps cookies and
+    follows redirects."""
 
     _fetcher: HttpFetcher = field(repr=False)
     _policy: FetchPolicy = field(repr=False)
@@ -93,13 +93,13 @@ class LoginClient:
         json_: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> Page:
-        """`data` is sent as a form, `json_` as JSON."""
+        """Sends `data` as a form, or `json_` as JSON."""
         if json_ is not None:
             return await self._ask(url, headers, PostBody(json.dumps(json_).encode(), JSON))
         return await self._ask(url, headers, PostBody(urlencode(data or {}).encode(), FORM))
 
     def cookie(self, host: str, name: str, value: str) -> None:
-        """Sets one that no answer has set."""
+        """Sets a cookie that no response set."""
         self._identity.jar.add_cookie(host, name, value)
 
     async def _ask(

@@ -1,5 +1,4 @@
-"""Functions of your own on the workers: what programs outside import. Used as `concurrent.futures`
-is, or as `asyncio`.
+"""Runs your own functions on the workers, in the style of `concurrent.futures` or `asyncio`.
 
     from scraper.plugins.functions.client import Client
 
@@ -8,11 +7,10 @@ is, or as `asyncio`.
     titles = await Client().map("shop_checks:title", urls)
 
 The function is an async function of a module that SCRAPER_FUNCTIONS names: `async def title(client,
-url)`. It runs on the workers of a queue, with a client that keeps to the fleet's budgets;
-docs/how-to/functions.md says all of it.
+url)`. It runs on the workers of a queue, with a client that keeps to the rate limits of the fleet;
+docs/how-to/functions.md is the guide.
 
-Importing this costs next to nothing: what speaks to servers is imported by the first call, in a
-thread of its own.
+Importing this module is cheap: the first call imports what speaks to servers, in its own thread.
 """
 
 from __future__ import annotations
@@ -43,9 +41,9 @@ __all__ = [
     "ServerUnavailableError",
 ]
 
-# With so many inputs out whose results nobody has taken, no more are taken from `inputs`.
+# With this many inputs in flight whose results are not taken, `inputs` is not read further.
 OUT_MAX = 2000
-# A worker that starts anew, with a Chromium too, takes less than this.
+# A worker restarts in less than this, also with a Chromium.
 UNSERVED_S = 20.0
 ASK_S = 2.0
 
@@ -53,7 +51,7 @@ T = TypeVar("T")
 
 
 class _Options(TypedDict, total=False):
-    """Those of `Client.map` that say nothing of the type of what it gives."""
+    """The options of `Client.map` that do not change the type of its results."""
 
     queue: str
     region: str | None
@@ -68,12 +66,12 @@ class _Options(TypedDict, total=False):
 
 
 class Client:
-    """Calls functions on the workers that the environment's settings lead to (DATABASE_URL,
-    REDIS_URL, BROKER_URL).
+    """Calls functions on the workers to which the settings lead (DATABASE_URL, REDIS_URL,
+    BROKER_URL).
 
-    `local`: starts a worker here where nobody serves the queue, and ends it with the client; by
-    default only where the servers are the embedded ones. Thread-safe. A context manager, but may be
-    left to itself.
+    With `local`, the client starts a worker on this machine if no worker serves the queue, and ends
+    it on `close`; by default it does so only with the embedded servers. The client is thread-safe,
+    and a context manager whose use is optional.
     """
 
     def __init__(self, *, local: bool | None = None) -> None:
@@ -118,18 +116,23 @@ class Client:
         concurrency: int | None = None,
         priority: str = "normal",
     ) -> Call[Any]:
-        """Calls `MODULE:FUNCTION` once for each input, a JSON value each. The calls begin at once.
+        """Calls `MODULE:FUNCTION` once for each input, which is a JSON value, and starts at once.
 
-        Gives results in the order of the inputs, each as soon as it and those before it are there;
-        with `ordered=False` pairs (index, result) as they come. An input that fails raises
-        `CallError` where its result would be, and the rest is cancelled; with `return_exceptions`
-        the error stands in its place.
+        - `queue`, `region`: which workers run the function. On `browser` its first argument is a
+          Playwright page.
+        - `ordered`: results come in the order of the inputs. With `False` they come as pairs
+          (index, result) as soon as they are there.
+        - `return_exceptions`: a failed input gives its `CallError` as its result. Otherwise the
+          error is raised and cancels the rest.
+        - `timeout_s`: the limit for the whole call, after which it raises `CallTimeoutError`.
+        - `input_timeout_s`: the limit for one input, without its waits for hosts.
+        - `site`: the function's requests use this site's rate, headers and proxies.
+        - `rate` ("60/m", per host and for the whole fleet), `concurrency`, `proxy`
+          ("residential"): the limits and proxies without a site.
+        - `priority`: as for a site, relative to its crawls.
 
-        `timeout_s`: for all of it, else `CallTimeoutError`. `input_timeout_s`: for one input, waits
-        for its hosts' turns not counted. `site`: in that site's name, with its rate, headers and
-        proxies; else `rate` (of a host, for the whole fleet: "60/m"), `concurrency` and `proxy`
-        ("residential") may be given. Raises `FunctionRefusedError`, and `ServerUnavailableError`
-        where a server does not answer or no worker serves the queue.
+        Raises `FunctionRefusedError`, and `ServerUnavailableError` if a server does not answer or
+        no worker serves the queue.
         """
         from scraper import settings
         from scraper.domain import Kind
@@ -161,14 +164,14 @@ class Client:
         return Call(sender, inputs, ordered=ordered, return_exceptions=return_exceptions)
 
     def close(self) -> None:
-        """Ends the workers that were started here, if any."""
+        """Ends the workers that this client started."""
         self._close()
 
     def starts_workers(self, settings: Settings) -> bool:
         return settings.embedded if self._local is None else self._local
 
     def start_worker(self, settings: Settings, queue: str) -> None:
-        """One for that queue, once. Raises `ServerUnavailableError` where it has ended."""
+        """Starts a worker for the queue, once. Raises `ServerUnavailableError` if it has ended."""
         from scraper.runtime import fleet
 
         with self._starting:
@@ -187,11 +190,11 @@ class Client:
 
 
 class Call(Generic[T]):
-    """Calls that are under way: iterate over it, with `for` or `async for`, or await it for the
-    list of what is left.
+    """The calls of one `Client.map`. Iterate over it with `for` or `async for`, or await it for
+    the list of the remaining results.
 
-    Leaving it before its end (`cancel`, `with`, an error, or nobody holds it any more) cancels what
-    is not begun.
+    Leaving it early (`cancel`, the end of `with`, an error, garbage collection) cancels the inputs
+    that have not started.
     """
 
     def __init__(
@@ -206,7 +209,7 @@ class Call(Generic[T]):
         self._group_size = group_size(len(first))
         self._inputs: Iterator[tuple[int, Any]] | None = chain(first, numbered)
         self._left_over: list[tuple[int, Any]] = []
-        # These are the inputs whose results nobody has taken: errors name them.
+        # The inputs whose results are not taken yet: errors name them.
         self._open: dict[int, Any] = {}
         self._given = self._sent = 0
         self._over = False
@@ -216,16 +219,16 @@ class Call(Generic[T]):
 
     @property
     def sent(self) -> int:
-        """Inputs that were sent so far."""
+        """The number of inputs sent so far."""
         return self._sent
 
     @property
     def messages(self) -> int:
-        """Messages that brought them."""
+        """The number of messages that carried them."""
         return self._sender.messages
 
     def cancel(self) -> None:
-        """What is not begun will not be, and there are no further results."""
+        """Cancels the inputs that have not started, and ends the results."""
         self._over = True
         self._cancel()
 
@@ -279,8 +282,8 @@ class Call(Generic[T]):
         await changed.wait()
 
     def _feed(self) -> None:
-        """Takes inputs and hands them over, group by group, as far as results are taken. In the
-        caller's own thread."""
+        """Hands over inputs, group by group, as far as results are taken. Runs in the caller's
+        thread."""
         while self._inputs is not None and not self._over and self._sent - self._given < OUT_MAX:
             try:
                 group = self._group(self._inputs)
@@ -296,7 +299,7 @@ class Call(Generic[T]):
                 self._sender.fed()
 
     def _group(self, inputs: Iterator[tuple[int, Any]]) -> dict[int, Any]:
-        """As many inputs as go into one message; none where there are no more."""
+        """Returns as many inputs as fit into one message; an empty dict after the last input."""
         from scraper.plugins.functions.group import GROUP_MAX_BYTES, input_size
 
         group: dict[int, Any] = {}
@@ -319,7 +322,7 @@ class Call(Generic[T]):
         return self._at_end() or self._at() is not None or self._inbox.error is not None
 
     def _at(self) -> int | None:
-        """Whose result is given next, if it is there."""
+        """Returns the index of the next result, or None if it is not there yet."""
         if not self._ordered:
             return self._inbox.order[0] if self._inbox.order else None
         return self._given if self._given in self._inbox.results else None
@@ -354,13 +357,13 @@ class Call(Generic[T]):
 
 
 class _Unserved:
-    """What is done while nobody takes up messages: looks whether a worker serves the queue, starts
-    one, or gives up."""
+    """Called while no worker takes messages: checks whether a worker serves the queue, starts one,
+    or gives up."""
 
     def __init__(self, client: Client, settings: Settings, queue: str) -> None:
         self._client, self._settings, self._queue = client, settings, queue
         self._asked_at = float("-inf")
-        # These are looks at which nobody served it, one after the other.
+        # Consecutive checks that found no worker.
         self._seen = 0
 
     def __call__(self, idle_s: float) -> None:
