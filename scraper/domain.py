@@ -28,7 +28,7 @@ def value(cls: type[T]) -> type[T]:
 
 
 class Kind(StrEnum):
-    """The kind of a page. Sitemaps and listings add pages; products are stored."""
+    """The kind of a page: SITEMAP, LISTING or PRODUCT. The first two add pages."""
 
     SITEMAP = "sitemap"
     LISTING = "listing"

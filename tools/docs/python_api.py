@@ -126,9 +126,8 @@ def constructor(node: ast.ClassDef) -> list[str]:
     for member in node.body:
         if isinstance(member, ast.FunctionDef) and member.name == "__init__":
             return parameters(member)
-    fields = [member for member in node.body if isinstance(member, ast.AnnAssign | ast.Assign)]
-    texts = [ast.unparse(member) for member in fields]
-    return [text for text in texts if not text.startswith(("_", "exit_code"))]
+    fields = [ast.unparse(member) for member in node.body if isinstance(member, ast.AnnAssign)]
+    return [text for text in fields if not text.startswith("_")]
 
 
 def parameters(node: Function) -> list[str]:
