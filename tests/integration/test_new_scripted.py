@@ -108,5 +108,5 @@ def test_what_a_browser_does_not_show_either_is_no_shop(
 ) -> None:
     page = "<title>News</title><script>document.title = 'News'</script><h1>News</h1>"
     with StaticShop({"/": page}) as server:
-        assert "a browser was asked, too" in new(server, "/", "news", code=1).stderr
+        assert "a browser was used, too" in new(server, "/", "news", code=1).stderr
     assert list(project.glob("sites/*.yaml")) == []

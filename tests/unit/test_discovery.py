@@ -14,15 +14,12 @@ from scraper.plugins.author.discovery.css_paths import find_paths, matches_first
 from scraper.plugins.author.discovery.fields.identity import choose_id
 from scraper.plugins.author.discovery.fields.induction import FieldChoice, choose_fields
 from scraper.plugins.author.discovery.fields.samples import ProductSample
-from scraper.plugins.author.discovery.listings.cards import link_groups, pattern_of
-from scraper.plugins.author.discovery.listings.listing_page import ListingPage, is_product
-from scraper.plugins.author.discovery.listings.paging import (
-    Numbering,
-    next_link,
-    numbering,
-    second_links,
-)
-from scraper.plugins.author.discovery.writing import inline
+from scraper.plugins.author.discovery.listings.cards import find_link_groups
+from scraper.plugins.author.discovery.listings.link_selectors import find_url_pattern
+from scraper.plugins.author.discovery.listings.listing_page import ListingPage, is_product_page
+from scraper.plugins.author.discovery.listings.next_links import find_next_link, find_second_links
+from scraper.plugins.author.discovery.listings.page_numbers import Numbering, infer_numbering
+from scraper.plugins.author.discovery.writing import write_inline
 from scraper.sites.grammar import yaml12
 from tests.unit.extracting import URL, fetched
 
@@ -74,7 +71,7 @@ def test_a_number_that_two_products_share_is_no_id() -> None:
 def test_pages_are_numbered_by_the_one_number_that_changes(
     second: str, third: str | None, expected: Numbering | None
 ) -> None:
-    assert numbering(second, third) == expected
+    assert infer_numbering(second, third) == expected
 
 
 @pytest.mark.parametrize(
@@ -89,12 +86,12 @@ def test_pages_are_numbered_by_the_one_number_that_changes(
 )
 def test_the_link_to_the_next_page(body: str) -> None:
     page = document(body, "https://shop.example/1")
-    following = next_link(page)
+    following = find_next_link(page)
     assert following is not None and following[1] == "https://shop.example/2"
 
 
 def test_a_link_that_is_called_next_week_is_none() -> None:
-    assert next_link(document('<a href="/2">Next week: new lamps</a>')) is None
+    assert find_next_link(document('<a href="/2">Next week: new lamps</a>')) is None
 
 
 @pytest.mark.parametrize(
@@ -106,7 +103,7 @@ def test_a_link_that_is_called_next_week_is_none() -> None:
     ],
 )
 def test_a_second_page_is_known_by_its_address(body: str, links: int) -> None:
-    listed = second_links(document(body, "https://shop.example/things"))
+    listed = find_second_links(document(body, "https://shop.example/things"))
     assert len(listed) == links
     assert not links or listed[0][1] == "https://shop.example/things/before/2"
 
@@ -118,7 +115,7 @@ def test_gtin_have_a_check_digit() -> None:
 
 @given(st.text(max_size=60))
 def test_whatever_a_shop_writes_is_one_text_of_the_yaml(text: str) -> None:
-    line = f"a: {inline({'css': text, 'n': 1, 'b': True})}\nb: 2\n"
+    line = f"a: {write_inline({'css': text, 'n': 1, 'b': True})}\nb: 2\n"
     if "\x00" in text or any(0xD800 <= ord(char) < 0xE000 for char in text):
         return
     parsed = yaml12.parse(line)
@@ -146,11 +143,11 @@ MENU = "".join(f'<a href="/c/{n}">Group {n}</a>' for n in range(9))
 
 
 def test_products_are_links_with_cards_of_their_own() -> None:
-    groups = link_groups(document(f"<nav>{MENU}</nav><div>{CARDS}</div>"), lambda url: True)
+    groups = find_link_groups(document(f"<nav>{MENU}</nav><div>{CARDS}</div>"), lambda url: True)
     assert groups[0].is_products and len(groups[0].cards) == 5
     assert not any(group.is_products for group in groups[1:])
     assert [str(card.prices[0]) for card in groups[0].cards][:2] == ["1.50", "2.50"]
-    assert pattern_of(groups[0].urls) is not None
+    assert find_url_pattern(groups[0].urls) is not None
 
 
 def test_a_selector_is_written_by_what_lasts() -> None:
@@ -198,4 +195,4 @@ def test_what_never_changes_is_the_frame_and_what_differs_is_the_field() -> None
 )  # fmt: skip
 def test_a_page_about_one_product_says_so(body: str, product: bool) -> None:
     page = fetched(f'<script type="application/ld+json">{body}</script>')
-    assert is_product(ListingPage(URL, page, Document(page, URL), [])) is product
+    assert is_product_page(ListingPage(URL, page, Document(page, URL), [])) is product

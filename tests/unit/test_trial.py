@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from scraper.plugins.author.discovery.fields.standard import is_private, standard_definition
 from scraper.plugins.author.discovery.trial import (
     FieldTrial,
-    select,
-    source_of_text,
+    match_source,
+    parse_source,
     try_listing,
     try_product,
 )
@@ -91,17 +91,17 @@ def test_the_links_of_a_listing_page() -> None:
     ],
 )
 def test_a_selector_alone_gives_its_matches(text: str, matches: tuple[str, ...]) -> None:
-    assert select(source_of_text(text), fetched(PAGE)).matches == matches
+    assert match_source(parse_source(text), fetched(PAGE)).matches == matches
 
 
 def test_where_a_selector_matches_nothing_its_longest_part_that_does_is_named() -> None:
-    result = select(source_of_text("p.price > b.amount"), fetched(PAGE))
+    result = match_source(parse_source("p.price > b.amount"), fetched(PAGE))
     assert (result.matches, result.nearest) == ((), "p.price")
 
 
 def test_a_wrong_selector_is_refused() -> None:
     with pytest.raises(ValidationError):
-        source_of_text("h1[")
+        parse_source("h1[")
 
 
 def test_a_page_of_a_shop_that_has_no_definition_says_what_it_says_for_machines() -> None:

@@ -14,7 +14,7 @@ from scraper.cli.data.export import Form, write_table
 from scraper.cli.data.output import open_destination
 from scraper.cli.data.products import print_products
 from scraper.errors import ScraperError
-from scraper.plugins.author.discovery.first_products import Preview, preview
+from scraper.plugins.author.discovery.first_products import ProductPreview, preview_products
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.settings import Settings
 from scraper.sites.definition import Site
@@ -50,20 +50,20 @@ def preview_site(name: str, wanted: int, form: Form, output: str | None, *, as_j
         raise ScraperError(f"{name}: no product would be stored (fix: see `scraper try {name}`)")
 
 
-async def _read(site: Site, settings: Settings, wanted: int) -> tuple[Preview, int]:
-    def show(result: Preview) -> None:
+async def _read(site: Site, settings: Settings, wanted: int) -> tuple[ProductPreview, int]:
+    def show(result: ProductPreview) -> None:
         if sys.stderr.isatty():
             count = f"{len(result.products)} of {wanted} products"
             click.echo(f"\r{count}, {reader.requests} requests ", nl=False, err=True)
 
     async with PoliteReader(site, settings) as reader:
-        result = await preview(reader, wanted, show)
+        result = await preview_products(reader, wanted, show)
         if sys.stderr.isatty():
             click.echo("\r", nl=False, err=True)
         return result, reader.requests
 
 
-def _table(site: Site, result: Preview) -> Table:
+def _table(site: Site, result: ProductPreview) -> Table:
     rows = [
         {"id": product.external_id, "url": url, **product.data}
         for url, product in result.products.values()

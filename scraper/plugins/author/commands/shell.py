@@ -22,7 +22,7 @@ from scraper.errors import FetchError
 from scraper.extract.document import Document
 from scraper.plugins.author.commands.trying import NOWHERE, definition_of
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
-from scraper.plugins.author.discovery.trial import select, source_of_text
+from scraper.plugins.author.discovery.trial import match_source, parse_source
 from scraper.sites import loader
 from scraper.sites.definition import Site
 
@@ -83,10 +83,10 @@ class Prompt:
 
     def _select(self, text: str) -> list[str]:
         try:
-            source = source_of_text(text)
+            source = parse_source(text)
         except ValidationError as error:
             raise ValueError(error.errors()[0]["msg"]) from None
-        return list(select(source, self._page).matches)
+        return list(match_source(source, self._page).matches)
 
 
 @click.command()

@@ -19,13 +19,13 @@ from scraper.domain import Fetched, Kind
 from scraper.errors import DefinitionError, ScraperError
 from scraper.plugins.author.discovery.fields.standard import standard_definition
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
-from scraper.plugins.author.discovery.sampling import Sample, Sampler, spread
+from scraper.plugins.author.discovery.sampling import Sample, Sampler, spread_sample
 from scraper.plugins.author.discovery.trial import (
     ListingTrial,
     Matches,
     PageTrial,
-    select,
-    source_of_text,
+    match_source,
+    parse_source,
 )
 from scraper.settings import Settings
 from scraper.sites import loader
@@ -100,7 +100,7 @@ def try_(
                 return await sampler.sample(0 if listing else products)
             url = definition.start[0] if listing and definition.start else None
             url = url or await _first_product(sampler, target)
-            return select(source, await reader.read(url, kind))
+            return match_source(source, await reader.read(url, kind))
 
         result = _with_reader(definition, settings, browser, as_json, on_site)
     if isinstance(result, Matches):
@@ -108,14 +108,14 @@ def try_(
         good = bool(result.matches)
     else:
         _show(definition, result, as_json=as_json)
-        good = result.good
+        good = result.is_good
     if not good:
         raise SystemExit(ScraperError.exit_code)
 
 
 def _source(selector: str) -> Source:
     try:
-        return source_of_text(selector)
+        return parse_source(selector)
     except ValidationError as error:
         raise DefinitionError([f"{selector}: {error.errors()[0]['msg']}"]) from None
 
@@ -163,7 +163,7 @@ def _read(
 ) -> Sample | Matches:
     """What the definition gives, or only what `source` matches."""
     if source is not None:
-        return select(source, page)
+        return match_source(source, page)
     if kind is Kind.LISTING:
         return Sample(0, listings=[sampler.read_listing(page, url)])
     return Sample(1, products=[sampler.read_product(page, url)])
@@ -198,7 +198,7 @@ def _show_listing(listing: ListingTrial) -> None:
     click.echo(plain(listing.url))
     for name, links in (("products", listing.products), ("listings", listing.listings)):
         click.echo(f"  {name}: {len(links)} link{'s' if len(links) != 1 else ''}")
-        for link in spread(links, LINKS_SHOWN):
+        for link in spread_sample(links, LINKS_SHOWN):
             click.echo(f"    {plain(link)}")
     _show_problems(listing.problems)
 

@@ -1,5 +1,5 @@
-"""The first products of a crawl that is none: from the start pages on, in a crawl's order, without
-servers, and stored nowhere."""
+"""The first products that a crawl would find, read in its order, without servers. Stores
+nothing."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from scraper.errors import FetchError
 from scraper.extract import FunctionFailed, TooSlow
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 
-# Pages that list are read so far without a product among them, and products without a good one.
+# Consecutive listing pages without a product, and consecutive product pages that fail.
 LISTINGS_MAX = 50
 FAILURES_MAX = 20
 
 
 @dataclass(slots=True)
-class Preview:
-    """Products by their ids, each with its page, and (page, sentence) of what went wrong. `ended`:
-    there are no more."""
+class ProductPreview:
+    """Products by their ids, each with its page's URL, and problems as (URL, sentence). `ended`:
+    the crawl has no more pages."""
 
     products: dict[str, tuple[str, Product]] = field(default_factory=dict)
     problems: list[tuple[str, str]] = field(default_factory=list)
@@ -29,17 +29,19 @@ class Preview:
     ended: bool = False
 
 
-async def preview(
-    reader: PoliteReader, wanted: int, read: Callable[[Preview], None] = lambda _: None
-) -> Preview:
-    """Reads until so many products are there. `read` is called after each page."""
-    context, result = reader.context, Preview()
-    # A page, and how many links it is from a start.
+async def preview_products(
+    reader: PoliteReader,
+    wanted: int,
+    report: Callable[[ProductPreview], None] = lambda _: None,
+) -> ProductPreview:
+    """Reads pages until `wanted` products are found. Calls `report` after each page."""
+    context, result = reader.context, ProductPreview()
+    # Each page with its distance in links from a start page.
     listings: deque[tuple[Link, int]] = deque((link, 0) for link in start_links(context))
     pages: deque[tuple[Link, int]] = deque()
     seen = {link.url for link, _ in listings}
-    fruitless = failures = 0
-    while len(result.products) < wanted and fruitless < LISTINGS_MAX and failures < FAILURES_MAX:
+    barren = failures = 0
+    while len(result.products) < wanted and barren < LISTINGS_MAX and failures < FAILURES_MAX:
         if not pages and not listings:
             result.ended = True
             break
@@ -56,18 +58,18 @@ async def preview(
             result.problems += [(link.url, problem) for problem in extracted.problems]
             for product in extracted.products if extracted.complete else ():
                 result.products.setdefault(product.external_id, (link.url, product))
-            for found in extracted.links:
-                if found.url not in seen:
-                    seen.add(found.url)
-                    queue = pages if found.kind is Kind.PRODUCT else listings
-                    queue.append((found, depth + 1))
+            for new_link in extracted.links:
+                if new_link.url not in seen:
+                    seen.add(new_link.url)
+                    queue = pages if new_link.kind is Kind.PRODUCT else listings
+                    queue.append((new_link, depth + 1))
             good = len(result.products) > before or bool(pages)
             if link.kind is Kind.PRODUCT:
                 failures = 0 if extracted.complete else failures + 1
             else:
                 result.listings += 1
-                fruitless = 0 if good else fruitless + 1
-        read(result)
-    # A page of an interface has many.
+                barren = 0 if good else barren + 1
+        report(result)
+    # One page of a platform's interface has many products.
     result.products = dict(list(result.products.items())[:wanted])
     return result

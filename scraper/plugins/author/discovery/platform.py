@@ -1,4 +1,4 @@
-"""Whether a shop is of a platform whose interface is open, and what that gives. Stores nothing."""
+"""Shops on a platform whose interface is open. Stores nothing."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.plugins.platforms import ADAPTERS
 from scraper.plugins.platforms.adapter import Adapter, origin
 
-# A currency's page and a page of products, with one to spare.
+# A page for the currency, a page of products, and two to spare.
 PAGES_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
 class OpenInterface:
-    """What its first page of products gives; `more`: there are further pages."""
+    """The products of the interface's first page; `more`: it has further pages."""
 
     name: str
     products: tuple[Product, ...]
     more: bool
 
 
-async def open_interface(
+async def find_open_interface(
     reader: PoliteReader, url: str, html: bytes
 ) -> tuple[OpenInterface | None, str]:
-    """The interface of the platform that a page is a sign of, where it gives products; and a note
-    where the page is one, and it does not."""
+    """Returns the interface of the platform that the page shows signs of, or a note on why it gives
+    no products."""
     lowered = html.lower()
     for name, adapter in ADAPTERS.items():
         if any(sign.lower() in lowered for sign in adapter.signs):
-            found, why = await _first_products(reader, name, adapter, origin(url))
-            if found is not None:
-                return found, ""
+            interface, why = await _read_first_products(reader, name, adapter, origin(url))
+            if interface is not None:
+                return interface, ""
             return None, f"it looks like {name}, whose interface is not open: {why}"
     return None, ""
 
 
-async def _first_products(
+async def _read_first_products(
     reader: PoliteReader, name: str, adapter: Adapter, shop: str
 ) -> tuple[OpenInterface | None, str]:
     rows = PlatformReader(name, LinkFilter(reader.context.site))
-    url, why = shop + adapter.first, "it gives no product"
+    url, why = shop + adapter.first, "it gives no products"
     for _ in range(PAGES_MAX):
         try:
             extracted = rows.read_rows(adapter, await reader.read(url, Kind.LISTING), url)

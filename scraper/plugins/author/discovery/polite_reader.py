@@ -1,16 +1,19 @@
-"""Pages for a person at a terminal, read without servers: one request at a time, robots.txt obeyed,
-no host asked faster than the definition says. Pages of the queue `browser` are shown by a Chromium
-of this machine. Stores nothing.
+"""Pages for a person at a terminal, read without servers: one request at a time, as robots.txt
+allows and at the definition's rate. A Chromium of this machine renders pages of the queue
+`browser`. Stores nothing.
 
-What the fleet knows of a host (its rests, what operators have set) is in Redis, and not known here.
+This is the author tools' only way to the network, and their only import of the browser plug-in. The
+fleet's state of a host (cooldowns, overrides by operators) is in Redis, and not read here.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from time import monotonic
+from typing import Any
 
 from scraper.crawl.context import make_context
 from scraper.domain import Fetched, Kind, Outcome
@@ -40,9 +43,11 @@ from scraper.sites.definition import Site
 
 
 class PoliteReader:
-    """Reads pages by a site's policy. Belongs to one event loop. `requests` counts what was sent,
-    robots.txt and redirects included, and what pages ask for by themselves, which are `extras`.
-    `shown`: by a browser, whatever the site says."""
+    """Reads pages by a site's policy. Belongs to one event loop.
+
+    `requests` counts all requests: pages, robots.txt, redirects, and the `extras` that pages in a
+    browser send themselves. `shown`: a browser renders every page, whatever the site says.
+    """
 
     def __init__(self, site: Site, settings: Settings, *, shown: bool = False) -> None:
         self.context = make_context(0, 0, site, settings)
@@ -63,64 +68,77 @@ class PoliteReader:
         await self._ending.aclose()
 
     def require_browser(self) -> None:
-        """Raises `ConfigError` that says what to install."""
+        """Raises `ConfigError` with what to install if no browser can start."""
         chromium.require_extra()
         chromium.program(self._settings)
 
     async def read(
-        self, url: str, kind: Kind, *, shown: bool = False, rendering: Rendering | None = None
+        self,
+        url: str,
+        kind: Kind,
+        *,
+        shown: bool = False,
+        rendering: Mapping[str, Any] | None = None,
     ) -> Fetched:
-        """The page, answered well. `shown`: by a browser, which does as `rendering` says. Raises
-        FetchError, whatever keeps it from that, and `ConfigError` where there is no browser."""
+        """Returns a page that answered with success.
+
+        `shown`: a browser renders it, with `rendering` in place of the site's `browser:`. Raises
+        FetchError for any other answer, and `ConfigError` if no browser is installed.
+        """
         policy = self.context.policies[kind]
         if policy.proxied:
             raise FetchError(
                 Outcome.NO_PROXY,
-                "its site goes through proxies, and from here it would not (fix: save the page "
+                "the site requires proxies, which this command does not use (fix: save the page "
                 "and give the file)",
                 url=url,
             )
         queue = self.context.choose_route(kind, url).queue
         if kind is not Kind.SITEMAP and (shown or self._shown or is_browser_queue(queue)):
-            page = await self._show(url, policy, rendering or self.context.site.browser)
+            page = await self._render(url, policy, rendering)
         else:
             await self._before_hop(url)
             page = await self._fetcher.fetch(url, policy, before_hop=self._before_hop)
         block = self.context.block_of(page)
         if block is not None:
             raise FetchError(Outcome.BLOCKED, str(block), url=url, status=page.status)
-        wish_s = retry_after_s(page.headers, datetime.now(UTC))
-        outcome = outcome_of_status(page.status, retry_after=wish_s is not None)
+        retry_s = retry_after_s(page.headers, datetime.now(UTC))
+        outcome = outcome_of_status(page.status, retry_after=retry_s is not None)
         if outcome is not Outcome.FETCHED:
-            raise FetchError(outcome, f"the answer was {page.status}", url=url, status=page.status)
+            raise FetchError(
+                outcome, f"the host answered {page.status}", url=url, status=page.status
+            )
         return page
 
-    async def _show(self, url: str, policy: FetchPolicy, rendering: Rendering | None) -> Fetched:
+    async def _render(
+        self, url: str, policy: FetchPolicy, rendering: Mapping[str, Any] | None
+    ) -> Fetched:
         if self._browsers is None:
             self.require_browser()
             self._ending.enter_context(logs.warnings_alone())
             self._browsers = Browsers(self._settings, pages=1)
             self._ending.push_async_callback(self._browsers.aclose)
-        permits = BrowserPermits(self._before_hop, self._before_sub, paid=False)
+        options = Rendering.model_validate(rendering) if rendering else self.context.site.browser
+        permits = BrowserPermits(self._before_hop, self._before_extra, paid=False)
         try:
-            # One page after the other: there is no slot to wait for.
-            return await self._browsers.fetch(url, policy, rendering, permits=permits)
+            # Pages are read one by one, so that none waits for a slot.
+            return await self._browsers.fetch(url, policy, options, permits=permits)
         except DeferredError:
             raise FetchError(
                 Outcome.DEFERRED,
-                "the browser did not start, or was lost (fix: `celery -A scraper worker -Q "
-                "browser` says at its start what it lacks)",
+                "the browser did not start, or crashed (fix: start `celery -A scraper worker "
+                "-Q browser`, which names what is missing)",
                 url=url,
             ) from None
 
-    async def robots(self, url: str) -> RobotsRules | Unavailable:
-        """The rules of the URL's host, asked for once."""
+    async def read_robots(self, url: str) -> RobotsRules | Unavailable:
+        """Returns the rules of the URL's host, requested once."""
         origin = origin_of(url)
         rules = self._rules.get(origin)
         if rules is None:
-            await self._turn(robots_url(url))
+            await self._wait_for_host(robots_url(url))
             answer = await fetch_robots(
-                self._fetcher, url, self.context.policy, before_hop=self._turn
+                self._fetcher, url, self.context.policy, before_hop=self._wait_for_host
             )
             rules = self._rules[origin] = rules_from(*answer, self.context.robots_agent)
             if isinstance(rules, RobotsRules):
@@ -129,15 +147,15 @@ class PoliteReader:
 
     async def _before_hop(self, url: str) -> None:
         if self.context.site.robots:
-            require_allowed(await self.robots(url), url)
-        await self._turn(url)
+            require_allowed(await self.read_robots(url), url)
+        await self._wait_for_host(url)
 
-    async def _before_sub(self, url: str) -> None:
+    async def _before_extra(self, url: str) -> None:
         self.extras += 1
-        await self._turn(url)
+        await self._wait_for_host(url)
 
-    async def _turn(self, url: str) -> None:
-        """Waits until the host may be asked again."""
+    async def _wait_for_host(self, url: str) -> None:
+        """Waits until the next request to the host is due, and counts it."""
         host, now = host_of(url), monotonic()
         gap_s = max(self.context.budget.interval_s, self._delays.get(host, 0.0))
         at = max(now, self._not_before.get(host, 0.0))

@@ -1,5 +1,5 @@
-"""Some of a shop's product pages, by a browser where HTML says too little, and which parameters of
-their addresses say nothing of them."""
+"""A sample of a shop's product pages, rendered by a browser if the HTML says too little, and the
+parameters of their URLs that change nothing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from scraper.extract.text import whole_text
 from scraper.plugins.author.discovery.fields.induction import FieldChoice, choose_fields
 from scraper.plugins.author.discovery.fields.readings import CandidateReading
 from scraper.plugins.author.discovery.fields.samples import ProductSample
-from scraper.plugins.author.discovery.listings.cards import Card, link_groups
-from scraper.plugins.author.discovery.listings.listing_page import ListingReader, parsed_page
-from scraper.plugins.author.discovery.sampling import spread
+from scraper.plugins.author.discovery.listings.cards import Card, find_link_groups
+from scraper.plugins.author.discovery.listings.listing_page import ListingPageReader, parse_page
+from scraper.plugins.author.discovery.sampling import spread_sample
 from scraper.plugins.author.discovery.survey import NoShopError, Survey
 from scraper.plugins.author.discovery.trial import field_reader
 from scraper.rules.decoding import clean_text
@@ -26,13 +26,13 @@ PRODUCTS = 12
 
 
 class ProductPages:
-    """Reads product pages, and notes them in the survey."""
+    """Reads product pages, and records them in the survey."""
 
-    def __init__(self, reader: ListingReader, survey: Survey) -> None:
+    def __init__(self, reader: ListingPageReader, survey: Survey) -> None:
         self._reader, self._survey = reader, survey
 
     async def read(self, *, shown: bool = False) -> None:
-        """Raises `NoShopError` where there is none."""
+        """Raises `NoShopError` if no product page can be read."""
         survey = self._survey
         survey.known_urls = list(dict.fromkeys(survey.known_urls))
         survey.product_pages, survey.samples = [], []
@@ -41,11 +41,11 @@ class ProductPages:
             if page.products is not None:
                 for card in page.products.cards:
                     cards.setdefault(card.url, card)
-        for url in spread(survey.known_urls, PRODUCTS):
+        for url in spread_sample(survey.known_urls, PRODUCTS):
             if self._reader.has_read_enough:
                 break
             try:
-                fetched, sample = await self._sample(url, cards.get(url), shown=shown)
+                fetched, sample = await self._read_sample(url, cards.get(url), shown=shown)
             except FetchError as error:
                 survey.notes.append(f"{url}: {error.outcome}: {error}")
                 continue
@@ -57,12 +57,12 @@ class ProductPages:
                 f"{'; '.join(survey.notes[:2]) or 'no link led to one'}"
             )
 
-    async def _sample(
+    async def _read_sample(
         self, url: str, card: Card | None, *, shown: bool
     ) -> tuple[Fetched, ProductSample]:
         fetched = await self._reader.polite.read(url, Kind.PRODUCT, shown=shown)
-        document = parsed_page(fetched, url)
-        groups = link_groups(document, self._reader.site.owns)
+        document = parse_page(fetched, url)
+        groups = find_link_groups(document, self._reader.site.owns)
         others = frozenset(
             card.element.mem_id
             for group in groups
@@ -74,16 +74,16 @@ class ProductPages:
         return fetched, ProductSample(document, card, others)
 
     async def compare_with_browser(self) -> None:
-        """Product pages without a title or a price as a browser shows them. Where their JSON has
-        the same, no browser is needed."""
+        """Reads product pages that lack a title or a price with a browser. If what it shows is in
+        their script state too, the HTML is read instead."""
         survey = self._survey
-        lacking = " and ".join(lacks(survey.fields))
+        lacking = " and ".join(missing_fields(survey.fields))
         if not any(sample.document.dom.css_first("script") for sample in survey.samples):
             return
         try:
             self._reader.polite.require_browser()
-        except ConfigError as missing:
-            why = f"product pages have no {lacking}: scripts may fill them, and {missing}"
+        except ConfigError as error:
+            why = f"product pages have no {lacking}: scripts may fill them, and {error}"
             survey.notes.append(why)
             survey.unseen = True
             if survey.fields["title"].best is None:
@@ -91,29 +91,30 @@ class ProductPages:
                 survey.unproved = why
             return
         pages, samples = survey.product_pages, survey.samples
-        _, first = await self._sample(pages[0][0], None, shown=True)
-        if len(_visible(first.document)) <= len(_visible(samples[0].document)):
+        _, first = await self._read_sample(pages[0][0], None, shown=True)
+        if len(_visible_text(first.document)) <= len(_visible_text(samples[0].document)):
             return
         await self.read(shown=True)
-        seen = choose_fields(survey.samples)
-        if len(lacks(seen)) >= len(lacks(survey.fields)):
+        rendered = choose_fields(survey.samples)
+        if len(missing_fields(rendered)) >= len(missing_fields(survey.fields)):
             survey.product_pages, survey.samples = pages, samples
-        elif not self._reads_in_html(seen, pages, samples):
-            survey.fields = seen
+        elif not self._is_in_html(rendered, pages, samples):
+            survey.fields = rendered
             survey.shown |= {Kind.PRODUCT}
             survey.notes.append(f"its product pages' HTML has no {lacking}: a browser shows them")
 
-    def _reads_in_html(
+    def _is_in_html(
         self,
-        seen: Mapping[str, FieldChoice],
+        rendered: Mapping[str, FieldChoice],
         pages: list[tuple[str, Fetched]],
         samples: Sequence[ProductSample],
     ) -> bool:
-        """Whether what a browser shows is in the pages' JSON as well: then their HTML is read."""
+        """Returns whether the HTML has what a browser shows, in script state; then the survey takes
+        the HTML."""
         survey = self._survey
         by_url = dict(zip((url for url, _ in pages), samples, strict=True))
         plain = [by_url.get(url) for url, _ in survey.product_pages]
-        alike = {name: _reads_alike(choice, plain) for name, choice in seen.items()}
+        alike = {name: _reads_alike(choice, plain) for name, choice in rendered.items()}
         if not (alike["title"] and alike["price"]):
             return False
         survey.notes.append("scripts fill its product pages from JSON that is in their HTML")
@@ -122,13 +123,13 @@ class ProductPages:
         survey.samples = [sample for sample in plain if sample is not None]
         survey.fields = {
             name: choice if alike[name] else FieldChoice(name, None, [])
-            for name, choice in seen.items()
+            for name, choice in rendered.items()
         }
         return True
 
     async def find_idle_params(self) -> None:
-        """Parameters of products' addresses that say where a link stood: a product in two
-        categories would be read twice."""
+        """Records parameters of product URLs that only name the page with the link. With them, a
+        product in two categories would be read twice."""
         survey = self._survey
         parts = [urlsplit(url) for url in survey.known_urls]
         names = {name for part in parts for name, _ in parse_qsl(part.query)}
@@ -138,27 +139,27 @@ class ProductPages:
         if not names or plain == url or len({part.path for part in parts}) * 2 <= len(parts):
             return
         try:
-            _, bare = await self._sample(plain, None, shown=Kind.PRODUCT in survey.shown)
+            _, bare = await self._read_sample(plain, None, shown=Kind.PRODUCT in survey.shown)
         except FetchError:
             return
         checked = [survey.fields[name] for name in ("title", "price") if survey.fields[name].best]
-        first = [replace(choice, best=_only_first(choice)) for choice in checked]
+        first = [replace(choice, best=_take_first(choice)) for choice in checked]
         if all(_reads_alike(choice, [bare]) for choice in first):
             survey.strip_params = sorted(names)
 
 
-def lacks(fields: Mapping[str, FieldChoice]) -> list[str]:
-    """What no product is without."""
+def missing_fields(fields: Mapping[str, FieldChoice]) -> list[str]:
+    """Returns the fields that every product has, but that no source gives."""
     return [name for name in ("title", "price") if fields[name].best is None]
 
 
-def _visible(document: Document) -> str:
+def _visible_text(document: Document) -> str:
     body = document.dom.body
     return clean_text(whole_text(body)) if body is not None else ""
 
 
 def _reads_alike(choice: FieldChoice, samples: Sequence[ProductSample | None]) -> bool:
-    """Whether the field's sources give the same on these pages."""
+    """Returns whether the field's sources give the same values on these pages."""
     if choice.best is None:
         return False
     reader = field_reader(choice.name, FieldSpec.model_validate(choice.definition()))
@@ -168,6 +169,6 @@ def _reads_alike(choice: FieldChoice, samples: Sequence[ProductSample | None]) -
     )
 
 
-def _only_first(choice: FieldChoice) -> CandidateReading:
+def _take_first(choice: FieldChoice) -> CandidateReading:
     assert choice.best is not None
     return replace(choice.best, values=choice.best.values[:1])

@@ -1,5 +1,5 @@
-"""From a definition to some of its pages: the listing pages and sitemaps that lead to products, and
-a few product pages. Everything it meets is told, nothing is stored."""
+"""Samples of a site by its definition: the listing pages and sitemaps that lead to products, and a
+few product pages. All problems are reported, nothing is stored."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ from scraper.plugins.author.discovery.trial import (
 )
 from scraper.sites.definition import Site
 
-# Categories of categories, and indexes of sitemaps, are followed so far.
+# How many pages are followed through nested categories and indexes of sitemaps.
 DISCOVERING_MAX = 5
+# Multiples of the golden ratio are spread evenly, and repeat no pattern.
 _GOLDEN = 0.618
 
 
 @dataclass(slots=True)
 class Sample:
-    """`wanted`: so many product pages were asked for."""
+    """`wanted`: the number of requested product pages."""
 
     wanted: int
     listings: list[ListingTrial] = field(default_factory=list)
     products: list[PageTrial] = field(default_factory=list)
 
     @property
-    def good(self) -> bool:
+    def is_good(self) -> bool:
         if self.wanted:
-            # That a product is gone is an answer, though none that shows a definition to be right.
+            # A page that no longer exists says nothing about the definition.
             read = [page.complete for page in self.products if not page.gone]
             return bool(read) and all(read)
         return any(listing.products or listing.listings for listing in self.listings)
 
 
 class Sampler:
-    """Reads pages of a site by its definition. `allowed`: the modules whose functions it may
-    name."""
+    """Reads pages of a site by its definition. `allowed`: the modules whose functions the
+    definition may name."""
 
     def __init__(self, reader: PoliteReader, allowed: tuple[str, ...]) -> None:
         self._reader = reader
@@ -50,29 +51,29 @@ class Sampler:
         self._allowed = allowed
 
     async def sample(self, products: int) -> Sample:
-        """Reads from the start until products are there, and then so many of them."""
+        """Reads from the start pages until one lists products, then up to `products` of them."""
         sample = Sample(products)
         due = [(url, Kind.LISTING) for url in self._site.start]
         if self._site.sitemap is not None:
             due += [(url, Kind.SITEMAP) for url in self._site.sitemap.urls]
         while due and len(sample.listings) < DISCOVERING_MAX:
             url, kind = due.pop(0)
-            trial = await self.listing(url, kind)
+            trial = await self.fetch_listing(url, kind)
             sample.listings.append(trial)
             if trial.products:
-                for product in spread(trial.products, products):
-                    sample.products.append(await self.product(product))
+                for product in spread_sample(trial.products, products):
+                    sample.products.append(await self.fetch_product(product))
                 return sample
-            due += [(link, kind) for link in spread(trial.listings, DISCOVERING_MAX)]
+            due += [(link, kind) for link in spread_sample(trial.listings, DISCOVERING_MAX)]
         return sample
 
-    async def listing(self, url: str, kind: Kind = Kind.LISTING) -> ListingTrial:
+    async def fetch_listing(self, url: str, kind: Kind = Kind.LISTING) -> ListingTrial:
         try:
             return self.read_listing(await self._reader.read(url, kind), url, kind)
         except FetchError as error:
             return ListingTrial(url, problems=(f"{error.outcome}: {error}",))
 
-    async def product(self, url: str) -> PageTrial:
+    async def fetch_product(self, url: str) -> PageTrial:
         try:
             return self.read_product(await self._reader.read(url, Kind.PRODUCT), url)
         except FetchError as error:
@@ -93,9 +94,11 @@ class Sampler:
             return PageTrial(url, None, False, problems=(str(error),))
 
 
-def spread(urls: Iterable[str], number: int) -> list[str]:
-    """So many of them, from the first to the last, in uneven steps: what every fourth product has
-    must not fall between them."""
+def spread_sample(urls: Iterable[str], number: int) -> list[str]:
+    """Returns `number` of the URLs, from the first to the last, in uneven steps.
+
+    With even steps, a field that every fourth product has could be in no sample.
+    """
     listed = list(urls)
     if len(listed) <= number:
         return listed
@@ -103,8 +106,8 @@ def spread(urls: Iterable[str], number: int) -> list[str]:
     step = (len(listed) - 1) / last
     uneven = 0.9 if step >= 3 else 0.45 if step >= 2 else 0.0
 
-    def place(at: int) -> int:
+    def position(at: int) -> int:
         shift = uneven * (at * _GOLDEN % 1 - 0.5) if 0 < at < last else 0
         return int(step * (at + shift))
 
-    return [listed[place(at)] for at in range(number)]
+    return [listed[position(at)] for at in range(number)]

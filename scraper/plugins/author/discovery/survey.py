@@ -1,4 +1,4 @@
-"""What is seen of a shop that nobody knows yet, as a definition says it."""
+"""What `scraper new` sees of a shop, in the words of a definition."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from scraper.plugins.author.discovery.platform import OpenInterface
 
 
 class NoShopError(ScraperError):
-    """Nothing that looks like products is behind an address. The message says what was seen."""
+    """No products were found at an address. The message says what was seen."""
 
 
 @dataclass(slots=True)
 class Survey:
-    """What was seen; `listing`, `sitemap` and `rendering` as a definition says them. `shown`: the
-    kinds of pages that a browser is to show. `unproved`: why nobody could look at what it would
-    show; `unseen`: nobody looked at what it shows of products."""
+    """A shop's lists and products; `listing`, `sitemap` and `rendering` as a definition writes
+    them.
+
+    `shown`: the kinds of pages that a browser has to render. `unproved`: why no browser could
+    render them here. `unseen`: product pages may need a browser, and none could render them.
+    """
 
     start: str
     listing: dict[str, Any] | None = None
@@ -49,13 +52,13 @@ class Survey:
 
     @property
     def products(self) -> int | None:
-        """About how many there are."""
+        """About how many products there are."""
         if self.sitemap is not None:
             return len(self.known_urls)
         return self.pages * self.links if self.pages is not None else None
 
-    def take(self, pages: Iterable[ListingPage], group: LinkGroup) -> None:
-        """Notes pages that list products, the first one by this group."""
+    def record_listing_pages(self, pages: Iterable[ListingPage], group: LinkGroup) -> None:
+        """Records pages that list products; `group` has the first page's."""
         pages = list(pages)
         self.listing_pages += [page for page in pages if page not in self.listing_pages]
         self.links = max(self.links, len(group.cards))

@@ -1,5 +1,5 @@
-"""A shop, looked at through at most sixty pages: where its products are listed, how the pages go
-on, what identifies a product, and where each field stands. Stores nothing."""
+"""A survey of a shop through at most sixty pages: where it lists its products, how the list
+continues, what identifies a product, and which source gives each field. Stores nothing."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ from scraper.plugins.author.discovery.fields.induction import choose_fields
 from scraper.plugins.author.discovery.fields.variants import propose_items
 from scraper.plugins.author.discovery.listings.listing_page import (
     ListingPage,
-    ListingReader,
-    is_product,
-    lists_few,
+    ListingPageReader,
+    find_listing_above,
+    is_product_page,
+    may_be_product_page,
 )
-from scraper.plugins.author.discovery.listings.listing_search import ListingSearch, listing_above
-from scraper.plugins.author.discovery.platform import open_interface
+from scraper.plugins.author.discovery.listings.listing_search import ListingSearch
+from scraper.plugins.author.discovery.platform import find_open_interface
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
-from scraper.plugins.author.discovery.product_pages import ProductPages, lacks
+from scraper.plugins.author.discovery.product_pages import ProductPages, missing_fields
 from scraper.plugins.author.discovery.survey import NoShopError, Survey
 
-# A page that has none of these sells nothing.
+# A page without any of these fields sells nothing.
 _SOLD = ("price", "availability", "stock", "sku", "gtin", "mpn")
 
 
 class Surveyor:
-    """Looks at one shop. Raises `NoShopError` and FetchError where the address itself cannot be
-    read."""
+    """Surveys one shop."""
 
     def __init__(self, reader: PoliteReader) -> None:
         self._polite = reader
-        self._reader = ListingReader(reader)
+        self._reader = ListingPageReader(reader)
 
     async def survey(self, url: str) -> Survey:
+        """Raises `NoShopError`, and FetchError if the page at `url` cannot be read."""
         first = await self._reader.read(url)
         kind = first.page.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind and not any(name in kind for name in ("html", "xml", "text/")):
@@ -41,52 +42,51 @@ class Surveyor:
                 "page with products)"
             )
         survey = Survey(first.url)
-        survey.interface, closed = await open_interface(self._polite, first.url, first.page.body)
-        if closed:
-            survey.notes.append(closed)
+        survey.interface, note = await find_open_interface(self._polite, first.url, first.page.body)
+        if note:
+            survey.notes.append(note)
         try:
-            await self._look(survey, first)
+            await self._survey_pages(survey, first)
         except NoShopError as error:
             # Scripts may fill its pages.
             if survey.interface is None:
-                return await self._look_by_browser(first, error)
+                return await self._survey_by_browser(first, error)
             survey = Survey(survey.start, interface=survey.interface)
             survey.listing = {"products": "a"}
-            survey.notes.append(f"it was written for its interface alone: {error}")
+            survey.notes.append(f"the definition was written for its interface alone: {error}")
         return survey
 
-    async def _look_by_browser(self, first: ListingPage, error: NoShopError) -> Survey:
-        """Looks again, at what a browser shows where the HTML has nothing. Raises the error where
-        that is no more."""
+    async def _survey_by_browser(self, first: ListingPage, error: NoShopError) -> Survey:
+        """Surveys the shop again with a browser. Raises the error if that shows nothing new."""
         if first.document.dom.css_first("script") is None or Kind.LISTING in self._reader.shown:
             raise error
         survey = Survey(first.url)
         self._reader.shown = frozenset({Kind.LISTING})
         try:
             self._polite.require_browser()
-        except ConfigError as missing:
+        except ConfigError as no_browser:
             survey.shown = frozenset({Kind.LISTING, Kind.PRODUCT})
             survey.listing = {"products": "a"}
-            survey.unproved = f"{error}; scripts may fill the page, and {missing}"
+            survey.unproved = f"{error}; scripts may fill the page, and {no_browser}"
             return survey
-        self._reader.forget()
+        self._reader.forget_pages()
         try:
-            await self._look(survey, await self._reader.read(first.url))
+            await self._survey_pages(survey, await self._reader.read(first.url))
         except NoShopError as again:
-            raise NoShopError(f"{again}; a browser was asked, too") from None
+            raise NoShopError(f"{again}; a browser was used, too") from None
         survey.shown |= self._reader.shown
         survey.notes.append("its HTML lists no products: a browser shows what scripts fill in")
         return survey
 
-    async def _look(self, survey: Survey, first: ListingPage) -> None:
-        if is_product(first) or lists_few(first):
-            first = await listing_above(first, self._reader)
+    async def _survey_pages(self, survey: Survey, first: ListingPage) -> None:
+        if is_product_page(first) or may_be_product_page(first):
+            first = await find_listing_above(first, self._reader)
             survey.start = first.url
         await ListingSearch(self._reader, survey).find(first)
         pages = ProductPages(self._reader, survey)
         await pages.read()
         survey.fields = choose_fields(survey.samples)
-        if lacks(survey.fields):
+        if missing_fields(survey.fields):
             await pages.compare_with_browser()
         survey.id = choose_id(survey.known_urls, survey.fields)
         if survey.unproved:
@@ -99,8 +99,7 @@ class Surveyor:
 
 
 def _require_products(survey: Survey) -> None:
-    """Without a title there is no product, and without a price, a number or stock no shop. Raises
-    `NoShopError`."""
+    """Raises `NoShopError` for pages without a title, or without a price, a number or stock."""
     if survey.fields["title"].best is None:
         raise NoShopError(
             f"{survey.start}: the pages behind its links have no title that changes from page to "

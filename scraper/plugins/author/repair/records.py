@@ -13,7 +13,7 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -28,8 +28,7 @@ from scraper.infra.database import dumps
 from scraper.infra.redaction import passwords_in, redacted
 from scraper.plugins.accounts.file import read as read_accounts
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
-from scraper.plugins.author.discovery.sampling import Sampler, spread
-from scraper.plugins.browser.keys import Rendering
+from scraper.plugins.author.discovery.sampling import Sampler, spread_sample
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
@@ -72,7 +71,12 @@ class KeepingReader(PoliteReader):
         return self
 
     async def read(
-        self, url: str, kind: Kind, *, shown: bool = False, rendering: Rendering | None = None
+        self,
+        url: str,
+        kind: Kind,
+        *,
+        shown: bool = False,
+        rendering: Mapping[str, Any] | None = None,
     ) -> Fetched:
         page = await super().read(url, kind, shown=shown, rendering=rendering)
         self.kept.append((url, kind, page))
@@ -99,12 +103,12 @@ async def gather(reader: KeepingReader, settings: Settings, pages: int) -> list[
     products = [link for trial in listings for link in trial.products]
     further = [link for trial in listings for link in trial.listings]
     seen = {url for url, _, _ in reader.kept}
-    for url in spread(dict.fromkeys(further), max(0, pages // LISTING_EVERY - len(seen))):
-        trial = await sampler.listing(url)
+    for url in spread_sample(dict.fromkeys(further), max(0, pages // LISTING_EVERY - len(seen))):
+        trial = await sampler.fetch_listing(url)
         products += trial.products
     problems = [problem for trial in listings for problem in trial.problems]
-    for url in spread(dict.fromkeys(products), max(1, pages - len(reader.kept))):
-        problems += (await sampler.product(url)).problems
+    for url in spread_sample(dict.fromkeys(products), max(1, pages - len(reader.kept))):
+        problems += (await sampler.fetch_product(url)).problems
     secrets = secrets_of(settings, site)
     records: dict[str, Record] = {}
     for asked, kind, page in reader.kept:

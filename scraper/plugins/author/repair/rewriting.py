@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from scraper.errors import DefinitionError, ScraperError
-from scraper.plugins.author.discovery.writing import inline
+from scraper.plugins.author.discovery.writing import write_inline
 from scraper.sites import loader
 from scraper.sites.definition import Site
 from scraper.sites.grammar import yaml12
@@ -34,7 +34,7 @@ def with_field(
                 return written
     raise ScraperError(
         f"{path}: product.{'.'.join(keys)} cannot be written by itself (fix: write it there as "
-        f"{inline(value)})"
+        f"{write_inline(value)})"
     )
 
 
@@ -92,12 +92,12 @@ def _by_line(text: str, before: Any, node: yaml.Node, value: Mapping[str, Any]) 
 def _whole(text: str, key: yaml.Node, node: yaml.Node, value: Mapping[str, Any]) -> str:
     """The field on one line, in place of all that it was."""
     short = isinstance(node, yaml.ScalarNode) and list(value) == ["css"]
-    entry = inline(value["css"] if short else value)
+    entry = write_inline(value["css"] if short else value)
     return f"{text[: key.end_mark.index]}: {entry}{text[_end(node) :]}"
 
 
 def _entry(key: str, value: Any) -> str:
-    return f"{key}: {inline(value)}"
+    return f"{key}: {write_inline(value)}"
 
 
 def _end(node: yaml.Node) -> int:

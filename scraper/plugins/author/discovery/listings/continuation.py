@@ -1,4 +1,4 @@
-"""How a list of products goes on: by a link, by numbered pages, or as a browser scrolls."""
+"""How a list of products continues: by a link, by numbered pages, or as a browser scrolls."""
 
 from __future__ import annotations
 
@@ -9,186 +9,197 @@ from scraper.domain import Kind
 from scraper.plugins.author.discovery.listings.cards import LinkGroup
 from scraper.plugins.author.discovery.listings.listing_page import (
     ListingPage,
-    ListingReader,
-    has_any,
-    links_of,
+    ListingPageReader,
+    has_new_product,
+    write_links,
 )
-from scraper.plugins.author.discovery.listings.paging import (
-    Last,
+from scraper.plugins.author.discovery.listings.next_links import (
+    find_more_button,
+    find_next_link,
+    find_second_links,
+)
+from scraper.plugins.author.discovery.listings.page_numbers import (
     Numbering,
-    last_pages,
+    PageCount,
+    find_numbered_links,
+    find_page_counts,
+    find_pager_links,
+    infer_numbering,
     leads_to_all,
-    more_button,
-    next_link,
-    numbered_links,
-    numbering,
-    pager_links,
-    second_links,
 )
-from scraper.plugins.author.discovery.listings.state_links import next_in_state
+from scraper.plugins.author.discovery.listings.state_links import find_next_in_state
 from scraper.plugins.author.discovery.survey import Survey
-from scraper.plugins.browser.keys import Rendering
 
-_PROBED = ("page", "p")
-# A list that grows in the browser does so at the most so many times.
+# Parameters that shops usually count pages with.
+_PROBED_PARAMS = ("page", "p")
+# How often a list is grown to see whether it grows, and how often a crawl grows it at most.
+GROWTH_PROBES = 3
 GROWTH_MAX = 200
-# Numbers of pages on the first one that are compared with what the others say.
-LASTS_MAX = 8
+# Counts on the first page that are compared with the second one's.
+COUNTS_MAX = 8
+SECOND_LINKS_MAX = 2
 
 
 @dataclass(frozen=True, slots=True)
 class SecondPage:
-    """`url`: where it was asked for. `link`: what leads to it, as a definition says it. `number`:
-    how pages are counted, where that was guessed."""
+    """`url`: the requested one. `link`: what leads to it, as a definition writes it. `numbering`:
+    set if the URL was guessed."""
 
     page: ListingPage
     url: str
     link: Any = None
-    number: Numbering | None = None
+    numbering: Numbering | None = None
 
 
 class Continuation:
-    """Finds how a list goes on, and notes it in the survey."""
+    """Finds how a list continues, and records it in the survey."""
 
-    def __init__(self, reader: ListingReader, survey: Survey) -> None:
+    def __init__(self, reader: ListingPageReader, survey: Survey) -> None:
         self._reader, self._survey = reader, survey
 
     async def find(self, first: ListingPage, group: LinkGroup, *, single: bool) -> bool:
-        """Whether the list goes on. `single`: it is the only one, so that its pages may be named by
-        their path."""
-        return await self._linked_pages(first, group, single=single) or (
-            Kind.LISTING in self._reader.shown and await self._grown_page(first, group)
+        """Returns whether the list continues. `single`: it is the only list, so that its pages may
+        be identified by their path."""
+        return await self._find_linked_pages(first, group, single=single) or (
+            Kind.LISTING in self._reader.shown and await self._find_growth(first, group)
         )
 
-    async def _grown_page(self, first: ListingPage, group: LinkGroup) -> bool:
-        """Whether the list grows as a button is clicked, or as one scrolls."""
-        button = more_button(first.document)
+    async def _find_growth(self, first: ListingPage, group: LinkGroup) -> bool:
+        """Returns whether the list grows as a button is clicked, or as the page scrolls."""
         ways: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-            ("scrolling brings more", {"scroll": 3}, {"scroll": GROWTH_MAX})
+            ("scrolling brings more", {"scroll": GROWTH_PROBES}, {"scroll": GROWTH_MAX})
         ]
+        button = find_more_button(first.document)
         if button is not None:
-            probe, lasting = ({"click": {"css": button, "max": times}} for times in (3, GROWTH_MAX))
+            probe, lasting = (
+                {"click": {"css": button, "max": times}} for times in (GROWTH_PROBES, GROWTH_MAX)
+            )
             ways.insert(0, ("a button brings more", probe, lasting))
         for text, probe, lasting in ways:
-            page = await self._reader.read_if_there(first.url, Rendering.model_validate(probe))
+            page = await self._reader.try_read(first.url, probe)
             products = page.products if page is not None else None
             if page is not None and products is not None and set(group.urls) < set(products.urls):
-                self._survey.listing = {"products": self._links(page, products)}
+                self._survey.listing = {"products": self._write_links(page, products)}
                 self._survey.rendering, self._survey.pages_text = lasting, text
-                self._survey.take([page], products)
+                self._survey.record_listing_pages([page], products)
                 return True
         return False
 
-    async def _linked_pages(self, first: ListingPage, group: LinkGroup, *, single: bool) -> bool:
+    async def _find_linked_pages(
+        self, first: ListingPage, group: LinkGroup, *, single: bool
+    ) -> bool:
         survey = self._survey
-        second = await self._second_page(first, group, probing=single)
+        second = await self._find_second_page(first, group, probing=single)
         if second is None:
             return False
-        number = _numbering(first, second)
-        survey.take([first, second.page], group)
-        last = None
-        if number is not None and (single or number.param is not None):
-            last = await self._last(first, second.page, number, group)
-        options: dict[str, Any] = {"products": self._links(first, group)}
-        if number is not None and last is not None:
-            options["pages"] = {**last.options, **number.options()}
-            survey.pages, survey.pages_text = last.pages, last.text
-            end = await self._reader.read_if_there(number.nth(first.url, last.pages))
-            survey.take([end] if end is not None else [], group)
+        numbering = _infer_numbering(first, second)
+        survey.record_listing_pages([first, second.page], group)
+        count = None
+        if numbering is not None and (single or numbering.param is not None):
+            count = await self._find_page_count(first, second.page, numbering, group)
+        options: dict[str, Any] = {"products": self._write_links(first, group)}
+        if numbering is not None and count is not None:
+            options["pages"] = {**count.options, **numbering.options()}
+            survey.pages, survey.pages_text = count.pages, count.text
+            last = await self._reader.try_read(numbering.nth_url(first.url, count.pages))
+            survey.record_listing_pages([last] if last is not None else [], group)
         elif second.link is not None:
             options["next"] = second.link
             survey.pages_text = "the link to the next page"
-        elif number is None:
+        elif numbering is None:
             return False
-        elif single or number.template is None:
-            options["pages"] = number.options()
+        elif single or numbering.template is None:
+            options["pages"] = numbering.options()
             survey.pages_text = "numbered pages, until one has no products"
         else:
             # Each list's pages have their own path.
-            options["next"] = pager_links(first.document)
+            options["next"] = find_pager_links(first.document)
             if options["next"] is None:
                 return False
             survey.pages_text = "the links to its other pages"
         survey.listing = options
         return True
 
-    async def _second_page(
+    async def _find_second_page(
         self, first: ListingPage, group: LinkGroup, *, probing: bool
     ) -> SecondPage | None:
-        """Behind a link that says so, else one whose address counts on, else (`probing`) where
-        shops usually have it."""
-        following: tuple[Any, str] | None = next_link(first.document)
+        """Tries the link to the next page, then a link whose address counts on, then (`probing`)
+        the usual parameters."""
+        following: tuple[Any, str] | None = find_next_link(first.document)
         if following is None and group.state is not None:
-            following = next_in_state(first.document)
-        link, url = following or (None, numbered_links(first.document).get(2))
-        page = await self._further(url, group) if url is not None else None
+            following = find_next_in_state(first.document)
+        link, url = following or (None, find_numbered_links(first.document).get(2))
+        page = await self._read_further_page(url, group) if url is not None else None
         if page is not None and url is not None:
             return SecondPage(page, url, link)
-        alike = {url for group in first.groups for url in group.urls}
-        for css, url in second_links(first.document)[:2]:
-            page = None if url in alike else await self._further(url, group)
+        grouped = {url for group in first.groups for url in group.urls}
+        for css, url in find_second_links(first.document)[:SECOND_LINKS_MAX]:
+            page = None if url in grouped else await self._read_further_page(url, group)
             if page is not None:
                 return SecondPage(page, url, css)
-        for name in _PROBED if probing else ():
-            number = Numbering(1, 1, param=name)
-            url = number.nth(first.url, 2)
-            page = await self._further(url, group)
+        for param in _PROBED_PARAMS if probing else ():
+            numbering = Numbering(1, 1, param=param)
+            url = numbering.nth_url(first.url, 2)
+            page = await self._read_further_page(url, group)
             if page is not None:
-                return SecondPage(page, url, number=number)
+                return SecondPage(page, url, numbering=numbering)
         return None
 
-    async def _further(self, url: str, group: LinkGroup) -> ListingPage | None:
-        """The page, where it has products of its own."""
-        page = await self._reader.read_if_there(url)
+    async def _read_further_page(self, url: str, group: LinkGroup) -> ListingPage | None:
+        """Returns the page if it has products of its own."""
+        page = await self._reader.try_read(url)
         return page if page is not None and _has_more(page, group) else None
 
-    async def _last(
-        self, first: ListingPage, second: ListingPage, number: Numbering, group: LinkGroup
-    ) -> Last | None:
-        """The number of pages as the first page says it, where the second says the same and the
-        last page is there and leads no further."""
-        of_second = [(last.options, last.pages) for last in last_pages(second.document, number)]
-        for last in last_pages(first.document, number)[:LASTS_MAX]:
-            if (last.options, last.pages) not in of_second:
+    async def _find_page_count(
+        self, first: ListingPage, second: ListingPage, numbering: Numbering, group: LinkGroup
+    ) -> PageCount | None:
+        """Returns the count of the first page that the second page confirms, and whose last page
+        exists and leads no further."""
+        confirmed = [
+            (count.options, count.pages) for count in find_page_counts(second.document, numbering)
+        ]
+        for count in find_page_counts(first.document, numbering)[:COUNTS_MAX]:
+            if (count.options, count.pages) not in confirmed:
                 continue
-            if not leads_to_all(first.document, last, number):
+            if not leads_to_all(first.document, count, numbering):
                 continue
-            page = await self._reader.read_if_there(number.nth(first.url, last.pages))
-            if page is None:
+            last = await self._reader.try_read(numbering.nth_url(first.url, count.pages))
+            if last is None:
                 continue
-            lists = _has_more(second if last.pages == 2 else page, group)
+            lists_more = _has_more(second if count.pages == 2 else last, group)
             # The last page may have fewer products than make a group.
-            few = page.products is None and has_any(page, first, group, self._reader.site.owns)
-            if (lists or few) and not _goes_beyond(page, first, last.pages):
-                return last
+            lists_few = last.products is None and has_new_product(
+                last, first, group, self._reader.site.owns
+            )
+            if (lists_more or lists_few) and not _goes_beyond(last, first, count.pages):
+                return count
         return None
 
-    def _links(self, page: ListingPage, group: LinkGroup) -> Any:
-        return links_of(page, group, self._reader.site.owns)
+    def _write_links(self, page: ListingPage, group: LinkGroup) -> Any:
+        return write_links(page, group, self._reader.site.owns)
 
 
 def _has_more(page: ListingPage, group: LinkGroup) -> bool:
-    """Whether it lists products that are not of the group."""
+    """Returns whether the page lists products that are not in the group."""
     return page.products is not None and not set(page.products.urls) <= set(group.urls)
 
 
-def _goes_beyond(page: ListingPage, first: ListingPage, pages: int) -> bool:
-    """Whether what is said to be the last page leads to another, of a higher number."""
-    beyond = next_link(page.document)
+def _goes_beyond(last: ListingPage, first: ListingPage, pages: int) -> bool:
+    """Returns whether the presumed last page leads to another one, of a higher number."""
+    following = find_next_link(last.document)
     return (
-        beyond is not None
-        and beyond[1] not in (first.url, page.url)
-        and max(numbered_links(page.document), default=0) > pages
+        following is not None
+        and following[1] not in (first.url, last.url)
+        and max(find_numbered_links(last.document), default=0) > pages
     )
 
 
-def _numbering(first: ListingPage, second: SecondPage) -> Numbering | None:
-    """How the pages' addresses are counted."""
-    if second.number is not None:
-        return second.number
-    following = next_link(second.page.document)
+def _infer_numbering(first: ListingPage, second: SecondPage) -> Numbering | None:
+    if second.numbering is not None:
+        return second.numbering
+    following = find_next_link(second.page.document)
     third = following[1] if following is not None else None
     if second.link is None or third in (None, second.url):
-        numbers = numbered_links(second.page.document)
-        third = numbers.get(3) or numbered_links(first.document).get(3)
-    return numbering(second.page.url, third, first.url)
+        numbered = find_numbered_links(second.page.document)
+        third = numbered.get(3) or find_numbered_links(first.document).get(3)
+    return infer_numbering(second.page.url, third, first.url)
