@@ -191,7 +191,7 @@ def _end_with_parent(**_: Any) -> None:
     """`worker -B` runs beat as a child, which would go on after a worker that was killed."""
     from scraper.process import heartbeat
 
-    heartbeat.of_this_process().mute()
+    heartbeat.process_heartbeat().mute()
     # It forked us, even if it was killed before we came to ask for it. Where we were spawned, we
     # have imported this module ourselves.
     parent = IMPORTED_BY if os.getpid() != IMPORTED_BY else os.getppid()

@@ -22,7 +22,7 @@ from scraper.plugins.alerts.crawls import alert as alert_step
 from scraper.plugins.alerts.prices.outbox import alert_prices
 from scraper.plugins.stream.publish import publish as publish_step
 from scraper.process import current_worker, watchdog
-from scraper.runtime.send import depth, send, send_best_effort
+from scraper.runtime.send import queue_depth, send, send_best_effort
 
 
 class Step(Task):  # type: ignore[misc] # Celery has no types
@@ -35,12 +35,12 @@ class Step(Task):  # type: ignore[misc] # Celery has no types
         try:
             result = super().__call__(*args, **kwargs)
         except Exception as error:
-            if outages.record(error):
+            if outages.record_outage(error):
                 return None
-            if outages.schema_changed(error):
-                watchdog.schema_suspected()
+            if outages.is_schema_missing(error):
+                watchdog.suspect_schema()
             raise
-        outages.postgres().answered(began)
+        outages.postgres().record_answer(began)
         return result
 
 
@@ -60,7 +60,7 @@ def discover(crawl_id: int) -> None:
 @app.task(base=Step)
 def dispatch() -> None:
     """Tick, and whenever there is new work: leases due pages and sends them to the queues."""
-    send(dispatch_step(site_sync.process_engine(), settings.load(), depth))
+    send(dispatch_step(site_sync.process_engine(), settings.load(), queue_depth))
 
 
 @app.task(base=Step)

@@ -275,7 +275,7 @@ def retry_while_away(
         try:
             result = work()
         except Exception as error:
-            if not bear or not outages.postgres_away(error):
+            if not bear or not outages.is_postgres_away(error):
                 raise
             if not is_away:
                 say("PostgreSQL does not answer; goes on when it does")

@@ -1,10 +1,10 @@
-"""Whether PostgreSQL, Redis and the broker answer this process: which errors mean that a server is
-*away*, and a log line when an outage begins and ends.
+"""Knows which errors mean that PostgreSQL, Redis or the broker is *away*, and logs when an outage
+begins and ends.
 
 Every part of a process meets the same outage, each in its own way and many times a second. All of
-them record it here, and only the first one is logged. Nothing is decided here; how long a process
-bears an outage is for `scraper.process.watchdog` to say. This module knows the errors of
-kombu and py-amqp by name, since steps may not import them.
+them record it here, and only the first one is logged. `scraper.process.watchdog` decides how long a
+process waits. This module knows the errors of kombu and py-amqp by name, since steps may not import
+them.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
-# A server that comes and goes is not announced again so soon: one line a second helps nobody.
+# After an outage the next one is not announced for this long: a line a second would not help.
 QUIET_S = 10.0
-# Causes of an error that are looked at, one behind the other.
+# An error's causes are followed this far.
 CAUSES_MAX = 5
 
 # 08: the connection broke. 53: there are too many clients, or disk or memory is full.
 _AWAY_CLASSES = ("08", "53")
-# Of the class 53, what people can do something about.
+# These states of class 53 are for the operator to fix.
 _TROUBLES = {
     "53100": "has a full disk",
     "53200": "is out of memory",
@@ -45,7 +45,7 @@ _TROUBLES = {
 }
 # The server shuts down, has crashed or is starting up.
 _AWAY_STATES = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05"})
-# There is no such table, column or schema.
+# A table, column or schema is missing.
 _SCHEMA_STATES = frozenset({"42P01", "42703", "3F000"})
 _REDIS_ERRORS = (
     # It includes BusyLoadingError.
@@ -71,29 +71,29 @@ _NETWORK_DOWN = frozenset(
 )
 
 
-def postgres_away(error: BaseException | None) -> bool:
-    """Whether PostgreSQL cannot be reached or cannot serve anybody: the same statement may succeed
+def is_postgres_away(error: BaseException | None) -> bool:
+    """Returns whether PostgreSQL cannot be reached or cannot serve: the same statement may succeed
     later.
 
-    A lost deadlock or lock, a cancelled statement and rejected data are not that: the server
+    A lost deadlock or lock, a cancelled statement and rejected data do not count: the server
     answered.
     """
     if isinstance(error, PoolTimeoutError):
         return True
     if isinstance(error, DBAPIError):
-        return bool(error.connection_invalidated) or postgres_away(error.orig)
+        return bool(error.connection_invalidated) or is_postgres_away(error.orig)
     if not isinstance(error, psycopg.Error):
         return False
     state = error.sqlstate
-    # Nothing came from the server: it was not reached, or the connection was closed or cut off.
+    # Without a state nothing came from the server: it was not reached, or the connection broke.
     if state is None:
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
     return state.startswith(_AWAY_CLASSES) or state in _AWAY_STATES
 
 
-def broker_away(error: BaseException | None) -> bool:
-    """Whether the broker (or Redis) cannot be reached or takes no writes, whichever library says
-    so."""
+def is_broker_away(error: BaseException | None) -> bool:
+    """Returns whether the broker (or Redis) cannot be reached or takes no writes, whichever library
+    says so."""
     for _ in range(CAUSES_MAX):
         if error is None:
             return False
@@ -109,17 +109,17 @@ def broker_away(error: BaseException | None) -> bool:
     return False
 
 
-def schema_changed(error: BaseException | None) -> bool:
-    """Whether a table or column is not there: the database was migrated, or replaced, under a
+def is_schema_missing(error: BaseException | None) -> bool:
+    """Returns whether a table or column is missing: the database was migrated, or replaced, under a
     running process."""
     original = error.orig if isinstance(error, DBAPIError) else error
     return isinstance(original, psycopg.Error) and original.sqlstate in _SCHEMA_STATES
 
 
 class Outage:
-    """One server as this process meets it. Thread-safe.
+    """The outage, if any, of one server for this process. Thread-safe.
 
-    Whoever speaks to the server reports `failed` or `answered`, or wraps the work in `watching`.
+    Callers of the server use `record_failure` and `record_answer`, or wrap the work in `watching`.
     """
 
     def __init__(self, server: str, url: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -134,7 +134,7 @@ class Outage:
 
     @property
     def away_s(self) -> float:
-        """Seconds since the first failure after the last answer; 0.0 where it answers."""
+        """Seconds since the first failure after the last answer; 0.0 while it answers."""
         since = self._since
         return 0.0 if since is None else max(self._clock() - since, 0.001)
 
@@ -147,7 +147,7 @@ class Outage:
         """The last failure's first line, without passwords."""
         return self._error
 
-    def failed(self, error: BaseException) -> None:
+    def record_failure(self, error: BaseException) -> None:
         if isinstance(error, DBAPIError) and error.orig is not None:
             error = error.orig
         with self._lock:
@@ -161,10 +161,10 @@ class Outage:
             what = _TROUBLES.get(getattr(error, "sqlstate", None) or "", "is away")
             log.warning(f"{self._server} {what}", address=self.address, error=self._error)
 
-    def answered(self, began: float | None = None) -> None:
-        """`began`: when the work began that succeeded (the clock's time). What began before the
-        outage proves nothing."""
-        # It is nearly always None: that costs no lock.
+    def record_answer(self, began: float | None = None) -> None:
+        """Records that work which began at `began` (the clock's time) succeeded. Work that began
+        before the outage proves nothing."""
+        # `_since` is nearly always None, which costs no lock.
         if self._since is None:
             return
         with self._lock:
@@ -179,46 +179,47 @@ class Outage:
 
     @contextmanager
     def watching(self, means_away: Callable[[BaseException], bool]) -> Iterator[None]:
-        """Work that ends well is an answer; an error that `means_away` is a failure. Errors pass
-        through."""
+        """Records the block's success as an answer, and an error that `means_away` as a failure.
+        Errors pass through."""
         began = self._clock()
         try:
             yield
         except Exception as error:
             if means_away(error):
-                self.failed(error)
+                self.record_failure(error)
             raise
-        self.answered(began)
+        self.record_answer(began)
 
 
 _outages: dict[tuple[str, str], Outage] = {}
-# At the fork a lock may be held by a thread that the child does not have.
+# A thread that the child does not have may hold a lock at the fork.
 os.register_at_fork(after_in_child=_outages.clear)
 
 
 def postgres() -> Outage:
-    return _of("PostgreSQL", settings_module.load().postgres_url)
+    return _get_outage("PostgreSQL", settings_module.load().postgres_url)
 
 
 def redis_server() -> Outage:
-    """The Redis of budgets and robots.txt texts; it is `broker()` too unless BROKER_URL is set."""
-    return _of("Redis", settings_module.load().valkey_url)
+    """Returns the outage of the Redis of budgets and robots.txt texts, which is the broker too
+    unless BROKER_URL is set."""
+    return _get_outage("Redis", settings_module.load().valkey_url)
 
 
 def broker() -> Outage:
     settings = settings_module.load()
     if settings.broker_url is None:
         return redis_server()
-    return _of("the broker", settings.celery_broker_url)
+    return _get_outage("the broker", settings.celery_broker_url)
 
 
-def record(error: BaseException) -> bool:
-    """Records an error that means a server is away. False: it means something else."""
-    if postgres_away(error):
-        postgres().failed(error)
+def record_outage(error: BaseException) -> bool:
+    """Records an error that means that a server is away. Returns False for any other error."""
+    if is_postgres_away(error):
+        postgres().record_failure(error)
         return True
-    if broker_away(error):
-        broker().failed(error)
+    if is_broker_away(error):
+        broker().record_failure(error)
         return True
     return False
 
@@ -231,19 +232,19 @@ def retry_until_available(
     pause_max_s: float = 1.0,
     stopping: Callable[[], bool] = lambda: False,
 ) -> T:
-    """Runs a whole transaction again for so long as PostgreSQL is away, unless the process is
-    `stopping`; any other error passes through."""
+    """Runs a whole transaction again while PostgreSQL is away, for at most `patience_s` and unless
+    the process is `stopping`. Any other error passes through."""
     until = time.monotonic() + patience_s
     while True:
         try:
             return work()
         except SQLAlchemyError as error:
-            if not postgres_away(error) or stopping() or time.monotonic() + pause_s > until:
+            if not is_postgres_away(error) or stopping() or time.monotonic() + pause_s > until:
                 raise
-            postgres().failed(error)
+            postgres().record_failure(error)
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, pause_max_s)
 
 
-def _of(server: str, url: str) -> Outage:
+def _get_outage(server: str, url: str) -> Outage:
     return _outages.setdefault((server, url), Outage(server, url))

@@ -1,4 +1,4 @@
-"""Room in a worker: how much of it a batch takes up, and which batches may run beside each other.
+"""Slots of a worker: how much of one a batch takes up, and which batches may run together.
 
 A page that several workers died with is tried once more by a worker that does nothing else, so that
 its death proves something. A batch that must run alone goes first: no other begins while it waits
@@ -12,19 +12,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# A page that waits for its host's turn costs no more than memory.
+# A page that waits for its host's permit costs only memory.
 PACED_COST = 1 / 16
-# A batch costs its thread, whatever it does.
+# A batch costs at least its thread.
 LEAST_COST = 1 / 32
 
 
 class SlotCost:
-    """What one batch takes up: a whole slot while all its pages keep the worker busy, less once
-    some are done or wait for their host's turn. So a batch does not keep others out for as long as
-    its slowest host takes.
+    """The share of a slot that one batch takes up: a whole one while all its pages keep the worker
+    busy, less once some are done or wait for their host's permit. So a batch does not keep others
+    out for as long as its slowest host takes.
 
-    `starting` until its first pages wait for their turn: less urgent batches do not begin
-    meanwhile, or they would be served first. `freed` is called when it takes up less.
+    `starting` until its first pages wait for their permit: until then less urgent batches do not
+    begin, since they would be served first. `freed` is called whenever the share falls.
     """
 
     __slots__ = ("_freed", "browser", "cost", "level", "starting")
@@ -38,7 +38,8 @@ class SlotCost:
         self._freed()
 
     def weigh(self, busy: int, paced: int, full: int) -> None:
-        """`busy` and `paced` pages are left; `full` would be a whole batch. From any thread."""
+        """Sets the share by the pages that are left, `busy` or `paced`; `full` would be a whole
+        batch. Thread-safe."""
         before, self.cost = self.cost, min(1.0, max(LEAST_COST, (busy + PACED_COST * paced) / full))
         if self.cost < before:
             self._freed()
@@ -48,8 +49,8 @@ _thread = threading.local()
 
 
 @contextmanager
-def occupied(slot: SlotCost) -> Iterator[None]:
-    """The block's work, in this thread, is done in that slot."""
+def occupy_slot(slot: SlotCost) -> Iterator[None]:
+    """Assigns the slot to this thread while the block runs."""
     _thread.slot = slot
     try:
         yield
@@ -58,17 +59,18 @@ def occupied(slot: SlotCost) -> Iterator[None]:
 
 
 def current_slot() -> SlotCost | None:
-    """The slot that this thread works in; None where nobody counts them (`-P solo`)."""
+    """Returns the slot that this thread works in; None if slots are not counted (`-P solo`)."""
     return getattr(_thread, "slot", None)
 
 
 class SharedExclusiveLock:
-    """For threads: shared by batches that run together, exclusive for one that runs alone."""
+    """A lock for threads: batches that run together share it, and one that runs alone has it
+    exclusively."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._shared = 0
-        # Whoever runs alone, and those that wait to.
+        # Counts the holder and those that wait for the others to end.
         self._exclusive = 0
 
     @contextmanager
@@ -85,7 +87,7 @@ class SharedExclusiveLock:
 
     @contextmanager
     def exclusive(self, timeout_s: float) -> Iterator[bool]:
-        """False where the others did not end in time."""
+        """Yields False if the other holders did not end in time."""
         deadline_at = time.monotonic() + timeout_s
         with self._changed:
             acquired = self._changed.wait_for(lambda: not self._exclusive, timeout_s)

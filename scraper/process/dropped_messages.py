@@ -1,5 +1,5 @@
-"""Messages of the broker that nobody of ours has sent, and that were dropped: how many, and one log
-line a minute at most. Whoever sends them would else fill the disk."""
+"""Counts the broker's messages that no process of ours has sent, and logs at most one line a minute,
+since their sender would otherwise fill the disk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _quiet_until = 0.0
 
 
 def record(queue: str, reason: str, start: bytes) -> None:
-    """`start`: what the message began with."""
+    """Counts a dropped message; `start` is its first bytes."""
     global total, _logged_total, _quiet_until
     total += 1
     now = time.monotonic()
@@ -27,11 +27,11 @@ def record(queue: str, reason: str, start: bytes) -> None:
         return
     _quiet_until = now + LINE_EVERY_S
     log.warning(
-        "dropped messages that are not ours",
+        "dropped foreign messages",
         messages=total - _logged_total,
         queue=queue[:SHOWN_BYTES],
         reason=reason,
-        # Whatever is not printable ASCII is escaped.
+        # The repr escapes everything but printable ASCII.
         starts_with=repr(start[:SHOWN_BYTES])[2:-1],
     )
     _logged_total = total

@@ -1,13 +1,13 @@
-"""A process's signs of life, for its supervisor: a file that is touched, and messages to systemd's
+"""A process's heartbeat for its supervisor: a file that is touched, and messages to systemd's
 watchdog.
 
-A probe asks whether the file is young (`inspect ping` would take a second of CPU):
+A probe checks that the file is young (`inspect ping` would take a second of CPU):
 
     find "$SCRAPER_HEARTBEAT" -newermt '-30 seconds' | grep -q .
 
-Whoever calls `beat` has made sure first that the process works: a worker's or coordinator's
-watchdog, or beat after a tick. Servers that are away are no reason to be silent: a process that
-waits for them is well.
+The caller of `beat` has made sure first that the process works: the watchdog of a worker or
+coordinator, or beat after a tick. A process that waits for a server that is away is healthy and
+keeps beating.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ class Heartbeat:
         self._failing = False
 
     def beat(self) -> None:
-        """Costs 3 us. A sign that cannot be given is logged once: the supervisor will end the
-        process for its silence."""
+        """Gives a sign of life, which costs 3 us. Logs the first failure only: the supervisor will
+        end a silent process."""
         try:
-            self._touch()
-            self._notify()
+            self._touch_file()
+            self._notify_systemd()
         except OSError as error:
             if not self._failing:
                 log.error(
-                    "cannot give a sign of life",
+                    "cannot write heartbeat",
                     file=error.filename and str(error.filename),
                     error=error.strerror,
                 )
             self._failing = True
 
     def mute(self) -> None:
-        """For a child, whose signs would hide that its parent is silent."""
+        """Silences a child process, whose heartbeat would hide that its parent is silent."""
         self._path = self._address = None
 
-    def _touch(self) -> None:
+    def _touch_file(self) -> None:
         if self._path is None:
             return
         try:
@@ -59,7 +59,7 @@ class Heartbeat:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.touch()
 
-    def _notify(self) -> None:
+    def _notify_systemd(self) -> None:
         if self._address is None:
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
@@ -70,7 +70,8 @@ class Heartbeat:
 _heartbeat: Heartbeat | None = None
 
 
-def of_this_process() -> Heartbeat:
+def process_heartbeat() -> Heartbeat:
+    """Returns this process's heartbeat."""
     global _heartbeat
     if _heartbeat is None:
         _heartbeat = Heartbeat(settings_module.load().heartbeat, settings_module.notify_socket())

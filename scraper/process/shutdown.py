@@ -1,15 +1,14 @@
-"""How a worker process ends: warmly when asked once, now when asked twice, or because it cannot go
-on.
+"""Ends a worker process: warmly after one signal, at once after two, or because it cannot continue.
 
-    SIGTERM, Ctrl-C             what fits into `stop_s` is finished, the rest handed back:
+    SIGTERM, Ctrl-C             finishes the pages that fit into `stop_s` and hands back the rest:
                                 code 0, or 1 with pages that were not stored
-    the same again, or SIGQUIT  the process and its children are gone at once: code 128 + signal
-    SIGHUP, the watchdog        batches under way end by themselves, then it ends with code 75,
-                                for its supervisor to start it again
-    later than it was given     it is gone at once
+    the same again, or SIGQUIT  kills the process and its children at once: code 128 + signal
+    SIGHUP, the watchdog        lets batches under way end, then ends with code 75, for its
+                                supervisor to start it again
+    past its deadline           kills the process at once
 
-Celery's own machinery does the warm part; this module decides which, bounds it, and gives the exit
-code. Leases bring back what a process that was gone at once had in its hands.
+Celery's own machinery does the warm part; this module chooses between them, sets the deadlines and
+the exit code. The pages of a killed process come back when their leases expire.
 """
 
 from __future__ import annotations
@@ -34,31 +33,31 @@ log = structlog.get_logger()
 
 # After `stop_s`, for storing, handing back and disconnecting.
 LATE_S = 15.0
-# Batches may end by themselves for so long before a restart: a horizon and a page's longest time.
+# Before a restart batches may end by themselves for a horizon and a page's longest time.
 DRAIN_S = 90.0
 LAST_WORDS_S = 1.0
 
 
 class Shutdown:
-    """What was asked of this process, so far. One a process."""
+    """The shutdown of this process, as far as it was requested. One per process."""
 
     def __init__(self) -> None:
         self.code = 0
-        # Until then (monotonic) batches may end by themselves.
+        # Batches may end by themselves until this time (monotonic).
         self.hand_back_by: float | None = None
-        # Until then (monotonic) all must be done.
+        # Everything must be done by this time (monotonic).
         self.end_by: float | None = None
         self._restart = False
         self._signals = 0
         self._lock = threading.RLock()
 
     @property
-    def asked(self) -> bool:
+    def is_requested(self) -> bool:
         return self.end_by is not None or self.hand_back_by is not None
 
     def end(self, code: int = 0) -> None:
-        """Warm shutdown: what fits is finished, the rest is handed back. The first code that is not
-        0 stays."""
+        """Requests a warm shutdown: the worker finishes the pages that fit and hands back the rest.
+        The first code other than 0 stays."""
         with self._lock:
             self._restart = False
             self.code = self.code or code
@@ -69,21 +68,22 @@ class Shutdown:
         state.should_stop = self.code
 
     def end_for_restart(self) -> None:
-        """Warm shutdown without hurry, with the code that asks to be started again."""
+        """Requests a slow warm shutdown, with the exit code that asks for a restart."""
         with self._lock:
-            if self.asked:
+            if self.is_requested:
                 return
             self._restart = True
             self.hand_back_by = time.monotonic() + DRAIN_S
         state.should_stop = 0
 
     def begin(self) -> None:
-        """Celery shuts down, whoever told it to: `celery control shutdown` was not heard here."""
-        if not self.asked:
+        """Starts the deadlines when Celery shuts down by itself, as after `celery control
+        shutdown`."""
+        if not self.is_requested:
             self.end()
 
     def enforce_deadlines(self, now: float) -> None:
-        """From the watchdog's thread, every second: nothing may take longer than it was given."""
+        """Ends what takes longer than allowed. Called every second by the watchdog's thread."""
         if self.hand_back_by is not None and now > self.hand_back_by:
             with self._lock:
                 self.hand_back_by = None
@@ -91,20 +91,19 @@ class Shutdown:
             current_worker.stop()
         if self.end_by is not None and now > self.end_by:
             quit_now(
-                "could not end in time: a server is away, or a page does not let go", self.code or 1
+                "could not end in time: a server is away, or a page does not stop", self.code or 1
             )
 
     def finish(self, controller: Any) -> None:
-        """The last thing Celery calls: no batch runs any more."""
+        """Closes the worker and sets the exit code. Celery calls this last, after all batches."""
         lost = current_worker.lost_pages()
         try:
             current_worker.close()
         except Exception:
-            log.exception("not everything could be closed")
+            log.exception("could not close everything")
         if lost:
             log.error(
-                "ends with pages that could neither be stored nor handed back; "
-                "their leases run out",
+                "ended with pages that were neither stored nor handed back; their leases expire",
                 pages=lost,
             )
             controller.exitcode = controller.exitcode or 1
@@ -115,10 +114,10 @@ class Shutdown:
         self._signals += 1
         if self._signals > 1 or number == signal.SIGQUIT:
             again = " again" if self._signals > 1 else ""
-            why = f"{signal.Signals(number).name}{again}: quits now"
-            quit_now(why, 128 + number, error=False)
+            reason = f"{signal.Signals(number).name}{again}: quits now"
+            quit_now(reason, 128 + number, error=False)
         self.end()
-        # It says so, and sets Celery's own flag.
+        # Celery's handler logs the signal and sets a flag of its own.
         celerys_handler(number, frame)
 
 
@@ -126,7 +125,7 @@ shutdown = Shutdown()
 
 
 def take_over_signals() -> None:
-    """Once Celery has installed its own handlers."""
+    """Installs our handlers around Celery's. Called once Celery has installed them."""
     if threading.current_thread() is not threading.main_thread():
         return
     celerys = signal.getsignal(signal.SIGTERM)
@@ -137,19 +136,19 @@ def take_over_signals() -> None:
         signal.signal(signal.SIGHUP, lambda _number, _frame: shutdown.end_for_restart())
 
 
-def quit_now(why: str, code: int, *, error: bool = True) -> None:
-    """Says why, kills what this process has started, and is gone, without any clean-up. Callable
-    from a signal handler."""
+def quit_now(reason: str, code: int, *, error: bool = True) -> None:
+    """Logs the reason, kills this process's children, and exits without any clean-up. Callable from
+    a signal handler."""
 
-    def say() -> None:
-        (log.error if error else log.warning)(why, exit_code=code)
+    def log_reason() -> None:
+        (log.error if error else log.warning)(reason, exit_code=code)
         logs.flush()
 
-    # In a thread, since whoever holds the logging locks may be stuck.
-    thread = threading.Thread(target=say, name="last words", daemon=True)
+    # Logging runs in a thread, since the holder of its locks may be stuck.
+    thread = threading.Thread(target=log_reason, name="last words", daemon=True)
     thread.start()
     thread.join(LAST_WORDS_S)
-    # Beat, and the processes of a prefork pool: this process's own children, nobody else's.
+    # These children are beat and the processes of a prefork pool.
     for child in psutil.Process().children(recursive=True):
         try:
             child.kill()

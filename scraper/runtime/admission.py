@@ -1,23 +1,23 @@
-"""Admission of batches to a worker: which message is wanted of which queue, and which batch may
-begin. A batch waits in a thread of its own until its last page is stored.
+"""Admits batches to a worker: decides which queue's messages to read, and which batch may begin. A
+batch has a thread of its own until its last page is stored.
 
 A thread costs next to nothing, so an urgent batch never waits for lesser ones to end: each priority
 has all the slots, less those of batches that are at least as urgent. With 8 slots and 8 batches of
 low priority under way, one of high priority begins at once, and the next one of low priority waits
 until fewer than 8 are under way in all. Messages that wait here (read, not yet acknowledged) go by
-priority, then in the order in which they came; and while an urgent one is being claimed, a lesser
-one that came right behind it does not overtake it.
+priority, then by arrival. While an urgent one is being claimed, a lesser one that arrived just
+after it does not overtake it.
 
 A batch takes up a whole slot at first, and less as it goes on (`scraper.infra.slots.SlotCost`):
-pages that wait for slow hosts leave room for others. So 256 batches may be under way in 8 slots, at
-the most.
+pages that wait for slow hosts leave room for others. So at most 256 batches are under way in 8
+slots.
 
-Only a few messages of a level wait here (`wants`): what the broker keeps, another worker can take.
-The worker's consumer hands `wants` to the Redis transport (`scraper.runtime.consumer`), which asks
-it before it reads.
+Only a few messages of a level wait here (`wants`), since another worker can take those that stay in
+the broker. The worker's consumer hands `wants` to the Redis transport (`scraper.runtime.consumer`),
+which calls it before it reads.
 
-Batches for browsers have slots of their own, few of them (`browser_slots`): what a browser cannot
-show soon shall not be claimed, nor keep out what needs none.
+Batches for browsers have a few slots of their own (`browser_slots`): they are claimed only if a
+browser can show them soon, and never keep out other batches.
 """
 
 from __future__ import annotations
@@ -32,17 +32,16 @@ from itertools import count
 from typing import Any
 
 from scraper import settings
-from scraper.infra.slots import SlotCost, occupied
+from scraper.infra.slots import SlotCost, occupy_slot
 from scraper.rules.routing import is_browser_queue, may_begin_batch, message_level
 
-# Messages of a level and above that wait for a slot: the next batch is at hand, and the others
-# anybody's.
+# This many messages of a level and above wait for a slot. Any worker may take the others.
 READ_AHEAD = 2
 
 
 @dataclass(order=True, slots=True)
 class _Waiting:
-    """A message that waits for a slot. The first one in order begins first."""
+    """A message that waits for a slot, ordered by which begins first."""
 
     minus_level: int
     number: int
@@ -51,7 +50,7 @@ class _Waiting:
 
 
 class Admission:
-    """One a process; for any thread. Work that may begin runs in `executor`."""
+    """The admission of one process. Thread-safe. Work that may begin runs in `executor`."""
 
     def __init__(self, slots: int, executor: Executor) -> None:
         self._slots, self._executor = slots, executor
@@ -64,8 +63,8 @@ class Admission:
         self._browser_slots = 0
 
     def wants(self, queue: str, priority: int) -> bool:
-        """Whether a message of this queue, with this priority of the broker's, would not just wait
-        here."""
+        """Returns whether to read a message of this queue and broker priority, rather than leave it
+        to another worker."""
         waiting = self._waiting[is_browser_queue(queue)]
         if len(waiting) < READ_AHEAD:
             return True
@@ -74,28 +73,28 @@ class Admission:
             return sum(-message.minus_level >= level for message in waiting) < READ_AHEAD
 
     def submit(self, queue: str, priority: int | None, work: Callable[[], Any]) -> Future[Any]:
-        """Begins the work of a message as soon as there is a slot for it."""
+        """Begins the work of a message as soon as a slot is free."""
         level = message_level(priority, zero_is_first=self._zero_is_first)
         with self._lock:
             message = _Waiting(-level, next(self._numbers), work)
             heapq.heappush(self._waiting[is_browser_queue(queue)], message)
-        self._begin()
+        self._begin_waiting()
         return message.result
 
     def close(self) -> None:
-        """Nothing that waits begins any more."""
+        """Discards the waiting messages, so that no further work begins."""
         with self._lock:
             for waiting in self._waiting.values():
                 waiting.clear()
 
-    def _begin(self) -> None:
+    def _begin_waiting(self) -> None:
         with self._lock:
             for browser, waiting in self._waiting.items():
                 while waiting and self._may_begin(-waiting[0].minus_level, browser):
                     message = heapq.heappop(waiting)
-                    slot = SlotCost(-message.minus_level, self._begin, browser=browser)
+                    slot = SlotCost(-message.minus_level, self._begin_waiting, browser=browser)
                     self._under_way.add(slot)
-                    self._executor.submit(self._run, slot, message)
+                    self._executor.submit(self._run_message, slot, message)
 
     def _may_begin(self, level: int, browser: bool) -> bool:
         begun: dict[int, float] = defaultdict(float)
@@ -116,21 +115,21 @@ class Admission:
             self._browser_slots = browser_slots(chromium.pages_here(settings.load()))
         return self._browser_slots
 
-    def _run(self, slot: SlotCost, message: _Waiting) -> None:
+    def _run_message(self, slot: SlotCost, message: _Waiting) -> None:
         try:
-            with occupied(slot):
+            with occupy_slot(slot):
                 message.result.set_result(message.work())
-        except BaseException as error:  # noqa: BLE001 - whoever asked for the result gets it
+        except BaseException as error:  # noqa: BLE001 - the result's reader gets it
             message.result.set_exception(error)
         finally:
             with self._lock:
                 self._under_way.discard(slot)
-            self._begin()
+            self._begin_waiting()
 
 
 def browser_slots(pages: int) -> int:
-    """For batches of five pages, where so many are open at once: two or three rounds of them are
-    claimed ahead.
+    """Returns the slots for browser batches of five pages if `pages` are open at once: two or three
+    rounds of them are claimed ahead.
 
     >>> [browser_slots(pages) for pages in (1, 2, 4, 8)]
     [1, 2, 3, 5]

@@ -1,8 +1,8 @@
-"""Beat's scheduler: a scheduler that writes no file, bears a broker that is away, and stops when
-nobody listens.
+"""Beat's scheduler, which writes no file, waits out a broker that is away, and pauses while no
+coordinator consumes its ticks.
 
 A tick that cannot be sent is dropped: the next one does the same work. An outage is one log line,
-not a traceback a tick.
+not a traceback per tick.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from celery.beat import ScheduleEntry, Scheduler
 from scraper.infra import outages
 from scraper.process import heartbeat
 from scraper.rules.routing import COORDINATOR
-from scraper.runtime.send import depth
+from scraper.runtime.send import queue_depth
 
 log = structlog.get_logger()
 
-# With more messages than that in the coordinator queue, ticks would only pile up.
+# With more messages than this in the coordinator queue, ticks would only pile up.
 WAITING_MAX = 20
-# The queue's depth is good for so long: several ticks come at once.
+# Several ticks come at once and share one reading of the queue's depth.
 DEPTH_FRESH_S = 0.5
-# A queue that nobody reads is worth a line after so long.
+# A queue without a consumer is logged after this time.
 UNREAD_S = 5.0
 BACKOFF_MAX_S = 5.0
 
@@ -40,13 +40,13 @@ class TickScheduler(Scheduler):  # type: ignore[misc] # Celery has no types
 
     @property
     def producer(self) -> None:
-        """None: the pool's, with its short retries. Celery's would wait here for as long as the
-        broker is away."""
+        """None selects the pool's producers, with their short retries. Celery's own would wait for
+        as long as the broker is away."""
         return None
 
     def tick(self, *args: Any, **kwargs: Any) -> Any:
         delay_s = super().tick(*args, **kwargs)
-        heartbeat.of_this_process().beat()
+        heartbeat.process_heartbeat().beat()
         return delay_s
 
     def apply_entry(self, entry: ScheduleEntry, producer: object = None) -> None:
@@ -54,35 +54,33 @@ class TickScheduler(Scheduler):  # type: ignore[misc] # Celery has no types
         if now < self._quiet_until:
             return
         try:
-            if self._queue_is_read(now):
+            if self._has_consumer(now):
                 self.apply_async(entry, producer=None, advance=False)
         except Exception as error:
             # Celery wraps it as a SchedulingError.
             cause = error.__cause__ or error.__context__ or error
-            if not (outages.broker_away(error) or outages.broker_away(cause)):
+            if not (outages.is_broker_away(error) or outages.is_broker_away(cause)):
                 log.exception("tick not sent", tick=entry.name)
                 return
-            outages.broker().failed(cause)
+            outages.broker().record_failure(cause)
             self._backoff_s = min(max(1.0, self._backoff_s * 2), BACKOFF_MAX_S)
             self._quiet_until = time.monotonic() + self._backoff_s
             return
-        outages.broker().answered(now)
+        outages.broker().record_answer(now)
         self._backoff_s = 0.0
 
-    def _queue_is_read(self, now: float) -> bool:
-        """Whether somebody takes the ticks."""
+    def _has_consumer(self, now: float) -> bool:
+        """Returns whether a coordinator takes the ticks."""
         if now < self._depth_fresh_until:
             return True
-        if depth(COORDINATOR) <= WAITING_MAX:
+        if queue_depth(COORDINATOR) <= WAITING_MAX:
             self._depth_fresh_until = now + DEPTH_FRESH_S
             if self._warned:
-                log.info("the coordinator queue is read again: ticks go on")
+                log.info("coordinator queue has a consumer again; ticks resumed")
             self._unread_since, self._warned = None, False
             return True
         self._unread_since = self._unread_since or now
         if not self._warned and now - self._unread_since >= UNREAD_S:
             self._warned = True
-            log.warning(
-                "nobody reads the coordinator queue: no ticks meanwhile", waiting_max=WAITING_MAX
-            )
+            log.warning("coordinator queue has no consumer; ticks paused", waiting_max=WAITING_MAX)
         return False

@@ -1,15 +1,15 @@
-"""Which queues a worker reads, how, and how it finds back to a broker that was away. All else is
-Celery's own consumer.
+"""A worker's consumer: which queues it reads, and how it reconnects to a broker that was away. The
+rest is Celery's own consumer.
 
-A worker started for a region's queue (`-Q residential.eu`) also reads that of any region
+A worker started for a region's queue (`-Q residential.eu`) also reads the region-less one
 (`residential`), wherever Celery selects queues: `-Q`, and `celery control add_consumer`. `-X
 residential` excludes it again.
 
-Celery waits up to 30 s between two tries to reconnect, and logs each; here it is 5 s, and one line
-an outage. Celery's workers also ask each other for news when they start (mingle) and follow each
-other's heartbeats (gossip): n² messages for things that nothing here uses, and one more place to
-wait after an outage. Its heartbeats to Flower are repeated for as long as it takes, in the very
-thread that reads the queues and hears that the worker is to stop; here they are tried once.
+Celery waits up to 30 s between two tries to reconnect and logs each; this consumer waits 5 s and
+logs one line per outage. Celery's workers also ask each other for news when they start (mingle) and
+follow each other's heartbeats (gossip): n² messages that nothing here uses, and one more wait after
+an outage. Celery repeats its heartbeats to Flower until they are sent, in the thread that reads the
+queues and the request to stop; this consumer tries once.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ log = structlog.get_logger()
 RETRY_START_S = 0.5
 RETRY_STEP_S = 0.5
 RETRY_MAX_S = 5.0
-# RabbitMQ's heartbeats go both ways: after two missed in a row the connection is given up. (Redis
-# has its health_check_interval.)
+# RabbitMQ's heartbeats go both ways: two missed in a row end the connection. (Redis has its
+# health_check_interval.)
 HEARTBEAT_S = 10
-# Task events are sent together, once in so long: a message costs a millisecond, and there would be
-# three a task.
+# Task events are sent together at this interval: a message costs a millisecond, and each task has
+# three.
 EVENTS_S = 0.25
-# Celery's lines begin so.
+# The beginnings of Celery's log lines.
 UNACKNOWLEDGED = ("Couldn't ack", "Couldn't reject", "Error cleaning up after event loop")
 
 
@@ -63,13 +63,13 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
     ) -> None:
         options = {**(worker_options or {}), "without_mingle": True, "without_gossip": True}
         super().__init__(*args, worker_options=options, **kwargs)
-        # A consumer without a loop (`-P solo`) cannot send any.
+        # A consumer without a loop (`-P solo`) cannot send heartbeats.
         if self.hub is not None:
             self.amqheartbeat = HEARTBEAT_S
 
     def add_task_queue(self, queue: str, *args: Any, **options: Any) -> None:
-        """A queue that is not one that workers can read costs the channel of all queues: everything
-        is connected anew then, without it."""
+        """Adds a queue. A queue that workers cannot read costs the channel of all queues:
+        everything then reconnects without it."""
         queues = self.app.amqp.queues
         before = set(queues.consume_from)
         try:
@@ -82,9 +82,9 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
             raise ConnectionError(f"the queue {queue} cannot be read") from error
 
     def connect(self) -> Connection:
-        """Redis: the pool's admission says what is read. RabbitMQ: what is read ahead is counted
-        for each queue. Celery would have it counted for all of them together, which RabbitMQ has
-        switched off since 4.3 (`global_qos`)."""
+        """Connects so that the pool's admission decides what is read (Redis), and prefetched
+        messages are counted per queue (RabbitMQ). Celery would count them for all queues together,
+        which RabbitMQ has switched off since 4.3 (`global_qos`)."""
         connection: Connection = super().connect()
         connection.transport.qos_semantics_matches_spec = lambda _: True
         if isinstance(self.pool, TaskPool):
@@ -92,24 +92,24 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
         return connection
 
     def ensure_connected(self, conn: Connection) -> Connection:
-        """Tries until the broker answers or the worker is told to stop."""
+        """Tries until the broker answers or the worker is asked to stop."""
         conn.ensure_connection(  # type: ignore[no-untyped-call]
-            lambda error, _interval: outages.broker().failed(error),
+            lambda error, _interval: outages.broker().record_failure(error),
             None,
             interval_start=RETRY_START_S,
             interval_step=RETRY_STEP_S,
             interval_max=RETRY_MAX_S,
-            callback=self._between_tries,
+            callback=self._check_between_tries,
         )
         self.first_connection_attempt = False
-        outages.broker().answered()
+        outages.broker().record_answer()
         return conn
 
     def on_connection_error_after_connected(self, exc: BaseException) -> None:
-        """Messages that were read and not yet begun are a trap: kombu puts them back over the
-        broken connection, and acknowledges those that begin later over a closed channel. Either
-        would end the worker. Their tasks are done all the same, or their leases run out."""
-        outages.broker().failed(exc)
+        """Disarms messages that were read and not yet begun. kombu would put them back over the
+        broken connection, or acknowledge them over a closed channel when they begin, and either
+        would end the worker. Their tasks run all the same, or their leases expire."""
+        outages.broker().record_failure(exc)
         if self.task_consumer is not None:
             channel = self.task_consumer.channel
             channel.do_restore = False
@@ -117,11 +117,11 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
         try:
             super().on_connection_error_after_connected(exc)
         except Exception:
-            log.warning("the broken connection could not be closed", exc_info=True)
+            log.warning("could not close the broken connection", exc_info=True)
 
     def on_send_event_buffered(self) -> None:
-        """Called by the threads of tasks, too. The timer takes entries from any thread; it wakes
-        once a second at the least."""
+        """Schedules the sending of events. Tasks' threads call this, too: the timer takes entries
+        from any thread, and wakes at least once a second."""
         if self.hub is not None and not self._events_due:
             self._events_due = True
             self.timer.call_after(EVENTS_S, self._send_events)
@@ -131,8 +131,8 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
         self._flush_events()
 
     @staticmethod
-    def _between_tries() -> None:
-        watchdog.consumer_turned()
+    def _check_between_tries() -> None:
+        watchdog.record_consumer_turn()
         state.maybe_shutdown()
 
 
@@ -140,22 +140,22 @@ def _do_nothing(*_: object, **__: object) -> None:
     pass
 
 
-def worth_a_line(record: logging.LogRecord) -> bool:
-    """False where a message could not be acknowledged since the broker went away that moment:
-    `scraper.infra.outages` logs that, once, and the consumer notices by itself. Celery logs it for
-    each message, as critical and with a traceback, and once more where it acknowledges what is left
-    on its way out of the loop."""
+def is_worth_logging(record: logging.LogRecord) -> bool:
+    """Returns False for messages that were not acknowledged because the broker had just gone away.
+
+    `scraper.infra.outages` logs the outage once, and the consumer notices it by itself. Celery logs
+    each such message as critical, with a traceback, and again when it leaves its loop."""
     error = record.exc_info[1] if record.exc_info else None
-    return not (str(record.msg).startswith(UNACKNOWLEDGED) and outages.broker_away(error))
+    return not (str(record.msg).startswith(UNACKNOWLEDGED) and outages.is_broker_away(error))
 
 
 for _name in ("celery.worker.request", "celery.worker.loops"):
-    logging.getLogger(_name).addFilter(worth_a_line)
+    logging.getLogger(_name).addFilter(is_worth_logging)
 
 
 class Dispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
-    """A heartbeat that cannot be sent is how the consumer learns of a broker that hangs: the error
-    reaches it, and it reconnects. Other events wait for the connection."""
+    """Raises the error of a heartbeat that cannot be sent, so that the consumer notices a broker
+    that hangs and reconnects. Other events wait for the connection."""
 
     def _publish(
         self, event: object, producer: object, routing_key: str, *_: object, **__: object

@@ -1,60 +1,60 @@
-"""Which messages of the broker are ours. Pure: bytes in, and out what may be handed to Celery.
+"""Checks the broker's messages, and rebuilds those that processes of ours have sent. Pure: takes
+bytes, and returns what may be passed to Celery.
 
-Whoever can write to the broker can write anything, and Celery and kombu trust what they read: a
-`null`, a header of another type or a body that unpacks to gigabytes would end the process that
-reads it, and the next one. So a message is read strictly here, and made anew of what was checked.
-Whatever else it brought (callbacks, a chord, where to reply, what to sort or to log it by) stays
-behind. What does not fit raises `NotOursError`.
+A client that can write to the broker can write anything, and Celery and kombu trust what they read:
+a `null`, a header of another type or a body that unpacks to gigabytes would end each process that
+reads it. So this module reads a message strictly and rebuilds it from the checked parts. It leaves
+out everything else (callbacks, a chord, reply addresses). For a message that does not fit it raises
+`ForeignMessageError`.
 
-What a message may be goes by the queue that it was read from:
+The queue that a message was read from decides what it may be:
 
-    HOST.celery.pidbox         remote control: a command that is known, arguments that fit it
-    ID.reply.celery.pidbox     what workers answer to it
+    HOST.celery.pidbox         remote control: a known command, with arguments that fit it
+    ID.reply.celery.pidbox     a worker's reply to a command
     celeryev.ID                workers' events
-    any other                  a task of `scraper.tasks`, keyword arguments that fit it
+    any other                  a task of `scraper.tasks`, with keyword arguments that fit it
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import re
-import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import orjson
 
-from scraper.plugins.functions.group import GROUP_MAX_BYTES, Group
 from scraper.rules.routing import PRIORITY_LEVELS
+from scraper.runtime.message_schema import (
+    COMMANDS,
+    OPTIONAL,
+    REQUIRED,
+    TASK_MAX_BYTES,
+    TASKS,
+    is_event,
+    is_queue_name,
+    is_task_name,
+    is_text,
+    is_text_or_list,
+    is_uuid,
+    is_whole_number,
+)
 
-# A group of calls is text within JSON, where a character takes up to three times its bytes, and
-# base64 adds a third. Its options, numbers and headers are far below the rest.
-TASK_MAX_BYTES = 4 * GROUP_MAX_BYTES + 64_000
 CONTROL_MAX_BYTES = 64_000
-# Answers say what a worker does, and events come many at a time.
+# Replies describe a worker, and many events come in one message.
 REPORT_MAX_BYTES = 16_000_000
 REPORT_MAX_DEPTH = 50
 
-TASKS_MODULE = "scraper.tasks"
 CONTROL_QUEUE, REPLY_QUEUE, EVENT_QUEUE = ".celery.pidbox", ".reply.celery.pidbox", "celeryev."
 REPLY_EXCHANGE = "reply.celery.pidbox"
 EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
-TEXT_MAX = 4096
-BIGINT_MAX = 2**63 - 1
-
-Fits = Callable[[Any], bool]
-_QUEUE = re.compile(r"(?!celeryev|amq\.)(?!.*pidbox)[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}").fullmatch
-# AMQP's headers bring them, and no log takes them.
-_SURROGATE = re.compile("[\ud800-\udfff]").search
-_RATE = re.compile(r"\d{1,6}(\.\d{1,3})?(/[smh])?").fullmatch
 
 
-class NotOursError(ValueError):
-    """A message that nobody of ours has sent. Its text says why, and quotes nothing of it."""
+class ForeignMessageError(ValueError):
+    """No process of ours has sent this message. The text says why, and quotes none of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,136 +66,27 @@ class Envelope:
     priority: int = 0
 
 
-def _text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= TEXT_MAX and not _SURROGATE(value)
+def check_redis_message(raw: bytes, queue: str) -> dict[str, Any]:
+    """Returns a message in the form of kombu's virtual transports."""
+    _require(len(raw) <= _max_bytes(queue), "too large")
+    return _rebuild_virtual(_load_json(raw), queue)
 
 
-def _flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _whole(value: Any, least: int, most: int) -> bool:
-    return type(value) is int and least <= value <= most
-
-
-def _row_id(value: Any) -> bool:
-    return _whole(value, 1, BIGINT_MAX)
-
-
-def _nothing(value: Any) -> bool:
-    return value is None
-
-
-def _signal(value: Any) -> bool:
-    return _text(value) and value in signal.Signals.__members__
-
-
-def _uuid(value: Any) -> bool:
-    try:
-        return _text(value) and str(UUID(value)) == value
-    except ValueError:
-        return False
-
-
-def _group(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and bool(Group.of(value).inputs)
-    except ValueError:
-        return False
-
-
-def _texts(value: Any) -> bool:
-    """One or several."""
-    return _text(value) or (isinstance(value, list) and all(map(_text, value)))
-
-
-def _uuids(value: Any) -> bool:
-    return _uuid(value) or (isinstance(value, list) and all(map(_uuid, value)))
-
-
-def _queue(value: Any) -> bool:
-    return isinstance(value, str) and _QUEUE(value) is not None
-
-
-def _task_name(value: Any) -> bool:
-    prefix, _, name = value.rpartition(".") if isinstance(value, str) else ("", "", "")
-    return prefix == TASKS_MODULE and name in TASKS
-
-
-def _rate(value: Any) -> bool:
-    return isinstance(value, str) and _RATE(value) is not None
-
-
-_CRAWL: Mapping[str, Fits] = {"crawl_id": _row_id}
-_LEASE: Mapping[str, Fits] = {"lease_id": _uuid, "alone": _flag}
-_NOTHING: Mapping[str, Fits] = {}
-# Their keyword arguments; `alone` may be left out.
-TASKS: Mapping[str, Mapping[str, Fits]] = {
-    "plan": _NOTHING,
-    "dispatch": _NOTHING,
-    "reap": _NOTHING,
-    "alert": _NOTHING,
-    "prune": _NOTHING,
-    "publish": _NOTHING,
-    "discover": _CRAWL,
-    "finish": _CRAWL,
-    "fetch_listings": _LEASE,
-    "fetch_products": _LEASE,
-    "call_functions": {"message": _group},
-}
-OPTIONAL = frozenset({"alone"})
-
-# Those of Celery's commands that `celery inspect`, `celery control` and Flower send and that have
-# an effect here. Arguments that are not required may be left out, or null.
-COMMANDS: Mapping[str, Mapping[str, Fits]] = {
-    "ping": _NOTHING,
-    "stats": _NOTHING,
-    "active_queues": _NOTHING,
-    "clock": _NOTHING,
-    "report": _NOTHING,
-    "scheduled": _NOTHING,
-    "reserved": _NOTHING,
-    "revoked": _NOTHING,
-    "heartbeat": _NOTHING,
-    "enable_events": _NOTHING,
-    "disable_events": _NOTHING,
-    "shutdown": _NOTHING,
-    "active": {"safe": _flag},
-    "conf": {"with_defaults": _flag},
-    "registered": {"taskinfoitems": lambda value: value == [], "builtins": _flag},
-    "query_task": {"ids": _uuids},
-    "revoke": {"task_id": _uuids, "terminate": _flag, "signal": _signal},
-    "rate_limit": {"task_name": _task_name, "rate_limit": _rate},
-    "add_consumer": {
-        "queue": _queue,
-        "exchange": _nothing,
-        "exchange_type": lambda value: value == "direct",
-        "routing_key": _nothing,
-    },
-    "cancel_consumer": {"queue": _queue},
-}
-REQUIRED = frozenset({"ids", "task_id", "task_name", "rate_limit", "queue"})
-
-
-def of_redis(raw: bytes, queue: str) -> dict[str, Any]:
-    """What kombu's virtual transports take for a message."""
-    _require(len(raw) <= _limit(queue), "too large")
-    return _virtual(_json(raw), queue)
-
-
-def of_unacked(raw: bytes) -> tuple[dict[str, Any], str]:
-    """A message that waits for its acknowledgement, as kombu keeps it in Redis: [message, exchange,
-    queue]. Comes with the queue that it goes back to."""
+def check_unacked_message(raw: bytes) -> tuple[dict[str, Any], str]:
+    """Returns a message that was never acknowledged, and the queue that it goes back to. kombu
+    stores it in Redis as [message, exchange, queue]."""
     _require(len(raw) <= TASK_MAX_BYTES, "too large")
-    kept = _json(raw)
-    _require(isinstance(kept, list) and len(kept) == 3 and _queue(kept[2]), "names no queue")
-    return _virtual(kept[0], kept[2]), kept[2]
+    stored = _load_json(raw)
+    valid = isinstance(stored, list) and len(stored) == 3 and is_queue_name(stored[2])
+    _require(valid, "names no queue")
+    message, _, queue = stored
+    return _rebuild_virtual(message, queue), queue
 
 
-def of_amqp(properties: Mapping[str, Any], body: Any, queue: str) -> Envelope:
+def check_amqp_message(properties: Mapping[str, Any], body: Any, queue: str) -> Envelope:
     _require(isinstance(body, (bytes, bytearray, memoryview)), "no body")
-    _require(len(body) <= _limit(queue), "too large")
-    return check(
+    _require(len(body) <= _max_bytes(queue), "too large")
+    return _check_message(
         queue,
         properties.get("content_type"),
         properties.get("content_encoding"),
@@ -205,7 +96,7 @@ def of_amqp(properties: Mapping[str, Any], body: Any, queue: str) -> Envelope:
     )
 
 
-def _virtual(message: Any, queue: str) -> dict[str, Any]:
+def _rebuild_virtual(message: Any, queue: str) -> dict[str, Any]:
     _require(isinstance(message, dict), "not a message")
     properties, body = message.get("properties"), message.get("body")
     _require(isinstance(properties, dict), "no properties")
@@ -213,8 +104,8 @@ def _virtual(message: Any, queue: str) -> dict[str, Any]:
     try:
         decoded = base64.b64decode(body, validate=True)
     except (binascii.Error, ValueError):
-        raise NotOursError("the body is not base64") from None
-    envelope = check(
+        raise ForeignMessageError("the body is not base64") from None
+    envelope = _check_message(
         queue,
         message.get("content-type"),
         message.get("content-encoding"),
@@ -230,36 +121,36 @@ def _virtual(message: Any, queue: str) -> dict[str, Any]:
         "properties": {
             "body_encoding": "base64",
             "delivery_info": {"exchange": "", "routing_key": queue},
-            # Two messages with one tag would take each other's place among the unacknowledged.
+            # Two messages with one tag would replace each other among the unacknowledged ones.
             "delivery_tag": str(uuid4()),
             "priority": envelope.priority,
         },
     }
 
 
-def check(
+def _check_message(
     queue: str, content_type: Any, encoding: Any, headers: Any, priority: Any, body: bytes
 ) -> Envelope:
     _require(content_type == "application/json", "the content type is not JSON")
     _require(encoding == "utf-8", "the encoding is not UTF-8")
     _require(isinstance(headers, dict), "the headers are not a mapping")
     _require(headers.get("compression") is None, "compressed")
-    _require(_whole(priority, 0, PRIORITY_LEVELS - 1), "no such priority")
-    content = _json(body)
+    _require(is_whole_number(priority, 0, PRIORITY_LEVELS - 1), "no such priority")
+    content = _load_json(body)
     if queue.endswith(REPLY_QUEUE):
-        return _reply(headers, content)
+        return _check_reply(headers, content)
     if queue.endswith(CONTROL_QUEUE):
-        return _control(content)
+        return _check_command(content)
     if queue.startswith(EVENT_QUEUE):
-        return _events(content)
-    return _task(headers, content, priority)
+        return _check_events(content)
+    return _check_task(headers, content, priority)
 
 
-def _task(headers: Mapping[str, Any], content: Any, priority: int) -> Envelope:
+def _check_task(headers: Mapping[str, Any], content: Any, priority: int) -> Envelope:
     task = headers.get("task")
-    _require(_task_name(task), "not one of our tasks")
+    _require(is_task_name(task), "not one of our tasks")
     arguments = TASKS[str(task).rpartition(".")[2]]
-    _require(_uuid(headers.get("id")), "the task's id is not a UUID")
+    _require(is_uuid(headers.get("id")), "the task's id is not a UUID")
     _require(headers.get("eta") is None and headers.get("retries") in (None, 0), "for later")
     _require(headers.get("timelimit") in (None, [None, None]), "a time limit")
     _require(isinstance(content, list) and len(content) == 3, "not a task's arguments")
@@ -267,33 +158,27 @@ def _task(headers: Mapping[str, Any], content: Any, priority: int) -> Envelope:
     _require(args == [] and isinstance(kwargs, dict), "other arguments than the task's")
     _require(set(arguments) - OPTIONAL <= set(kwargs) <= set(arguments), "other arguments")
     _require(all(arguments[name](value) for name, value in kwargs.items()), "arguments do not fit")
-    # Callbacks, error callbacks, chains and chords send messages of somebody else's.
+    # Callbacks, error callbacks, chains and chords would send foreign messages.
     _require(isinstance(embed, dict) and not any(embed.values()), "with callbacks")
+    parents = {name: headers.get(name) for name in ("root_id", "parent_id")}
+    # Flower shows these, and escapes them.
+    shown = {name: headers.get(name) for name in ("argsrepr", "kwargsrepr", "origin")}
     return Envelope(
         {
             "lang": "py",
             "task": task,
             "id": headers["id"],
-            "expires": _moment(headers.get("expires")),
+            "expires": _parse_expiry(headers.get("expires")),
             "retries": 0,
-            **{
-                name: value
-                for name in ("root_id", "parent_id")
-                if _uuid(value := headers.get(name))
-            },
-            # For Flower, which escapes it.
-            **{
-                name: value
-                for name in ("argsrepr", "kwargsrepr", "origin")
-                if _text(value := headers.get(name))
-            },
+            **{name: value for name, value in parents.items() if is_uuid(value)},
+            **{name: value for name, value in shown.items() if is_text(value)},
         },
         orjson.dumps([[], kwargs, EMBED]),
         priority,
     )
 
 
-def _moment(value: Any) -> str | None:
+def _parse_expiry(value: Any) -> str | None:
     if value is None:
         return None
     try:
@@ -301,10 +186,10 @@ def _moment(value: Any) -> str | None:
         _require(moment.tzinfo is not None, "expires in no time zone")
         return moment.astimezone(UTC).isoformat()
     except (TypeError, ValueError, OverflowError):
-        raise NotOursError("expires at no time") from None
+        raise ForeignMessageError("expires at no time") from None
 
 
-def _control(content: Any) -> Envelope:
+def _check_command(content: Any) -> Envelope:
     _require(isinstance(content, dict), "not a command")
     method, arguments = content.get("method"), content.get("arguments") or {}
     _require(isinstance(method, str) and method in COMMANDS, "no such command")
@@ -316,89 +201,62 @@ def _control(content: Any) -> Envelope:
         for name, value in arguments.items()
     )
     _require(all(fit), "arguments do not fit")
-    # Patterns are regular expressions, and nothing here sends any.
+    # Patterns are regular expressions, which no process of ours sends.
     _require(content.get("pattern") is None and content.get("matcher") is None, "a pattern")
     destination = content.get("destination")
     _require(destination is None or isinstance(destination, list), "no such destination")
-    _require(destination is None or _texts(destination), "no such destination")
+    _require(destination is None or is_text_or_list(destination), "no such destination")
     command = {"method": method, "arguments": arguments, "destination": destination}
-    reply_to, ticket = content.get("reply_to"), content.get("ticket")
-    if reply_to is not None:
-        _require(
-            isinstance(reply_to, dict) and reply_to.get("exchange") == REPLY_EXCHANGE,
-            "asks for a reply elsewhere",
-        )
-        _require(_uuid(reply_to.get("routing_key")) and _uuid(ticket), "asks for no reply")
-        command["reply_to"] = {
-            "exchange": REPLY_EXCHANGE,
-            "routing_key": reply_to["routing_key"],
-        }
-        command["ticket"] = ticket
+    if content.get("reply_to") is not None:
+        command |= _check_reply_address(content["reply_to"], content.get("ticket"))
     return Envelope({}, orjson.dumps(command))
 
 
-def _reply(headers: Mapping[str, Any], content: Any) -> Envelope:
-    _require(_uuid(headers.get("ticket")), "an answer to nothing")
-    _require(isinstance(content, dict) and _shallow(content), "not an answer")
+def _check_reply_address(reply_to: Any, ticket: Any) -> dict[str, Any]:
+    elsewhere = not isinstance(reply_to, dict) or reply_to.get("exchange") != REPLY_EXCHANGE
+    _require(not elsewhere, "asks for a reply elsewhere")
+    routing_key = reply_to.get("routing_key")
+    _require(is_uuid(routing_key) and is_uuid(ticket), "asks for no reply")
+    address = {"exchange": REPLY_EXCHANGE, "routing_key": routing_key}
+    return {"reply_to": address, "ticket": ticket}
+
+
+def _check_reply(headers: Mapping[str, Any], content: Any) -> Envelope:
+    _require(is_uuid(headers.get("ticket")), "an answer to nothing")
+    _require(isinstance(content, dict) and _is_shallow(content), "not an answer")
     return Envelope({"ticket": headers["ticket"]}, orjson.dumps(content))
 
 
-def _events(content: Any) -> Envelope:
+def _check_events(content: Any) -> Envelope:
     events = content if isinstance(content, list) else [content]
-    _require(all(map(_event, events)), "not an event")
+    _require(all(map(is_event, events)), "not an event")
     return Envelope({}, orjson.dumps(content))
 
 
-def _event(event: Any) -> bool:
-    return (
-        isinstance(event, dict)
-        and event.keys() >= {"type", "hostname", "timestamp"}
-        and all(_event_field(name, value) for name, value in event.items())
-    )
-
-
-def _event_field(name: str, value: Any) -> bool:
-    match name:
-        case "type" | "hostname":
-            return _text(value)
-        case "timestamp":
-            return type(value) in (int, float) and 0 <= value < 1e11
-        case "utcoffset":
-            return type(value) in (int, float) and -24 <= value <= 24
-        case "clock":
-            return _whole(value, 0, BIGINT_MAX)
-        case "pid" | "freq" | "active" | "processed" | "retries" | "runtime":
-            return type(value) in (int, float)
-        case "loadavg":
-            return isinstance(value, list) and all(type(load) in (int, float) for load in value)
-        case _:
-            return value is None or isinstance(value, (str, int, float))
-
-
-def _shallow(value: Any, levels: int = REPORT_MAX_DEPTH) -> bool:
-    """Not nested so deep that a reader runs out of stack, and without what kombu makes objects
-    of."""
+def _is_shallow(value: Any, levels: int = REPORT_MAX_DEPTH) -> bool:
+    """Checks that a value has no more levels than a reader's stack, and no `__type__`, which kombu
+    turns into objects."""
     if isinstance(value, dict):
         inner: Any = () if "__type__" in value else value.values()
         levels = 0 if "__type__" in value else levels
     else:
         inner = value if isinstance(value, list) else ()
-    return levels > 0 and all(_shallow(item, levels - 1) for item in inner)
+    return levels > 0 and all(_is_shallow(item, levels - 1) for item in inner)
 
 
-def _limit(queue: str) -> int:
+def _max_bytes(queue: str) -> int:
     if queue.endswith(REPLY_QUEUE) or queue.startswith(EVENT_QUEUE):
         return REPORT_MAX_BYTES
     return CONTROL_MAX_BYTES if queue.endswith(CONTROL_QUEUE) else TASK_MAX_BYTES
 
 
-def _json(raw: bytes) -> Any:
+def _load_json(raw: bytes) -> Any:
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
-        raise NotOursError("not JSON") from None
+        raise ForeignMessageError("not JSON") from None
 
 
-def _require(fits: bool, otherwise: str) -> None:
-    if not fits:
-        raise NotOursError(otherwise)
+def _require(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise ForeignMessageError(otherwise)

@@ -1,6 +1,5 @@
-"""Coordinators and workers as seen from a command: which queues are served, and local processes for
-as long as they are needed. With servers of our own on this machine, the workers are ours to start
-as well."""
+"""Coordinators and workers as seen from a command: lists those that serve queues, and runs local
+ones for as long as the command needs them."""
 
 from __future__ import annotations
 
@@ -25,9 +24,9 @@ STOP_S = 40.0
 
 
 def served_queues() -> set[str]:
-    """The queues that some live worker consumes. Asks all workers and waits a second for their
+    """Returns the queues that live workers consume. Asks all workers and waits a second for
     answers."""
-    answers = _inspect("active_queues")
+    answers = _inspect_workers("active_queues")
     return {queue["name"] for queues in answers.values() for queue in queues}
 
 
@@ -39,27 +38,26 @@ class Node:
     processes: list[str]
 
 
-def nodes() -> dict[str, Node]:
-    """Every live worker by its node's name. Takes a second; raises what the broker does where it is
-    away."""
+def list_nodes() -> dict[str, Node]:
+    """Returns every live worker by its node's name. Takes a second; raises the broker's error if it
+    is away."""
     with ThreadPoolExecutor(2) as pool:
-        queues, stats = pool.map(_inspect, ("active_queues", "stats"))
+        queues, stats = pool.map(_inspect_workers, ("active_queues", "stats"))
     return {
-        name: Node(sorted(queue["name"] for queue in queues[name]), _processes(name, stats))
+        name: Node(sorted(queue["name"] for queue in queues[name]), _list_processes(name, stats))
         for name in queues
     }
 
 
-def _inspect(question: str) -> dict[str, Any]:
+def _inspect_workers(command: str) -> dict[str, Any]:
     # Celery's app reads settings when it is imported.
     from scraper.celery import app
 
-    return getattr(app.control.inspect(timeout=INSPECT_S), question)() or {}
+    return getattr(app.control.inspect(timeout=INSPECT_S), command)() or {}
 
 
-def _processes(name: str, stats: dict[str, Any]) -> list[str]:
-    """A node's own process, and the children of a pool that has some. A node is on the host after
-    its @."""
+def _list_processes(name: str, stats: dict[str, Any]) -> list[str]:
+    """Returns a node's own process and its pool's children. The node's host follows its @."""
     node = stats.get(name, {})
     children = (node.get("pool") or {}).get("processes") or []
     host = name.partition("@")[2]
@@ -68,26 +66,26 @@ def _processes(name: str, stats: dict[str, Any]) -> list[str]:
 
 def worker_command(queues: Iterable[str], *, name: str, beat: bool = False) -> list[str]:
     command = [sys.executable, "-m", "celery", "-A", "scraper", "worker", "-Q", ",".join(queues)]
-    # Workers here need nothing of each other, and start a second sooner.
+    # Workers do not need each other, and start a second sooner without these.
     command += ["-n", f"{name}@%h", "--without-mingle", "--without-gossip"]
     return [*command, "-B"] if beat else command
 
 
 class LocalWorker:
-    """A worker of a command's own, which is its supervisor."""
+    """A worker that a command started and supervises."""
 
     def __init__(
         self, settings: Settings, name: str, command: list[str], env: dict[str, str] | None = None
     ) -> None:
         self._settings, self._name, self._command, self._env = settings, name, command, env
-        self.process = start(settings, name, command, env)
+        self.process = start_process(settings, name, command, env)
 
     def keep_running(self) -> None:
-        """Starts it again where it ended with the code that asks for it: it had grown too large, or
-        its beat had died. Raises `ServerUnavailableError` where it ended otherwise."""
+        """Restarts the worker if its exit code asks for that: it had grown too large, or its beat
+        had died. Raises `ServerUnavailableError` if it ended otherwise."""
         code = self.process.poll()
         if code == RESTART_CODE:
-            self.process = start(self._settings, self._name, self._command, self._env)
+            self.process = start_process(self._settings, self._name, self._command, self._env)
         elif code is not None:
             log = log_path(self._settings, self._name)
             raise ServerUnavailableError(
@@ -98,10 +96,11 @@ class LocalWorker:
 
 @contextmanager
 def local_workers(settings: Settings, queues: set[str]) -> Iterator[list[LocalWorker]]:
-    """Starts one worker for these queues, and beat in it if the coordinator's is among them: what
-    two processes would need of memory is more than what a crawl gains. Stops it at the end.
-    Meanwhile `keep_running` is the caller's to call now and then. Were this process killed, it
-    would end by itself."""
+    """Starts one worker for these queues, with beat in it if the coordinator's is among them: a
+    second process would cost more memory than a crawl gains. Stops it at the end of the block.
+
+    The caller calls `keep_running` now and then. The worker ends by itself if this process is
+    killed."""
     pid = os.getpid()
     env = {ENDS_WITH: str(pid)}
     coordinates = COORDINATOR in queues
@@ -112,14 +111,14 @@ def local_workers(settings: Settings, queues: set[str]) -> Iterator[list[LocalWo
     try:
         yield [worker]
     finally:
-        stop([worker.process])
+        stop_processes([worker.process])
 
 
-def start(
+def start_process(
     settings: Settings, name: str, command: list[str], env: dict[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Starts a command with its output in `SCRAPER_HOME/log/NAME.log`, out of the reach of the
-    terminal's Ctrl-C."""
+    """Starts a command with its output in `SCRAPER_HOME/log/NAME.log`, where the terminal's Ctrl-C
+    does not reach it."""
     path = log_path(settings, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as log:
@@ -137,8 +136,8 @@ def log_path(settings: Settings, name: str) -> Path:
     return settings.home_dir / "log" / f"{name}.log"
 
 
-def stop(processes: list[subprocess.Popen[bytes]]) -> None:
-    """SIGTERM to all, a bounded wait, then SIGKILL to whole process groups."""
+def stop_processes(processes: list[subprocess.Popen[bytes]]) -> None:
+    """Sends SIGTERM to all, waits for a bounded time, then sends SIGKILL to their groups."""
     for process in processes:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

@@ -1,7 +1,6 @@
-"""Celery's `threads` pool, with `scraper.runtime.admission` deciding which batch begins when.
+"""Celery's `threads` pool, in which `scraper.runtime.admission` decides which batch begins when.
 
-Whoever asks for another pool (`-P solo`, `-P processes`) gets batches in the order in which the
-broker gives them out.
+Other pools (`-P solo`, `-P processes`) take batches in the broker's order.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
         accept_callback: Any = None,
         **_: Any,
     ) -> Any:
-        # Celery hands over (task name, id, request, body …); the request knows how the message
-        # came.
+        # Celery passes (task name, id, request, body …); the request has the delivery info.
         request = args[2] if len(args) > 2 and isinstance(args[2], Mapping) else {}
         delivery = request.get("delivery_info") or {}
         work = partial(apply_target, target, args, kwargs, callback, accept_callback)
@@ -46,6 +44,7 @@ class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
         return thread.ApplyResult(future)
 
     def on_stop(self) -> None:
-        """What waits here was not acknowledged and goes back; what is under way ends."""
+        """Stops the pool: waiting messages were not acknowledged and go back to the broker, and
+        batches under way end."""
         self.admission.close()
         super().on_stop()

@@ -1,5 +1,5 @@
-"""kombu's RabbitMQ transport, which hands over no message that is not ours: such a one is
-acknowledged, counted (`scraper.runtime.envelopes`), and nothing else happens."""
+"""kombu's RabbitMQ transport, which drops messages that no process of ours has sent
+(`scraper.runtime.envelopes`): it acknowledges and counts them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from scraper.runtime import envelopes
 
 
 def _read_properties(buffer: bytes, offset: int) -> tuple[dict[str, Any], int]:
-    """RabbitMQ passes on properties as they were sent: texts that are not UTF-8, headers of unknown
-    types or of endless depth. What they break is one message, not the connection."""
+    """Reads a message's properties; returns none if they are malformed.
+
+    RabbitMQ passes on texts that are not UTF-8, and headers of unknown types or of endless depth.
+    They break one message here, not the connection."""
     try:
         properties, end = serialization.decode_properties_basic(buffer, offset)
     except Exception:  # noqa: BLE001 - whatever it is, the message is not ours
@@ -33,8 +35,8 @@ class Channel(pyamqp.Channel):
         self.auto_decode = False
 
     def dispatch_method(self, method_sig: tuple[int, int], payload: bytes, content: Any) -> None:
-        """Exchange and routing key are whatever their sender likes, and not needed: of a delivery's
-        arguments only the others are left (consumer's tag, delivery's tag, redelivered)."""
+        """Cuts exchange and routing key, which the sender chooses freely, from a delivery's
+        arguments. Consumer tag, delivery tag and the redelivered flag remain."""
         if method_sig == spec.Basic.Deliver:
             payload = bytes(payload[: payload[4] + 14]) + b"\x00\x00"
         super().dispatch_method(method_sig, payload, content)
@@ -49,8 +51,8 @@ class Channel(pyamqp.Channel):
     ) -> Any:
         def deliver(message: Any) -> None:
             try:
-                envelope = envelopes.of_amqp(message.properties, message.body, queue)
-            except envelopes.NotOursError as reason:
+                envelope = envelopes.check_amqp_message(message.properties, message.body, queue)
+            except envelopes.ForeignMessageError as reason:
                 start = message.body[: dropped_messages.SHOWN_BYTES] if message.body else b""
                 dropped_messages.record(queue, str(reason), bytes(start))
                 if not no_ack:

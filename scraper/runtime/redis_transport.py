@@ -1,18 +1,18 @@
-"""kombu's Redis transport, with one client a channel, and reading no more than can soon be begun.
+"""kombu's Redis transport, with one client per channel, and reading only what can begin soon.
 
 kombu makes a `redis.Redis` for each message that it sends, reads or acknowledges, and for each
-event: 0.16 to 0.36 ms of CPU each, three to five times a task. A client is nothing but a pool of
-connections and a table of parsers, and may be kept.
+event: 0.16 to 0.36 ms of CPU each, three to five times a task. A client is only a pool of
+connections and a table of parsers, and can be kept.
 
-kombu reads whatever its prefetch count allows. That has to be large, or what is urgent would be
-stuck behind what waits for a slot. But then all batches wait with the worker that is first to read,
-while others have nothing to do: of two on one queue the second was idle for a third of the time. So
-a worker leaves in Redis what is no more urgent than the batches that wait there already, which its
-admission says list by list (`Transport.wants`).
+kombu reads as much as its prefetch count allows, which has to be large, or urgent messages would be
+stuck behind those that wait for a slot. But then all batches wait in the worker that reads first,
+while others are idle: of two on one queue the second was idle for a third of the time. So a worker
+leaves a message in Redis if enough batches of its urgency wait in the worker already, which its
+admission says for each list (`Transport.wants`).
 
-kombu also trusts what it reads, and ends with the process over a message that is no JSON. Here a
-message that is not ours (`scraper.runtime.envelopes`) is dropped where it is read: from a queue,
-from a channel of all workers, or from those that were never acknowledged.
+kombu also trusts what it reads, and the process ends over a message that is not JSON. This
+transport drops foreign messages (`scraper.runtime.envelopes`) as it reads them: from a queue, from
+a channel of all workers, or from those that were never acknowledged.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from kombu.transport import redis
 from scraper.process import dropped_messages
 from scraper.runtime import envelopes
 
-# A worker that did not want all that there might be looks again after so long.
+# A worker that left lists out looks again after this time.
 RETRY_S = 0.1
 
 
 class QoS(redis.QoS):
     def restore_by_tag(self, tag: str | bytes, client: Any = None, leftmost: bool = False) -> None:
-        """Puts a message back into its queue that was read and never acknowledged."""
-        kept: bytes | None = None
+        """Puts a message that was read and never acknowledged back into its queue."""
+        stored: bytes | None = None
 
         def restore(pipe: Any) -> None:
-            nonlocal kept
-            kept = pipe.hget(self.unacked_key, tag)
+            nonlocal stored
+            stored = pipe.hget(self.unacked_key, tag)
             pipe.multi()
             self._remove_from_indices(tag, pipe)  # type: ignore[no-untyped-call]
-            if kept is None:
+            if stored is None:
                 return
             try:
-                message, queue = envelopes.of_unacked(kept)
-            except envelopes.NotOursError as reason:
-                dropped_messages.record(self.unacked_key, str(reason), kept)
+                message, queue = envelopes.check_unacked_message(stored)
+            except envelopes.ForeignMessageError as reason:
+                dropped_messages.record(self.unacked_key, str(reason), stored)
                 return
             self.channel.restore(message, queue, pipe, leftmost)
 
@@ -54,8 +54,8 @@ class QoS(redis.QoS):
             try:
                 connection.transaction(restore, self.unacked_key)
             except self.channel.ResponseError:
-                # Its queue's name is that of something else in Redis.
-                dropped_messages.record(self.unacked_key, "no queue to go back to", kept or b"")
+                # The key of its queue holds something else in Redis.
+                dropped_messages.record(self.unacked_key, "no queue to go back to", stored or b"")
 
 
 class Channel(redis.Channel):
@@ -63,17 +63,17 @@ class Channel(redis.Channel):
     _kept_client: Any = None
 
     def _create_client(self, asynchronous: bool = False) -> Any:
-        # The consumer's own, which keeps it.
+        # The consumer keeps this client itself.
         if asynchronous:
             return super()._create_client(asynchronous)  # type: ignore[no-untyped-call]
-        # After an outage the pool is another one.
+        # An outage replaces the pool.
         if self._kept_client is None or self._kept_client.connection_pool is not self.pool:
             self._kept_client = super()._create_client()  # type: ignore[no-untyped-call]
         return self._kept_client
 
     def _brpop_start(self, timeout: float | None = None) -> None:
-        """Asks for the next message of the lists that are wanted; of one that nobody writes to
-        where none is."""
+        """Asks for the next message of the wanted lists, or of a list that stays empty if none is
+        wanted."""
         queues = self._queue_cycle.consume(len(self.active_queues))
         if not queues:
             return
@@ -96,7 +96,7 @@ class Channel(redis.Channel):
         try:
             answer = self.client.parse_response(connection, "BRPOP", **options)
         except self.connection_errors:
-            # It reconnects with the next question.
+            # The next request reconnects.
             connection.disconnect()
             raise
         finally:
@@ -108,7 +108,7 @@ class Channel(redis.Channel):
         return self._deliver(answer[1], queue)
 
     def _receive_one(self, c: Any) -> bool:
-        """Reads a message to all workers, or an answer of Redis's about its channel."""
+        """Reads a message to all workers, or Redis's reply about their channel."""
         try:
             answer = c.parse_response()
         except self.connection_errors:
@@ -125,8 +125,8 @@ class Channel(redis.Channel):
 
     def _deliver(self, raw: bytes, queue: str) -> bool:
         try:
-            message = envelopes.of_redis(raw, queue)
-        except envelopes.NotOursError as reason:
+            message = envelopes.check_redis_message(raw, queue)
+        except envelopes.ForeignMessageError as reason:
             dropped_messages.record(queue, str(reason), raw)
             return False
         self.connection.deliver(message, queue)
@@ -135,10 +135,9 @@ class Channel(redis.Channel):
     def restore(self, message: dict[str, Any], queue: str, pipe: Any, leftmost: bool) -> None:
         self._do_restore_message(message, "", queue, pipe, leftmost)  # type: ignore[no-untyped-call]
 
-    def waiting(self, queue: str) -> int:
-        """Messages in a queue, of all its priorities; 0 for one that does not exist.
-        (`queue_declare(passive=True)` asks the same twice, in transactions: three times the CPU.)
-        """
+    def count_messages(self, queue: str) -> int:
+        """Returns the number of messages in a queue, of all priorities; 0 if it does not exist.
+        (`queue_declare(passive=True)` asks twice, in transactions, for three times the CPU.)"""
         with self.conn_or_acquire() as client, client.pipeline(transaction=False) as pipe:
             for priority in self.priority_steps:
                 pipe.llen(self._q_for_pri(queue, priority))  # type: ignore[no-untyped-call]
@@ -147,8 +146,8 @@ class Channel(redis.Channel):
 
 class Transport(redis.Transport):
     Channel = Channel
-    # Whether a message of a queue, with a priority, is to be read; None: all are. A worker's
-    # consumer sets it. From the thread that reads messages.
+    # Says whether to read a message of a queue and priority; None reads all. A worker's consumer
+    # sets it, and the thread that reads messages calls it.
     wants: Callable[[str, int], bool] | None = None
 
     def deliver(self, message: dict[str, Any], queue: str) -> None:

@@ -32,7 +32,7 @@ _best_effort_paused_until = 0.0
 
 def send(messages: Sequence[Message]) -> None:
     """Publishes messages over one pooled connection. Called after the commit that makes them true.
-    Raises if the broker is away (see `outages.broker_away`)."""
+    Raises if the broker is away (see `outages.is_broker_away`)."""
     if not messages:
         return
     with app.producer_pool.acquire(block=True, timeout=POOL_WAIT_S) as producer:
@@ -62,17 +62,17 @@ def send_best_effort(messages: Sequence[Message]) -> None:
     except Exception as error:
         # The caller's own work is worth more than its messages.
         _best_effort_paused_until = time.monotonic() + BEST_EFFORT_PAUSE_S
-        if outages.broker_away(error):
-            outages.broker().failed(error)
+        if outages.is_broker_away(error):
+            outages.broker().record_failure(error)
         else:
             log.exception(
                 "best-effort messages not sent", tasks=[message.task for message in messages]
             )
     else:
-        outages.broker().answered(began)
+        outages.broker().record_answer(began)
 
 
-def depth(queue: str) -> int:
+def queue_depth(queue: str) -> int:
     """Returns the number of messages in a queue; 0 if the queue does not exist yet."""
     with app.pool.acquire(block=True, timeout=POOL_WAIT_S) as connection:
         # A connection that went through an outage is closed, and kombu would open channels on it
@@ -81,7 +81,7 @@ def depth(queue: str) -> int:
         try:
             if connection.transport.driver_type == "redis":
                 # A channel of its own would open another connection: 3 ms of CPU.
-                return int(connection.default_channel.waiting(queue))
+                return int(connection.default_channel.count_messages(queue))
             with connection.channel() as channel:
                 return int(channel.queue_declare(queue, passive=True).message_count)
         except ChannelError:

@@ -80,7 +80,7 @@ def read(
     that each site stands as; of a site, what is its own, and the workers that have pages of it.
     Workers are asked, which takes a second, unless somebody has their `nodes` already."""
     with ThreadPoolExecutor(1) as pool:
-        inspection = None if nodes is not None else pool.submit(fleet.nodes)
+        inspection = None if nodes is not None else pool.submit(fleet.list_nodes)
         with engine.connect() as connection:
             crawls, why = _crawls(connection, site, newest, every_site=every_site)
             status = FleetStatus(
@@ -99,7 +99,7 @@ def read(
             try:
                 nodes = inspection.result()
             except Exception as error:
-                if not outages.broker_away(error):
+                if not outages.is_broker_away(error):
                     raise
                 status.away["broker"] = redaction.scrubbed(error, settings.celery_broker_url)
     status.workers = workers(nodes or {}, holders)

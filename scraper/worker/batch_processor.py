@@ -201,7 +201,7 @@ class Scraper:
         try:
             return await self._contexts(crawl_id)
         except Exception as error:
-            if outages.record(error):
+            if outages.record_outage(error):
                 return Attempt(Outcome.DEFERRED, delay_s=AWAY_S)
             log.exception("crawl without a context", crawl=crawl_id)
             return Attempt(

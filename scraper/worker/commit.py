@@ -48,7 +48,7 @@ class Settler:
         try:
             stored = retried(lambda: self._settle(pages))
         except (DataError, IntegrityError, ProgrammingError) as error:
-            if outages.schema_changed(error):
+            if outages.is_schema_missing(error):
                 raise  # no page's fault
             if len(pages) > 1:
                 middle = len(pages) // 2
@@ -65,7 +65,7 @@ class Settler:
         messages = [finish_message(crawl_id) for crawl_id in stored.drained]
         if stored.added and self.wants_work():
             messages.append(dispatch_message())
-        outages.postgres().answered()
+        outages.postgres().record_answer()
         if messages:
             self.send(messages)
 

@@ -151,8 +151,8 @@ class Keeper:
             try:
                 await self._keep()
             except Exception as error:
-                if outages.postgres_away(error):
-                    outages.postgres().failed(error)
+                if outages.is_postgres_away(error):
+                    outages.postgres().record_failure(error)
                 else:
                     log.exception("could not prolong leases")
 
@@ -177,7 +177,7 @@ class Keeper:
         )
         mine, running, control = await asyncio.shield(self._prolonging)
         self.apply(control, began)
-        outages.postgres().answered()
+        outages.postgres().record_answer()
         for lease_id, batch in batches.items():
             batch.lost = batch.lost or (lease_id not in mine and lease_id in self.batches)
             batch.inactive_crawls = crawl_ids - running

@@ -63,7 +63,7 @@ def begin_probe(engine: sa.Engine, key: TierKey, steps: Ladder) -> bool:
         with engine.begin() as connection:
             return host_tiers.begin_probe(connection, key, steps)
     except SQLAlchemyError as error:
-        if not outages.record(error):
+        if not outages.record_outage(error):
             log.exception("could not begin a probe", host=key.host)
         return False
 

@@ -176,8 +176,8 @@ class Writer:
                 self._away = False
                 break
             except Exception as error:
-                if outages.postgres_away(error):
-                    outages.postgres().failed(error)
+                if outages.is_postgres_away(error):
+                    outages.postgres().record_failure(error)
                 else:
                     failures += 1
                     log.exception("group not stored", pages=len(pages), failures=failures)

@@ -63,7 +63,7 @@ def test_hundreds_of_inputs_some_of_which_fail(
     assert len(results) == 300
     for n, (given, result) in enumerate(zip(inputs, results, strict=True)):
         assert n in failed or truth[given[1]] in html.unescape(result)
-    assert send.depth("datacenter") == 0
+    assert send.queue_depth("datacenter") == 0
     words = ("run", f"{MODULE}:title", "--site", "demo", "--json", *urls[:3])
     assert [json.loads(line)["input"] for line in run.scraper(*words).stdout.splitlines()] == urls[
         :3

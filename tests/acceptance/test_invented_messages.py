@@ -28,7 +28,7 @@ from tests.acceptance.test_processes import said
 from tests.flower import Flower
 
 QUEUES = ("datacenter", "residential", "coordinator")
-DROPPED = "dropped messages that are not ours"
+DROPPED = "dropped foreign messages"
 SEPARATOR = "\x06\x16"
 PRODUCTS = 40
 

@@ -237,10 +237,10 @@ def test_beat_stops_where_nobody_listens(run: Commands, valkey_url: str) -> None
     with redis.Redis.from_url(valkey_url) as client:
         client.lpush("coordinator", *(["{}"] * (WAITING_MAX + 5)))
         beat = run.start("celery", "-A", "scraper", "beat")
-        until(lambda: said(run, beat, "nobody reads the coordinator queue"), 60)
+        until(lambda: said(run, beat, "coordinator queue has no consumer"), 60)
         assert client.llen("coordinator") == WAITING_MAX + 5
         client.delete("coordinator")
-        until(lambda: said(run, beat, "is read again"), 30)
+        until(lambda: said(run, beat, "has a consumer again"), 30)
         until(lambda: sum(client.llen(key) for key in client.keys("coordinator*")), 30)
     assert run.end(beat) == 0
     assert not list(Path.cwd().glob("celerybeat-schedule*"))

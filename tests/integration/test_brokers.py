@@ -18,7 +18,7 @@ from scraper import settings as settings_module
 from scraper.domain import Message
 from scraper.errors import ConfigError, ServerUnavailableError
 from scraper.infra import outages, redaction, servers
-from scraper.infra.outages import broker_away
+from scraper.infra.outages import is_broker_away
 from scraper.settings import Settings
 from tests import rabbitmq
 from tests.hostile_server import self_signed
@@ -74,12 +74,12 @@ def test_the_most_urgent_message_comes_first(broker: Settings) -> None:
 
 
 def test_depth_counts_what_waits(broker: Settings) -> None:
-    from scraper.runtime.send import depth, send
+    from scraper.runtime.send import queue_depth, send
 
-    assert depth("residential") == 0, "a queue that does not exist yet"
+    assert queue_depth("residential") == 0, "a queue that does not exist yet"
     send([batch(10, "residential") for _ in range(5)])
-    assert depth("residential") == 5
-    assert len(taken("residential")) == 5 and depth("residential") == 0
+    assert queue_depth("residential") == 5
+    assert len(taken("residential")) == 5 and queue_depth("residential") == 0
 
 
 def test_messages_are_json_and_name_no_exchange(broker: Settings) -> None:
@@ -104,16 +104,16 @@ def test_messages_are_json_and_name_no_exchange(broker: Settings) -> None:
 
 def test_what_nobody_answers_is_away(broker: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     from scraper.celery import app
-    from scraper.runtime.send import depth, send
+    from scraper.runtime.send import queue_depth, send
 
     scheme = "amqp" if broker.broker_is_amqp else "redis"
     app.conf.broker_url = f"{scheme}://ann:s3cret@127.0.0.1:1//"
     pools.reset()
     app._pool = app.amqp._producer_pool = None
-    for call in (lambda: depth("coordinator"), lambda: send([batch(1)])):
+    for call in (lambda: queue_depth("coordinator"), lambda: send([batch(1)])):
         with pytest.raises(Exception) as caught:  # noqa: PT011 - which one is the library's business
             call()
-        assert broker_away(caught.value), repr(caught.value)
+        assert is_broker_away(caught.value), repr(caught.value)
 
 
 def test_a_broker_that_answers_is_reachable(any_broker: Settings) -> None:
@@ -198,10 +198,10 @@ def tls_node(
 
 
 SEND = """
-from scraper.runtime.send import depth, send
+from scraper.runtime.send import queue_depth, send
 from scraper.domain import Message
 send([Message("fetch_products", "residential", {"lease_id": "x"}, priority=1)])
-print(depth("residential"))
+print(queue_depth("residential"))
 """
 
 

@@ -43,13 +43,13 @@ def test_messages_share_a_client_until_its_pool_is_gone(connection: Connection) 
 def test_messages_of_all_priorities_are_counted(connection: Connection) -> None:
     with connection, connection.channel() as channel, connection.Producer(channel) as producer:
         queue = connection.SimpleQueue("counted", channel=channel)
-        assert channel.waiting("counted") == 0 == channel.waiting("never heard of")
+        assert channel.count_messages("counted") == 0 == channel.count_messages("never heard of")
         for priority in (0, 3, 9, 9):
             producer.publish(
                 {}, routing_key="counted", exchange=queue.queue.exchange, priority=priority
             )
         assert (
-            channel.waiting("counted")
+            channel.count_messages("counted")
             == 4
             == channel.queue_declare("counted", passive=True).message_count
         )
@@ -100,7 +100,7 @@ def test_what_would_only_wait_here_stays_in_redis(
 
         with Consumer(channel, [queue], callbacks=[came]):
             assert read_on([0]) == [0] and read_on([0]) == [0], "the more urgent one alone"
-            assert channel.waiting("shared") == 3
+            assert channel.count_messages("shared") == 3
             let_go.set()
             assert read_on([0, 3, 3, 9]) == [0, 3, 3, 9]
 

@@ -112,7 +112,7 @@ def test_messages_go_to_plain_queues(broker: redis.Redis) -> None:
 
 def test_urgent_messages_lie_in_front(broker: redis.Redis) -> None:
     """Redis: 0 is served first, and each priority has a list of its own."""
-    from scraper.runtime.send import depth, send
+    from scraper.runtime.send import queue_depth, send
 
     send(
         [
@@ -126,26 +126,26 @@ def test_urgent_messages_lie_in_front(broker: redis.Redis) -> None:
         1,
         1,
     ]
-    assert depth("residential.eu") == 3
+    assert queue_depth("residential.eu") == 3
 
 
 def test_depth_counts_and_an_unknown_queue_is_empty(broker: redis.Redis) -> None:
-    from scraper.runtime.send import depth, send
+    from scraper.runtime.send import queue_depth, send
 
-    assert depth("nobody-has-named-it") == 0
+    assert queue_depth("nobody-has-named-it") == 0
     send([Message("fetch_products", "datacenter", {"lease_id": str(n)}) for n in range(5)])
-    assert depth("datacenter") == 5
+    assert queue_depth("datacenter") == 5
     broker.flushdb()
-    assert depth("datacenter") == 0
+    assert queue_depth("datacenter") == 0
     send([])
-    assert depth("datacenter") == 0
+    assert queue_depth("datacenter") == 0
 
 
 def test_messages_arrive_also_after_the_broker_was_emptied(
     broker: redis.Redis, environment: Settings, engine: sa.Engine, tmp_path: Path
 ) -> None:
     """Invariant 1: a worker that was there before, and messages sent anew."""
-    from scraper.runtime.send import depth, send
+    from scraper.runtime.send import queue_depth, send
 
     with engine.begin() as connection:
         sites.store_definitions(connection, [a_site("one"), a_site("two")])
@@ -162,11 +162,11 @@ def test_messages_arrive_also_after_the_broker_was_emptied(
 
     with worker(tmp_path / "worker.log") as process:
         crawl("one")
-        eventually(lambda: depth("datacenter") == 1, "the batch is sent")
+        eventually(lambda: queue_depth("datacenter") == 1, "the batch is sent")
         broker.flushdb()
-        assert depth("datacenter") == 0
+        assert queue_depth("datacenter") == 0
         crawl("two")
-        eventually(lambda: depth("datacenter") == 1, "the batch is sent")
+        eventually(lambda: queue_depth("datacenter") == 1, "the batch is sent")
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         assert process.wait(GENEROUS_S) == 0, (tmp_path / "worker.log").read_text()

@@ -42,7 +42,7 @@ class Broker:
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     found = Broker()
-    monkeypatch.setattr(beat, "depth", found.depth)
+    monkeypatch.setattr(beat, "queue_depth", found.depth)
     monkeypatch.setattr(TickScheduler, "apply_async", found.send)
     monkeypatch.setattr(beat, "time", SimpleNamespace(monotonic=lambda: found.now))
     monkeypatch.setattr(outages, "_outages", {})

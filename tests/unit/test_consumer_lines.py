@@ -40,7 +40,7 @@ class Channel:
 def test_a_lost_connection_is_not_said_for_each_message(
     error: Exception, lines: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert consumer.worth_a_line in REQUESTS.filters
+    assert consumer.is_worth_logging in REQUESTS.filters
     message = Message(channel=Channel(error), delivery_tag=1)
     message.ack_log_error(REQUESTS, (type(error),))
     message.reject_log_error(REQUESTS, (type(error),))

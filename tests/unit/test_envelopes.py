@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from scraper import celeryconfig
 from scraper.plugins.functions.group import GROUP_MAX_BYTES, Group, Options, input_size
-from scraper.runtime import envelopes
-from scraper.runtime.envelopes import NotOursError
+from scraper.runtime import envelopes, message_schema
+from scraper.runtime.envelopes import ForeignMessageError
 from tests import invented
 
 CONTROL, REPLY, EVENTS = "w@host.celery.pidbox", "id.reply.celery.pidbox", "celeryev.id"
@@ -36,8 +36,8 @@ JSON = st.recursive(
 
 def passed(raw: bytes, queue: str = "datacenter") -> dict[str, Any] | None:
     try:
-        return envelopes.of_redis(raw, queue)
-    except NotOursError as error:
+        return envelopes.check_redis_message(raw, queue)
+    except ForeignMessageError as error:
         assert str(error).isascii() and len(str(error)) < 80, "it quotes nothing"
         return None
 
@@ -77,23 +77,23 @@ def test_every_task_is_known_with_its_arguments() -> None:
         for name, task in app.tasks.items()
         if name.startswith(tasks.__name__)
     }
-    assert registered.keys() == envelopes.TASKS.keys()
+    assert registered.keys() == message_schema.TASKS.keys()
     for name, task in registered.items():
         parameters = inspect.signature(task.run).parameters
-        assert parameters.keys() == envelopes.TASKS[name].keys()
+        assert parameters.keys() == message_schema.TASKS[name].keys()
         optional = {key for key, value in parameters.items() if value.default is not value.empty}
-        assert optional == envelopes.OPTIONAL & parameters.keys()
+        assert optional == message_schema.OPTIONAL & parameters.keys()
         types = typing.get_type_hints(task.run)
         wrong = {int: "1", str: 1, bool: 1}
-        assert not any(fits(wrong[types[key]]) for key, fits in envelopes.TASKS[name].items())
+        assert not any(fits(wrong[types[key]]) for key, fits in message_schema.TASKS[name].items())
     ticks = {tick["task"] for tick in celeryconfig.beat_schedule.values()}
-    assert ticks <= {f"{tasks.__name__}.{name}" for name in envelopes.TASKS}
+    assert ticks <= {f"{tasks.__name__}.{name}" for name in message_schema.TASKS}
 
 
 def test_every_command_is_celerys() -> None:
     from celery.worker.control import Panel
 
-    for name, arguments in envelopes.COMMANDS.items():
+    for name, arguments in message_schema.COMMANDS.items():
         parameters = inspect.signature(Panel.data[name]).parameters
         assert arguments.keys() <= parameters.keys() - {"state"}, name
         needed = {
@@ -101,7 +101,7 @@ def test_every_command_is_celerys() -> None:
             for key, value in parameters.items()
             if value.default is value.empty and value.kind is value.POSITIONAL_OR_KEYWORD
         }
-        assert needed - {"state"} == envelopes.REQUIRED & arguments.keys(), name
+        assert needed - {"state"} == message_schema.REQUIRED & arguments.keys(), name
 
 
 @pytest.mark.parametrize("queue", QUEUES)
@@ -189,21 +189,23 @@ def test_the_largest_groups_of_calls_pass(character: str) -> None:
 
 def test_what_is_too_large_is_not_even_parsed() -> None:
     headers, (args, kwargs, embed) = invented.task()
-    large = ours({**headers, "other": "x" * envelopes.TASK_MAX_BYTES}, [args, kwargs, embed])
-    with pytest.raises(NotOursError, match="too large"):
-        envelopes.of_redis(large, "datacenter")
-    with pytest.raises(NotOursError, match="too large"):
-        envelopes.of_amqp({}, bytes(envelopes.TASK_MAX_BYTES + 1), "datacenter")
+    large = ours({**headers, "other": "x" * message_schema.TASK_MAX_BYTES}, [args, kwargs, embed])
+    with pytest.raises(ForeignMessageError, match="too large"):
+        envelopes.check_redis_message(large, "datacenter")
+    with pytest.raises(ForeignMessageError, match="too large"):
+        envelopes.check_amqp_message({}, bytes(message_schema.TASK_MAX_BYTES + 1), "datacenter")
 
 
 def test_a_message_goes_back_to_its_own_queue_alone() -> None:
     message = invented.envelope(*invented.task())
-    restored, queue = envelopes.of_unacked(json.dumps([message, "x", "datacenter"]).encode())
+    restored, queue = envelopes.check_unacked_message(
+        json.dumps([message, "x", "datacenter"]).encode()
+    )
     assert queue == "datacenter" and restored["properties"]["delivery_info"]["exchange"] == ""
     assert restored["properties"]["delivery_tag"] != message["properties"]["delivery_tag"]
     for wrong in ("", None, [], 5, "x.celery.pidbox", "a\x06\x163", "a" * 300):
-        with pytest.raises(NotOursError):
-            envelopes.of_unacked(json.dumps([message, "", wrong]).encode())
+        with pytest.raises(ForeignMessageError):
+            envelopes.check_unacked_message(json.dumps([message, "", wrong]).encode())
 
 
 def test_commands_reply_to_who_asked_alone() -> None:
@@ -239,11 +241,11 @@ def test_rabbitmq_messages_are_checked_alike(properties: dict[str, Any]) -> None
         "priority": 3,
     }
     body = json.dumps(content).encode()
-    envelope = envelopes.of_amqp(right, body, "datacenter")
+    envelope = envelopes.check_amqp_message(right, body, "datacenter")
     assert envelope.priority == 3 and orjson.loads(envelope.body)[1] == content[1]
     if "content_type" in properties or isinstance(properties.get("application_headers"), dict):
-        with pytest.raises(NotOursError):
-            envelopes.of_amqp({**right, **properties}, body, "datacenter")
+        with pytest.raises(ForeignMessageError):
+            envelopes.check_amqp_message({**right, **properties}, body, "datacenter")
     for empty in ("", None, b""):
-        with pytest.raises(NotOursError):
-            envelopes.of_amqp({**right, **properties}, empty, "datacenter")
+        with pytest.raises(ForeignMessageError):
+            envelopes.check_amqp_message({**right, **properties}, empty, "datacenter")

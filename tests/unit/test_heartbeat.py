@@ -74,4 +74,4 @@ def test_what_cannot_be_told_is_logged_once(tmp_path: Path) -> None:
     with capture_logs() as logs:
         heart.beat()
         heart.beat()
-    assert [line["event"] for line in logs] == ["cannot give a sign of life"]
+    assert [line["event"] for line in logs] == ["cannot write heartbeat"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scraper.errors import RESTART_CODE, ServerUnavailableError
-from scraper.runtime.fleet import LocalWorker, stop
+from scraper.runtime.fleet import LocalWorker, stop_processes
 from scraper.settings import Settings
 
 
@@ -19,7 +19,7 @@ def test_one_that_asks_for_it_is_started_again(tmp_path: Path) -> None:
     assert first.wait(30) == RESTART_CODE
     worker.keep_running()
     assert worker.process.pid != first.pid
-    stop([worker.process])
+    stop_processes([worker.process])
 
 
 @pytest.mark.parametrize("code", [0, 1, 3])
@@ -37,4 +37,4 @@ def test_one_that_runs_is_left_alone(tmp_path: Path) -> None:
     before = worker.process
     worker.keep_running()
     assert worker.process is before
-    stop([worker.process])
+    stop_processes([worker.process])

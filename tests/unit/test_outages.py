@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 from scraper.infra.outages import (
     QUIET_S,
     Outage,
-    broker_away,
-    postgres_away,
-    schema_changed,
+    is_broker_away,
+    is_postgres_away,
+    is_schema_missing,
 )
 
 SECRET_URL = "postgresql+psycopg://ann:s3cret@db.example/shop"
@@ -47,8 +47,8 @@ def wrapped(error: Exception, kind: type[DBAPIError] = OperationalError) -> DBAP
     ],
 )
 def test_postgres_is_away(error: Exception) -> None:
-    assert postgres_away(error)
-    assert not broker_away(error) and not schema_changed(error)
+    assert is_postgres_away(error)
+    assert not is_broker_away(error) and not is_schema_missing(error)
 
 
 @pytest.mark.parametrize(
@@ -64,13 +64,13 @@ def test_postgres_is_away(error: Exception) -> None:
     ],
 )
 def test_postgres_answered(error: Exception | None) -> None:
-    assert not postgres_away(error)
+    assert not is_postgres_away(error)
 
 
 def test_a_schema_that_is_not_ours() -> None:
-    assert schema_changed(wrapped(errors.UndefinedTable("x"), ProgrammingError))
-    assert schema_changed(wrapped(errors.UndefinedColumn("x"), ProgrammingError))
-    assert not schema_changed(wrapped(errors.SyntaxError("x"), ProgrammingError))
+    assert is_schema_missing(wrapped(errors.UndefinedTable("x"), ProgrammingError))
+    assert is_schema_missing(wrapped(errors.UndefinedColumn("x"), ProgrammingError))
+    assert not is_schema_missing(wrapped(errors.SyntaxError("x"), ProgrammingError))
 
 
 def caused(error: Exception, cause: Exception) -> Exception:
@@ -92,14 +92,14 @@ def caused(error: Exception, cause: Exception) -> Exception:
     ],
 )
 def test_the_broker_is_away(error: Exception) -> None:
-    assert broker_away(error) and not postgres_away(error)
+    assert is_broker_away(error) and not is_postgres_away(error)
 
 
 @pytest.mark.parametrize(
     "error", [redis.exceptions.ResponseError("WRONGTYPE"), FileNotFoundError(2, "x"), None]
 )
 def test_the_broker_answered(error: Exception | None) -> None:
-    assert not broker_away(error)
+    assert not is_broker_away(error)
 
 
 class Clock:
@@ -113,13 +113,15 @@ def test_one_line_when_it_goes_and_one_when_it_is_back() -> None:
     clock = Clock()
     outage = Outage("PostgreSQL", SECRET_URL, clock)
     with capture_logs() as logs:
-        outage.answered()
+        outage.record_answer()
         for _ in range(50):
-            outage.failed(psycopg.OperationalError("no password s3cret accepted\nsecond line"))
+            outage.record_failure(
+                psycopg.OperationalError("no password s3cret accepted\nsecond line")
+            )
             clock.now += 1
         assert outage.away_s == 50
-        outage.answered()
-        outage.answered()
+        outage.record_answer()
+        outage.record_answer()
     assert [line["event"] for line in logs] == ["PostgreSQL is away", "PostgreSQL is back"]
     assert logs[0]["address"] == "postgresql+psycopg://ann:***@db.example/shop"
     assert logs[0]["error"] == "no password *** accepted"
@@ -128,7 +130,9 @@ def test_one_line_when_it_goes_and_one_when_it_is_back() -> None:
 
 def test_a_full_disk_is_called_that() -> None:
     with capture_logs() as logs:
-        Outage("PostgreSQL", SECRET_URL).failed(psycopg.errors.DiskFull("could not extend file"))
+        Outage("PostgreSQL", SECRET_URL).record_failure(
+            psycopg.errors.DiskFull("could not extend file")
+        )
     assert logs[0]["event"] == "PostgreSQL has a full disk"
     assert psycopg.errors.DiskFull.sqlstate == "53100"
 
@@ -136,10 +140,10 @@ def test_a_full_disk_is_called_that() -> None:
 def test_what_began_before_the_outage_is_no_answer() -> None:
     clock = Clock()
     outage = Outage("Redis", "redis://x", clock)
-    outage.failed(ConnectionError())
-    outage.answered(began=99.0)
+    outage.record_failure(ConnectionError())
+    outage.record_answer(began=99.0)
     assert outage.away_s > 0
-    outage.answered(began=101.0)
+    outage.record_answer(began=101.0)
     assert outage.away_s == 0
 
 
@@ -148,21 +152,21 @@ def test_a_server_that_comes_and_goes_is_not_announced_each_time() -> None:
     outage = Outage("Redis", "redis://x", clock)
     with capture_logs() as logs:
         for _ in range(100):
-            outage.failed(ConnectionError())
+            outage.record_failure(ConnectionError())
             clock.now += 0.1
-            outage.answered()
+            outage.record_answer()
             clock.now += 0.1
     assert len(logs) <= 2 * (1 + 20 / QUIET_S)
 
 
 def test_work_that_is_noted() -> None:
     outage = Outage("Redis", "redis://x", Clock())
-    with pytest.raises(ValueError, match="x"), outage.watching(broker_away):
+    with pytest.raises(ValueError, match="x"), outage.watching(is_broker_away):
         raise ValueError("x")
     assert outage.away_s == 0
-    with pytest.raises(ConnectionError), outage.watching(broker_away):
+    with pytest.raises(ConnectionError), outage.watching(is_broker_away):
         raise ConnectionError
     assert outage.away_s > 0
-    with outage.watching(broker_away):
+    with outage.watching(is_broker_away):
         pass
     assert outage.away_s == 0

@@ -8,15 +8,15 @@ import pytest
 
 from scraper.errors import RESTART_CODE
 from scraper.process.watchdog import (
-    SIGN_S,
+    HEALTHY_SILENCE_S,
     Action,
-    Health,
+    ProcessHealth,
     decide,
 )
 from scraper.settings import Settings
 
 SETTINGS = Settings(lease_s=45, away_s=600, memory_max_mb=1024)
-WELL = Health(life_s=3600, loop_silent_s=1, consumer_silent_s=1, rss_mb=300, tasks=5000)
+WELL = ProcessHealth(life_s=3600, loop_silent_s=1, consumer_silent_s=1, rss_mb=300, tasks=5000)
 
 
 def test_a_process_that_is_well() -> None:
@@ -34,7 +34,7 @@ def test_a_process_that_is_well() -> None:
         (replace(WELL, rss_mb=1025), Action.RESTART, RESTART_CODE),
     ],
 )
-def test_what_it_ends_for(health: Health, action: Action, code: int) -> None:
+def test_what_it_ends_for(health: ProcessHealth, action: Action, code: int) -> None:
     order = decide(health, SETTINGS)
     assert order is not None and (order.action, order.code) == (action, code)
 
@@ -52,7 +52,7 @@ def test_what_it_ends_for(health: Health, action: Action, code: int) -> None:
         replace(WELL, beat_died=True, life_s=5),  # a moment later
     ],
 )
-def test_what_it_bears(health: Health) -> None:
+def test_what_it_bears(health: ProcessHealth) -> None:
     assert decide(health, SETTINGS) is None
 
 
@@ -68,9 +68,9 @@ def test_no_limit_of_memory() -> None:
 
 def test_when_it_gives_no_sign_of_life() -> None:
     """Before it quits by itself, so that a probe tells of it; servers that are away are no reason."""
-    assert WELL.well and replace(WELL, postgres_away_s=500, broker_away_s=500).well
+    assert WELL.is_healthy and replace(WELL, postgres_away_s=500, broker_away_s=500).is_healthy
     for silent in (
-        replace(WELL, loop_silent_s=SIGN_S + 1),
-        replace(WELL, consumer_silent_s=SIGN_S + 1),
+        replace(WELL, loop_silent_s=HEALTHY_SILENCE_S + 1),
+        replace(WELL, consumer_silent_s=HEALTHY_SILENCE_S + 1),
     ):
-        assert not silent.well and decide(silent, SETTINGS) is None
+        assert not silent.is_healthy and decide(silent, SETTINGS) is None

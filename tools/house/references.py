@@ -3,7 +3,7 @@
 In comments and docstrings of the package, dotted names that begin with the package's, paths of
 files, and dotted names between backticks must exist; in other Python files, in Markdown and in
 configuration, the first two kinds. A dotted name may leave out its first parts:
-`outages.broker_away`, `Outcome.phrase`.
+`outages.is_broker_away`, `Outcome.phrase`.
 """
 
 from __future__ import annotations

@@ -83,10 +83,10 @@ class Inspector:
     def _inspect(self) -> None:
         while not self._stop.is_set():
             try:
-                self.nodes, self.error = fleet.nodes(), None
+                self.nodes, self.error = fleet.list_nodes(), None
             except Exception as error:  # noqa: BLE001 - shown in place of the workers
-                if outages.broker_away(error):
-                    outages.broker().failed(error)
+                if outages.is_broker_away(error):
+                    outages.broker().record_failure(error)
                     self.error = outages.broker().error
                 else:
                     self.error = f"{type(error).__name__}: {error}"
@@ -165,9 +165,9 @@ class Watch:
                 nodes=self.inspector.nodes,
             )
         except OperationalError as error:
-            if not outages.postgres_away(error):
+            if not outages.is_postgres_away(error):
                 raise
-            outages.postgres().failed(error)
+            outages.postgres().record_failure(error)
             self._error = outages.postgres().error
             return None
         finally:

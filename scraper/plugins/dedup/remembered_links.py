@@ -113,7 +113,7 @@ class RememberedLinks:
         try:
             retried(lambda: _store(engine, remembered, listed))
         except Exception as error:
-            if not outages.record(error):
+            if not outages.record_outage(error):
                 log.exception("finished pages stay in the frontier for now", pages=len(remembered))
             return
         self._stored |= listed
@@ -136,7 +136,7 @@ class RememberedLinks:
             self._client = connect(self._url)
             self._filters = FilterStore(self._client)
         try:
-            with outages.redis_server().watching(outages.broker_away):
+            with outages.redis_server().watching(outages.is_broker_away):
                 yield self._filters
         except RedisError as error:
             self._away_until = self._clock() + AWAY_S
@@ -153,7 +153,7 @@ def clear(engine: sa.Engine, settings: Settings) -> None:
     until = time.monotonic() + CLEAR_S
     client = connect(settings.valkey_url)
     try:
-        with outages.redis_server().watching(outages.broker_away):
+        with outages.redis_server().watching(outages.is_broker_away):
             for crawl in ended:
                 if not _clear_crawl(engine, FilterStore(client), crawl, until):
                     return
@@ -219,7 +219,7 @@ def _without(page: PageResult, remembered: set[tuple[UUID, UUID]]) -> PageResult
 
 def _log_refusal(error: RedisError) -> None:
     """`scraper.infra.outages` has logged it where Redis is away; a refusal is not that."""
-    if not outages.broker_away(error):
+    if not outages.is_broker_away(error):
         log.error(
             "Redis refuses the Bloom filter: pages stay in the frontier, and links count as new",
             error=str(error)[:300],

@@ -93,7 +93,7 @@ def _run(settings: Settings, *, products: int, keep: bool) -> None:
         if keep:
             _remember(settings, processes)
         else:
-            stack.callback(fleet.stop, processes)
+            stack.callback(fleet.stop_processes, processes)
         engine = make_engine(settings.postgres_url)
         _take_over(engine, shop)
         _wait_ready(settings, processes, port)
@@ -137,14 +137,14 @@ def _shop(settings: Settings, products: int, keep: bool) -> Iterator[str]:
     log = fleet.log_path(settings, "shop")
     log.parent.mkdir(parents=True, exist_ok=True)
     begin = log.stat().st_size if log.exists() else 0
-    process = fleet.start(settings, "shop", command)
+    process = fleet.start_process(settings, "shop", command)
     if keep:
         _remember(settings, [process])
     try:
         yield _shop_address(process, log, begin)
     finally:
         if not keep:
-            fleet.stop([process])
+            fleet.stop_processes([process])
 
 
 def _shop_address(process: subprocess.Popen[bytes], log: Path, begin: int) -> str:
@@ -178,7 +178,7 @@ def _fleet(settings: Settings, flower_port: int) -> list[subprocess.Popen[bytes]
     }
     for name, command in commands.items():
         click.echo(f"{name}: {' '.join(['celery', *command[3:]])}")
-    return [fleet.start(settings, name, command, env) for name, command in commands.items()]
+    return [fleet.start_process(settings, name, command, env) for name, command in commands.items()]
 
 
 def _take_over(engine: sa.Engine, shop: str) -> None:

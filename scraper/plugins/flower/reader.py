@@ -94,15 +94,15 @@ class Reader:
             with connection.begin():
                 connection.execute(sa.text(f"SET LOCAL statement_timeout = '{STATEMENT_S}s'"))
                 answer = ask(connection)
-        outages.postgres().answered()
+        outages.postgres().record_answer()
         return answer
 
     @staticmethod
     def _unavailable(error: sa.exc.DBAPIError) -> UnavailableError:
-        if outages.postgres_away(error):
-            outages.postgres().failed(error)
+        if outages.is_postgres_away(error):
+            outages.postgres().record_failure(error)
             return UnavailableError(AWAY)
-        if outages.schema_changed(error):
+        if outages.is_schema_missing(error):
             return UnavailableError(OTHER_REVISION)
         # The statement took longer than it may.
         if getattr(error.orig, "sqlstate", None) == "57014":

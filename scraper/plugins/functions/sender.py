@@ -333,4 +333,4 @@ class CallSender:
 def _away(error: Exception) -> bool:
     from scraper.infra import outages
 
-    return outages.broker_away(error) or isinstance(error, (ConnectionError, TimeoutError))
+    return outages.is_broker_away(error) or isinstance(error, (ConnectionError, TimeoutError))

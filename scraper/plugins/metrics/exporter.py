@@ -78,7 +78,7 @@ def make_exporter(settings: Settings) -> Exporter:
             ["queue"],
         )
         for queue in sorted({COORDINATOR, *postgres.queues}):
-            messages.add_metric([queue], send.depth(queue))
+            messages.add_metric([queue], send.queue_depth(queue))
         return [messages]
 
     sources = (
