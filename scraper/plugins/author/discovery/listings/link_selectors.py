@@ -30,7 +30,7 @@ _NUMBERS = (
 )
 
 
-class LinkSelector(NamedTuple):
+class GroupSelector(NamedTuple):
     """CSS that matches the links, and a pattern of their URLs if the CSS matches others too."""
 
     css: str
@@ -39,19 +39,19 @@ class LinkSelector(NamedTuple):
 
 def write_selector(
     document: Document, group: LinkGroup, owns: Callable[[str], bool]
-) -> LinkSelector:
+) -> GroupSelector:
     wanted = set(group.urls)
     css, matched = _find_css(document, group, owns)
     others = matched - wanted
     if not others:
-        return LinkSelector(css)
+        return GroupSelector(css)
     pattern = find_url_pattern(group.urls)
     for candidate in (pattern, _find_prefix(group.urls)):
         if candidate is not None and not any(re.search(candidate, url) for url in others):
-            return LinkSelector(css, candidate)
+            return GroupSelector(css, candidate)
     if pattern is None or all(re.search(pattern, url) for url in others):
-        return LinkSelector(css)
-    return LinkSelector(css, pattern)
+        return GroupSelector(css)
+    return GroupSelector(css, pattern)
 
 
 def _find_css(
