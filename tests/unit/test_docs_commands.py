@@ -96,6 +96,15 @@ def test_the_glossary_has_the_words_of_pages_and_crawls() -> None:
     assert all(f"`{outcome}`" in outcomes for outcome in Outcome)
 
 
+def test_log_events_that_monitoring_names_are_in_the_code() -> None:
+    page = (DOCS / "how-to" / "monitoring.md").read_text()
+    code = "".join(path.read_text() for path in (ROOT / "scraper").rglob("*.py"))
+    _, _, logs = page.partition("## Logs")
+    events = [text.strip("… ") for text in re.findall(r"`([a-zA-Z]+ [^`\n]+|… [^`\n]+)`", logs)]
+    assert len(events) > 10
+    assert [event for event in events if event not in code] == []
+
+
 def test_the_documentation_is_short() -> None:
     """What is made from the code does not count, nor do signs that are no words."""
     words = [
