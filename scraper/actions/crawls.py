@@ -51,7 +51,7 @@ def _no_definition(connection: sa.Connection, settings: Settings, name: str) -> 
     path = Path(name)
     if path.suffix in loader.SUFFIXES:
         return NotFoundError(f"a crawl is of a site, by its name: type `scraper crawl {path.stem}`")
-    names = {path.stem for path in loader.definition_files(settings.sites_dir)}
+    names = {path.stem for path in loader.list_definition_files(settings.sites_dir)}
     names |= set(sites.site_names(connection))
     return NotFoundError(
         f"there is no site named {name!r}, neither in {settings.sites_dir}/ nor in the database"
@@ -70,7 +70,7 @@ def definitions_in_files(settings: Settings, names: Set[str]) -> list[Site]:
     may be one of them; otherwise stderr has a warning."""
     definitions: dict[str, Site] = {}
     problems: list[str] = []
-    for path in loader.definition_files(settings.sites_dir):
+    for path in loader.list_definition_files(settings.sites_dir):
         if len(definitions) == len(names):
             return list(definitions.values())
         try:

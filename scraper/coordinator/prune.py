@@ -20,7 +20,7 @@ from scraper.plugins.archive import objects
 from scraper.plugins.archive import rows as store
 from scraper.plugins.archive.keys import ArchiveUse
 from scraper.plugins.archive.rows import EmptySegments
-from scraper.sites.grammar.scalars import seconds
+from scraper.sites.grammar.scalars import parse_duration
 
 log = structlog.get_logger()
 
@@ -58,7 +58,7 @@ def prune(engine: sa.Engine) -> Pruned:
 def keep_s(keep: str | None) -> float:
     """As a stored definition says it; the default where it says nothing that can be read."""
     try:
-        return seconds(keep or "") or ArchiveUse().keep_s
+        return parse_duration(keep or "") or ArchiveUse().keep_s
     except ValueError:
         return ArchiveUse().keep_s
 

@@ -42,7 +42,7 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
     """Takes over the definitions under the sites folder when a file has changed since the last
     call."""
     folder = settings.sites_dir
-    files = loader.definition_files(folder)
+    files = loader.list_definition_files(folder)
     stamps = tuple(_file_stamp(file) for file in files)
     if not files or _synced.get(folder) == stamps:
         return
@@ -53,7 +53,7 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
         try:
             site = loader.load_file(file, settings.site_function_modules)
         except DefinitionError as error:
-            broken += loader.names_of(file)
+            broken += loader.guess_names(file)
             wrong = "site definition is wrong; its last valid version stays"
             file_log.error(wrong, problems=error.problems)
             continue

@@ -39,9 +39,9 @@ from scraper.rules.routing import ANY_REGION, Route, choose_route
 from scraper.rules.urls import belongs_to
 from scraper.rules.verdict import RetryPolicy
 from scraper.settings import Settings
-from scraper.sites.blocked import markers_of
+from scraper.sites.blocked import compile_markers
 from scraper.sites.definition import Site
-from scraper.sites.functions import source_of
+from scraper.sites.functions import read_function_source
 from scraper.sites.grammar.routes import NO_PROXY, STICKY_REQUESTS, ProxyUse
 
 OUR_VERSION = version("celery-scraper")
@@ -198,7 +198,7 @@ class ExtractorVersion:
         unknown. Imports the function's module."""
         parts = [OUR_VERSION, self._site.reading]
         if self._site.product.function is not None:
-            source = source_of(self._site.product.function, self._allowed)
+            source = read_function_source(self._site.product.function, self._allowed)
             if source is None:
                 return None
             parts.append(source)
@@ -245,7 +245,7 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         },
         needs=needs,
         dearer={level: _dearer(site_id, site) for level in site.escalate},
-        markers=markers_of(site.blocked),
+        markers=compile_markers(site.blocked),
         login=None if site.login is None else signs_of(site.login),
         # However a site wants us to look, its rules for us are those for the name that we go by.
         robots_agent=settings.user_agent

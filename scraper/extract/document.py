@@ -26,7 +26,7 @@ from scraper.extract.structured import jsonld_blocks, metas, microdata, page_sta
 from scraper.rules import urls
 from scraper.rules.decoding import Decoded, decode_page, parse_html
 from scraper.sites.grammar.css import CssSelector
-from scraper.sites.grammar.selectors import XPathCost, cost_of_xpath, in_two_steps
+from scraper.sites.grammar.selectors import XPathCost, classify_xpath, split_in_two_steps
 
 _JSONLD = 'script[type*="ld+json" i]'
 _KEEP_ALL = urls.UrlRules(keep=("*",))
@@ -56,10 +56,10 @@ class Document:
         return result
 
     def _evaluate(self, xpath: etree.XPath) -> Any:
-        cost = cost_of_xpath(xpath.path)
+        cost = classify_xpath(xpath.path)
         if cost is XPathCost.LINEAR:
             return xpath(self.root)
-        steps = in_two_steps(xpath.path)
+        steps = split_in_two_steps(xpath.path)
         if steps is None or self._tag_count <= TAGS_FEW:
             self._require_few_tags(0 if cost is XPathCost.UNBOUNDED else TAGS_FEW)
             return xpath(self.root)
@@ -78,13 +78,13 @@ class Document:
         if elements is None:
             if selector.slow:
                 self._require_few_tags(TAGS_FEW)
-            elements = self._by_css[selector] = selector.elements(self.dom)
+            elements = self._by_css[selector] = selector.select_all(self.dom)
         return elements
 
     def css_first(self, selector: CssSelector) -> LexborNode | None:
         if selector.slow:
             self._require_few_tags(TAGS_FEW)
-        return selector.first(self.dom)
+        return selector.select_first(self.dom)
 
     @cached_property
     def decoded(self) -> Decoded:

@@ -268,7 +268,7 @@ def _compile_type(reading: FieldSource, spec: FieldSpec) -> Typed:
             return lambda text, document: _parse_money(text, decimal, currency, exact)
         case "bool" if reading.when is not None:
             pattern = selectors.compile_regex(reading.when)
-            return lambda text, document: selectors.find_at_all(pattern, text)
+            return lambda text, document: selectors.matches_anywhere(pattern, text)
         case "bool":
             return lambda text, document: values.to_bool(text)
         case "date":

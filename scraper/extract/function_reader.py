@@ -44,7 +44,7 @@ class FunctionReader:
 
     @cached_property
     def _resolved_function(self) -> functions.PageFunction:
-        return functions.resolve(self._name, self._allowed)
+        return functions.resolve_function(self._name, self._allowed)
 
     def read(self, page: Page) -> Extracted:
         """Returns the function's links and products. Raises `FunctionFailed`."""

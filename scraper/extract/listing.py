@@ -131,7 +131,8 @@ class ListingReader:
                 matched += 1
                 url = self._link_filter.clean(href, document.base)
                 if url is None or (
-                    selector.match is not None and not selectors.find_at_all(selector.match, url)
+                    selector.match is not None
+                    and not selectors.matches_anywhere(selector.match, url)
                 ):
                     continue
                 if not self._link_filter.owns(url):

@@ -76,9 +76,9 @@ class SitemapReader:
         )
 
     def _classify_url(self, url: str) -> Kind | None:
-        if self._products is not None and selectors.find_at_all(self._products, url):
+        if self._products is not None and selectors.matches_anywhere(self._products, url):
             return Kind.PRODUCT
-        if self._listings is not None and selectors.find_at_all(self._listings, url):
+        if self._listings is not None and selectors.matches_anywhere(self._listings, url):
             return Kind.LISTING
         return Kind.PRODUCT if self._products is None else None
 

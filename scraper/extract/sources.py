@@ -194,7 +194,7 @@ def _compile_url_regex(pattern: str) -> Texts:
 
     def texts(document: Document, every: bool) -> list[str]:
         for url in (document.url, document.page_url):
-            matches = selectors.find(compiled, url)
+            matches = selectors.find_first(compiled, url)
             if matches:
                 return _clean_texts([matches], every)
         return []
@@ -207,7 +207,7 @@ def _pick_by_pattern(raw: Texts, pattern: Any) -> Texts:
     number."""
 
     def texts(document: Document, every: bool) -> list[str]:
-        picked = (selectors.find(pattern, text) for text in raw(document, True))
+        picked = (selectors.find_first(pattern, text) for text in raw(document, True))
         return _clean_texts((text for text in picked if text is not None), every)
 
     return texts

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from scraper.infra.database import dumps
-from scraper.sites.grammar.scalars import per_second
+from scraper.sites.grammar.scalars import parse_rate
 
 # A worker that dies takes many pages with it, of which one may be the cause. From the second time
 # on they are suspects: leased in small batches, then singly, and at last by a worker that does
@@ -169,7 +169,7 @@ def due_hosts(connection: sa.Connection, paused: Sequence[int] = ()) -> list[Due
     values = {"paused": list(paused), "passed_over": PASSED_OVER if paused else 1}
     hosts = []
     for row in connection.execute(DUE_HOSTS, values):
-        rate_per_s = row.rate_per_s if row.rate is None else per_second(row.rate)
+        rate_per_s = row.rate_per_s if row.rate is None else parse_rate(row.rate)
         hosts.append(DueHost(row.queue, row.host, row.priority, row.not_before, rate_per_s))
     return hosts
 

@@ -46,7 +46,7 @@ def read_overrides(connection: sa.Connection) -> dict[str, Override]:
     for row in connection.execute(OVERRIDES):
         interval_s = None
         if row.rate is not None:
-            per_s = scalars.per_second(row.rate)
+            per_s = scalars.parse_rate(row.rate)
             interval_s = 1 / per_s if per_s else 0.0
         overrides[row.host] = Override(row.paused, interval_s, row.concurrency, row.burst)
     return overrides

@@ -22,7 +22,7 @@ from scraper.results.plausibility import Votes, sources_agree
 from scraper.results.products import parse_data
 from scraper.rules import quality
 from scraper.rules.quality import FieldFigures, Tolerances, UsualFigures
-from scraper.sites.quality import tolerances_of
+from scraper.sites.quality import read_tolerances
 
 # Pages that end so were read.
 COUNTED = (Status.OK, Status.UNCHANGED, Status.INVALID)
@@ -270,7 +270,7 @@ def begin_sums(connection: sa.Connection, crawl_id: int) -> None:
     """Makes the row of a crawl, with what is usual at its site. One that is there stays."""
     query = sa.text("SELECT site_id, definition FROM crawls WHERE id = :id")
     row = connection.execute(query, {"id": crawl_id}).one()
-    lines = read_baseline(connection, row.site_id, crawl_id).lines(tolerances_of(row.definition))
+    lines = read_baseline(connection, row.site_id, crawl_id).lines(read_tolerances(row.definition))
     usual = {name: baseline._asdict() for name, baseline in lines.items()}
     connection.execute(BEGIN, {"crawl_id": crawl_id, "usual": dumps(usual)})
 

@@ -265,7 +265,12 @@ def judge_misses(
     values = {"id": crawl.id, "site_id": crawl.site_id}
     usual = connection.execute(USUAL_MISSES, values).first()
     judged = Quality.model_validate(crawl.definition.get("quality", {}))
-    if not missed or usual is None or usual.products is None or scalars.share(judged.products) <= 0:
+    if (
+        not missed
+        or usual is None
+        or usual.products is None
+        or scalars.parse_share(judged.products) <= 0
+    ):
         return None
     repeated = plausibility.judge_repeats(missed, listings, usual.repeated)
     if repeated is not None or (before is not None and before.found_as_many(usual.products)):

@@ -24,7 +24,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from scraper.rules.blocks import MARKER_MAX, Marker
 from scraper.rules.decoding import decode_page
 from scraper.sites.grammar import selectors
-from scraper.sites.grammar.model import Model, Regex, Text, refuse, texts_as, to_text
+from scraper.sites.grammar.model import Model, Regex, Text, expand_texts, number_to_text, refuse
 
 # A text of fewer characters stands on good pages as well.
 TEXT_MIN = 4
@@ -70,7 +70,10 @@ class Blocked(Model):
 
     text: (
         Annotated[
-            str, BeforeValidator(to_text), AfterValidator(_check_text), Field(max_length=1000)
+            str,
+            BeforeValidator(number_to_text),
+            AfterValidator(_check_text),
+            Field(max_length=1000),
         ]
         | None
     ) = Field(None, description="stands in the page's source, in these letters, small and capital")
@@ -86,7 +89,7 @@ class Blocked(Model):
     url: Regex | None = Field(None, description="a regular expression on the final URL")
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _check_not_empty(self) -> Self:
         others = (
             self.text is not None or self.regex is not None or self.header or self.url is not None
         )
@@ -119,27 +122,30 @@ class Blocked(Model):
             described=self.described,
             statuses=frozenset(self.status),
             headers=tuple((name.lower(), part) for name, part in self.header.items()),
-            texts=() if self.text is None else spellings(self.text),
-            page=None if self.regex is None else partial(_in_page, self.regex),
-            url=None if self.url is None else partial(_found, self.url),
+            texts=() if self.text is None else encode_spellings(self.text),
+            page=None if self.regex is None else partial(_matches_page, self.regex),
+            url=None if self.url is None else partial(_matches_pattern, self.url),
         )
 
 
 Markers = Annotated[
     tuple[Blocked, ...],
-    BeforeValidator(texts_as("text"), json_schema_input_type=str | Blocked | list[str | Blocked]),
+    BeforeValidator(
+        expand_texts("text"), json_schema_input_type=str | Blocked | list[str | Blocked]
+    ),
     Field(max_length=MARKERS_MAX),
 ]
 
 
-def markers_of(blocked: Iterable[Blocked]) -> tuple[Marker, ...]:
-    """Compiled once a crawl: `markers_of(site.blocked)`."""
+def compile_markers(blocked: Iterable[Blocked]) -> tuple[Marker, ...]:
+    """Compiled once a crawl: `compile_markers(site.blocked)`."""
     return tuple(entry.marker() for entry in blocked)
 
 
-def spellings(text: str) -> tuple[bytes, ...]:
+def encode_spellings(text: str) -> tuple[bytes, ...]:
     """The bytes that stand for a text: as it is and with & < > as entities, in each character set
-    that has its letters. `spellings("Press & Hold") == (b"Press & Hold", b"Press &amp; Hold")`."""
+    that has its letters. `encode_spellings("Press & Hold") == (b"Press & Hold", b"Press &amp;
+    Hold")`."""
     encoded: dict[bytes, None] = {}
     for charset in CHARSETS:
         for written in (text, html.escape(text, quote=False)):
@@ -150,17 +156,17 @@ def spellings(text: str) -> tuple[bytes, ...]:
     return tuple(encoded)
 
 
-def _found(pattern: str, text: str) -> bool:
+def _matches_pattern(pattern: str, text: str) -> bool:
     """Whether a regular expression is found within its time; on a page that it takes too long for,
     it is not."""
     try:
-        return selectors.find_at_all(selectors.compile_regex(pattern), text)
+        return selectors.matches_anywhere(selectors.compile_regex(pattern), text)
     except TimeoutError:
         return False
 
 
-def _in_page(pattern: str, start: bytes, content_type: str) -> bool:
+def _matches_page(pattern: str, start: bytes, content_type: str) -> bool:
     # It is cut off, perhaps within a letter, which would make UTF-8 look like something else.
     if len(start) >= MARKER_MAX:
         start = start[: start.rfind(b">") + 1] or start
-    return _found(pattern, decode_page(start, content_type or None).text)
+    return _matches_pattern(pattern, decode_page(start, content_type or None).text)

@@ -35,7 +35,15 @@ from scraper.rules.quality import Tolerances
 from scraper.rules.routing import ANY_REGION, RoutingPreferences
 from scraper.sites.blocked import Markers
 from scraper.sites.grammar import scalars
-from scraper.sites.grammar.model import STRINGS, Model, Problems, Text, as_list, checked, text_as
+from scraper.sites.grammar.model import (
+    STRINGS,
+    Model,
+    Problems,
+    Text,
+    as_list,
+    expand_text,
+    run_check,
+)
 from scraper.sites.grammar.page_specs import (
     Listing,
     ProductPage,
@@ -52,7 +60,7 @@ from scraper.sites.grammar.routes import (
     Region,
     RouteRule,
 )
-from scraper.sites.quality import Quality, judges_nothing
+from scraper.sites.quality import Quality, expand_none
 from scraper.sites.revisit import BELIEVED, Conditional, Revisit, RevisitBounds
 
 NETWORKS_MAX = 50
@@ -195,7 +203,7 @@ class Site(Model):
     timezone: Annotated[str, AfterValidator(scalars.check_timezone)] = Field(
         "UTC", description="of the schedule"
     )
-    rate: Annotated[Text, AfterValidator(partial(checked, scalars.per_second))] = Field(
+    rate: Annotated[Text, AfterValidator(partial(run_check, scalars.parse_rate))] = Field(
         "4/s", description="requests to a host, whole fleet: 60/m, 2/s, unlimited"
     )
     concurrency: int = Field(
@@ -216,7 +224,9 @@ class Site(Model):
     )
     dedup: Annotated[
         Dedup,
-        BeforeValidator(text_as("by"), json_schema_input_type=Literal["exact", "bloom"] | Dedup),
+        BeforeValidator(
+            expand_text("by"), json_schema_input_type=Literal["exact", "bloom"] | Dedup
+        ),
     ] = Field(
         Dedup.model_validate({"by": "exact"}),
         description="exact, or bloom: how pages fetched before are told apart",
@@ -264,7 +274,7 @@ class Site(Model):
         Limits.model_validate({}), description="what one crawl may grow to, and its pages"
     )
     quality: Annotated[
-        Quality, BeforeValidator(judges_nothing, json_schema_input_type=Literal["none"] | Quality)
+        Quality, BeforeValidator(expand_none, json_schema_input_type=Literal["none"] | Quality)
     ] = Field(Quality.model_validate({}), description="what makes a crawl suspect; none: nothing")
     archive: Archive = Field(
         None, description="true, or a mapping: raw pages are kept; default: none are"
@@ -403,12 +413,12 @@ class Site(Model):
 
     @property
     def priority_number(self) -> int:
-        return scalars.priority_number(self.priority)
+        return scalars.parse_priority(self.priority)
 
     @property
     def rate_per_s(self) -> float | None:
         """Requests a second to one host by the whole fleet; None is unlimited."""
-        return scalars.per_second(self.rate)
+        return scalars.parse_rate(self.rate)
 
     @property
     def revisit_s(self) -> float:
@@ -418,7 +428,7 @@ class Site(Model):
     @cached_property
     def conditional_s(self) -> float:
         """For how long a product page need not be read whole; 0: it always is."""
-        return scalars.seconds(self.conditional)
+        return scalars.parse_duration(self.conditional)
 
     @property
     def tolerances(self) -> Tolerances:

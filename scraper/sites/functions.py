@@ -4,7 +4,7 @@ a user's code, also for functions that are called from outside
 
 Loading a definition imports nothing, and nothing else imports a module that the operator has not
 allowed (`SCRAPER_SITE_FUNCTIONS`), for definitions are data. `check_functions` is what `scraper
-sites check` calls, `resolve` what a worker calls.
+sites check` calls, `resolve_function` what a worker calls.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ def import_user_module(name: str) -> types.ModuleType:
         ) from error
 
 
-def missing_function(module: types.ModuleType, name: str) -> str:
+def explain_missing_function(module: types.ModuleType, name: str) -> str:
     """The message for a name that is not there, with the mend."""
     near = difflib.get_close_matches(name, vars(module), 1)
     hint = f"did you mean {near[0]!r}?" if near else "define it, or correct its name"
     return f"{module.__name__!r} has no function {name!r} (fix: {hint})"
 
 
-def resolve(name: str, allowed: Collection[str]) -> Callable[..., Any]:
+def resolve_function(name: str, allowed: Collection[str]) -> Callable[..., Any]:
     """The function `module:function` means, where the module is one of those `allowed` and has
     defined it itself. Raises `ImportError` with a mend."""
-    reason = refusal(name, allowed)
+    reason = explain_refusal(name, allowed)
     if reason is not None:
         raise ImportError(reason)
     module_name, _, attribute = name.partition(":")
     module = import_user_module(module_name)
     function = getattr(module, attribute, None)
     if not callable(function):
-        raise ImportError(missing_function(module, attribute))
+        raise ImportError(explain_missing_function(module, attribute))
     if getattr(function, "__module__", None) != module_name:
         raise ImportError(
             f"{name!r} is not defined in {module_name!r} but imported there (fix: name the module "
@@ -63,7 +63,7 @@ def resolve(name: str, allowed: Collection[str]) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
-def refusal(name: str, allowed: Collection[str]) -> str | None:
+def explain_refusal(name: str, allowed: Collection[str]) -> str | None:
     """Why the module of `module:function` may not be imported; None where it may."""
     module_name = name.partition(":")[0]
     if module_name in allowed:
@@ -76,7 +76,7 @@ def refusal(name: str, allowed: Collection[str]) -> str | None:
     )
 
 
-def named(site: Site) -> dict[str, str]:
+def list_functions(site: Site) -> dict[str, str]:
     """The functions that a definition names, by its keys."""
     functions = {
         "product.function": site.product.function,
@@ -89,11 +89,11 @@ def named(site: Site) -> dict[str, str]:
 
 # Cached as it was imported: what becomes of the file later, this process does not run.
 @lru_cache(maxsize=256)
-def source_of(name: str, allowed: tuple[str, ...]) -> str | None:
+def read_function_source(name: str, allowed: tuple[str, ...]) -> str | None:
     """The text of the file that a function is defined in; None where there is none, or the module
     cannot be imported. (What it imports in its turn is not looked at.)"""
     try:
-        file = inspect.getsourcefile(sys.modules[resolve(name, allowed).__module__])
+        file = inspect.getsourcefile(sys.modules[resolve_function(name, allowed).__module__])
         return Path(file).read_text(encoding="utf-8") if file else None
     except (ImportError, KeyError, AttributeError, TypeError, OSError, UnicodeDecodeError):
         return None
@@ -103,11 +103,11 @@ def check_functions(site: Site, allowed: Collection[str]) -> list[tuple[str, str
     """Imports the site's functions; (key, sentence) for each that cannot be. Those of a site that
     is not enabled may wait until they are allowed."""
     problems = []
-    for key, name in named(site).items():
-        if not site.enabled and refusal(name, allowed) is not None:
+    for key, name in list_functions(site).items():
+        if not site.enabled and explain_refusal(name, allowed) is not None:
             continue
         try:
-            resolve(name, allowed)
+            resolve_function(name, allowed)
         except ImportError as error:
             problems.append((key, str(error)))
     return problems

@@ -31,7 +31,7 @@ def load_file(path: Path | str, allowed: Collection[str] | None = None) -> Site:
     message (fix: …)`. `allowed`: the modules whose functions it may name; None leaves that to
     whoever imports them."""
     path = Path(path)
-    return load_text(_read(path), path, allowed)
+    return load_text(_read_text(path), path, allowed)
 
 
 def load_text(text: str, path: Path | str, allowed: Collection[str] | None = None) -> Site:
@@ -51,9 +51,9 @@ def load_text(text: str, path: Path | str, allowed: Collection[str] | None = Non
     if not isinstance(parsed.data, dict):
         fault = "is empty" if parsed.data is None else "holds no mapping"
         raise DefinitionError(
-            [f"{path}:1: the file {fault} (fix: start with `name: {_stem(path)}`)"]
+            [f"{path}:1: the file {fault} (fix: start with `name: {_name_from_path(path)}`)"]
         )
-    data = {"name": _stem(path), **parsed.data}
+    data = {"name": _name_from_path(path), **parsed.data}
     site = None
     try:
         site = Site.model_validate(data)
@@ -62,20 +62,20 @@ def load_text(text: str, path: Path | str, allowed: Collection[str] | None = Non
     if site is not None and site.enabled and allowed is not None:
         problems += [
             (parsed.lines.get(tuple(key.split(".")), 1), f"{key}: {reason}")
-            for key, name in functions.named(site).items()
-            if (reason := functions.refusal(name, allowed)) is not None
+            for key, name in functions.list_functions(site).items()
+            if (reason := functions.explain_refusal(name, allowed)) is not None
         ]
     if problems or site is None:
         raise DefinitionError([f"{path}:{line}: {message}" for line, message in sorted(problems)])
     return site
 
 
-def definition_files(folder: Path | str) -> list[Path]:
+def list_definition_files(folder: Path | str) -> list[Path]:
     """The definitions of a folder, by file name; none where there is no such folder."""
-    return _files([folder]) if Path(folder).is_dir() else []
+    return _list_files([folder]) if Path(folder).is_dir() else []
 
 
-def names_of(file: Path) -> list[str]:
+def guess_names(file: Path) -> list[str]:
     """The sites that a file may mean, though it cannot be read as a definition: after its own name,
     and by a `name:` line."""
     try:
@@ -83,26 +83,26 @@ def names_of(file: Path) -> list[str]:
     except OSError:
         text = ""
     named = re.findall(r"""^name\s*:\s*["']?([a-z0-9][a-z0-9_-]*)""", text, re.MULTILINE)
-    return [_stem(file), *named]
+    return [_name_from_path(file), *named]
 
 
-def load_dir(folder: Path | str) -> list[Site]:
+def load_folder(folder: Path | str) -> list[Site]:
     """Every *.yaml of a folder, by name. Raises `DefinitionError` with the problems of all files
     together."""
-    sites, problems = _load(_files([folder]))
+    sites, problems = _load_files(_list_files([folder]))
     if problems:
         raise DefinitionError(problems)
     return sorted((site for _, site in sites), key=lambda site: site.name)
 
 
-def check(paths: Iterable[Path | str]) -> list[str]:
+def check_files(paths: Iterable[Path | str]) -> list[str]:
     """The problems of files and folders together, names used twice included; empty where all is
     well."""
     try:
-        files = _files(paths)
+        files = _list_files(paths)
     except DefinitionError as error:
         return error.problems
-    return _load(files)[1]
+    return _load_files(files)[1]
 
 
 def check_functions(paths: Iterable[Path | str], allowed: Collection[str]) -> list[str]:
@@ -116,26 +116,26 @@ def check_sites(
 ) -> list[str]:
     """A line for each problem, (key, sentence), that `check` has with a valid definition."""
     problems = []
-    for path in _files(paths):
+    for path in _list_files(paths):
         try:
             site = load_file(path)
         except DefinitionError:
-            continue  # check() tells
-        lines = yaml12.parse(_read(path)).lines
+            continue  # check_files() tells
+        lines = yaml12.parse(_read_text(path)).lines
         for key, message in check(site):
             problems.append(f"{path}:{lines.get(tuple(key.split('.')), 1)}: {key}: {message}")
     return problems
 
 
-def warnings(site: Site) -> list[str]:
+def find_warnings(site: Site) -> list[str]:
     """What is allowed but seldom meant, a sentence each."""
     sentences = []
     if site.schedule is not None:
-        gap = scalars.shortest_gap(site.schedule)
+        gap = scalars.find_shortest_gap(site.schedule)
         if gap.total_seconds() < site.revisit_s:
-            half = _duration(gap / 2)
+            half = _format_duration(gap / 2)
             sentences.append(
-                f"the schedule runs every {_duration(gap)} but revisit is {site.revisit}: "
+                f"the schedule runs every {_format_duration(gap)} but revisit is {site.revisit}: "
                 f"products are fetched once in "
                 f"{site.revisit}; set `revisit: {half}` to fetch them every time"
             )
@@ -167,7 +167,7 @@ def warnings(site: Site) -> list[str]:
     return sentences
 
 
-def _load(files: Sequence[Path]) -> tuple[list[tuple[Path, Site]], list[str]]:
+def _load_files(files: Sequence[Path]) -> tuple[list[tuple[Path, Site]], list[str]]:
     sites: list[tuple[Path, Site]] = []
     problems: list[str] = []
     names: dict[str, Path] = {}
@@ -178,7 +178,7 @@ def _load(files: Sequence[Path]) -> tuple[list[tuple[Path, Site]], list[str]]:
             problems += error.problems
             continue
         if site.name in names:
-            line = yaml12.parse(_read(path)).lines.get(("name",), 1)
+            line = yaml12.parse(_read_text(path)).lines.get(("name",), 1)
             problems.append(
                 f"{path}:{line}: name: {site.name!r} is also the name of {names[site.name]} "
                 f"(fix: give each its own)"
@@ -189,7 +189,7 @@ def _load(files: Sequence[Path]) -> tuple[list[tuple[Path, Site]], list[str]]:
     return sites, problems
 
 
-def _files(paths: Iterable[Path | str]) -> list[Path]:
+def _list_files(paths: Iterable[Path | str]) -> list[Path]:
     files: dict[Path, None] = {}
     for given in map(Path, paths):
         if given.is_dir():
@@ -204,7 +204,7 @@ def _files(paths: Iterable[Path | str]) -> list[Path]:
     return list(files)
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         if path.is_file() and path.stat().st_size > FILE_MAX_BYTES:
             raise DefinitionError([f"{path}:1: larger than 1 MB (fix: is it a site definition?)"])
@@ -227,11 +227,11 @@ def _read(path: Path) -> str:
         raise DefinitionError([f"{path}:{line}: not UTF-8 (fix: save the file as UTF-8)"]) from None
 
 
-def _stem(path: Path) -> str:
+def _name_from_path(path: Path) -> str:
     return path.stem.lower().replace(" ", "-").replace(".", "-")
 
 
-def _duration(gap: timedelta) -> str:
+def _format_duration(gap: timedelta) -> str:
     minutes = max(1, int(gap.total_seconds() // 60))
     for unit, size in (("d", 1440), ("h", 60)):
         if minutes % size == 0:

@@ -44,7 +44,7 @@ class Quality(Model):
 
     def tolerances(self, fields: Mapping[str, Mapping[str, Any]]) -> Tolerances:
         """`fields`: of each field its `floor`, `required` and `type`, where they are given."""
-        share = scalars.share
+        share = scalars.parse_share
         required = [name for name, spec in fields.items() if spec.get("required")]
         return Tolerances(
             products=share(self.products),
@@ -68,14 +68,14 @@ class Quality(Model):
         )
 
 
-def tolerances_of(definition: Mapping[str, Any]) -> Tolerances:
+def read_tolerances(definition: Mapping[str, Any]) -> Tolerances:
     """Of a definition as it is stored, without the rest of it: validating that takes
     milliseconds."""
     fields = definition["product"].get("fields", {})
     return Quality.model_validate(definition.get("quality", {})).tolerances(fields)
 
 
-def judges_nothing(value: Any) -> Any:
+def expand_none(value: Any) -> Any:
     """`quality: none` judges nothing."""
     if value == "none":
         return {

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from scraper.rules.revisit import Bounds
 from scraper.sites.grammar import scalars
-from scraper.sites.grammar.model import Duration, Model, refuse, to_text
+from scraper.sites.grammar.model import Duration, Model, number_to_text, refuse
 
 # An interval is halved and grows by half: of 0 it would stay 0.
 ADAPTIVE_LEAST_S = 60.0
@@ -26,8 +26,8 @@ class RevisitBounds(Model):
     max: Duration = Field(description="of a page that never changes: 14d")
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        least_s, most_s = scalars.seconds(self.min), scalars.seconds(self.max)
+    def _check_order(self) -> Self:
+        least_s, most_s = scalars.parse_duration(self.min), scalars.parse_duration(self.max)
         if least_s > most_s:
             refuse("min", f"{self.min} is longer than max, {self.max} (fix: the other way round)")
         if least_s != most_s and least_s < ADAPTIVE_LEAST_S:
@@ -39,32 +39,32 @@ class RevisitBounds(Model):
 
     @cached_property
     def bounds(self) -> Bounds:
-        return Bounds(scalars.seconds(self.min), scalars.seconds(self.max))
+        return Bounds(scalars.parse_duration(self.min), scalars.parse_duration(self.max))
 
     def __str__(self) -> str:
         return f"{self.min} to {self.max}" if self.bounds.adaptive else self.min
 
 
-def _as_bounds(value: Any) -> Any:
+def _expand_bounds(value: Any) -> Any:
     """`7d` is from 7d to 7d."""
     if isinstance(value, Mapping | RevisitBounds):
         return value
-    text = to_text(value)
+    text = number_to_text(value)
     if not isinstance(text, str):
         raise ValueError(
             "must be a length of time or a mapping (fix: `7d`, or `{min: 6h, max: 14d}`)"
         )
     # Its message is about what was written.
-    scalars.seconds(text)
+    scalars.parse_duration(text)
     return {"min": text, "max": text}
 
 
-def _as_duration(value: Any) -> Any:
+def _expand_duration(value: Any) -> Any:
     if isinstance(value, bool):
         return BELIEVED if value else "0"
-    text = to_text(value)
+    text = number_to_text(value)
     try:
-        scalars.seconds(text)
+        scalars.parse_duration(text)
     except (ValueError, AttributeError):
         raise ValueError(
             f"{str(value)[:60]!r} is neither true, false nor a length of time (fix: `true`, "
@@ -75,8 +75,8 @@ def _as_duration(value: Any) -> Any:
 
 Revisit = Annotated[
     RevisitBounds,
-    BeforeValidator(_as_bounds, json_schema_input_type=str | int | float | RevisitBounds),
+    BeforeValidator(_expand_bounds, json_schema_input_type=str | int | float | RevisitBounds),
 ]
 Conditional = Annotated[
-    Duration, BeforeValidator(_as_duration, json_schema_input_type=bool | str | int | float)
+    Duration, BeforeValidator(_expand_duration, json_schema_input_type=bool | str | int | float)
 ]

@@ -123,7 +123,7 @@ class _States(dict[str, HostState]):
             budget = {"rate": row.rate, "concurrency": row.concurrency, "burst": row.burst}
             state.override = {key: value for key, value in budget.items() if value is not None}
             if row.rate is not None:
-                state.rate_per_s = scalars.per_second(row.rate)
+                state.rate_per_s = scalars.parse_rate(row.rate)
             state.concurrency = row.concurrency or state.concurrency
             state.burst = row.burst or state.burst
 

@@ -107,8 +107,8 @@ def read(connection: sa.Connection, settings: Settings, name: str) -> dict[str, 
 def problems(settings: Settings, name: str, stored: dict[str, Any]) -> list[str]:
     """What is wrong with a site's definition in its file, or else seldom meant. Who has no files
     looks at the stored one."""
-    files = loader.definition_files(settings.sites_dir)
-    mine = [path for path in files if name in loader.names_of(path)]
+    files = loader.list_definition_files(settings.sites_dir)
+    mine = [path for path in files if name in loader.guess_names(path)]
     if files and not mine:
         folder = Path(settings.sites_dir)
         return [f"{folder}/ has no definition of it any more: it is crawled by hand alone"]
@@ -117,7 +117,7 @@ def problems(settings: Settings, name: str, stored: dict[str, Any]) -> list[str]
             loader.load_file(path, settings.site_function_modules)
     except DefinitionError as error:
         return [*error.problems, "its last valid version stays"]
-    return loader.warnings(Site.model_validate(stored))
+    return loader.find_warnings(Site.model_validate(stored))
 
 
 def last_sizes(connection: sa.Connection, names: Sequence[str]) -> dict[str, int]:

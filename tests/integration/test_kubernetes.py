@@ -205,7 +205,7 @@ def test_they_are_the_services_of_docker_compose(resources: list[Resource]) -> N
 
 
 def test_the_example_site_is_right() -> None:
-    assert loader.check([FOLDER / "overlays" / "example" / "sites"]) == []
+    assert loader.check_files([FOLDER / "overlays" / "example" / "sites"]) == []
 
 
 def queries(resources: list[Resource]) -> dict[str, str]:

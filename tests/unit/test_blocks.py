@@ -26,7 +26,7 @@ from scraper.rules.blocks import (
     detect_block_redirect,
     judge_missing_fields,
 )
-from scraper.sites.blocked import Blocked, Markers, markers_of, spellings
+from scraper.sites.blocked import Blocked, Markers, compile_markers, encode_spellings
 
 PAGES = Path(__file__).parents[1] / "pages"
 BLOCKED = sorted((PAGES / "blocked").glob("*.http"))
@@ -323,7 +323,7 @@ def test_fields_that_were_there_before_are_looked_for_once_more() -> None:
 
 
 def markers(*written: Any) -> tuple[Marker, ...]:
-    return markers_of(TypeAdapter(Markers).validate_python(list(written)))
+    return compile_markers(TypeAdapter(Markers).validate_python(list(written)))
 
 
 def marked(
@@ -359,7 +359,7 @@ def test_a_text_marks_a_page_in_any_character_set() -> None:
 
 
 def test_a_text_is_found_as_it_reads() -> None:
-    assert spellings("Press & Hold") == (b"Press & Hold", b"Press &amp; Hold")
+    assert encode_spellings("Press & Hold") == (b"Press & Hold", b"Press &amp; Hold")
     assert marked("Press & Hold", body=b"<p>Press &amp; Hold</p>")
 
 

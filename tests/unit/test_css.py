@@ -50,7 +50,7 @@ PSEUDOS = ["", "::attr(data-x)", "::text", " ::text"]
 
 
 def taken(selector: CssSelector, page: LexborHTMLParser) -> list[str]:
-    elements = selector.elements(page)
+    elements = selector.select_all(page)
     if selector.text:
         return list(text_nodes(elements))
     if selector.attribute is not None:

@@ -20,7 +20,7 @@ from scraper.rules.quality import Tolerances
 from scraper.sites import functions, loader
 from scraper.sites.definition import Site
 from scraper.sites.grammar import scalars, selectors
-from scraper.sites.quality import tolerances_of
+from scraper.sites.quality import read_tolerances
 from scraper.sites.schema import json_schema, write_schema
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def test_a_module_that_is_not_allowed_is_never_imported(
     assert "SCRAPER_SITE_FUNCTIONS=" in problems[0]
     with pytest.raises(DefinitionError, match="may not be imported"):
         loader.load_file(file, allowed)
-    for use in (functions.resolve, functions.source_of.__wrapped__):
+    for use in (functions.resolve_function, functions.read_function_source.__wrapped__):
         with suppress(ImportError):
             assert use("evil:x", allowed) is None
     file.write_text(file.read_text() + "enabled: false\n")
@@ -96,13 +96,13 @@ def test_the_examples_are_valid_and_have_no_schedule(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
-    assert loader.check([file]) == []
+    assert loader.check_files([file]) == []
     assert loader.check_functions([file], ["sites.function_shop"]) == []
     assert loader.load_file(file).schedule is None
 
 
 def test_the_examples_have_names_of_their_own() -> None:
-    assert loader.check([ROOT / "sites"]) == []
+    assert loader.check_files([ROOT / "sites"]) == []
 
 
 @pytest.mark.parametrize("file", sorted(ROOT.glob("sites/*.yaml")), ids=lambda path: path.name)
@@ -175,7 +175,7 @@ def test_tolerances_of_a_crawl() -> None:
     floor = load(MINIMAL.replace("css: h1", "css: h1, floor: 99.5%"))
     assert floor.tolerances.floors == {"title": 0.995}
     for one in (site, floor):
-        assert tolerances_of(one.model_dump(mode="json")) == one.tolerances
+        assert read_tolerances(one.model_dump(mode="json")) == one.tolerances
     none = load(MINIMAL + "quality: none\n").tolerances
     assert (none.products, none.fill, none.mistyped, none.distinct, none.changed) == (0, 0, 1, 0, 1)
 
@@ -387,7 +387,7 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
     binary.write_bytes(b"\x00\x01")
     latin.write_bytes(b"name: x\ntitle: caf\xe9\n")
     large.write_bytes(b"# " + b"x" * 1_000_001)
-    found = loader.check([binary, latin, large, tmp_path / "none.yaml"])
+    found = loader.check_files([binary, latin, large, tmp_path / "none.yaml"])
     assert [line.removeprefix(f"{tmp_path}/").split(" (")[0] for line in found] == [
         "a.yaml:1: not a text file",
         "b.yaml:2: not UTF-8",
@@ -401,10 +401,10 @@ def test_two_files_cannot_share_a_name(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text("title: x\nname: one\n" + MINIMAL)
     assert (
         f"{tmp_path}/b.yaml:2: name: 'one' is also the name of {tmp_path}/a.yaml"
-        in loader.check([tmp_path])[0]
+        in loader.check_files([tmp_path])[0]
     )
     with pytest.raises(DefinitionError):
-        loader.load_dir(tmp_path)
+        loader.load_folder(tmp_path)
 
 
 def test_functions_are_imported_only_when_asked(
@@ -422,7 +422,7 @@ def test_functions_are_imported_only_when_asked(
         ("shopmod:system", "not defined in 'shopmod' but imported there"),
     ):
         file.write_text(MINIMAL.replace("{products: a.card}", f"\n  function: {name}"))
-        assert loader.check([file]) == []
+        assert loader.check_files([file]) == []
         found = loader.check_functions([file], ["shopmod", "nowhere_at_all"])
         assert (
             (found == [])
@@ -475,7 +475,7 @@ def test_what_is_no_network_is_said_with_its_line(written: str) -> None:
 
 
 def warned(extra: str) -> str:
-    return " | ".join(loader.warnings(load(MINIMAL + extra)))
+    return " | ".join(loader.find_warnings(load(MINIMAL + extra)))
 
 
 def test_warnings() -> None:
@@ -488,7 +488,9 @@ def test_warnings() -> None:
     assert "allow_private" not in warned("allow_private: true\n")
     assert "may reach 10.0.0.0/8, fd00::/8" in warned("allow_private: [10.0.0.0/8, 'fd00::/8']\n")
     assert "robots.txt is ignored" in warned("robots: false\n")
-    assert "no field is `required`" in " ".join(loader.warnings(load(with_product("title: h1"))))
+    assert "no field is `required`" in " ".join(
+        loader.find_warnings(load(with_product("title: h1")))
+    )
 
 
 @pytest.mark.parametrize(
@@ -505,7 +507,7 @@ def test_warnings() -> None:
     ],
 )
 def test_durations(text: str, expected: float) -> None:
-    assert scalars.seconds(text) == expected
+    assert scalars.parse_duration(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -521,7 +523,7 @@ def test_durations(text: str, expected: float) -> None:
     ],
 )
 def test_rates(text: str, expected: float | None) -> None:
-    assert scalars.per_second(text) == expected
+    assert scalars.parse_rate(text) == expected
 
 
 @given(
@@ -616,9 +618,9 @@ def test_what_does_not_go_together_is_said(more: str, says: str) -> None:
 @pytest.mark.parametrize("pattern", [r"Only (\d+) left", "In stock", r"/p/(\d+)-", "[ab]+c", "a|b"])
 def test_a_pattern_that_repeats_one_thing_is_searched_without_a_clock(pattern: str) -> None:
     text = "a" * selectors.QUICK_CHARS
-    assert selectors.time_limit_s(selectors.compile_regex(pattern), text) is None
+    assert selectors.search_timeout_s(selectors.compile_regex(pattern), text) is None
     assert (
-        selectors.time_limit_s(selectors.compile_regex(pattern), text + "a")
+        selectors.search_timeout_s(selectors.compile_regex(pattern), text + "a")
         == selectors.REGEX_TIMEOUT_S
     )
 
@@ -629,7 +631,8 @@ def test_a_pattern_that_repeats_one_thing_is_searched_without_a_clock(pattern: s
 )
 def test_a_pattern_that_may_take_long_is_searched_with_one(pattern: str) -> None:
     assert (
-        selectors.time_limit_s(selectors.compile_regex(pattern), "a") == selectors.REGEX_TIMEOUT_S
+        selectors.search_timeout_s(selectors.compile_regex(pattern), "a")
+        == selectors.REGEX_TIMEOUT_S
     )
 
 

@@ -17,7 +17,7 @@ from scraper.extract.subprocess.wire import ReadResult, load_result
 from scraper.plugins.author.discovery.trial import try_product
 from scraper.plugins.author.repair import records
 from scraper.sites.definition import Site
-from scraper.sites.loader import load_text, warnings
+from scraper.sites.loader import find_warnings, load_text
 
 URL = "https://shop.example/p/1"
 TABLE = """<h1>Shoe</h1><table class=v><tr><th>size<th>price</tr>
@@ -392,8 +392,8 @@ def test_mistakes_are_said_with_their_line_and_a_fix(text: str, line: int, said:
 
 def test_items_have_ids_so_that_nobody_is_warned() -> None:
     text = HEAD + "  items: {css: tr, id: a, fields: {t: {css: td, required: true}}"
-    assert warnings(load_text(text + "}", "shop.yaml")) == []
-    (warning,) = warnings(load_text(text + ", optional: true}", "shop.yaml"))
+    assert find_warnings(load_text(text + "}", "shop.yaml")) == []
+    (warning,) = find_warnings(load_text(text + ", optional: true}", "shop.yaml"))
     assert "no product.id" in warning
 
 

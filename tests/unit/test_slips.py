@@ -40,9 +40,11 @@ def test_slips(right: str, slip: str, line: int, fix: str) -> None:
 def test_an_address_on_ones_own_machine_is_named_before_it_is_asked_for() -> None:
     own = TEXT.replace("shop.example/", "127.0.0.1:8000/")
     (told,) = [
-        text for text in loader.warnings(loader.load_text(own, "s.yaml")) if "own network" in text
+        text
+        for text in loader.find_warnings(loader.load_text(own, "s.yaml"))
+        if "own network" in text
     ]
     assert told.startswith("http://127.0.0.1:8000/") and "`allow_private: true`" in told
     for text in (TEXT, own + "allow_private: true\n"):
         site = loader.load_text(text, "shop.yaml")
-        assert not any("own network" in warning for warning in loader.warnings(site))
+        assert not any("own network" in warning for warning in loader.find_warnings(site))

@@ -18,7 +18,7 @@ def definition_file(folder: Path, word: str) -> Path:
     path = Path(word)
     if path.is_file() or path.suffix in loader.SUFFIXES or len(path.parts) > 1:
         return path
-    files = {file.stem: file for file in loader.definition_files(folder)}
+    files = {file.stem: file for file in loader.list_definition_files(folder)}
     if word not in files:
         nearest = did_you_mean(word, files)
         raise NotFoundError(f"{word!r} is no file, and no definition in {folder}/{nearest}")

@@ -55,9 +55,9 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
     text = text.strip()
     if not re.match(r"\d{4}-", text):
         # Most commands take no time.
-        from scraper.sites.grammar.scalars import seconds
+        from scraper.sites.grammar.scalars import parse_duration
 
-        return (now or datetime.now(UTC)) - timedelta(seconds=seconds(text))
+        return (now or datetime.now(UTC)) - timedelta(seconds=parse_duration(text))
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
@@ -71,9 +71,9 @@ def complete_site(_: click.Context, __: click.Parameter, incomplete: str) -> lis
     """The names of sites that begin so, for a shell's completion: by their files, without a
     server."""
     # Most commands load no definition.
-    from scraper.sites.loader import definition_files
+    from scraper.sites.loader import list_definition_files
 
-    names = [path.stem for path in definition_files(load_settings().sites_dir)]
+    names = [path.stem for path in list_definition_files(load_settings().sites_dir)]
     return [name for name in names if name.startswith(incomplete)]
 
 

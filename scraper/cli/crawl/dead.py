@@ -30,7 +30,7 @@ from scraper.dead_letters import store
 from scraper.dead_letters.replay import ReplayResult
 from scraper.dead_letters.store import Selection
 from scraper.domain import Blame, Outcome, Status
-from scraper.sites.grammar.scalars import seconds
+from scraper.sites.grammar.scalars import parse_duration
 
 # The outcomes that a page can be dead or invalid for.
 UNUSABLE = [
@@ -57,9 +57,9 @@ FILTERS = (
                  help="Of that host, with its port if it has one."),
     click.option("--status", type=click.Choice([Status.DEAD.value, Status.INVALID.value]),
                  help="One of the two only."),
-    click.option("--older", "older_s", metavar="AGE", callback=parsed_by(seconds),
+    click.option("--older", "older_s", metavar="AGE", callback=parsed_by(parse_duration),
                  help="Given up longer than AGE ago, as in 30m, 12h, 7d."),
-    click.option("--newer", "newer_s", metavar="AGE", callback=parsed_by(seconds),
+    click.option("--newer", "newer_s", metavar="AGE", callback=parsed_by(parse_duration),
                  help="Given up less than AGE ago."),
 )  # fmt: skip
 # What replay and drop have in common: they want to be told which pages are meant.

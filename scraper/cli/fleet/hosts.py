@@ -21,7 +21,7 @@ from scraper.cli.common.tables import print_table
 from scraper.cli.crawl.screen import host_levels
 from scraper.frontier import hosts
 from scraper.infra.database import retried
-from scraper.sites.grammar.scalars import check_host, per_second
+from scraper.sites.grammar.scalars import check_host, parse_rate
 from scraper.views import host_states
 from scraper.views.host_states import HostState
 
@@ -36,7 +36,7 @@ host_argument = click.argument("host", callback=parsed_by(check_host))
 
 
 def _check_rate(text: str) -> str:
-    per_second(text)
+    parse_rate(text)
     return text
 
 

@@ -70,12 +70,14 @@ def sites_check(files: tuple[str, ...], as_json: bool) -> None:
     sites/ unless files, or sites by their names, are given."""
     settings = load_settings()
     folder = settings.sites_dir
-    paths = [definition_file(folder, word) for word in files] or loader.definition_files(folder)
+    paths = [definition_file(folder, word) for word in files] or loader.list_definition_files(
+        folder
+    )
     if not paths:
         raise NotFoundError(f"no definitions in {folder}/ (write one, or set SCRAPER_SITES)")
     groups = read_accounts(settings.accounts) if settings.accounts is not None else {}
     problems = [
-        *loader.check(paths),
+        *loader.check_files(paths),
         *loader.check_functions(paths, settings.site_function_modules),
         *loader.check_sites(paths, partial(_misdirected, groups)),
     ]
@@ -87,7 +89,7 @@ def sites_check(files: tuple[str, ...], as_json: bool) -> None:
     sites_of = {path: loader.load_file(path) for path in paths}
     crawled = _crawled([site.name for site in sites_of.values()])
     for path, site in sites_of.items():
-        for warning in (*loader.warnings(site), *crawled.contradictions.get(site.name, ())):
+        for warning in (*loader.find_warnings(site), *crawled.contradictions.get(site.name, ())):
             click.echo(f"{path}: warning: {warning}", err=True)
     for site in sites_of.values():
         if site.rate_per_s is not None:
@@ -152,7 +154,7 @@ def sites_list(as_json: bool) -> None:
     folder = load_settings().sites_dir
     if not folder.is_dir():
         raise NotFoundError(f"there is no folder {folder}/ here; `scraper init` makes one")
-    definitions = loader.load_dir(folder)
+    definitions = loader.load_folder(folder)
     if as_json:
         print_json([site.model_dump(mode="json") for site in definitions])
         return
@@ -242,8 +244,8 @@ def _delete_whole(
 
 
 def _require_undefined(folder: Path, name: str) -> None:
-    for path in loader.definition_files(folder):
-        if name in loader.names_of(path):
+    for path in loader.list_definition_files(folder):
+        if name in loader.guess_names(path):
             raise ConfigError(
                 f"{path} defines {name}, which would come back with it (fix: delete that file "
                 "first)"

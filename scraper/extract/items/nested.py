@@ -52,8 +52,8 @@ def compile_table(name: str, source: FieldSource, max_length: int) -> ReadValue:
         pairs: dict[str, str] = {}
         left = CHARS_MAX
         for row in document.css(rows):
-            names = {element.mem_id for element in keys.elements(row)}
-            for key, texts in _collect_pairs(cells.elements(row), names, document, name):
+            names = {element.mem_id for element in keys.select_all(row)}
+            for key, texts in _collect_pairs(cells.select_all(row), names, document, name):
                 text = ", ".join(texts)
                 if not key or not text or key in pairs:
                     continue

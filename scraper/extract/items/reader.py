@@ -58,7 +58,7 @@ class ItemsReader:
         items, matched = self._scope(document)
         if not items:
             if self._single_product is not None:
-                return _alone(self._single_product.read(document, last_content))
+                return _as_single_product(self._single_product.read(document, last_content))
             problem = f"items: nothing matched {self._described}"
             return Extracted(problems=[problem], complete=False)
         problems: list[str] = []
@@ -180,7 +180,7 @@ class _PageItems:
         ]
 
 
-def _alone(extracted: Extracted) -> Extracted:
+def _as_single_product(extracted: Extracted) -> Extracted:
     """Marks a page without items as the page of a single product."""
     if not extracted.complete:
         return extracted

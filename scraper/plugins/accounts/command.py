@@ -197,7 +197,7 @@ async def _log_in(
 
 
 def _definitions(settings: Settings) -> list[Site]:
-    return loader.load_dir(settings.sites_dir) if Path(settings.sites_dir).is_dir() else []
+    return loader.load_folder(settings.sites_dir) if Path(settings.sites_dir).is_dir() else []
 
 
 def _definition(settings: Settings, name: str) -> Site:

@@ -330,7 +330,7 @@ def _header(template: str, values: Mapping[str, str]) -> tuple[str, str]:
 def _form_in(page: Page, selector: str | None) -> LexborNode | None:
     if not page.body.strip():
         return None
-    return parse_css(selector or _LOGIN_FORM).first(LexborHTMLParser(page.text))
+    return parse_css(selector or _LOGIN_FORM).select_first(LexborHTMLParser(page.text))
 
 
 def _fields_of(form: LexborNode) -> list[tuple[str, str]]:

@@ -74,7 +74,7 @@ class LoginAttempts:
         function = None
         if context.login.login.function is not None:
             try:
-                function = functions.resolve(context.login.login.function, self.allowed)
+                function = functions.resolve_function(context.login.login.function, self.allowed)
             except ImportError as error:
                 raise LoginTrouble(Trouble.MISFIT, str(error)) from None
 

@@ -38,8 +38,8 @@ from scraper.sites.grammar.model import (
     Model,
     Problems,
     Text,
+    expand_texts,
     refuse,
-    texts_as,
 )
 
 EVERY = "10s"
@@ -59,9 +59,9 @@ class LoginSign(Blocked):
     css: Css | None = Field(None, description="an element that stands in the page")
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _check_not_empty(self) -> Self:
         if self.css is None and not self._others:
-            return super()._says_something()  # type: ignore[operator, no-any-return]
+            return super()._check_not_empty()  # type: ignore[operator, no-any-return]
         return self
 
     @property
@@ -109,13 +109,15 @@ class Success(LoginSign):
 LoggedOut = Annotated[
     tuple[LoginSign, ...],
     BeforeValidator(
-        texts_as("text"), json_schema_input_type=str | LoginSign | list[str | LoginSign]
+        expand_texts("text"), json_schema_input_type=str | LoginSign | list[str | LoginSign]
     ),
     Field(max_length=MARKERS_MAX),
 ]
 Successes = Annotated[
     tuple[Success, ...],
-    BeforeValidator(texts_as("text"), json_schema_input_type=str | Success | list[str | Success]),
+    BeforeValidator(
+        expand_texts("text"), json_schema_input_type=str | Success | list[str | Success]
+    ),
     Field(max_length=MARKERS_MAX),
 ]
 
@@ -237,11 +239,11 @@ class Login(Model):
 
     @property
     def every_s(self) -> float:
-        return scalars.seconds(self.every)
+        return scalars.parse_duration(self.every)
 
     @property
     def expires_s(self) -> float | None:
-        return None if self.expires is None else scalars.seconds(self.expires)
+        return None if self.expires is None else scalars.parse_duration(self.expires)
 
     @property
     def url(self) -> str | None:
@@ -369,4 +371,4 @@ def _selects(css: str, body: bytes, content_type: str) -> bool:
     if not body.strip():
         return False
     page = LexborHTMLParser(decode_page(body, content_type or None).utf8)
-    return parse_css(css).first(page) is not None
+    return parse_css(css).select_first(page) is not None

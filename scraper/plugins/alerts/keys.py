@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr
 
 from scraper.sites.grammar.model import STRINGS, Model
-from scraper.sites.grammar.scalars import seconds
+from scraper.sites.grammar.scalars import parse_duration
 
 ALERTS_MAX = 100
 WHEN = re.compile(
@@ -30,7 +30,7 @@ def _is_when(text: str) -> str:
 
 
 def _is_duration(text: str) -> str:
-    if seconds(text) < 1:
+    if parse_duration(text) < 1:
         raise ValueError("it must be a second at least")
     return text
 

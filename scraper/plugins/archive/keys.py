@@ -16,7 +16,7 @@ from scraper.sites.grammar.model import Duration, Model
 
 
 def _check_keep(text: str) -> str:
-    if not scalars.seconds(text):
+    if not scalars.parse_duration(text):
         raise ValueError("keeps nothing (fix: `archive: false`, or how long, as in `keep: 30d`)")
     return text
 
@@ -37,7 +37,7 @@ class ArchiveUse(Model):
 
     @property
     def keep_s(self) -> float:
-        return scalars.seconds(self.keep)
+        return scalars.parse_duration(self.keep)
 
     def wants(self, kind: Kind) -> bool:
         """Whether good answers of such pages are kept."""

@@ -29,8 +29,8 @@ from scraper.sites.grammar.model import (
     Model,
     Problems,
     Regex,
-    as_css,
     as_list_or_none,
+    expand_css,
 )
 
 WAIT_FOR_IDLE, WAIT_FOR_LOAD = "networkidle", "load"
@@ -81,9 +81,9 @@ class Rendering(Model):
     wait: Duration = Field(
         "10s", description="how long that is waited for; then what is there is read"
     )
-    click: Annotated[Click, BeforeValidator(as_css, json_schema_input_type=str | Click)] | None = (
-        Field(None, description="a button that brings more: its CSS, or a mapping")
-    )
+    click: (
+        Annotated[Click, BeforeValidator(expand_css, json_schema_input_type=str | Click)] | None
+    ) = Field(None, description="a button that brings more: its CSS, or a mapping")
     scroll: int = Field(
         0, ge=0, le=500, description="to the page's end, so many times at the most, while it grows"
     )
@@ -112,11 +112,11 @@ class Rendering(Model):
 
     @property
     def wait_s(self) -> float:
-        return scalars.seconds(self.wait)
+        return scalars.parse_duration(self.wait)
 
     @property
     def timeout_s(self) -> float | None:
-        return None if self.timeout is None else scalars.seconds(self.timeout)
+        return None if self.timeout is None else scalars.parse_duration(self.timeout)
 
     @property
     def size(self) -> tuple[int, int]:

@@ -421,7 +421,7 @@ class PageVisit:
         if response.status != 200 or sum(map(len, self._captured.values())) >= CAPTURED_MAX:
             return
         for name, pattern in self._patterns:
-            if selectors.find_at_all(pattern, response.url):
+            if selectors.matches_anywhere(pattern, response.url):
                 self._captured.setdefault(name, []).append(asyncio.ensure_future(response.body()))
 
     def _unpacked(self, event: dict[str, Any]) -> None:

@@ -487,7 +487,7 @@ class Browsers:
 async def _set_up(context: BrowserContext, name: str, allowed: Collection[str]) -> None:
     """Hands a new context to the site's own function."""
     try:
-        await functions.resolve(name, allowed)(context)
+        await functions.resolve_function(name, allowed)(context)
     except Exception as error:
         if context.browser is not None and not context.browser.is_connected():
             # The browser is at fault here, and not the function.

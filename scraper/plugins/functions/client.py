@@ -139,12 +139,12 @@ class Client:
         from scraper.plugins.functions.group import Options, parts_of
         from scraper.plugins.functions.sender import CallSender
         from scraper.rules.routing import COORDINATOR, page_priority, queue_name
-        from scraper.sites.grammar.scalars import priority_number
+        from scraper.sites.grammar.scalars import parse_priority
 
         loaded = settings.load()
         try:
             parts_of(function, loaded.function_modules)
-            number = page_priority(priority_number(priority), Kind.PRODUCT)
+            number = page_priority(parse_priority(priority), Kind.PRODUCT)
             if queue == COORDINATOR:
                 raise ValueError(f"{queue!r} is the coordinators' own queue (fix: another one)")
         except ValueError as error:

@@ -96,7 +96,7 @@ class CallContexts:
         settings = self._settings
         number = -next(self._numbers)
         try:
-            per_s = scalars.per_second(options.rate or _DEFAULTS["rate"])
+            per_s = scalars.parse_rate(options.rate or _DEFAULTS["rate"])
         except ValueError as error:
             raise FunctionRefusedError(f"rate: {error}") from None
         concurrency = options.concurrency or _DEFAULTS["concurrency"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from scraper.errors import FunctionRefusedError
 from scraper.plugins.functions.group import parts_of
-from scraper.sites.functions import import_user_module, missing_function
+from scraper.sites.functions import explain_missing_function, import_user_module
 
 Function = Callable[[Any, Any], Awaitable[Any]]
 
@@ -26,7 +26,7 @@ def resolve(function: str, allowed: Collection[str]) -> Function:
         raise FunctionRefusedError(str(error)) from None
     target = vars(module).get(name)
     if target is None:
-        raise FunctionRefusedError(missing_function(module, name))
+        raise FunctionRefusedError(explain_missing_function(module, name))
     if not isinstance(target, types.FunctionType) or target.__module__ != module_name:
         raise FunctionRefusedError(
             f"{function!r} is not a function that is defined in {module_name!r} "
@@ -49,6 +49,6 @@ def resolve_init(name: str) -> Callable[..., Any]:
         raise FunctionRefusedError(str(error)) from None
     init = getattr(module, attribute, None)
     if not callable(init):
-        message = missing_function(module, attribute)
+        message = explain_missing_function(module, attribute)
         raise FunctionRefusedError(f"SCRAPER_CLIENT_INIT: {message}")
     return init  # type: ignore[no-any-return]

@@ -31,7 +31,7 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 
 
-def as_fields(value: Any) -> Any:
+def expand_fields(value: Any) -> Any:
     """`fields: auto` and `price: auto` written out: each field by its own name."""
     if value == AUTO:
         return {
@@ -40,10 +40,10 @@ def as_fields(value: Any) -> Any:
         }
     if not isinstance(value, dict):
         return value
-    return {name: _as_field(name, spec) for name, spec in value.items()}
+    return {name: _expand_field(name, spec) for name, spec in value.items()}
 
 
-def _as_field(name: Any, spec: Any) -> Any:
+def _expand_field(name: Any, spec: Any) -> Any:
     if spec != AUTO:
         return spec
     options = TYPES.get(name)

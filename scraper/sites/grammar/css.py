@@ -59,7 +59,7 @@ class CssSelector(NamedTuple):
     def selects_elements(self) -> bool:
         return self.attribute is None and not self.text
 
-    def elements(self, page: LexborHTMLParser | LexborNode) -> list[LexborNode]:
+    def select_all(self, page: LexborHTMLParser | LexborNode) -> list[LexborNode]:
         """All that match, in the order of the document, each once. Linear in the page where the
         selector is not `slow`: lexbor would try each ancestor for each part of `a b c`."""
         elements = page.css(self.query)
@@ -69,13 +69,13 @@ class CssSelector(NamedTuple):
         for compound in self.inside:
             elements = [
                 inner
-                for outer in _outermost(elements)
+                for outer in _keep_outermost(elements)
                 for inner in outer.css(compound)
                 if inner.mem_id != outer.mem_id
             ]
         return elements
 
-    def first(self, page: LexborHTMLParser | LexborNode) -> LexborNode | None:
+    def select_first(self, page: LexborHTMLParser | LexborNode) -> LexborNode | None:
         """The first that matches."""
         element = page.css_first(self.query)
         for compound in self.inside:
@@ -87,11 +87,11 @@ class CssSelector(NamedTuple):
                 element = next(iter(outer.css(compound)[1:]), None)
         if element is None and self.inside:
             # The first of the outer elements has none.
-            return next(iter(self.elements(page)), None)
+            return next(iter(self.select_all(page)), None)
         return element
 
 
-def _outermost(elements: list[LexborNode]) -> list[LexborNode]:
+def _keep_outermost(elements: list[LexborNode]) -> list[LexborNode]:
     """Those that do not lie within another one, of elements in the order of the document."""
     if len(elements) < 2:
         return elements
@@ -119,23 +119,23 @@ def parse_css(css: str) -> CssSelector:
     """CSS with `::text` and `::attr(name)`; it selects elements where neither is written."""
     if not css.strip():
         raise ValueError("the CSS selector is empty (fix: for example `h1::text`)")
-    parts = [_element_and_pseudo(css, part) for part in _parts(css)]
+    parts = [_split_pseudo_element(css, part) for part in _split_list(css)]
     if len({pseudo for _, pseudo in parts}) > 1:
         raise ValueError(
             f"bad CSS selector {css!r}: its parts take different things of an element (fix: "
             f"write each part as an entry of `any:`)"
         )
-    query = _CONTAINS.sub(_holding, ", ".join(element for element, _ in parts))
+    query = _CONTAINS.sub(_expand_contains, ", ".join(element for element, _ in parts))
     try:
         _EMPTY.css(query)
     except SelectolaxError:
-        raise ValueError(f"bad CSS selector {css!r}: {_reason(css)}") from None
+        raise ValueError(f"bad CSS selector {css!r}: {_explain_error(css)}") from None
     match = _PSEUDO_ELEMENT(parts[0][1])
     attribute, text = (
         (match[2] and match[2].lower(), match[1] is not None) if match else ("", False)
     )
-    head, inside = _steps(query) if len(parts) == 1 else (query, ())
-    slow = any(_is_slow(part) for part in _parts(head))
+    head, inside = _split_descendants(query) if len(parts) == 1 else (query, ())
+    slow = any(_is_slow(part) for part in _split_list(head))
     return CssSelector(head, inside, attribute or None, text, slow)
 
 
@@ -150,9 +150,9 @@ def check_css_of_elements(css: str) -> CssSelector:
     return selector
 
 
-def _steps(query: str) -> tuple[str, tuple[str, ...]]:
+def _split_descendants(query: str) -> tuple[str, tuple[str, ...]]:
     """`a > b c d` is `a > b`, and inside these `c`, and inside these `d`."""
-    compounds, between = _compounds(query)
+    compounds, between = _split_compounds(query)
     if "," in between:
         return query, ()
     last = max((n for n, sign in enumerate(between) if sign != " "), default=-1) + 1
@@ -162,7 +162,7 @@ def _steps(query: str) -> tuple[str, tuple[str, ...]]:
     return head, tuple(compounds[last + 1 :])
 
 
-def _compounds(query: str) -> tuple[list[str], list[str]]:
+def _split_compounds(query: str) -> tuple[list[str], list[str]]:
     """The parts of a selector, and what stands between each two: ` `, `>`, `+`, `~` or `,`."""
     compounds, between, depth, sign = [""], [], 0, ""
     for piece in _PIECE.findall(query.strip()):
@@ -181,12 +181,12 @@ def _compounds(query: str) -> tuple[list[str], list[str]]:
 def _is_slow(part: str) -> bool:
     """Where more than one part has to be looked for among ancestors or siblings, lexbor tries each
     way."""
-    compounds, between = _compounds(part)
+    compounds, between = _split_compounds(part)
     ways = sum(sign in (" ", "~") for sign in between)
     return ways + sum(len(_LOOKING.findall(_PLAIN.sub("", part))) for part in compounds) > 1
 
 
-def _parts(css: str) -> list[str]:
+def _split_list(css: str) -> list[str]:
     """What stands between the commas of a list."""
     parts, depth, open_quote = [""], 0, False
     for piece in _PIECE.findall(css):
@@ -202,7 +202,7 @@ def _parts(css: str) -> list[str]:
     return parts
 
 
-def _element_and_pseudo(css: str, part: str) -> tuple[str, str]:
+def _split_pseudo_element(css: str, part: str) -> tuple[str, str]:
     """`h1 ::text` takes the text nodes of `h1` and of all that it holds."""
     before, depth = "", 0
     pieces = _PIECE.findall(part.strip())
@@ -227,12 +227,12 @@ def _element_and_pseudo(css: str, part: str) -> tuple[str, str]:
     return before, ""
 
 
-def _holding(match: re.Match[str]) -> str:
+def _expand_contains(match: re.Match[str]) -> str:
     word = match[1]
     return _HOLDS.format(word if word[0] in "\"'" else f'"{word}"')
 
 
-def _reason(css: str) -> str:
+def _explain_error(css: str) -> str:
     """lexbor says only that it cannot read a selector."""
     try:
         cssselect.parse(css)

@@ -17,16 +17,16 @@ from scraper.sites.grammar.model import (
     Regex,
     Scalar,
     Share,
-    as_css,
+    expand_css,
 )
 from scraper.sites.grammar.sources import (
     SOURCES,
     Source,
-    alternatives,
+    expand_inner_fields,
+    find_inner_problems,
+    find_scope_problems,
     holds_json,
-    inner_fields,
-    inner_problems,
-    scope_problems,
+    list_alternatives,
 )
 
 # The last two come of `table` and of `each`, and are not written.
@@ -71,19 +71,19 @@ class FieldSource(Source):
     value: CssOfElements | None = Field(None, description="table: and the value beside it")
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        Problems(self.source_problems()).raise_any()
+    def _check_source(self) -> Self:
+        Problems(self.find_source_problems()).raise_any()
         return self
 
     @property
     def described(self) -> str:
         return super().described if self.table is None else f"table {self.table!r}"
 
-    def source_problems(self) -> list[tuple[str, str]]:
+    def find_source_problems(self) -> list[tuple[str, str]]:
         pair = [key for key in ("key", "value") if getattr(self, key) is not None]
         if self.table is None:
             beside = [(key, f"{key} is for `table` (fix: `table:` with the rows)") for key in pair]
-            return beside or super().source_problems()
+            return beside or super().find_source_problems()
         others = [key for key in (*SOURCES, "path") if getattr(self, key) is not None]
         if others:
             fix = "keep one, or list both under `any:`"
@@ -98,7 +98,9 @@ class FieldSpec(FieldSource):
     """One field of a product."""
 
     any: tuple[
-        Annotated[FieldSource, BeforeValidator(as_css, json_schema_input_type=str | FieldSource)],
+        Annotated[
+            FieldSource, BeforeValidator(expand_css, json_schema_input_type=str | FieldSource)
+        ],
         ...,
     ] = Field((), description="alternatives, first value wins")
     type: FieldType = Field("text", description="what the text becomes")
@@ -115,7 +117,9 @@ class FieldSpec(FieldSource):
     each: (
         dict[
             FieldName,
-            Annotated[FieldSpec, BeforeValidator(as_css, json_schema_input_type="str | FieldSpec")],
+            Annotated[
+                FieldSpec, BeforeValidator(expand_css, json_schema_input_type="str | FieldSpec")
+            ],
         ]
         | None
     ) = Field(
@@ -127,12 +131,12 @@ class FieldSpec(FieldSource):
 
     @model_validator(mode="before")
     @classmethod
-    def _nested_type(cls, data: Any) -> Any:
+    def _infer_nested_type(cls, data: Any) -> Any:
         """What `table` and `each` give has a type that nobody writes."""
         if not isinstance(data, dict) or "type" in data:
             return data
         if "each" in data:
-            return {**data, "type": "objects", "each": inner_fields(data["each"], data)}
+            return {**data, "type": "objects", "each": expand_inner_fields(data["each"], data)}
         entries = data.get("any")
         tables = [data, *(entries if isinstance(entries, list | tuple) else ())]
         if any(isinstance(entry, dict) and "table" in entry for entry in tables):
@@ -140,18 +144,18 @@ class FieldSpec(FieldSource):
         return data
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        problems = Problems(_beside_any(self) if self.any else self.source_problems())
-        problems += self._nested_problems() or self._option_problems()
+    def _check_source(self) -> Self:
+        problems = Problems(_find_any_problems(self) if self.any else self.find_source_problems())
+        problems += self._find_nested_problems() or self._find_option_problems()
         problems.raise_any()
         return self
 
-    def source_problems(self) -> list[tuple[str, str]]:
+    def find_source_problems(self) -> list[tuple[str, str]]:
         if self.each is not None and self.table is None:
-            return scope_problems(self)
-        return super().source_problems()
+            return find_scope_problems(self)
+        return super().find_source_problems()
 
-    def _nested_problems(self) -> list[tuple[str, str]]:
+    def _find_nested_problems(self) -> list[tuple[str, str]]:
         """What does not go with `each`, with `table`, and with the types that they alone give."""
         if self.each is None and self.type not in ("object", "objects"):
             tables = [reading for reading in (self, *self.any) if reading.table is not None]
@@ -159,7 +163,7 @@ class FieldSpec(FieldSource):
             return [("type", f"{gives}, no {self.type} (fix: remove `type`)")] if tables else []
         if self.each is not None:
             gives, named = "each gives a list of objects", "each"
-            problems = _each_problems(self.each, self.readings)
+            problems = _find_each_problems(self.each, self.readings)
         else:
             gives, named, problems = "table gives an object of texts", "table", []
             if any(reading.table is None for reading in self.readings):
@@ -192,20 +196,20 @@ class FieldSpec(FieldSource):
         )
 
     @property
-    def auto_read(self) -> bool:
+    def has_auto(self) -> bool:
         """Whether one of its sources is `auto`, which tells how sure it is."""
         return any(reading.auto is not None for reading in self.readings)
 
-    def _option_problems(self) -> Problems:
+    def _find_option_problems(self) -> Problems:
         problems = Problems()
         for key, types in _OPTION_OF.items():
-            if self._has(key) and self.type not in types:
+            if self._has_option(key) and self.type not in types:
                 problems.add(
                     key,
                     f"{key} means nothing for type {self.type} (fix: `type: {types[0]}`, or "
                     "remove it)",
                 )
-        if self._has("join") and (self.many or self.type == "list"):
+        if self._has_option("join") and (self.many or self.type == "list"):
             problems.add(
                 "join", "join makes one text of all matches, a list keeps each (fix: keep one)"
             )
@@ -213,17 +217,17 @@ class FieldSpec(FieldSource):
             problems.add(
                 "default", "a required field cannot have a default (fix: remove one of the two)"
             )
-        if self.default is not None and not self._default_fits():
+        if self.default is not None and not self._is_default_valid():
             problems.add(
                 "default", f"{self.default!r} is no {self.type} (fix: a value of that type)"
             )
         return problems
 
-    def _has(self, option: str) -> bool:
+    def _has_option(self, option: str) -> bool:
         """Whether it, or one of its alternatives, is given the option."""
         return any(getattr(reading, option, None) is not None for reading in (self, *self.any))
 
-    def _default_fits(self) -> bool:
+    def _is_default_valid(self) -> bool:
         value = self.default
         match self.type:
             case "bool":
@@ -250,40 +254,40 @@ def _is_number(text: str) -> bool:
     return re.fullmatch(r"-?\d{1,30}(\.\d{1,8})?", text) is not None and Decimal(text).is_finite()
 
 
-def _beside_any(source: Source) -> list[tuple[str, str]]:
+def _find_any_problems(source: Source) -> list[tuple[str, str]]:
     given = [key for key in SOURCES if getattr(source, key) is not None]
     return [(key, f"{key} beside `any:` (fix: move it into the list)") for key in given]
 
 
-def _each_problems(
+def _find_each_problems(
     each: Mapping[str, FieldSpec], readings: Sequence[Source]
 ) -> list[tuple[str, str]]:
     problems = []
     for reading in readings:
-        problems += scope_problems(reading) if len(readings) > 1 else []
+        problems += find_scope_problems(reading) if len(readings) > 1 else []
     if problems:
         return problems
     if len({holds_json(reading) for reading in readings}) > 1:
         return [("any", "elements and JSON (fix: keep one sort of them)")]
     sources: dict[str, Any] = {}
     for name, spec in each.items():
-        sources |= alternatives(f"each.{name}", spec)
+        sources |= list_alternatives(f"each.{name}", spec)
         if spec.type in ("object", "objects"):
             problems.append((f"each.{name}", "one level is enough (fix: a text, number or list)"))
-    return problems or inner_problems(sources, readings[0], where="each")
+    return problems or find_inner_problems(sources, readings[0], where="each")
 
 
 class IdSource(Source):
     """Where a product's own id comes from."""
 
     any: tuple[
-        Annotated[Source, BeforeValidator(as_css, json_schema_input_type=str | Source)], ...
+        Annotated[Source, BeforeValidator(expand_css, json_schema_input_type=str | Source)], ...
     ] = Field((), description="alternatives, first value wins")
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        problems = Problems(_beside_any(self) if self.any else self.source_problems())
+    def _check_source(self) -> Self:
+        problems = Problems(_find_any_problems(self) if self.any else self.find_source_problems())
         for source in self.any:
-            problems += [("any", text) for _, text in source.source_problems()]
+            problems += [("any", text) for _, text in source.find_source_problems()]
         problems.raise_any()
         return self

@@ -17,8 +17,8 @@ from scraper.sites.grammar.model import (
     Model,
     Problems,
     XPath,
-    as_css,
-    checked,
+    expand_css,
+    run_check,
 )
 from scraper.sites.grammar.selectors import parse_jsonld_objects
 from scraper.sites.grammar.sources import (
@@ -26,14 +26,14 @@ from scraper.sites.grammar.sources import (
     RESPONSE,
     SCOPES,
     Source,
-    alternatives,
-    inner_fields,
-    inner_problems,
-    inner_source,
-    scope_problems,
+    expand_inner_fields,
+    expand_inner_source,
+    find_inner_problems,
+    find_scope_problems,
+    list_alternatives,
 )
 
-JsonLdObjects = Annotated[str, AfterValidator(partial(checked, parse_jsonld_objects))]
+JsonLdObjects = Annotated[str, AfterValidator(partial(run_check, parse_jsonld_objects))]
 
 
 class Items(Model):
@@ -53,12 +53,12 @@ class Items(Model):
     )
     response: Captured | None = Field(None, description=RESPONSE)
     path: JsonPath | None = Field(None, description=PATH)
-    id: Annotated[IdSource, BeforeValidator(as_css, json_schema_input_type=str | IdSource)] = Field(
-        description="each product's own id, within it"
+    id: Annotated[IdSource, BeforeValidator(expand_css, json_schema_input_type=str | IdSource)] = (
+        Field(description="each product's own id, within it")
     )
     fields: dict[
         FieldName,
-        Annotated[FieldSpec, BeforeValidator(as_css, json_schema_input_type=str | FieldSpec)],
+        Annotated[FieldSpec, BeforeValidator(expand_css, json_schema_input_type=str | FieldSpec)],
     ] = Field(
         default_factory=dict,
         max_length=500,
@@ -76,21 +76,21 @@ class Items(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _within(cls, data: Any) -> Any:
+    def _expand_texts(cls, data: Any) -> Any:
         """A text alone is read as the products are: a path, CSS or XPath."""
         if not isinstance(data, dict):
             return data
         return {
             **data,
-            **({"id": inner_source(data["id"], data)} if "id" in data else {}),
-            **({"fields": inner_fields(data["fields"], data)} if "fields" in data else {}),
+            **({"id": expand_inner_source(data["id"], data)} if "id" in data else {}),
+            **({"fields": expand_inner_fields(data["fields"], data)} if "fields" in data else {}),
         }
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        Problems(scope_problems(self.scope)).raise_any()
-        sources = alternatives("id", self.id)
+    def _check_consistency(self) -> Self:
+        Problems(find_scope_problems(self.scope)).raise_any()
+        sources = list_alternatives("id", self.id)
         for name, spec in self.fields.items():
-            sources |= alternatives(f"fields.{name}", spec)
-        Problems(inner_problems(sources, self.scope, where="items")).raise_any()
+            sources |= list_alternatives(f"fields.{name}", spec)
+        Problems(find_inner_problems(sources, self.scope, where="items")).raise_any()
         return self

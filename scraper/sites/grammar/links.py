@@ -15,15 +15,15 @@ from scraper.sites.grammar.model import (
     Problems,
     Regex,
     XPath,
+    expand_texts,
     refuse,
-    texts_as,
 )
 from scraper.sites.grammar.sources import (
     PATH,
     RESPONSE,
     Source,
-    described_response,
-    path_problem,
+    describe_response,
+    make_path_problem,
 )
 
 
@@ -57,15 +57,15 @@ class LinkSource(Model):
         source = (
             f"{key} {getattr(self, key)!r}"
             if self.response is None
-            else described_response(self.response, self.path)
+            else describe_response(self.response, self.path)
         )
         return source + (f" (match {self.match!r})" if self.match else "")
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def _check_source(self) -> Self:
         given = [key for key in _LINK_SOURCES if getattr(self, key) is not None]
         if (self.response is None) != (self.path is None):
-            refuse(*path_problem(self.response))
+            refuse(*make_path_problem(self.response))
         if not given:
             refuse("", "no source (fix: give css, xpath, jsonld, state, response or regex)")
         if len(given) > 1:
@@ -82,7 +82,7 @@ _LINK_SOURCES = ("css", "xpath", "jsonld", "state", "response", "regex")
 Links = Annotated[
     tuple[LinkSource, ...],
     BeforeValidator(
-        texts_as("css"), json_schema_input_type=str | LinkSource | list[str | LinkSource]
+        expand_texts("css"), json_schema_input_type=str | LinkSource | list[str | LinkSource]
     ),
 ]
 
@@ -128,7 +128,7 @@ class Pages(Model):
         )
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         problems = Problems()
         if (self.url is None) == (self.param is None):
             problems.add(

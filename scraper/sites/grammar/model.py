@@ -46,32 +46,32 @@ def refuse(key: str, text: str) -> Never:
     raise AssertionError("unreachable")
 
 
-def checked(check: Callable[[str], object], text: str) -> str:
+def run_check(check: Callable[[str], object], text: str) -> str:
     """The text itself, once `check` has not raised."""
     check(text)
     return text
 
 
-def to_text(value: Any) -> Any:
+def number_to_text(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-def text_as(key: str) -> Callable[[Any], Any]:
+def expand_text(key: str) -> Callable[[Any], Any]:
     """Where a mapping is meant, a text alone is what it says by that key."""
     return lambda value: {key: value} if isinstance(value, str) else value
 
 
-def texts_as(key: str) -> Callable[[Any], Any]:
+def expand_texts(key: str) -> Callable[[Any], Any]:
     """Likewise of a list of mappings, which one alone may stand for."""
 
     def listed(value: Any) -> Any:
         value = [value] if isinstance(value, str | dict) else value
-        return [*map(text_as(key), value)] if isinstance(value, list | tuple) else value
+        return [*map(expand_text(key), value)] if isinstance(value, list | tuple) else value
 
     return listed
 
 
-as_css = text_as("css")
+expand_css = expand_text("css")
 
 
 def as_list(value: Any) -> Any:
@@ -86,26 +86,29 @@ def as_list_or_none(value: Any) -> Any:
 
 
 STRINGS = BeforeValidator(as_list, json_schema_input_type=str | list[str])
-Text = Annotated[str, BeforeValidator(to_text, json_schema_input_type=str | int | float)]
-Duration = Annotated[Text, AfterValidator(partial(checked, scalars.seconds))]
+Text = Annotated[str, BeforeValidator(number_to_text, json_schema_input_type=str | int | float)]
+Duration = Annotated[Text, AfterValidator(partial(run_check, scalars.parse_duration))]
 Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=300)]
-Css = Annotated[str, AfterValidator(partial(checked, parse_css))]
-CssOfElements = Annotated[str, AfterValidator(partial(checked, check_css_of_elements))]
+Css = Annotated[str, AfterValidator(partial(run_check, parse_css))]
+CssOfElements = Annotated[str, AfterValidator(partial(run_check, check_css_of_elements))]
 FieldName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,62}$")]
-XPath = Annotated[str, AfterValidator(partial(checked, selectors.compile_xpath))]
+XPath = Annotated[str, AfterValidator(partial(run_check, selectors.compile_xpath))]
 Regex = Annotated[
-    str, BeforeValidator(to_text), AfterValidator(partial(checked, selectors.compile_regex))
+    str,
+    BeforeValidator(number_to_text),
+    AfterValidator(partial(run_check, selectors.compile_regex)),
 ]
-JsonLd = Annotated[str, AfterValidator(partial(checked, selectors.parse_jsonld))]
-JsonPath = Annotated[str, AfterValidator(partial(checked, selectors.parse_json))]
+JsonLd = Annotated[str, AfterValidator(partial(run_check, selectors.parse_jsonld))]
+JsonPath = Annotated[str, AfterValidator(partial(run_check, selectors.parse_json))]
 MetaName = Annotated[str, Field(pattern=r"^[A-Za-z][\w:.-]{0,100}$")]
 Captured = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 MapKey = Annotated[
-    str, BeforeValidator(lambda key: str(key).lower() if isinstance(key, bool) else to_text(key))
+    str,
+    BeforeValidator(lambda key: str(key).lower() if isinstance(key, bool) else number_to_text(key)),
 ]
 Scalar = bool | int | float | str
 Share = Annotated[
     str,
-    BeforeValidator(to_text, json_schema_input_type=str | float),
-    AfterValidator(partial(checked, scalars.share)),
+    BeforeValidator(number_to_text, json_schema_input_type=str | float),
+    AfterValidator(partial(run_check, scalars.parse_share)),
 ]

@@ -17,11 +17,11 @@ from scraper.sites.grammar.model import (
     Model,
     Problems,
     Regex,
-    as_css,
+    expand_css,
     refuse,
 )
 from scraper.sites.grammar.routes import Proxy, Queue
-from scraper.sites.grammar.sources import alternatives, path_problem
+from scraper.sites.grammar.sources import list_alternatives, make_path_problem
 
 StartUrl = Annotated[str, AfterValidator(scalars.check_start_url)]
 UrlList = Annotated[tuple[StartUrl, ...], STRINGS, Field(max_length=10_000)]
@@ -57,7 +57,7 @@ class Listing(Model):
     )
 
     @model_validator(mode="after")
-    def _not_empty(self) -> Self:
+    def _check_not_empty(self) -> Self:
         if not (self.products or self.listings or self.function):
             refuse("", "finds no links (fix: give products, listings or function)")
         return self
@@ -67,22 +67,25 @@ class ProductPage(Model):
     """What is taken from product pages."""
 
     id: (
-        Annotated[IdSource, BeforeValidator(as_css, json_schema_input_type=str | IdSource)] | None
+        Annotated[IdSource, BeforeValidator(expand_css, json_schema_input_type=str | IdSource)]
+        | None
     ) = Field(None, description="the shop's own id; default: the URL")
     fields: Annotated[
         dict[
             FieldName,
-            Annotated[FieldSpec, BeforeValidator(as_css, json_schema_input_type=str | FieldSpec)],
+            Annotated[
+                FieldSpec, BeforeValidator(expand_css, json_schema_input_type=str | FieldSpec)
+            ],
         ],
         BeforeValidator(
-            auto_fields.as_fields,
+            auto_fields.expand_fields,
             json_schema_input_type=Literal["auto"] | dict[FieldName, str | FieldSpec],
         ),
     ] = Field(
         default_factory=dict, max_length=500, description="name -> CSS, auto, or a mapping; or auto"
     )
     items: Annotated[
-        Items | None, BeforeValidator(as_css, json_schema_input_type=str | Items | None)
+        Items | None, BeforeValidator(expand_css, json_schema_input_type=str | Items | None)
     ] = Field(
         None, description="several products on a page, such as variants; `fields` are all of theirs"
     )
@@ -91,7 +94,7 @@ class ProductPage(Model):
     proxy: Proxy | None = Field(None, description="for product pages; default: the site's")
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         problems = Problems()
         named = self.all_fields
         if not named and self.function is None:
@@ -115,17 +118,17 @@ class ProductPage(Model):
                     f"the price {name} already gives {name}_currency (fix: remove it, or use "
                     "another name)",
                 )
-            if spec.auto_read and f"{name}_confidence" in named:
+            if spec.has_auto and f"{name}_confidence" in named:
                 problems.add(
                     f"fields.{name}_confidence",
                     f"`auto` already gives {name}_confidence (fix: use another name)",
                 )
-        sources = alternatives("id", self.id) if self.id is not None else {}
+        sources = list_alternatives("id", self.id) if self.id is not None else {}
         for name, spec in self.fields.items():
-            sources |= alternatives(f"fields.{name}", spec)
+            sources |= list_alternatives(f"fields.{name}", spec)
         for key, source in sources.items():
             if source.described.startswith("path "):
-                problems.add(f"{key}.path", path_problem(None)[1])
+                problems.add(f"{key}.path", make_path_problem(None)[1])
         problems.raise_any()
         return self
 

@@ -15,9 +15,9 @@ from scraper.sites.grammar.model import (
     Regex,
     Text,
     as_list_or_none,
-    checked,
+    expand_text,
     refuse,
-    text_as,
+    run_check,
 )
 from scraper.sites.grammar.selectors import compile_regex
 
@@ -26,7 +26,7 @@ Queue = Annotated[
     str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$"), AfterValidator(scalars.check_queue)
 ]
 Region = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$")]
-Priority = Annotated[Text, AfterValidator(partial(checked, scalars.priority_number))]
+Priority = Annotated[Text, AfterValidator(partial(run_check, scalars.parse_priority))]
 
 
 NO_PROXY = "none"
@@ -50,7 +50,7 @@ class ProxyUse(Model):
     )
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         if self.pool == NO_PROXY and (self.sticky is not None or self.requests is not None):
             refuse(
                 "pool",
@@ -62,7 +62,7 @@ class ProxyUse(Model):
     def sticky_s(self) -> float:
         """0: an identity is one page's. Residential ones last even where nothing is said."""
         if self.sticky is not None:
-            return scalars.seconds(self.sticky)
+            return scalars.parse_duration(self.sticky)
         return STICKY_S if self.requests or self.pool == "residential" else 0.0
 
     @property
@@ -73,7 +73,7 @@ class ProxyUse(Model):
 Proxy = Annotated[
     ProxyUse,
     BeforeValidator(
-        text_as("pool"),
+        expand_text("pool"),
         json_schema_input_type=Literal["none", "datacenter", "residential"] | ProxyUse,
     ),
 ]
@@ -98,7 +98,7 @@ class RouteRule(Model):
     priority: Priority | None = Field(None, description="default: the site's")
 
     @model_validator(mode="after")
-    def _changes_something(self) -> Self:
+    def _check_changes(self) -> Self:
         if self.queue is self.region is self.priority is None:
             refuse(
                 "",
@@ -118,5 +118,5 @@ class RouteRule(Model):
             except TimeoutError:
                 return False
 
-        priority = None if self.priority is None else scalars.priority_number(self.priority)
+        priority = None if self.priority is None else scalars.parse_priority(self.priority)
         return RoutingRule(matches, self.queue, self.region, priority)

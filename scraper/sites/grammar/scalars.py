@@ -37,7 +37,7 @@ _OWN_HEADERS = {
 }
 
 
-def seconds(text: str) -> float:
+def parse_duration(text: str) -> float:
     """`7d`, `12h`, `30m`, `45s`, `0`: a length of time in seconds. A bare number is seconds."""
     match = _DURATION(text.strip().lower())
     if match is None:
@@ -51,7 +51,7 @@ def seconds(text: str) -> float:
     return value
 
 
-def per_second(text: str) -> float | None:
+def parse_rate(text: str) -> float | None:
     """`60/m` -> 1.0, `2/s` or `2` -> 2.0, `unlimited` -> None: requests a second."""
     written = text.strip().lower()
     if written == "unlimited":
@@ -74,7 +74,7 @@ def per_second(text: str) -> float | None:
     return value
 
 
-def share(text: str) -> float:
+def parse_share(text: str) -> float:
     """`80%` or `0.8`: a part of a whole, 0 to 1."""
     match = _SHARE(text.strip())
     value = float(match[1]) / (100 if match[2] else 1) if match else 2.0
@@ -85,7 +85,7 @@ def share(text: str) -> float:
     return value
 
 
-def priority_number(text: str) -> int:
+def parse_priority(text: str) -> int:
     """`high`, `normal`, `low` or `0` to `9`, 9 first."""
     if text in PRIORITIES:
         return PRIORITIES[text]
@@ -124,7 +124,7 @@ def check_cron(text: str) -> str:
     return " ".join(text.split())
 
 
-def shortest_gap(cron: str) -> timedelta:
+def find_shortest_gap(cron: str) -> timedelta:
     """The shortest time between two of the schedule's next slots."""
     slots = CronSim(cron, datetime(2024, 1, 1, tzinfo=UTC))
     last, shortest = next(slots), timedelta.max
@@ -140,13 +140,13 @@ def check_timezone(text: str) -> str:
     try:
         ZoneInfo(text)
     except (ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
-        raise ValueError(_no_zone(text)) from None
+        raise ValueError(_explain_bad_zone(text)) from None
     except KeyError:
-        raise ValueError(_no_zone(text)) from None
+        raise ValueError(_explain_bad_zone(text)) from None
     return text
 
 
-def _no_zone(text: str) -> str:
+def _explain_bad_zone(text: str) -> str:
     return (
         f"{text!r} is no time zone (fix: a name of the IANA database, as in `Europe/Berlin` or "
         "`UTC`)"

@@ -49,51 +49,52 @@ def compile_xpath(xpath: str) -> etree.XPath:
     if not xpath.strip():
         raise ValueError("the XPath is empty (fix: for example `//h1/text()`)")
     try:
-        return _compiled(xpath)
+        return _compile_checked(xpath)
     except ValueError as error:
         raise ValueError(
-            f"bad XPath {xpath!r}: {_reason(error)} (fix: check brackets and quotes; a "
+            f"bad XPath {xpath!r}: {_describe_error(error)} (fix: check brackets and quotes; a "
             f"relative path starts with `//`)"
         ) from None
 
 
 @lru_cache(maxsize=4096)
 def compile_regex(pattern: str) -> regex.Pattern[str]:
-    """A pattern of the `regex` package. Always search it with `find`, which bounds its time."""
+    """A pattern of the `regex` package. Always search it with `find_first`, which bounds its
+    time."""
     if not pattern:
         raise ValueError(r"the regular expression is empty (fix: for example `(\d+)`)")
     try:
         return regex.compile(pattern)
     except (regex.error, ValueError, RecursionError, OverflowError) as error:
         raise ValueError(
-            f"bad regular expression {pattern!r}: {_reason(error)} (fix: balance the brackets, "
-            "escape `( [ + * ? .` that are meant literally with a backslash; in YAML use 'single "
-            "quotes' so that backslashes stay)"
+            f"bad regular expression {pattern!r}: {_describe_error(error)} (fix: balance the "
+            "brackets, and put a backslash before each literal `( [ + * ? .`; in YAML use 'single "
+            "quotes', which keep backslashes)"
         ) from None
 
 
-def find(pattern: regex.Pattern[str], text: str) -> str | None:
+def find_first(pattern: regex.Pattern[str], text: str) -> str | None:
     """The first group that took part in the first match, or the whole match; None where nothing
     matches.
 
     Raises `TimeoutError` after `REGEX_TIMEOUT_S`.
     """
-    match = pattern.search(text, timeout=time_limit_s(pattern, text))
-    return None if match is None else _picked(match)
+    match = pattern.search(text, timeout=search_timeout_s(pattern, text))
+    return None if match is None else _pick_group(match)
 
 
-def find_at_all(pattern: regex.Pattern[str], text: str) -> bool:
-    return pattern.search(text, timeout=time_limit_s(pattern, text)) is not None
+def matches_anywhere(pattern: regex.Pattern[str], text: str) -> bool:
+    return pattern.search(text, timeout=search_timeout_s(pattern, text)) is not None
 
 
-def time_limit_s(pattern: regex.Pattern[str], text: str) -> float | None:
+def search_timeout_s(pattern: regex.Pattern[str], text: str) -> float | None:
     """None where even the worst text of that length takes no more than some milliseconds: watching
     the clock costs ten times what the search itself does."""
-    return None if len(text) <= QUICK_CHARS and _at_most_quadratic(pattern) else REGEX_TIMEOUT_S
+    return None if len(text) <= QUICK_CHARS and _is_at_most_quadratic(pattern) else REGEX_TIMEOUT_S
 
 
 @lru_cache(maxsize=4096)
-def _at_most_quadratic(pattern: regex.Pattern[str]) -> bool:
+def _is_at_most_quadratic(pattern: regex.Pattern[str]) -> bool:
     """A pattern that repeats one thing at the most, refers back to nothing, and has none of what
     begins with `(?` or `{`."""
     source = pattern.pattern
@@ -103,7 +104,7 @@ def _at_most_quadratic(pattern: regex.Pattern[str]) -> bool:
 def find_all(pattern: regex.Pattern[str], text: str, limit: int) -> list[str]:
     picked_texts: list[str] = []
     for match in pattern.finditer(text, timeout=REGEX_TIMEOUT_S):
-        picked = _picked(match)
+        picked = _pick_group(match)
         if picked is not None:
             picked_texts.append(picked)
         if len(picked_texts) >= limit:
@@ -111,7 +112,7 @@ def find_all(pattern: regex.Pattern[str], text: str, limit: int) -> list[str]:
     return picked_texts
 
 
-def _picked(match: regex.Match[str]) -> str | None:
+def _pick_group(match: regex.Match[str]) -> str | None:
     if match.re.groups:
         return next((group for group in match.groups() if group is not None), None)
     return match[0]
@@ -121,7 +122,7 @@ def _picked(match: regex.Match[str]) -> str | None:
 def parse_jsonld(path: str) -> JsonPath:
     """`offers.price` is looked for in the page's Product; a capitalised first word names another
     @type."""
-    steps = _steps(path)
+    steps = _parse_steps(path)
     if not steps:
         raise ValueError(
             f"bad JSON-LD path {path!r} (fix: names joined by dots, as in "
@@ -141,7 +142,7 @@ def parse_jsonld(path: str) -> JsonPath:
 @lru_cache(maxsize=4096)
 def parse_jsonld_objects(path: str) -> JsonPath:
     """As `parse_jsonld`; a type alone means each object of it."""
-    steps = _steps(path)
+    steps = _parse_steps(path)
     if len(steps) == 1 and isinstance(steps[0], str) and steps[0][:1].isupper():
         return JsonPath(steps[0], ())
     return parse_jsonld(path)
@@ -151,7 +152,7 @@ def parse_jsonld_objects(path: str) -> JsonPath:
 def parse_json(path: str) -> tuple[str | int, ...]:
     """Keys and indexes within any JSON: `items[0].price`, or `$.items[0].price`. A list without an
     index means each of it."""
-    steps = _steps(path.removeprefix("$."))
+    steps = _parse_steps(path.removeprefix("$."))
     if not steps:
         raise ValueError(
             f"bad JSON path {path!r} (fix: names joined by dots, as in `product.offers[0].price`)"
@@ -169,7 +170,7 @@ class XPathCost(Enum):
 
 
 @lru_cache(maxsize=4096)
-def cost_of_xpath(xpath: str) -> XPathCost:
+def classify_xpath(xpath: str) -> XPathCost:
     plain = _LITERAL.sub("''", xpath)
     if "re:" in plain:
         return XPathCost.UNBOUNDED
@@ -179,7 +180,7 @@ def cost_of_xpath(xpath: str) -> XPathCost:
 
 
 @lru_cache(maxsize=4096)
-def in_two_steps(xpath: str) -> tuple[etree.XPath, etree.XPath] | None:
+def split_in_two_steps(xpath: str) -> tuple[etree.XPath, etree.XPath] | None:
     """`//nav//a/@href` as `//nav`, and `.//a/@href` to be asked of each element that it gives; None
     where the XPath is no such path, or a step is not linear in the page."""
     # What stands in brackets is hidden, at its length.
@@ -191,12 +192,12 @@ def in_two_steps(xpath: str) -> tuple[etree.XPath, etree.XPath] | None:
     if at < 1 or not plain.startswith("//") or not {"(", "@", ":"}.isdisjoint(plain[:at]):
         return None
     outer, inner = xpath[:at], "." + xpath[at:]
-    if {cost_of_xpath(outer), cost_of_xpath(inner)} != {XPathCost.LINEAR}:
+    if {classify_xpath(outer), classify_xpath(inner)} != {XPathCost.LINEAR}:
         return None
     return compile_xpath(outer), compile_xpath(inner)
 
 
-def _steps(path: str) -> list[str | int]:
+def _parse_steps(path: str) -> list[str | int]:
     """Empty where the path is none."""
     steps: list[str | int] = []
     at = 0
@@ -217,21 +218,21 @@ def _steps(path: str) -> list[str | int]:
     return steps if at == len(path) else []
 
 
-def _compiled(xpath: str) -> etree.XPath:
+def _compile_checked(xpath: str) -> etree.XPath:
     try:
-        compiled = _AnewEachTime(xpath) if "set:" in xpath else _evaluator(xpath, REGEXPS)
+        compiled = _RecompiledXPath(xpath) if "set:" in xpath else _make_evaluator(xpath, REGEXPS)
         # Unknown functions and prefixes show only now.
         compiled(_EMPTY)
     except (etree.XPathError, ValueError, TypeError) as error:
-        raise ValueError(_reason(error)) from None
+        raise ValueError(_describe_error(error)) from None
     return compiled
 
 
-def _evaluator(xpath: str, namespaces: dict[str, str]) -> etree.XPath:
+def _make_evaluator(xpath: str, namespaces: dict[str, str]) -> etree.XPath:
     return etree.XPath(xpath, namespaces=namespaces, smart_strings=False)
 
 
-class _AnewEachTime(etree.XPath):
+class _RecompiledXPath(etree.XPath):
     """An XPath that may use EXSLT's sets: compiled again for every page, which costs 10 us.
 
     lxml registers the functions of sets (of dates, math and strings too, but not its own regular
@@ -245,8 +246,8 @@ class _AnewEachTime(etree.XPath):
         super().__init__(xpath, namespaces=REGEXPS | SETS, smart_strings=False)
 
     def __call__(self, _etree_or_element: Any, **_variables: Any) -> Any:  # lxml names them so
-        return _evaluator(self.path, REGEXPS | SETS)(_etree_or_element, **_variables)
+        return _make_evaluator(self.path, REGEXPS | SETS)(_etree_or_element, **_variables)
 
 
-def _reason(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__

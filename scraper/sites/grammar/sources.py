@@ -19,7 +19,7 @@ from scraper.sites.grammar.model import (
     Model,
     Regex,
     XPath,
-    as_css,
+    expand_css,
 )
 
 SOURCES = (
@@ -78,20 +78,20 @@ class Source(Model):
     def described(self) -> str:
         """For problems: `css 'h1::text'`."""
         if self.response is not None:
-            return described_response(self.response, self.path)
+            return describe_response(self.response, self.path)
         for key in SOURCES:
             if getattr(self, key) is not None:
                 return f"{key} {getattr(self, key)!r}"
         return f"path {self.path!r}" if self.path is not None else "nothing"
 
-    def source_problems(self) -> list[tuple[str, str]]:
+    def find_source_problems(self) -> list[tuple[str, str]]:
         """(key, sentence) for what cannot stand together."""
         given = [key for key in _PLACES if getattr(self, key) is not None]
         if self.response is not None and self.path is None:
-            return [path_problem(self.response)]
+            return [make_path_problem(self.response)]
         if self.path is not None and self.response is None:
             if given:
-                return [path_problem(None)]
+                return [make_path_problem(None)]
             # Whether it stands within `items` or `each` is for these, and the site, to check.
             given = ["path"]
         if len(given) > 1:
@@ -104,11 +104,11 @@ class Source(Model):
         return []
 
 
-def described_response(response: str, path: str | None) -> str:
+def describe_response(response: str, path: str | None) -> str:
     return f"response {response!r} at {path!r}"
 
 
-def path_problem(response: str | None) -> tuple[str, str]:
+def make_path_problem(response: str | None) -> tuple[str, str]:
     if response is None:
         return "path", (
             "path is for `response` alone, or for what is read within `items` and `each` of JSON "
@@ -126,31 +126,31 @@ def holds_json(source: Source) -> bool:
     return True
 
 
-def inner_fields(written: Any, scope: Any) -> Any:
+def expand_inner_fields(written: Any, scope: Any) -> Any:
     """The fields within a scope: a text alone is a path where that holds JSON, else CSS or XPath as
     it is itself."""
     if not isinstance(written, dict) or not isinstance(scope, dict):
         return written
-    return {name: inner_source(spec, scope) for name, spec in written.items()}
+    return {name: expand_inner_source(spec, scope) for name, spec in written.items()}
 
 
-def inner_source(written: Any, scope: dict[str, Any]) -> Any:
+def expand_inner_source(written: Any, scope: dict[str, Any]) -> Any:
     if not isinstance(written, str):
         return written
     entries = scope.get("any")
     first = entries[0] if isinstance(entries, list | tuple) and entries else scope
-    first = as_css(first) if isinstance(first, str | dict) else {}
+    first = expand_css(first) if isinstance(first, str | dict) else {}
     try:
         within = Source.model_construct(css=first.get("css"), xpath=first.get("xpath"))
         if any(key in first for key in (*SCOPES, "path")) and holds_json(within):
             return {"path": written}
     except (ValueError, TypeError):
         # The scope's own mistake is said where it stands.
-        return as_css(written)
-    return {"xpath": written} if "xpath" in first else as_css(written)
+        return expand_css(written)
+    return {"xpath": written} if "xpath" in first else expand_css(written)
 
 
-def scope_problems(source: Source) -> list[tuple[str, str]]:
+def find_scope_problems(source: Source) -> list[tuple[str, str]]:
     """(key, sentence) for a source that is to match elements, or objects of JSON."""
     given = [key for key in _PLACES if getattr(source, key) is not None]
     wrong_keys = [key for key in (*given, "regex") if key not in SCOPES]
@@ -164,7 +164,7 @@ def scope_problems(source: Source) -> list[tuple[str, str]]:
         both = f"{' and '.join(given)} together" if given else "no source"
         return [(given[1] if given else "", f"{both} (fix: give one of {', '.join(SCOPES)})")]
     if source.response is not None and source.path is None:
-        return [path_problem(source.response)]
+        return [make_path_problem(source.response)]
     if source.path is not None and source.response is None:
         if given[0] not in ("css", "xpath"):
             return [("path", f"beside {given[0]} (fix: write the whole path there)")]
@@ -176,7 +176,7 @@ def scope_problems(source: Source) -> list[tuple[str, str]]:
     return []
 
 
-def inner_problems(
+def find_inner_problems(
     sources: Mapping[str, Source], scope: Source, *, where: str
 ) -> list[tuple[str, str]]:
     """(key, sentence) for what cannot be read within the elements or objects that `scope` matches.
@@ -206,7 +206,7 @@ def inner_problems(
     return problems
 
 
-def alternatives(key: str, source: Any) -> dict[str, Any]:
+def list_alternatives(key: str, source: Any) -> dict[str, Any]:
     """A source by its key, or those of its `any`."""
     if not source.any:
         return {key: source}

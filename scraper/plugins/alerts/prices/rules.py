@@ -27,7 +27,7 @@ from scraper.feed.prices import (
 from scraper.feed.reader import Change
 from scraper.plugins.alerts.keys import WHEN, Alert
 from scraper.sites.grammar import yaml12
-from scraper.sites.grammar.scalars import seconds
+from scraper.sites.grammar.scalars import parse_duration
 
 RULES_MAX = 500
 SIZE_MAX = 1_000_000
@@ -64,7 +64,7 @@ class Rule(Alert):
 
     @property
     def every_s(self) -> float:
-        return seconds(self.every) if self.every else 0.0
+        return parse_duration(self.every) if self.every else 0.0
 
     def lacks_before(self, change: Change) -> str | None:
         """The field, where it has a value that the version before cannot be compared with: it had

@@ -60,7 +60,7 @@ def test(names: tuple[str, ...], update: bool, as_json: bool) -> None:
     settings = load_settings()
     folder = settings.sites_dir
     paths = [definition_file(folder, name) for name in names] or [
-        path for path in loader.definition_files(folder) if records.folder_of(path).is_dir()
+        path for path in loader.list_definition_files(folder) if records.folder_of(path).is_dir()
     ]
     if not paths:
         raise NotFoundError(

@@ -173,7 +173,7 @@ def definition_of(settings: Settings, name: str | None, url: str) -> Site:
     """The one that is named; else the one whose host the URL is on; else the standard one."""
     if name is not None:
         return load_definition(settings, name)
-    for file in loader.definition_files(settings.sites_dir):
+    for file in loader.list_definition_files(settings.sites_dir):
         try:
             site = loader.load_file(file, settings.site_function_modules)
         except DefinitionError:

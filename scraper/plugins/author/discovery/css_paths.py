@@ -148,7 +148,7 @@ def element_before(element: LexborNode) -> LexborNode | None:
 
 def matches_first(css: str, element: LexborNode, page: LexborHTMLParser) -> bool:
     """Returns whether the element is the first match of `css`, as a definition reads it."""
-    first = parse_css(css).first(page)
+    first = parse_css(css).select_first(page)
     return first is not None and first.mem_id == element.mem_id
 
 

@@ -36,7 +36,7 @@ from scraper.plugins.author.discovery.trial import PATIENT, field_reader
 from scraper.rules.decoding import clean_text
 from scraper.sites.definition import Site
 from scraper.sites.grammar.fields import FieldSpec
-from scraper.sites.grammar.model import as_css
+from scraper.sites.grammar.model import expand_css
 from scraper.sites.grammar.sources import SOURCES
 
 # A proposal that is less certain is not offered.
@@ -380,7 +380,7 @@ def _with_rivals(
     behind it."""
     living = []
     for rival in written.get("any", ()) if isinstance(written, dict) else ():
-        source = as_css(rival)
+        source = expand_css(rival)
         spec = FieldSpec.model_validate(_with(source, written))
         count = _count(name, cases, _values(name, spec, cases))
         if count.right and not count.wrong:
@@ -389,4 +389,4 @@ def _with_rivals(
         return value
     own = {key: value[key] for key in value if key in SOURCE_KEYS or key not in written}
     rest = {key: option for key, option in value.items() if key not in own}
-    return {**rest, "any": [own, *(rival for rival in living if as_css(rival) != own)]}
+    return {**rest, "any": [own, *(rival for rival in living if expand_css(rival) != own)]}

@@ -59,7 +59,7 @@ class ProductSample:
 
     def first_match(self, css: str) -> int | None:
         """Returns the id of the first element that matches, as a definition reads `css`."""
-        element = parse_css(css).first(self.document.dom)
+        element = parse_css(css).select_first(self.document.dom)
         return element.mem_id if element is not None else None
 
 

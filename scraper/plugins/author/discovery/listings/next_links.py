@@ -134,7 +134,7 @@ def _write_css(link: LexborNode, url: str, document: Document) -> str | None:
     for css in written:
         if matches_first(css, link, document.dom):
             matched = {
-                read_link(other, document) for other in parse_css(css).elements(document.dom)
+                read_link(other, document) for other in parse_css(css).select_all(document.dom)
             }
             if matched <= {url, None}:
                 return css
