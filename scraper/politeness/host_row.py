@@ -16,7 +16,7 @@ BASE_US = 1e6
 
 @dataclass(frozen=True, slots=True)
 class HostRow:
-    """One host now. `pace` is the part of the budget that is in force, 1 for all of it, and
+    """One host now. `pace` is the part of the budget that is in force, 1 for the whole, and
     `pace_per_s` the rate that this makes, None at full pace. `interval_s`, `concurrency` and
     `burst` are the budget of the last reservation, None where there was none; an `interval_s` of 0
     means no rate. `rest_s` and `next_slot_s` count from now, None where there is nothing to wait

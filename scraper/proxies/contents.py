@@ -1,10 +1,11 @@
-"""What the pages that came through a proxy hold, compared with those of the others. In memory, of
-one process, bounded: what is forgotten is learned anew.
+"""Compares the content of pages that came through a proxy with that of the others. In memory, for
+one process, bounded: what is dropped is learned again.
 
-A proxy that answers everything itself, or that gets captchas in words nobody knows, looks well by
-its statuses. So a page without what it should have, or with the very bytes of another page, is
-asked for by another proxy, and where that one gets it whole the first is charged. A shop may give
-any proxy a bad page now and then: only a proxy with clearly more of them than the others rests.
+A proxy that answers everything itself, or that gets captchas in unknown words, looks good by its
+statuses. So a page that lacks a required field, or that has the very bytes of another page, is
+requested through another proxy; if that one gets the whole page, the first is charged. A shop may
+give any proxy a bad page now and then: only a proxy with clearly more of them than the others is
+quarantined.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ from scraper.rules.quality import improbability
 K = TypeVar("K")
 V = TypeVar("V")
 
-# The last pages of a proxy at a host, by which its share of bad ones is known.
+# A proxy's share of bad pages at a host is that of its last pages there.
 WINDOW = 100
-# So many of them, and so improbable by the others' share.
+# A proxy is clearly worse with at least this many bad pages, this improbable (in nats) by the other
+# proxies' share.
 BAD_LEAST = 5
 IMPROBABLE = math.log(100_000)
-# After so many pages in a row that all agree on, the site's pages are so.
+# After this many incomplete pages in a row on which all proxies agree, the site's pages lack it.
 SITE_LACKS = 5
 HOSTS_MAX = 1000
 BODIES_MAX = 20_000
 
 
 def store_newest(kept: OrderedDict[K, V], key: K, value: V, most: int) -> V:
-    """The value, stored as the newest; the oldest go."""
+    """Stores the value as the newest, and drops the oldest one above `most`. Returns the value."""
     kept[key] = value
     kept.move_to_end(key)
     if len(kept) > most:
@@ -39,23 +41,25 @@ def store_newest(kept: OrderedDict[K, V], key: K, value: V, most: int) -> V:
 
 
 class ProxyContents:
-    """One a process, on its loop."""
+    """One for each process, on its loop. `body` is a hash of a page's bytes."""
 
     def __init__(self) -> None:
+        # For each host and proxy, whether each of the last pages was bad.
         self._pages: OrderedDict[str, dict[str, deque[bool]]] = OrderedDict()
         self._lacking: OrderedDict[str, int] = OrderedDict()
         self._bodies: OrderedDict[tuple[str, str, int], str] = OrderedDict()
-        self._shops_own: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._repeated_by_shop: OrderedDict[tuple[str, int], None] = OrderedDict()
 
-    def whole(self, host: str, proxy_id: str, *, product: bool) -> None:
-        """A page that had all it should have."""
-        self._window(host, proxy_id).append(False)
+    def record_whole(self, host: str, proxy_id: str, *, product: bool) -> None:
+        """Records a page that had all it should have."""
+        self._get_window(host, proxy_id).append(False)
         if product:
             self._lacking.pop(host, None)
 
-    def bad(self, host: str, proxy_id: str) -> bool:
-        """A page that another proxy got whole. True where this one has clearly more of them."""
-        mine = self._window(host, proxy_id)
+    def record_bad(self, host: str, proxy_id: str) -> bool:
+        """Records a bad page that another proxy got whole. Returns whether this proxy has clearly
+        more of them than the others."""
+        mine = self._get_window(host, proxy_id)
         mine.append(True)
         others = [
             was_bad
@@ -67,27 +71,29 @@ class ProxyContents:
         whole = len(mine) - sum(mine)
         return sum(mine) >= BAD_LEAST and improbability(whole, len(mine), usual) >= IMPROBABLE
 
-    def agreed(self, host: str) -> None:
-        """A page that nobody got whole."""
+    def record_lack(self, host: str) -> None:
+        """Records that every proxy got an incomplete page."""
         store_newest(self._lacking, host, self._lacking.get(host, 0) + 1, HOSTS_MAX)
 
     def site_lacks(self, host: str) -> bool:
-        """True where product pages lack something whoever asks: a redesign, a wrong definition."""
+        """Whether product pages are incomplete through any proxy: after a redesign, or with a wrong
+        definition."""
         return self._lacking.get(host, 0) >= SITE_LACKS
 
-    def repeats(self, host: str, proxy_id: str, body: int, url: str) -> str | None:
-        """The other URL for which this proxy gave the same body, unless the shop itself does."""
-        if (host, body) in self._shops_own:
+    def find_repeat(self, host: str, proxy_id: str, body: int, url: str) -> str | None:
+        """Returns the other URL for which this proxy gave the same body, unless the shop itself
+        repeats it."""
+        if (host, body) in self._repeated_by_shop:
             return None
         before = self._bodies.get((host, proxy_id, body))
         if before is None:
             store_newest(self._bodies, (host, proxy_id, body), url, BODIES_MAX)
         return None if before == url else before
 
-    def shop_repeats(self, host: str, body: int) -> None:
-        """Another proxy got that body, too."""
-        store_newest(self._shops_own, (host, body), None, BODIES_MAX)
+    def record_shop_repeat(self, host: str, body: int) -> None:
+        """Records that two proxies got the same body."""
+        store_newest(self._repeated_by_shop, (host, body), None, BODIES_MAX)
 
-    def _window(self, host: str, proxy_id: str) -> deque[bool]:
+    def _get_window(self, host: str, proxy_id: str) -> deque[bool]:
         windows = store_newest(self._pages, host, self._pages.get(host, {}), HOSTS_MAX)
         return windows.setdefault(proxy_id, deque(maxlen=WINDOW))

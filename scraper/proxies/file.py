@@ -1,8 +1,7 @@
-"""The list of proxies on disk, read again when it has changed. The one place that sees the file;
-its text goes nowhere.
+"""The list of proxies on disk, read again when it has changed. Only this module sees its text.
 
-A list that has become wrong or unreadable keeps the last one that was right in use, and is logged
-by line numbers alone.
+While the list is wrong or unreadable, its last valid version stays in use, and the log names line
+numbers only.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class ProxyFile(WatchedFile):
 
 
 def read_proxies(path: Path) -> list[Proxy]:
-    """Raises `ConfigError` with one line a problem, none of which shows what the file holds."""
+    """Raises `ConfigError` with one line for each problem; none shows the file's text."""
     text = read_secret(path, "PROXY_LIST", SIZE_MAX)
     try:
         return proxies.parse_list(text, str(path))

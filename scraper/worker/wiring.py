@@ -139,7 +139,7 @@ class Services:
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s / 4):
                 await self.limiters.sweep()
-        await self.proxies.tell_in(within_s / 8)
+        await self.proxies.flush_within(within_s / 8)
         await self.logins.close(within_s / 8)
         await self.call_runner.aclose()
         await self.request_sender.aclose()

@@ -297,7 +297,7 @@ def test_a_worker_that_loses_its_lease_asks_no_further_proxy(
         for batch in brokers[0].worker.keeper.batches.values():
             batch.lost = True
 
-    monkeypatch.setattr(ProxyPool, "doubted", lost)
+    monkeypatch.setattr(ProxyPool, "record_doubt", lost)
     with Field(*(TestProxy(n, mode="502") for n in range(1, 5))) as field:
         brokers = [start(field, field.lines())]
         with pytest.raises(pytest.fail.Exception, match="does not end"):

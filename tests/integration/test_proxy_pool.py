@@ -82,13 +82,13 @@ def test_quarantines_grow_as_the_policy_says(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         health = ProxyHealth(client)
         await health.strike(HOST, "x", "blocked")
-        raw = (await client.hget(store.key_of(HOST), "x")).decode().split(":")  # type: ignore[union-attr,misc]
+        raw = (await client.hget(store.health_key(HOST), "x")).decode().split(":")  # type: ignore[union-attr,misc]
         for strikes in range(8):
             for free_for_s in (1.0, 10.0, FORGIVEN_AFTER_S * 1.5, FORGIVEN_AFTER_S * 3.5):
                 server = await client.time()
                 free = round((server[0] + server[1] / 1e6 - free_for_s) * 1e6)
                 await client.hset(
-                    store.key_of(HOST), "x", ":".join([*raw[:6], str(free), str(strikes), "x"])
+                    store.health_key(HOST), "x", ":".join([*raw[:6], str(free), str(strikes), "x"])
                 )  # type: ignore[misc]
                 count, expected_s = after_strike(strikes, free_for_s)
                 assert await health.strike(HOST, "x", "blocked") == pytest.approx(
@@ -183,7 +183,7 @@ def test_a_region_is_kept_to(valkey_url: str, listed: Callable[[str], Path]) -> 
         text = "http://a:1 region=eu\nhttp://b:1 region=us\nhttp://c:1\n"
         pool = pool_of(client, listed(text))
         assert {await id_of(pool, ProxyNeed(1, "datacenter", "eu")) for _ in range(30)} == {
-            proxy.id for proxy in pool._fitting(ProxyNeed(1, "datacenter", "eu"))
+            proxy.id for proxy in pool._list_fitting(ProxyNeed(1, "datacenter", "eu"))
         }
         assert len({await id_of(pool) for _ in range(60)}) == 3
         with pytest.raises(NoProxyError, match="no datacenter proxy in jp is on the list"):
@@ -204,13 +204,13 @@ def test_a_quarantine_holds_for_the_fleet_and_for_that_host_alone(
         assert route.proxy.id not in {await id_of(one) for _ in range(30)}, (
             "at once where it was seen"
         )
-        await two.keep()
+        await two.refresh()
         assert route.proxy.id not in {await id_of(two) for _ in range(30)}, (
             "and everywhere with the next look"
         )
         assert len({await id_of(two, host="other.example") for _ in range(30)}) == 2
         await one.strike(route, EVERYWHERE, "unusable")
-        await two.keep()
+        await two.refresh()
         assert route.proxy.id not in {await id_of(two, host="other.example") for _ in range(30)}
 
     run(valkey_url, work)
@@ -266,7 +266,7 @@ def test_what_was_seen_while_redis_was_away_is_told_later(
     async def work(client: aredis.Redis) -> None:
         pool = pool_of(client, listed(lines(1)))
         route = await pool.lend(EACH, HOST)
-        pool.answered(route, HOST, 0.5)
+        pool.record_success(route, HOST, 0.5)
         report, away = ProxyHealth.report, True
 
         async def maybe(self: ProxyHealth, host: str, tallies: dict[str, Tally]) -> None:
@@ -275,10 +275,10 @@ def test_what_was_seen_while_redis_was_away_is_told_later(
             await report(self, host, tallies)
 
         monkeypatch.setattr(ProxyHealth, "report", maybe)
-        await pool.keep()
-        pool.answered(route, HOST, 0.5)
+        await pool.refresh()
+        pool.record_success(route, HOST, 0.5)
         away = False
-        await pool.keep()
+        await pool.refresh()
         assert (await ProxyHealth(client).read([HOST], 0.0))[HOST][route.proxy.id].answered == 2
 
     run(valkey_url, work)
@@ -298,17 +298,17 @@ def test_a_changed_list_is_taken_over_and_a_broken_one_is_not(
         pool = pool_of(client, path)
         first = await pool.lend(STICKY, HOST)
         listed(lines(1, "class=residential") + f"nonsense://{SECRET}\n")
-        await pool.keep()
+        await pool.refresh()
         assert (await pool.lend(STICKY, HOST)) is first
         listed(f"http://new:{SECRET}@10.9.9.9:1 class=residential\n")
-        await pool.keep()
+        await pool.refresh()
         second = await pool.lend(STICKY, HOST)
         assert second.proxy.user == "new", "an identity ends with its proxy's line"
         path.unlink()
-        await pool.keep()
+        await pool.refresh()
         assert await pool.lend(STICKY, HOST) is second, "a list that is gone changes nothing"
         listed("")
-        await pool.keep()
+        await pool.refresh()
         with pytest.raises(NoProxyError, match="is on the list"):
             await pool.lend(STICKY, HOST)
 
@@ -324,9 +324,9 @@ def test_nothing_in_redis_names_a_proxy_but_its_id(
         pool = pool_of(client, listed(lines(3)))
         for _ in range(9):
             route: ProxyRoute = await pool.lend(EACH, HOST)
-            pool.answered(route, HOST, 0.1)
+            pool.record_success(route, HOST, 0.1)
         await pool.strike(route, EVERYWHERE, "unusable")
-        await pool.keep()
+        await pool.refresh()
 
     run(valkey_url, work)
     with redis.Redis.from_url(valkey_url) as client:

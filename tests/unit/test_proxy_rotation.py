@@ -9,7 +9,7 @@ import pytest
 
 from scraper.domain import Outcome, ProxySignal
 from scraper.errors import FetchError
-from scraper.proxies.rotation import (
+from scraper.proxies.rotation_state import (
     AGREE,
     AGREE_BLIND,
     RETRY_WITHIN_S,
@@ -18,6 +18,7 @@ from scraper.proxies.rotation import (
     RotationState,
     RotationStep,
     choose_step,
+    is_strike,
 )
 
 FAILED = FetchError(Outcome.TIMEOUT, "no answer", url="https://shop.example/")
@@ -26,7 +27,7 @@ FAILED = FetchError(Outcome.TIMEOUT, "no answer", url="https://shop.example/")
 def visit(doubts: int, tries: int = 1, **more: Any) -> RotationState:
     doubted: Any = {f"p{number}": None for number in range(doubts)}
     return RotationState(
-        0.0, doubts=doubted, reasons=["no answer"] * tries, **{"result": FAILED, **more}
+        0.0, suspicions=doubted, reasons=["no answer"] * tries, **{"result": FAILED, **more}
     )
 
 
@@ -99,3 +100,10 @@ def test_what_a_proxy_fails_at_is_not_said_of_the_page() -> None:
         text = f"proxy p1: {error}"
         one.add(ProxyAnswer(route, error, signal, text, 1))  # type: ignore[arg-type]
     assert one.result is FAILED and len(one.reasons) == 2 and not one.blocked
+
+
+@pytest.mark.parametrize("clearly_worse", [True, False])
+def test_which_suspicions_are_a_strike_once_another_proxy_got_the_page(clearly_worse: bool) -> None:
+    strikes = {signal for signal in ProxySignal if is_strike(signal, clearly_worse=clearly_worse)}
+    certain = {ProxySignal.BLOCKED, ProxySignal.REPEATED}
+    assert strikes == certain | ({ProxySignal.LACKING} if clearly_worse else set())

@@ -109,7 +109,7 @@ class LoginAttempts:
         return Made(identity, grant)
 
     async def _tell_pool(self, route: ProxyRoute, host: str, trouble: LoginTrouble) -> None:
-        self.pool.asked(route, host)
+        self.pool.record_requests(route, host)
         match trouble.signal:
             case ProxySignal.UNUSABLE:
                 await self.pool.strike(route, EVERYWHERE, ProxySignal.UNUSABLE.value)
@@ -117,7 +117,7 @@ class LoginAttempts:
                 await self.pool.strike(route, host, ProxySignal.DENIED.value)
             case _:
                 if trouble.kind is Trouble.UNAVAILABLE:
-                    self.pool.failed(route, host)
+                    self.pool.record_failure(route, host)
 
 
 def confined(allowed: Callable[[str], bool] | None, account: Account) -> Callable[[str], bool]:
