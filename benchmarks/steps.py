@@ -34,7 +34,7 @@ from scraper.domain import (
 from scraper.frontier import leases
 from scraper.frontier.pages import NewPage
 from scraper.frontier.throughput import FetchCost
-from scraper.infra.database import make_engine, retried
+from scraper.infra.database import make_engine, retry_transaction
 from scraper.results import products
 from scraper.results.products import NewProduct
 from scraper.results.transaction import (
@@ -200,7 +200,7 @@ class Crawler:
                 return settle(connection, group, limits)
 
         with self.timed("settle"):
-            stored = retried(work)
+            stored = retry_transaction(work)
         self.meter.pages += stored.held
         return stored
 

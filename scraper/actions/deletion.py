@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from scraper.errors import BusyError
 from scraper.frontier import crawls
-from scraper.infra.database import retried
+from scraper.infra.database import retry_transaction
 from scraper.plugins.archive import rows as archive
 from scraper.views.named_sites import no_site
 
@@ -107,7 +107,7 @@ def delete_products(engine: sa.Engine, name: str, row_ids: Sequence[int]) -> Non
             connection.execute(CHOSEN, values)
 
     for start in range(0, len(row_ids), BATCH):
-        retried(partial(once, row_ids[start : start + BATCH]))
+        retry_transaction(partial(once, row_ids[start : start + BATCH]))
 
 
 def delete_site(engine: sa.Engine, name: str, progress: Progress) -> int:
@@ -118,7 +118,7 @@ def delete_site(engine: sa.Engine, name: str, progress: Progress) -> int:
         connection.execute(CLOSE, {"id": site_id})
     after = 0
     while True:
-        rows, after = retried(partial(_changes, engine, site_id, after))
+        rows, after = retry_transaction(partial(_changes, engine, site_id, after))
         progress("changes", rows)
         if rows < BATCH:
             break
@@ -150,7 +150,7 @@ def _empty(
         with engine.begin() as connection:
             return piece(connection)
 
-    while rows := retried(once):
+    while rows := retry_transaction(once):
         progress(what, rows)
 
 

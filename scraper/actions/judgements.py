@@ -7,7 +7,7 @@ from collections.abc import Collection
 import sqlalchemy as sa
 
 from scraper.errors import ScraperError
-from scraper.infra.database import retried
+from scraper.infra.database import retry_transaction
 from scraper.results import crawl_quality, held_products, held_values, rejection
 from scraper.results.rejection import Rejection
 
@@ -32,7 +32,7 @@ def accept_crawl(
             held_values.release_values(connection, crawl_id)
             return held
 
-    held = retried(work)
+    held = retry_transaction(work)
     if held is None:
         raise ScraperError(f"crawl {crawl_id} is not judged yet, or was accepted before")
     return held
@@ -48,7 +48,7 @@ def reject_crawl(
         with engine.begin() as connection:
             return rejection.reject_crawl(connection, crawl_id, fields, dry=dry)
 
-    outcome = retried(work)
+    outcome = retry_transaction(work)
     if outcome is None:
         raise ScraperError(f"crawl {crawl_id} is not judged yet, or was rejected before")
     return outcome

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from scraper.errors import NotRunningError
 from scraper.frontier import crawls, sites
-from scraper.infra.database import retried
+from scraper.infra.database import retry_transaction
 from scraper.views import crawl_progress as progress
 from scraper.views.named_sites import no_site, require_site
 
@@ -20,7 +20,7 @@ def stop_crawl(engine: sa.Engine, crawl_id: int, note: str = "stopped by hand") 
         with engine.begin() as connection:
             return crawls.stop(connection, crawl_id, note)
 
-    if not retried(work):
+    if not retry_transaction(work):
         crawl = progress.read_one(engine, crawl_id)
         raise NotRunningError(
             f"crawl {crawl_id} of {crawl.site} is not running: it is {crawl.status}"
@@ -62,7 +62,7 @@ def set_paused(engine: sa.Engine, name: str, *, paused: bool) -> bool:
                 else sites.resume_site(connection, name)
             )
 
-    changed = retried(work)
+    changed = retry_transaction(work)
     if changed is None:
         raise no_site(name, f"`scraper crawl {name}` brings it there")
     return changed

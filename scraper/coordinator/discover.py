@@ -11,7 +11,7 @@ from scraper.domain import CrawlStatus, Message
 from scraper.frontier import crawls
 from scraper.frontier import pages as frontier
 from scraper.frontier.counters import CountsByCrawl, add_counts
-from scraper.infra.database import retried
+from scraper.infra.database import retry_transaction
 from scraper.rules.routing import COORDINATOR
 from scraper.settings import Settings
 
@@ -55,7 +55,7 @@ def discover(engine: sa.Engine, settings: Settings, crawl_id: int) -> list[Messa
             log.info("crawl started", site=site.name, crawl=crawl_id, start_pages=len(pages))
             return True
 
-    return [dispatch_message()] if retried(work) else []
+    return [dispatch_message()] if retry_transaction(work) else []
 
 
 def dispatch_message() -> Message:

@@ -27,7 +27,7 @@ from scraper.frontier.due import (
     suspect_pages,
 )
 from scraper.frontier.leases import LeasedBatch
-from scraper.infra.database import retried
+from scraper.infra.database import retry_transaction
 from scraper.rules.routing import PRIORITY_LEVELS, is_browser_queue, priority_level, room_by_level
 from scraper.settings import Settings
 
@@ -137,7 +137,7 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
                     batches += leases.lease_pages(connection, queue, groups, settings.lease_s)
             return batches
 
-    return [message_of(batch, settings) for batch in retried(work)]
+    return [message_of(batch, settings) for batch in retry_transaction(work)]
 
 
 def batch_pages_of(queue: str, settings: Settings) -> int:

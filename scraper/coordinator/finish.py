@@ -16,7 +16,7 @@ from scraper.coordinator.discover import dispatch_message
 from scraper.domain import CrawlStatus, Message
 from scraper.frontier import crawls
 from scraper.frontier.crawls import REPLAY
-from scraper.infra.database import retried
+from scraper.infra.database import retry_transaction
 from scraper.results import crawl_quality, earlier_crawls, held_products, missed_products
 from scraper.results.earlier_crawls import SuspectCrawl
 from scraper.results.plausibility import ShownTwice
@@ -67,7 +67,7 @@ SELECT coalesce(sum(pages), 0) AS listings, coalesce(sum(pages - 1), 0) AS repea
 def finish(engine: sa.Engine, crawl_id: int) -> list[Message]:
     """Ends a running crawl with no open page; does nothing otherwise."""
 
-    return [dispatch_message()] if retried(lambda: _end_crawl(engine, crawl_id)) else []
+    return [dispatch_message()] if retry_transaction(lambda: _end_crawl(engine, crawl_id)) else []
 
 
 def _end_crawl(engine: sa.Engine, crawl_id: int) -> bool:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from scraper.domain import Message
 from scraper.errors import BusyError, NotFoundError, PausedError
 from scraper.frontier import crawls, sites
-from scraper.infra.database import retried
+from scraper.infra.database import retry_transaction
 from scraper.rules.routing import COORDINATOR
 from scraper.rules.schedule import latest_slot
 from scraper.sites.definition import Site
@@ -45,7 +45,7 @@ def plan(engine: sa.Engine, *, schedules: bool = True) -> list[Message]:
                 _open_due(connection, site)
             return crawls.planned(connection)
 
-    return [discover_message(crawl_id) for crawl_id in retried(work)]
+    return [discover_message(crawl_id) for crawl_id in retry_transaction(work)]
 
 
 def open_now(engine: sa.Engine, name: str, *, refetch: bool = False) -> OpenedCrawl:

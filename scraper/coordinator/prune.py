@@ -15,7 +15,7 @@ import sqlalchemy as sa
 import structlog
 
 from scraper.errors import ScraperError
-from scraper.infra.database import retried
+from scraper.infra.database import retry_transaction
 from scraper.plugins.archive import objects
 from scraper.plugins.archive import rows as store
 from scraper.plugins.archive.keys import ArchiveUse
@@ -42,10 +42,10 @@ def prune(engine: sa.Engine) -> Pruned:
     with engine.connect() as connection:
         sites = store.keeping(connection)
     for site in sites:
-        pages = retried(partial(_forget, engine, site.site_id, keep_s(site.keep)))
+        pages = retry_transaction(partial(_forget, engine, site.site_id, keep_s(site.keep)))
         done.pages += pages
         done.more = done.more or pages == store.PAGES_A_PRUNE
-    for doomed in retried(partial(_doom, engine)):
+    for doomed in retry_transaction(partial(_doom, engine)):
         if _delete(engine, doomed, done):
             done.more = done.more or len(doomed.ids) == store.SEGMENTS_A_PRUNE
     if done.pages or done.segments:

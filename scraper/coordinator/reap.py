@@ -14,7 +14,7 @@ from scraper.domain import CrawlStatus, Message
 from scraper.feed import store as changes
 from scraper.frontier import crawls, leases, throughput
 from scraper.frontier.counters import CountsByCrawl, add_counts
-from scraper.infra.database import retried
+from scraper.infra.database import retry_transaction
 from scraper.plugins.dedup.remembered_links import clear
 from scraper.settings import Settings
 
@@ -34,9 +34,9 @@ def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
             add_counts(connection, counts)
             return len(changes), crawls.drained(connection)
 
-    pages, drained = retried(work)
-    retried(lambda: _end_stalled(engine, settings))
-    retried(lambda: _tidy(engine, settings))
+    pages, drained = retry_transaction(work)
+    retry_transaction(lambda: _end_stalled(engine, settings))
+    retry_transaction(lambda: _tidy(engine, settings))
     clear(engine, settings)
     if pages:
         log.warning("leases taken back", pages=pages)

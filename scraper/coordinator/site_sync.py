@@ -17,7 +17,7 @@ import structlog
 from scraper import settings as settings_module
 from scraper.errors import DefinitionError
 from scraper.frontier import sites
-from scraper.infra.database import make_engine, retried
+from scraper.infra.database import make_engine, retry_transaction
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
@@ -65,7 +65,7 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
             sites.store_definitions(connection, list(good.values()))
             return sites.retire_all_but(connection, [*good, *broken])
 
-    retired = retried(work)
+    retired = retry_transaction(work)
     if retired:
         log.warning("no longer scheduled, since their definitions are gone", sites=retired)
     _synced[folder] = stamps

@@ -31,7 +31,7 @@ from scraper.frontier import pages as frontier
 from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.crawls import REPLAY
 from scraper.frontier.pages import NewPage, Room
-from scraper.infra.database import retried
+from scraper.infra.database import retry_transaction
 from scraper.rules.routing import choose_route
 from scraper.sites.definition import Site
 
@@ -141,7 +141,9 @@ def _replay_site(engine: sa.Engine, site: SitePages, selection: Selection) -> Re
     with engine.connect() as keeper:
         try:
             while True:
-                taken = retried(partial(_replay_batch, engine, site, selection, after, target))
+                taken = retry_transaction(
+                    partial(_replay_batch, engine, site, selection, after, target)
+                )
                 if taken is None:
                     break
                 target, after, pages = taken.target, taken.last, pages + taken.pages
@@ -275,7 +277,7 @@ def _new_page(row: sa.Row[Any], target: _Target) -> NewPage:
 def _drop_site(engine: sa.Engine, site: SitePages, selection: Selection) -> int:
     pages, after = 0, None
     while True:
-        rows = retried(partial(_drop_batch, engine, site, selection, after))
+        rows = retry_transaction(partial(_drop_batch, engine, site, selection, after))
         pages += len(rows)
         if len(rows) < BATCH:
             return pages

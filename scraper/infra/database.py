@@ -1,4 +1,4 @@
-"""The way to PostgreSQL: engines, JSON in and out, and the errors that are worth a second try."""
+"""Access to PostgreSQL: engines, JSON in and out, and transactions that are worth a second try."""
 
 from __future__ import annotations
 
@@ -53,20 +53,21 @@ def make_engine(url: str, *, pool_size: int = 4) -> sa.Engine:
 
 
 def dumps(value: object) -> str:
-    """JSON text for PostgreSQL, of dataclasses too. Decimals become exact numbers, digits kept."""
+    """Returns JSON text for PostgreSQL, of dataclasses too. Decimals become exact numbers with all
+    their digits."""
     return as_json(value).decode()
 
 
 def rows_as(row_type: type[R], result: sa.CursorResult[Any]) -> list[R]:
-    """A statement's rows as NamedTuples, whose fields must be named as its columns and stand in
-    their order. (To name a column of a row of SQLAlchemy's takes 0.7 us.)"""
+    """Returns a statement's rows as NamedTuples, whose fields must have its columns' names and
+    order. (Naming a column of SQLAlchemy's rows takes 0.7 us.)"""
     if tuple(result.keys()) != row_type._fields:
         raise TypeError(f"{row_type.__name__} is not a row of {', '.join(result.keys())}")
     return [row_type._make(row) for row in result]
 
 
-def retried(work: Callable[[], T]) -> T:
-    """Runs a whole transaction again when it lost a deadlock or a lock; any other error passes
+def retry_transaction(work: Callable[[], T]) -> T:
+    """Runs a whole transaction, and again if it lost a deadlock or a lock. Any other error passes
     through."""
     for left in range(TRIES - 1, -1, -1):
         try:

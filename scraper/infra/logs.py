@@ -1,5 +1,5 @@
-"""Structured logs for every process: lines for people on a terminal, JSON elsewhere. Celery's own
-lines and Python's warnings go the same way, and none leaves with a login in an address
+"""Structured logs for every process: text lines on a terminal, JSON elsewhere. Celery's own lines
+and Python's warnings take the same path, and logins in addresses are removed from all of them
 (`scraper.infra.redaction`)."""
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 
 import structlog
 
-from scraper.infra.redaction import redacted
+from scraper.infra.redaction import redact
 from scraper.settings import Settings
 
 QUIET = {
     "celery.app.trace": logging.WARNING,
-    # It logs each request of a user's function.
+    # This logger writes each request of a user's function.
     "httpx": logging.WARNING,
     "celery.worker.strategy": logging.WARNING,
-    # It logs each message that expired.
+    # This logger writes each message that expired.
     "celery.worker.request": logging.WARNING,
     "celery.beat": logging.WARNING,
     # `scraper.infra.outages` logs a lost connection, once.
@@ -30,8 +30,8 @@ QUIET = {
 
 @contextmanager
 def warnings_alone() -> Iterator[None]:
-    """For as long as the block lasts, only what is wrong is told, on stderr: for commands whose
-    answer stands on stdout."""
+    """Logs only warnings and errors, to stderr, while the block runs: for commands that print their
+    result to stdout."""
     before = structlog.get_config()
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
@@ -57,8 +57,7 @@ def configure(settings: Settings) -> None:
         if as_json
         else structlog.processors.StackInfoRenderer(),
     ]
-    # The tracebacks of rich, which are the default where it is installed, show the values of local
-    # variables.
+    # Tracebacks by rich, the default if it is installed, would show the values of local variables.
     console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     renderer = structlog.processors.JSONRenderer() if as_json else console
     structlog.configure(
@@ -74,7 +73,7 @@ def configure(settings: Settings) -> None:
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 renderer,
-                _redacted,
+                _redact_line,
             ],
         )
     )
@@ -86,12 +85,12 @@ def configure(settings: Settings) -> None:
     logging.captureWarnings(True)
 
 
-def _redacted(_: object, __: str, line: Any) -> str:
-    return redacted(line)
+def _redact_line(_: object, __: str, line: Any) -> str:
+    return redact(line)
 
 
 def flush() -> None:
-    """Writes out what was logged, before a process ends without Python's own clean-up."""
+    """Writes out buffered logs, before a process ends without Python's own clean-up."""
     for handler in logging.getLogger().handlers:
         handler.flush()
     sys.stdout.flush()

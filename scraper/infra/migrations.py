@@ -1,4 +1,4 @@
-"""Alembic from within: bring a database to the newest revision, or say that it is not there."""
+"""Runs Alembic: migrates a database to the newest revision, or checks that it is there."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ FOLDER = shipped.path("alembic")
 
 
 def head() -> str:
-    """The newest revision, by the files' numbers. Alembic is imported where it migrates alone: that
-    costs half a second."""
+    """Returns the newest revision, by the files' numbers. Alembic is imported only for migrations:
+    that takes half a second."""
     return max(path.stem.partition("_")[0] for path in (FOLDER / "versions").glob("[0-9]*.py"))
 
 
 def config() -> Config:
-    """Alembic's settings, wherever one is."""
+    """Returns Alembic's settings, independent of the working directory."""
     from alembic.config import Config
 
     config = Config()
@@ -31,7 +31,7 @@ def config() -> Config:
 
 
 def upgrade(engine: sa.Engine) -> str:
-    """Applies what is missing, one process at a time. Returns the revision."""
+    """Applies missing migrations, one process at a time. Returns the revision."""
     from alembic import command
 
     settings = config()
@@ -42,7 +42,7 @@ def upgrade(engine: sa.Engine) -> str:
 
 
 def require_current(engine: sa.Engine) -> None:
-    """Raises `ServerUnavailableError` where the database's tables are not this program's."""
+    """Raises `ServerUnavailableError` if the database's revision is not this program's."""
     with engine.connect() as connection:
         exists = sa.text("SELECT to_regclass('alembic_version') IS NOT NULL")
         revision = None

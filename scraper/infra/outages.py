@@ -24,7 +24,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from scraper import settings as settings_module
-from scraper.infra.redaction import masked, scrubbed
+from scraper.infra.redaction import mask_passwords, scrub_error
 
 log = structlog.get_logger()
 
@@ -140,7 +140,7 @@ class Outage:
 
     @property
     def address(self) -> str:
-        return masked(self._url)
+        return mask_passwords(self._url)
 
     @property
     def error(self) -> str:
@@ -152,7 +152,7 @@ class Outage:
             error = error.orig
         with self._lock:
             now = self._clock()
-            self._error = scrubbed(error, self._url)[:300]
+            self._error = scrub_error(error, self._url)[:300]
             if self._since is None:
                 self._since = now
             announce = not self._announced and now - self._back_at >= QUIET_S

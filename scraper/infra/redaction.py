@@ -1,8 +1,8 @@
 """Keeps secrets out of logs and traces: logins in addresses, and values of parameters that are
 named like secrets.
 
-`redacted` is the last line of defence, by the look of a text alone. Whoever handles a secret keeps
-it out of messages in the first place: proxies go by their ids, servers by `masked`.
+`redact` is the last line of defence, since it only sees a text. Code that handles a secret keeps it
+out of messages in the first place: they name proxies by id, and servers by `mask_passwords`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _PARAMETER = re.compile(rf"([?&;]{_NAMES}=)[^&;#\s\"'\\<>]+", re.IGNORECASE)
 _SERVER_SECRETS = frozenset({"password", "passwd", "sslpassword", "ssl_password"})
 
 
-def redacted(text: str) -> str:
-    """The text with logins in addresses, and secrets among their parameters, replaced by ***.
+def redact(text: str) -> str:
+    """Returns the text with logins in addresses, and secret parameters, replaced by ***.
 
-    >>> redacted("no answer of https://ann:s3cret@shop.example/p?id=7&api_key=abc")
+    >>> redact("no answer of https://ann:s3cret@shop.example/p?id=7&api_key=abc")
     'no answer of https://***@shop.example/p?id=7&api_key=***'
     """
     if "://" not in text:
@@ -32,10 +32,10 @@ def redacted(text: str) -> str:
     return _PARAMETER.sub(r"\1***", _LOGIN.sub("***@", text))
 
 
-def masked(url: str) -> str:
-    """A server's URL with every password in it replaced by ***.
+def mask_passwords(url: str) -> str:
+    """Returns a server's URL with every password in it replaced by ***.
 
-    >>> masked("postgresql://ann:s3cret@db/shop?sslpassword=x")
+    >>> mask_passwords("postgresql://ann:s3cret@db/shop?sslpassword=x")
     'postgresql://ann:***@db/shop?sslpassword=***'
     """
     try:
@@ -52,8 +52,8 @@ def masked(url: str) -> str:
     return urlunsplit((parts.scheme, netloc, parts.path, urlencode(pairs, safe="*/:"), ""))
 
 
-def scrubbed(error: BaseException, url: str) -> str:
-    """The error's first line, without the URL's passwords should the driver have quoted them."""
+def scrub_error(error: BaseException, url: str) -> str:
+    """Returns the error's first line without the URL's passwords, which the driver may quote."""
     text = next(iter(str(error).strip().splitlines()), type(error).__name__)
     for secret in passwords_in(url):
         text = text.replace(secret, "***")
@@ -61,7 +61,7 @@ def scrubbed(error: BaseException, url: str) -> str:
 
 
 def passwords_in(url: str) -> list[str]:
-    """Longest first, since one may contain another."""
+    """Returns the passwords in a URL, longest first, since one may contain another."""
     try:
         parts = urlsplit(url)
     except ValueError:

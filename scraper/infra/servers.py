@@ -1,8 +1,7 @@
-"""Whether PostgreSQL, Redis and the broker answer, ours or the user's, and what to type when they
-do not.
+"""Checks that PostgreSQL, Redis and the broker answer, and says what to type if they do not.
 
-Starts nothing (that is `scraper.plugins.embedded.servers`). No message that leaves here holds a
-password. Clients are imported where they are needed: no command needs all of them."""
+Starts no server (`scraper.plugins.embedded.servers` does). Messages contain no passwords. Clients
+are imported where they are needed: no command needs all of them."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
 from scraper.errors import ServerUnavailableError
-from scraper.infra.redaction import masked, scrubbed
+from scraper.infra.redaction import mask_passwords, scrub_error
 from scraper.settings import Settings
 
 CONNECT_TIMEOUT_S = 3
@@ -32,33 +31,33 @@ def require_reachable(settings: Settings) -> None:
 
 
 def require_postgres(settings: Settings) -> None:
-    """Connects once; raises `ServerUnavailableError` with the address and the remedy."""
+    """Connects once. Raises `ServerUnavailableError` with the address and the remedy."""
     import psycopg
 
     url = settings.postgres_url
     try:
         psycopg.connect(_libpq_url(settings), connect_timeout=CONNECT_TIMEOUT_S).close()
     except (psycopg.Error, UnicodeError, ValueError) as error:
-        remedy = _remedy("DATABASE_URL", embedded=settings.database_url is None)
+        remedy = _describe_remedy("DATABASE_URL", embedded=settings.database_url is None)
         raise ServerUnavailableError(
-            f"PostgreSQL does not answer at {masked(url)}: {scrubbed(error, url)}\n{remedy}"
+            f"PostgreSQL does not answer at {mask_passwords(url)}: {scrub_error(error, url)}\n"
+            f"{remedy}"
         ) from None
 
 
 def require_redis(settings: Settings) -> None:
-    """Pings once; raises `ServerUnavailableError` with the address and the remedy."""
-    _ping_redis(
-        settings.valkey_url, "Redis", _remedy("REDIS_URL", embedded=settings.redis_url is None)
-    )
+    """Pings once. Raises `ServerUnavailableError` with the address and the remedy."""
+    remedy = _describe_remedy("REDIS_URL", embedded=settings.redis_url is None)
+    _ping_redis(settings.valkey_url, "Redis", remedy)
 
 
 def require_broker(settings: Settings) -> None:
-    """Speaks to the broker once, Redis or RabbitMQ; raises `ServerUnavailableError` with the
+    """Connects once to the broker, Redis or RabbitMQ. Raises `ServerUnavailableError` with the
     address (no password) and the remedy."""
     if settings.broker_url is None:
         require_redis(settings)
         return
-    remedy = _remedy("BROKER_URL", embedded=False)
+    remedy = _describe_remedy("BROKER_URL", embedded=False)
     if not settings.broker_is_amqp:
         _ping_redis(settings.broker_url, "the broker", remedy)
         return
@@ -73,14 +72,14 @@ def require_broker(settings: Settings) -> None:
             connection.close()
     except (amqp.AMQPError, OSError, ValueError) as error:
         raise ServerUnavailableError(
-            f"the broker (RabbitMQ) does not answer at {masked(url)}: {scrubbed(error, url)}\n"
-            f"{remedy}"
+            f"the broker (RabbitMQ) does not answer at {mask_passwords(url)}: "
+            f"{scrub_error(error, url)}\n{remedy}"
         ) from None
 
 
 def amqp_tls(url: str) -> dict[str, Any] | None:
-    """py-amqp's options for amqps: the server's certificate is verified, which is not its default.
-    None: no TLS."""
+    """Returns py-amqp's options for amqps, which verify the server's certificate, unlike its
+    defaults; None without TLS."""
     if not url.startswith("amqps://"):
         return None
     paths = ssl.get_default_verify_paths()
@@ -93,8 +92,8 @@ def amqp_tls(url: str) -> dict[str, Any] | None:
 
 
 def _amqp_options(url: str) -> dict[str, Any]:
-    """A URL as Celery reads it (user and password default to RabbitMQ's own, the path is the
-    virtual host)."""
+    """Reads a URL as Celery does: user and password default to RabbitMQ's own, and the path is the
+    virtual host."""
     parts = urlsplit(url)
     tls = amqp_tls(url)
     return {
@@ -124,13 +123,13 @@ def _ping_redis(url: str, name: str, remedy: str) -> None:
             client.ping()
     except (redis.RedisError, OSError, ValueError) as error:
         raise ServerUnavailableError(
-            f"{name} does not answer at {masked(url)}: {scrubbed(error, url)}\n{remedy}"
+            f"{name} does not answer at {mask_passwords(url)}: {scrub_error(error, url)}\n{remedy}"
         ) from None
 
 
 def run_psql(settings: Settings, arguments: Sequence[str]) -> NoReturn:
-    """Becomes psql (the embedded wheel's, else the one on the PATH). The password goes by
-    environment, not by argument."""
+    """Replaces this process by psql (the embedded wheel's, else the one on the PATH). The password
+    is passed in the environment, not as an argument."""
     import psycopg
 
     parts = psycopg.conninfo.conninfo_to_dict(_libpq_url(settings))
@@ -148,17 +147,17 @@ def run_psql(settings: Settings, arguments: Sequence[str]) -> NoReturn:
     program = shutil.which("psql", path=f"{folder}{os.pathsep}{os.environ.get('PATH', '')}")
     if program is None:
         raise ServerUnavailableError(
-            "there is no psql here: install PostgreSQL's client, or celery-scraper[embedded]"
+            "psql is not installed (fix: install PostgreSQL's client, or celery-scraper[embedded])"
         )
     os.execve(program, [program, *arguments], {**os.environ, **environment})
 
 
 def _libpq_url(settings: Settings) -> str:
-    """The database's URL without SQLAlchemy's driver name, as libpq reads it."""
+    """Returns the database's URL without SQLAlchemy's driver name, as libpq reads it."""
     return settings.postgres_url.replace("postgresql+psycopg://", "postgresql://", 1)
 
 
-def _remedy(variable: str, *, embedded: bool) -> str:
+def _describe_remedy(variable: str, *, embedded: bool) -> str:
     if embedded:
         return (
             "It is an embedded server: start it with `scraper up`, "

@@ -1,5 +1,5 @@
-"""Files that run with the package and lie beside it in a checkout: migrations, Flower's
-configuration, example definitions. A wheel carries them in `scraper/shipped/`.
+"""Finds files that run with the package but are not part of it: migrations, Flower's configuration,
+example definitions. A checkout has them next to the package, a wheel in `scraper/shipped/`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,6 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def path(name: str) -> Path:
-    """Where `name` (such as `alembic`) is, installed or in a checkout."""
+    """Returns the path of `name` (such as `alembic`), installed or in a checkout."""
     installed = PACKAGE / "shipped" / name
     return installed if installed.exists() else PACKAGE.parent / name

@@ -1,4 +1,4 @@
-"""Reads the SQL and Lua that lie in files of their own, beside the modules that run them.
+"""Reads the SQL and Lua files that accompany the modules that run them.
 
 A file opens with a header of `--` lines: its parameters or Redis keys, what it locks, and why.
 """

@@ -1,5 +1,5 @@
-"""A secret file that is read again when it has changed. One that has become wrong or unreadable
-leaves the last one that was right in use, and is logged by line numbers alone."""
+"""A secret file that is read again when it has changed. If it becomes invalid or unreadable, the
+last valid content stays in use, and the log names line numbers only."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ log = structlog.get_logger()
 
 
 class WatchedFile(ABC):
-    """`version` grows with each change that was taken over. With no path there is nothing."""
+    """`version` grows with each change that is loaded. Without a path nothing is loaded."""
 
-    # The file and its entries, for people.
+    # The names of the file and its entries in logs.
     label: ClassVar[str]
     entries: ClassVar[str]
 
@@ -28,12 +28,12 @@ class WatchedFile(ABC):
         self._state: tuple[int, int, int] | None = None
 
     @abstractmethod
-    def _take(self, path: Path) -> int:
-        """Takes the file over, and returns the number of its entries. Raises `ConfigError` before
+    def _load_entries(self, path: Path) -> int:
+        """Loads the file and returns the number of its entries. Raises `ConfigError` before
         anything changes."""
 
     def refresh(self) -> None:
-        """Takes over the file if it has changed since the last call. Never raises."""
+        """Loads the file if it has changed since the last call. Never raises."""
         if self.path is None:
             return
         try:
@@ -42,7 +42,8 @@ class WatchedFile(ABC):
         except OSError as error:
             if self._state != (0, 0, 0):
                 log.error(
-                    f"the {self.label} cannot be read; the last one stays", reason=error.strerror
+                    f"the {self.label} cannot be read; the last content stays in use",
+                    reason=error.strerror,
                 )
             self._state = (0, 0, 0)
             return
@@ -50,10 +51,10 @@ class WatchedFile(ABC):
             return
         self._state = state
         try:
-            count = self._take(self.path)
+            count = self._load_entries(self.path)
         except ConfigError as error:
             log.error(
-                f"the {self.label} is wrong; the last one stays",
+                f"the {self.label} is invalid; the last content stays in use",
                 problems=str(error).splitlines()[:20],
             )
             return

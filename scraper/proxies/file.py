@@ -24,7 +24,7 @@ class ProxyFile(WatchedFile):
         super().__init__(path)
         self.proxies: list[Proxy] = []
 
-    def _take(self, path: Path) -> int:
+    def _load_entries(self, path: Path) -> int:
         self.proxies = read_proxies(path)
         return len(self.proxies)
 

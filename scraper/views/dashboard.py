@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 from scraper.frontier import sites
 from scraper.frontier.progress import CrawlProgress, read_progress
 from scraper.infra import outages, redaction
-from scraper.infra.redaction import redacted
+from scraper.infra.redaction import redact
 from scraper.rules.routing import COORDINATOR
 from scraper.runtime import fleet
 from scraper.settings import Settings
@@ -101,7 +101,7 @@ def read(
             except Exception as error:
                 if not outages.is_broker_away(error):
                     raise
-                status.away["broker"] = redaction.scrubbed(error, settings.celery_broker_url)
+                status.away["broker"] = redaction.scrub_error(error, settings.celery_broker_url)
     status.workers = workers(nodes or {}, holders)
     if site is not None:
         status.workers = [worker for worker in status.workers if worker.pages]
@@ -140,7 +140,7 @@ def _read_hosts(
         ) as client:
             status.hosts = host_states.read_troubled_states(connection, client)
     except RedisError as error:
-        status.away["redis"] = redaction.scrubbed(error, settings.valkey_url)
+        status.away["redis"] = redaction.scrub_error(error, settings.valkey_url)
         return
     if site is not None:
         of_site = host_states.read_hosts_of_site(connection, site)
@@ -175,6 +175,6 @@ def as_json(status: FleetStatus) -> dict[str, Any]:
         "hosts": [asdict(host) for host in status.hosts],
         "workers": [asdict(worker) for worker in status.workers],
         "dead": [asdict(unusable) for unusable in status.dead],
-        "errors": [{**asdict(error), "url": redacted(error.url)} for error in status.errors],
+        "errors": [{**asdict(error), "url": redact(error.url)} for error in status.errors],
         "away": status.away,
     }

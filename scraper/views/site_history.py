@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.errors import DefinitionError
-from scraper.infra.redaction import redacted
+from scraper.infra.redaction import redact
 from scraper.rules.schedule import next_slot
 from scraper.settings import Settings
 from scraper.sites import loader
@@ -96,8 +96,8 @@ def read(connection: sa.Connection, settings: Settings, name: str) -> dict[str, 
         "timezone": zone,
         "next": next_slot(schedule, zone, site.now) if schedule and site.enabled else None,
         "paused": site.paused,
-        "definition": redacted(json.dumps(site.definition, indent=2, ensure_ascii=False)),
-        "problems": [redacted(line) for line in problems(settings, name, site.definition)],
+        "definition": redact(json.dumps(site.definition, indent=2, ensure_ascii=False)),
+        "problems": [redact(line) for line in problems(settings, name, site.definition)],
         "crawls": [row._asdict() for row in connection.execute(CRAWLS, values)],
         "days": [row._asdict() for row in connection.execute(BY_DAY, values)],
         "fill": fill,

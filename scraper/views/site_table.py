@@ -20,7 +20,7 @@ from scraper.frontier.progress import (
     CrawlProgress,
     progress_of,
 )
-from scraper.infra.redaction import redacted
+from scraper.infra.redaction import redact
 from scraper.rules.schedule import next_slot
 
 # Of a crawl that does not move, so many open pages are looked at.
@@ -272,7 +272,7 @@ def reasons(connection: sa.Connection, crawls: Iterable[CrawlProgress]) -> dict[
         "unwatched_s": UNWATCHED_S,
     }
     texts = {row.id: reason(wanted[row.id], row) for row in connection.execute(HOLDUPS, values)}
-    return {id_: redacted(text)[:REASON_MAX] for id_, text in texts.items() if text}
+    return {id_: redact(text)[:REASON_MAX] for id_, text in texts.items() if text}
 
 
 def reason(crawl: CrawlProgress, row: sa.Row[Any]) -> str:

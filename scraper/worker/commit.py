@@ -20,7 +20,7 @@ from scraper.coordinator.finish import finish_message
 from scraper.crawl.context import CrawlContexts
 from scraper.domain import Message, Outcome, Status, Verdict
 from scraper.infra import outages
-from scraper.infra.database import retried
+from scraper.infra.database import retry_transaction
 from scraper.plugins.dedup.remembered_links import RememberedLinks
 from scraper.results.transaction import PageResult, Stored, settle
 from scraper.worker.telemetry import Telemetry
@@ -46,7 +46,7 @@ class Settler:
         """Commits a group. A page that PostgreSQL rejects is found by halving and settled as
         crashed, alone."""
         try:
-            stored = retried(lambda: self._settle(pages))
+            stored = retry_transaction(lambda: self._settle(pages))
         except (DataError, IntegrityError, ProgrammingError) as error:
             if outages.is_schema_missing(error):
                 raise  # no page's fault
@@ -61,7 +61,7 @@ class Settler:
                 error=str(error.orig)[:500],
             )
             crashed = [_crashed(pages[0], error)]
-            stored = retried(lambda: self._settle(crashed))
+            stored = retry_transaction(lambda: self._settle(crashed))
         messages = [finish_message(crawl_id) for crawl_id in stored.drained]
         if stored.added and self.wants_work():
             messages.append(dispatch_message())

@@ -118,7 +118,7 @@ def test_what_nobody_answers_is_away(broker: Settings, monkeypatch: pytest.Monke
 
 def test_a_broker_that_answers_is_reachable(any_broker: Settings) -> None:
     servers.require_reachable(any_broker)
-    assert outages.broker().address == redaction.masked(
+    assert outages.broker().address == redaction.mask_passwords(
         any_broker.broker_url or any_broker.valkey_url
     )
 

@@ -309,4 +309,4 @@ def test_servers_of_the_users_own_are_not_ours_to_start(
     ],
 )
 def test_masked(url: str, shown: str) -> None:
-    assert redaction.masked(url) == shown
+    assert redaction.mask_passwords(url) == shown

@@ -20,7 +20,7 @@ from scraper.domain import CrawlStatus, Kind, Outcome, Status, Verdict
 from scraper.frontier import crawls, leases, sites
 from scraper.frontier.control import poll_frontier
 from scraper.frontier.crawls import REPLAY
-from scraper.infra.database import retried
+from scraper.infra.database import retry_transaction
 from scraper.results.missed_products import DELISTED_AFTER
 from scraper.results.transaction import PageResult
 from scraper.settings import Settings
@@ -140,7 +140,7 @@ def test_a_crawl_that_is_stopped_while_its_workers_settle_counts_every_page_once
 ) -> None:
     add(engine, [new_page(crawl, url) for url in urls(40)])
     # as both sides do: one may lose a deadlock
-    works = [lambda: retried(lambda: stop(engine, crawl)) and None]
+    works = [lambda: retry_transaction(lambda: stop(engine, crawl)) and None]
     for _ in range(3):
         (batch,) = lease_all(engine, "shop.example", 10)
         lease = claimed(engine, batch)
@@ -148,7 +148,7 @@ def test_a_crawl_that_is_stopped_while_its_workers_settle_counts_every_page_once
         pages = [settled(page.id, crawl, batch.id) for page in lease.pages]
         works.append(
             lambda pages=pages: (
-                [retried(partial(store, engine, crawl, [p])) for p in pages] and None
+                [retry_transaction(partial(store, engine, crawl, [p])) for p in pages] and None
             )
         )  # type: ignore[misc]
     at_once(works)
@@ -201,9 +201,10 @@ def test_a_crawl_that_is_stopped_while_its_pages_are_leased_leaves_none(
 ) -> None:
     add(engine, [new_page(crawl, url) for url in urls(40)])
     leases = [
-        lambda: retried(lambda: lease_all(engine, "shop.example", 10)) and None for _ in range(4)
+        lambda: retry_transaction(lambda: lease_all(engine, "shop.example", 10)) and None
+        for _ in range(4)
     ]
-    at_once([*leases, lambda: retried(lambda: stop(engine, crawl)) and None])
+    at_once([*leases, lambda: retry_transaction(lambda: stop(engine, crawl)) and None])
     assert rows(engine, "SELECT FROM leases") == []
     assert rows(engine, "SELECT DISTINCT status FROM pages") == [("dropped",)]
     assert rows(engine, "SELECT dropped FROM crawls") == [(40,)]

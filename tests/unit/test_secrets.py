@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.infra import logs
-from scraper.infra.redaction import redacted
+from scraper.infra.redaction import redact
 from scraper.settings import Settings
 
 
@@ -37,7 +37,7 @@ from scraper.settings import Settings
     ],
 )
 def test_secrets_are_taken_out(text: str, told: str) -> None:
-    assert redacted(text) == told
+    assert redact(text) == told
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def test_secrets_are_taken_out(text: str, told: str) -> None:
     ],
 )
 def test_all_else_is_left_alone(text: str) -> None:
-    assert redacted(text) == text
+    assert redact(text) == text
 
 
 @given(st.text(alphabet="ab:/@?&=. \"'", max_size=60))
 def test_redacting_twice_changes_nothing_more(text: str) -> None:
-    once = redacted(text)
-    assert redacted(once) == once
+    once = redact(text)
+    assert redact(once) == once
 
 
 @pytest.fixture

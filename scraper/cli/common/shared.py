@@ -114,7 +114,7 @@ def open_redis(settings: Settings) -> Iterator[redis.Redis]:
         ) as client:
             yield client
     except redis.RedisError as error:
-        reason = redaction.scrubbed(error, settings.valkey_url)
+        reason = redaction.scrub_error(error, settings.valkey_url)
         raise ServerUnavailableError(f"Redis stopped answering: {reason}") from None
 
 

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from scraper.cli.common.tables import plain, span
 from scraper.frontier.progress import STATES, CrawlProgress
-from scraper.infra.redaction import redacted
+from scraper.infra.redaction import redact
 from scraper.views import crawl_progress as progress
 from scraper.views.dashboard import FleetStatus, WorkerState
 from scraper.views.host_states import HostState
@@ -316,7 +316,7 @@ def _error(trouble: Trouble) -> list[Text | str]:
     return [
         span(trouble.ago_s), trouble.site, trouble.blame,
         Text(trouble.outcome, "red" if trouble.final else "yellow"), f"{trouble.pages:,}",
-        plain(f"{redacted(trouble.error or '')}  {redacted(trouble.url)}"),
+        plain(f"{redact(trouble.error or '')}  {redact(trouble.url)}"),
     ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from scraper.cli.common.shared import (
 from scraper.cli.common.tables import print_table
 from scraper.cli.crawl.screen import host_levels
 from scraper.frontier import hosts
-from scraper.infra.database import retried
+from scraper.infra.database import retry_transaction
 from scraper.sites.grammar.scalars import check_host, parse_rate
 from scraper.views import host_states
 from scraper.views.host_states import HostState
@@ -133,7 +133,7 @@ def _change(host: str, change: Callable[[sa.Connection], T]) -> T:
         with engine.begin() as connection:
             return change(connection), hosts.is_known(connection, host)
 
-    result, is_known = retried(work)
+    result, is_known = retry_transaction(work)
     if not is_known:
         click.echo(
             f"no page of {host} is known yet; a host is written as in `scraper host list`, with "

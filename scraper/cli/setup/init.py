@@ -11,7 +11,7 @@ import click
 from scraper.cli.common.shared import json_option, load_settings, print_json
 from scraper.errors import ConfigError
 from scraper.infra import shipped
-from scraper.infra.redaction import redacted
+from scraper.infra.redaction import redact
 from scraper.settings import PROJECT_FILE, Settings, short_name, variable
 from scraper.sites.schema import schema_text
 
@@ -145,4 +145,4 @@ def _shown(name: str, value: Any) -> Any:
         return None
     if name in ("secret_key", "flower_password"):
         return HIDDEN
-    return redacted(str(value)) if isinstance(value, (str, Path)) else value
+    return redact(str(value)) if isinstance(value, (str, Path)) else value

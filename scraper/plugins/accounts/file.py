@@ -100,7 +100,7 @@ class AccountFile(WatchedFile):
         super().__init__(path)
         self.groups: dict[str, list[Account]] = {}
 
-    def _take(self, path: Path) -> int:
+    def _load_entries(self, path: Path) -> int:
         self.groups = read(path)
         return sum(map(len, self.groups.values()))
 

@@ -15,7 +15,7 @@ import structlog
 
 from scraper.domain import CrawlStatus, Message
 from scraper.errors import ConfigError
-from scraper.infra.database import retried
+from scraper.infra.database import retry_transaction
 from scraper.plugins.alerts import notify
 from scraper.plugins.alerts import store as alert_store
 from scraper.plugins.alerts.notify import Notice
@@ -61,7 +61,7 @@ def _judge_leftovers(engine: sa.Engine) -> None:
                         connection, crawl.id, crawl.site_id, suspect=suspect, whole=False
                     )
 
-        retried(work)
+        retry_transaction(work)
 
 
 def recipients_of(settings: Settings) -> list[notify.Recipient]:

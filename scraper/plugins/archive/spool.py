@@ -33,7 +33,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from scraper.domain import Fetched, LeasedPage
 from scraper.errors import ConfigError, ScraperError
 from scraper.infra import outages
-from scraper.infra.database import retried
+from scraper.infra.database import retry_transaction
 from scraper.plugins.archive import objects, warc
 from scraper.plugins.archive import rows as store
 from scraper.plugins.archive.keys import ArchiveUse
@@ -266,7 +266,7 @@ class Archive:
                 return work(connection)
 
         return outages.retry_until_available(
-            lambda: retried(once), DATABASE_S, pause_s=0.5, pause_max_s=8.0
+            lambda: retry_transaction(once), DATABASE_S, pause_s=0.5, pause_max_s=8.0
         )
 
     def _failed(self, verb: str, pages: int, error: Exception) -> None:

@@ -29,7 +29,7 @@ from redis.retry import Retry
 
 from scraper.domain import Kind
 from scraper.infra import outages
-from scraper.infra.database import retried
+from scraper.infra.database import retry_transaction
 from scraper.plugins.dedup import filters as dedup
 from scraper.plugins.dedup.bloom import BloomFilter, FilterStore
 from scraper.plugins.dedup.filters import CHUNK, EndedCrawl
@@ -111,7 +111,7 @@ class RememberedLinks:
         if not remembered and not listed:
             return
         try:
-            retried(lambda: _store(engine, remembered, listed))
+            retry_transaction(lambda: _store(engine, remembered, listed))
         except Exception as error:
             if not outages.record_outage(error):
                 log.exception("finished pages stay in the frontier for now", pages=len(remembered))
@@ -191,7 +191,7 @@ def _take_out(engine: sa.Engine, ended: EndedCrawl, page_ids: list[int], *, done
             if done:
                 dedup.set_cleared(connection, ended.id)
 
-    retried(work)
+    retry_transaction(work)
 
 
 def _store(engine: sa.Engine, page_ids: Sequence[int], listed: dict[int, int]) -> None:

@@ -15,7 +15,7 @@ from scraper.domain import Outcome
 from scraper.errors import ConfigError, NotFoundError
 from scraper.feed import prices
 from scraper.frontier.progress import CrawlProgress
-from scraper.infra.redaction import redacted
+from scraper.infra.redaction import redact
 from scraper.quality import report as reports
 from scraper.results.products import parse_data
 from scraper.settings import Settings
@@ -119,7 +119,7 @@ def _judgement(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
         "reasons": [
             {
                 "field": reason["field"],
-                "text": redacted(reason["text"]),
+                "text": redact(reason["text"]),
                 "examples": report.examples.get(reason["field"] or "", [])[:EXAMPLES],
             }
             for reason in report.reasons

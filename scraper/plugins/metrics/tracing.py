@@ -21,7 +21,7 @@ import structlog
 from scraper import settings
 from scraper.domain import Lease, LeasedPage, Outcome
 from scraper.errors import DeferredError, FetchError
-from scraper.infra.redaction import redacted
+from scraper.infra.redaction import redact
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -55,7 +55,7 @@ class Tracing:
         return self._span("batch", attributes)
 
     def fetch(self, page: LeasedPage) -> AbstractContextManager[None]:
-        where = {"url.full": redacted(page.url), "server.address": page.host}
+        where = {"url.full": redact(page.url), "server.address": page.host}
         return self._span("fetch", where | _page_attributes(page))
 
     def extract(self, page: LeasedPage) -> AbstractContextManager[None]:
@@ -92,7 +92,7 @@ class Tracing:
                 if isinstance(error, FetchError):
                     kind = error.outcome.value
                 span.set_attribute("error.type", kind)
-                span.set_status(StatusCode.ERROR, redacted(str(error))[:ERROR_CHARS])
+                span.set_status(StatusCode.ERROR, redact(str(error))[:ERROR_CHARS])
                 raise
 
 

@@ -31,7 +31,7 @@ import sqlalchemy as sa
 from scraper.domain import Extracted, Fetched, Kind, content_hash
 from scraper.errors import BusyError
 from scraper.extract import FunctionFailed, TooSlow, compile_site
-from scraper.infra.database import dumps, retried
+from scraper.infra.database import dumps, retry_transaction
 from scraper.plugins.archive import rows as archive
 from scraper.plugins.archive.reader import ArchivedPage, read_all
 from scraper.plugins.archive.reextract import store as store
@@ -168,10 +168,10 @@ class Reextraction:
                     )
                 return store.open_crawl(connection, site_id, self._site)
 
-        crawl_id = retried(begin)
+        crawl_id = retry_transaction(begin)
         total, done, new, changed = self._lines(), 0, 0, 0
         for batch in self._batches(site_id, crawl_id):
-            counts = retried(partial(self._write, site_id, crawl_id, batch))
+            counts = retry_transaction(partial(self._write, site_id, crawl_id, batch))
             new, changed, done = new + counts[0], changed + counts[1], done + len(batch)
             tick(done, total)
         with self._engine.begin() as connection:

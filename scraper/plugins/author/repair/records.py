@@ -25,7 +25,7 @@ from scraper.errors import NotFoundError, ScraperError
 from scraper.extract import FunctionFailed, TooSlow
 from scraper.extract.extractor import compile_site
 from scraper.infra.database import dumps
-from scraper.infra.redaction import passwords_in, redacted
+from scraper.infra.redaction import passwords_in, redact
 from scraper.plugins.accounts.file import read as read_accounts
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.plugins.author.discovery.sampling import Sampler, spread_sample
@@ -113,7 +113,7 @@ async def gather(reader: KeepingReader, settings: Settings, pages: int) -> list[
     records: dict[str, Record] = {}
     for asked, kind, page in reader.kept:
         kept = _without_secrets(page, secrets)
-        asked = redacted(asked)
+        asked = redact(asked)
         expected = read(site, kind, asked, kept, allowed)
         if kind is not Kind.PRODUCT or expected["rows"]:
             records[asked] = Record(kind, asked, kept, expected)
@@ -322,7 +322,7 @@ def _without_secrets(page: Fetched, secrets: Collection[str]) -> Fetched:
         return body
 
     return Fetched(
-        redacted(page.url),
+        redact(page.url),
         200,
         {key: value for key, value in page.headers.items() if key == "content-type"},
         clean(page.body),
