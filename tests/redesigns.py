@@ -28,7 +28,8 @@ from scraper.plugins.author.discovery.fields.induction import choose_fields
 from scraper.plugins.author.discovery.fields.samples import ProductSample
 from scraper.plugins.author.discovery.trial import PATIENT, field_reader
 from scraper.plugins.author.repair import repairing
-from scraper.plugins.author.repair.records import read
+from scraper.plugins.author.repair.cases import make_case
+from scraper.plugins.author.repair.records import read_page
 from scraper.sites.definition import Site
 from scraper.sites.grammar.fields import FieldSpec
 from tests.engine_templates import ENGINES
@@ -147,7 +148,7 @@ def definition(pages: list[tuple[str, str]]) -> Site:
 
 
 def rows(site: Site, pages: list[tuple[str, str]]) -> list[dict[str, Any]]:
-    given = [read(site, Kind.PRODUCT, url, fetched(url, body), ()) for url, body in pages]
+    given = [read_page(site, Kind.PRODUCT, url, fetched(url, body), ()) for url, body in pages]
     return [one["rows"][0]["data"] if one["rows"] else {} for one in given]
 
 
@@ -170,7 +171,7 @@ def trial(shop: Shop, name: str, seed: int) -> Trial:
     for field in names:
         pages = gone if field == removed else new
         cases = [
-            repairing.case_of(row, url, fetched(url, now), fetched(url, before))
+            make_case(row, url, fetched(url, now), fetched(url, before))
             for row, (url, now), (_, before) in list(zip(known, pages, old, strict=True))[:RECORDED]
         ]
         if not repairing.is_broken(site, field, cases):

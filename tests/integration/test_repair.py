@@ -91,7 +91,7 @@ def test_a_redesign_is_repaired_and_only_its_lines_change(shop: StaticShop) -> N
     redesign(shop, NEW)
     before = definition()
     out = run("repair", "things").stdout
-    assert "proposed: .offer: 15 of 15 pages of today, 0 of 15 recorded ones (0 wrong)" in out
+    assert "proposed: .offer: 15 of 15 pages of today, 0 of 15 recorded pages (0 wrong)" in out
     assert "-      css: .price\n+      css: .offer\n" in out
     assert "title" not in out.split("---")[0]
     assert definition() == before
@@ -252,6 +252,6 @@ def test_items_that_are_not_found_are_for_people_to_fix(shop: StaticShop) -> Non
     )
     redesign_items(shop, table("<tr><td class=size>{size}</td><td class=cost>{cost}</td></tr>"))
     before = definition()
-    assert "their scope and id" in run("repair", "things", code=1).stderr
+    assert "the scope and id of items" in run("repair", "things", code=1).stderr
     assert "items.cost" not in run("repair", "things", "price").output
     assert definition() == before

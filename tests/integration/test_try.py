@@ -102,7 +102,7 @@ def test_a_selector_alone(shop: StaticShop) -> None:
         f"Thing {n}" for n in range(1, 8)
     ]
     result = run("things", ".price > i", code=1)
-    assert "the nearest that would match: .price" in result.stderr
+    assert "the longest part that matches: .price" in result.stderr
 
 
 def test_a_page_that_would_not_be_stored_is_an_error(shop: StaticShop) -> None:
@@ -128,7 +128,7 @@ def test_a_product_that_is_gone_is_an_answer(shop: StaticShop) -> None:
     define(shop)
     del shop.pages["/p/4"]
     result = run("things", "--products", "3")
-    assert "/p/4\n  gone: the shop says that it is no longer there" in result.stdout
+    assert "/p/4\n  gone: the shop answers that it no longer exists" in result.stdout
     assert "4.50" not in result.stdout and "7.50" in result.stdout
     for number in (1, 7):
         del shop.pages[f"/p/{number}"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scraper.extract.document import Document
 from scraper.extract.heuristics.codes import is_gtin
-from scraper.plugins.author.commands.new import name_of
+from scraper.plugins.author.commands.new import name_site
 from scraper.plugins.author.discovery.css_paths import find_paths, matches_first
 from scraper.plugins.author.discovery.fields.identity import choose_id
 from scraper.plugins.author.discovery.fields.induction import FieldChoice, choose_fields
@@ -132,7 +132,7 @@ def test_whatever_a_shop_writes_is_one_text_of_the_yaml(text: str) -> None:
     ],
 )
 def test_a_site_is_named_after_its_host(url: str, name: str) -> None:
-    assert name_of(url) == name
+    assert name_site(url) == name
 
 
 CARDS = "".join(

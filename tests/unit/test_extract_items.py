@@ -15,7 +15,8 @@ from scraper.extract.extractor import compile_site
 from scraper.extract.items import nested, reader
 from scraper.extract.subprocess.wire import ReadResult, load_result
 from scraper.plugins.author.discovery.trial import try_product
-from scraper.plugins.author.repair import records
+from scraper.plugins.author.repair.record_checks import find_differences
+from scraper.plugins.author.repair.records import Record, read_page
 from scraper.sites.definition import Site
 from scraper.sites.loader import find_warnings, load_text
 
@@ -403,13 +404,13 @@ def test_recorded_rows_are_compared_with_the_row_of_their_id() -> None:
         "product": {"fields": {"title": "h1"}, "items": ITEMS},
     })  # fmt: skip
     page = Fetched(URL, 200, {}, TABLE.encode())
-    expected = records.read(site, Kind.PRODUCT, URL, page, ())
+    expected = read_page(site, Kind.PRODUCT, URL, page, ())
     assert [row["id"] for row in expected["rows"]] == ["A", "B"]
-    record = records.Record(Kind.PRODUCT, URL, page, expected)
+    record = Record(Kind.PRODUCT, URL, page, expected)
     other = Fetched(
         URL, 200, {}, TABLE.replace("12,50", "13").replace("data-sku=A", "data-sku=C").encode()
     )
-    found = records.differences("shop", record, records.read(site, Kind.PRODUCT, URL, other, ()))
+    found = find_differences("shop", record, read_page(site, Kind.PRODUCT, URL, other, ()))
     assert {(difference.field, difference.old, difference.new) for difference in found} == {
         ("id", "A", None), ("id", None, "C"), ("price", 12.5, 13)
     }  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scraper.errors import ScraperError
-from scraper.plugins.author.repair.rewriting import with_field
+from scraper.plugins.author.repair.rewriting import rewrite_field
 from tests.redesigns import trials
 
 PATH = Path("shop.yaml")
@@ -59,10 +59,10 @@ def test_redesigned_pages_are_healed_and_no_proposal_is_wrong() -> None:
     ],
 )  # fmt: skip
 def test_one_field_is_written_anew(before: str, value: dict[str, object], after: str) -> None:
-    assert with_field(HEAD + before + TAIL, PATH, "sku", value) == HEAD + after + TAIL
+    assert rewrite_field(HEAD + before + TAIL, PATH, "sku", value) == HEAD + after + TAIL
 
 
 def test_a_field_that_is_shared_by_an_anchor_is_not_written_for_both() -> None:
     text = HEAD + "    sku: &s {css: .sku}\n    mpn: *s\n" + TAIL
-    with pytest.raises(ScraperError, match="cannot be written by itself"):
-        with_field(text, PATH, "mpn", {"css": ".no"})
+    with pytest.raises(ScraperError, match="cannot be rewritten by itself"):
+        rewrite_field(text, PATH, "mpn", {"css": ".no"})

@@ -1,4 +1,4 @@
-"""`scraper crawl SITE --preview`: some products, the whole way, and stored nowhere."""
+"""`scraper crawl SITE --preview`: the first products of a crawl, shown and not stored."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ PROBLEMS_SHOWN = 10
 def preview_site(name: str, wanted: int, form: Form, output: str | None, *, as_json: bool) -> None:
     settings = load_settings()
     site = load_definition(settings, name)
-    result, requests = asyncio.run(_read(site, settings, wanted))
-    table = _table(site, result)
+    result, requests = asyncio.run(_read_products(site, settings, wanted))
+    table = _make_table(site, result)
     if output is not None:
         with open_destination(output) as file:
             write_table(form, table, file, site, {"site": site.name, "preview": True})
@@ -42,28 +42,28 @@ def preview_site(name: str, wanted: int, form: Form, output: str | None, *, as_j
     where = f" written to {output}" if output else ""
     ended = "; the crawl would end here" if result.ended else ""
     click.echo(
-        f"{len(result.products)} products by {requests} requests{where}{ended}; nothing was stored"
-        f"{more}",
+        f"{len(result.products)} products from {requests} requests{where}{ended}; nothing was "
+        f"stored{more}",
         err=True,
     )
     if not result.products:
         raise ScraperError(f"{name}: no product would be stored (fix: see `scraper try {name}`)")
 
 
-async def _read(site: Site, settings: Settings, wanted: int) -> tuple[ProductPreview, int]:
-    def show(result: ProductPreview) -> None:
+async def _read_products(site: Site, settings: Settings, wanted: int) -> tuple[ProductPreview, int]:
+    def report(result: ProductPreview) -> None:
         if sys.stderr.isatty():
             count = f"{len(result.products)} of {wanted} products"
             click.echo(f"\r{count}, {reader.requests} requests ", nl=False, err=True)
 
     async with PoliteReader(site, settings) as reader:
-        result = await preview_products(reader, wanted, show)
+        result = await preview_products(reader, wanted, report)
         if sys.stderr.isatty():
             click.echo("\r", nl=False, err=True)
         return result, reader.requests
 
 
-def _table(site: Site, result: ProductPreview) -> Table:
+def _make_table(site: Site, result: ProductPreview) -> Table:
     rows = [
         {"id": product.external_id, "url": url, **product.data}
         for url, product in result.products.values()

@@ -1,4 +1,4 @@
-"""`scraper sites record` and `scraper sites test`: pages of a site, kept and read again."""
+"""`scraper sites record` and `scraper sites test`: recorded pages of a site, read again offline."""
 
 from __future__ import annotations
 
@@ -9,71 +9,72 @@ from scraper.cli.common.shared import complete_site, json_option, load_settings,
 from scraper.cli.common.tables import cell, plain, print_table
 from scraper.domain import Kind
 from scraper.errors import NotFoundError, ScraperError
-from scraper.plugins.author.repair import records
+from scraper.plugins.author.repair.record_checks import check_sites
+from scraper.plugins.author.repair.record_files import INDEX, records_folder, save_records
+from scraper.plugins.author.repair.records import record_site
 from scraper.sites import loader
 
-RECORDED = 20
+PAGES = 20
 
 
 @click.command()
 @click.argument("name", metavar="SITE", shell_complete=complete_site)
 @click.option(
     "--pages",
-    default=RECORDED,
+    default=PAGES,
     type=click.IntRange(2, 200),
     show_default=True,
-    help="So many pages.",
+    help="Number of pages to record.",
 )
 @json_option()
 def record(name: str, pages: int, as_json: bool) -> None:
-    """Keep pages of SITE, and what its definition gives on them, for `scraper sites test`.
+    """Record pages of SITE, and what its definition gives on them, for `scraper sites test`.
 
-    Listings and products, in sites/NAME.pages/, which former ones are replaced in. Obeys robots.txt
-    and the rate; needs no servers. No cookie is kept, nor what settings keep secret.
+    Records listings and products in sites/NAME.pages/, and replaces earlier records. Obeys
+    robots.txt and the rate; needs no servers. Records neither cookies nor secrets in settings.
     """
     settings = load_settings()
     path = definition_file(settings.sites_dir, name)
     site = loader.load_file(path, settings.site_function_modules)
     with page_errors(site.name):
-        kept, requests = records.fetch(site, settings, pages)
-    folder = records.save(path, kept)
-    products = sum(page.kind is Kind.PRODUCT for page in kept)
+        recorded, requests = record_site(site, settings, pages)
+    folder = save_records(path, recorded)
+    products = sum(page.kind is Kind.PRODUCT for page in recorded)
     if as_json:
-        print_json({"folder": str(folder), "pages": len(kept), "products": products})
+        print_json({"folder": str(folder), "pages": len(recorded), "products": products})
         return
     click.echo(
-        f"{len(kept)} pages, {products} of products, in {folder}/ by {requests} requests; "
-        f"next: look at {folder / records.INDEX}, commit it, and scraper sites test {site.name}"
+        f"{len(recorded)} pages, {products} of products, recorded in {folder}/ by {requests} "
+        f"requests; next: check {folder / INDEX}, commit the folder, and run `scraper sites test "
+        f"{site.name}`"
     )
 
 
 @click.command()
 @click.argument("names", metavar="[SITES]...", nargs=-1, shell_complete=complete_site)
-@click.option("--update", is_flag=True, help="Take what is read today as what is expected.")
+@click.option("--update", is_flag=True, help="Record today's values as the expected ones.")
 @json_option()
 def test(names: tuple[str, ...], update: bool, as_json: bool) -> None:
-    """Read the recorded pages with the definitions of today, and show every field that differs.
+    """Read the recorded pages with today's definitions, and show every field that differs.
 
-    Without SITES: all that have recorded pages. Needs neither servers nor the network. Exits with 1
-    where something differs.
+    Without SITES, reads all sites with recorded pages. Needs neither servers nor the network. Exits
+    with 1 if something differs.
     """
     settings = load_settings()
     folder = settings.sites_dir
     paths = [definition_file(folder, name) for name in names] or [
-        path for path in loader.list_definition_files(folder) if records.folder_of(path).is_dir()
+        path for path in loader.list_definition_files(folder) if records_folder(path).is_dir()
     ]
     if not paths:
-        raise NotFoundError(
-            f"no recorded pages in {folder}/ (fix: `scraper sites record SITE` keeps some)"
-        )
-    results = records.prove_all(paths, settings.site_function_modules, update)
-    differing = [row for proof in results for row in proof.differences]
-    problems = [proof.problem for proof in results if proof.problem is not None]
-    pages = sum(proof.pages for proof in results)
+        raise NotFoundError(f"no recorded pages in {folder}/ (fix: `scraper sites record SITE`)")
+    checks = check_sites(paths, settings.site_function_modules, update)
+    differing = [row for check in checks for row in check.differences]
+    problems = [check.problem for check in checks if check.problem is not None]
+    pages = sum(check.pages for check in checks)
     if as_json:
         print_json(
             {
-                "sites": len(results),
+                "sites": len(checks),
                 "pages": pages,
                 "problems": problems,
                 "differences": [row._asdict() for row in differing],
@@ -87,7 +88,7 @@ def test(names: tuple[str, ...], update: bool, as_json: bool) -> None:
                 for row in differing
             ],
         )
-    summary = f"{len(results)} sites, {pages} pages: {len(differing)} differences"
+    summary = f"{len(checks)} sites, {pages} pages: {len(differing)} differences"
     if problems:
         raise ScraperError("\n".join([*problems, summary]))
     if differing and not update:

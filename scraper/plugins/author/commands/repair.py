@@ -1,4 +1,4 @@
-"""`scraper repair`: fields that are read no longer, and what would read them now."""
+"""`scraper repair`: new sources for the fields that a definition no longer reads."""
 
 from __future__ import annotations
 
@@ -23,15 +23,18 @@ from scraper.cli.common.tables import plain
 from scraper.domain import Fetched, Kind
 from scraper.errors import ConfigError, FetchError, NotFoundError, ScraperError, did_you_mean
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
-from scraper.plugins.author.repair import records, repairing, rewriting
-from scraper.plugins.author.repair.repairing import Case, Repair
+from scraper.plugins.author.repair import repairing
+from scraper.plugins.author.repair.cases import RepairCase, make_case, make_item_cases
+from scraper.plugins.author.repair.record_files import load_records, records_folder
+from scraper.plugins.author.repair.repairing import FieldRepair
+from scraper.plugins.author.repair.rewriting import read_written_field, rewrite_field
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
 from scraper.views import products
 
 PAGES = 20
-# So many products are looked at for each page that is wanted, where pages have several.
+# For each wanted page with several products, this many stored products are read.
 ITEMS_LOOKED_AT = 20
 
 
@@ -43,61 +46,93 @@ ITEMS_LOOKED_AT = 20
     default=PAGES,
     type=click.IntRange(repairing.PAGES_MIN, 100),
     show_default=True,
-    help="So many product pages are read.",
+    help="Number of product pages to read.",
 )
-@click.option("--apply", is_flag=True, help="Write what is proposed into the definition.")
+@click.option("--apply", is_flag=True, help="Write the proposals into the definition.")
 @json_option()
 def repair(name: str, field: str | None, pages: int, apply: bool, as_json: bool) -> None:
-    """Propose what would read a field of SITE that is read no longer, with proof, as a diff.
+    """Propose new sources for fields that SITE's definition no longer reads, with proof, as a diff.
 
-    Reads product pages anew, politely, and looks for what gives the last known values on them:
-    those of `scraper sites record`, without servers; else the products that are stored. Without
-    FIELD: every field that shows the known value on less than half of the pages.
+    Reads product pages politely, and searches them for the last known values: those of `scraper
+    sites record`, without servers, or else those of the stored products. Without FIELD, repairs
+    every field that shows its known value on less than half of the pages.
     """
     settings = load_settings()
     path = definition_file(settings.sites_dir, name)
     site = loader.load_file(path, settings.site_function_modules)
     _require_repairable(path, site, field)
-    known, origin = _known(path, site, pages)
-    proofs = _read(site, settings, known)
-    if len(proofs.pages) < repairing.PAGES_MIN:
+    known_pages, origin = _load_known_pages(path, site, pages)
+    read = _read_pages(site, settings, known_pages)
+    if len(read.pages) < repairing.PAGES_MIN:
         raise ScraperError(
-            f"{site.name}: {len(proofs.pages)} of {len(known)} product pages answered, too few "
-            f"to tell a field by{': ' if proofs.failures else ''}{'; '.join(proofs.failures[:2])}"
+            f"{site.name}: {len(read.pages)} of {len(known_pages)} product pages could be read, "
+            "too few to prove a source"
+            f"{': ' if read.failures else ''}{'; '.join(read.failures[:2])}"
         )
-    before = path.read_text(encoding="utf-8")
-    text, repairs = _proposals(path, before, site, field, proofs)
-    diff = "".join(
-        difflib.unified_diff(
-            before.splitlines(keepends=True), text.splitlines(keepends=True), str(path), str(path)
+    proposal = _propose(path, path.read_text(encoding="utf-8"), site, field, read)
+    if apply and proposal.diff:
+        path.write_text(proposal.text, encoding="utf-8")
+    proposal.show(path, read, origin, applied=apply and bool(proposal.diff), as_json=as_json)
+    _require_all_repaired(path, site, field, read, proposal.repairs)
+
+
+@dataclass(slots=True)
+class RepairPages:
+    """The product pages of today, their items, and why other pages could not be read."""
+
+    pages: list[RepairCase] = field(default_factory=list)
+    items: list[RepairCase] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def has_enough_items(self, site: Site) -> bool:
+        """Returns whether the items prove the sources of their fields, if they have any."""
+        return not site.product.own_fields or len(self.items) >= repairing.PAGES_MIN
+
+
+@dataclass(frozen=True, slots=True)
+class RepairProposal:
+    """The repaired fields, and the definition's text with them."""
+
+    site: str
+    text: str
+    diff: str
+    repairs: list[FieldRepair]
+
+    def show(
+        self, path: Path, read: RepairPages, origin: str, *, applied: bool, as_json: bool
+    ) -> None:
+        if as_json:
+            print_json(
+                {
+                    "site": self.site,
+                    "pages": len(read.pages),
+                    "known": origin,
+                    "fields": self.repairs,
+                    "diff": self.diff,
+                    "applied": applied,
+                }
+            )
+            return
+        click.echo(
+            f"{self.site}: {len(read.pages)} product pages read; known values from {origin}",
+            err=True,
         )
-    )
-    applied = apply and bool(diff)
-    if applied:
-        path.write_text(text, encoding="utf-8")
-    if as_json:
-        print_json(
-            {
-                "site": site.name,
-                "pages": len(proofs.pages),
-                "known": origin,
-                "fields": repairs,
-                "diff": diff,
-                "applied": applied,
-            }
-        )
-    else:
-        pages_read = f"{len(proofs.pages)} product pages read"
-        click.echo(f"{site.name}: {pages_read}; values of {origin}", err=True)
-        for repair in repairs:
-            _show(repair)
-        if diff:
-            click.echo("\n" + "".join(char for char in diff if char == "\n" or char.isprintable()))
-        _say_next(site, path, repairs, applied=applied)
-    if not proofs.tell_items(site) and field in (None, *site.product.own_fields):
+        for repair in self.repairs:
+            _show_repair(repair)
+        if self.diff:
+            printable = (char for char in self.diff if char == "\n" or char.isprintable())
+            click.echo("\n" + "".join(printable))
+        _show_next_step(self.site, path, self.repairs, applied=applied)
+
+
+def _require_all_repaired(
+    path: Path, site: Site, field: str | None, read: RepairPages, repairs: list[FieldRepair]
+) -> None:
+    """Raises `ScraperError` if items or fields are left to repair by hand."""
+    if not read.has_enough_items(site) and field in (None, *site.product.own_fields):
         raise ScraperError(
-            f"{path}: product.items: of its known products {len(proofs.items)} are found on pages "
-            "of today: their scope and id are for you to repair (fix: `scraper try URL SELECTOR` "
+            f"{path}: product.items: only {len(read.items)} of the known products are on pages of "
+            "today (fix: repair the scope and id of items by hand; `scraper try URL SELECTOR` "
             "shows what a selector matches)"
         )
     if any(repair.before.right < repair.before.pages and not repair.value for repair in repairs):
@@ -107,109 +142,96 @@ def repair(name: str, field: str | None, pages: int, apply: bool, as_json: bool)
         )
 
 
-@dataclass(slots=True)
-class Proofs:
-    """The pages as they are today, their items, and why others could not be read."""
-
-    pages: list[Case] = field(default_factory=list)
-    items: list[Case] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-
-    def tell_items(self, site: Site) -> bool:
-        """Whether there are enough items to tell their fields by, or none are wanted."""
-        return not site.product.own_fields or len(self.items) >= repairing.PAGES_MIN
-
-
 def _require_repairable(path: Path, site: Site, field: str | None) -> None:
     if field is not None and field not in site.product.all_fields:
         raise NotFoundError(
             f"{site.name} has no field {field!r}{did_you_mean(field, site.product.all_fields)}"
         )
     if site.product.function is not None:
-        raise ConfigError(f"{path}: product.function: what Python reads is for you to repair")
+        raise ConfigError(
+            f"{path}: product.function: fields that a function reads cannot be repaired (fix: "
+            "change the function)"
+        )
 
 
-def _proposals(
-    path: Path, before: str, site: Site, field: str | None, proofs: Proofs
-) -> tuple[str, list[Repair]]:
-    """The definition's text with what is proposed, and the proposals."""
+def _propose(
+    path: Path, before: str, site: Site, field: str | None, read: RepairPages
+) -> RepairProposal:
     text, repairs = before, []
-    for name, inner in _names(site, field):
-        if inner and not proofs.tell_items(site):
+    for name, inner in _list_fields(site, field):
+        if inner and not read.has_enough_items(site):
             continue
-        cases = proofs.items if inner else proofs.pages
+        cases = read.items if inner else read.pages
         if field is None and not repairing.is_broken(site, name, cases, inner=inner):
             continue
-        written = rewriting.written_field(before, name, inner=inner)
+        written = read_written_field(before, name, inner=inner)
         repair = repairing.repair_field(site, name, written, cases, inner=inner)
         if repair.value is not None:
-            text = rewriting.with_field(text, path, name, repair.value, inner=inner)
+            text = rewrite_field(text, path, name, repair.value, inner=inner)
         repairs.append(replace(repair, name=f"items.{name}") if inner else repair)
-    return text, repairs
+    lines, new_lines = (version.splitlines(keepends=True) for version in (before, text))
+    diff = "".join(difflib.unified_diff(lines, new_lines, str(path), str(path)))
+    return RepairProposal(site.name, text, diff, repairs)
 
 
-def _names(site: Site, field: str | None) -> list[tuple[str, bool]]:
-    """What may be broken; True: a field of items, which takes the place of the page's."""
+def _list_fields(site: Site, field: str | None) -> list[tuple[str, bool]]:
+    """Returns the fields to check; True: a field of items, which replaces the page's."""
     own = site.product.own_fields
     names = [(name, name in own) for name in site.product.all_fields]
     return [(name, inner) for name, inner in names if field in (None, name)]
 
 
-def _show(repair: Repair) -> None:
+def _show_repair(repair: FieldRepair) -> None:
     click.echo(f"{repair.name}: the definition gives the known value on {repair.before} pages")
     if repair.now is None or repair.old is None:
         if repair.before.right < repair.before.pages:
-            click.echo("  nothing gives the known values on enough of them")
+            click.echo("  no source gives the known values on enough pages")
         return
     shown = f"{repair.now} pages of today"
     if repair.old.pages:
-        shown += f", {repair.old} recorded ones ({repair.old.wrong} wrong)"
+        shown += f", {repair.old} recorded pages ({repair.old.wrong} wrong)"
     word = "proposed" if repair.value else "not certain enough"
     click.echo(f"  {word}: {plain(repair.nearest)}: {shown}; confidence {repair.confidence:.2f}")
 
 
-def _say_next(site: Site, path: Path, repairs: list[Repair], *, applied: bool) -> None:
+def _show_next_step(site: str, path: Path, repairs: list[FieldRepair], *, applied: bool) -> None:
     if not repairs:
         click.echo("every field shows its known values: nothing to repair")
     elif applied:
         click.echo(
-            f"{path} written; next: scraper sites check {site.name}, scraper try {site.name}, "
-            f"scraper sites record {site.name}"
+            f"{path} written; next: scraper sites check {site}, scraper try {site}, "
+            f"scraper sites record {site}"
         )
     elif any(repair.value for repair in repairs):
-        click.echo(f"next: scraper repair {' '.join([site.name, *_only(repairs)])} --apply")
-
-
-def _only(repairs: list[Repair]) -> list[str]:
-    return [repairs[0].name.removeprefix("items.")] if len(repairs) == 1 else []
+        names = [repairs[0].name.removeprefix("items.")] if len(repairs) == 1 else []
+        click.echo(f"next: scraper repair {' '.join([site, *names])} --apply")
 
 
 class KnownPage(NamedTuple):
-    """A page by its address, what is known of its products by their ids, and the page as it was
-    recorded."""
+    """A page's URL, the last known data of its products by their ids, and the recorded page."""
 
     url: str
     rows: dict[str, dict[str, Any]]
     old: Fetched | None = None
 
 
-def _known(path: Path, site: Site, pages: int) -> tuple[list[KnownPage], str]:
-    """The address, the last known values and the recorded page of some products, and where they are
-    from."""
-    if records.folder_of(path).is_dir():
-        kept = [
+def _load_known_pages(path: Path, site: Site, pages: int) -> tuple[list[KnownPage], str]:
+    """Returns pages with known values, and where the values are from: records if there are any,
+    else the stored products."""
+    if records_folder(path).is_dir():
+        recorded = [
             KnownPage(
                 record.asked,
                 {row["id"]: row["data"] for row in record.expected["rows"]},
                 record.page,
             )
-            for record in records.load(path)
+            for record in load_records(path)
             if record.kind is Kind.PRODUCT
             and (len(record.expected["rows"]) == 1 or site.product.items is not None)
         ]
-        return kept[:pages], f"{records.folder_of(path)}/"
+        return recorded[:pages], f"{records_folder(path)}/"
     with open_engine().connect() as connection:
-        # Of a page with several products one says what is to be read of the page.
+        # A page with several products proves the page's fields by one of them.
         several = ITEMS_LOOKED_AT if site.product.items is not None else 1
         rows = products.read(connection, site.name, limit=pages * several)
     stored: dict[str, KnownPage] = {}
@@ -218,26 +240,26 @@ def _known(path: Path, site: Site, pages: int) -> tuple[list[KnownPage], str]:
         page.rows[row.external_id] = json.loads(row.data)
     if not stored:
         raise NotFoundError(
-            f"{site.name}: nothing is known of its products: it has neither recorded pages nor "
-            f"stored products (fix: `scraper crawl {site.name}`, or `scraper sites record "
-            f"{site.name}`, while it is read well)"
+            f"{site.name}: no values are known: the site has neither recorded pages nor stored "
+            f"products (fix: `scraper crawl {site.name}` or `scraper sites record {site.name}`, "
+            "while its definition still reads it)"
         )
     return list(stored.values())[:pages], "the stored products"
 
 
-def _read(site: Site, settings: Settings, known: list[KnownPage]) -> Proofs:
-    async def run() -> Proofs:
-        proofs = Proofs()
+def _read_pages(site: Site, settings: Settings, known_pages: list[KnownPage]) -> RepairPages:
+    async def run() -> RepairPages:
+        read = RepairPages()
         async with PoliteReader(site, settings) as reader:
-            for url, rows, old in known:
+            for url, rows, old in known_pages:
                 try:
                     page = await reader.read(url, Kind.PRODUCT)
                 except FetchError as error:
-                    proofs.failures.append(f"{url}: {error.outcome}: {error}")
+                    read.failures.append(f"{url}: {error.outcome}: {error}")
                     continue
-                proofs.pages.append(repairing.case_of(next(iter(rows.values())), url, page, old))
+                read.pages.append(make_case(next(iter(rows.values())), url, page, old))
                 if site.product.items is not None:
-                    proofs.items += repairing.item_cases(site, rows, url, page, old)
-        return proofs
+                    read.items += make_item_cases(site, rows, url, page, old)
+        return read
 
     return asyncio.run(run())

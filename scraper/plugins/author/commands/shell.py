@@ -1,4 +1,4 @@
-"""`scraper shell`: a Python prompt on a page, before anything is written. Needs no servers."""
+"""`scraper shell`: a Python prompt on a page, to try selectors. Needs no servers."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ from scraper.sites import loader
 from scraper.sites.definition import Site
 
 BANNER = """\
-page            what was read: page.url, .status, .headers, .body, .text
+page            the page: page.url, .status, .headers, .body, .text
 css("h1")       its matches, as a definition reads them; also xpath("//h1")
 jsonld          its JSON-LD objects
-fetch("/next")  another page; robots.txt and the rate are obeyed
-Ctrl-D ends it; nothing is stored."""
+fetch("/next")  reads another page; obeys robots.txt and the rate
+Ctrl-D ends the shell; nothing is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownPage:
+    """`page` at the prompt."""
+
     url: str
     status: int
     headers: Any
@@ -47,13 +49,13 @@ class ShownPage:
 
 
 class Prompt:
-    """The names that a prompt has, for the page that was read last."""
+    """The names at the prompt, for the page that was read last."""
 
     def __init__(self, reader: PoliteReader, runner: asyncio.Runner) -> None:
         self._reader, self._runner = reader, runner
         self.names: dict[str, Any] = {"css": self.css, "xpath": self.xpath, "fetch": self.fetch}
 
-    def show(self, page: Fetched) -> None:
+    def show_page(self, page: Fetched) -> None:
         self._page = page
         document = Document(page, page.url)
         self.names["page"] = ShownPage(
@@ -61,13 +63,13 @@ class Prompt:
         )
         self.names["jsonld"] = document.jsonld
 
-    def read(self, url: str) -> None:
-        self.show(self._runner.run(self._reader.read(url, Kind.PRODUCT)))
+    def read_page(self, url: str) -> None:
+        self.show_page(self._runner.run(self._reader.read(url, Kind.PRODUCT)))
 
     def fetch(self, url: str) -> ShownPage | None:
-        """Reads another page; of one that cannot be read it says why, and stays."""
+        """Reads another page. If that fails, prints why and stays on this page."""
         try:
-            self.read(urljoin(Document(self._page, self._page.url).base, url))
+            self.read_page(urljoin(Document(self._page, self._page.url).base, url))
         except FetchError as error:
             click.echo(f"{error.outcome}: {plain(str(error))}", err=True)
             return None
@@ -75,13 +77,13 @@ class Prompt:
         return shown
 
     def css(self, selector: str) -> list[str]:
-        return self._select(selector)
+        return self._match_source(selector)
 
     def xpath(self, path: str) -> list[str]:
-        # A path may begin as CSS does.
-        return self._select(f"xpath:{path}")
+        # Without the prefix, a path such as `descendant::a` would be read as CSS.
+        return self._match_source(f"xpath:{path}")
 
-    def _select(self, text: str) -> list[str]:
+    def _match_source(self, text: str) -> list[str]:
         try:
             source = parse_source(text)
         except ValidationError as error:
@@ -92,10 +94,10 @@ class Prompt:
 @click.command()
 @click.argument("target", metavar="SITE|FILE|URL", shell_complete=complete_site)
 def shell(target: str) -> None:
-    """Open a Python prompt on a page: URL, FILE (a saved page), or the first of SITE.
+    """Open a Python prompt on a page: URL, FILE (a saved page), or the first page of SITE.
 
-    It has `page`, `css`, `xpath`, `jsonld` and `fetch`. Obeys robots.txt and the rate; needs no
-    servers; stores nothing.
+    The prompt has `page`, `css`, `xpath`, `jsonld` and `fetch`. Obeys robots.txt and the rate;
+    needs no servers; stores nothing.
     """
     settings, saved = load_settings(), Path(target)
     site: Site
@@ -108,15 +110,15 @@ def shell(target: str) -> None:
         site = load_definition(settings, target)
         url = site.starts[0]
     with asyncio.Runner() as runner, page_errors(site.name):
-        reader = runner.run(_opened(site))
+        reader = runner.run(_open_reader(site))
         try:
             prompt = Prompt(reader, runner)
             if url is None:
-                prompt.show(Fetched(NOWHERE, 200, {}, saved.read_bytes()))
+                prompt.show_page(Fetched(NOWHERE, 200, {}, saved.read_bytes()))
             else:
-                prompt.read(url)
+                prompt.read_page(url)
             with suppress(ImportError):
-                # Lines are edited, and remembered, where Python has it.
+                # With readline, lines can be edited and recalled.
                 import_module("readline")
             click.echo(f"{prompt.names['page']!r}", err=True)
             code.interact(BANNER, local=prompt.names, exitmsg="")
@@ -124,5 +126,5 @@ def shell(target: str) -> None:
             runner.run(reader.__aexit__())
 
 
-async def _opened(site: Site) -> PoliteReader:
+async def _open_reader(site: Site) -> PoliteReader:
     return PoliteReader(site, load_settings())

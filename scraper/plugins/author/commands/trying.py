@@ -1,4 +1,4 @@
-"""`scraper try`: what a definition gives, before anything is stored. Needs no servers."""
+"""`scraper try`: what a definition gives on some pages. Stores nothing, needs no servers."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ T = TypeVar("T")
 PRODUCTS = 3
 LINKS_SHOWN = 5
 ITEMS_SHOWN = 20
-# What a saved page is said to be at where nothing is known of it.
+# The URL of a saved page that is given without one.
 NOWHERE = "http://saved.invalid/"
 
 
 @click.command("try")
 @click.argument("target", metavar="SITE|FILE|URL", shell_complete=complete_site)
 @click.argument("selector", required=False)
-@click.option("--listing", is_flag=True, help="It is a listing page: show its links.")
+@click.option("--listing", is_flag=True, help="Read a listing page: show its links.")
 @click.option("--site", metavar="NAME", help="The definition that reads FILE or URL.")
 @click.option("--url", "address", metavar="URL", help="The address that FILE was saved from.")
 @click.option(
@@ -51,9 +51,9 @@ NOWHERE = "http://saved.invalid/"
     default=PRODUCTS,
     type=click.IntRange(1, 20),
     show_default=True,
-    help="So many product pages of SITE.",
+    help="Number of product pages to read.",
 )
-@click.option("--browser", is_flag=True, help="Read pages by a browser, whatever their queue.")
+@click.option("--browser", is_flag=True, help="Render pages with a browser, whatever their queue.")
 @json_option()
 def try_(
     target: str,
@@ -67,14 +67,14 @@ def try_(
 ) -> None:
     """Show what a definition gives on some pages of SITE, on FILE (a saved page) or on URL.
 
-    Each field with its value, the source that gave it, and what is wrong. With SELECTOR (CSS,
-    XPath, or KEY:VALUE with a source's key, such as jsonld:offers.price) only what that matches.
-    FILE may also be a definition. Without a definition a page is read by what it says for machines.
-    Pages of the queue `browser` are shown by a Chromium of this machine.
+    Shows each field with its value, the source that gave it, and its problems. With SELECTOR (CSS,
+    XPath, or KEY:VALUE with a source's key, such as jsonld:offers.price), shows only its matches.
+    FILE may also be a definition. Without a definition, reads what the page states for machines.
+    A Chromium of this machine renders pages of the queue `browser`.
     Obeys robots.txt and the rate; needs no servers; stores nothing.
     """
     settings = load_settings()
-    source = None if selector is None else _source(selector)
+    source = None if selector is None else _parse_selector(selector)
     kind = Kind.LISTING if listing else Kind.PRODUCT
     saved = Path(target)
     result: Sample | Matches
@@ -82,50 +82,57 @@ def try_(
         definition = definition_of(settings, site, target)
 
         async def on_url(reader: PoliteReader, sampler: Sampler) -> Sample | Matches:
-            return _read(sampler, await reader.read(target, kind), target, kind, source)
+            return _read_page(sampler, await reader.read(target, kind), target, kind, source)
 
         result = _with_reader(definition, settings, browser, as_json, on_url)
     elif saved.is_file() and saved.suffix not in loader.SUFFIXES:
         if browser:
-            raise click.UsageError("a saved page is read as it is: --browser is for SITE or URL")
+            raise click.UsageError("--browser renders pages of SITE or URL, not a saved page")
         definition = definition_of(settings, site, address or NOWHERE)
         page = Fetched(address or NOWHERE, 200, {}, saved.read_bytes())
         sampler = Sampler(PoliteReader(definition, settings), settings.site_function_modules)
-        result = _read(sampler, page, page.url, kind, source)
+        result = _read_page(sampler, page, page.url, kind, source)
     else:
         definition = load_definition(settings, target)
 
         async def on_site(reader: PoliteReader, sampler: Sampler) -> Sample | Matches:
             if source is None:
                 return await sampler.sample(0 if listing else products)
-            url = definition.start[0] if listing and definition.start else None
-            url = url or await _first_product(sampler, target)
-            return match_source(source, await reader.read(url, kind))
+            return await _match_on_site(reader, sampler, target, kind, source)
 
         result = _with_reader(definition, settings, browser, as_json, on_site)
     if isinstance(result, Matches):
         _show_matches(result, as_json=as_json)
         good = bool(result.matches)
     else:
-        _show(definition, result, as_json=as_json)
+        _show_sample(definition, result, as_json=as_json)
         good = result.is_good
     if not good:
         raise SystemExit(ScraperError.exit_code)
 
 
-def _source(selector: str) -> Source:
+def _parse_selector(selector: str) -> Source:
     try:
         return parse_source(selector)
     except ValidationError as error:
         raise DefinitionError([f"{selector}: {error.errors()[0]['msg']}"]) from None
 
 
-async def _first_product(sampler: Sampler, target: str) -> str:
+async def _match_on_site(
+    reader: PoliteReader, sampler: Sampler, target: str, kind: Kind, source: Source
+) -> Matches:
+    """Returns the matches on the site's first listing page, or on its first product page."""
+    start = reader.context.site.start
+    url = start[0] if kind is Kind.LISTING and start else await _find_product(sampler, target)
+    return match_source(source, await reader.read(url, kind))
+
+
+async def _find_product(sampler: Sampler, target: str) -> str:
     sample = await sampler.sample(0)
     links = list(chain.from_iterable(page.products for page in sample.listings))
     if not links:
         raise ScraperError(
-            f"{target}: no product page was found to try the selector on "
+            f"{target}: no product page was found for the selector "
             f"(fix: see `scraper try {target}`)"
         )
     return links[0]
@@ -138,7 +145,7 @@ def _with_reader(
     as_json: bool,
     use: Callable[[PoliteReader, Sampler], Awaitable[T]],
 ) -> T:
-    """Reads pages on a loop of its own, and says how many requests that took."""
+    """Runs `use` on a loop of its own, and prints how many requests it took."""
 
     async def run() -> T:
         loop = asyncio.get_running_loop()
@@ -158,10 +165,10 @@ def _with_reader(
         return asyncio.run(run())
 
 
-def _read(
+def _read_page(
     sampler: Sampler, page: Fetched, url: str, kind: Kind, source: Source | None
 ) -> Sample | Matches:
-    """What the definition gives, or only what `source` matches."""
+    """Returns what the definition gives, or only what `source` matches."""
     if source is not None:
         return match_source(source, page)
     if kind is Kind.LISTING:
@@ -170,21 +177,21 @@ def _read(
 
 
 def definition_of(settings: Settings, name: str | None, url: str) -> Site:
-    """The one that is named; else the one whose host the URL is on; else the standard one."""
+    """Returns the named definition, or else that of the URL's host, or else the standard one."""
     if name is not None:
         return load_definition(settings, name)
     for file in loader.list_definition_files(settings.sites_dir):
         try:
             site = loader.load_file(file, settings.site_function_modules)
         except DefinitionError:
-            # Another site's mistakes are `scraper sites check`'s to show.
+            # `scraper sites check` shows the mistakes of other sites.
             continue
         if site.owns(url):
             return site
     return standard_definition(url)
 
 
-def _show(site: Site, sample: Sample, *, as_json: bool) -> None:
+def _show_sample(site: Site, sample: Sample, *, as_json: bool) -> None:
     if as_json:
         print_json({"site": site.name, **asdict(sample)})
         return
@@ -205,7 +212,7 @@ def _show_listing(listing: ListingTrial) -> None:
 
 def _show_product(page: PageTrial) -> None:
     if page.gone:
-        click.echo(f"{plain(page.url)}\n  gone: the shop says that it is no longer there")
+        click.echo(f"{plain(page.url)}\n  gone: the shop answers that it no longer exists")
         return
     stored = "" if page.complete else "  (would not be stored)"
     click.echo(f"{plain(page.url)}\n  id {plain(page.external_id or '-')}{stored}")
@@ -230,7 +237,7 @@ def _show_product(page: PageTrial) -> None:
 
 
 def _show_items(page: PageTrial) -> None:
-    """The products of a page with several, each with what it has of its own."""
+    """Shows the products of a page with several, each with its own fields."""
     if not page.items:
         return
     click.echo(f"  {len(page.items)} items")
@@ -263,4 +270,4 @@ def _show_matches(result: Matches, *, as_json: bool) -> None:
         err=True,
     )
     if result.nearest:
-        click.echo(f"the nearest that would match: {result.nearest}", err=True)
+        click.echo(f"the longest part that matches: {result.nearest}", err=True)

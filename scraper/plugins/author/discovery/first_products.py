@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from scraper.crawl.new_pages import start_links
-from scraper.domain import Kind, Link, Product
+from scraper.domain import Extracted, Kind, Link, Product
 from scraper.errors import FetchError
 from scraper.extract import FunctionFailed, TooSlow
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
@@ -27,6 +27,11 @@ class ProductPreview:
     problems: list[tuple[str, str]] = field(default_factory=list)
     listings: int = 0
     ended: bool = False
+
+    def add(self, url: str, extracted: Extracted) -> None:
+        self.problems += [(url, problem) for problem in extracted.problems]
+        for product in extracted.products if extracted.complete else ():
+            self.products.setdefault(product.external_id, (url, product))
 
 
 async def preview_products(
@@ -55,9 +60,7 @@ async def preview_products(
             result.problems.append((link.url, f"{outcome}{error}"))
             failures += 1
         else:
-            result.problems += [(link.url, problem) for problem in extracted.problems]
-            for product in extracted.products if extracted.complete else ():
-                result.products.setdefault(product.external_id, (link.url, product))
+            result.add(link.url, extracted)
             for new_link in extracted.links:
                 if new_link.url not in seen:
                     seen.add(new_link.url)

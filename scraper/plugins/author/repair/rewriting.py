@@ -1,4 +1,4 @@
-"""One field of a definition's text, written anew: every other line stays as it is, comments too.
+"""Rewrites one field in a definition's text; every other line stays as it is, comments too.
 Pure."""
 
 from __future__ import annotations
@@ -19,35 +19,38 @@ from scraper.sites.grammar.fields import FieldSpec
 _FIELDS, _ITEMS = ("fields",), ("items", "fields")
 
 
-def with_field(
+def rewrite_field(
     text: str, path: Path, name: str, value: Mapping[str, Any], *, inner: bool = False
 ) -> str:
-    """The text with this field, known to define the same site but for it. `inner`: a field of its
-    items. Raises `ScraperError` where the field cannot be written there."""
+    """Returns the text with the new field, and checks that the rest of the site stays the same.
+
+    `inner`: a field of the site's items. Raises `ScraperError` if the field cannot be rewritten.
+    """
     keys = (*(_ITEMS if inner else _FIELDS), name)
-    pair = _field(yaml.compose(text, Loader=yaml.SafeLoader), "product", *keys)
+    pair = _find_field(yaml.compose(text, Loader=yaml.SafeLoader), "product", *keys)
     if pair is not None:
         key, node = pair
-        before = written_field(text, name, inner=inner)
-        for written in (_by_line(text, before, node, value), _whole(text, key, node, value)):
-            if written is not None and _differs_by(text, written, path, keys, value):
+        before = read_written_field(text, name, inner=inner)
+        by_keys = _replace_keys(text, before, node, value)
+        for written in (by_keys, _replace_field(text, key, node, value)):
+            if written is not None and _changes_only(text, written, path, keys, value):
                 return written
     raise ScraperError(
-        f"{path}: product.{'.'.join(keys)} cannot be written by itself (fix: write it there as "
+        f"{path}: product.{'.'.join(keys)} cannot be rewritten by itself (fix: write it there as "
         f"{write_inline(value)})"
     )
 
 
-def written_field(text: str, name: str, *, inner: bool = False) -> Any:
-    """The field as the text has it; None where it is not there."""
+def read_written_field(text: str, name: str, *, inner: bool = False) -> Any:
+    """Returns the field as the text has it, or None if it has none."""
     fields = yaml12.parse(text).data["product"]
     for key in _ITEMS if inner else _FIELDS:
         fields = fields.get(key) if isinstance(fields, dict) else None
     return fields.get(name) if isinstance(fields, dict) else None
 
 
-def _field(node: yaml.Node | None, *names: str) -> tuple[yaml.Node, yaml.Node] | None:
-    """The key of the field and its value."""
+def _find_field(node: yaml.Node | None, *names: str) -> tuple[yaml.Node, yaml.Node] | None:
+    """Returns the nodes of the field's key and of its value."""
     pair = None
     for name in names:
         if not isinstance(node, yaml.MappingNode):
@@ -57,23 +60,23 @@ def _field(node: yaml.Node | None, *names: str) -> tuple[yaml.Node, yaml.Node] |
     return pair
 
 
-def _by_line(text: str, before: Any, node: yaml.Node, value: Mapping[str, Any]) -> str | None:
-    """Only the keys that differ, where each has lines of its own."""
+def _replace_keys(text: str, before: Any, node: yaml.Node, value: Mapping[str, Any]) -> str | None:
+    """Replaces only the keys that differ. Returns None unless each key has lines of its own."""
     if not isinstance(node, yaml.MappingNode) or node.flow_style:
         return None
     indent = " " * node.start_mark.column
-    due = {key: given for key, given in value.items() if before.get(key) != given}
+    due = {key: option for key, option in value.items() if before.get(key) != option}
     edits: list[tuple[int, int, str]] = []
     for key, inner in node.value:
-        start, end = key.start_mark.index, _end(inner)
+        start, end = key.start_mark.index, _find_end(inner)
         if key.value in due:
-            edits.append((start, end, _entry(key.value, due.pop(key.value))))
+            edits.append((start, end, _write_entry(key.value, due.pop(key.value))))
         elif key.value not in value:
             edits.append((start, end, ""))
-    # What is new takes the place of what goes; what is left goes with its line.
+    # New keys take the place of the first key that goes; the others go with their lines.
     for at, (start, end, entry) in enumerate(edits):
         if not entry and due:
-            edits[at] = start, end, f"\n{indent}".join(_entry(*pair) for pair in due.items())
+            edits[at] = start, end, f"\n{indent}".join(_write_entry(*pair) for pair in due.items())
             due = {}
     if due:
         return None
@@ -89,32 +92,33 @@ def _by_line(text: str, before: Any, node: yaml.Node, value: Mapping[str, Any]) 
     return text
 
 
-def _whole(text: str, key: yaml.Node, node: yaml.Node, value: Mapping[str, Any]) -> str:
-    """The field on one line, in place of all that it was."""
+def _replace_field(text: str, key: yaml.Node, node: yaml.Node, value: Mapping[str, Any]) -> str:
+    """Replaces the whole field by one line."""
     short = isinstance(node, yaml.ScalarNode) and list(value) == ["css"]
     entry = write_inline(value["css"] if short else value)
-    return f"{text[: key.end_mark.index]}: {entry}{text[_end(node) :]}"
+    return f"{text[: key.end_mark.index]}: {entry}{text[_find_end(node) :]}"
 
 
-def _entry(key: str, value: Any) -> str:
+def _write_entry(key: str, value: Any) -> str:
     return f"{key}: {write_inline(value)}"
 
 
-def _end(node: yaml.Node) -> int:
-    """Where its last character is. (A block is said to end where the next thing begins.)"""
+def _find_end(node: yaml.Node) -> int:
+    """Returns the index after the node's last character; YAML ends a block where the next node
+    begins."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
-        return _end(last[1] if isinstance(last, tuple) else last)
+        return _find_end(last[1] if isinstance(last, tuple) else last)
     index: int = node.end_mark.index
     return index
 
 
-def _differs_by(
+def _changes_only(
     text: str, written: str, path: Path, keys: tuple[str, ...], value: Mapping[str, Any]
 ) -> bool:
-    """Whether the new text defines the site of before with this field."""
+    """Returns whether the new text defines the same site, except for the field."""
 
-    def parts(site: Site) -> tuple[Any, Any]:
+    def split_site(site: Site) -> tuple[Any, Any]:
         data = site.model_dump(mode="json")
         fields = data["product"]
         for key in keys[:-1]:
@@ -122,8 +126,8 @@ def _differs_by(
         return fields.pop(keys[-1]), data
 
     try:
-        field, others = parts(loader.load_text(written, path))
-        _, before = parts(loader.load_text(text, path))
+        field, others = split_site(loader.load_text(written, path))
+        _, before = split_site(loader.load_text(text, path))
     except DefinitionError:
         return False
     return bool(
