@@ -59,7 +59,7 @@ AT_ONCE = 2
 # rewritten. Here crawls follow each other at once; so that hour is taken out, or the upsert would
 # have less to do than it has.
 DAILY_UPSERT = sa.text(str(products.UPSERT).replace(f"interval '{products.GUARD}'", "interval '0'"))
-DAILY_SEEN = sa.text(str(products.SEEN).replace(f"interval '{products.GUARD}'", "interval '0'"))
+DAILY_SEEN = sa.text(str(products.CONFIRM).replace(f"interval '{products.GUARD}'", "interval '0'"))
 
 Answer = Callable[[LeasedPage], tuple[Sequence[NewPage], NewProduct | None]]
 
@@ -247,8 +247,8 @@ def new_product(site_id: int, page: LeasedPage) -> NewProduct:
 def daily() -> Iterator[None]:
     """Products are written as by a crawl a day after the last one."""
     usual, products.UPSERT = products.UPSERT, DAILY_UPSERT
-    seen, products.SEEN = products.SEEN, DAILY_SEEN
+    seen, products.CONFIRM = products.CONFIRM, DAILY_SEEN
     try:
         yield
     finally:
-        products.UPSERT, products.SEEN = usual, seen
+        products.UPSERT, products.CONFIRM = usual, seen

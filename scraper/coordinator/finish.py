@@ -1,12 +1,14 @@
-"""Ends a crawl, exactly once, when none of its pages is open: its status, its note, and what the
-shop no longer lists. Before that, a crawl asks for products that it would delist.
+"""Ends a crawl, exactly once, when none of its pages is open: sets its status and note, and delists
+what the shop no longer lists. Before that, the crawl requests the pages of products that it would
+delist.
 
-A crawl that could not read every listing has not seen the whole catalogue, and one whose data is
-suspect may not have: their misses delist nothing.
+A crawl that could not read every listing has not seen the whole catalogue, and a suspect crawl may
+not have: products that they miss are not delisted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,6 +19,7 @@ from scraper.domain import CrawlStatus, Message
 from scraper.frontier import crawls
 from scraper.frontier.crawls import REPLAY
 from scraper.infra.database import retry_transaction
+from scraper.infra.statements import sql
 from scraper.results import crawl_quality, earlier_crawls, held_products, missed_products
 from scraper.results.earlier_crawls import SuspectCrawl
 from scraper.results.plausibility import ShownTwice
@@ -25,37 +28,9 @@ from scraper.rules.routing import COORDINATOR
 
 log = structlog.get_logger()
 
-# It reads pages of the site alone, which has an index: no more than the site has. Product pages may
-# have left already, so the good ones are what the crawl has counted beside its good listings, which
-# stay until it has ended; or what its listings named and is remembered (counted within a few
-# percent), for that was good.
-LISTINGS = sa.text("""
-SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) AS example,
-       min(error) FILTER (WHERE unread) AS error,
-       count(*) FILTER (WHERE unread AND status <> 'gone') AS unusable,
-       count(*) FILTER (WHERE unread AND status = 'invalid' AND last_item_count > 0) AS emptied,
-       count(*) FILTER (WHERE broken) AS broken, min(url) FILTER (WHERE broken) AS broken_example,
-       min(error) FILTER (WHERE broken) AS broken_error,
-       count(*) FILTER (WHERE broken AND starts_with(error, :not_full)) AS not_full,
-       (array_agg(url ORDER BY fruitless DESC, id) FILTER (WHERE fruitless > 0))[1] AS fruitless,
-       count(*) FILTER (WHERE doubted) AS doubtful,
-       mode() WITHIN GROUP (ORDER BY error) FILTER (WHERE doubted) AS doubt,
-       mode() WITHIN GROUP (ORDER BY error)
-         FILTER (WHERE kind = 'product' AND status IN ('dead', 'invalid')) AS product_error,
-       (SELECT CASE WHEN products_listed > 1.05 * product_total THEN ok + unchanged + 1
-                    ELSE ok + unchanged END
-          FROM crawls WHERE id = :id)
-         > count(*) FILTER (WHERE kind <> 'product' AND status IN ('ok', 'unchanged'))
-       AS any_product
-  FROM (SELECT *, kind <> 'product'
-                  AND (status IN ('dead', 'invalid')
-                       OR (status = 'gone' AND (depth = 0 OR kind = 'sitemap'))) AS unread,
-               kind <> 'product' AND status = 'ok' AND error IS NOT NULL AS broken,
-               kind = 'product' AND status = 'invalid' AND last_outcome = 'doubtful' AS doubted
-          FROM pages WHERE site_id = :site_id AND crawl_id = :id) AS of_crawl
-""")
+LISTINGS = sa.text(sql("coordinator/read_listings.sql"))
 
-# Listings alone have an index.
+# Only listings are in the index on `lists`.
 SHOWN_TWICE = sa.text("""
 SELECT coalesce(sum(pages), 0) AS listings, coalesce(sum(pages - 1), 0) AS repeated,
        (array_agg(url ORDER BY pages DESC))[1] AS example
@@ -65,13 +40,13 @@ SELECT coalesce(sum(pages), 0) AS listings, coalesce(sum(pages - 1), 0) AS repea
 
 
 def finish(engine: sa.Engine, crawl_id: int) -> list[Message]:
-    """Ends a running crawl with no open page; does nothing otherwise."""
-
+    """Ends a running crawl without open pages; does nothing otherwise."""
     return [dispatch_message()] if retry_transaction(lambda: _end_crawl(engine, crawl_id)) else []
 
 
 def _end_crawl(engine: sa.Engine, crawl_id: int) -> bool:
-    """True: it goes on, with pages of products that no listing has named."""
+    """Ends the crawl, or returns True if it goes on with pages of products that no listing
+    named."""
     with engine.begin() as connection:
         crawl = crawls.lock_drained(connection, crawl_id)
         if crawl is None:
@@ -79,7 +54,7 @@ def _end_crawl(engine: sa.Engine, crawl_id: int) -> bool:
         wanted = {"id": crawl_id, "site_id": crawl.site_id, "not_full": NOT_FULL}
         read = connection.execute(LISTINGS, wanted).one()
         status, note = judge_ending(crawl, read)
-        # A replay has asked for a few pages only.
+        # A replay requests only a few pages.
         whole = status is CrawlStatus.COMPLETED and crawl.trigger != REPLAY
         complete = whole and read.unread == 0 and crawl.links_cut == 0
         before = earlier_crawls.suspect_crawl(connection, crawl)
@@ -110,8 +85,9 @@ def _end_crawl(engine: sa.Engine, crawl_id: int) -> bool:
 def _delist_missed(
     connection: sa.Connection, crawl: Any, before: SuspectCrawl | None, *, suspect: bool
 ) -> tuple[int, Reason | None]:
-    """Counts what a complete crawl has missed. Where it is suspect, or becomes so by what it has
-    missed, nothing of it counts. `before`: the crawl before, if it was suspect."""
+    """Counts the products that a complete crawl missed. Returns how many it delisted, and why its
+    misses make it suspect. The misses of a suspect crawl do not count. `before` is the previous
+    crawl, if that was suspect."""
     shown = connection.execute(SHOWN_TWICE, {"id": crawl.id}).one()
     listings = ShownTwice(int(shown.listings), int(shown.repeated), shown.example)
     doubted = earlier_crawls.doubted_crawl(connection, crawl.id, before)
@@ -129,36 +105,17 @@ def _delist_missed(
 
 
 def judge_ending(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
-    """Failed where nothing could be read, or not one product page was good; else completed. The
-    note says what is missing, each time with the cause first: screens cut what is long."""
-    notes = []
+    """Returns a crawl's status and a note on what it lacks. A crawl fails if nothing could be read,
+    or if no product page was good. Causes come first in the note, since screens cut long texts."""
     nothing = crawl.ok + crawl.unchanged == 0
     no_product = crawl.product_total > 0 and not read.any_product
+    notes = []
     if no_product:
         of = (
             f"of {crawl.product_total} product pages" if crawl.product_total > 1 else "product page"
         )
         notes.append(_with_cause(read.product_error, f"not one {of} was good"))
-    if read.unread:
-        lists = _such_as(read.unread, "listing page", "could not be read", read.example)
-        notes.append(_with_cause(read.error, lists))
-    if read.broken:
-        verb = "lacks links" if read.broken == 1 else "lack links"
-        lists = _such_as(read.broken, "listing page", verb, read.broken_example)
-        notes.append(_with_cause(read.broken_error, lists))
-    if crawl.links_cut > read.broken:
-        links = crawl.links_cut - read.broken
-        notes.append(f"{links} links were left out: the definition's limits")
-    if crawl.links_fruitless:
-        notes.append(
-            f"{crawl.links_fruitless} links to listings were left out behind pages that brought "
-            f"nothing new (`limits.fruitless`), such as {read.fruitless}"
-        )
-    if crawl.links_disallowed:
-        notes.append(
-            f"{crawl.links_disallowed} links to listings were left out, since robots.txt disallows "
-            f"them"
-        )
+    notes += [*_listing_notes(read), *_link_notes(crawl, read)]
     if crawl.dead + crawl.invalid > read.unusable:
         doubtful = f", {read.doubtful} of them doubtful: {read.doubt}" if read.doubtful else ""
         given_up = [
@@ -171,6 +128,33 @@ def judge_ending(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
         notes.append("no page could be read")
     status = CrawlStatus.FAILED if nothing or no_product else CrawlStatus.COMPLETED
     return status, "; ".join(notes) or None
+
+
+def _listing_notes(read: Any) -> Iterator[str]:
+    """Yields what could not be read of the listings."""
+    if read.unread:
+        lists = _such_as(read.unread, "listing page", "could not be read", read.example)
+        yield _with_cause(read.error, lists)
+    if read.broken:
+        verb = "lacks links" if read.broken == 1 else "lack links"
+        lists = _such_as(read.broken, "listing page", verb, read.broken_example)
+        yield _with_cause(read.broken_error, lists)
+
+
+def _link_notes(crawl: Any, read: Any) -> Iterator[str]:
+    """Yields which links the crawl left out."""
+    if crawl.links_cut > read.broken:
+        yield f"{crawl.links_cut - read.broken} links were left out: the definition's limits"
+    if crawl.links_fruitless:
+        yield (
+            f"{crawl.links_fruitless} links to listings were left out behind pages that brought "
+            f"nothing new (`limits.fruitless`), such as {read.barren_example}"
+        )
+    if crawl.links_disallowed:
+        yield (
+            f"{crawl.links_disallowed} links to listings were left out, since robots.txt disallows "
+            f"them"
+        )
 
 
 def _with_cause(cause: str | None, effect: str) -> str:

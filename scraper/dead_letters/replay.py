@@ -1,13 +1,13 @@
-"""Dead and invalid pages taken up again (replayed) or given up (dropped), by hand.
+"""Dead and invalid pages that a person replays or drops.
 
-A replay goes through the frontier's front door: the pages join the site's running crawl or, where
-there is none, a crawl of their own (trigger `replay`) by the site's definition as it is now. They
-are then leased, fetched and judged like all others, with a clean account. No products are touched,
-no listings read but those asked for, and nothing is delisted.
+Replayed pages join the site's running crawl or, if there is none, a crawl of their own (trigger
+`replay`) by the site's current definition. They are leased, fetched and judged like all others,
+with their attempts reset. A replay writes no products itself, reads only the listings it was asked
+for, and delists nothing.
 
-Batches of a thousand pages, a transaction each, so that no worker waits long for a row; all of one
-site go into one crawl, which a connection beside holds until the last batch is in. A replay that is
-interrupted has done what it has done: the same command does the rest.
+Batches have a thousand pages and a transaction each, so that no worker waits long for a row. All
+batches of a site go into one crawl, which a second connection holds until the last batch is in. An
+interrupted replay keeps what it has done; the same command does the rest.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from scraper.sites.definition import Site
 
 BATCH = 1000
 OPEN_TRIES = 5
-# A definition's limits bound new pages, and these were added before.
+# A definition's limits bound new pages; these were added before.
 AMPLE = 2**31 - 1
 
-# The connection beside says nothing while a batch waits for locks, which may take longer than its
-# session may be idle.
+# The second connection is idle while a batch waits for locks, which may take longer than a session
+# may be idle.
 PATIENCE = sa.text("SET LOCAL idle_in_transaction_session_timeout = '120s'")
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
     """What a replay did at one site, or would do. `crawl_id` is None for a crawl that is not open
-    yet; `outdated`: that crawl began with an older definition, and stays with it. `refused` says
-    why pages stayed as they are."""
+    yet. An `outdated` crawl began with an older definition, and keeps it. `refused` says why pages
+    stayed as they are."""
 
     site: str
     pages: int
@@ -67,7 +67,7 @@ class DropResult:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The crawl that pages join, held, with the definition that it runs by."""
+    """The crawl that pages join, which is held, and its definition."""
 
     crawl_id: int
     site_id: int
@@ -85,7 +85,7 @@ class _ReplayedBatch:
 
 
 def preview_replay(engine: sa.Engine, selection: Selection) -> list[ReplayResult]:
-    """What `replay` would do now. Changes nothing."""
+    """Returns what `replay_pages` would do now. Changes nothing."""
     with engine.connect() as connection:
         return [
             _preview_site(connection, site) for site in store.count_by_site(connection, selection)
@@ -106,8 +106,8 @@ def _preview_site(connection: sa.Connection, site: SitePages) -> ReplayResult:
 def replay_pages(
     engine: sa.Engine, selection: Selection
 ) -> tuple[list[ReplayResult], list[Message]]:
-    """Takes the selected pages up again, site by site; one that refuses does not keep the others
-    from it. Returns what was done, and what to send."""
+    """Replays the selected pages, site by site; a site that refuses does not stop the others.
+    Returns what was done, and what to send."""
     with engine.connect() as connection:
         chosen = store.count_by_site(connection, selection)
     done = [
@@ -120,7 +120,7 @@ def replay_pages(
 
 
 def preview_drop(engine: sa.Engine, selection: Selection) -> list[DropResult]:
-    """What `drop` would do now. Changes nothing."""
+    """Returns what `drop_pages` would do now. Changes nothing."""
     with engine.connect() as connection:
         return [
             DropResult(site.name, site.pages) for site in store.count_by_site(connection, selection)
@@ -128,8 +128,8 @@ def preview_drop(engine: sa.Engine, selection: Selection) -> list[DropResult]:
 
 
 def drop_pages(engine: sa.Engine, selection: Selection) -> list[DropResult]:
-    """Gives the selected pages up: their next crawl finds them as any other page. Returns how many
-    of which site."""
+    """Gives the selected pages up; the next crawl finds them like any other page. Returns how many
+    of each site."""
     with engine.connect() as connection:
         chosen = store.count_by_site(connection, selection)
     done = [DropResult(site.name, _drop_site(engine, site, selection)) for site in chosen]
@@ -165,8 +165,8 @@ def _replay_batch(
     after: UUID | None,
     target: _Target | None,
 ) -> _ReplayedBatch | None:
-    """One transaction: a batch of pages joins the crawl, which it opens if need be. None: there are
-    no more."""
+    """Adds a batch of pages to the crawl in one transaction, and opens the crawl if needed. Returns
+    None if there are no more pages."""
     with engine.connect() as connection, connection.begin() as transaction:
         target = (
             _join_crawl(connection, site) if target is None else _rejoin_crawl(connection, target)
@@ -182,6 +182,10 @@ def _replay_batch(
         counts = CountsByCrawl()
         for change in added.pages:
             counts[target.crawl_id].count_added(change)
+        for row in rows:
+            # The row is locked since before, so the page has joined from this very status.
+            if row.crawl_id == target.crawl_id:
+                counts[target.crawl_id].uncount_settled(Kind(row.kind), row.status)
         add_counts(connection, counts)
         return _ReplayedBatch(target, len(rows), len(added.pages), rows[-1].fingerprint)
 
@@ -204,8 +208,8 @@ def _rejoin_crawl(connection: sa.Connection, target: _Target) -> _Target:
 
 
 def _running_crawl(connection: sa.Connection, site: SitePages) -> _Target | None:
-    """The site's running crawl. Refuses a paused site, and a crawl that is about to begin: that one
-    may find the pages itself, and nobody knows yet whether it can."""
+    """Returns the site's running crawl. Refuses a paused site, and a crawl that is about to begin,
+    since that crawl may find the pages itself."""
     if sites.is_paused(connection, site.id):
         raise PausedError(
             f"{site.name} is paused: nothing of it is fetched; `scraper sites resume "
@@ -231,9 +235,9 @@ def _running_crawl(connection: sa.Connection, site: SitePages) -> _Target | None
 
 
 def _open_crawl(connection: sa.Connection, site: SitePages) -> _Target | None:
-    """A running crawl of its own; None where somebody else opened one at this moment. Products that
-    are fresh are asked all the same where they are dead, so it needs no `refetch`: that would ask
-    for all that a listing leads to."""
+    """Opens a running crawl for the replay. Returns None if another process opened one at this
+    moment. Dead pages are requested however fresh their products are, so it needs no `refetch`,
+    which would request everything that a listing leads to."""
     definition = _stored_definition(connection, site)
     crawl_id = crawls.open_crawl(connection, site.id, definition, slot=None, trigger=REPLAY)
     if crawl_id is None:
@@ -253,12 +257,12 @@ def _validate_definition(definition: Mapping[str, Any], name: str) -> Site:
     except ValidationError as error:  # stored by another version
         raise ScraperError(
             f"the stored definition of {name} is not valid any more: `scraper crawl {name}` "
-            "takes it over anew"
+            "replaces it"
         ) from error
 
 
 def _new_page(row: sa.Row[Any], target: _Target) -> NewPage:
-    """The page as it was found, to be fetched as the crawl's definition says."""
+    """Returns the page as it was found, routed by the crawl's definition."""
     kind = Kind(row.kind)
     way = choose_route(target.site.routing_preferences, kind, row.url)
     return NewPage(

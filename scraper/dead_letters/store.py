@@ -1,8 +1,9 @@
-"""Dead and invalid pages in PostgreSQL: found by filters, counted, read in full, locked to be taken
-up again, dropped.
+"""Dead and invalid pages in PostgreSQL: finds them by filters, counts them, reads one in full,
+locks them to be replayed, and drops them.
 
-Takes nothing up itself: that is the frontier's front door (`frontier.pages.add_pages`, with
-`again`). A page's reason is its last outcome, and its age the time since its last verdict."""
+Replaying itself is `frontier.pages.add_pages` with `again`. A page's reason is its last outcome,
+and its age the time since its last verdict.
+"""
 
 from __future__ import annotations
 
@@ -53,16 +54,17 @@ SELECT p.site_id AS id, s.name, count(*) AS pages {SELECTED}
  GROUP BY p.site_id, s.name ORDER BY s.name
 """)
 
-# In the frontier's own order, so that two who lock the same pages never wait for each other in a
-# circle. Whoever comes second sees here, and not by an older snapshot, that a page is not dead any
-# more.
+# The frontier's own order, so that two transactions that lock the same pages cannot deadlock. The
+# second one reads the rows after the first has committed, so it sees which are no longer dead.
 BATCH = f"""
 {SELECTED}
    AND p.site_id = :site_id AND (CAST(:after AS uuid) IS NULL OR p.fingerprint > :after)
  ORDER BY p.fingerprint LIMIT :limit FOR NO KEY UPDATE OF p
 """
 
-LOCK = sa.text(f"SELECT p.fingerprint, p.url, p.kind, p.host, p.depth {BATCH}")
+LOCK = sa.text(f"""
+SELECT p.fingerprint, p.crawl_id, p.status, p.url, p.kind, p.host, p.depth {BATCH}
+""")
 
 DROP = sa.text(f"""
 WITH picked AS MATERIALIZED (SELECT p.id, p.status AS before {BATCH})
@@ -86,7 +88,7 @@ SELECT p.id, s.name AS site FROM sites s JOIN pages p ON p.site_id = s.id
  ORDER BY p.id
 """)
 
-# The row is held, as by a settling transaction: the crawl does not end before this transaction
+# The row is held, as by a settling transaction, so the crawl cannot end before this transaction
 # does.
 ACTIVE_CRAWL = sa.text("""
 SELECT id, status, definition, definition_hash FROM crawls
@@ -96,9 +98,9 @@ SELECT id, status, definition, definition_hash FROM crawls
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which dead and invalid pages are meant: all that every filter lets through. None lets all
-    through; `ids` are pages', `crawl_id` the last crawl that reached them. A page is `older_s` when
-    its last verdict was longer ago, `newer_s` when it was not."""
+    """A choice of dead and invalid pages: those that match every filter. None matches all pages.
+    `ids` are pages' ids, `crawl_id` is the last crawl that reached them, `older_s` and `newer_s`
+    are bounds of the time since the last verdict."""
 
     site: str | None = None
     status: str | None = None
@@ -112,7 +114,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class SitePages:
-    """How many selected pages a site has."""
+    """The number of selected pages of a site."""
 
     id: int
     name: str
@@ -120,7 +122,7 @@ class SitePages:
 
 
 def find_pages(connection: sa.Connection, selection: Selection, limit: int) -> list[sa.Row[Any]]:
-    """Selected pages, those with the newest verdict first."""
+    """Returns selected pages, the newest verdict first."""
     return list(connection.execute(FIND, {**_filter_values(selection), "limit": limit}))
 
 
@@ -129,7 +131,7 @@ def count_pages(connection: sa.Connection, selection: Selection) -> int:
 
 
 def summarize_pages(connection: sa.Connection, selection: Selection) -> list[sa.Row[Any]]:
-    """Counts by site, status, reason and host, each with its newest page as an example."""
+    """Counts pages by site, status, reason and host; the newest page is each count's example."""
     return list(connection.execute(SUMMARY, _filter_values(selection)))
 
 
@@ -143,16 +145,15 @@ def count_by_site(connection: sa.Connection, selection: Selection) -> list[SiteP
 def lock_pages(
     connection: sa.Connection, selection: Selection, site_id: int, after: UUID | None, limit: int
 ) -> list[sa.Row[Any]]:
-    """Locks up to `limit` selected pages of a site, by fingerprint and beyond `after`. Fewer: there
-    are no more."""
+    """Locks up to `limit` selected pages of a site, in the order of their fingerprints, after
+    `after`. Fewer rows mean that there are no more."""
     return list(connection.execute(LOCK, _batch_values(selection, site_id, after, limit)))
 
 
 def drop_pages(
     connection: sa.Connection, selection: Selection, site_id: int, after: UUID | None, limit: int
 ) -> list[sa.Row[Any]]:
-    """Makes up to `limit` selected pages of a site *dropped*, and counts them so in the crawls they
-    belong to."""
+    """Drops up to `limit` selected pages of a site, and counts that in their crawls."""
     rows = list(connection.execute(DROP, _batch_values(selection, site_id, after, limit)))
     counts = CountsByCrawl()
     for row in rows:
@@ -165,17 +166,17 @@ def drop_pages(
 
 
 def read_page(connection: sa.Connection, page_id: int) -> sa.Row[Any] | None:
-    """Everything about a page, whatever its status."""
+    """Returns everything about a page, whatever its status."""
     return connection.execute(READ, {"id": page_id}).first() if 0 < page_id <= ID_MAX else None
 
 
 def find_by_url(connection: sa.Connection, fingerprints: Sequence[UUID]) -> list[sa.Row[Any]]:
-    """The pages (id, site) of a URL: a URL may be a page of several sites."""
+    """Returns the pages (id, site) of a URL, which may belong to several sites."""
     return list(connection.execute(OF_URL, {"fingerprints": list(fingerprints)}))
 
 
 def active_crawl(connection: sa.Connection, site_id: int) -> sa.Row[Any] | None:
-    """The crawl of a site that has not ended, held until this transaction ends."""
+    """Returns the crawl of a site that has not ended, and holds it until this transaction ends."""
     return connection.execute(ACTIVE_CRAWL, {"site_id": site_id}).first()
 
 

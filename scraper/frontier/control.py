@@ -1,8 +1,8 @@
-"""What a worker asks with each claim, and every two seconds: which crawls go on, how its queue
-stands, what operators and blocks say of hosts.
+"""What a worker reads with each claim, and every two seconds: which crawls go on, how full its
+queue is, what operators have set for hosts, and which hosts block.
 
-One question, since it is asked that often: each costs a worker 0.15 ms. Few hosts have a row of
-their own, so the two tables that have them are read only where there is something in them.
+It is one query, since each costs a worker 0.15 ms. Few hosts have rows of their own, so the two
+tables of hosts are read only if they are not empty.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scraper.frontier.host_tiers import TierKey
 from scraper.rules.budget import Override
 from scraper.rules.escalation import HostRoute
 
-# The crawls whose pages are to be fetched now are running, and of a site that is not paused.
+# Pages are fetched for running crawls of sites that are not paused.
 POLL = sa.text("""
 SELECT ARRAY(SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
               WHERE c.id = ANY (:crawls) AND c.status = 'running' AND NOT s.paused) AS running,
@@ -30,8 +30,8 @@ SELECT ARRAY(SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
 
 
 class HostControl(NamedTuple):
-    """What operators said of hosts, what the fleet remembers of their blocks, and PostgreSQL's time
-    (0 without blocks)."""
+    """What operators have set for hosts, the routes of hosts that block, and PostgreSQL's time (0
+    without routes)."""
 
     overrides: dict[str, Override]
     routes: dict[TierKey, HostRoute]
@@ -39,8 +39,8 @@ class HostControl(NamedTuple):
 
 
 class PollAnswer(NamedTuple):
-    """`running`: those of the crawls asked for whose pages are to be fetched now. `batches` of the
-    queue that no worker has claimed yet, and how many `workers` have claimed others."""
+    """The requested crawls that are `running`; how many `batches` of the queue are unclaimed, and
+    how many `workers` have claimed others."""
 
     running: set[int]
     batches: int

@@ -1,5 +1,5 @@
-"""A crawl's counters: they change in the transaction that changes its pages, so the two can never
-disagree."""
+"""A crawl's counters. They change in the transaction that changes its pages, so that the two always
+agree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scraper.infra.database import dumps
 
 @dataclass(slots=True)
 class Counts:
-    """What one transaction adds to a crawl's counters. Field for field the columns of `crawls`."""
+    """What one transaction adds to a crawl's counters. The fields are columns of `crawls`."""
 
     discovery_total: int = 0
     discovery_done: int = 0
@@ -38,11 +38,8 @@ class Counts:
     products_repriced: int = 0
 
     def count_added(self, change: PageChange) -> None:
-        """A page joined the crawl; one that was fresh is final at once, one taken up `again` was in
-        its total before."""
-        if change.before:
-            self._uncount_settled(change.kind, change.before)
-        elif change.kind.discovers:
+        """Counts a page that joined the crawl; a fresh page is final at once."""
+        if change.kind.discovers:
             self.discovery_total += 1
         else:
             self.product_total += 1
@@ -50,16 +47,18 @@ class Counts:
             self.fresh += 1
             self.count_settled(change)
 
-    def _uncount_settled(self, kind: Kind, status: str) -> None:
+    def uncount_settled(self, kind: Kind, status: str) -> None:
+        """Takes a page with that final status out of the counts. It joins the same crawl again."""
         if kind.discovers:
+            self.discovery_total -= 1
             self.discovery_done -= 1
         else:
+            self.product_total -= 1
             self.product_done -= 1
         setattr(self, status, getattr(self, status) - 1)
 
     def count_settled(self, change: PageChange) -> None:
-        """A page of the crawl reached a final status (a page that is due again counts nothing
-        here)."""
+        """Counts a page that reached a final status. A page that is due again counts nothing."""
         if not Status(change.status).final:
             return
         if change.kind.discovers:
@@ -69,13 +68,15 @@ class Counts:
         setattr(self, change.status, getattr(self, change.status) + 1)
 
     def count_written(self, inserted: bool, changed: bool, repriced: bool) -> None:
-        """A product was stored."""
+        """Counts a product that was stored."""
         self.products_new += inserted
         self.products_changed += changed
         self.products_repriced += repriced
 
 
 class CountsByCrawl(dict[int, Counts]):
+    """The counts of each crawl, by its id; new ones begin at zero."""
+
     def __missing__(self, crawl_id: int) -> Counts:
         self[crawl_id] = Counts()
         return self[crawl_id]
@@ -96,8 +97,8 @@ RETURNING c.id,
 
 
 def add_counts(connection: sa.Connection, counts: CountsByCrawl) -> list[int]:
-    """Adds to the crawls' counters, last thing in a transaction. Returns the crawls with no page
-    left open."""
+    """Adds to the crawls' counters, as the transaction's last step. Returns the crawls without open
+    pages."""
     if not counts:
         return []
     rows = [{"crawl_id": crawl_id, **asdict(counts[crawl_id])} for crawl_id in sorted(counts)]

@@ -18,6 +18,7 @@ from scraper.frontier import leases, throughput
 from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.pages import PageChange
 from scraper.infra.database import dumps
+from scraper.infra.statements import sql
 from scraper.plugins.dedup import filters
 from scraper.sites.definition import Site
 
@@ -26,28 +27,7 @@ REPLAY = "replay"
 # A crawl with this one reads archived pages, and is never active.
 REEXTRACT = "reextract"
 
-# Where the definition finds products by other ids than before, none is new.
-OPEN = sa.text("""
-INSERT INTO crawls (site_id, slot, trigger, status, definition, definition_hash, rate_per_s,
-                    concurrency, fresh_after, stale_before, whole_before, note, finished_at,
-                    holds_new)
-SELECT :site_id, coalesce(CAST(:slot AS timestamptz), clock_timestamp()), :trigger, :status,
-       CAST(:definition AS json), :hash, :rate, :concurrency,
-       now() - CAST(:revisit AS interval), now() - CAST(:revisit_max AS interval),
-       CASE WHEN :refetch THEN now()
-            ELSE (SELECT max(finished_at) FROM crawls WHERE site_id = :site_id AND suspect) END,
-            :note,
-       CASE WHEN :status = 'skipped' THEN now() END,
-       :holds AND EXISTS (
-           SELECT FROM crawls WHERE site_id = :site_id AND status = 'completed' AND NOT suspect
-              AND judged_at IS NOT NULL AND product_done > 0
-              AND trigger NOT IN ('replay', 'reextract')
-              AND CAST(definition AS jsonb) -> 'product' -> 'id'
-                  IS NOT DISTINCT FROM CAST(:definition AS jsonb) -> 'product' -> 'id'
-              AND CAST(definition AS jsonb) -> 'product' -> 'items'
-                  IS NOT DISTINCT FROM CAST(:definition AS jsonb) -> 'product' -> 'items')
-ON CONFLICT DO NOTHING RETURNING id
-""")
+OPEN = sa.text(sql("frontier/open_crawl.sql"))
 
 DRAINED = sa.text("""
 SELECT c.id FROM crawls c

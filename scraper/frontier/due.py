@@ -1,5 +1,5 @@
-"""What is due: hosts with due pages, these pages, and the suspects among them. Reads alone;
-`scraper.frontier.leases` takes."""
+"""What is due: hosts with due pages, these pages, and the suspects among them. Only reads;
+`scraper.frontier.leases` makes leases of the pages."""
 
 from __future__ import annotations
 
@@ -13,94 +13,39 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from scraper.infra.database import dumps
+from scraper.infra.statements import sql
 from scraper.sites.grammar.scalars import parse_rate
 
-# A worker that dies takes many pages with it, of which one may be the cause. From the second time
-# on they are suspects: leased in small batches, then singly, and at last by a worker that does
-# nothing else meanwhile. Only such a death counts as the last one, so that nothing but the cause is
-# given up. The index `pages_suspect_idx` has the same number.
+# A worker that dies takes many pages with it, one of which may be the cause. After two such deaths
+# a page is a suspect: suspects are leased in small batches, then singly, and at last by a worker
+# that does nothing else meanwhile. Only a death there counts as the last one, so that only the
+# cause is given up. The index `pages_suspect_idx` and due_pages.sql have the same number.
 SUSPECT_LOSSES = 2
 LOSSES_MAX = 5
 ALONE_LOSSES = LOSSES_MAX - 1
-# So many pages of so many losses each are in one lease.
+# How many pages are in one lease, by their losses.
 SUSPECT_BATCH = {2: 10, 3: 1, 4: 1}
-# So many leases of pages with so many losses may be out on a queue at a time.
+# How many leases of suspects a queue may have out at a time, by their losses.
 SUSPECT_LEASES = {2: 4, 3: 4, 4: 1}
-# So many due pages of paused crawls are looked past to find another site's on the same host.
+# How many due pages of paused crawls are skipped to find another site's page on the same host.
 PASSED_OVER = 5000
 
-# It says of pages that are named one by one whether they are due: by CASE, which no index answers.
-# Whoever planned that while few pages were due would go through all that are due ever after, to
-# find a hundred.
+# Whether a page that is named by its id is due. A CASE, which no index answers: a plan that was
+# made while few pages were due would otherwise read all due pages ever after, to find a hundred.
 STILL_DUE = "CASE p.status WHEN 'due' THEN true ELSE false END"
 
-# The pages that are out on leases, to be asked whether one is among them: `id NOT IN {LEASED}`. By
-# way of an array, of which nobody can tell how long it is: so it is always made into a hash table,
-# once a statement, however many leases there seem to be.
+# The pages that are leased, for `id NOT IN {LEASED}`. The planner cannot estimate an array's
+# length, so it always builds a hash table, once a statement, however many leases there are.
 LEASED = "(SELECT unnest(ARRAY(SELECT unnest(page_ids) FROM leases)))"
 
-# A loose index scan: one step of the due index for each (queue, host), however many pages each has.
-# The page that a step comes upon is its host's most urgent one; only where that is not due yet, out
-# on a lease, or its crawl is paused, are others looked at.
-DUE_HOSTS = sa.text(f"""
-WITH RECURSIVE step AS (
-    (SELECT queue, host, priority, not_before, crawl_id, id FROM pages
-      WHERE status = 'due' ORDER BY queue, host, priority DESC, not_before LIMIT 1)
-    UNION ALL
-    SELECT n.* FROM step h CROSS JOIN LATERAL (
-        SELECT queue, host, priority, not_before, crawl_id, id FROM pages
-         WHERE status = 'due' AND (queue, host) > (h.queue, h.host)
-         ORDER BY queue, host, priority DESC, not_before LIMIT 1) n
-)
-SELECT h.queue, h.host, first.priority, first.not_before, c.rate_per_s, o.rate
-  FROM step h
- CROSS JOIN LATERAL (
-        (SELECT h.priority, h.crawl_id, h.not_before
-          WHERE h.not_before <= now() AND h.crawl_id <> ALL (:paused) AND h.id NOT IN {LEASED})
-        UNION ALL
-        (SELECT priority, crawl_id, not_before FROM (
-                SELECT priority, crawl_id, not_before FROM pages
-                 WHERE status = 'due' AND queue = h.queue AND host = h.host AND not_before <= now()
-                   AND id NOT IN {LEASED}
-                 ORDER BY priority DESC, not_before LIMIT :passed_over) most_urgent
-          WHERE crawl_id <> ALL (:paused) LIMIT 1)
-        LIMIT 1) first
-  JOIN crawls c ON c.id = first.crawl_id
-  LEFT JOIN hosts o ON o.host = h.host
- WHERE NOT coalesce(o.paused, false)
- ORDER BY first.priority DESC, first.not_before
-""")
+DUE_HOSTS = sa.text(sql("frontier/due_hosts.sql"))
+DUE_PAGES = sa.text(sql("frontier/due_pages.sql"))
 
-# In this form it is asked of each page that is come upon, as LEASED is; no plan can begin at it.
-_OF_CRAWLS = "(crawl_id IN (SELECT unnest(CAST(:crawls AS bigint[])))) IS TRUE"
-
-# As many pages are read as may be leased, not all there are: the index is read no further than
-# that, and no earlier than from each host's most urgent page on. What is out on leases comes before
-# that one, and what was until a vacuum: both would be walked over.
-_MAY_BE_LEASED = f"""status = 'due' AND queue = :queue AND host = may.host AND not_before <= now()
-                AND losses < {SUSPECT_LOSSES} AND {_OF_CRAWLS} AND id NOT IN {LEASED}"""
-DUE_PAGES = sa.text(f"""
-WITH may AS (
-    SELECT * FROM jsonb_to_recordset(CAST(:hosts AS jsonb))
-      AS m(host text, pages int, priority int, since timestamptz)
-)
-SELECT may.host, due.priorities, due.ids, due.products
-  FROM may CROSS JOIN LATERAL (
-        SELECT array_agg(priority) AS priorities, array_agg(id) AS ids,
-               array_agg(kind = 'product') AS products FROM (
-            (SELECT priority, id, kind FROM pages
-              WHERE {_MAY_BE_LEASED} AND priority = may.priority AND not_before >= may.since
-              ORDER BY not_before LIMIT may.pages)
-            UNION ALL
-            (SELECT priority, id, kind FROM pages WHERE {_MAY_BE_LEASED} AND priority < may.priority
-              ORDER BY priority DESC, not_before LIMIT may.pages)
-            LIMIT may.pages) most_urgent) due
- WHERE due.ids IS NOT NULL
-""")
-
+# `IS TRUE` makes the condition apply to each page that is read; no plan can begin there.
 _SUSPECTS = f"""
   FROM (SELECT *, (SELECT l.id FROM leases l WHERE p.id = ANY (l.page_ids)) AS lease_id
-          FROM pages p WHERE losses >= {SUSPECT_LOSSES} AND status = 'due' AND {_OF_CRAWLS}
+          FROM pages p WHERE losses >= {SUSPECT_LOSSES} AND status = 'due'
+           AND (crawl_id IN (SELECT unnest(CAST(:crawls AS bigint[])))) IS TRUE
            AND host NOT IN (SELECT host FROM hosts WHERE paused)) suspects"""
 SUSPECTS = sa.text(f"""
 SELECT queue, losses, count(*) FILTER (WHERE lease_id IS NULL AND not_before <= now()) AS due,
@@ -116,8 +61,8 @@ SELECT id, kind = 'product' AS product, host, priority {_SUSPECTS}
 
 @dataclass(frozen=True, slots=True)
 class DueHost:
-    """A host with pages due now on a queue: the priority of its most urgent one and since when that
-    is due, and the host's budget."""
+    """A host with due pages on a queue: its most urgent page's priority, the time since which that
+    page is due, and the host's rate."""
 
     queue: str
     host: str
@@ -127,7 +72,7 @@ class DueHost:
 
 
 class DuePage(NamedTuple):
-    """What it takes to lease a page. `product`: not a listing, or what else is read for its
+    """What leasing needs to know of a page. `product` is False for pages that are read for their
     links."""
 
     id: int
@@ -138,7 +83,7 @@ class DuePage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SuspectGroup:
-    """The suspects of a queue with so many losses: how many are due now, and how many leases of
+    """A queue's suspects with the same number of losses: how many are due, and how many leases of
     them are out."""
 
     queue: str
@@ -148,24 +93,24 @@ class SuspectGroup:
 
     @property
     def size(self) -> int:
-        """Pages in a lease."""
+        """How many pages a lease has."""
         return SUSPECT_BATCH.get(self.losses, 1)
 
     @property
     def room(self) -> int:
-        """Leases that may be made now."""
+        """How many leases may be made now."""
         at_once = SUSPECT_LEASES.get(self.losses, 1)
         return max(0, min(at_once - self.leases, -(-self.due // self.size)))
 
     @property
     def alone(self) -> bool:
-        """Whether a worker is to do nothing else while it has one of them."""
+        """True if the worker must hold no other lease meanwhile."""
         return self.losses >= ALONE_LOSSES
 
 
 def due_hosts(connection: sa.Connection, paused: Sequence[int] = ()) -> list[DueHost]:
-    """Every (queue, host) with something due now, the most urgent first, but for paused hosts; the
-    crawls in `paused` count for nothing."""
+    """Returns every queue and host with a due page, the most urgent first. Leaves out paused hosts
+    and the pages of `paused` crawls."""
     values = {"paused": list(paused), "passed_over": PASSED_OVER if paused else 1}
     hosts = []
     for row in connection.execute(DUE_HOSTS, values):
@@ -181,8 +126,8 @@ def due_pages(
     allowances: Mapping[str, int],
     crawl_ids: Sequence[int],
 ) -> dict[int, dict[str, list[DuePage]]]:
-    """What is due now on a queue of these hosts and crawls, no more than each host's allowance:
-    priority -> host -> pages, those that have been due for longest first. Suspects apart."""
+    """Returns these hosts' and crawls' due pages on a queue, at most each host's allowance, as
+    priority -> host -> pages, the longest due first. Suspects are left out."""
     rows = [
         {"host": h.host, "pages": allowances[h.host], "priority": h.priority, "since": h.since}
         for h in hosts
@@ -197,8 +142,7 @@ def due_pages(
 
 
 def suspect_groups(connection: sa.Connection, crawl_ids: Sequence[int]) -> list[SuspectGroup]:
-    """The pages of these crawls that several workers died with, by queue and losses: normally
-    none."""
+    """Returns these crawls' suspects by queue and losses; normally there are none."""
     rows = connection.execute(SUSPECTS, {"crawls": list(crawl_ids)})
     return [SuspectGroup(row.queue, row.losses, row.due, row.leases) for row in rows]
 
@@ -206,14 +150,14 @@ def suspect_groups(connection: sa.Connection, crawl_ids: Sequence[int]) -> list[
 def suspect_pages(
     connection: sa.Connection, group: SuspectGroup, crawl_ids: Sequence[int]
 ) -> list[list[DuePage]]:
-    """Those that are due now, in groups that may be leased together: few, of one sort each, the
-    most urgent first."""
+    """Returns a group's due pages in lists that may be leased together: few pages of one kind each,
+    the most urgent first."""
     values = {"crawls": list(crawl_ids), "queue": group.queue, "losses": group.losses}
-    sorts: dict[bool, list[DuePage]] = {}
+    by_kind: dict[bool, list[DuePage]] = {}
     for page in map(DuePage._make, connection.execute(SUSPECT_PAGES, values)):
-        sorts.setdefault(page.product, []).append(page)
+        by_kind.setdefault(page.product, []).append(page)
     return [
         pages[start : start + group.size]
-        for pages in sorts.values()
+        for pages in by_kind.values()
         for start in range(0, len(pages), group.size)
     ]

@@ -1,8 +1,8 @@
-"""What is remembered of each host's blocks: a row per site, host and start, changed under its lock
-by `scraper.rules.escalation`.
+"""Each host's blocks: one row for a site, host and starting level, changed under its lock by
+`scraper.rules.escalation`.
 
-A page's signal comes with its settlement and in the same transaction, so that a page whose lease
-was lost says nothing. Times are PostgreSQL's clock, in seconds since 1970.
+A page's signal is part of the transaction that settles it, so a page whose lease was lost signals
+nothing. Times are PostgreSQL's, in seconds since 1970.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scraper.rules.escalation import FLAP_S, HostRoute, Ladder
 
 
 class TierKey(NamedTuple):
-    """Whose route: `start` is the level where the pages begin by their definition."""
+    """The key of a route. `start` is the level where the pages begin by their definition."""
 
     site_id: int
     host: str
@@ -28,8 +28,8 @@ class TierKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TierSignal:
-    """What one page met at a level. `sign`: what kept it out; None: it was served. `probe`: it was
-    there as one."""
+    """What one page met at a level. `sign` says what blocked it; None means that it was served.
+    `probe` marks pages that probed a cheaper level."""
 
     key: TierKey
     steps: Ladder
@@ -60,7 +60,7 @@ SELECT {_COLUMNS} FROM host_routes JOIN asked USING (site_id, host, start)
  ORDER BY site_id, host, start FOR UPDATE OF host_routes
 """)
 
-# It makes a row to lock where there is none: at the start level, with nothing known.
+# Inserts a row to lock where there is none, at the starting level.
 MAKE = sa.text("""
 INSERT INTO host_routes (site_id, host, start, level, changed_at, blocked_pages, probe_every_s,
                          probes_ok, fell_every_s, why)
@@ -87,8 +87,8 @@ FORGET = sa.text(
 
 
 def read_routes(connection: sa.Connection) -> tuple[dict[TierKey, HostRoute], float]:
-    """All there are (few, since only hosts that block have one), and the time; 0 where there are
-    none."""
+    """Returns all routes and PostgreSQL's time (0 without routes). Only hosts that block have a
+    route, so there are few."""
     rows = connection.execute(ALL).all()
     return dict(map(_route_of, rows)), rows[0].now if rows else 0.0
 
@@ -98,8 +98,7 @@ def database_time(connection: sa.Connection) -> float:
 
 
 def apply_signals(connection: sa.Connection, signals: Sequence[TierSignal]) -> None:
-    """Applies signals, in their order. A host that serves its pages, and of which nothing is known,
-    gets no row."""
+    """Applies signals in their order. A host without a row gets one only if it blocks."""
     if not signals:
         return
     blocked = {signal.key for signal in signals if signal.sign is not None}
@@ -136,7 +135,7 @@ def apply_signals(connection: sa.Connection, signals: Sequence[TierSignal]) -> N
 
 
 def begin_probe(connection: sa.Connection, key: TierKey, steps: Ladder) -> bool:
-    """Whether a probe is due, and this one is it."""
+    """Begins a probe if one is due. Returns True if the caller is the probe."""
     route = _lock_routes(connection, {key}).get(key)
     at = database_time(connection)
     if route is None or not escalation.is_probe_due(route, steps, at):

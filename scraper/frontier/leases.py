@@ -1,21 +1,20 @@
-"""Leases: pages in the hands of workers. Made, claimed, prolonged, counted, taken back. (Settling
-them is `scraper.results.transaction`.)
+"""Leases: the pages that workers hold. Made, claimed, extended, counted, reclaimed. (Settling is
+`scraper.results.transaction`.)
 
-A lease is one row that names its pages; in the frontier they stay due, and nothing is written there
-before a page is settled. So what a lease costs does not depend on how large the frontier is. The
+A lease is one row that names its pages. In the frontier these stay due, and nothing is written
+there before a page is settled, so the cost of a lease does not depend on the frontier's size. The
 statements here are the concurrency design:
 
-- a page is in one lease at a time: one transaction at a time leases
-  (`try_lock_dispatch`), and takes what is due and in no lease;
-- the crawls that it leases from cannot end before it does (`crawls.hold_running`), so that nothing
-  but leases and their ends changes whether a page of theirs is due, and nothing is leased of a
-  crawl that has ended;
+- a page is in one lease at a time: only one transaction leases at a time (`try_lock_dispatch`), and
+  it takes pages that are due and in no lease;
+- the crawls that it leases from cannot end before it does (`crawls.hold_running`), so only leases
+  and their ends change whether one of their pages is due, and nothing is leased of an ended crawl;
 - a lease is claimed once: the second delivery of its message finds `started_at` set and gets
   nothing;
-- every later effect names the lease, so that a worker that lost its lease changes nothing;
-- whoever locks more than one lease does so in the order of their ids, and before any page.
+- every later effect names the lease, so a worker that lost its lease changes nothing;
+- a transaction that locks several leases locks them in the order of their ids, and before any page.
 
-All times are PostgreSQL's; no process compares its own clock with a stored one.
+All times are PostgreSQL's; no process compares its own clock with a stored time.
 """
 
 from __future__ import annotations
@@ -33,18 +32,20 @@ from scraper.domain import Kind, LastReading, Lease, LeasedPage, Validators
 from scraper.frontier.due import ALONE_LOSSES, LOSSES_MAX, STILL_DUE, DuePage
 from scraper.frontier.pages import PageChange
 from scraper.infra.database import dumps, rows_as
+from scraper.infra.statements import sql
 from scraper.rules.routing import priority_level
 
-# A lease that no worker has claimed by then goes back: its message is lost, or nobody serves its
-# queue.
+# A lease that no worker has claimed by then expires: its message is lost, or its queue has no
+# worker.
 CLAIM_S = 20.0
-# So long after PostgreSQL has started, workers that still live may prolong what ran out meanwhile.
+# For this long after PostgreSQL has started, workers may extend leases that expired during the
+# outage.
 RESTART_GRACE_S = 10.0
-# A worker prolongs its leases every two seconds. One that has not for so long is silent.
+# A worker extends its leases every two seconds. One that has not for this long counts as silent.
 SILENT_S = 10.0
 
-# A coordinator that freezes in the middle holds it until PostgreSQL ends its session: so nobody
-# waits for it.
+# A coordinator that freezes holds the lock until PostgreSQL ends its session, so the others do not
+# wait for it.
 LOCK_DISPATCH = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper.dispatch'))")
 
 LEASE = sa.text("""
@@ -63,31 +64,10 @@ UPDATE leases SET started_at = now(), until = now() + :lease_s * interval '1 sec
 RETURNING kind, queue
 """).bindparams(sa.bindparam("claim", type_=sa.Uuid))
 
-# A 304 (and the same bytes) stands for a stored product, so a page that owns none is read whole:
-# another page had its product's id first, say, and may be gone by now. So is one that was last read
-# before the crawl's line: in a suspect crawl, or before somebody typed `--refetch`. (Subqueries,
-# and one with LIMIT, since a join or EXISTS may be answered by hashing a whole table.)
-CLAIMED_PAGES = sa.text(f"""
-SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.depth, p.priority,
-       p.level, p.blocked, p.probe, p.last_item_count,
-       coalesce(p.last_outcome IN ('fetched', 'not_modified', 'fresh'), false) AS good_before,
-       p.revisit_s,
-       CASE WHEN p.revisit_s IS NOT NULL
-            THEN CAST(extract(epoch FROM now() - p.fetched_at) AS float8) END AS good_s,
-       p.etag, p.last_modified, p.body_hash, p.content_hash, p.extractor_hash,
-       CASE WHEN p.extractor_hash IS NOT NULL
-            THEN CAST(extract(epoch FROM now() - p.read_at) AS float8) END AS read_s,
-       CASE WHEN p.extractor_hash IS NOT NULL
-             AND p.read_at > coalesce((SELECT whole_before FROM crawls WHERE id = p.crawl_id),
-                                      '-infinity')
-            THEN ARRAY(SELECT external_id FROM products WHERE page_id = p.id LIMIT 2) END AS owned
-  FROM pages p
- WHERE p.id = ANY (ARRAY(SELECT unnest(page_ids) FROM leases WHERE id = :id)) AND {STILL_DUE}
- ORDER BY p.priority DESC, p.id
-""")
+CLAIMED_PAGES = sa.text(sql("frontier/claimed_pages.sql"))
 
-# One that has run out and was not taken back yet is still its worker's: nobody else can have got
-# its pages.
+# An expired lease that was not reclaimed yet is still its worker's: no other worker can have its
+# pages.
 EXTEND = sa.text("""
 WITH mine AS (SELECT id FROM leases WHERE id = ANY (:ids) ORDER BY id FOR UPDATE)
 UPDATE leases l SET until = now() + :lease_s * interval '1 second' FROM mine WHERE l.id = mine.id
@@ -98,8 +78,8 @@ LOCK = sa.text("SELECT id, page_ids FROM leases ORDER BY id FOR UPDATE")
 REDUCE = sa.text("UPDATE leases SET page_ids = :page_ids WHERE id = :id")
 END = sa.text("DELETE FROM leases WHERE id = ANY (:ids)")
 
-# While PostgreSQL was away nobody could prolong a lease. Those from before get a moment once it is
-# back.
+# No worker could extend a lease while PostgreSQL was away. Leases from before get a moment once it
+# is back.
 EXPIRED = sa.text("""
 DELETE FROM leases WHERE id IN (
     SELECT id FROM leases
@@ -110,7 +90,7 @@ DELETE FROM leases WHERE id IN (
 RETURNING page_ids, started_at IS NOT NULL AS started, alone
 """)
 
-# An unclaimed message is nobody's fault; a worker that died with a page may be the page's.
+# An unclaimed message is no page's fault; a worker's death may be the fault of a page that it held.
 TAKE_BACK = sa.text(f"""
 UPDATE pages p
    SET not_before = now(), settled_at = now(),
@@ -119,12 +99,14 @@ UPDATE pages p
                      ELSE 'due' END,
        last_outcome = CASE WHEN :started THEN 'worker_lost' ELSE last_outcome END,
        error = CASE WHEN losses + CAST(:started AS int) >= :losses_max AND :alone
-                    THEN format('%s workers died or froze while they held it, the last one '
-                                'with nothing else to do', losses + 1)
-                    ELSE error END
+                    THEN CAST(:death AS text) ELSE error END
  WHERE id = ANY (:ids) AND {STILL_DUE}
 RETURNING crawl_id, kind, status
 """)
+# The last loss is the one that the page is given up for.
+DEATH = (
+    f"{LOSSES_MAX} workers died or froze while they held it, the last one with nothing else to do"
+)
 
 BUSY = sa.text("""
 SELECT queue, count(DISTINCT worker) AS workers FROM leases
@@ -133,7 +115,7 @@ SELECT queue, count(DISTINCT worker) AS workers FROM leases
 
 WAITING_LEVELS = sa.text("SELECT queue, priority FROM leases WHERE started_at IS NULL")
 
-# A batch's pages are of one level.
+# All pages of a batch have the same level.
 HELD = sa.text("""
 SELECT u.host, l.priority, count(*) AS pages
   FROM leases l CROSS JOIN LATERAL unnest(l.page_ids, l.hosts) AS u(page_id, host)
@@ -143,9 +125,9 @@ SELECT u.host, l.priority, count(*) AS pages
 
 
 class ClaimedRow(NamedTuple):
-    """The columns of `CLAIMED_PAGES`. `good_s` and `read_s`: how long ago its last good answer
-    came, and it was read whole. `owned`: its first two products, where they are stored as they
-    were read then."""
+    """The columns of `CLAIMED_PAGES`. `good_s` and `read_s` are the seconds since the last good
+    answer, and since the page was read whole. `owned` has its first two products, if they are
+    stored as they were read then."""
 
     id: int
     crawl_id: int
@@ -174,8 +156,8 @@ class ClaimedRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeasedBatch:
-    """What dispatch needs to know of a lease it made: the message carries no more than the id.
-    `alone`: to be worked on by a worker that does nothing else meanwhile."""
+    """What dispatch needs to know of a lease that it made; the message carries only the id. The
+    worker holds no other lease at the same time if `alone`."""
 
     id: UUID
     queue: str
@@ -186,13 +168,13 @@ class LeasedBatch:
 
 
 def unclaimed_s(lease_s: float) -> float:
-    """How long a lease waits for a worker to claim it, and its message in the broker."""
+    """Returns how long a lease waits for a worker to claim it, and its message in the broker."""
     return min(CLAIM_S, lease_s)
 
 
 def try_lock_dispatch(connection: sa.Connection) -> bool:
-    """Whether this transaction may lease: nobody else does until it ends. Asked before what is due
-    is read."""
+    """Returns True if this transaction may lease; no other one may until it ends. Call it before
+    reading what is due."""
     return bool(connection.execute(LOCK_DISPATCH).scalar())
 
 
@@ -204,11 +186,10 @@ def lease_pages(
     *,
     alone: bool = False,
 ) -> list[LeasedBatch]:
-    """Leases these pages: of each group at most one batch a task (listings, products).
+    """Leases these pages: at most one batch of listings and one of products for each group.
 
     The caller has the dispatch lock, holds the crawls (`crawls.hold_running`), and has read since
-    that the pages are due: so they still are. `alone`: to be worked on by a worker that does
-    nothing else meanwhile.
+    then that the pages are due: so they still are.
     """
     batches: list[LeasedBatch] = []
     rows: list[dict[str, object]] = []
@@ -239,17 +220,17 @@ def claim_lease(
     claim_id: UUID | None = None,
     alone: bool = False,
 ) -> Lease | None:
-    """Starts a lease: its pages, or None where it has expired, was claimed before, or never was.
+    """Claims a lease for a worker. Returns None if the lease has expired, was claimed before, or
+    never existed.
 
-    Whoever did not hear the answer may ask again with the same `claim_id`. `alone`: the worker
-    holds no other lease, and will not for as long as it holds this one.
+    A caller that did not get the answer may ask again with the same `claim_id`. `alone` states that
+    the worker holds no other lease while it holds this one.
     """
-    claim_id = claim_id or uuid4()
     values = {
         "id": lease_id,
         "worker": worker,
         "lease_s": lease_s,
-        "claim": claim_id,
+        "claim": claim_id or uuid4(),
         "alone": alone,
     }
     row = connection.execute(CLAIM, values).first()
@@ -295,12 +276,13 @@ def _page_of(row: ClaimedRow) -> LeasedPage:
 def extend_leases(
     connection: sa.Connection, lease_ids: Sequence[UUID], lease_s: float
 ) -> set[UUID]:
-    """Prolongs the leases a worker is busy with; the ones missing from the answer are lost."""
+    """Extends the leases that a worker holds. Returns those that it still holds; the others are
+    lost."""
     return set(connection.execute(EXTEND, {"ids": list(lease_ids), "lease_s": lease_s}).scalars())
 
 
 def reclaim_expired(connection: sa.Connection) -> list[PageChange]:
-    """Ends the expired leases and makes their pages due again, or dead where they keep killing
+    """Ends the expired leases. Their pages become due again, or dead if they keep killing
     workers."""
     expired: dict[tuple[bool, bool], list[int]] = defaultdict(list)
     for row in connection.execute(EXPIRED, {"grace_s": RESTART_GRACE_S}):
@@ -308,21 +290,21 @@ def reclaim_expired(connection: sa.Connection) -> list[PageChange]:
     changes: list[PageChange] = []
     for (started, alone), ids in expired.items():
         values = {"ids": ids, "started": started, "alone": alone, "losses_max": LOSSES_MAX}
-        values["bound"] = LOSSES_MAX if alone else ALONE_LOSSES
+        values |= {"bound": LOSSES_MAX if alone else ALONE_LOSSES, "death": DEATH}
         rows = connection.execute(TAKE_BACK, values)
         changes += [PageChange(row.crawl_id, Kind(row.kind), row.status) for row in rows]
     return changes
 
 
 def lock_leases(connection: sa.Connection) -> dict[UUID, list[int]]:
-    """Locks the leases that there are. Their open pages."""
+    """Locks all leases. Returns the open pages of each."""
     return {row.id: row.page_ids for row in connection.execute(LOCK)}
 
 
 def remove_pages(
     connection: sa.Connection, locked: Mapping[UUID, Sequence[int]], pages: AbstractSet[int]
 ) -> None:
-    """Takes these pages out of leases that are locked; those that have no other page end."""
+    """Removes pages from leases that are locked, and ends the leases that have no other page."""
     reduced = {
         lease_id: [0 if page_id in pages else page_id for page_id in page_ids]
         for lease_id, page_ids in locked.items()
@@ -336,10 +318,10 @@ def remove_pages(
 
 
 def count_leased(connection: sa.Connection, lease_s: float) -> dict[str, Counter[int]]:
-    """The pages out on leases: host -> level -> pages.
+    """Counts the leased pages as host -> level -> pages.
 
-    Those of a worker that has been silent for a while do not count: it is probably dead, and its
-    hosts would have nothing to do until its leases run out.
+    A silent worker's pages do not count: the worker is probably dead, and its hosts would have
+    nothing to do until its leases expire.
     """
     pages: dict[str, Counter[int]] = defaultdict(Counter)
     for row in connection.execute(HELD, {"alive_s": _alive_s(lease_s)}):
@@ -348,14 +330,14 @@ def count_leased(connection: sa.Connection, lease_s: float) -> dict[str, Counter
 
 
 def busy_workers(connection: sa.Connection, lease_s: float) -> dict[str, int]:
-    """How many workers have leases of each queue, but for those that have been silent."""
+    """Counts the workers that hold leases, by queue. Silent workers do not count."""
     rows = connection.execute(BUSY, {"alive_s": _alive_s(lease_s)})
     return {row.queue: row.workers for row in rows}
 
 
 def waiting_levels(connection: sa.Connection) -> dict[str, Counter[int]]:
-    """The leases that no worker has claimed yet, by queue and level: one is as urgent as its most
-    urgent page."""
+    """Counts the leases that no worker has claimed yet, by queue and level. A lease is as urgent as
+    its most urgent page."""
     waiting: dict[str, Counter[int]] = defaultdict(Counter)
     for row in connection.execute(WAITING_LEVELS):
         waiting[row.queue][priority_level(row.priority)] += 1

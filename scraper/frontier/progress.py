@@ -1,4 +1,4 @@
-"""Crawls as people see them: how far each has come, and how fast it goes."""
+"""Crawls as people see them: their progress and speed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import sqlalchemy as sa
 from scraper.domain import CrawlStatus
 from scraper.frontier.counters import Counts
 
-# How a site or its crawl stands, the worst first.
+# The states of a site or its crawl, the worst first.
 STATES = (
     *("failed", "suspect", "waiting", "failing", "dead pages", "paused", "running", "planned"),
     *("never crawled", "stopped", "skipped", "completed"),
 )
-# A crawl that began just now has had no time to move.
+# A crawl counts as waiting only after this time.
 BEGINS_S = 10
 
-# One of `STATES`, of a crawl `c` (all null: there was none) of a site `s`.
+# One of `STATES`, for a crawl `c` (all null if there is none) of a site `s`.
 STATE = f"""
 CASE WHEN c.id IS NULL THEN 'never crawled'
      WHEN c.status = 'failed' THEN 'failed'
@@ -30,7 +30,7 @@ CASE WHEN c.id IS NULL THEN 'never crawled'
      WHEN c.status = 'completed' AND c.dead + c.invalid > 0 THEN 'dead pages'
      ELSE c.status END"""
 
-# What is read of a crawl besides its own columns.
+# What a crawl shows in addition to its own columns.
 MOVES = f"""
 s.name AS site, s.paused, coalesce(recent.per_s, 0) AS recent_per_s, {STATE} AS state,
 CASE WHEN position(trouble.host in trouble.error) > 0 THEN trouble.error
@@ -55,9 +55,9 @@ LEFT JOIN LATERAL (
 
 @dataclass(frozen=True, slots=True)
 class CrawlProgress:
-    """One crawl as people see it. `recent_per_s`: pages done a second, over the last half minute;
-    those that were fresh are no work. `last_error`: a page's, with its host, while the crawl
-    runs. `state`: of `STATES`."""
+    """One crawl as people see it. `recent_per_s` is the pages done a second over the last half
+    minute, without fresh ones. `last_error` is a page's error with its host, while the crawl runs.
+    `state` is one of `STATES`."""
 
     id: int
     site: str
@@ -96,7 +96,7 @@ class CrawlProgress:
 
     @property
     def ending(self) -> str | None:
-        """How it ended, in words; None while it runs."""
+        """How the crawl ended, in words; None while it runs."""
         if self.active:
             return None
         dead = self.status == CrawlStatus.COMPLETED and self.failed
@@ -104,7 +104,7 @@ class CrawlProgress:
 
     @property
     def phase(self) -> str:
-        """The status; while running, whether its site is paused or the total is known yet."""
+        """The status; of a running crawl, `paused`, or whether its total is known yet."""
         if self.status != CrawlStatus.RUNNING:
             return self.status
         if self.paused:
@@ -151,13 +151,13 @@ def read_progress(
     active: bool = False,
     newest: int = 20,
 ) -> list[CrawlProgress]:
-    """Every active crawl and, unless only those are wanted, the newest ended ones, newest first."""
+    """Returns every active crawl and, unless `active`, the newest ended ones, newest first."""
     values = {"site": site, "id": crawl_id, "active": active, "newest": newest}
     return [progress_of(row) for row in connection.execute(PROGRESS, values).mappings()]
 
 
 def progress_of(row: sa.RowMapping) -> CrawlProgress:
-    """A crawl from a row of `COLUMNS` and `MOVES`."""
+    """Makes a crawl from a row of `COLUMNS` and `MOVES`."""
     return CrawlProgress(
         **{name: row[name] for name in _COPIED},
         elapsed_s=float(row["elapsed_s"]),

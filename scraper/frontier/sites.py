@@ -14,7 +14,7 @@ from scraper.infra.database import dumps, rows_as
 if TYPE_CHECKING:
     from scraper.sites.definition import Site
 
-# A changed schedule starts anew: slots of the new cron that lie before the change are not made up.
+# A changed schedule counts from the change on: earlier slots of the new cron are not made up.
 SYNC = sa.text("""
 INSERT INTO sites AS s (name, definition, definition_hash, enabled)
 SELECT name, definition, hash, enabled
@@ -55,8 +55,8 @@ SELECT s.id, s.name, s.definition, s.scheduled_since, now() AS now,
 
 
 class ScheduledSite(NamedTuple):
-    """A site with a schedule, with what is needed to find its latest due slot. Times are the
-    database's, in UTC."""
+    """A site with a schedule, and the times that decide its latest due slot: the database's, in
+    UTC."""
 
     id: int
     name: str
@@ -67,7 +67,7 @@ class ScheduledSite(NamedTuple):
 
 
 def store_definitions(connection: sa.Connection, sites: Sequence[Site]) -> None:
-    """Stores the definitions that are new or changed; the rest costs one comparison each."""
+    """Stores the definitions that are new or changed. The others cost one comparison each."""
     rows = []
     for site in sites:
         row = {"name": site.name, "definition": site.model_dump(mode="json")}
@@ -77,7 +77,8 @@ def store_definitions(connection: sa.Connection, sites: Sequence[Site]) -> None:
 
 
 def retire_all_but(connection: sa.Connection, names: Sequence[str]) -> list[str]:
-    """Stops scheduling the sites whose definition is no longer there; their data stays."""
+    """Disables all sites except `names`, whose definitions still exist. Their data stays. Returns
+    which were disabled."""
     return list(connection.execute(RETIRE, {"kept": list(names)}).scalars())
 
 
@@ -86,13 +87,13 @@ def scheduled_sites(connection: sa.Connection) -> list[ScheduledSite]:
 
 
 def pause_site(connection: sa.Connection, name: str) -> bool | None:
-    """Pauses a site. Returns whether it was not paused before; None where there is no such site."""
+    """Pauses a site. Returns False if it was paused before, None if it does not exist."""
     return _set_paused(connection, name, paused=True)
 
 
 def resume_site(connection: sa.Connection, name: str) -> bool | None:
-    """Ends a pause. Slots that came due meanwhile are not made up: whoever paused the site did not
-    want them."""
+    """Ends a pause. Slots that came due during the pause are not made up: the operator did not
+    want them. Returns as `pause_site` does."""
     return _set_paused(connection, name, paused=False)
 
 
@@ -116,7 +117,7 @@ def _set_paused(connection: sa.Connection, name: str, *, paused: bool) -> bool |
 
 
 def find_site(connection: sa.Connection, name: str) -> tuple[int, Site] | None:
-    # Most commands that name a site do not need its definition.
+    # Imported late: most commands that name a site do not need its definition.
     from scraper.sites.definition import Site
 
     query = sa.text("SELECT id, definition FROM sites WHERE name = :name")
@@ -129,7 +130,7 @@ def site_names(connection: sa.Connection) -> list[str]:
 
 
 def look_up(connection: sa.Connection, name: str) -> tuple[int, str, bool] | None:
-    """A site's id, the hash of its definition, and whether it is paused."""
+    """Returns a site's id, its definition's hash, and whether it is paused."""
     query = sa.text("SELECT id, definition_hash, paused FROM sites WHERE name = :name")
     row = connection.execute(query, {"name": name}).first()
     return (row.id, row.definition_hash, row.paused) if row else None

@@ -1,20 +1,30 @@
 """Reads the SQL and Lua files that accompany the modules that run them.
 
-A file opens with a header of `--` lines: its parameters or Redis keys, what it locks, and why.
+A file opens with a header of `--` lines: its parameters or Redis keys, what it locks, and why. A
+line `-- include: results/NAME.sql` stands for the text of another file, a condition that several
+statements share.
 """
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
+
+_INCLUDE = re.compile(r"\s*-- include: (\S+)")
 
 
 @cache
 def sql(name: str) -> str:
     """Returns the statement in `name` (such as `results/NAME.sql`, below the package) without its
     comment lines: a colon in one would read as a parameter."""
-    lines = _read_file(name).splitlines()
-    return "\n".join(line for line in lines if not line.lstrip().startswith("--"))
+    lines = []
+    for line in _read_file(name).splitlines():
+        if include := _INCLUDE.match(line):
+            lines.append(sql(include[1]))
+        elif not line.lstrip().startswith("--"):
+            lines.append(line)
+    return "\n".join(lines)
 
 
 @cache

@@ -19,10 +19,17 @@ from pydantic import ValidationError
 from scraper.domain import CrawlStatus
 from scraper.frontier.crawls import REPLAY
 from scraper.infra.database import dumps
-from scraper.results import earlier_crawls, fill_rates, held_products, held_values, plausibility
+from scraper.results import (
+    earlier_crawls,
+    fill_rates,
+    held_products,
+    held_values,
+    implausible_values,
+    plausibility,
+)
 from scraper.results.earlier_crawls import EARLIER, SuspectCrawl
 from scraper.results.fill_rates import FieldBaseline, FieldCounts
-from scraper.results.held_values import FieldMark
+from scraper.results.implausible_values import FieldMark
 from scraper.results.plausibility import Changes, DoubtfulPages
 from scraper.rules import quality as policy
 from scraper.rules.quality import FieldFigures, Reason, UsualFigures
@@ -313,9 +320,9 @@ class Judgement:
         prices, switches = self._of_type("price"), self._of_type("bool")
         self._classify(prices, switches)
         values = self._connection, self._crawl.id
-        changes, contrary = held_values.read_changes(*values, self.compared, prices)
+        changes, contrary = implausible_values.read_changes(*values, self.compared, prices)
         agreed = self._agreed(changes, prices)
-        switched = held_values.read_switched(*values, switches)
+        switched = implausible_values.read_switched(*values, switches)
         gone = self._gone_fields()
         marks: list[FieldMark] = []
         for name, now in self.figures.items():
@@ -329,7 +336,7 @@ class Judgement:
             reason = plausibility.judge_changes(name, change, usual, self._tolerances, price=price)
             if reason is not None:
                 self.breaches.setdefault(name, reason)
-        held_values.mark_fields(*values, marks, prices)
+        implausible_values.mark_fields(*values, marks, prices)
         return contrary
 
     def _classify(self, prices: list[str], switches: list[str]) -> None:
@@ -337,7 +344,7 @@ class Judgement:
         tolerances = self._tolerances
         if tolerances.changed >= 1:
             return
-        fields = held_values.FieldRoles(
+        fields = implausible_values.FieldRoles(
             fields=list(self.figures),
             prices=prices,
             own=[name for name in self.figures if self._is_own(name)],
@@ -347,7 +354,7 @@ class Judgement:
             switches=switches,
             agreeing=[*self._usual.agreeing],
         )
-        held_values.mark_implausible(self._connection, self._crawl.id, fields, self.compared)
+        implausible_values.mark_implausible(self._connection, self._crawl.id, fields, self.compared)
 
     def _agreed(self, changes: Mapping[str, Changes], prices: list[str]) -> set[str]:
         """The fields of which the pages' other sources say the same; and prices of which there are

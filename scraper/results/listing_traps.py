@@ -1,13 +1,12 @@
-"""Chains of listing pages that bring nothing new, and end for it: calendars, session ids, filters
-of filters.
+"""Listing traps: chains of listing pages that bring nothing new, such as calendars, session ids and
+filters of filters. They end here.
 
-A page that brings its crawl no new product costs those behind it one step, where it shows products
-of which the crawl has each, two where they are the very ones that another page shows, and five
-where it shows none at all; one that brings a new product makes good for all before it. So a chain
-of empty pages ends after `limits.fruitless` of them, one of repeated pages after two and a half
-times as many, one that goes through known products after five times as many, and a shop's own order
-never does. Where a crawl remembers products by a filter, it cannot tell new
-ones, and other products are good enough.
+A page that brings its crawl no new product adds to the barren depth of the pages behind it: one
+step if the crawl has each of its products, two if another page shows the very same ones, and five
+if it shows none. A page that brings a new product resets the depth to zero. So a chain of empty
+pages ends after `limits.fruitless` of them, a chain of repeated pages after two and a half times as
+many, a chain through known products after five times as many, and a shop's own order never does. If
+a crawl remembers products by a filter, it cannot recognise new ones, and other products are enough.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ RETURNING p.id, p.fruitless, r.lists IS NULL AS empty, EXISTS (
 
 
 def collect_links(connection: sa.Connection, kept: Kept) -> list[NewPage]:
-    """The links of all pages. Those of listings say where they were found, and how fruitless the
-    chain is by then that they lengthen, if their page brings nothing new."""
+    """Returns the links of all pages. Links of listings carry the page that they were found on, and
+    the barren depth behind it, if that page brings nothing new."""
     listings = {
         page.page_id: page
         for page, row in kept
@@ -52,23 +51,24 @@ def collect_links(connection: sa.Connection, kept: Kept) -> list[NewPage]:
     if not listings:
         return links
     rows = [{"id": page_id, "lists": listings[page_id].lists} for page_id in sorted(listings)]
-    for page_id, fruitless, empty, repeated in connection.execute(READ, {"rows": dumps(rows)}):
+    for page_id, barren_depth, empty, repeated in connection.execute(READ, {"rows": dumps(rows)}):
         page = listings[page_id]
         if empty or repeated:
             steps = EMPTY_STEPS if empty else REPEATED_STEPS
         else:
             steps = 0 if page.filter is not None else KNOWN_STEPS
-        behind = 0 if page.products or not steps else fruitless + steps
-        links += [replace(link, found_on=page_id, fruitless=behind) for link in page.links]
+        behind = 0 if page.products or not steps else barren_depth + steps
+        links += [replace(link, found_on=page_id, barren_depth=behind) for link in page.links]
     return links
 
 
 def max_barren_depth(pages_in_a_row: int) -> int:
+    """Returns the depth that so many empty pages in a row reach."""
     return EMPTY_STEPS * pages_in_a_row
 
 
 def combine_fingerprints(fingerprints: Sequence[int]) -> int:
-    """One number for a set of product links, whatever their order."""
+    """Combines a set of product links into one number, whatever their order."""
     together = 0
     for fingerprint in set(fingerprints):
         together ^= fingerprint

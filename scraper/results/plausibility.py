@@ -1,9 +1,9 @@
 """Whether what a crawl changed is believed. Pure: numbers in, verdicts out.
 
 A changed value waits until its crawl has ended. Then single values are looked at (`REASONS`; the
-statement is `scraper.results.held_values.CLASSIFY`), and each field as a whole: how many products
-changed it, compared with recent crawls, and of prices by how much. What is not believed waits for
-the next crawl to say the same.
+statement is `scraper.results.implausible_values.CLASSIFY`), and each field as a whole: how many
+products changed it, compared with recent crawls, and of prices by how much. What is not believed
+waits for the next crawl to say the same.
 """
 
 from __future__ import annotations

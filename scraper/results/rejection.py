@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from scraper.domain import content_hash
 from scraper.infra.database import dumps
-from scraper.results import held_products, held_values
+from scraper.results import differences, held_products, held_values
 from scraper.results.products import parse_data
 
 BATCH = 1000
@@ -188,7 +188,7 @@ def _revert_batch(
     for product_id, data in data_of.items():
         row = stored[product_id]
         now = parse_data(row.now)
-        names = [difference.field for difference in held_values.find_differences(now, data, None)]
+        names = [difference.field for difference in differences.find_differences(now, data, None)]
         reverted.values.update(names)
         for name in names:
             reverted.examples.setdefault(name, row.url)
@@ -218,10 +218,10 @@ def _revert_fields(
     fields: Collection[str] | None,
 ) -> None:
     """Sets what the crawl changed to what it was; what has changed since stays."""
-    for difference in held_values.find_differences(before, after, None):
+    for difference in differences.find_differences(before, after, None):
         name = difference.field
         wanted = fields is None or name in fields
-        if wanted and held_values.value_of(data, name) == held_values.value_of(after, name):
-            for key in held_values.keys_of(name):
+        if wanted and differences.value_of(data, name) == differences.value_of(after, name):
+            for key in differences.keys_of(name):
                 data.pop(key, None)
-            data |= held_values.value_of(before, name)
+            data |= differences.value_of(before, name)

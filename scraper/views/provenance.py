@@ -11,8 +11,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.errors import NotFoundError
+from scraper.results.differences import keys_of, value_of
 from scraper.results.held_products import REASONS
-from scraper.results.held_values import keys_of, value_of
 from scraper.results.plausibility import why_held
 from scraper.results.products import parse_data
 from scraper.sites.definition import Site

@@ -77,7 +77,8 @@ def test_leases_do_not_overlap(engine: sa.Engine, crawl: tuple[int, int]) -> Non
 def test_nothing_is_leased_of_a_crawl_that_somebody_ends(
     engine: sa.Engine, crawl: tuple[int, int]
 ) -> None:
-    """Nor is it waited for; and who ends a crawl of which something is being leased waits for that."""
+    """Nor is it waited for; and who ends a crawl of which something is being leased waits for
+    that."""
     other = open_crawl(engine, a_site("other"))
     add(
         engine,
@@ -189,7 +190,7 @@ def test_pages_are_found_by_their_ids_however_few_seem_to_be_due(
         connection.execute(sa.text("ANALYZE pages"))
         values = {
             "id": uuid4(), "rows": "[]", "ids": list(range(1, 101)),
-            "started": True, "alone": False, "bound": 4, "losses_max": 5,
+            "started": True, "alone": False, "bound": 4, "losses_max": 5, "death": "",
         }  # fmt: skip
         for statement in (leases.CLAIMED_PAGES, FENCE, leases.TAKE_BACK):
             plan = "\n".join(

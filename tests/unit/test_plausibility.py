@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scraper.results import plausibility
-from scraper.results.held_values import FieldDifference, find_differences
+from scraper.results.differences import FieldDifference, find_differences
 from scraper.results.plausibility import (
     Changes,
     DoubtfulPages,

@@ -1,0 +1,64 @@
+-- name: classify_held_values
+-- Marks single held values that are implausible with a reason (`plausibility.REASONS`).
+-- parameters: id (the crawl), fields, prices, own, lasting, switches, agreeing (names of fields,
+--   see `FieldRoles`), compared (how many products were known before), misread (a pattern), and the
+--   thresholds of `plausibility`: lacking, otherwise, leap, shared_min, shared, vanished_max
+-- locks: the held values that it marks
+-- why: only values that no earlier crawl has read are classified. The counts are of one page, or of
+--   one value of one field. Whatever else changes on a product with a vanished value waits with it,
+--   so that the product never has a state that it did not have at the shop; but not if the field
+--   vanished from so many products that it is broken.
+WITH fresh AS MATERIALIZED (
+    SELECT h.product_id, h.field, h.difference, h.value, h.contradicted, p.data,
+           CASE WHEN h.field = ANY (:prices) AND h.difference = 'changed'
+                 AND jsonb_typeof(p.data -> h.field) = 'number'
+                THEN CAST(p.data ->> h.field AS numeric) END AS before,
+           CASE WHEN h.field = ANY (:prices) AND jsonb_typeof(h.value -> h.field) = 'number'
+                THEN CAST(h.value ->> h.field AS numeric) END AS after,
+           p.data ->> h.field AS text_before, h.value ->> h.field AS text,
+           p.data ->> (h.field || '_currency') AS currency_before,
+           h.value ->> (h.field || '_currency') AS currency,
+           count(*) FILTER (WHERE h.difference = 'vanished') OVER of_page AS vanished,
+           count(*) FILTER (WHERE h.difference <> 'appeared') OVER of_page AS different,
+           count(*) FILTER (WHERE h.difference = 'changed' AND h.field = ANY (:switches)
+                              AND h.value ->> h.field = 'false') OVER of_page AS switched,
+           count(*) OVER (PARTITION BY h.field) AS of_field,
+           count(*) FILTER (WHERE h.difference = 'vanished') OVER (PARTITION BY h.field) AS lost,
+           count(*) OVER (PARTITION BY h.field, jsonb_hash_extended(h.value, 0)) AS sharing
+      FROM held_values h JOIN products p ON p.id = h.product_id
+     WHERE h.crawl_id = :id AND h.since_crawl_id = :id AND h.field = ANY (:fields)
+    WINDOW of_page AS (PARTITION BY h.product_id)
+), counted AS (
+    SELECT fresh.*, CASE WHEN different >= 2 THEN (
+               SELECT count(*) FROM jsonb_each_text(data) AS e
+                WHERE e.value <> '' AND right(e.key, 9) <> '_currency') END AS fields
+      FROM fresh
+), judged AS (
+    SELECT product_id, field, lost, CASE
+           WHEN vanished >= 2 AND vanished >= CAST(:lacking AS numeric) * fields THEN 'lacking'
+           WHEN different >= 3 AND different >= CAST(:otherwise AS numeric) * fields
+                THEN 'other'
+           WHEN before IS NOT NULL AND currency_before IS DISTINCT FROM currency
+                AND currency_before IS NOT NULL THEN 'currency'
+           WHEN before > 0 AND after <= 0 THEN 'zero'
+           WHEN before > 0 AND (after >= before * CAST(:leap AS numeric)
+                                OR after <= before / CAST(:leap AS numeric)) THEN 'leap'
+           WHEN difference = 'changed' AND text ~ :misread AND NOT text_before ~ :misread
+                THEN 'encoding'
+           WHEN difference = 'changed' AND field = ANY (:own)
+                AND sharing >= :shared_min AND sharing >= CAST(:shared AS numeric) * of_field
+                THEN 'shared'
+           WHEN difference = 'changed' AND contradicted AND field = ANY (:agreeing)
+                THEN 'contradicted'
+           WHEN difference = 'vanished' AND switched = 0 AND field = ANY (:lasting)
+                THEN 'vanished' END AS reason
+      FROM counted
+), whole AS (
+    SELECT product_id, field, coalesce(reason, CASE
+           WHEN bool_or(reason = 'vanished'
+                        AND lost <= greatest(2, CAST(:vanished_max AS numeric) * :compared))
+                OVER (PARTITION BY product_id) THEN 'vanished' END) AS reason
+      FROM judged
+)
+UPDATE held_values h SET reason = whole.reason FROM whole
+ WHERE h.product_id = whole.product_id AND h.field = whole.field AND whole.reason IS NOT NULL
