@@ -8,7 +8,8 @@ import sqlalchemy as sa
 
 from scraper.errors import ScraperError
 from scraper.infra.database import retry_transaction
-from scraper.results import crawl_quality, held_products, held_values, rejection
+from scraper.results import held_products, held_values, rejection
+from scraper.results.judgement import crawl_quality
 from scraper.results.rejection import Rejection
 
 

@@ -20,9 +20,10 @@ from scraper.frontier import crawls
 from scraper.frontier.crawls import REPLAY
 from scraper.infra.database import retry_transaction
 from scraper.infra.statements import sql
-from scraper.results import crawl_quality, earlier_crawls, held_products, missed_products
-from scraper.results.earlier_crawls import SuspectCrawl
-from scraper.results.plausibility import ShownTwice
+from scraper.results import held_products, missed_products
+from scraper.results.judgement import crawl_quality, earlier_crawls
+from scraper.results.judgement.earlier_crawls import SuspectCrawl
+from scraper.results.judgement.plausibility import ShownTwice
 from scraper.rules.quality import NOT_FULL, Reason
 from scraper.rules.routing import COORDINATOR
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from scraper.errors import NotFoundError
 from scraper.results import fill_rates, held_products
-from scraper.results.plausibility import Votes, why_held
+from scraper.results.judgement.plausibility import Votes, why_held
 from scraper.sites.definition import Site
 
 # The columns but for the definition are a `Report`'s, by their names.

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from scraper.domain import Example, FieldObservations, Status
 from scraper.infra.database import dumps
 from scraper.results.excerpts import is_absent, shorten_excerpt
-from scraper.results.plausibility import Votes, sources_agree
+from scraper.results.judgement.plausibility import Votes, sources_agree
 from scraper.results.products import parse_data
 from scraper.rules import quality
 from scraper.rules.quality import FieldFigures, Tolerances, UsualFigures

@@ -89,8 +89,8 @@ COUNTS = sa.text(
 
 class KnownProduct(NamedTuple):
     """A stored product as `DIFFERING` returns it. `ordinal` is the place of the page's product in
-    its group. `data` is None if the content is the same; `holding` says that values of it are
-    held."""
+    its group. `data` is None if the content is the same; `holding` says whether some of
+    its values are held."""
 
     ordinal: int
     id: int
@@ -104,7 +104,7 @@ class Comparison(NamedTuple):
     """How a page's product differs from the stored one, and which fields another source of the page
     contradicts."""
 
-    known: KnownProduct
+    stored: KnownProduct
     crawl_id: int
     differences: Sequence[FieldDifference]
     contradicted: Container[str]
@@ -132,19 +132,19 @@ def hold_differences(
         return HeldGroup([], {})
     to_store = dict(enumerate(extracted))
     comparisons: dict[int, Comparison] = {}
-    for known in _lock_differing(connection, extracted):
-        product = extracted[known.ordinal]
+    for stored in _lock_differing(connection, extracted):
+        product = extracted[stored.ordinal]
         waits = False
         # If several pages give the same product, the first page decides.
-        if known.id not in comparisons:
-            comparison = compare(product, known, observed.get(product.page_id))
-            comparisons[known.id] = comparison
-            waits = known.delisted and bool(comparison.differences)
+        if stored.id not in comparisons:
+            comparison = compare(product, stored, observed.get(product.page_id))
+            comparisons[stored.id] = comparison
+            waits = stored.delisted and bool(comparison.differences)
         if waits:
-            del to_store[known.ordinal]
-        elif known.data is not None:
-            to_store[known.ordinal] = replace(
-                product, data=known.data, content_hash=known.content_hash
+            del to_store[stored.ordinal]
+        elif stored.data is not None:
+            to_store[stored.ordinal] = replace(
+                product, data=stored.data, content_hash=stored.content_hash
             )
     _store_differences(connection, comparisons.values())
     return HeldGroup(list(to_store.values()), _count_vanished(comparisons.values()))
@@ -179,15 +179,15 @@ def _lock_differing(
 
 
 def compare(
-    product: NewProduct, known: KnownProduct, observations: FieldObservations | None
+    product: NewProduct, stored: KnownProduct, observations: FieldObservations | None
 ) -> Comparison:
     """Compares a page's product with the stored one."""
-    if known.data is None:
-        return Comparison(known, product.crawl_id, (), ())
+    if stored.data is None:
+        return Comparison(stored, product.crawl_id, (), ())
     own = _own_fields(product.external_id, observations)
-    differences = list(find_differences(known.data, product.data, own))
+    differences = list(find_differences(stored.data, product.data, own))
     against = _contradicted_fields(observations) if differences else ()
-    return Comparison(known, product.crawl_id, differences, against)
+    return Comparison(stored, product.crawl_id, differences, against)
 
 
 def _own_fields(external_id: str, observations: FieldObservations | None) -> Container[str] | None:
@@ -207,18 +207,18 @@ def _contradicted_fields(observations: FieldObservations | None) -> set[str]:
 
 def _store_differences(connection: sa.Connection, comparisons: Iterable[Comparison]) -> None:
     """Stores the values that differ, and deletes held values that their page no longer says."""
-    held, said = [], []
-    for known, crawl_id, differences, contradicted in comparisons:
+    held, still_held = [], []
+    for stored, crawl_id, differences, contradicted in comparisons:
         for difference in differences:
-            row = {"product_id": known.id, "crawl_id": crawl_id} | difference._asdict()
+            row = {"product_id": stored.id, "crawl_id": crawl_id} | difference._asdict()
             held.append(row | {"contradicted": difference.field in contradicted})
-        if known.holding:
+        if stored.holding:
             fields = [difference.field for difference in differences]
-            said.append({"product_id": known.id, "fields": fields})
+            still_held.append({"product_id": stored.id, "fields": fields})
     if held:
         connection.execute(HOLD, {"rows": dumps(held)})
-    if said:
-        connection.execute(FORGET, {"rows": dumps(said)})
+    if still_held:
+        connection.execute(FORGET, {"rows": dumps(still_held)})
 
 
 def _count_vanished(comparisons: Iterable[Comparison]) -> dict[int, Counter[str]]:

@@ -17,9 +17,9 @@ from scraper.domain import Kind, Status
 from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.pages import PageChange
 from scraper.plugins.dedup import filters
-from scraper.results import plausibility
-from scraper.results.earlier_crawls import EARLIER, SuspectCrawl
-from scraper.results.plausibility import ShownTwice
+from scraper.results.judgement import plausibility
+from scraper.results.judgement.earlier_crawls import EARLIER, SuspectCrawl
+from scraper.results.judgement.plausibility import ShownTwice
 from scraper.rules.quality import Reason
 from scraper.sites.definition import Site
 from scraper.sites.grammar import scalars

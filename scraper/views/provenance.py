@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from scraper.errors import NotFoundError
 from scraper.results.differences import keys_of, value_of
 from scraper.results.held_products import REASONS
-from scraper.results.plausibility import why_held
+from scraper.results.judgement.plausibility import why_held
 from scraper.results.products import parse_data
 from scraper.sites.definition import Site
 from scraper.views.named_sites import require_site

@@ -19,7 +19,7 @@ from scraper.feed import reader as changes
 from scraper.feed import store as store
 from scraper.feed.reader import Change, ChangeReader
 from scraper.infra.database import make_engine
-from scraper.results import crawl_quality
+from scraper.results.judgement import crawl_quality
 from scraper.results.transaction import PageResult
 from scraper.settings import Settings
 from tests.integration.test_products import A, B, Shop

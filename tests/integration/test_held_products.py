@@ -12,7 +12,8 @@ from scraper.errors import NotFoundError
 from scraper.frontier import crawls
 from scraper.plugins.alerts.crawls import alert
 from scraper.quality import report as reports
-from scraper.results import crawl_quality, rejection
+from scraper.results import rejection
+from scraper.results.judgement import crawl_quality
 from scraper.settings import load
 from scraper.views import provenance
 from tests import making

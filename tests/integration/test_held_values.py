@@ -18,7 +18,8 @@ from scraper.feed import reader as feed
 from scraper.frontier import crawls
 from scraper.plugins.alerts.crawls import alert
 from scraper.quality import report as reports
-from scraper.results import crawl_quality, held_values
+from scraper.results import held_values
+from scraper.results.judgement import crawl_quality
 from tests import making
 from tests.integration.test_quality import (
     Crawl,

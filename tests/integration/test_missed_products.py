@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from scraper.coordinator import plan
 from scraper.frontier import sites
-from scraper.results import crawl_quality
+from scraper.results.judgement import crawl_quality
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from tests.integration.test_quality import crawled, good, shop
@@ -137,7 +137,7 @@ def test_many_products_that_are_missed_at_once_count_when_they_are_missed_twice(
     live.sell(range(80), range(97, 100))
     assert [live.crawl()[:2] for _ in range(4)] == [(True, 0), (False, 17), (False, 0), (False, 0)]
     (reason,) = rows(live.engine, "SELECT reasons -> 0 ->> 'text' FROM crawls WHERE suspect")
-    assert reason == ("17 of 100 products are not listed any more, usually 0% at most",)
+    assert reason == ("17 of 100 products are no longer listed, usually 0% at most",)
 
 
 def test_products_whose_pages_are_alive_are_delisted_by_a_third_crawl(live: Shop) -> None:

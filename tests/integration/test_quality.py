@@ -27,7 +27,8 @@ from scraper.domain import (
 from scraper.frontier import crawls, leases
 from scraper.plugins.alerts.crawls import alert
 from scraper.quality import report
-from scraper.results import crawl_quality, products
+from scraper.results import products
+from scraper.results.judgement import crawl_quality
 from scraper.results.products import NewProduct
 from scraper.results.transaction import PageResult
 from scraper.sites.definition import Site

@@ -20,7 +20,7 @@ from scraper.plugins.archive.reextract import run as step
 from scraper.plugins.archive.reextract.differences import FieldChange
 from scraper.plugins.archive.reextract.run import Preview, Reextraction, WriteResult
 from scraper.plugins.archive.spool import Archive
-from scraper.results import crawl_quality
+from scraper.results.judgement import crawl_quality
 from scraper.results.products import NewProduct
 from scraper.results.transaction import CrawlLimits, PageResult, settle
 from scraper.settings import Settings

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from scraper.cli.main import main
 from scraper.feed import reader as feed
-from scraper.results import crawl_quality, rejection
+from scraper.results import rejection
+from scraper.results.judgement import crawl_quality
 from scraper.results.rejection import Rejection
 from tests import making
 from tests.integration.test_held_values import NUMBERS, held, price

@@ -10,7 +10,7 @@ from scraper.domain import Fetched, Kind, Vote
 from scraper.extract.extractor import compile_site
 from scraper.extract.heuristics import evidence
 from scraper.results import excerpts
-from scraper.results.plausibility import sources_agree
+from scraper.results.judgement.plausibility import sources_agree
 from scraper.sites.definition import Site
 
 PAGE = """<html><head><meta property="og:title" content="Oak Lamp | The Shop">

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from scraper.results import plausibility
 from scraper.results.differences import FieldDifference, find_differences
-from scraper.results.plausibility import (
+from scraper.results.judgement import plausibility
+from scraper.results.judgement.plausibility import (
     Changes,
     DoubtfulPages,
     ShownTwice,

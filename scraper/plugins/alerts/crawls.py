@@ -21,7 +21,8 @@ from scraper.plugins.alerts import store as alert_store
 from scraper.plugins.alerts.notify import Notice
 from scraper.quality import report as reports
 from scraper.quality.report import Report
-from scraper.results import crawl_quality, earlier_crawls, held_products
+from scraper.results import held_products
+from scraper.results.judgement import crawl_quality, earlier_crawls
 from scraper.settings import Settings, readable_by_all
 
 log = structlog.get_logger()

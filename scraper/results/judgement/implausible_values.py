@@ -10,11 +10,11 @@ import sqlalchemy as sa
 
 from scraper.infra.database import dumps
 from scraper.infra.statements import sql
-from scraper.results import plausibility as policy
-from scraper.results.plausibility import Changes
+from scraper.results.judgement import plausibility as policy
+from scraper.results.judgement.plausibility import Changes
 
-CLASSIFY = sa.text(sql("results/classify_held_values.sql"))
-SUMS = sa.text(sql("results/sum_changes.sql"))
+CLASSIFY = sa.text(sql("results/judgement/classify_held_values.sql"))
+SUMS = sa.text(sql("results/judgement/sum_changes.sql"))
 THRESHOLDS = {
     "lacking": policy.LACKING,
     "otherwise": policy.OTHERWISE,

@@ -1,9 +1,9 @@
-"""Whether what a crawl changed is believed. Pure: numbers in, verdicts out.
+"""Decides whether what a crawl changed is plausible. Pure: numbers in, verdicts out.
 
-A changed value waits until its crawl has ended. Then single values are looked at (`REASONS`; the
-statement is `scraper.results.implausible_values.CLASSIFY`), and each field as a whole: how many
-products changed it, compared with recent crawls, and of prices by how much. What is not believed
-waits for the next crawl to say the same.
+A changed value waits until its crawl has ended. Then single values are checked (`REASONS`; the
+statement is `classify_held_values.sql`), and each field as a whole: how many products changed it,
+compared with recent crawls, and by how much prices moved. What is not believed waits for the next
+crawl to say the same.
 """
 
 from __future__ import annotations
@@ -14,54 +14,54 @@ from typing import Literal
 
 from scraper.rules.quality import CERTAIN, DOUBTFUL, Reason, Tolerances, improbability
 
-# So many times the price before, or so small a part of it: a decimal point was lost or found.
+# A price that is multiplied or divided by this has lost or gained a decimal point.
 LEAP = 8
-# A page that lacks this share of what its product has, or says something else about this share of
-# it, is not the product's.
+# A page that lacks this share of its product's fields, or changes this share, is not the product's.
 LACKING, OTHERWISE = 0.5, 0.5
-# A value that so many changes to a field have in common, and this share of them, is no product's
-# own. Only fields are asked of whose values differ on this share of the products.
+# A value that this number and share of a field's changes have in common is not a product's own. It
+# is checked for fields whose values differ on the third share of the products.
 SHARED_LEAST, SHARED, OWN_VALUES = 5, 0.2, 0.3
-# UTF-8 that was read as Latin-1 or Windows-1252, and what could not be read at all.
+# UTF-8 that was read as Latin-1 or Windows-1252, and bytes that could not be decoded.
 MISREAD = "\u00c3[\u0080-\u00bf\u0160-\u2122]|\u00c2[\u0080-\u00bf]|\u00e2\u20ac|\ufffd"
 # A field that vanishes together with a switch on this share of the products goes with it.
 EXPLAINED = 0.9
-# So many products, and this share of those that were compared, make a crawl suspect.
+# At least this many products, and this share of those that were compared, make a crawl suspect.
 HELD_LEAST, HELD_SHARE = 3, 0.01
-# So many of all product pages that were read are not believed before anybody is told.
+# The share of rejected product pages, of all that were read, that triggers an alert.
 DOUBTFUL_SHARE = 0.05
-# Where nobody knows how many products usually change a field, this share of them is worth a look:
-# of prices, and of texts that mostly differ from product to product (another language).
+# If the usual share of changed products is unknown, a larger share than this is checked: of prices,
+# and of texts that mostly differ from product to product (another language).
 UNKNOWN_USUAL, UNKNOWN_USUAL_TEXTS = 0.3, 0.5
-# Two crawls have found the same number of products where these differ by no more than this share.
+# Two crawls have found the same number of products if these differ by at most this share.
 SAME_NUMBER = 0.1
-# Beyond this share of its listings a shop's pages do not come to show each other's products.
+# More listings than this share do not start to show each other's products by accident.
 REPEATED_SHARE = 0.1
-# What changes of a price or a text waits from this part of the tolerated share on, and of a stock
-# from all of it.
+# Changed prices and texts wait from this part of the tolerated share on, stocks from the whole
+# share.
 STEADY = 0.3
-# Products are seldom renamed: where more than this share are, it waits, however few that is.
+# Products are seldom renamed: a larger share than this waits, however small the number.
 RENAMED = 0.02
-# From no more products than this share a field vanishes in one crawl.
+# A field vanishes from at most this share of the products in one crawl.
 VANISHED = 0.05
-# The prices of a sale are in the order that they were in; those of other products are not.
+# In a sale, prices keep their order; the prices of other products do not.
 IN_ORDER = 0.9
-# The sum of all prices stays within this factor.
+# In a sale, the sum of all prices stays within this factor.
 SUM_FACTOR = 2.0
-# So many pages, and this share of them, have another source that agrees.
+# Another source confirms a field if it is on this number of pages, and agrees on this share.
 VOTES_LEAST, AGREED = 5, 0.95
-# No tax makes the sum of all prices so many times what it was.
+# A tax never multiplies the sum of all prices by this.
 RISE = 1.9
-# A list price rises with the price where their sums do so by the same factor, nearly.
+# A list price rises with the price if their sums rise by the same factor, within this share.
 FOLLOWS = 0.05
-# Prices that change by one factor, but for their last digit, have another currency or tax: so many,
-# and this share of all that change, for some change on any day.
+# Prices that change by one factor, except for their last digit, have another currency or tax. It
+# takes this number, this share of all products, and this share of the changes, since some prices
+# change on any day.
 ONE_FACTOR, ONE_FACTOR_LEAST, ONE_FACTOR_SHARE, ONE_FACTOR_MOST = 0.005, 5, 0.03, 0.5
 
-# A text that seldom changes, and that so many pages without it do not have in any place, is gone.
+# The shop no longer shows a text that seldom changes if this many pages do not have it anywhere.
 SELDOM_CHANGES, GONE_LEAST = 0.05, 3
 
-# What a single value is held for, in words.
+# Why a single value is held, in words.
 REASONS: Mapping[str, str] = {
     "lacking": "the page lacks most of what the product has",
     "other": "the page says something else about most of the product",
@@ -78,17 +78,19 @@ OF_PAGES = ("lacking", "other")
 
 
 def why_held(reason: str) -> str:
-    """What a value is held for, in words: by itself, or with its field."""
+    """Returns why a value is held, in words: by itself, or with its field."""
     return REASONS.get(reason, "the field is not believed")
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a crawl changed of one field, among the `compared` products that were known before.
-    `held`: values that are not believed singly, and not counted with the others. Of prices also the
-    sums before and after, how far the new ones follow the old (`order`, -1 to 1) and how many
-    changed by the factor that most changed by (`alike`). `agreed`: what else the pages say of the
-    field says the same."""
+    """What a crawl changed of one field, on the `compared` products that were known before.
+
+    `held` counts values that are implausible by themselves; they are not in the other counts. For
+    prices, `before` and `after` are sums, `order` is the correlation of new and old prices (-1 to
+    1), and `alike` counts those that changed by the most frequent factor. `agreed` means that other
+    sources of the pages confirm the field.
+    """
 
     compared: int
     changed: int = 0
@@ -101,13 +103,13 @@ class Changes:
     agreed: bool = False
 
 
-# By another source of a field (`jsonld`, `microdata`, `meta`), on how many pages it agrees with
-# what was read, and on how many not.
+# For each other source of a field (`jsonld`, `microdata`, `meta`): on how many pages it agrees with
+# the extracted value, and on how many it does not.
 Votes = Mapping[str, tuple[int, int]]
 
 
 def sources_agree(*crawls: Votes) -> bool:
-    """Whether what else pages say of a field says the same, nearly always."""
+    """Returns True if other sources of a field nearly always agree with it."""
     pairs = [pair for votes in crawls for pair in votes.values()]
     yes, no = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
     return yes >= VOTES_LEAST and yes >= AGREED * (yes + no)
@@ -116,22 +118,22 @@ def sources_agree(*crawls: Votes) -> bool:
 def judge_changes(
     name: str, now: Changes, usual: float | None, tolerances: Tolerances, *, price: bool
 ) -> Reason | None:
-    """Whether what changed of a field is not believed as a whole. `usual`: the largest share of
-    products that changed it in a recent crawl; None: nobody knows.
+    """Returns why a field's changes as a whole make a crawl suspect, or None. `usual` is the
+    largest share of products that changed it in a recent crawl, or None if that is unknown.
 
     >>> judge_changes("name", Changes(500, changed=90), 0.01, Tolerances(), price=False).what
     'changed'
     >>> judge_changes("price", Changes(500, 400, before=9e4, after=7e4, order=0.97, alike=9),
     ...               0.01, Tolerances(), price=True)
     """
-    what = find_doubt(name, now, usual, tolerances, CERTAIN, price=price)
-    if what == "vanished":
+    change = find_doubt(name, now, usual, tolerances, CERTAIN, price=price)
+    if change == "vanished":
         text = f"vanished from {now.vanished:,} of {now.compared:,} products"
-        return Reason(name, what, text)
-    if what == "changed":
+        return Reason(name, change, text)
+    if change == "changed":
         usually = "" if usual is None else f", usually on {usual:.0%} at most"
         text = f"changed on {now.changed:,} of {now.compared:,} products{usually}"
-        return Reason(name, what, text)
+        return Reason(name, change, text)
     if tolerances.changed < 1 and held_is_odd(now.held, now.compared):
         text = f"{now.held:,} of {now.compared:,} products got values that are not believed"
         return Reason(name, "implausible", text)
@@ -149,10 +151,9 @@ def find_doubt(
     text: bool = False,
     steady: bool = False,
 ) -> Literal["changed", "vanished"] | None:
-    """Which changes of a field wait for a second crawl. Weaker evidence does than for a suspect
-    crawl. `text`: the field is one, and mostly differs from product to product; it is no reason to
-    suspect a crawl, since some change every day. `steady`: it is no stock, which changes everywhere
-    any day."""
+    """Returns which changes of a field wait for a second crawl. That takes weaker evidence than a
+    suspect crawl. `text` marks texts that mostly differ from product to product; `steady` marks
+    fields that are not stocks, which change everywhere on any day."""
     tolerated = tolerances.changed
     if tolerated >= 1 or not now.compared:
         return None
@@ -175,22 +176,25 @@ def find_doubt(
 
 @dataclass(frozen=True, slots=True)
 class DoubtfulPages:
-    """Product pages of a crawl that were not believed: so many in all, `known` of them of products
-    that are stored. `why` is what most of them say, and `example` one of these."""
+    """Product pages of a crawl that were not believed: how many, how many `of_known` products, the
+    most frequent reason, and an example."""
 
     pages: int = 0
-    known: int = 0
+    of_known: int = 0
     why: str = ""
     example: str = ""
 
 
 def judge_pages(contrary: int, compared: int, doubtful: DoubtfulPages, read: int) -> Reason | None:
-    """Whether so many pages that are not their products' make a crawl suspect: of `compared` pages
-    of known products those that say something else (`contrary`) and those that were not believed,
-    and of all that were read the doubtful ones, for a new product may have little to show."""
+    """Returns why pages that are not their products' make a crawl suspect, or None.
+
+    Of `compared` pages of known products, it counts those that contradict the product (`contrary`)
+    and those that were not believed. The doubtful ones also count against all pages that were
+    `read`, since a new product may have little to show.
+    """
     pages = contrary + doubtful.pages
     few = held_is_odd(doubtful.pages, read) and doubtful.pages >= DOUBTFUL_SHARE * read
-    if not few and not held_is_odd(contrary + doubtful.known, compared):
+    if not few and not held_is_odd(contrary + doubtful.of_known, compared):
         return None
     text = f"{pages:,} of {max(read, compared):,} product pages are not believed"
     if doubtful.pages > contrary:
@@ -199,8 +203,8 @@ def judge_pages(contrary: int, compared: int, doubtful: DoubtfulPages, read: int
 
 
 def judge_ids(others: int, read: int) -> Reason | None:
-    """Whether so many pages that were read give another product than before, one that nobody knows,
-    that the shop has rather changed its ids."""
+    """Returns why the shop seems to have changed its ids, or None: `others` of the pages that were
+    read give another product than before, which is not known yet."""
     if not held_is_odd(others, read):
         return None
     text = f"{others:,} of {read:,} product pages were another product's before"
@@ -208,27 +212,27 @@ def judge_ids(others: int, read: int) -> Reason | None:
 
 
 def judge_strayed(strayed: int, usual: int, read: int) -> Reason | None:
-    """Whether so many more pages than last time give another known product than their own that
-    they are rather mixed up."""
+    """Returns why the pages seem to be mixed up, or None: more of them than last time give another
+    known product than their own."""
     if not held_is_odd(strayed - usual, read):
         return None
     return Reason(None, "pages", f"{strayed:,} of {read:,} product pages give another product")
 
 
 def judge_misses(missed: int, listed: int, usual: float) -> Reason | None:
-    """Whether so many products are missed for the first time that a listing is rather not whole.
-    `usual`: the largest share in a recent crawl."""
-    known = listed + missed
-    if missed < HELD_LEAST or not _is_odd(missed, known, VANISHED + 1.5 * usual, DOUBTFUL):
+    """Returns why the listings seem incomplete, or None: too many products are missed for the first
+    time. `usual` is the largest share in a recent crawl."""
+    expected = listed + missed
+    if missed < HELD_LEAST or not _is_odd(missed, expected, VANISHED + 1.5 * usual, DOUBTFUL):
         return None
-    text = f"{missed:,} of {known:,} products are not listed any more, usually {usual:.0%} at most"
+    text = f"{missed:,} of {expected:,} products are no longer listed, usually {usual:.0%} at most"
     return Reason(None, "missed", text)
 
 
 @dataclass(frozen=True, slots=True)
 class ShownTwice:
-    """Of so many listings that name two products or more, how many show the very products that
-    another one shows, such as the one at `example`."""
+    """How many listings name two products or more, and how many of them repeat the products of
+    another one, such as the one at `example`."""
 
     listings: int = 0
     repeated: int = 0
@@ -236,8 +240,8 @@ class ShownTwice:
 
 
 def judge_repeats(missed: int, now: ShownTwice, usual: int | None) -> Reason | None:
-    """Whether products were missed since listings show what others show, which they did not
-    before: pages that do not turn. `usual`: how many did in recent crawls."""
+    """Returns why the listings seem not to turn their pages, or None: products are missed, and more
+    listings than in recent crawls (`usual`) repeat another one."""
     if not missed or usual is None or now.repeated - usual <= REPEATED_SHARE * now.listings:
         return None
     text = (
@@ -248,53 +252,55 @@ def judge_repeats(missed: int, now: ShownTwice, usual: int | None) -> Reason | N
 
 
 def says_the_same(products: int, before: int) -> bool:
-    """Whether a crawl has as many good products as one before that was suspect for their number."""
+    """Returns True if a crawl has as many good products as an earlier one that was suspect for
+    their number."""
     return abs(products - before) <= SAME_NUMBER * before
 
 
 def may_not_vanish(name: str, tolerances: Tolerances) -> bool:
-    """Whether a value of the field that vanishes is worth a second look."""
+    """Returns True if a value of the field must not vanish without a second look."""
     return tolerances.fill > 0 and tolerances.floors.get(name) != 0
 
 
 def held_is_odd(held: int, compared: int) -> bool:
-    """Whether so many values that are not believed make a crawl suspect."""
+    """Returns True if that many values that are not believed make a crawl suspect."""
     return held >= HELD_LEAST and held >= HELD_SHARE * compared
 
 
 def _is_odd(number: int, compared: int, line: float, evidence: float) -> bool:
-    """Whether more than that share can hardly be an accident."""
+    """Returns True if the number exceeds that share, and hardly by accident."""
     others = compared - number
     return number > line * compared and improbability(others, compared, 1 - line) >= evidence
 
 
 def _is_sale(now: Changes) -> bool:
-    """A sale, or a new price list: the dear products stay the dear ones, the sum is about what it
-    was, and the prices do not all change by one factor."""
+    """Returns True for a sale or a new price list: expensive products stay the expensive ones, the
+    sum stays similar, and the prices do not all change by one factor."""
     in_order = now.order is not None and now.order >= IN_ORDER
     in_sum = now.before / SUM_FACTOR <= now.after <= now.before * SUM_FACTOR
     return in_order and in_sum and not _has_one_factor(now)
 
 
 def _is_rise(now: Changes) -> bool:
-    """A price list that is so much higher, in the order that it had, is no tax; it is believed
-    where the pages' other sources say so, too."""
+    """Returns True for a price list that is too much higher for a tax, in the same order; other
+    sources of the pages must confirm it."""
     in_order = now.order is not None and now.order >= IN_ORDER
     return now.agreed and in_order and now.after >= RISE * now.before > 0
 
 
 def rise_factors(prices: Sequence[Changes]) -> list[float]:
-    """By how much prices rose whose rise is believed."""
+    """Returns the factors by which prices rose, if the rise is believed."""
     return [price.after / price.before for price in prices if _is_rise(price)]
 
 
 def follows_rise(now: Changes, factors: Sequence[float]) -> bool:
-    """Whether a price of which no other source speaks, a list price, rose with another one."""
+    """Returns True if a price without other sources, a list price, rose with another price."""
     factor = now.after / now.before if now.before else 0.0
     return any(abs(factor / other - 1) <= FOLLOWS for other in factors)
 
 
 def _has_one_factor(now: Changes) -> bool:
-    """Another currency, with or without tax, the price of the smallest size."""
-    many = now.alike >= max(ONE_FACTOR_LEAST, ONE_FACTOR_SHARE * now.compared)
-    return many and now.alike >= ONE_FACTOR_MOST * now.changed
+    """Returns True for one factor on many prices: another currency, with or without tax, the price
+    of the smallest size."""
+    enough = now.alike >= max(ONE_FACTOR_LEAST, ONE_FACTOR_SHARE * now.compared)
+    return enough and now.alike >= ONE_FACTOR_MOST * now.changed

@@ -1,5 +1,5 @@
-"""What the crawls of a site before one were like: which of them are to be compared with it, and
-what the last one says of it where that was suspect."""
+"""The earlier crawls of a site: which of them are comparable, and what a previous suspect crawl
+says of the current one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.frontier.crawls import REEXTRACT, REPLAY
-from scraper.results import plausibility
+from scraper.results.judgement import plausibility
 from scraper.rules import quality as policy
 from scraper.rules.quality import Reason
 
-# The crawls of a site before one, but for those that somebody asked for some pages only.
+# The crawls of a site before one, except those of selected pages.
 EARLIER = f"""c.site_id = :site_id AND c.id < :id
    AND c.trigger NOT IN ('{REPLAY}', '{REEXTRACT}')"""
 
@@ -26,8 +26,8 @@ SELECT c.id, c.suspect, c.reasons, q.products, q.missed
 
 @dataclass(frozen=True, slots=True)
 class SuspectCrawl:
-    """The crawl before, which was suspect: why, how many good products it has found, and how many
-    it missed (None: nobody looked)."""
+    """The previous crawl, which was suspect: why, how many good products it found, and how many it
+    missed (None if it was not complete)."""
 
     id: int
     reasons: list[dict[str, Any]]
@@ -36,18 +36,18 @@ class SuspectCrawl:
 
     @property
     def missed_id(self) -> int | None:
-        """Its id, where its misses were looked at and did not count: they may count with those of
-        the crawl after it."""
+        """The crawl's id if its misses were counted without effect: they may count with those of
+        the next crawl."""
         return None if self.missed is None else self.id
 
     def found_as_many(self, products: int | None) -> bool:
-        """Whether the crawl after it has found the same number of products."""
+        """Returns True if the next crawl has found the same number of products."""
         both = self.products is not None and products is not None
         return both and plausibility.says_the_same(products or 0, self.products or 0)
 
 
 def suspect_crawl(connection: sa.Connection, crawl: sa.Row[Any]) -> SuspectCrawl | None:
-    """The crawl before, if it was suspect."""
+    """Returns the previous crawl, if it was suspect."""
     for row in _earlier_crawls(connection, crawl, 1):
         if row.reasons:
             return SuspectCrawl(row.id, row.reasons, row.products, row.missed)
@@ -57,8 +57,8 @@ def suspect_crawl(connection: sa.Connection, crawl: sa.Row[Any]) -> SuspectCrawl
 def doubted_crawl(
     connection: sa.Connection, crawl_id: int, before: SuspectCrawl | None
 ) -> int | None:
-    """The id of the crawl before, where its misses did not count and this one, which is judged, has
-    found the same number of products: what both have missed is missed twice."""
+    """Returns the id of the previous crawl if its misses had no effect, and this one, which is
+    judged, has found the same number of products: what both have missed is missed twice."""
     query = sa.text("SELECT products FROM crawl_quality WHERE crawl_id = :id")
     products = connection.execute(query, {"id": crawl_id}).scalar()
     return before.missed_id if before is not None and before.found_as_many(products) else None
@@ -67,8 +67,8 @@ def doubted_crawl(
 def have_same_reasons(
     connection: sa.Connection, crawl: sa.Row[Any], reasons: list[Reason], wanted: int | None
 ) -> bool:
-    """Whether as many crawls in a row as are `wanted`, this one being the last, are suspect for the
-    same reasons."""
+    """Returns True if `wanted` crawls in a row, up to this one, are suspect for the same
+    reasons."""
     if wanted is None:
         return False
     sets = [frozenset((reason.field, str(reason.what)) for reason in reasons)]

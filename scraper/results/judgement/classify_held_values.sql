@@ -6,8 +6,8 @@
 -- locks: the held values that it marks
 -- why: only values that no earlier crawl has read are classified. The counts are of one page, or of
 --   one value of one field. Whatever else changes on a product with a vanished value waits with it,
---   so that the product never has a state that it did not have at the shop; but not if the field
---   vanished from so many products that it is broken.
+--   so that the product never has a state that it did not have at the shop, unless the field
+--   vanished from so large a share of the products that it is broken.
 WITH fresh AS MATERIALIZED (
     SELECT h.product_id, h.field, h.difference, h.value, h.contradicted, p.data,
            CASE WHEN h.field = ANY (:prices) AND h.difference = 'changed'
