@@ -1,46 +1,47 @@
-"""Whether a crawl's data can be trusted: its fields' figures against those of recent crawls. Pure:
-numbers in, verdicts out.
+"""Judges whether a crawl's data can be trusted, by its fields' figures and those of recent crawls.
+Pure: numbers in, verdicts out.
 
-Two questions are asked of the same numbers when a crawl has ended. Do values that vanished stay
-held (`broken`)? Weak evidence does, since one that is held too long is mended by the next crawl. Is
-the crawl suspect (`judge_field`)? That wants more, since people are woken by it.
+Two questions are asked about the same numbers when a crawl has ended. Do values that vanished stay
+held back (`is_broken`)? Weak evidence suffices, since the next crawl releases a value that was held
+back too long. Is the crawl suspect (`judge_field`)? That needs strong evidence, since it alerts
+people.
 
-How much evidence there is, is one number: how improbable so few values would be if nothing had
-changed, as the Chernoff bound of the binomial distribution, in nats. It is exact where not one
-value is found, and never says too much elsewhere.
+The evidence is one number: how improbable so few values would be if nothing had changed, as the
+Chernoff bound of the binomial distribution, in nats. It is exact where no value is found, and never
+too large elsewhere.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
 
-# This is a week of a daily crawl: one odd crawl does not move their median.
+# A week of a daily crawl: one odd crawl does not move the median.
 RECENT_CRAWLS = 7
 # Rates of fewer records say little.
 FEW = 20
-# A crawl that has read this share of its good product pages stands for all.
+# A crawl that has read this share of its good product pages represents the whole.
 WHOLE = 0.5
-# No field is expected on more: one page without it proves nothing.
+# No field is expected on more pages: one page without it proves nothing.
 CAP = 0.99
-# One in twenty is enough to hold a value.
+# One in twenty is enough to hold a value back.
 DOUBTFUL = math.log(20)
-# One in a thousand is enough to call somebody.
+# One in a thousand is enough to alert people.
 CERTAIN = math.log(1000)
-# Where fewer values are to be expected, none is missed.
+# Where fewer different values are expected, none is missed.
 DISTINCT_LEAST = 5.0
-# A required field is on this share of the product pages, and another one that fewer have is worth a
-# look, where nobody knows what is usual.
+# Without a history, a required field is expected on this share of the product pages, and a field on
+# fewer than the second share is worth a look.
 REQUIRED, SELDOM = 0.8, 0.5
-# A field that none of so many product pages has, and no crawl has had before, is misread.
+# A field that no crawl has had before, and none of this many product pages has, is misread.
 NEVER_LEAST = 5
-# So begins what is said of a listing page that names fewer products than it should.
+# Reasons for a listing page that names fewer products than it should begin with this.
 NOT_FULL = "it names"
-# So many values vanish with a field that broke so late that its share of the whole crawl does not
-# show it.
+# This many vanished values mean that a field broke late in the crawl, when its share of the whole
+# crawl does not show it yet.
 VANISHED_AT_END = 10
 
 ReasonKind = Literal[
@@ -63,9 +64,12 @@ ReasonKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Tolerances:
-    """What a crawl may differ from its predecessors, as the site definition says. Shares, but for
-    `products_floor`. `required` names the fields without which a page is no product's, `varied`
-    those that are not the same for all products."""
+    """How far a crawl may differ from its predecessors, as the site definition says.
+
+    All are shares but `products_floor`, a number of products. `floors` are fill rates by field;
+    `required` names the fields that every product page has, `varied` those that differ between
+    products.
+    """
 
     products: float = 0.5
     fill: float = 0.8
@@ -80,11 +84,13 @@ class Tolerances:
 
 @dataclass(frozen=True, slots=True)
 class FieldFigures:
-    """One field in one crawl. `records` is how many products were looked for, `found` on how many
-    of them the field was, `mistyped` where something else was; `distinct` its values among
-    `sampled` stored ones; `vanished` how many products have a value that was not found any more;
-    the recent ones are of the last fifty records or so, older ones fading. Of `compared` products
-    that were known before, `changed` got another value."""
+    """One field in one crawl, in numbers of products.
+
+    `records` were read, `found` had the field, `mistyped` had something else in its place;
+    `distinct` values were among the `sampled` stored ones; `vanished` products had a value before
+    and not now. The recent figures are of the last fifty records or so, older ones fading. Of the
+    `compared` products that were known before, `changed` got another value.
+    """
 
     records: int
     found: int
@@ -101,11 +107,15 @@ class FieldFigures:
     def fill(self) -> float:
         return self.found / self.records if self.records else 0.0
 
+    @property
+    def mistyped_share(self) -> float:
+        return self.mistyped / self.records if self.records else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class UsualFigures:
     """A field in recent crawls: medians, but for `changed`, the largest share of products that got
-    another value. `fill` or `changed` None: nothing is known of it."""
+    another value. `fill` or `changed` None: unknown."""
 
     fill: float | None = None
     mistyped: float = 0.0
@@ -115,7 +125,7 @@ class UsualFigures:
 
     @property
     def own_share(self) -> float:
-        """How many of its values are no other product's, roughly."""
+        """The share of values that only one product has, roughly."""
         return self.distinct / self.sampled if self.sampled else 0.0
 
 
@@ -129,8 +139,8 @@ class Reason:
 
 
 def improbability(found: float, records: float, expected: float) -> float:
-    """How improbable it is, in nats, to find no more than that where `expected` is the share: 0 for
-    nothing odd.
+    """Returns how improbable it is, in nats, to find at most `found` of `records` where `expected`
+    is the share; 0 where that is not unusual.
 
     None of 1, where 99 % are usual, is 4.6; none of 10, where 20 % are, 2.2; 40 of 100, where half
     are, 2.0.
@@ -145,11 +155,13 @@ def improbability(found: float, records: float, expected: float) -> float:
 
 
 def comparable_crawls(shares: Mapping[int, float], share: float | None) -> set[int]:
-    """Which of earlier crawls, by the share of their good product pages that they read, one with
-    this share is compared with. Of a crawl in which most pages were fresh or answered 304, what was
-    read is what has changed or is new, and that is no sample of the whole: a field that new
-    products lack is rare in it, one that moves with the price is common. So whole crawls are
-    compared with whole ones, and others with others, wherever there are some.
+    """Returns the earlier crawls to compare a crawl with. `shares` are the shares of good product
+    pages that earlier crawls read, by crawl; `share` is that of the crawl itself.
+
+    Where most pages were fresh or answered 304, a crawl reads what has changed or is new, which is
+    not a sample of the whole: a field that new products lack is rare in it, and one that moves with
+    the price is common. So whole crawls are compared with whole ones, and partial with partial
+    ones, where there are any.
 
     >>> comparable_crawls({1: 1.0, 2: 0.05, 3: 0.04}, 0.9)
     {1}
@@ -165,8 +177,8 @@ def comparable_crawls(shares: Mapping[int, float], share: float | None) -> set[i
 
 
 def usual_figures(history: Sequence[FieldFigures]) -> UsualFigures:
-    """The median of recent crawls, the newest first. Those that read next to nothing count only
-    where there are no others."""
+    """Returns the medians of recent crawls; `history` has the newest first. Crawls that read hardly
+    any record count only if there are no larger ones."""
     chosen = [figures for figures in history if figures.records >= FEW][:RECENT_CRAWLS] or list(
         [figures for figures in history if figures.records][:RECENT_CRAWLS]
     )
@@ -174,12 +186,12 @@ def usual_figures(history: Sequence[FieldFigures]) -> UsualFigures:
         return UsualFigures()
     sampled = [figures for figures in chosen if figures.sampled] or [FieldFigures(0, 0)]
     fill = median(figures.fill for figures in chosen)
-    # What is sold out may lack a field. Once a crawl was believed, its successors are, too.
+    # Sold-out products may lack a field. Once such a crawl was accepted, the next ones are, too.
     if chosen[0].fill < fill * Tolerances().fill:
         fill = chosen[0].fill
     return UsualFigures(
         fill=fill,
-        mistyped=median(figures.mistyped / figures.records for figures in chosen),
+        mistyped=median(figures.mistyped_share for figures in chosen),
         distinct=median(figures.distinct for figures in sampled),
         sampled=median(figures.sampled for figures in sampled),
         changed=max(
@@ -190,88 +202,163 @@ def usual_figures(history: Sequence[FieldFigures]) -> UsualFigures:
 
 
 def fill_threshold(name: str, usual: UsualFigures, tolerances: Tolerances) -> float:
-    """The fill rate below which the field breaks: its floor, or the tolerated share of the usual
-    rate. 0: it never does."""
+    """Returns the fill rate below which the field is broken: its floor, or the tolerated share of
+    the usual rate. 0: it never is."""
     floor = tolerances.floors.get(name)
     return floor if floor is not None else (usual.fill or 0.0) * tolerances.fill
 
 
-def is_broken(now: FieldFigures, line: float, expected: float) -> bool:
-    """Whether values of the field that vanished stay held. Weaker evidence does than for a verdict,
-    for what is wrongly held is right again with the product's next good reading."""
+def is_broken(now: FieldFigures, threshold: float, expected: float) -> bool:
+    """Whether values of the field that vanished stay held back. Weaker evidence suffices than for a
+    verdict: a value that is wrongly held back is released by the product's next good reading."""
     few = (
-        now.found < line * now.records
+        now.found < threshold * now.records
         and improbability(now.found, now.records, expected) >= DOUBTFUL
     )
-    return few or _late(now, line, expected)
+    return few or _broke_late(now, threshold, expected)
+
+
+@dataclass(frozen=True, slots=True)
+class _FieldCase:
+    """A field, and what it is compared with."""
+
+    name: str
+    now: FieldFigures
+    usual: UsualFigures
+    tolerances: Tolerances
+
+    @property
+    def floor(self) -> float | None:
+        """The definition's floor; 0 means that the field may be missing everywhere."""
+        return self.tolerances.floors.get(self.name)
+
+    @property
+    def threshold(self) -> float:
+        return fill_threshold(self.name, self.usual, self.tolerances)
+
+    @property
+    def expected(self) -> float:
+        return self.usual.fill or 0.0
+
+    def make_reason(self, kind: ReasonKind, text: str) -> Reason:
+        return Reason(self.name, kind, text)
+
+    def make_fill_reason(self, kind: ReasonKind, compared: str) -> Reason:
+        now = self.now
+        return self.make_reason(
+            kind,
+            f"found on {now.found:,} of {now.records:,} product pages ({now.fill:.0%}), {compared}",
+        )
 
 
 def judge_field(
     name: str, now: FieldFigures, usual: UsualFigures, tolerances: Tolerances
 ) -> Reason | None:
-    """The field's breach, if there is one: the one that says most."""
-    line, expected = fill_threshold(name, usual, tolerances), usual.fill or 0.0
-    floor = tolerances.floors.get(name)
-    found_text = f"found on {now.found:,} of {now.records:,} product pages ({now.fill:.0%})"
-    mistyped = now.mistyped / now.records if now.records else 0.0
-    tolerated = usual.mistyped + tolerances.mistyped
-    if (
-        floor != 0
-        and mistyped > tolerated
-        and improbability(now.records - now.mistyped, now.records, 1 - tolerated) >= CERTAIN
-    ):
-        usual_text = f", usually on {usual.mistyped:.0%}" if usual.fill is not None else ""
-        return Reason(
-            name,
-            "mistyped",
-            f"not of its type on {now.mistyped:,} of {now.records:,} product pages{usual_text}",
-        )
-    if floor is not None:
-        if (
-            now.records
-            and now.fill < floor
-            and (now.records >= FEW or improbability(now.found, now.records, floor) >= CERTAIN)
-        ):
-            return Reason(name, "floor", f"{found_text}, its floor is {floor:.0%}")
-    elif usual.fill is None and name in tolerances.required and _few(now, REQUIRED):
-        return Reason(name, "fill", f"{found_text}, and it is required")
-    elif usual.fill is None and not now.found and now.records >= NEVER_LEAST and tolerances.fill:
-        text = f"found on none of {now.records:,} product pages (if no product has it: `floor: 0`)"
-        return Reason(name, "never", text)
-    elif (
-        now.found < line * now.records
-        and improbability(now.found, now.records, expected) >= CERTAIN
-    ):
-        return Reason(name, "fill", f"{found_text}, usually on {expected:.0%}")
-    if _late(now, line, expected):
-        recent = now.recent_found / now.recent_records
-        return Reason(
-            name,
-            "late",
-            f"found on {recent:.0%} of the last product pages, usually on {expected:.0%}",
-        )
-    judged = floor != 0 and tolerances.distinct and name in tolerances.varied
-    if judged and usual.fill is None and now.distinct == 1 and now.sampled >= FEW:
-        return Reason(name, "distinct", f"the same on all of {now.sampled:,} products")
-    wanted = usual.distinct * min(1.0, now.sampled / usual.sampled) if usual.sampled else 0.0
-    if (
-        floor != 0
-        and wanted >= DISTINCT_LEAST
-        and now.sampled
-        and now.distinct < wanted * tolerances.distinct
-    ):
-        return Reason(
-            name,
-            "distinct",
-            f"{now.distinct:,} different values on {now.sampled:,} products, usually "
-            f"{usual.distinct:,.0f}",
-        )
-    return None
+    """Returns the field's breach, or None: the first of `_CHECKS` that fails, so the one that says
+    most."""
+    case = _FieldCase(name, now, usual, tolerances)
+    return next((reason for check in _CHECKS if (reason := check(case))), None)
+
+
+def _check_types(case: _FieldCase) -> Reason | None:
+    now, usual = case.now, case.usual
+    tolerated = usual.mistyped + case.tolerances.mistyped
+    if case.floor == 0 or now.mistyped_share <= tolerated:
+        return None
+    if improbability(now.records - now.mistyped, now.records, 1 - tolerated) < CERTAIN:
+        return None
+    usually = f", usually on {usual.mistyped:.0%}" if usual.fill is not None else ""
+    text = f"not of its type on {now.mistyped:,} of {now.records:,} product pages{usually}"
+    return case.make_reason("mistyped", text)
+
+
+def _check_floor(case: _FieldCase) -> Reason | None:
+    """A few records suffice only if they leave no doubt."""
+    now, floor = case.now, case.floor
+    if floor is None or not now.records or now.fill >= floor:
+        return None
+    if now.records < FEW and improbability(now.found, now.records, floor) < CERTAIN:
+        return None
+    return case.make_fill_reason("floor", f"its floor is {floor:.0%}")
+
+
+def _check_required(case: _FieldCase) -> Reason | None:
+    """Judges a required field without a history."""
+    if case.floor is not None or case.usual.fill is not None:
+        return None
+    if case.name not in case.tolerances.required or not _is_fill_below(case.now, REQUIRED):
+        return None
+    return case.make_fill_reason("fill", "and it is required")
+
+
+def _check_ever_found(case: _FieldCase) -> Reason | None:
+    """Judges a field that no crawl has had."""
+    now = case.now
+    if case.floor is not None or case.usual.fill is not None or not case.tolerances.fill:
+        return None
+    if now.found or now.records < NEVER_LEAST:
+        return None
+    text = f"found on none of {now.records:,} product pages (if no product has it: `floor: 0`)"
+    return case.make_reason("never", text)
+
+
+def _check_fill(case: _FieldCase) -> Reason | None:
+    """Judges a field that products usually have."""
+    now, expected = case.now, case.expected
+    if case.floor is not None or now.found >= case.threshold * now.records:
+        return None
+    if improbability(now.found, now.records, expected) < CERTAIN:
+        return None
+    return case.make_fill_reason("fill", f"usually on {expected:.0%}")
+
+
+def _check_end(case: _FieldCase) -> Reason | None:
+    """Judges a field that broke shortly before the crawl ended."""
+    now, expected = case.now, case.expected
+    if not _broke_late(now, case.threshold, expected):
+        return None
+    recent = now.recent_found / now.recent_records
+    text = f"found on {recent:.0%} of the last product pages, usually on {expected:.0%}"
+    return case.make_reason("late", text)
+
+
+def _check_sameness(case: _FieldCase) -> Reason | None:
+    """Judges a field that should vary, without a history."""
+    now, tolerances = case.now, case.tolerances
+    if case.floor == 0 or case.usual.fill is not None or not tolerances.distinct:
+        return None
+    if case.name not in tolerances.varied or now.distinct != 1 or now.sampled < FEW:
+        return None
+    return case.make_reason("distinct", f"the same on all of {now.sampled:,} products")
+
+
+def _check_variety(case: _FieldCase) -> Reason | None:
+    """Judges a field that usually has many different values."""
+    now, usual = case.now, case.usual
+    if case.floor == 0 or not now.sampled or not usual.sampled:
+        return None
+    wanted = usual.distinct * min(1.0, now.sampled / usual.sampled)
+    if wanted < DISTINCT_LEAST or now.distinct >= wanted * case.tolerances.distinct:
+        return None
+    text = f"{now.distinct:,} different values on {now.sampled:,} products, usually "
+    return case.make_reason("distinct", f"{text}{usual.distinct:,.0f}")
+
+
+_CHECKS: tuple[Callable[[_FieldCase], Reason | None], ...] = (
+    _check_types,
+    _check_floor,
+    _check_required,
+    _check_ever_found,
+    _check_fill,
+    _check_end,
+    _check_sameness,
+    _check_variety,
+)
 
 
 def judge_products(now: int, history: Sequence[int], tolerances: Tolerances) -> Reason | None:
-    """Whether far fewer products were found than usual (the median of recent crawls), or than the
-    definition's floor."""
+    """Returns a reason where the crawl found far fewer good products than recent crawls, or than
+    the definition's floor. `history` has the newest first."""
     if now < tolerances.products_floor:
         return Reason(
             None,
@@ -285,8 +372,8 @@ def judge_products(now: int, history: Sequence[int], tolerances: Tolerances) -> 
 
 
 def usual_product_count(history: Sequence[int]) -> float | None:
-    """The median number of good products of recent crawls, the newest first; None: there are none.
-    What the newest one was believed, its successors are, too: the shop has become smaller."""
+    """Returns the median number of good products of recent crawls, the newest first; None without
+    any. Once a small crawl was accepted, the next ones are, too: the shop has become smaller."""
     usual = median(history[:RECENT_CRAWLS]) if history else None
     if usual is not None and history[0] < usual * Tolerances().products:
         return history[0]
@@ -294,15 +381,15 @@ def usual_product_count(history: Sequence[int]) -> float | None:
 
 
 def is_rare(usual_fill: float | None, fill: float | None) -> bool:
-    """Whether a field of a first crawl is on so few pages that somebody should look."""
+    """Whether a field of a first crawl is on so few pages that its definition is worth a look."""
     return usual_fill is None and fill is not None and fill < SELDOM
 
 
 def reasons_repeat(
     reasons: Sequence[frozenset[tuple[str | None, str]]], wanted: int | None
 ) -> bool:
-    """Whether the last `wanted` crawls, this one included, are suspect for the very same reasons:
-    so a shop that has changed for good gets through, where its definition allows that."""
+    """Whether the last `wanted` crawls, this one included, are suspect for the same reasons: so a
+    shop that has changed for good gets through, where its definition allows that."""
     return (
         wanted is not None
         and len(reasons) >= wanted
@@ -311,14 +398,14 @@ def reasons_repeat(
     )
 
 
-def _few(now: FieldFigures, share: float) -> bool:
+def _is_fill_below(now: FieldFigures, share: float) -> bool:
     few = now.found < share * now.records
     return few and improbability(now.found, now.records, share) >= CERTAIN
 
 
-def _late(now: FieldFigures, line: float, expected: float) -> bool:
-    """A field that broke shortly before the crawl ended. Pages where it was never shown prove
-    nothing, as a part of the catalogue may be without it: values that vanished do."""
-    few = now.recent_found < line * now.recent_records
+def _broke_late(now: FieldFigures, threshold: float, expected: float) -> bool:
+    """Whether the field broke shortly before the crawl ended. Pages that never showed it prove
+    nothing, as a part of the catalogue may be without it; vanished values do."""
+    few = now.recent_found < threshold * now.recent_records
     certain = improbability(now.recent_found, now.recent_records, expected) >= CERTAIN
     return few and certain and now.vanished >= VANISHED_AT_END
