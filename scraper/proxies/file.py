@@ -10,8 +10,8 @@ from pathlib import Path
 
 from scraper.errors import ConfigError
 from scraper.infra.watched_file import WatchedFile
-from scraper.rules import proxies
-from scraper.rules.proxies import Proxy, ProxyListError
+from scraper.proxies.proxy_list import ProxyListError, parse_list
+from scraper.rules.proxies import Proxy
 from scraper.settings import read_secret
 
 SIZE_MAX = 20_000_000
@@ -33,6 +33,6 @@ def read_proxies(path: Path) -> list[Proxy]:
     """Raises `ConfigError` with one line for each problem; none shows the file's text."""
     text = read_secret(path, "PROXY_LIST", SIZE_MAX)
     try:
-        return proxies.parse_list(text, str(path))
+        return parse_list(text, str(path))
     except ProxyListError as error:
         raise ConfigError(str(error)) from None

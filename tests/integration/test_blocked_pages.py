@@ -18,7 +18,8 @@ from scraper.domain import ProxySignal
 from scraper.frontier import host_tiers
 from scraper.frontier.host_tiers import TierKey, TierSignal
 from scraper.proxies.health import ProxyHealth
-from scraper.rules import escalation, proxies
+from scraper.proxies.proxy_list import parse_list
+from scraper.rules import escalation
 from scraper.rules.escalation import HOST_PAGES, PAGE_TRIES
 from tests.integration.conftest import Start
 from tests.making import rows
@@ -100,7 +101,7 @@ def test_where_all_that_would_do_are_banned_nobody_asks_and_the_reason_is_kept(
 async def _ban(valkey_url: str, host: str, text: str) -> None:
     async with aredis.Redis.from_url(valkey_url) as client:
         health = ProxyHealth(client)
-        for proxy in proxies.parse_list(text, "list"):
+        for proxy in parse_list(text, "list"):
             await health.strike(host, proxy.id, ProxySignal.BLOCKED.value, least_s=600)
 
 

@@ -29,7 +29,8 @@ from scraper.http.transport.guard import PrivateAccess
 from scraper.infra.zstandard import zstd
 from scraper.plugins.impersonate import profiles
 from scraper.politeness.robots import fetch_robots
-from scraper.rules import browsers, proxies
+from scraper.proxies.proxy_list import parse_list
+from scraper.rules import browsers
 from tests.h2_server import H2Server, fingerprint, offered
 from tests.hostile_server import HostileServer, answer, self_signed
 from tests.integration.test_fetch import GUARDED, POLICY, FakeResolver
@@ -462,7 +463,7 @@ def test_the_guard_holds_for_a_tls_host_behind_a_proxy(address: str, tls: ssl.SS
     guarded = replace(CHROME, private=PrivateAccess(), proxied=True)
 
     async def test(_: H2Server, fetcher: HttpFetcher) -> None:
-        route = ProxyRoute(proxies.parse_list(f"{proxy.url} class=datacenter", "list")[0])
+        route = ProxyRoute(parse_list(f"{proxy.url} class=datacenter", "list")[0])
         literal = f"[{address}]" if ":" in address else address
         for host in ("shop.example", literal):
             with pytest.raises(FetchError) as caught:
@@ -544,7 +545,7 @@ def test_two_proxies_and_one_host_are_two_visitors(tls: ssl.SSLContext) -> None:
 
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
         ways = [
-            ProxyRoute(proxies.parse_list(f"{proxy.url} class=datacenter", "list")[0], CookieJar())
+            ProxyRoute(parse_list(f"{proxy.url} class=datacenter", "list")[0], CookieJar())
             for proxy in (one, two)
         ]
         policy = replace(CHROME, proxied=True)

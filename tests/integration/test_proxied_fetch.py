@@ -22,6 +22,7 @@ from scraper.http.proxy_route import ProxyRoute
 from scraper.http.transport.aiohttp_transport import PoolOptions
 from scraper.http.transport.guard import PrivateAccess
 from scraper.politeness.robots import fetch_robots
+from scraper.proxies.proxy_list import parse_list
 from scraper.rules import proxies
 from tests.hostile_server import self_signed
 from tests.integration.test_fetch import OVER, POLICY, FakeResolver, Http2Fetcher
@@ -55,7 +56,7 @@ def over(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 def route_of(
     proxy: TestProxy, options: str = "class=datacenter", jar: CookieJar | None = None
 ) -> ProxyRoute:
-    return ProxyRoute(proxies.parse_list(f"{proxy.url} {options}", "list")[0], jar)
+    return ProxyRoute(parse_list(f"{proxy.url} {options}", "list")[0], jar)
 
 
 def fetching(test: Callable[[HttpFetcher], Awaitable[Any]], **options: Any) -> Any:

@@ -23,7 +23,8 @@ from scraper.plugins.accounts.form import LoginTrouble
 from scraper.plugins.accounts.login import LoginAttempts, confined, somebody
 from scraper.plugins.accounts.login_keys import at_path, header_of, render, signs_of
 from scraper.plugins.accounts.sealing import make_seal
-from scraper.rules.proxies import Proxy, choose_for_account, parse_list
+from scraper.proxies.proxy_list import parse_list
+from scraper.rules.proxies import Proxy, choose_for_account
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from scraper.domain import ProxySignal
 from scraper.http.cookies import CookieJar
+from scraper.proxies.proxy_list import ProxyListError, parse_list
 from scraper.rules import browsers, proxies
 from scraper.rules.proxies import (
     FAULT_WAITS_S,
@@ -20,12 +21,10 @@ from scraper.rules.proxies import (
     QUARANTINES_S,
     Proxy,
     ProxyChooser,
-    ProxyListError,
     ProxyStats,
     after_strike,
     answer_signal,
     fault_wait_s,
-    parse_list,
     score_proxy,
 )
 from scraper.sites.grammar.routes import ProxyUse
@@ -116,8 +115,8 @@ def test_an_id_follows_from_host_port_and_user_alone() -> None:
         ("http://u:hunter2@h:1 weight=0", "weight must be"),
         ("http://u:hunter2@h:1 weight=hunter2", "weight must be"),
         ("http://u:hunter2@h:1 colour=hunter2", "only class=, region= and weight="),
-        ("http://u:hunter2@h:1 class=datacenter class=residential", "stands there twice"),
-        ("http://u:hunter2%0d%0a@h:1", "a character that none may have"),
+        ("http://u:hunter2@h:1 class=datacenter class=residential", "is given twice"),
+        ("http://u:hunter2%0d%0a@h:1", "a forbidden character"),
         ("socks5://u:hunter2" + "x" * 300 + "@h:1", "longer than SOCKS5 allows"),
     ],
 )
