@@ -350,23 +350,23 @@ def test_bodies_larger_than_any_buffer_arrive_whole_and_bombs_do_not_unpack_in_m
 
 def test_a_reader_that_rests_holds_the_sender_back(tls: ssl.SSLContext) -> None:
     """libcurl is told to pause: what is held is a few buffers, not the body."""
-    from scraper.plugins.impersonate import transport
+    from scraper.plugins.impersonate import transfer
 
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
         most = 0
-        real = transport.Exchange.data
+        real = transfer.CurlTransfer.read
 
         async def slow(self: Any) -> bytes:
             nonlocal most
             await asyncio.sleep(0.005)
-            most = max(most, self._held)
+            most = max(most, self._buffered)
             return await real(self)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(transport.Exchange, "data", slow)
+            patch.setattr(transfer.CurlTransfer, "read", slow)
             large = replace(HTTP2, wire_max_bytes=5_000_000, body_max_bytes=5_000_000)
             assert len((await fetcher.fetch(server.url("/big"), large)).body) == 3_000_000
-        assert 0 < most < 4 * transport.READ_BUFFER_BYTES
+        assert 0 < most < 4 * transfer.READ_BUFFER_BYTES
 
     visiting(tls, test)
 
@@ -420,7 +420,7 @@ def test_an_address_is_judged_again_where_it_is_connected_to(
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                transport, "_pin", lambda host, port, _: f"{host}:{port}:127.0.0.1".encode()
+                transport, "_pin_host", lambda host, port, _: f"{host}:{port}:127.0.0.1".encode()
             )
             with pytest.raises(
                 FetchError, match=r"leads to 127\.0\.0\.1, which is loopback"

@@ -1,10 +1,9 @@
-"""libcurl's three hooks that its Python binding leaves out: which sockets are opened, and when a
+"""libcurl's three hooks that its Python binding leaves out: they open sockets, and see when a
 request is sent.
 
-Here the guard acts on the address that is connected to, whoever looked it up, and here requests are
+With them the guard judges the address that is connected to, whoever looked it up, and requests are
 counted, libcurl's own repetitions included. Written with ctypes over cffi's handle, since curl_cffi
-has no callbacks for them; whatever goes wrong inside a hook refuses. Knows transfers by a number
-alone, and of them what `Transfer` says.
+has no callbacks for them. An error inside a hook refuses. libcurl knows a transfer by a number.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ _SOCKET_BAD, _ABORT = -1, 1
 _ALREADY_CONNECTED = 2  # CURL_SOCKOPT_ALREADY_CONNECTED
 
 
-class Transfer(Protocol):
-    """What a hook asks of a transfer."""
+class HookedTransfer(Protocol):
+    """The part of a transfer that the hooks call."""
 
     @property
-    # Its sockets come connected, from `opened`.
+    # Says that `open_socket` returns connected sockets.
     def connected(self) -> bool: ...
-    # It is a socket, which libcurl closes.
-    def opened(self, family: int, kind: int, proto: int, address: str) -> int: ...
+    # Returns a socket, which libcurl closes.
+    def open_socket(self, family: int, kind: int, proto: int, address: str) -> int: ...
     def may_send(self, address: str) -> bool: ...
 
 
@@ -44,16 +43,17 @@ class _SockAddr(ctypes.Structure):
     )
 
 
-_transfers: dict[int, Transfer] = {}
+_transfers: dict[int, HookedTransfer] = {}
 _numbers = itertools.count(1)
 
 
-def _open_socket(number: int | None, _purpose: int, where: int | None) -> int:
+def _open_socket(number: int | None, _purpose: int, pointer: int | None) -> int:
     try:
         transfer = _transfers[number or 0]
-        address = ctypes.cast(where or 0, ctypes.POINTER(_SockAddr)).contents
-        return transfer.opened(address.family, address.kind, address.proto, _address(address))
-    except BaseException:  # noqa: BLE001  an exception here would count as socket number 0
+        address = ctypes.cast(pointer or 0, ctypes.POINTER(_SockAddr)).contents
+        text = _format_address(address)
+        return transfer.open_socket(address.family, address.kind, address.proto, text)
+    except BaseException:  # noqa: BLE001 - an exception here would count as socket number 0
         return _SOCKET_BAD
 
 
@@ -64,17 +64,17 @@ def _socket_options(number: int | None, _socket: int, _purpose: int) -> int:
         return _ABORT
 
 
-def _before_sending(
+def _check_sending(
     number: int | None, address: bytes | None, _local: bytes, _port: int, _local_port: int
 ) -> int:
     try:
         return 0 if _transfers[number or 0].may_send((address or b"").decode("ascii")) else _ABORT
-    except BaseException:  # noqa: BLE001  as above: 0 would mean yes
+    except BaseException:  # noqa: BLE001 - as above, 0 would mean yes
         return _ABORT
 
 
-def _address(address: _SockAddr) -> str:
-    # It is a sockaddr_in or sockaddr_in6: family, port, for IPv6 the flow, address.
+def _format_address(address: _SockAddr) -> str:
+    # The bytes are a sockaddr_in or sockaddr_in6: family, port, for IPv6 the flow, address.
     raw = bytes(address.address)
     if address.family == socket.AF_INET:
         return socket.inet_ntop(socket.AF_INET, raw[4:8])
@@ -83,12 +83,12 @@ def _address(address: _SockAddr) -> str:
     raise ValueError("neither IPv4 nor IPv6")
 
 
-def _pointer(function: Any) -> Any:
+def _to_pointer(function: Any) -> Any:
     return ffi.cast("void *", ctypes.cast(function, ctypes.c_void_p).value)
 
 
 _INT, _DATA_POINTER, _TEXT = ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p
-# The callbacks are kept for good, since libcurl holds their addresses.
+# The callbacks live as long as the process, since libcurl holds their addresses.
 _CALLBACKS = (
     (
         CurlOpt.OPENSOCKETFUNCTION,
@@ -97,36 +97,36 @@ _CALLBACKS = (
     (CurlOpt.SOCKOPTFUNCTION, ctypes.CFUNCTYPE(_INT, _DATA_POINTER, _INT, _INT)(_socket_options)),
     (
         CurlOpt.PREREQFUNCTION,
-        ctypes.CFUNCTYPE(_INT, _DATA_POINTER, _TEXT, _TEXT, _INT, _INT)(_before_sending),
+        ctypes.CFUNCTYPE(_INT, _DATA_POINTER, _TEXT, _TEXT, _INT, _INT)(_check_sending),
     ),
 )
-_HOOKS = tuple((option, _pointer(callback)) for option, callback in _CALLBACKS)
+_HOOKS = tuple((option, _to_pointer(callback)) for option, callback in _CALLBACKS)
 _DATA = (CurlOpt.OPENSOCKETDATA, CurlOpt.SOCKOPTDATA, CurlOpt.PREREQDATA)
 
 
-def hook(curl: Curl) -> None:
-    """Sets the hooks of a handle, once. Until `attach` they refuse everything."""
+def set_hooks(curl: Curl) -> None:
+    """Sets the hooks of a handle, once. Until `attach_transfer` they refuse everything."""
     for option, function in _HOOKS:
-        _set(curl, option, function)
+        _set_option(curl, option, function)
 
 
-def attach(curl: Curl, transfer: Transfer) -> Callable[[], None]:
-    """Whom the hooks ask for this handle's next transfer. Returns what detaches it."""
+def attach_transfer(curl: Curl, transfer: HookedTransfer) -> Callable[[], None]:
+    """Makes the hooks call the handle's next transfer. Returns the function that detaches it."""
     number = next(_numbers)
     _transfers[number] = transfer
     data = ffi.cast("void *", number)
     for option in _DATA:
-        _set(curl, option, data)
-    return lambda: _forget(number)
+        _set_option(curl, option, data)
+    return lambda: _detach_transfer(number)
 
 
 def set_list(curl: Curl, option: CurlOpt, items: list[bytes]) -> Any:
-    """Sets an option that takes a list, which curl_cffi knows but for a few. The caller keeps the
+    """Sets an option that takes a list, of which curl_cffi knows only a few. The caller keeps the
     list until it is replaced, and frees it with `free_list`."""
     linked = ffi.NULL
     for item in items:
         linked = lib.curl_slist_append(linked, item)
-    _set(curl, option, linked)
+    _set_option(curl, option, linked)
     return linked
 
 
@@ -135,16 +135,16 @@ def free_list(linked: Any) -> None:
         lib.curl_slist_free_all(linked)
 
 
-def unset(curl: Curl, option: CurlOpt) -> None:
-    """Sets a text option to nothing at all, where libcurl would have a value of its own."""
-    _set(curl, option, ffi.NULL)
+def unset_option(curl: Curl, option: CurlOpt) -> None:
+    """Sets a text option to NULL, for which libcurl would have a value of its own."""
+    _set_option(curl, option, ffi.NULL)
 
 
-def _set(curl: Curl, option: CurlOpt, value: Any) -> None:
+def _set_option(curl: Curl, option: CurlOpt, value: Any) -> None:
     code = lib._curl_easy_setopt(curl._curl, option, value)  # noqa: SLF001
     if code != 0:
         raise RuntimeError(f"libcurl refuses the option {option.name} ({code})")
 
 
-def _forget(number: int) -> None:
+def _detach_transfer(number: int) -> None:
     _transfers.pop(number, None)

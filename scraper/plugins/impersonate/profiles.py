@@ -1,9 +1,8 @@
-"""The browsers that curl_cffi can imitate: their newest profiles, and the headers that belong to
-each.
+"""The browsers that curl_cffi can imitate: their newest profiles, and the headers of each.
 
-Nothing is listed by hand: a profile's headers are what curl_cffi itself sends with it, asked once
-over a socket pair, so that a newer curl_cffi brings handshake, User-Agent and client hints
-together. Imports curl_cffi when asked, since most workers never need it.
+No header is listed by hand: a profile's headers are those that curl_cffi itself sends over a socket
+pair, so that a newer curl_cffi brings handshake, User-Agent and client hints together. Imports
+curl_cffi on demand, since most workers never need it.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from functools import lru_cache
 from scraper.errors import ConfigError
 from scraper.rules import browsers
 
-_QUESTION_MS = 2000
+_REQUEST_MS = 2000
 
 
 def target_of(browser: str) -> str:
-    """curl_cffi's newest profile of a browser: `target_of("chrome") == "chrome150"` with curl_cffi
-    0.16."""
+    """Returns curl_cffi's newest profile of a browser: `target_of("chrome") == "chrome150"` with
+    curl_cffi 0.16."""
     from curl_cffi.requests.impersonate import REAL_TARGET_MAP
 
     return str(REAL_TARGET_MAP[browser])
@@ -27,16 +26,16 @@ def target_of(browser: str) -> str:
 
 @lru_cache(maxsize=64)
 def headers_of(browser: str, region: str | None, *, secure: bool) -> tuple[tuple[str, str], ...]:
-    """The headers of a visit with that browser's newest profile, in its order, with the region's
+    """Returns the headers of that browser's newest profile, in its order, with the region's
     languages."""
-    asked = _asked(target_of(browser))
-    return browsers.adapt_headers(asked, region, secure=secure)
+    sent = _capture_headers(target_of(browser))
+    return browsers.adapt_headers(sent, region, secure=secure)
 
 
 @lru_cache(maxsize=16)
-def _asked(target: str) -> tuple[tuple[str, str], ...]:
-    """The header lines of a request that never leaves this process: its answer lies ready before it
-    is sent."""
+def _capture_headers(target: str) -> tuple[tuple[str, str], ...]:
+    """Returns the headers of a request that never leaves this process: its response is written
+    before it is sent."""
     from curl_cffi import Curl, CurlOpt
 
     from scraper.plugins.impersonate import hooks
@@ -45,17 +44,17 @@ def _asked(target: str) -> tuple[tuple[str, str], ...]:
     with ours:
         ours.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         curl = Curl()
-        detach = hooks.attach(curl, _Ready(theirs))
+        detach = hooks.attach_transfer(curl, _ConnectedTransfer(theirs))
         try:
             if curl.impersonate(target, default_headers=True) != 0:
                 raise ConfigError(f"this curl_cffi does not know {target}")
             curl.setopt(CurlOpt.URL, b"http://profile.invalid/")
             curl.setopt(CurlOpt.PROXY, b"")
             curl.setopt(CurlOpt.RESOLVE, [b"profile.invalid:80:127.0.0.1"])
-            # HTTP/1.1 is asked for, without an offer to upgrade.
+            # This selects HTTP/1.1 without an offer to upgrade.
             curl.setopt(CurlOpt.HTTP_VERSION, 2)
-            curl.setopt(CurlOpt.TIMEOUT_MS, _QUESTION_MS)
-            hooks.hook(curl)
+            curl.setopt(CurlOpt.TIMEOUT_MS, _REQUEST_MS)
+            hooks.set_hooks(curl)
             curl.perform()
             raw = ours.recv(65_536)
         finally:
@@ -68,13 +67,15 @@ def _asked(target: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-class _Ready:
+class _ConnectedTransfer:
+    """Gives libcurl one socket that is connected already."""
+
     connected = True
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
 
-    def opened(self, family: int, kind: int, proto: int, address: str) -> int:
+    def open_socket(self, family: int, kind: int, proto: int, address: str) -> int:
         return self._end.detach()
 
     def may_send(self, address: str) -> bool:

@@ -1,12 +1,12 @@
-"""The libcurl transport through proxies: libcurl is handed connections that are open already, and
-knows of no proxy.
+"""The libcurl transport through proxies: libcurl gets open connections, and does not know the
+proxies.
 
-The way through a proxy is `scraper.http.transport.tunnel`'s, as for aiohttp: its words say who is
-to blame, and no address or password of a proxy is ever in libcurl's hands. When libcurl wants a
-socket it gets one end of a socket pair at once; the other end is joined to the tunnel as soon as
-that stands. Connections are kept apart by the proxy's id, which libcurl takes for the name of the
-machine to connect to. The guard holds as in `scraper.http.transport.proxied_transport`: the
-target's name is looked up and judged here, before the proxy hears of it."""
+`scraper.http.transport.tunnel` opens the connections, as for aiohttp: its errors say who is to
+blame, and libcurl never sees a proxy's address or password. When libcurl asks for a socket it gets
+one end of a socket pair at once; the other end is joined to the tunnel once that is open. The
+proxy's id keeps connections apart: libcurl takes it for the name of the machine to connect to. The
+guard holds as in `scraper.http.transport.proxied_transport`: the target's name is looked up and
+judged here, before the proxy gets it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from scraper.http.transport.aiohttp_transport import port_of
 from scraper.http.transport.guard import Networks
 from scraper.http.transport.tunnel import Dial, ProxyHopError, open_tunnel, proxy_timeout_error
 from scraper.plugins.impersonate import hooks
-from scraper.plugins.impersonate.transport import CurlTransport, Exchange
+from scraper.plugins.impersonate.transfer import CurlTransfer
+from scraper.plugins.impersonate.transport import CurlTransport
 from scraper.rules.proxies import Proxy
 
 
@@ -31,25 +32,25 @@ class CurlProxiedTransport(CurlTransport):
     """One pool of connections through any number of proxies; `request.extensions["proxy"]` says
     which.
 
-    Raises what `CurlTransport` does, and `ProxyHopError` where it is the proxy that failed.
+    Raises what `CurlTransport` does, and `ProxyHopError` if the proxy failed.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.dials: set[asyncio.Task[None]] = set()
 
-    async def _prepared(self, request: httpx.Request) -> tuple[Exchange, list[bytes]]:
+    async def _prepare_transfer(self, request: httpx.Request) -> tuple[CurlTransfer, list[bytes]]:
         proxy: Proxy = request.extensions["proxy"]
         dial = Dial(proxy, await self._addresses.first_address(request.url.host))
-        exchange = _ProxiedExchange(self, self._private, dial, request.url, self._tls)
-        return exchange, [f"{exchange.label}:{port_of(request.url)}:127.0.0.1".encode("ascii")]
+        transfer = _ProxiedTransfer(self, self._private, dial, request.url, self._tls)
+        return transfer, [f"{transfer.label}:{port_of(request.url)}:127.0.0.1".encode("ascii")]
 
-    def _blamed(self, exchange: Exchange, error: Exception) -> Exception:
-        assert isinstance(exchange, _ProxiedExchange)
-        dial, failed = exchange.dial, exchange.failed
+    def _attribute_error(self, transfer: CurlTransfer, error: Exception) -> Exception:
+        assert isinstance(transfer, _ProxiedTransfer)
+        dial, failed = transfer.dial, transfer.failed
         if isinstance(failed, ProxyHopError):
             return ProxyHopError(failed.signal, f"proxy {dial.proxy.id}: {failed}")
-        if isinstance(error, httpx.ConnectTimeout) and exchange.dialled:
+        if isinstance(error, httpx.ConnectTimeout) and transfer.dialled:
             return proxy_timeout_error(dial) or error
         return error
 
@@ -60,7 +61,7 @@ class CurlProxiedTransport(CurlTransport):
         await asyncio.gather(*self.dials, return_exceptions=True)
 
 
-class _ProxiedExchange(Exchange):
+class _ProxiedTransfer(CurlTransfer):
     connected = True
 
     def __init__(
@@ -72,10 +73,10 @@ class _ProxiedExchange(Exchange):
         tls: ssl.SSLContext,
     ) -> None:
         super().__init__(transport, private)
-        self._owner = transport
+        self._dials = transport.dials
         self._url = url
         self._tls = tls
-        self._way: Any = None
+        self._connect_to: Any = None
         self._dialling: asyncio.Task[None] | None = None
         self.dial = dial
         self.dialled = False
@@ -90,29 +91,30 @@ class _ProxiedExchange(Exchange):
         connect_s: float | None,
         read_s: float | None,
     ) -> None:
-        self._way = hooks.set_list(curl, CurlOpt.CONNECT_TO, [f"::{self.label}:".encode("ascii")])
+        target = f"::{self.label}:".encode("ascii")
+        self._connect_to = hooks.set_list(curl, CurlOpt.CONNECT_TO, [target])
         super().start(curl, request, pins, connect_s, read_s)
 
-    def drop(self) -> None:
-        super().drop()
+    def close(self) -> None:
+        super().close()
         if self._dialling is not None and self.dial.step != "host":
             self._dialling.cancel()
-        way, self._way = self._way, None
-        if way is not None:
-            hooks.free_list(way)
+        linked, self._connect_to = self._connect_to, None
+        if linked is not None:
+            hooks.free_list(linked)
 
-    def opened(self, family: int, kind: int, proto: int, address: str) -> int:
-        """One end of a pair for libcurl, whatever address it thinks it goes to."""
+    def open_socket(self, family: int, kind: int, proto: int, address: str) -> int:
+        """Returns one end of a socket pair, whichever address libcurl asks for."""
         self._fresh = self.dialled = True
         theirs, ours = socket.socketpair()
         ours.setblocking(False)
-        task = self._dialling = self._loop.create_task(self._join(ours))
-        self._owner.dials.add(task)
-        task.add_done_callback(self._owner.dials.discard)
+        task = self._dialling = self._loop.create_task(self._join_tunnel(ours))
+        self._dials.add(task)
+        task.add_done_callback(self._dials.discard)
         return theirs.detach()
 
-    async def _join(self, ours: socket.socket) -> None:
-        """Lasts for as long as the connection does."""
+    async def _join_tunnel(self, ours: socket.socket) -> None:
+        """Opens the tunnel and forwards its bytes until the connection ends."""
         try:
             far = await open_tunnel(
                 self.dial, self._url.host, port_of(self._url), proxy_tls=self._tls, tunnel=True
@@ -122,46 +124,48 @@ class _ProxiedExchange(Exchange):
             raise
         except (ProxyHopError, OSError) as error:
             self.failed = error
-            # For libcurl it is a failed handshake, and `failed` says better.
+            # For libcurl this is a failed handshake; `failed` has the reason.
             ours.close()
             return
-        far_end = _End()
+        far_end = _TunnelEnd()
         far.set_protocol(far_end)
         far_end.transport = far
         try:
-            near, near_end = await self._loop.create_connection(_End, sock=ours)
+            near, near_end = await self._loop.create_connection(_TunnelEnd, sock=ours)
         except BaseException:
             far.abort()
             ours.close()
             raise
         near_end.other, far_end.other = far_end, near_end
         near_end.transport = near
-        far_end.joined()
+        far_end.flush_early()
         try:
-            # All that came from there is on its way to libcurl.
+            # By now all bytes of the tunnel are on their way to libcurl.
             await far_end.over.wait()
         finally:
             far.abort()
 
 
-class _End(asyncio.Protocol):
-    """One end of a joint: what it gets goes out at the other, no faster than that takes it."""
+class _TunnelEnd(asyncio.Protocol):
+    """One end of a joined pair: it forwards its bytes to the other end, no faster than that end
+    takes them."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
-        self.other: _End | None = None
-        # It is set at both ends when one is lost.
+        self.other: _TunnelEnd | None = None
+        # Both ends set it when one is lost.
         self.over = asyncio.Event()
         self._early: list[bytes] = []
         self._lost = False
 
-    def joined(self) -> None:
+    def flush_early(self) -> None:
+        """Forwards the bytes that came before the ends were joined."""
         assert self.other is not None and self.other.transport is not None
         for data in self._early:
             self.other.transport.write(data)
         self._early.clear()
         if self._lost:
-            self._end()
+            self._close_other()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -174,24 +178,25 @@ class _End(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
-        self._end()
+        self._close_other()
 
-    def _end(self) -> None:
+    def _close_other(self) -> None:
         self.over.set()
         if self.other is not None and self.other.transport is not None:
             self.other.over.set()
             self.other.transport.close()
 
     def pause_writing(self) -> None:
-        self._turn(reading=False)
+        self._set_reading(reading=False)
 
     def resume_writing(self) -> None:
-        self._turn(reading=True)
+        self._set_reading(reading=True)
 
-    def _turn(self, *, reading: bool) -> None:
+    def _set_reading(self, *, reading: bool) -> None:
         if self.other is None or self.other.transport is None:
             return
-        with suppress(RuntimeError):  # it is closing
+        # A transport that is closing raises this.
+        with suppress(RuntimeError):
             if reading:
                 self.other.transport.resume_reading()
             else:
