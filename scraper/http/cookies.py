@@ -68,11 +68,11 @@ class CookieJar:
         if key is None or (key not in self._hosts and len(self._hosts) >= HOSTS_MAX):
             return
         if expires is not None and expires <= self._now():
-            self._set(key, name, None)
+            self._set_cookie(key, name, None)
             return
         given = attributes.get("path", "")
         scope = given if given.startswith("/") else path.rpartition("/")[0] or "/"
-        self._set(key, name, _Cookie(value, "secure" in attributes, scope, expires))
+        self._set_cookie(key, name, _Cookie(value, "secure" in attributes, scope, expires))
 
     def cookie_header(self, host: str, path: str, *, secure: bool) -> str:
         """Returns the Cookie header for a request; "" for none. A host's own cookie takes
@@ -117,9 +117,9 @@ class CookieJar:
             return
         until = None if expires < 0 else expires
         scope = str(given.get("path") or "/")
-        self._set(key, name, _Cookie(value, bool(given.get("secure")), scope, until))
+        self._set_cookie(key, name, _Cookie(value, bool(given.get("secure")), scope, until))
 
-    def _set(self, key: str, name: str, cookie: _Cookie | None) -> None:
+    def _set_cookie(self, key: str, name: str, cookie: _Cookie | None) -> None:
         """Stores a cookie while there is room for it; None removes it."""
         cookies = self._hosts.setdefault(key, {})
         if cookie is None:
@@ -171,9 +171,9 @@ class AccountJar(CookieJar):
     def changed(self) -> bool:
         return bool(self._changed)
 
-    def _set(self, key: str, name: str, cookie: _Cookie | None) -> None:
+    def _set_cookie(self, key: str, name: str, cookie: _Cookie | None) -> None:
         before = self._hosts.get(key, {}).get(name)
-        super()._set(key, name, cookie)
+        super()._set_cookie(key, name, cookie)
         now = self._hosts[key].get(name)
         if (before and (before.value, before.path)) != (now and (now.value, now.path)):
             self._changed.add((key, name))

@@ -39,7 +39,7 @@ class Transports:
         self, handshake: Handshake, private: Networks, seed: str, *, proxied: bool
     ) -> httpx.AsyncBaseTransport:
         """Returns the transport that reaches the public networks and `private`. `seed` (a proxy's
-        id) tells identities apart."""
+        id) keeps identities apart."""
         target: str | None = None
         if handshake.impersonate is None and not handshake.http2:
             kind = "aiohttp"
@@ -65,7 +65,7 @@ class Transports:
 
     def _make_aiohttp(self, private: Networks, *, proxied: bool) -> AiohttpTransport:
         kind = ProxiedTransport if proxied else AiohttpTransport
-        return kind(self._pool, private, self._tls)
+        return kind(self._pool, private, self._tls_context)
 
     def _make_curl(
         self, target: str | None, private: Networks, *, proxied: bool
@@ -75,8 +75,8 @@ class Transports:
 
         kind = CurlProxiedTransport if proxied else CurlTransport
         plain = self._make_aiohttp(private, proxied=proxied)
-        return kind(self._pool, private, self._tls, target=target, plain=plain)
+        return kind(self._pool, private, self._tls_context, target=target, plain=plain)
 
     @cached_property
-    def _tls(self) -> ssl.SSLContext:
+    def _tls_context(self) -> ssl.SSLContext:
         return tls_context()

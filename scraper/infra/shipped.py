@@ -1,5 +1,5 @@
-"""Finds files that run with the package but are not part of it: migrations, Flower's configuration,
-example definitions. A checkout has them next to the package, a wheel in `scraper/shipped/`.
+"""Finds files that run with the package but lie outside it, such as migrations and Flower's
+configuration. A checkout has them next to the package, a wheel in `scraper/shipped/`.
 """
 
 from __future__ import annotations

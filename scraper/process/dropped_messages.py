@@ -1,4 +1,4 @@
-"""Counts the broker's messages that no process of ours has sent, and logs at most a line a minute,
+"""Counts foreign messages, which are not from this application, and logs at most a line a minute,
 since their sender would otherwise fill the disk."""
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Shutdown:
 
     def end(self, code: int = 0) -> None:
         """Requests a warm shutdown: the worker finishes the pages that fit and hands back the rest.
-        The first code other than 0 stays."""
+        The first nonzero code stays."""
         with self._lock:
             self._restart = False
             self.code = self.code or code

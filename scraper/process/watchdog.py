@@ -178,7 +178,7 @@ class Watchdog:
             return
         order = decide(health, self._settings)
         if order is not None:
-            self._execute(order, health)
+            self._execute_order(order, health)
 
     def _measure_health(self, now: float) -> ProcessHealth:
         awake_s = now - self._awake_since
@@ -195,7 +195,7 @@ class Watchdog:
             tasks=state.all_total_count[0],
         )
 
-    def _execute(self, order: Order, health: ProcessHealth) -> None:
+    def _execute_order(self, order: Order, health: ProcessHealth) -> None:
         match order.action:
             case Action.QUIT:
                 sys.stderr.flush()

@@ -141,7 +141,7 @@ def _do_nothing(*_: object, **__: object) -> None:
 
 
 def is_worth_logging(record: logging.LogRecord) -> bool:
-    """Returns False for messages that were not acknowledged because the broker had just gone away.
+    """Returns False for messages that were not acknowledged because the broker was just lost.
 
     `scraper.infra.outages` logs the outage once, and the consumer notices it by itself. Celery logs
     each such message as critical, with a traceback, and again when it leaves its loop."""

@@ -1,4 +1,4 @@
-"""Checks the broker's messages, and rebuilds those that processes of ours have sent. Pure: takes
+"""Checks the broker's messages, and rebuilds those that this application has sent. Pure: takes
 bytes, and returns what may be passed to Celery.
 
 A client that can write to the broker can write anything, and Celery and kombu trust what they read:
@@ -54,7 +54,7 @@ EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 
 
 class ForeignMessageError(ValueError):
-    """No process of ours has sent this message. The text says why, and quotes none of it."""
+    """This application has not sent the message. The text says why, without quoting it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def _check_command(content: Any) -> Envelope:
         for name, value in arguments.items()
     )
     _require(all(fit), "arguments do not fit")
-    # Patterns are regular expressions, which no process of ours sends.
+    # Patterns are regular expressions, which this application never sends.
     _require(content.get("pattern") is None and content.get("matcher") is None, "a pattern")
     destination = content.get("destination")
     _require(destination is None or isinstance(destination, list), "no such destination")

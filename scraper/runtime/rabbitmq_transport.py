@@ -1,5 +1,5 @@
-"""kombu's RabbitMQ transport, which drops messages that no process of ours has sent
-(`scraper.runtime.envelopes`): it acknowledges and counts them."""
+"""kombu's RabbitMQ transport, which drops foreign messages (`scraper.runtime.envelopes`): it
+acknowledges and counts them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _read_properties(buffer: bytes, offset: int) -> tuple[dict[str, Any], int]:
     They break one message here, not the connection."""
     try:
         properties, end = serialization.decode_properties_basic(buffer, offset)
-    except Exception:  # noqa: BLE001 - whatever it is, the message is not ours
+    except Exception:  # noqa: BLE001 - whatever it is, the message is foreign
         return {}, len(buffer)
     return properties, end
 

@@ -105,7 +105,7 @@ class Channel(redis.Channel):
             raise Empty
         queue = answer[0].decode().rsplit(self.sep, 1)[0]
         self._queue_cycle.rotate(queue)
-        return self._deliver(answer[1], queue)
+        return self._deliver_message(answer[1], queue)
 
     def _receive_one(self, c: Any) -> bool:
         """Reads a message to all workers, or Redis's reply about their channel."""
@@ -121,9 +121,9 @@ class Channel(redis.Channel):
             return False
         exchange = payload["channel"].decode(errors="replace").partition(".")[2].split("/", 1)[0]
         queue = self._fanout_to_queue.get(exchange)
-        return queue is not None and self._deliver(payload["data"], queue)
+        return queue is not None and self._deliver_message(payload["data"], queue)
 
-    def _deliver(self, raw: bytes, queue: str) -> bool:
+    def _deliver_message(self, raw: bytes, queue: str) -> bool:
         try:
             message = envelopes.check_redis_message(raw, queue)
         except envelopes.ForeignMessageError as reason:

@@ -134,7 +134,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             message, payload = await _send_request(protocol, head, timeout.get("read"))
             stream = _AiohttpBody(connection, payload)
         except BaseException:
-            _abort(connection)
+            _abort_connection(connection)
             raise
         return httpx.Response(
             message.code, headers=message.raw_headers, stream=stream, request=request
@@ -234,10 +234,10 @@ class _AiohttpBody(httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         # This does nothing if the connection was released.
-        _abort(self._connection)
+        _abort_connection(self._connection)
 
 
-def _abort(connection: Connection) -> None:
+def _abort_connection(connection: Connection) -> None:
     """Closes at once: a TLS closing handshake would keep the connection open for as long as the
     other side is silent."""
     if connection.protocol is not None:

@@ -94,7 +94,7 @@ def _describe_forbidden(cause: ForbiddenAddressError, host: str) -> str:
 
 
 def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yields the error and its causes. aiohttp's connector errors keep theirs in `os_error`."""
+    """Yields the error and its causes. aiohttp's connector errors keep the cause in `os_error`."""
     cause: BaseException | None = error
     for _ in range(10):
         if cause is None:

@@ -6,8 +6,8 @@ request that names no proxy is refused before a socket exists.
 The guard: the target's name is looked up here, and a request whose target is private, loopback,
 link-local or a cloud's metadata service never leaves (`socks5` proxies get the address that was
 judged). One risk remains: http, https and socks5h proxies look the name up a second time. A hostile
-name server may give them another address, in the proxy operator's private network and not in ours;
-use socks5 if that matters. The proxy's own address is not judged: it comes from the operator's
+name server may give them another address, in the proxy operator's private network; use socks5 if
+that matters. The proxy's own address is not judged: it comes from the operator's
 file, and local ones are common.
 """
 

@@ -53,7 +53,7 @@ class AddressCache:
         if task is None or now >= until:
             if len(self._cached) >= NAMES_MAX:
                 self._cached.clear()
-            task = asyncio.ensure_future(self._resolve(host))
+            task = asyncio.ensure_future(self._resolve_host(host))
             task.add_done_callback(_retrieve_error)
             self._cached[host] = (now + self._ttl_s, task)
         if task.done() and not task.cancelled() and task.exception() is None:
@@ -68,7 +68,7 @@ class AddressCache:
                 raise
             raise httpx.ConnectError(str(error) or type(error).__name__) from error
 
-    async def _resolve(self, host: str) -> list[str]:
+    async def _resolve_host(self, host: str) -> list[str]:
         answers = await self._resolver.resolve(host, 0, socket.AF_UNSPEC)
         ordered = sorted(answers, key=lambda answer: answer["family"])
         return list(dict.fromkeys(str(answer["host"]) for answer in ordered))[:ADDRESSES_MAX]

@@ -1,8 +1,8 @@
 """libcurl's three hooks that its Python binding leaves out: they open sockets, and see when a
 request is sent.
 
-With them the guard judges the address that is connected to, whoever looked it up, and requests are
-counted, libcurl's own repetitions included. Written with ctypes over cffi's handle, since curl_cffi
+With them the guard judges each address that is connected to, and requests are counted, libcurl's
+own repetitions included. Written with ctypes over cffi's handle, since curl_cffi
 has no callbacks for them. An error inside a hook refuses. libcurl knows a transfer by a number.
 """
 
