@@ -1,27 +1,27 @@
-"""What a host may be asked: a definition's budget, an operator's override, and the pace between
-full speed and the floor.
+"""Decides how fast a host may be asked: a definition's budget, an operator's override, and the pace
+between full speed and the floor. Pure.
 
-Pure. The numbers that make a host slower and faster again (AIMD: additive increase, multiplicative
-decrease) are here; `scraper.politeness.fleet_limiter` applies them in one atomic script, on Redis's
-clock, for the whole fleet.
+The numbers that make a host slower and faster again are here (AIMD: additive increase,
+multiplicative decrease); `scraper.politeness.fleet_limiter` applies them in one atomic script, on
+Redis's clock, for the whole fleet.
 
 - **Slower**: 429, 503 and timeouts halve the pace (`CUT`). A request that left before the last cut
   took effect says nothing new: slots that were reserved at the old pace are used for `SETTLES_S`
-  more. So a hundred 429s of one burst are one signal, and a host is halved once a round trip, as
-  TCP does.
-- **Faster**: a success adds `STEP`, but all of them together no more than the whole pace in
+  more. So a hundred 429s of one burst are one signal, and the pace is halved once each round trip,
+  as TCP does.
+- **Faster**: a success adds `STEP`, but all of them together at most the whole pace in
   `RECOVERS_S`. A host that was halved once is back after a minute; one that is asked once a minute,
-  after ten good answers. Never past the budget.
-- **Floor**: `FLOOR` of the budget. What is slower still is a host that is down, which is
-  `scraper.rules.circuit_breaker`'s matter.
+  after ten good answers. The pace never exceeds the budget.
+- **Floor**: `FLOOR` of the budget. A host that needs a slower pace is down, which
+  `scraper.rules.circuit_breaker` handles.
 
-429, and 503 with Retry-After, are a wish and count at once. Timeouts and other 503s may be the
-page's own trouble, or a shop's everyday: they count while more than `BAD_SHARE` of a host's late
-answers (weighted by `BAD_WEIGHT`) are of that kind; from a clean record, from the fifth in a row
-on. A shop that fails one page in twenty at any pace is not slowed for it. A page that fails again
-says nothing new of a host that is well: at the end of a crawl such pages are all that is left. Nor
-does one that gave no answer for much longer than all others took meanwhile, as long as most pages
-are answered: a host with too much to do is slow for all.
+429, and 503 with Retry-After, ask to slow down and count at once. Timeouts and other 503s may be
+the page's own trouble, or normal for the shop: they count while more than `BAD_SHARE` of the host's
+latest answers (weighted by `BAD_WEIGHT`) are of that kind; after a clean record, from the fifth in
+a row on. A shop that fails one page in twenty at any pace is not slowed for it. A page that fails
+again says nothing new about a healthy host: at the end of a crawl only such pages are left. Nor
+does a page without an answer for much longer than all others took in that time, as long as most
+pages are answered: an overloaded host is slow for all.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ SETTLES_S = 2.0
 BAD_SHARE = 0.15
 MOST_SHARE = 0.5
 BAD_WEIGHT = 1 / 30
-# A host that has given a good answer within this is well, if few are bad. It outlasts the tries of
-# a crawl's last page, the first of which may take the whole page timeout.
-WELL_S = 180.0
+# A host that has given a good answer within this is healthy, if few are bad. It outlasts the tries
+# of a crawl's last page, the first of which may take the whole page timeout.
+HEALTHY_S = 180.0
 UNASKED = frozenset(
     {Outcome.FRESH, Outcome.FORBIDDEN_ADDRESS, Outcome.ROBOTS_DISALLOWED, Outcome.HOST_DOWN}
 )
@@ -50,9 +50,9 @@ UNASKED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A host's, for the whole fleet. `interval_s` 0: no rate. `burst` requests may leave at once
-    after a pause (a token bucket of that size); in any window of W seconds there are at most `W /
-    interval_s + burst`."""
+    """A host's budget for the whole fleet. `interval_s` 0: no rate. `burst` requests may leave at
+    once after a pause (a token bucket of that size); any window of W seconds has at most `W /
+    interval_s + burst` requests."""
 
     interval_s: float = 0.0
     concurrency: int = 1
@@ -60,8 +60,7 @@ class Budget:
 
 
 class UnusedSlots(NamedTuple):
-    """The last `slots` of a reservation, which nobody has used: `end` is what it said its end
-    was."""
+    """The last `slots` of a reservation, returned unused; `end` is the reservation's own."""
 
     end: int
     slots: int
@@ -70,7 +69,8 @@ class UnusedSlots(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What an operator says of a host; None leaves the definition's. `interval_s` 0: no rate."""
+    """What an operator set for a host; None keeps the definition's value. `interval_s` 0: no
+    rate."""
 
     paused: bool = False
     interval_s: float | None = None
@@ -82,9 +82,9 @@ NO_OVERRIDE = Override()
 
 
 def combine_budgets(budgets: Iterable[Budget], override: Override, crawl_delay_s: float) -> Budget:
-    """The budget that counts: of several sites on one host the strictest in each number, an
-    operator's word above the definitions', and robots.txt's crawl delay above all; it asks for
-    requests one by one."""
+    """Returns the budget in force: of several sites on one host the strictest in each number; the
+    operator's override beats the definitions, and robots.txt's crawl delay beats both, one request
+    at a time."""
     budgets = list(budgets) or [Budget()]
     interval_s = max(budget.interval_s for budget in budgets)
     concurrency = min(budget.concurrency for budget in budgets)
@@ -97,32 +97,32 @@ def combine_budgets(budgets: Iterable[Budget], override: Override, crawl_delay_s
 
 
 def cut_pace(factor: float) -> float:
-    """The pace after one signal."""
+    """Returns the pace after one signal."""
     return max(FLOOR, factor * CUT)
 
 
 def raise_pace(factor: float, good: int, since_s: float) -> float:
-    """The pace after `good` answers, `since_s` after the last change."""
+    """Returns the pace after `good` answers, `since_s` after the last change."""
     return min(1.0, factor + min(good * STEP, since_s / RECOVERS_S))
 
 
 class Signals:
-    """Which outcomes of one host's pages are a reason to slow down, as one process sees them."""
+    """Decides which outcomes of one host's pages are a reason to slow down, in one process. `now`
+    is in seconds of any steady clock."""
 
     __slots__ = ("_answered_at", "_bad")
 
     def __init__(self) -> None:
-        # The share of late answers that were timeouts and 503s.
+        # The share of the latest answers that were timeouts and 503s.
         self._bad = 0.0
         self._answered_at = float("-inf")
 
     def is_answering(self, now: float) -> bool:
-        """Whether the host has given a good answer lately. `now` is in seconds of any steady
-        clock."""
-        return now - self._answered_at <= WELL_S
+        """Whether the host has given a good answer lately."""
+        return now - self._answered_at <= HEALTHY_S
 
     def is_healthy(self, now: float, share: float = BAD_SHARE) -> bool:
-        """Whether the host answers others well, but for a share."""
+        """Whether the host answers other pages well, but for a share."""
         return self._bad <= share and self.is_answering(now)
 
     def record(
@@ -134,8 +134,9 @@ class Signals:
         failed_before: bool = False,
         alone: bool = False,
     ) -> bool | None:
-        """True: slow down. False: a good answer. None: neither. `failed_before`: the page has been
-        charged for its host before. `alone`: others were answered well while it was not."""
+        """Records an outcome. Returns True for a reason to slow down, False for a good answer, None
+        for neither. `failed_before`: the page has been charged for its host before. `alone`: other
+        pages were answered well while this one was not."""
         if outcome in UNASKED:
             return None
         if outcome is Outcome.THROTTLED:
@@ -154,16 +155,15 @@ class Signals:
 
 
 class Terms:
-    """What counts for one host in this process: the budgets of its sites, their crawl delays, and
-    an operator's override. Each method that changes one of them returns whether the budget in force
-    changed with it."""
+    """The budgets of one host's sites in this process, their crawl delays, and the operator's
+    override. Each method that changes one of them returns whether the budget in force changed."""
 
     def __init__(self, override: Override = NO_OVERRIDE) -> None:
         self.override = override
         self.budget = Budget()
         self._sites: dict[int, Budget] = {}
         self._delays: dict[int, float] = {}
-        # These are the sites that had a page since the last sweep.
+        # Sites that had a page since the last sweep, and since the one before.
         self._used: set[int] = set()
         self._used_before: set[int] = set()
 
@@ -172,30 +172,30 @@ class Terms:
         if self._sites.get(site) is budget:
             return False
         self._sites[site] = budget
-        return self._reckon()
+        return self._recompute_budget()
 
     def set_crawl_delay(self, site: int, seconds: float) -> bool:
         if self._delays.get(site, 0.0) == seconds:
             return False
         self._delays[site] = seconds
-        return self._reckon()
+        return self._recompute_budget()
 
     def apply_override(self, override: Override) -> bool:
         self.override = override
-        return self._reckon()
+        return self._recompute_budget()
 
     def drop_idle_sites(self) -> bool:
-        """A site that had no page here for two sweeps does not bind the others any longer."""
+        """Drops the budgets of sites without a page here for two sweeps."""
         used, changed = self._used | self._used_before, False
-        if used and len(self._sites) > 1 and (gone := self._sites.keys() - used):
-            for site in gone:
+        if used and len(self._sites) > 1 and (idle := self._sites.keys() - used):
+            for site in idle:
                 del self._sites[site]
                 self._delays.pop(site, None)
-            changed = self._reckon()
+            changed = self._recompute_budget()
         self._used_before, self._used = self._used, set()
         return changed
 
-    def _reckon(self) -> bool:
+    def _recompute_budget(self) -> bool:
         before = self.budget
         self.budget = combine_budgets(
             self._sites.values(), self.override, max(self._delays.values(), default=0.0)

@@ -1,14 +1,13 @@
-"""Whether a host as a whole is out of order, and what its pages do meanwhile: they wait.
+"""Decides whether a host as a whole is down; its pages then wait. Pure: the time is an argument.
 
-One page that fails is its own trouble, and is charged for it. Several different pages that fail one
-after the other, with not one answer between them, are the host's: it rests, longer each time, and
-is tried again after each rest. Only pages that have not failed before count as a sign of it: what
-is left at the end of a crawl is often nothing but broken pages, while the host is well. For the
-same reason an outage is free for a minute only; after that the few pages that are tried after each
-rest are charged. A crawl must end: after a quarter of an hour pages are given up, and but for one
-after each rest they are not even tried.
+One page that fails is charged for it. Where several different pages fail one after the other, with
+no answer in between, the host is at fault: it rests, longer each time, and is tried again after
+each rest. Only pages that have not failed before count: at the end of a crawl often only broken
+pages are left, while the host is healthy. For the same reason an outage is free for only a minute;
+after that, the few pages that are tried after each rest are charged. A crawl must end: after a
+quarter of an hour pages are given up, and only one page is tried after each rest.
 
-Pure: the time is an argument. What one process sees is enough: a rest holds for the whole fleet
+What one process sees is enough: a rest holds for the whole fleet
 (`scraper.politeness.fleet_limiter`).
 """
 
@@ -20,19 +19,19 @@ from typing import assert_never
 
 from scraper.domain import Blame, Outcome
 
-# So many different pages fail in a row.
+# A host is down after this many different pages failed in a row.
 DOWN_AFTER = 5
-# This is the first rest; each is twice the one before.
+# The first rest; each is twice the one before.
 REST_S = 2.0
 REST_MAX_S = 30.0
 FREE_S = 60.0
 PATIENCE_S = 900.0
-# A streak whose last failure is older says nothing of today.
+# A streak whose last failure is older is forgotten.
 FORGOTTEN_S = 300.0
 HOSTS_MAX = 10_000
 
-# It answers, but has a wish; a certificate does not mend itself in minutes; of the others it has
-# not been asked, or nobody can say so.
+# Outcomes that say nothing about whether the host is up: it answers but asks to slow down; its
+# certificate will not change within minutes; or it was not asked.
 SILENT = frozenset(
     {
         Outcome.THROTTLED,
@@ -47,8 +46,8 @@ SILENT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class HostDown:
-    """A host is out of order: it rests for `rest_s` from now on. `charged`: for longer than is
-    free; `given_up`: for too long to be waited for."""
+    """A host is down, and rests for `rest_s` from now on. `charged`: it has been down for longer
+    than is free; `given_up`: for too long to wait."""
 
     rest_s: float
     charged: bool = False
@@ -57,7 +56,7 @@ class HostDown:
 
 @dataclass(slots=True)
 class _Streak:
-    """Failures of a host since its last answer."""
+    """A host's failures since its last answer."""
 
     since: float
     last: float
@@ -67,7 +66,7 @@ class _Streak:
 
 
 class CircuitBreakers:
-    """The hosts that fail at the moment, as one process sees them."""
+    """The hosts that fail now, as one process sees them. Times are seconds of any steady clock."""
 
     def __init__(self) -> None:
         self._failing: OrderedDict[str, _Streak] = OrderedDict()
@@ -75,27 +74,28 @@ class CircuitBreakers:
     def record(
         self, host: str, page_id: int, outcome: Outcome, now: float, *, failed_before: bool = False
     ) -> HostDown | None:
-        """Takes note of a page's outcome. The answer says that its host is out of order; None: it
-        is the page's own matter. `failed_before`: the page has been charged for its host before.
-        `now` is in seconds of any steady clock."""
-        match _says(outcome):
+        """Records a page's outcome. Returns a value where its host is down, None where the page
+        alone is concerned. `failed_before`: the page has been charged for its host before."""
+        match _shows_host_up(outcome):
             case None:
                 return None
             case True:
                 self._failing.pop(host, None)
                 return None
             case False:
-                return self._failed(host, page_id, now, failed_before)
+                return self._record_failure(host, page_id, now, failed_before)
 
     def is_open(self, host: str, now: float) -> bool:
-        """Whether a page of the host is not even to be tried: it has been down for longer than
-        anybody waits, and the time for the next try, which one page makes, has not come."""
+        """Whether pages of the host are not even tried: it has been down for longer than pages
+        wait, and the next try, which one page makes, is not due yet."""
         streak = self._failing.get(host)
         if streak is None or len(streak.pages) < DOWN_AFTER:
             return False
         return streak.last - streak.since > PATIENCE_S and now < streak.rests_until
 
-    def _failed(self, host: str, page_id: int, now: float, failed_before: bool) -> HostDown | None:
+    def _record_failure(
+        self, host: str, page_id: int, now: float, failed_before: bool
+    ) -> HostDown | None:
         streak = self._failing.get(host)
         if streak is not None and now - streak.last > FORGOTTEN_S:
             streak = None
@@ -119,8 +119,8 @@ class CircuitBreakers:
         return HostDown(streak.rests_until - now, charged=away_s > FREE_S)
 
 
-def _says(outcome: Outcome) -> bool | None:
-    """What an outcome says of its host: True, it answers; False, it does not; None, nothing."""
+def _shows_host_up(outcome: Outcome) -> bool | None:
+    """Whether an outcome shows that its host answers; None where it shows nothing."""
     if outcome in SILENT:
         return None
     match outcome.blame:

@@ -1,40 +1,39 @@
-"""By which way a host's pages go: the cheapest that is not blocked. Up when pages are blocked, down
-again by probes. Pure.
+"""Decides the level at which a host's pages are requested: the cheapest that is not blocked. The
+host goes up when pages are blocked, and comes down again by probes. Pure.
 
 A **ladder** is the levels that a page may use, the cheapest first: `("datacenter", "residential",
-"browser")`. The first is where its definition starts; the others are what it allows (`ladder`). A
-page's level is the higher of what its host is remembered to need and of what it has come to itself
-(`level_for`).
+"browser")`. The first is where its definition starts; the others are those that it allows
+(`build_ladder`). A page's level is the higher of its host's level and its own (`level_for`).
 
-- A page that is blocked is tried again at its level, by another proxy, `PAGE_TRIES` times; then it
+- A blocked page is tried again at its level, through other proxies, `PAGE_TRIES` times; then it
   alone goes up (`after_block`).
-- `HOST_PAGES` different pages that were given up at the host's level, with not one good answer
-  there in between: the host goes up, and all its pages with it. One page that is forbidden to
-  everybody never moves its host.
-- Above the start a host is probed: one page goes by the level below. The first time after ten
-  minutes, then after twice as long each time, a day at the most. Three good ones, half a minute
-  apart, and the host comes down a level.
-- A host that comes down and must go up again within an hour is probed half as often as before, not
-  from ten minutes on.
-- Every signal carries the level at which the page was asked for. News of another level than the
-  host's is no news: a batch that was under way when the host moved changes nothing.
+- After `HOST_PAGES` different pages were given up at the host's level, without a good answer there
+  in between, the host goes up, and all its pages with it. One page that is forbidden to every
+  visitor never moves its host.
+- Above the start a host is probed: one page goes by the level below, first after ten minutes, then
+  after twice as long each time, at most a day. After three good probes, half a minute apart, the
+  host comes down a level.
+- A host that comes down and must go up again within an hour is probed half as often as before,
+  instead of after ten minutes again.
+- Every signal carries the level at which the page was requested. A signal of another level than the
+  host's is ignored: a batch that was on its way when the host moved changes nothing.
 
 An example, start datacenter. At 0 s pages 1, 2 and 3 have been blocked three times each: the host
-is at residential, the next probe at 600 s. Page 7 goes by datacenter then, and is blocked: it goes
-back to residential, uncharged; probes at 1,800 s and 4,200 s likewise, and at 9,000 s one is good.
-So are those at 9,030 s and 9,060 s: the host is at datacenter. Pages 12, 13 and 14 are blocked at
-9,500 s: up again, and as the last wait was 4,800 s, the next probe is at 19,100 s.
+goes to residential, the next probe is at 600 s. Page 7 goes by datacenter then, and is blocked: it
+goes back to residential, uncharged. The probes at 1,800 s and 4,200 s are blocked as well; those at
+9,000 s, 9,030 s and 9,060 s are good: the host comes down to datacenter. Pages 12, 13 and 14 are
+blocked at 9,500 s: the host goes up again, and as the last wait was 4,800 s, the next probe is at
+19,100 s.
 
-What stores a `HostRoute` does so a row per site, host and start: pages that start higher say
-nothing of lower levels, and another site's ladder and headers are its own. Transitions are made
-under the row's lock, so that none is lost.
+The database holds a `HostRoute` for each site, host and start: pages that start higher say nothing
+about lower levels, and another site has its own ladder and headers. Transitions are made under the
+row's lock, so that none is lost.
 
-Known weaknesses: the last pages of a crawl, if they are forbidden to everybody and there are three,
-move the host up for ten minutes; before a host moves, each page that is under way there is tried as
-often as any other; a host that blocks one page in ten is never moved, since good answers come in
-between; a ban that ends right after a probe is noticed only when as much time has passed again as
-it had lasted; a level that is worse than the one below it is not skipped. Times are float seconds
-of one clock: the database's.
+Known weaknesses: if a crawl's last three pages are forbidden to every visitor, they move the host
+up for ten minutes; before a host moves, each of its pages is tried as often as any other; a host
+that blocks one page in ten is never moved, since good answers come in between; a ban that ends
+right after a probe is noticed only after as much time again as it had lasted; a level that is worse
+than the one below it is not skipped. Times are float seconds of the database's clock.
 """
 
 from __future__ import annotations
@@ -43,22 +42,19 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-LEVELS = (
-    "datacenter",
-    "residential",
-    "browser",
-)  # by price; a name of the operator's own stands where the ladder has it
+# By price. A level that an operator named keeps its position in the ladder.
+LEVELS = ("datacenter", "residential", "browser")
 
-# A page has so many more at a level, by other proxies, before it goes up.
+# A page has this many more tries at a level, through other proxies, before it goes up.
 PAGE_TRIES = 2
-# It has so many more where there is no other proxy to try: the same way, later.
+# Without another proxy it has this many more tries: the same way, later.
 ALONE_TRIES = 1
 ALONE_DELAY_S = 30.0
 HOST_PAGES = 3
 PROBE_FIRST_S = 600.0
 PROBE_NEXT_S = 30.0
 PROBE_MAX_S = 86_400.0
-# Of such a probe nothing was heard: its worker died, or its page said neither yes nor no.
+# A probe without a result by then is lost: its worker died, or its page showed nothing.
 PROBE_LOST_S = 300.0
 PROBES_NEEDED = 3
 FLAP_S = 3600.0
@@ -70,16 +66,16 @@ Ladder = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class HostRoute:
-    """What is remembered of a host.
+    """What is stored for a host.
 
-    level          the cheapest one that is known to work; `changed_at` when that was found out
+    level          the cheapest level that is known to work, since `changed_at`
     blocked_pages  ids of different pages that were given up there since the last good answer, fewer
                    than `HOST_PAGES` unless it is the top
-    probe_at       when one page is to be tried at the level below; None at the bottom
+    probe_at       when one page is tried at the level below; None at the bottom
     probe_every_s  how long the last wait for a first probe was; `probes_ok` good ones since
-    fell_at        when it last came down; `fell_every_s` how long the first wait will be if it goes
-                   up again within `FLAP_S`
-    why            the sign for which it last went up, or a probe failed
+    fell_at        when the host last came down; `fell_every_s` how long the first wait will be if
+                   it goes up again within `FLAP_S`
+    why            the sign of the last block that moved it up, or made a probe fail
     """
 
     level: str
@@ -94,9 +90,12 @@ class HostRoute:
 
 
 def build_ladder(start: str, allowed: Iterable[str]) -> Ladder:
-    """From what a definition says: `ladder("datacenter", ["browser", "residential"])` is all three,
-    in order of price. Levels below the start are left out; a start of the operator's own stands
-    below all that are allowed."""
+    """Returns the ladder of a definition, in order of price. Levels below the start are left out; a
+    start that an operator named is below all allowed levels.
+
+    >>> build_ladder("datacenter", ["browser", "residential"])
+    ('datacenter', 'residential', 'browser')
+    """
     start_at = LEVELS.index(start) if start in LEVELS else -1
     wanted = set(allowed)
     return (start, *(level for at, level in enumerate(LEVELS) if at > start_at and level in wanted))
@@ -107,14 +106,14 @@ def new_route(steps: Ladder, now: float) -> HostRoute:
 
 
 def level_for(route: HostRoute | None, steps: Ladder, page_level: str | None = None) -> str:
-    """The level at which a page is asked for: the higher of its host's and of its own, within its
-    ladder. Of a level that is not in the ladder (the definition has changed) the next higher one
-    that is, or its end."""
+    """Returns the level at which a page is requested: the higher of its host's and its own, within
+    its ladder. For a level that is no longer in the ladder, the next higher one in it, or its
+    end."""
     return steps[max(_step(route.level if route else None, steps), _step(page_level, steps))]
 
 
 def next_level(level: str, steps: Ladder) -> str | None:
-    """The one above, or None at the top."""
+    """Returns the level above, or None at the top."""
     at = _step(level, steps) + 1
     return steps[at] if at < len(steps) else None
 
@@ -130,12 +129,11 @@ def _step(level: str | None, steps: Ladder) -> int:
     if level not in LEVELS:
         return 0
     price = LEVELS.index(level)
-    dearer = (at for at, step in enumerate(steps) if step in LEVELS and LEVELS.index(step) > price)
-    return next(dearer, len(steps) - 1)
+    higher = (at for at, step in enumerate(steps) if step in LEVELS and LEVELS.index(step) > price)
+    return next(higher, len(steps) - 1)
 
 
-# --- signals: each gives the route as it is from now on
-# --------------------------------------------------------------
+# --- Signals: each returns the route from now on.
 
 
 def record_block(
@@ -148,11 +146,11 @@ def record_block(
     *,
     probe: bool = False,
 ) -> HostRoute:
-    """A page was given up at `level` (`after_block` said `GoUp`, or anything charged), or a probe
-    was blocked: at once.
+    """Records a page that was given up at `level` (`after_block` returned `GoUp`, or charged it),
+    or a probe that was blocked, which counts at once.
 
-    Said of each blocked answer it would move the host sooner, and with a few bad proxies among many
-    for nothing. Suspicions by extraction are no such news.
+    Counting each blocked answer would move the host sooner, but a few bad proxies among many would
+    move it needlessly. Suspicions by extraction do not count.
     """
     at_host = level_for(route, steps)
     if probe and level == level_below(at_host, steps):
@@ -180,8 +178,8 @@ def record_block(
 def record_success(
     route: HostRoute, steps: Ladder, level: str, now: float, *, probe: bool = False
 ) -> HostRoute:
-    """A page was served at `level`: what was asked for was there. A 404 is not such news: some say
-    that to robots."""
+    """Records a page that was served at `level`. A 404 does not count: some hosts send it to
+    robots."""
     at_host = level_for(route, steps)
     if level == at_host:
         return replace(route, blocked_pages=()) if route.blocked_pages else route
@@ -190,7 +188,7 @@ def record_success(
     if route.probes_ok + 1 < PROBES_NEEDED:
         return replace(route, probes_ok=route.probes_ok + 1, probe_at=now + PROBE_NEXT_S)
     again_s = min(route.probe_every_s * 2, PROBE_MAX_S)
-    # It goes two levels at a stretch: what the upper one has taught holds.
+    # The host comes down two levels in a row: the longer wait of the upper one holds.
     if _fell_lately(route, now):
         again_s = max(again_s, route.fell_every_s)
     return replace(
@@ -211,8 +209,8 @@ def _fell_lately(route: HostRoute, now: float) -> bool:
 
 
 def is_blocked_out(route: HostRoute, steps: Ladder) -> bool:
-    """At the top, and blocked there as well: nothing is left but to ask seldom (`after_block`'s
-    `hopeless`), and to rest."""
+    """Whether the host is blocked at the top as well: it is then asked seldom (`after_block`'s
+    `blocked_out`), and rests."""
     return (
         len(route.blocked_pages) >= HOST_PAGES
         and next_level(level_for(route, steps), steps) is None
@@ -220,8 +218,8 @@ def is_blocked_out(route: HostRoute, steps: Ladder) -> bool:
 
 
 def is_probe_due(route: HostRoute, steps: Ladder, now: float) -> bool:
-    """Whether one page is to be sent by the level below. Choose one that has not been blocked, and
-    note `begin_probe`."""
+    """Whether one page goes by the level below now. The caller chooses one that has not been
+    blocked, and records it with `begin_probe`."""
     return (
         route.probe_at is not None
         and now >= route.probe_at
@@ -230,18 +228,17 @@ def is_probe_due(route: HostRoute, steps: Ladder, now: float) -> bool:
 
 
 def begin_probe(route: HostRoute, now: float) -> HostRoute:
-    """A probe is on its way: no other one is sent until there is news of it, or too much time has
-    passed."""
+    """Records a probe on its way: no other one is sent before its result, or before
+    `PROBE_LOST_S`."""
     return replace(route, probe_at=now + PROBE_LOST_S)
 
 
-# --- a page's own way
-# ------------------------------------------------------------------------------------------------
+# --- A page's own way.
 
 
 @dataclass(frozen=True, slots=True)
 class RetryHere:
-    """Again at the same level (a probe's page: at its host's), in `delay_s`. `charged`: to the
+    """Retry at the same level (a probe's page: at its host's), in `delay_s`. `charged`: to the
     host's account."""
 
     delay_s: float
@@ -251,14 +248,14 @@ class RetryHere:
 
 @dataclass(frozen=True, slots=True)
 class GoUp:
-    """This page alone goes on at `level`, at once, uncharged, with its tries counted anew."""
+    """Retry this page alone at `level`, at once and uncharged; its tries count from 0 again."""
 
     level: str
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Dead, as blocked."""
+    """The page is dead, as blocked."""
 
 
 AfterBlock = RetryHere | GoUp | GiveUp
@@ -274,25 +271,26 @@ def after_block(
     charged: int,
     charged_max: int,
     probe: bool = False,
-    hopeless: bool = False,
+    blocked_out: bool = False,
 ) -> AfterBlock:
-    """What is done about a page that was blocked at `level`.
+    """Returns what follows for a page that was blocked at `level`.
 
-    tries    how often it has been blocked there, this time included proxies  how many the level has
-    to choose from; 0: it asks directly, or through a browser of its own charged  tries that its
-    host's account has been charged with, of `charged_max` in all probe    it was lent to its host
-    as a probe: it goes back to where the host is hopeless its host is `blocked_out`: other proxies
-    are not tried for free
+    tries        how often it has been blocked there, this time included
+    proxies      how many the level has to choose from; 0: it asks directly, or through a browser of
+                 its own
+    charged      tries that its host's account has been charged with, of at most `charged_max`
+    probe        it was a probe: it goes back to its host's level
+    blocked_out  its host `is_blocked_out`: other proxies are not tried for free
 
     With 20 proxies, at datacenter of three levels: RetryHere, RetryHere, GoUp("residential"). At
-    the top: RetryHere twice for free, then charged, in 30–90 s, 1–3 min, 2–6 min … half an hour; at
-    last GiveUp.
+    the top: RetryHere twice for free, then charged, in 30–90 s, 1–3 min, 2–6 min … half an hour; in
+    the end, GiveUp.
     """
     if probe:
         return RetryHere(0.0, other_proxy=False)
     others = proxies > 1
     above = next_level(level, steps)
-    if not (hopeless and above is None) and tries <= (PAGE_TRIES if others else ALONE_TRIES):
+    if not (blocked_out and above is None) and tries <= (PAGE_TRIES if others else ALONE_TRIES):
         return RetryHere(
             0.0 if others else ALONE_DELAY_S * rng.uniform(0.5, 1.5), other_proxy=others
         )

@@ -10,23 +10,22 @@ from scraper.rules.escalation import build_ladder
 
 COORDINATOR = "coordinator"
 CAPABILITIES = ("datacenter", "residential")
-# It is not among them: it is served by those alone who name it, since it needs a Chromium.
+# It is not a default capability, since it needs Chromium: only workers that name it serve it.
 BROWSER = "browser"
 ANY_REGION = "any"
 PRIORITY_LEVELS = 10
-# It goes before all page priorities.
+# Above all page priorities.
 URGENT = PRIORITY_LEVELS * 2 - 1
 
 
 def queue_name(capability: str, region: str = ANY_REGION) -> str:
-    """`residential` in `eu` is `residential.eu`; without a region it is plain `residential`."""
+    """Returns `residential.eu` for `residential` in `eu`, and `residential` without a region."""
     return capability if region in ("", ANY_REGION) else f"{capability}.{region}"
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingRule:
-    """What pages of certain URLs ask for instead of what their site does; None: the same as the
-    site."""
+    """What pages of certain URLs need instead of their site's preferences; None: the same."""
 
     matches: Callable[[str], bool]
     capability: str | None = None
@@ -37,7 +36,7 @@ class RoutingRule:
 @dataclass(frozen=True, slots=True)
 class RoutingPreferences:
     """What a site asks for: a capability for each kind of page, a region, a priority (0 low … 9
-    high), exceptions, and where blocked pages may go."""
+    high), exceptions, and the levels that blocked pages may use."""
 
     capabilities: Mapping[Kind, str]
     region: str
@@ -47,7 +46,7 @@ class RoutingPreferences:
 
     @property
     def queues(self) -> set[str]:
-        """Every queue that a page of the site may go to, blocked ones included."""
+        """Each queue that a page of the site may go to, blocked ones included."""
         rules = (RoutingRule(lambda _: False), *self.rules)
         pairs = (
             (rule.capability or own, rule.region or self.region)
@@ -76,8 +75,8 @@ class Route:
 
 
 def choose_route(preferences: RoutingPreferences, kind: Kind, url: str) -> Route:
-    """The one place that decides where a page goes: the first rule that matches its URL, else its
-    site and kind."""
+    """Returns where a page goes: by the first rule that matches its URL, else by its site and
+    kind. No other code decides this."""
     rule = next(
         (rule for rule in preferences.rules if rule.matches(url)), RoutingRule(lambda _: True)
     )
@@ -89,13 +88,13 @@ def choose_route(preferences: RoutingPreferences, kind: Kind, url: str) -> Route
 
 
 def is_browser_queue(queue: str) -> bool:
-    """Whether a queue's pages are shown by browsers: `browser`, in any region."""
+    """Whether browsers fetch the queue's pages: `browser`, in any region."""
     return queue.partition(".")[0] == BROWSER
 
 
 def queues_served_with(queue: str) -> tuple[str, ...]:
-    """The queues that a worker started for `queue` serves: its region's own, and what may be done
-    in any region.
+    """Returns the queues that a worker started for `queue` serves: its region's, and that without
+    a region.
 
     >>> queues_served_with("residential.eu")
     ('residential.eu', 'residential')
@@ -105,22 +104,20 @@ def queues_served_with(queue: str) -> tuple[str, ...]:
 
 
 def page_priority(priority: int, kind: Kind) -> int:
-    """The frontier's sort key: the site's priority (0 low … 9 high), and within it discovery before
-    products.
-
-    Discovery first, because what is not discovered cannot be spread over the workers.
-    """
+    """Returns the frontier's sort key: the site's priority (0 low … 9 high), and within it
+    discovery before products, since only discovered pages can be spread over workers."""
     return priority * 2 + (1 if kind.discovers else 0)
 
 
 def priority_level(page_priority: int) -> int:
-    """The site's priority (0 low … 9 high) in a frontier priority. Pages of one level share
-    batches, places and room."""
+    """Returns the site's priority (0 low … 9 high) in a frontier priority. Pages of one level
+    share batches, slots and room."""
     return max(0, min(PRIORITY_LEVELS - 1, page_priority // 2))
 
 
 def message_priority(highest: int, *, zero_is_first: bool) -> int:
-    """The broker's number for a batch whose most urgent page has the frontier priority `highest`.
+    """Returns the broker's number for a batch whose most urgent page has the frontier priority
+    `highest`.
 
     Redis serves 0 first, RabbitMQ 9 (Celery passes the number through unchanged).
     """
@@ -129,32 +126,32 @@ def message_priority(highest: int, *, zero_is_first: bool) -> int:
 
 
 def message_level(priority: int | None, *, zero_is_first: bool) -> int:
-    """The way back from `message_priority`. A message without one is nobody's page: it goes
-    first."""
+    """Returns the level that `message_priority` encoded. A message without a priority holds no
+    pages, and goes first."""
     if priority is None:
         return PRIORITY_LEVELS - 1
     number = max(0, min(PRIORITY_LEVELS - 1, priority))
     return PRIORITY_LEVELS - 1 - number if zero_is_first else number
 
 
-def may_begin_batch(level: int, begun: Mapping[int, float], places: int) -> bool:
-    """Whether a worker with so many places begins a batch now, given how many of them those of each
-    level take up that it has `begun`. A new one takes up a whole place.
+def may_begin_batch(level: int, begun: Mapping[int, float], slots: int) -> bool:
+    """Whether a worker with `slots` slots begins a batch now. `begun`: the slots that its running
+    batches take up, by level. A new batch takes up a whole slot.
 
-    Only those that are at least as urgent count, so that nothing urgent waits for lesser work.
+    Only batches that are at least as urgent count, so that urgent work never waits for less urgent
+    work.
 
     >>> may_begin_batch(8, {2: 16}, 16), may_begin_batch(2, {8: 1, 2: 15}, 16)
     (True, False)
     """
-    return sum(batches for other, batches in begun.items() if other >= level) <= places - 1
+    return sum(batches for other, batches in begun.items() if other >= level) <= slots - 1
 
 
 def room_by_level(waiting: Mapping[int, int], stale: int, ahead: int) -> list[int]:
-    """How many more batches of each level a queue may hold, `ahead` at the most: a list, level ->
-    batches.
+    """Returns how many more batches of each level a queue may hold, at most `ahead`, by level.
 
-    Only batches that are at least as urgent fill a level's room: a queue full of low priority has
-    all its room for high. `stale` messages, whose leases are gone already, fill everybody's.
+    Only batches that are at least as urgent fill a level's room: a queue full of low priority still
+    has all its room for high. `stale` messages, whose leases have ended, fill every level's.
 
     >>> room_by_level({2: 8}, 0, 8)
     [0, 0, 0, 8, 8, 8, 8, 8, 8, 8]

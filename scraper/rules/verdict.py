@@ -1,5 +1,5 @@
-"""What is done about what happened: from an HTTP answer to an outcome, and from an outcome to a
-verdict. Pure: the clock and the random source are arguments.
+"""Judges what happened: from an HTTP response to an outcome, and from an outcome to a verdict.
+Pure: the clock and the random source are arguments.
 
 Every retry waits in the frontier (`not_before`), never in a worker. Delays grow exponentially and
 carry jitter, so that pages that failed together do not come back together.
@@ -17,22 +17,22 @@ from typing import assert_never
 from scraper.domain import Outcome, Status, Verdict
 from scraper.rules.circuit_breaker import HostDown
 
-# A page that answers without its fields may be a challenge page, so it gets a second look.
+# A page without its fields may be a challenge page, so it gets a second try.
 INVALID_ATTEMPTS = 2
-# A request to slow down is no fault of the page, so patience lasts minutes, not seconds.
+# The page is not at fault for a request to slow down, so patience lasts minutes, not seconds.
 THROTTLED_ATTEMPTS = 8
 # A host's faults have an account of their own, with this many times the page's tries.
 HOST_PATIENCE = 2
-# A page that fails while its host answers others well has its own tries alone, soon after each
-# other; one that gives no answer has one less.
+# A page that fails while its host answers others well has only its own tries, soon after each
+# other; a page without an answer has one less.
 OWN_BASE_S = 0.5
 UNANSWERED_LESS = 1
 # A 403 without any other sign of a block may pass.
 FORBIDDEN_ATTEMPTS = 2
 FORBIDDEN_BASE_S = 10.0
-# A blocked page that has no other tier to go to waits at least this long.
+# A blocked page without a higher level to go to waits at least this long.
 BLOCKED_BASE_S = 60.0
-# A host's troubles pass soon or not at all, so a longer delay would gain nothing.
+# A host's troubles pass soon or never, so a longer delay would gain nothing.
 HOST_DELAY_MAX_S = 30.0
 # A crawl must end: a host that asks for more than this is given up after its tries.
 RETRY_AFTER_MAX_S = 1800.0
@@ -42,15 +42,15 @@ RETRY_AFTER_HEADER_MAX_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Backoff of `base_s * 2**attempt`, but no more than `max_s`, spread over ±50 %."""
+    """Backoff of `base_s * 2**attempt`, at most `max_s`, spread over ±50 %."""
 
     attempts_max: int = 4
     base_s: float = 2.0
     max_s: float = 300.0
 
     def delay_s(self, attempt: int, rng: random.Random) -> float:
-        """Seconds to wait after try number `attempt` (0 is the first). 0 -> 1–3, 1 -> 2–6, 2 ->
-        4–12 with the defaults."""
+        """Returns the seconds to wait after try number `attempt` (0 is the first). With the
+        defaults: 0 -> 1–3, 1 -> 2–6, 2 -> 4–12."""
         ceiling = min(self.base_s * 2.0 ** min(attempt, 30), self.max_s)
         return ceiling * rng.uniform(0.5, 1.5)
 
@@ -63,16 +63,16 @@ def judge_outcome(
     *,
     retry_after_s: float | None = None,
     down: HostDown | None = None,
-    well: bool = False,
+    host_healthy: bool = False,
     forbidden: bool = False,
 ) -> Verdict:
-    """The verdict on a page with `attempts` tries before this one, charged to the account that this
-    outcome is charged to: the host's for a host's fault, else the page's own. While its host is
-    `down` a page waits for that, for free at first; while it is `well` a page that fails again is
-    at fault itself. `forbidden`: it was refused by a 403, which may mean who asked, and when.
+    """Returns the verdict on a page with `attempts` tries before this one, charged to the account
+    that this outcome is charged to: the host's for a host's fault, else the page's own.
 
-    `retry_after_s` is a server's own wish: it is honoured as the least delay up to
-    `RETRY_AFTER_MAX_S`, with jitter added and never taken away.
+    While its host is `down` a page waits, for free at first; while the host is healthy a page that
+    fails again is at fault itself. `forbidden`: the page was refused by a 403, which may depend on
+    the client and the time. `retry_after_s` is what the server asks for: it is the least delay, up
+    to `RETRY_AFTER_MAX_S`, and jitter only adds to it.
     """
     match outcome:
         case Outcome.FETCHED:
@@ -90,10 +90,16 @@ def judge_outcome(
         ):
             no_answer = outcome is Outcome.TIMEOUT
             return _host_failed(
-                attempts, policy, rng, retry_after_s, down, well=well, no_answer=no_answer
+                attempts,
+                policy,
+                rng,
+                retry_after_s,
+                down,
+                host_healthy=host_healthy,
+                no_answer=no_answer,
             )
         case Outcome.BLOCKED:
-            # This page has no other tier left: those that it had were tried for free.
+            # This page has no higher level left: those that it had were tried for free.
             if down is not None:
                 return _wait_for_host(down, attempts, policy.attempts_max, rng)
             patient = replace(
@@ -101,7 +107,7 @@ def judge_outcome(
             )
             return _retry(attempts, policy.attempts_max, Status.DEAD, patient, rng, retry_after_s)
         case Outcome.MALFORMED | Outcome.CRASHED | Outcome.LOGGED_OUT:
-            # The first times of LOGGED_OUT are free (`scraper.plugins.accounts.pool`).
+            # The first LOGGED_OUT outcomes are free (`scraper.plugins.accounts.pool`).
             return _retry(attempts, policy.attempts_max, Status.DEAD, policy, rng, retry_after_s)
         case Outcome.THROTTLED:
             limit = max(THROTTLED_ATTEMPTS, policy.attempts_max * HOST_PATIENCE)
@@ -138,14 +144,14 @@ def _host_failed(
     retry_after_s: float | None,
     down: HostDown | None,
     *,
-    well: bool,
+    host_healthy: bool,
     no_answer: bool,
 ) -> Verdict:
-    """Of a fault of the host's: it pays, unless it answers others well."""
+    """Returns the verdict on a host's fault: the host pays, unless it answers others well."""
     limit = policy.attempts_max * HOST_PATIENCE
     if down is not None:
         return _wait_for_host(down, attempts, limit, rng)
-    if well and attempts:
+    if host_healthy and attempts:
         own = max(2, policy.attempts_max - UNANSWERED_LESS * no_answer)
         soon = replace(policy, base_s=min(policy.base_s, OWN_BASE_S))
         return _retry(attempts, own, Status.DEAD, soon, rng, retry_after_s)
@@ -176,12 +182,12 @@ def _retry(
 
 
 def outcome_of_status(status: int, *, retry_after: bool, conditional: bool = False) -> Outcome:
-    """What an HTTP status stands for by itself. 2xx is FETCHED until extraction says otherwise.
+    """Returns what an HTTP status means by itself. 2xx is FETCHED until extraction says otherwise.
 
-    401, 403 and 451 are refusals; 404 and 410 say it is gone (RFC 9110 15.5.5, 15.5.11); 408 and
-    425 ask for another try; 429, and 503 with Retry-After, ask to slow down (RFC 6585 section 4,
-    RFC 9110 15.6.4). 304 answers a request with validators (`conditional`); to any other it says
-    nothing that could be used (RFC 9110 15.4.5).
+    401, 403 and 451 are refusals; after 404 and 410 the page no longer exists (RFC 9110 15.5.5,
+    15.5.11); 408 and 425 ask for another try; 429, and 503 with Retry-After, ask to slow down (RFC
+    6585 section 4, RFC 9110 15.6.4). 304 answers a request with validators (`conditional`); for any
+    other request it is useless (RFC 9110 15.4.5).
     """
     if 200 <= status < 300:
         return Outcome.FETCHED
@@ -197,11 +203,10 @@ def outcome_of_status(status: int, *, retry_after: bool, conditional: bool = Fal
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """What a Retry-After header asks for (RFC 9110, 10.2.3): seconds from `now` (aware), within
-    0..86400; None where the header is missing or means nothing.
+    """Returns what a Retry-After header asks for (RFC 9110, 10.2.3): seconds from `now` (aware),
+    within 0..86400; None where the header is missing or invalid.
 
-    Takes both forms: "120", and "Wed, 21 Oct 2026 07:28:00 GMT". Of repeated headers the first
-    counts.
+    It may be "120" or "Wed, 21 Oct 2026 07:28:00 GMT". Of repeated headers the first counts.
     """
     value = headers.get("retry-after", "").strip()
     if not value:

@@ -255,7 +255,7 @@ class Scraper:
             self._rng,
             retry_after_s=attempt.delay_s,
             down=down,
-            well=limiter.signals.is_healthy(now, MOST_SHARE),
+            host_healthy=limiter.signals.is_healthy(now, MOST_SHARE),
             forbidden=attempt.http_status == _FORBIDDEN,
         )
 

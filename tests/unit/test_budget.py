@@ -11,8 +11,8 @@ from scraper.rules.budget import (
     BAD_SHARE,
     BAD_WEIGHT,
     FLOOR,
+    HEALTHY_S,
     MOST_SHARE,
-    WELL_S,
     Budget,
     Override,
     Signals,
@@ -128,12 +128,12 @@ def test_a_page_that_fails_again_says_nothing_of_a_host_that_is_well() -> None:
     signals = Signals()
     for _ in range(100):
         signals.record(*GOOD, 0.0)
-    for second in range(int(WELL_S)):
+    for second in range(int(HEALTHY_S)):
         assert signals.is_healthy(second)
         assert signals.record(*BAD[0], second, failed_before=True) is None
     # Nor is it the sign that a host is well no more, but the silence of all others is.
-    assert not signals.is_healthy(WELL_S + 1)
-    said = [signals.record(*BAD[0], WELL_S + 1, failed_before=True) for _ in range(6)]
+    assert not signals.is_healthy(HEALTHY_S + 1)
+    said = [signals.record(*BAD[0], HEALTHY_S + 1, failed_before=True) for _ in range(6)]
     assert said == [None] * 4 + [True] * 2
 
 

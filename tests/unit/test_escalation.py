@@ -361,9 +361,9 @@ def test_at_the_top_it_is_charged_waits_longer_and_is_given_up() -> None:
 
 
 def test_a_hopeless_host_is_charged_at_once_but_only_at_the_top() -> None:
-    answer = ask("browser", 1, hopeless=True)
+    answer = ask("browser", 1, blocked_out=True)
     assert isinstance(answer, RetryHere) and answer.charged
-    assert ask("datacenter", 1, hopeless=True) == RetryHere(0.0)
+    assert ask("datacenter", 1, blocked_out=True) == RetryHere(0.0)
 
 
 def test_a_probe_goes_back_to_its_host_uncharged() -> None:

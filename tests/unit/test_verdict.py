@@ -263,7 +263,7 @@ def test_a_page_that_fails_alone_has_its_own_tries_soon_after_each_other(
 ) -> None:
     rng, policy, delays = random.Random(5), RetryPolicy(), []
     for attempts in range(20):
-        verdict = judge_outcome(outcome, attempts, policy, rng, well=True)
+        verdict = judge_outcome(outcome, attempts, policy, rng, host_healthy=True)
         assert verdict.charged
         if verdict.status is Status.DEAD:
             break
@@ -271,7 +271,7 @@ def test_a_page_that_fails_alone_has_its_own_tries_soon_after_each_other(
     assert len(delays) + 1 == tries
     assert sum(delays) < 15
     # A first failure may be its host's: it waits, as ever.
-    assert judge_outcome(outcome, 0, policy, middle(), well=True) == judge_outcome(
+    assert judge_outcome(outcome, 0, policy, middle(), host_healthy=True) == judge_outcome(
         outcome, 0, policy, middle()
     )
 
@@ -279,13 +279,15 @@ def test_a_page_that_fails_alone_has_its_own_tries_soon_after_each_other(
 @pytest.mark.parametrize("attempts_max", [1, 2, 3, 8])
 def test_one_that_gives_no_answer_has_a_second_try_at_least(attempts_max: int) -> None:
     policy = RetryPolicy(attempts_max=attempts_max)
-    assert judge_outcome(Outcome.TIMEOUT, 0, policy, middle(), well=True).status is Status.DUE
+    assert (
+        judge_outcome(Outcome.TIMEOUT, 0, policy, middle(), host_healthy=True).status is Status.DUE
+    )
 
 
 def test_a_host_that_is_down_is_waited_for_however_well_it_was() -> None:
     down, policy = HostDown(5.0), RetryPolicy()
     for outcome in (Outcome.SERVER_ERROR, Outcome.TIMEOUT):
-        verdict = judge_outcome(outcome, 3, policy, middle(), down=down, well=True)
+        verdict = judge_outcome(outcome, 3, policy, middle(), down=down, host_healthy=True)
         assert (verdict.status, verdict.charged) == (Status.DUE, False)
 
 
