@@ -180,7 +180,7 @@ def _running_fields(connection: sa.Connection, crawl_id: int) -> list[FieldRepor
     tally, shown = fill_rates.FieldCounts(row), []
     for name in sorted(tally.names | row.usual.keys()):
         expected = row.usual.get(name, {"usual": {}, "line": 0.0})
-        usual, now = expected["usual"], tally.figures(name)
+        usual, now = expected["usual"], tally.figures_of(name)
         shown.append(
             FieldReport(
                 field=name,

@@ -1,5 +1,5 @@
-"""The part of a page that people look at when a selector finds nothing: its markup without head,
-scripts and styles. Pure, and linear in what it reads, whatever a shop sends."""
+"""Excerpts: the part of a page that people look at if a selector finds nothing, its markup without
+head, scripts and styles. Pure, and linear in its input, whatever a shop sends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from html import unescape
 
 READ_BYTES = 400_000
-# So much of it travels to the transaction, so that a known value can be looked for.
+# This much reaches the transaction, which looks for the known value in it.
 EXCERPT_CHARS = 20_000
 SHOWN_CHARS = 800
 _NAMES = ("script", "style", "svg", "noscript", "head")
@@ -19,7 +19,7 @@ _CLOSES = {name: re.compile(rf"</{name}\s*>", re.I) for name in _NAMES}
 
 
 def make_excerpt(body: bytes) -> str:
-    """From its main part (main, article or h1) on, or from its beginning."""
+    """Returns the markup from the main part (main, article or h1) on, or from the beginning."""
     text = _without_scripts(body[:READ_BYTES].decode("utf-8", "replace"))
     content = _CONTENT.search(text)
     begin = content.start() if content else 0
@@ -27,16 +27,16 @@ def make_excerpt(body: bytes) -> str:
 
 
 def shorten_excerpt(text: str, known: str | None) -> str:
-    """What is stored of an excerpt: the surroundings of a value that the product is known to have,
-    or its beginning."""
+    """Returns the part of an excerpt that is stored: the surroundings of the product's known value,
+    or the beginning."""
     at = text.find(known) if known else -1
     begin = max(0, at - SHOWN_CHARS // 2) if at >= 0 else 0
     return text[begin : begin + SHOWN_CHARS]
 
 
 def is_absent(text: str, known: str) -> bool:
-    """Whether a value is certainly in no place of an excerpt: not in its markup, and not in its
-    text. False of one that is cut off."""
+    """Returns True if a value is certainly absent from an excerpt's markup and text. An excerpt
+    that was cut off returns False."""
     if len(text) >= EXCERPT_CHARS or not known.strip():
         return False
     value = _SPACE.sub(" ", known).strip().casefold()

@@ -1,9 +1,10 @@
-"""What a crawl's pages said of its fields: counted while they are settled.
+"""Fill rates: what a crawl's pages say of its fields, counted while they are settled.
 
-One row a crawl (`crawl_quality`) holds the sums, so that a group of pages of a hundred crawls costs
-a hundred short updates and not a thousand. It changes in the transaction that settles the pages:
-what a lost lease has read is not counted, and nothing twice. The row is made with the crawl's first
-page, together with what is usual, which stays the same until its end.
+`crawl_quality` has one row with the sums of a crawl, so that a group of pages of a hundred crawls
+costs a hundred short updates and not a thousand. The row changes in the transaction that settles
+the pages, so the readings of a lost lease are not counted, and none is counted twice. It is created
+with the crawl's first page, together with the usual figures, which stay the same until the crawl's
+end.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from scraper.rules import quality
 from scraper.rules.quality import FieldFigures, Tolerances, UsualFigures
 from scraper.sites.quality import read_tolerances
 
-# Pages that end so were read.
+# Pages with these statuses were read.
 COUNTED = (Status.OK, Status.UNCHANGED, Status.INVALID)
-# A crawl counts so many fields at the most: a Python function may yield any keys.
+# A crawl counts at most this many fields, since a Python function may yield any keys.
 FIELDS_MAX = 500
-# Each record that comes leaves those before it so much of their weight: about fifty count.
+# Each new record reduces the weight of earlier ones to this: about fifty records count.
 FADES = 0.98
-# So many crawls are looked at for what is usual.
+# How many crawls are searched for the usual figures.
 SEARCHED = 20
 
 SUMS = sa.text("""
@@ -45,7 +46,8 @@ INSERT INTO crawl_quality (crawl_id, usual) VALUES (:crawl_id, CAST(:usual AS js
 
 
 def _sum_of(column: str, weight: str = "1") -> str:
-    """The sums of two mappings of numbers. Most groups add nothing to most of them."""
+    """Returns SQL for the sums of two mappings of numbers. Most groups add nothing to most of
+    them."""
     return f"""CASE WHEN i.{column} = '{{}}' AND '{weight}' = '1' THEN q.{column} ELSE (
         SELECT coalesce(jsonb_object_agg(key, n), '{{}}') FROM (
             SELECT key, sum(n) AS n FROM (
@@ -78,10 +80,10 @@ SELECT crawl_id, field, url, problem, excerpt, known, nowhere
 ON CONFLICT DO NOTHING
 """)
 
-# It reads the crawls of a site that are comparable: whole passes that nobody has doubted, none
-# before the last one that a person took as the new usual. Those that have read enough are looked
-# for apart: pages that are fresh or answer 304 are not read, and a month of such crawls must not
-# make anybody forget what was usual.
+# The comparable crawls of a site: whole passes that were not suspect, none before the last one that
+# a person accepted as the new usual. Crawls that have read enough are searched separately: fresh
+# pages and 304 answers are not read, and a month of such crawls must not displace the usual
+# figures.
 USABLE = sa.text("""
 SELECT c.id, q.products, q.records FROM crawls c LEFT JOIN crawl_quality q ON q.crawl_id = c.id
  WHERE c.site_id = :site_id AND c.id < :id AND c.status = 'completed' AND c.trigger <> 'replay'
@@ -102,7 +104,7 @@ SELECT field, votes, records, found, mistyped, distinct_values AS "distinct", sa
 
 
 class FieldBaseline(NamedTuple):
-    """What is usual of a field, and the fill rate below which it breaks."""
+    """A field's usual figures, and the fill rate below which it is broken."""
 
     usual: UsualFigures
     line: float
@@ -118,14 +120,14 @@ class ReadPage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SiteBaseline:
-    """What is usual at a site: its fields, and the numbers of good products of recent crawls, the
-    newest first. `agreeing`: fields of which other sources of the pages say the same."""
+    """The usual figures of a site: its fields, and the numbers of good products of recent crawls,
+    the newest first. Other sources of the pages confirm the fields in `agreeing`."""
 
     fields: Mapping[str, UsualFigures]
     products: Sequence[int]
     agreeing: frozenset[str] = frozenset()
 
-    def lines(self, tolerances: Tolerances) -> dict[str, FieldBaseline]:
+    def baselines(self, tolerances: Tolerances) -> dict[str, FieldBaseline]:
         baselines = {}
         for name in sorted(self.fields.keys() | tolerances.floors.keys()):
             usual = self.fields.get(name, UsualFigures())
@@ -134,7 +136,7 @@ class SiteBaseline:
 
 
 class FieldCounts:
-    """One crawl's sums as a settling transaction finds them, with its own group's added."""
+    """A crawl's stored sums, and those that a settling transaction adds to them."""
 
     def __init__(self, row: sa.Row[Any]) -> None:
         self.stored = row
@@ -143,10 +145,10 @@ class FieldCounts:
         self.mistyped: Counter[str] = Counter()
         self.vanished: Counter[str] = Counter()
         self.strayed = 0
-        # Of a field and a source, whether they agree: `price jsonld yes`.
+        # The keys name a field, a source, and whether they agree: `price jsonld yes`.
         self.votes: Counter[str] = Counter()
 
-    def add(self, observations: FieldObservations) -> None:
+    def add_observations(self, observations: FieldObservations) -> None:
         self.records += observations.records
         self.found.update(observations.found)
         if observations.mistyped:
@@ -159,11 +161,11 @@ class FieldCounts:
 
     @property
     def names(self) -> set[str]:
-        """Every field that was found so far."""
+        """Every field that has had a value so far."""
         return set(self.stored.found) | set(self.found)
 
-    def figures(self, name: str, distinct: int = 0, sampled: int = 0) -> FieldFigures:
-        """Of a field, with this group's."""
+    def figures_of(self, name: str, distinct: int = 0, sampled: int = 0) -> FieldFigures:
+        """Returns the figures of a field, including this group's."""
         row, fade = self.stored, FADES ** min(self.records, 1000)
         return FieldFigures(
             records=row.records + self.records,
@@ -184,18 +186,18 @@ class FieldCounts:
                 votes[source][agrees == "no"] += round(number)
         return {source: (yes, no) for source, (yes, no) in votes.items()}
 
-    def row(self, crawl_id: int) -> dict[str, Any]:
+    def row_of(self, crawl_id: int) -> dict[str, Any]:
         return {
             "crawl_id": crawl_id,
             "records": self.records,
-            "found": self._bounded(self.found),
-            "mistyped": self._bounded(self.mistyped),
+            "found": self._limit_fields(self.found),
+            "mistyped": self._limit_fields(self.mistyped),
             "vanished": dict(self.vanished),
             "votes": dict(self.votes),
             "strayed": self.strayed,
         }
 
-    def _bounded(self, counts: Counter[str]) -> dict[str, int]:
+    def _limit_fields(self, counts: Counter[str]) -> dict[str, int]:
         counted = self.stored.found.keys() | self.stored.usual.keys()
         new = [name for name in counts if name not in counted]
         left_out = set(new[max(0, FIELDS_MAX - len(counted)) :])
@@ -211,25 +213,25 @@ class FillRates:
 
     @property
     def observed(self) -> dict[int, FieldObservations]:
-        """By page."""
+        """The observations of each page, by its id."""
         return {page.page_id: page.observations for page in self._pages}
 
-    def vanished(self, counts: Mapping[int, Counter[str]]) -> None:
+    def add_vanished(self, counts: Mapping[int, Counter[str]]) -> None:
         """Adds how often a field vanished from a product, by crawl."""
         for crawl_id, names in counts.items():
             if crawl_id in self._sums:
                 self._sums[crawl_id].vanished.update(names)
 
-    def strayed(self, crawl_id: int, number: int) -> None:
-        """Adds so many pages that gave another product than their own."""
+    def add_strayed(self, crawl_id: int, number: int) -> None:
+        """Adds pages that gave another product than their own."""
         if number and crawl_id in self._sums:
             self._sums[crawl_id].strayed += number
 
-    def count(self, connection: sa.Connection) -> None:
-        """Adds to the crawls' sums, late in the transaction: others queue for these rows."""
+    def store_counts(self, connection: sa.Connection) -> None:
+        """Adds to the crawls' stored sums. Call it late: other transactions wait for these rows."""
         if not self._sums:
             return
-        rows = [sums.row(crawl_id) for crawl_id, sums in sorted(self._sums.items())]
+        rows = [sums.row_of(crawl_id) for crawl_id, sums in sorted(self._sums.items())]
         connection.execute(COUNT, {"rows": dumps(rows)})
         # Few pages have examples: see `scraper.worker.observations`.
         pages = [page for page in self._pages if page.observations.examples]
@@ -244,7 +246,7 @@ class FillRates:
 
 
 def read_fill_rates(connection: sa.Connection, pages: Iterable[ReadPage]) -> FillRates:
-    """Reads the sums of the pages' crawls, which are made where there are none yet."""
+    """Reads the sums of the pages' crawls, and creates missing ones."""
     pages = list(pages)
     ids = sorted({page.crawl_id for page in pages})
     if not ids:
@@ -257,20 +259,20 @@ def read_fill_rates(connection: sa.Connection, pages: Iterable[ReadPage]) -> Fil
         stored = {row.crawl_id: row for row in connection.execute(SUMS, {"ids": ids})}
     sums = {crawl_id: FieldCounts(stored[crawl_id]) for crawl_id in ids}
     for page in pages:
-        sums[page.crawl_id].add(page.observations)
+        sums[page.crawl_id].add_observations(page.observations)
     return FillRates(sums, pages)
 
 
 def read_sums(connection: sa.Connection, crawl_id: int) -> FieldCounts:
-    """The sums of a crawl that has begun."""
+    """Returns the sums of a crawl that has begun."""
     return FieldCounts(connection.execute(SUMS, {"ids": [crawl_id]}).one())
 
 
 def begin_sums(connection: sa.Connection, crawl_id: int) -> None:
-    """Makes the row of a crawl, with what is usual at its site. One that is there stays."""
+    """Creates the row of a crawl with the usual figures of its site, unless it exists."""
     query = sa.text("SELECT site_id, definition FROM crawls WHERE id = :id")
     row = connection.execute(query, {"id": crawl_id}).one()
-    lines = read_baseline(connection, row.site_id, crawl_id).lines(read_tolerances(row.definition))
+    lines = read_baseline(connection, row.site_id, crawl_id).baselines(read_tolerances(row.definition))
     usual = {name: baseline._asdict() for name, baseline in lines.items()}
     connection.execute(BEGIN, {"crawl_id": crawl_id, "usual": dumps(usual)})
 
@@ -278,8 +280,8 @@ def begin_sums(connection: sa.Connection, crawl_id: int) -> None:
 def read_baseline(
     connection: sa.Connection, site_id: int, before: int, share: float | None = None
 ) -> SiteBaseline:
-    """What is usual at a site, for a crawl with that id. `share`: how much of its good product
-    pages it has read; None: nobody knows yet."""
+    """Returns the usual figures of a site before that crawl. `share` is the part of its good
+    product pages that the crawl has read; None if that is not known yet."""
     values = {"site_id": site_id, "id": before, "searched": SEARCHED}
     usable = connection.execute(USABLE, values | {"records": 0}).all()
     read = connection.execute(USABLE, values | {"records": quality.FEW}).all()
@@ -308,8 +310,8 @@ def _data_of(connection: sa.Connection, page_ids: list[int]) -> dict[int, dict[s
 
 
 def _example_row(page: ReadPage, example: Example, data: Mapping[str, Any]) -> dict[str, Any]:
-    """With the value that the product had, and what surrounds it on the page now: there the new
-    selector points."""
+    """Returns an example with the value that the product had, and its surroundings on the page now,
+    where a new selector should point."""
     value = data.get(example.field)
     plain = None if value is None or isinstance(value, bool | list | dict) else str(value)
     return {

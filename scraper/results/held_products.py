@@ -1,14 +1,14 @@
-"""Products that nobody knew before wait here until their crawl is judged.
+"""New products wait here until their crawl is judged.
 
-A first good crawl shows what a site has, and stores it at once. What a later one finds beside that
-has no values of its own to be held against, so it goes by its crawl: where that is believed, it is
-stored when the crawl ends; where a field is held for all products, or the crawl is suspect, it
-waits until a later crawl reads the very same, or a person accepts the crawl. So does a product in a
-currency that no other product has, and one on a page that was another product's: a shop that
-renames all its products has rather lost its mind.
+The first good crawl of a site shows what it has, and stores its products at once. A product that a
+later crawl finds has no stored values to be compared with, so its crawl decides: if the crawl is
+believed, the product is stored when the crawl ends. If a field is held for all products, or the
+crawl is suspect, the product waits until a later crawl reads the same, or a person accepts the
+crawl. So does a product in a currency that no other product has, and one on a page that was another
+product's: a shop that renames all its products is probably broken.
 
-A product that is known, and that a crawl finds on another page than its own, waits here as well. It
-moves there if the crawl ends without its own page: the shop has other addresses.
+A known product that a crawl finds on another page than its own waits here as well. It moves to that
+page if the crawl ends without reaching its own: the shop has new addresses.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REASONS: Mapping[str, str] = {
     "currency": "no other product has its currency",
 }
 
-# A currency is odd beside so many products, none of which has it.
+# A currency is odd if at least this many products exist and none of them has it.
 CURRENCY_LEAST = 20
 
 NUMBER = sa.text("""
@@ -40,8 +40,8 @@ SELECT count(*) FROM held_products h WHERE h.crawl_id = :id
                     WHERE p.site_id = h.site_id AND p.external_id = h.external_id)
 """)
 
-# Products whose own page this crawl has not reached, and which it has found on another one that is
-# no other product's. Their values are compared by the next crawl, which reads that page whole.
+# Products whose own page this crawl has not reached, and which it found on a page that belongs to
+# no other product. The next crawl reads that page whole and compares their values.
 MOVE = sa.text("""
 WITH found AS MATERIALIZED (
     SELECT p.id, h.page_id, h.url FROM held_products h
@@ -64,10 +64,10 @@ DELETE FROM held_products h USING products p
  WHERE h.crawl_id = :id AND p.site_id = h.site_id AND p.external_id = h.external_id
 """)
 
-# What a crawl of the whole site has not read any more is forgotten.
+# What a crawl of the whole site has no longer read is forgotten.
 FORGET_EARLIER = sa.text("DELETE FROM held_products WHERE site_id = :site_id AND crawl_id < :id")
 
-# A sample of them will do.
+# A sample of the products is enough.
 CURRENCIES = sa.text(f"""
 SELECT field, array_agg(DISTINCT currency) AS currencies FROM (
     SELECT field, data ->> (field || '_currency') AS currency
@@ -76,7 +76,7 @@ SELECT field, array_agg(DISTINCT currency) AS currencies FROM (
  WHERE currency IS NOT NULL GROUP BY field HAVING count(*) >= {CURRENCY_LEAST}
 """)
 
-# Where a page gives several products, another one of them is nothing odd.
+# If pages give several products each, another product on the page is normal.
 MARK = sa.text("""
 WITH marked AS (
     UPDATE held_products h
@@ -93,7 +93,7 @@ WITH marked AS (
 SELECT count(*) FILTER (WHERE reason = 'page') FROM marked
 """)
 
-# One that lacks a field which too few products have waits as long as known ones keep theirs.
+# A product without a field that too few products have waits as long as a known product keeps its value.
 MARK_CRAWL = sa.text("""
 UPDATE held_products h SET reason = 'crawl'
  WHERE crawl_id = :id AND reason IS NULL
@@ -106,7 +106,7 @@ UPDATE held_products h SET reason = 'crawl'
               AND NOT h.data ? (r ->> 'field')))
 """)
 
-TAKE = sa.text("UPDATE held_products SET reason = NULL WHERE crawl_id = :id")
+ACCEPT = sa.text("UPDATE held_products SET reason = NULL WHERE crawl_id = :id")
 
 WAITING = sa.text(f"""
 SELECT site_id, external_id, page_id, crawl_id, url, CAST(data AS text) AS data, content_hash
@@ -118,7 +118,7 @@ RELEASED = sa.text("""
 DELETE FROM held_products WHERE site_id = :site_id AND external_id = ANY (:external_ids)
 """)
 
-# The pages of what stays held are read by the next crawl, whole, however fresh they are.
+# The next crawl reads the pages of held products whole, however fresh they are.
 READ_AGAIN = sa.text("""
 UPDATE pages SET extractor_hash = NULL, fetched_at = NULL
  WHERE id IN (SELECT page_id FROM held_products WHERE crawl_id = :id)
@@ -128,7 +128,7 @@ FORGET = sa.text("DELETE FROM held_products WHERE crawl_id = :id")
 
 
 def count_held(connection: sa.Connection, crawl_id: int) -> int:
-    """How many products that are not stored yet wait for a crawl."""
+    """Counts the new products that wait for a crawl's judgement."""
     return int(connection.execute(NUMBER, {"id": crawl_id}).scalar_one())
 
 
@@ -140,9 +140,9 @@ def mark_implausible(
     *,
     several: bool,
 ) -> int:
-    """Marks products that are not believed by themselves, in a crawl that has ended. Returns on how
-    many pages another product was before. `prices`: the fields that are prices; `several`: a page
-    gives several products."""
+    """Marks implausible products of a crawl that has ended. Returns on how many pages another
+    product was before. `prices` names the fields that are prices; `several` says that a page gives
+    several products."""
     rows = connection.execute(CURRENCIES, {"site_id": site_id, "prices": list(prices)})
     currencies = dumps({row.field: row.currencies for row in rows})
     values = {"id": crawl_id, "currencies": currencies, "several": several}
@@ -150,15 +150,15 @@ def mark_implausible(
 
 
 def move_known(connection: sa.Connection, crawl_id: int) -> None:
-    """Known products move to the pages on which a complete crawl has found them."""
+    """Moves known products to the pages on which a complete crawl has found them."""
     connection.execute(MOVE, {"id": crawl_id})
 
 
 def release_products(
     connection: sa.Connection, crawl_id: int, site_id: int, *, suspect: bool, whole: bool
 ) -> None:
-    """Stores what is believed of a judged crawl's new products, and of a `whole` one forgets what
-    it has not read any more."""
+    """Stores the new products of a judged crawl that are believed. A `whole` crawl also forgets the
+    held products that it has no longer read."""
     connection.execute(FORGET_KNOWN, {"id": crawl_id})
     if whole:
         connection.execute(FORGET_EARLIER, {"id": crawl_id, "site_id": site_id})
@@ -169,13 +169,14 @@ def release_products(
 
 
 def accept_products(connection: sa.Connection, crawl_id: int) -> None:
-    """Stores all that is held of a crawl, whatever spoke against it."""
-    connection.execute(TAKE, {"id": crawl_id})
+    """Stores all held products of a crawl, whatever spoke against them."""
+    connection.execute(ACCEPT, {"id": crawl_id})
     _store_released(connection, crawl_id)
     missed_products.mark_replaced(connection, crawl_id)
 
 
 def forget_products(connection: sa.Connection, crawl_id: int) -> None:
+    """Deletes the held products of a crawl."""
     connection.execute(FORGET, {"id": crawl_id})
 
 

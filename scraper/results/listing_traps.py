@@ -63,7 +63,7 @@ def collect_links(connection: sa.Connection, kept: Kept) -> list[NewPage]:
 
 
 def max_barren_depth(pages_in_a_row: int) -> int:
-    """Returns the depth that so many empty pages in a row reach."""
+    """Returns the depth that this number of empty pages in a row reaches."""
     return EMPTY_STEPS * pages_in_a_row
 
 

@@ -1,5 +1,5 @@
-"""Pages with several products: which of theirs they do not give any more, and which ones they share
-with other pages. It runs for groups with such pages alone."""
+"""Pages with several products: which products they no longer give, and which they share with other
+pages. It runs only for groups that have such pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INPUT = """
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(page_id bigint, ids text[])
 """
 
-# The rows are locked in the upsert's order. One that was absent before is so since then.
+# The rows are locked in the upsert's order. A product that was absent before keeps its time.
 ABSENT = sa.text(f"""
 WITH input AS ({_INPUT}
 ), absent AS MATERIALIZED (
@@ -25,8 +25,8 @@ WITH input AS ({_INPUT}
 UPDATE products p SET absent_since = now() FROM absent WHERE p.id = absent.id
 """)
 
-# A page that is not read whole can give its own products alone. So whoever gives a product that is
-# another page's is read whole the next time, and that page, too: one of them may be gone by then.
+# A page that is not read whole gives only its own products. So a page that gives another page's
+# product is read whole the next time, and so is that other page: one of them may no longer exist then.
 SHARED = sa.text(f"""
 WITH input AS ({_INPUT}
 ), shared AS MATERIALIZED (
@@ -45,14 +45,15 @@ UPDATE pages SET extractor_hash = NULL FROM unread WHERE pages.id = unread.id
 
 
 def mark_absent(connection: sa.Connection, pages: Pages) -> None:
-    """Before the products are stored. `pages`: the ids of all products that are on each. What a
-    page does not give any more is missed when its crawl ends, and may be another page's from now
-    on."""
+    """Marks the products that their page no longer gives, before products are stored. They count as
+    missed when the crawl ends, and another page may take them over from now on. `pages` are pairs
+    of a page's id and the ids of all products on it."""
     connection.execute(ABSENT, _rows_of(pages))
 
 
 def reread_shared(connection: sa.Connection, pages: Pages) -> None:
-    """Before the products are stored, when one may have another owner than afterwards; and then."""
+    """Requests a whole reading of pages that share products. Call it before and after the products
+    are stored, since storing may change a product's page."""
     connection.execute(SHARED, _rows_of(pages))
 
 

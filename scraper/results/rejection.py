@@ -1,9 +1,9 @@
-"""What a crawl wrote is taken back: values, new products, delistings.
+"""Rejecting a crawl: takes back its values, new products and delistings.
 
-Nothing is erased. A product gets another version with the values from before, and the feed an entry
-that says so (`reverted`); a new one is delisted, one that was delisted is listed again. Values that
-a later crawl has changed since stay as they are, and so does what the feed has forgotten. What is
-held of the crawl goes, and the pages are read whole by the next one.
+Nothing is erased. A product gets another version with the values from before, and a feed entry
+(`reverted`). New products are delisted, delisted ones are listed again. Values that a later crawl
+has changed since stay as they are, and so does everything that the feed has trimmed. The crawl's
+held values are deleted, and the next crawl reads the pages whole.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ INSERT INTO changes (site_id, product_id, crawl_id, version, previous_version, e
 SELECT site_id, id, :id, version, version - 1, 'reverted' FROM written ORDER BY id
 """)
 
-# Of what a crawl has listed or delisted, that which is so still.
+# What a crawl has listed or delisted, and is still so.
 LISTED = sa.text("""
 SELECT DISTINCT c.event, p.id FROM changes c JOIN products p ON p.id = c.product_id
  WHERE c.site_id = :site_id AND c.crawl_id = :id
@@ -96,16 +96,15 @@ UPDATE crawls SET products_repriced = greatest(0, products_repriced - :products)
 """)
 
 REJECTED = sa.text("""
-UPDATE crawls SET suspect = true, accepted_at = NULL, reasons = coalesce(reasons, '[]')
-       || '[{"field": null, "what": "rejected", "text": "a person has rejected it"}]'
- WHERE id = :id
+UPDATE crawls SET suspect = true, accepted_at = NULL,
+       reasons = coalesce(reasons, '[]') || CAST(:reasons AS jsonb) WHERE id = :id
 """)
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """What was taken back, or would be: values by field with examples, products that were new, and
-    those that were delisted."""
+    """What was taken back, or would be: values by field with examples, new products, delisted
+    products, and held values."""
 
     values: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, str] = field(default_factory=dict)
@@ -122,8 +121,8 @@ def reject_crawl(
     *,
     dry: bool = False,
 ) -> Rejection | None:
-    """Takes back what a judged crawl wrote: all of it, or certain fields. None where it is not
-    judged yet, or was rejected before. `dry` changes nothing."""
+    """Takes back what a judged crawl wrote, or only certain fields. Returns None if the crawl is
+    not judged yet, or was rejected before. `dry` changes nothing."""
     crawl = connection.execute(LOCK, {"id": crawl_id}).first()
     if crawl is None or not crawl.judged or crawl.rejected:
         return None
@@ -147,7 +146,8 @@ def reject_crawl(
         connection.execute(FORGET_HELD, {"id": crawl_id, "fields": names})
         if fields is None:
             held_products.forget_products(connection, crawl_id)
-            connection.execute(REJECTED, {"id": crawl_id})
+            reason = {"field": None, "what": "rejected", "text": "a person has rejected it"}
+            connection.execute(REJECTED, {"id": crawl_id, "reasons": dumps([reason])})
     return Rejection(
         values=dict(reverted.values),
         examples=reverted.examples,
@@ -160,7 +160,7 @@ def reject_crawl(
 
 @dataclass(slots=True)
 class RevertedValues:
-    """What a crawl's values went back to what they were on: by field, with an example each."""
+    """How many values were taken back, by field, with an example of each."""
 
     values: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
@@ -176,8 +176,8 @@ def _revert_batch(
     reverted: RevertedValues,
     dry: bool,
 ) -> None:
-    """Takes the values of some products back, and counts that."""
-    # One that the crawl changed twice, when it ended and when it was accepted, goes back twice.
+    """Takes back the values of some products, and counts them."""
+    # A product that the crawl changed twice, at its end and when it was accepted, goes back twice.
     data_of: dict[int, dict[str, Any]] = {}
     stored = {}
     for row in connection.execute(VERSIONS, {"id": crawl_id, "ids": product_ids}).all():
@@ -201,7 +201,7 @@ def _revert_batch(
 
 
 def _is_repriced(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether a price is another one in the same currency, as the upsert counts it."""
+    """Returns True if a price changed within its currency, as the upsert counts it."""
     return any(
         before[key] == after.get(key) and price != after.get(name)
         for name, price in before.items()
@@ -217,7 +217,7 @@ def _revert_fields(
     after: Mapping[str, Any],
     fields: Collection[str] | None,
 ) -> None:
-    """Sets what the crawl changed to what it was; what has changed since stays."""
+    """Sets what the crawl changed to what it was, except values that have changed since."""
     for difference in differences.find_differences(before, after, None):
         name = difference.field
         wanted = fields is None or name in fields

@@ -157,7 +157,7 @@ def settle(
     signals = [page.signal for page, _ in kept if page.signal is not None]
     host_tiers.apply_signals(connection, signals)
     throughput.add_tries(connection, worker, _settlings(kept))
-    rates.count(connection)
+    rates.store_counts(connection)
     drained = add_counts(connection, counts)
     archived = [
         (page.spooled, row.status == Status.OK, page.content_hash)
@@ -198,7 +198,7 @@ def _store_products(
         page_items.reread_shared(connection, several)
     extracted = [product for page, _ in read for product in page.products]
     held = held_values.hold_differences(connection, extracted, rates.observed)
-    rates.vanished(held.vanished)
+    rates.add_vanished(held.vanished)
     # One that was read and gives what it gave before comes without its products.
     same = [
         (page.page_id, page.crawl_id) for page, _ in kept if page.verdict.status is Status.UNCHANGED
@@ -207,7 +207,7 @@ def _store_products(
     holding = [crawl_id for crawl_id, crawl in live.items() if crawl.holds_new]
     for written in products.upsert_products(connection, held.products, holding):
         counts[written.crawl_id].count_written(written.inserted, written.changed, written.repriced)
-        rates.strayed(written.crawl_id, written.strayed)
+        rates.add_strayed(written.crawl_id, written.strayed)
     # A product may be another page's by now, or one that a group beside this one has just stored.
     if several:
         page_items.reread_shared(connection, several)

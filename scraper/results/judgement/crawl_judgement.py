@@ -157,7 +157,7 @@ class CrawlJudgement:
         self.good = connection.execute(GOOD, self._ids).scalar_one() - unlisted
         share = sums.stored.records / max(1, self.good)
         self._usual = fill_rates.read_baseline(connection, crawl.site_id, crawl.id, share)
-        self._lines = self._usual.lines(site.tolerances)
+        self._lines = self._usual.baselines(site.tolerances)
         names = list(site.product.all_fields) or sorted(sums.names | self._lines.keys())
         self.figures = self._read_figures(sums, names)
         self.votes = {name: sums.votes_of(name) for name in names}
@@ -173,7 +173,7 @@ class CrawlJudgement:
         statement = DISTINCT if self._crawl.filter_id is None else DISTINCT_WRITTEN
         rows = self._connection.execute(statement, self._ids)
         values = {row.field: (row.distinct_values, row.sampled) for row in rows}
-        return {name: sums.figures(name, *values.get(name, (0, 0))) for name in names}
+        return {name: sums.figures_of(name, *values.get(name, (0, 0))) for name in names}
 
     def _broken_fields(self) -> dict[str, Reason]:
         breaches = {}

@@ -1,9 +1,9 @@
 """Decides whether what a crawl changed is plausible. Pure: numbers in, verdicts out.
 
 A changed value waits until its crawl has ended. Then single values are checked (`REASONS`; the
-statement is `classify_held_values.sql`), and each field as a whole: how many products changed it,
-compared with recent crawls, and by how much prices moved. What is not believed waits for the next
-crawl to say the same.
+statement is `results/judgement/classify_held_values.sql`), and each field as a whole: how many
+products changed it, compared with recent crawls, and by how much prices moved. What is not believed
+waits for the next crawl to say the same.
 """
 
 from __future__ import annotations
