@@ -1,5 +1,5 @@
-"""Crawls opened by hand, and the sites that are named by hand: their definitions, and whether they
-exist."""
+"""Opens crawls by hand, and finds the sites that a person names: their definitions, in files or in
+the database."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from scraper.views.named_sites import nearest, no_site
 
 
 def open_site(engine: sa.Engine, settings: Settings, name: str, *, refetch: bool) -> OpenedCrawl:
-    """Opens a crawl of a site by the newest definition, from sites/ if it is there, else the stored
-    one."""
+    """Opens a crawl of a site by its newest definition: the file in sites/, else the stored one."""
     site = definition_in_file(settings, name)
     with engine.begin() as connection:
         if site is not None:
@@ -32,8 +31,8 @@ def open_site(engine: sa.Engine, settings: Settings, name: str, *, refetch: bool
             raise _no_definition(connection, settings, name)
         else:
             print(
-                f"scraper: warning: {settings.sites_dir}/ has no definition of {name!r} any more: "
-                "it is crawled by the stored one",
+                f"scraper: warning: {settings.sites_dir}/ no longer has a definition of {name!r}: "
+                "the crawl uses the stored one",
                 file=sys.stderr,
             )
     servers.require_broker(settings)
@@ -50,7 +49,7 @@ def _no_definition(connection: sa.Connection, settings: Settings, name: str) -> 
         )
     path = Path(name)
     if path.suffix in loader.SUFFIXES:
-        return NotFoundError(f"a crawl is of a site, by its name: type `scraper crawl {path.stem}`")
+        return NotFoundError(f"a crawl takes a site's name: type `scraper crawl {path.stem}`")
     names = {path.stem for path in loader.list_definition_files(settings.sites_dir)}
     names |= set(sites.site_names(connection))
     return NotFoundError(
@@ -60,14 +59,14 @@ def _no_definition(connection: sa.Connection, settings: Settings, name: str) -> 
 
 
 def definition_in_file(settings: Settings, name: str) -> Site | None:
-    """The definition of that name under sites/, or None. A broken file is only an error where it
-    may be the one meant."""
+    """Returns the definition of that name in sites/, or None. A broken file is an error only if it
+    may be the one that is meant."""
     return next(iter(definitions_in_files(settings, {name})), None)
 
 
 def definitions_in_files(settings: Settings, names: Set[str]) -> list[Site]:
-    """The definitions of those names that are under sites/. A broken file is only an error where it
-    may be one of them; otherwise stderr has a warning."""
+    """Returns the definitions of those names in sites/. A broken file is an error if it may be one
+    of them, otherwise a warning on stderr."""
     definitions: dict[str, Site] = {}
     problems: list[str] = []
     for path in loader.list_definition_files(settings.sites_dir):
@@ -89,7 +88,7 @@ def definitions_in_files(settings: Settings, names: Set[str]) -> list[Site]:
 
 
 def stored_site(connection: sa.Connection, name: str) -> tuple[int, Site]:
-    """A site's id and its definition in the database. Raises `NotFoundError`."""
+    """Returns a site's id and stored definition. Raises `NotFoundError`."""
     stored = sites.find_site(connection, name)
     if stored is None:
         raise no_site(name, nearest(connection, name))

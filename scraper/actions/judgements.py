@@ -1,4 +1,4 @@
-"""A person accepts or rejects a crawl: from the command line or from its page in the tab."""
+"""Accepting or rejecting a crawl by hand, from the command line or from its page in the tab."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from scraper.results.rejection import Rejection
 def accept_crawl(
     engine: sa.Engine, crawl_id: int, fields: Collection[str] | None = None, *, dry: bool = False
 ) -> int:
-    """Believes a crawl, or certain fields of it. Returns how many held values and new products were
-    released, or would be (`dry`). Raises `ScraperError` where it is not judged, or was accepted
+    """Accepts a crawl, or certain fields of it. Returns how many held values and new products were
+    released, or would be (`dry`). Raises `ScraperError` if the crawl is not judged, or was accepted
     before."""
 
     def work() -> int | None:
@@ -42,7 +42,7 @@ def accept_crawl(
 def reject_crawl(
     engine: sa.Engine, crawl_id: int, fields: Collection[str] | None = None, *, dry: bool = False
 ) -> Rejection:
-    """Takes back what a crawl wrote. Raises `ScraperError` where it is not judged, or was rejected
+    """Takes back what a crawl wrote. Raises `ScraperError` if it is not judged, or was rejected
     before."""
 
     def work() -> Rejection | None:

@@ -1,5 +1,5 @@
-"""What people decide by hand over the schedule, from the command line or from Flower: a crawl is
-stopped, a site is paused or resumed."""
+"""Overrides of the schedule by hand, from the command line or from Flower: stopping crawls, pausing
+and resuming sites."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scraper.views.named_sites import no_site, require_site
 
 
 def stop_crawl(engine: sa.Engine, crawl_id: int, note: str = "stopped by hand") -> None:
-    """Ends a crawl now. Raises `NotFoundError` where there is none, `NotRunningError` where it has
+    """Ends a crawl now. Raises `NotFoundError` if it does not exist, `NotRunningError` if it has
     ended."""
 
     def work() -> bool:
@@ -28,8 +28,8 @@ def stop_crawl(engine: sa.Engine, crawl_id: int, note: str = "stopped by hand") 
 
 
 def stop_crawls(engine: sa.Engine, which: str | None) -> list[int]:
-    """Stops the crawl of that id, the running ones of that site, or (None) every running one.
-    Returns their ids. Raises `NotFoundError`, and `NotRunningError` where the one that is meant has
+    """Stops the crawl of that id, the running crawls of that site, or (None) all running crawls.
+    Returns their ids. Raises `NotFoundError`, and `NotRunningError` if the named crawl has
     ended."""
     if which is not None and which.isdecimal():
         stop_crawl(engine, int(which))
@@ -43,7 +43,7 @@ def stop_crawls(engine: sa.Engine, which: str | None) -> list[int]:
 
 
 def _stop_unless_ended(engine: sa.Engine, crawl_id: int) -> bool:
-    """False where it has ended meanwhile by itself."""
+    """Stops a crawl. Returns False if it has ended by itself."""
     try:
         stop_crawl(engine, crawl_id)
     except NotRunningError:
@@ -52,7 +52,7 @@ def _stop_unless_ended(engine: sa.Engine, crawl_id: int) -> bool:
 
 
 def set_paused(engine: sa.Engine, name: str, *, paused: bool) -> bool:
-    """Pauses or resumes a site. Returns whether that changed anything."""
+    """Pauses or resumes a site. Returns True if that changed anything."""
 
     def work() -> bool | None:
         with engine.begin() as connection:

@@ -1,5 +1,4 @@
-"""Dead and invalid pages: which ones somebody means, and replaying them by the newest
-definitions."""
+"""Selecting dead and invalid pages by hand, and replaying them by the newest definitions."""
 
 from __future__ import annotations
 
@@ -25,15 +24,15 @@ from scraper.views.named_sites import require_site
 def select_pages(
     connection: sa.Connection, site: str | None, pages: Sequence[str] = (), **filters: Any
 ) -> Selection:
-    """The filters with a site's name checked, and pages' ids or URLs looked up. Raises
-    `NotFoundError` for what there is not."""
+    """Makes a selection from filters, a site's name, and pages' ids or URLs. Raises `NotFoundError`
+    for a site or page that does not exist."""
     require_site(connection, site)
     ids = tuple(page_id(connection, page) for page in pages)
     return Selection(site=site, ids=ids or None, **filters)
 
 
 def site_and_pages(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Arguments in any order: numbers and URLs are pages, and one word may be a site."""
+    """Splits arguments in any order: numbers and URLs are pages, and one word may be a site."""
     names = [word for word in words if not _names_page(word)]
     if len(names) > 1:
         raise NotFoundError(f"one site at a time, not {' and '.join(map(repr, names))}")
@@ -45,7 +44,7 @@ def _names_page(word: str) -> bool:
 
 
 def page_id(connection: sa.Connection, word: str) -> int:
-    """The id of the page that an id or a URL names."""
+    """Returns the id of the page that an id or a URL names."""
     if not _names_page(word):
         raise NotFoundError(
             f"{word!r} is neither a page's id nor its URL; `scraper dead list` shows both"
@@ -67,7 +66,7 @@ def page_id(connection: sa.Connection, word: str) -> int:
 
 
 def replay_pages(engine: sa.Engine, settings: Settings, selection: Selection) -> list[ReplayResult]:
-    """Takes over the sites' newest definitions from sites/, replays, and sends the messages."""
+    """Stores the sites' newest definitions from sites/, replays pages, and sends the messages."""
     servers.require_broker(settings)
     names = {
         site.site for site in dead_letters.preview_replay(engine, selection) if not site.refused

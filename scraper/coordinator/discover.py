@@ -1,5 +1,5 @@
-"""The first pages of a crawl: start URLs as listings, sitemaps as sitemaps. Fetches nothing: a
-worker does that, under the same budgets and verdicts as every other page."""
+"""Adds the first pages of a crawl: its start URLs and sitemaps. Fetches nothing: workers do that,
+under the same budgets and verdicts as for every other page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 def discover(engine: sa.Engine, settings: Settings, crawl_id: int) -> list[Message]:
     """Starts a planned crawl. A second call for the same crawl does nothing."""
-    # These import all that fetches, which is too much for a coordinator that starts.
+    # Imported late: they import everything that fetches, which slows a coordinator's start.
     from scraper.crawl.context import make_context
     from scraper.crawl.new_pages import new_pages, start_links
 
@@ -29,14 +29,14 @@ def discover(engine: sa.Engine, settings: Settings, crawl_id: int) -> list[Messa
             try:
                 planned = crawls.lock_planned(connection, crawl_id)
             except ValidationError as error:
-                # Another version stored it: the site's next crawl must not wait for it.
+                # Another version stored it; the site's next crawl must not wait for this one.
                 problems = error.error_count()
                 log.error(
-                    "stored site definition is not valid any more",
+                    "stored site definition is no longer valid",
                     crawl=crawl_id,
                     problems=problems,
                 )
-                note = "its site definition is not valid any more"
+                note = "its site definition is no longer valid"
                 crawls.end(connection, crawl_id, CrawlStatus.FAILED, note)
                 return False
             if planned is None:

@@ -1,10 +1,10 @@
-"""Leases due pages and says what to send: enough for every queue for a few seconds, never more.
+"""Leases due pages and returns what to send: enough for every queue for a few seconds, never more.
 
-Each host gets what its budget lets through within a batch's horizon, so that no worker sits on
-pages it may not fetch yet. The most urgent pages come first whatever their host, in batches of
-their own, and what is less urgent takes no room from them. Among hosts with equally urgent pages a
-batch is shared evenly, so a host with few pages never waits for one with many, and many hosts with
-a few pages each fill one message.
+Each host gets what its budget allows within a batch's horizon, so that no worker holds pages that
+it may not fetch yet. The most urgent pages come first whatever their host, in batches of their own,
+and less urgent pages take no room from them. Hosts with equally urgent pages share a batch evenly,
+so a host with few pages never waits for one with many, and many hosts with a few pages each fill
+one message.
 """
 
 from __future__ import annotations
@@ -31,34 +31,33 @@ from scraper.infra.database import retry_transaction
 from scraper.rules.routing import PRIORITY_LEVELS, is_browser_queue, priority_level, room_by_level
 from scraper.settings import Settings
 
-# A queue may hold so many unclaimed batches of a priority and above, for each worker that is busy
-# with it.
+# How many unclaimed batches of a priority and above a queue may hold for each of its busy workers.
 BATCHES_AHEAD = 8
-# No more than so many busy workers count for that: the queue shall stay shallow.
+# At most this many busy workers count for that, so that the queue stays shallow.
 FEEDS_MAX = 4
-# A browser shows a few pages at once, each for a second or more: what is read ahead must be few.
+# A browser shows a few pages at once, each for a second or more, so few are leased ahead.
 BROWSER_BATCH_PAGES = 5
-# A lease makes a batch of listings and one of products at the most.
+# A lease makes at most a batch of listings and one of products.
 BATCHES_A_LEASE = 2
-# A host's pages by its rate are leased for so much of a horizon.
+# A host with a rate gets the pages of this part of a horizon.
 LEASED_AHEAD = 0.6
-# An unlimited host may have so many batches out for each worker that is busy: 8 claimed, 8 ahead.
+# How many batches an unlimited host may have out for each busy worker: 8 claimed, 8 ahead.
 ROUNDS = 16
-# At least so many of these are leased at once: a dispatch costs as much for one.
+# At least this many of these are leased at once, since a dispatch costs the same for one.
 TOP_UP = 4
 
-# Asks the broker how many messages a queue has.
+# Returns the broker's count of a queue's messages.
 Depth = Callable[[str], int]
-# What is due, in the order in which it is to be leased: priority -> host -> pages.
+# The due pages in the order of leasing: priority -> host -> pages.
 Pages = dict[int, dict[str, list[DuePage]]]
-# How many of them there are.
+# The number of these pages.
 Due = dict[int, Counter[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSpace:
-    """What a queue may still get: unclaimed batches by level, messages whose leases are gone, and
-    how many there may be."""
+    """The space of a queue: its unclaimed batches by level, its messages without a lease, and the
+    maximum of both."""
 
     waiting: Counter[int]
     stale: int
@@ -66,28 +65,30 @@ class QueueSpace:
 
     @classmethod
     def of(cls, waiting: Counter[int], depth: int, workers: int) -> QueueSpace:
-        """Of a queue that holds so many unclaimed batches and messages, with which so many workers
-        are busy."""
+        """Returns the space of a queue with these unclaimed batches, messages (`depth`) and busy
+        workers."""
         batches_max = BATCHES_AHEAD * min(max(workers, 1), FEEDS_MAX)
         return cls(waiting, max(0, depth - waiting.total()), batches_max)
 
     def room_by_level(self) -> list[int]:
-        """How many more batches, by level."""
+        """Returns how many more batches fit, by level."""
         return room_by_level(self.waiting, self.stale, self.batches_max)
 
     def room(self, due: Sequence[DueHost]) -> int:
-        """How many more batches of the most urgent of these hosts' pages."""
+        """Returns how many more batches of these hosts' most urgent pages fit."""
         return self.room_by_level()[priority_level(max(host.priority for host in due))]
 
     def take(self, level: int, batches: int) -> None:
+        """Reserves space for batches."""
         self.waiting[level] += batches
 
 
 def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Message]:
-    """Leases and commits; the messages are to be sent after that. `depth(queue)` is the broker's
-    own count, which also knows the messages whose leases have run out unread. Does nothing while
-    another coordinator is at it."""
+    """Leases due pages and commits. Returns the messages, which the caller sends afterwards.
 
+    `depth(queue)` is the broker's own count, which includes messages whose leases have expired
+    unread. Does nothing while another coordinator dispatches.
+    """
     hosts: dict[str, list[DueHost]] = defaultdict(list)
     with engine.connect() as connection:
         paused = crawls.paused(connection)
@@ -98,8 +99,8 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
         waiting = leases.waiting_levels(connection)
         busy = leases.busy_workers(connection, settings.lease_s)
     workers = {queue: busy.get(queue, 1) for queue in hosts}
-    # Before the transaction: the broker may take its time. It is not asked about a queue that is
-    # full by our own account.
+    # Asked before the transaction, since the broker may be slow, and not for queues that are full
+    # by the leases alone.
     depths = {
         queue: depth(queue)
         for queue, due in hosts.items()
@@ -141,7 +142,7 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
 
 
 def batch_pages_of(queue: str, settings: Settings) -> int:
-    """How many pages one message of a queue has at the most."""
+    """Returns the maximum of pages in one message of a queue."""
     pages = settings.batch_pages
     return min(pages, BROWSER_BATCH_PAGES) if is_browser_queue(queue) else pages
 
@@ -152,8 +153,8 @@ def _lease_suspects(
     crawl_ids: Sequence[int],
     settings: Settings,
 ) -> list[LeasedBatch]:
-    """Leases of pages that several workers died with, a few at a time: so that one which does it
-    again is found out, and the others are not taken for it. What it makes takes space."""
+    """Leases pages that several workers died with, a few at a time, so that the page that kills
+    workers is found and the others are not blamed for it. The leases take space."""
     batches: list[LeasedBatch] = []
     for group in suspect_groups(connection, crawl_ids):
         space = spaces.get(group.queue)
@@ -177,9 +178,11 @@ def _read_due(
     wanted: int,
     crawl_ids: Sequence[int],
 ) -> Pages:
-    """What is due of one queue's hosts, as far as the most urgent `wanted` pages that may be leased
-    need it. A little of each host is read first, and only where that does not do more of those that
-    have more: it costs as much as is leased, not as much as is due."""
+    """Reads due pages of one queue's hosts, enough for the most urgent `wanted` pages.
+
+    A few pages of each host are read first, and more only of hosts that have more and only if
+    needed: the cost depends on what is leased, not on what is due.
+    """
     queue = hosts[0].queue
     allowed = {
         host.host: min(may[host.host][priority_level(host.priority)], wanted) for host in hosts
@@ -199,7 +202,7 @@ def _read_due(
 
 
 def count_pages(pages: Pages) -> Due:
-    """How many there are."""
+    """Counts the pages by priority and host."""
     return {
         priority: Counter({host: len(due) for host, due in hosts.items()})
         for priority, hosts in pages.items()
@@ -207,7 +210,7 @@ def count_pages(pages: Pages) -> Due:
 
 
 def unread_hosts(due: Due, read: Mapping[str, int], allowed: Mapping[str, int]) -> set[str]:
-    """The hosts that may have more pages due than were read, and are allowed more.
+    """Returns the hosts that may have more due pages than were read, and are allowed more.
 
     >>> unread_hosts({10: Counter(a=2, b=1)}, {"a": 2, "b": 2, "c": 2}, {"a": 9, "b": 9, "c": 2})
     {'a'}
@@ -219,7 +222,7 @@ def unread_hosts(due: Due, read: Mapping[str, int], allowed: Mapping[str, int]) 
 
 
 def unread_priority(due: Due, hosts: Collection[str]) -> int:
-    """What is not read of these hosts is no more urgent than that: the highest of their lowest
+    """Returns the priority that bounds these hosts' unread pages: the highest of their lowest
     priorities.
 
     >>> unread_priority({11: Counter(a=1, b=2), 10: Counter(a=1)}, ["a", "b"])
@@ -229,16 +232,18 @@ def unread_priority(due: Due, hosts: Collection[str]) -> int:
 
 
 def has_enough(due: Due, priority: int, wanted: int) -> bool:
-    """Whether so many pages are due of at least this priority."""
+    """Returns True if at least `wanted` pages of this priority or above are due."""
     return sum(hosts.total() for level, hosts in due.items() if level >= priority) >= wanted
 
 
 def group_pages(
     pages: Pages, due: Due, space: QueueSpace, held: dict[str, Counter[int]], size: int
 ) -> list[list[DuePage]]:
-    """What is `due`, in groups of `size` pages of one level each, the most urgent first: of each
-    comes a batch of listings, one of products, or both. They take `space`, and what they take of
-    each host is added to `held`."""
+    """Returns the `due` pages in groups of `size` pages of one level each, the most urgent first.
+
+    Each group becomes a batch of listings, one of products, or both. The groups take `space`, and
+    their pages are added to `held` by host.
+    """
     groups: list[list[DuePage]] = []
     leased = Counter({host: held[host].total() for hosts in due.values() for host in hosts})
     levels: dict[int, Due] = defaultdict(dict)
@@ -259,7 +264,7 @@ def group_pages(
 
 
 def take_pages(pages: Pages, level: int, wanted: Mapping[str, int]) -> list[DuePage]:
-    """Takes so many pages of each host out of `pages`, the most urgent of the level first."""
+    """Takes the `wanted` number of each host's pages out of `pages`, the most urgent first."""
     taken: list[DuePage] = []
     of_level = [
         pages[priority]
@@ -277,8 +282,8 @@ def take_pages(pages: Pages, level: int, wanted: Mapping[str, int]) -> list[DueP
 
 
 def next_batch(due: Due, size: int, leased: Mapping[str, int]) -> Counter[str]:
-    """Takes up to `size` pages out of `due`: how many of each host. Where there are more hosts than
-    pages, those with the fewest pages `leased` come first.
+    """Takes up to `size` pages out of `due`, and returns how many of each host. If there are more
+    hosts than pages, those with the fewest pages `leased` come first.
 
     >>> next_batch({10: Counter(big=5000, small=3), 18: Counter(urgent=1)}, 100, Counter())
     Counter({'big': 96, 'small': 3, 'urgent': 1})
@@ -290,7 +295,7 @@ def next_batch(due: Due, size: int, leased: Mapping[str, int]) -> Counter[str]:
         served = sorted(hosts, key=lambda host: (leased.get(host, 0), random.random()))[:room]
         served.sort(key=lambda host: hosts[host])
         for left, host in zip(range(len(served), 0, -1), served, strict=True):
-            # What a small host leaves, the larger ones share.
+            # Larger hosts share what a small host leaves.
             take = min(hosts[host], -(-room // left))
             batch[host] += take
             hosts[host] -= take
@@ -300,8 +305,8 @@ def next_batch(due: Due, size: int, leased: Mapping[str, int]) -> Counter[str]:
 
 
 def limit_due(due: Due, may: Mapping[str, Sequence[int]]) -> Due:
-    """As much of `due` as each host may have leased, by level: the most urgent pages, and of lesser
-    ones what is left.
+    """Limits `due` to what each host may have leased, by level: the most urgent pages first, and
+    less urgent ones in what is left.
 
     >>> limit_due({4: Counter(shop=40), 16: Counter(shop=1)}, {"shop": [0] * 8 + [40] * 2})
     {16: Counter({'shop': 1}), 4: Counter()}
@@ -319,9 +324,9 @@ def limit_due(due: Due, may: Mapping[str, Sequence[int]]) -> Due:
 def level_allowances(
     rate_per_s: float | None, held: Mapping[int, int], settings: Settings, workers: int = 1
 ) -> list[int]:
-    """The `allowance` of each level: what is less urgent than that is not counted as leased, so
-    that a page of high priority does not wait for a host's many pages of low priority to end. The
-    `HostLimiter` has it overtake them there."""
+    """Returns the `host_allowance` of each level. Less urgent pages do not count as leased there,
+    so that a page of high priority does not wait for a host's many pages of low priority. In the
+    worker, the `HostLimiter` lets it overtake them."""
     leased, by_level = 0, [0] * PRIORITY_LEVELS
     for level in reversed(range(PRIORITY_LEVELS)):
         leased += held.get(level, 0)
@@ -332,13 +337,13 @@ def level_allowances(
 def host_allowance(
     rate_per_s: float | None, leased: int, settings: Settings, workers: int = 1
 ) -> int:
-    """Pages a host may have leased now: what its rate lets through within the better part of a
-    horizon, less what is `leased`. With a whole one the last of them would not get their turn in
-    time, and go back.
+    """Returns how many more pages a host may have leased: what its rate allows within the larger
+    part of a horizon, less what is `leased`. With a whole horizon the last pages would not get
+    their permit in time, and be handed back.
 
-    Topped up when half of it is gone, so that a slow host gets batches, not single pages. A host
-    without a rate may have `ROUNDS` full batches for each of the workers, topped up by `TOP_UP` and
-    more: what one of them holds keeps none of the others waiting.
+    It is topped up once half of it is used, so that a slow host gets batches, not single pages. A
+    host without a rate may have `ROUNDS` full batches for each worker, topped up by at least
+    `TOP_UP`, so that no worker waits for another one's batches.
     """
     if rate_per_s is None:
         left = ROUNDS * workers * settings.batch_pages - leased
@@ -348,8 +353,8 @@ def host_allowance(
 
 
 def message_of(batch: LeasedBatch, settings: Settings) -> Message:
-    """The batch's message: the lease's id says it all. It expires when the lease does unless a
-    worker claims it."""
+    """Returns the message of a batch, which carries only the lease's id. It expires with the
+    unclaimed lease."""
     task = "fetch_products" if batch.kind is Kind.PRODUCT else "fetch_listings"
     kwargs: dict[str, object] = {"lease_id": str(batch.id)}
     if batch.alone:

@@ -1,10 +1,10 @@
-"""Which crawls are due: opens one for each cron slot, and one when a person asks. Any number of
-coordinators may plan at once, since a slot has one row.
+"""Opens the crawls that are due: one for each cron slot, and one when a person asks for it. Any
+number of coordinators may plan at once, since a slot has one row.
 
-A slot that was missed while every coordinator was down is made up once: only the latest due slot
-counts. A slot that comes due while the site's last crawl still runs is recorded as skipped: crawls
-of a site never overlap. (One that comes due while dead pages are replayed waits for that.) A paused
-site has no slots, and none are made up afterwards.
+Slots that were missed while all coordinators were down are made up by one crawl, for the latest due
+slot. A slot that comes due while the site's last crawl still runs is recorded as skipped, since
+crawls of a site never overlap. (If that crawl is a replay of dead pages, the slot waits for it.) A
+paused site has no slots, and none are made up afterwards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class OpenedCrawl:
-    """A crawl somebody asked for: its id, and whether it was running already."""
+    """A crawl that a person asked for, which may have been running already."""
 
     crawl_id: int
     already_running: bool
@@ -36,8 +36,8 @@ class OpenedCrawl:
 
 
 def plan(engine: sa.Engine, *, schedules: bool = True) -> list[Message]:
-    """Opens the crawls that are due (none without `schedules`). Returns the discovery of every
-    crawl that has not begun, new or forgotten."""
+    """Opens the crawls that are due (none without `schedules`). Returns a discovery message for
+    every crawl that has not begun, including those whose message was lost."""
 
     def work() -> list[int]:
         with engine.begin() as connection:
@@ -49,8 +49,8 @@ def plan(engine: sa.Engine, *, schedules: bool = True) -> list[Message]:
 
 
 def open_now(engine: sa.Engine, name: str, *, refetch: bool = False) -> OpenedCrawl:
-    """Opens a crawl of a site now, or finds the one that is running. Raises `NotFoundError` for an
-    unknown site, `PausedError` for a paused one, `BusyError` while dead pages of it are replayed.
+    """Opens a crawl of a site now, or returns the running one. Raises `NotFoundError` for an
+    unknown site, `PausedError` for a paused one, `BusyError` while its dead pages are replayed.
     """
     with engine.begin() as connection:
         row = sites.find_site(connection, name)
@@ -88,9 +88,9 @@ def _open_due(connection: sa.Connection, row: sites.ScheduledSite) -> None:
     try:
         site = Site.model_validate(row.definition)
     except ValidationError as error:
-        # Another version stored it, which is no reason to plan nothing else.
+        # Another version stored it; the other sites are planned all the same.
         problems = error.error_count()
-        log.error("stored site definition is not valid any more", site=row.name, problems=problems)
+        log.error("stored site definition is no longer valid", site=row.name, problems=problems)
         return
     if site.schedule is None:
         return
@@ -99,7 +99,7 @@ def _open_due(connection: sa.Connection, row: sites.ScheduledSite) -> None:
         return
     running = crawls.active_crawl(connection, row.id)
     if running and crawls.is_replay(connection, running):
-        # That is over soon: the slot waits for it.
+        # A replay ends soon, so the slot waits for it.
         return
     reason = f"crawl {running} was still running" if running else None
     crawl_id = crawls.open_crawl(

@@ -1,7 +1,7 @@
-"""What a coordinator process shares between its ticks: an engine, and the site definitions on disk
-as last read.
+"""What a coordinator process shares between its ticks: an engine, and the state of the definition
+files as last read.
 
-A definition that is broken keeps its last valid version in PostgreSQL; one whose file is gone is no
+A broken definition keeps its last valid version in PostgreSQL. A site whose file was deleted is no
 longer scheduled.
 """
 
@@ -24,7 +24,7 @@ from scraper.sites.definition import Site
 
 log = structlog.get_logger()
 
-# What the files of each folder were when they were last taken over: path, time and size of each.
+# The files of each folder when they were last synced: path, time and size.
 _synced: dict[Path, tuple[tuple[str, int, int], ...]] = {}
 
 
@@ -34,13 +34,12 @@ def _cached_engine(pid: int) -> sa.Engine:
 
 
 def process_engine() -> sa.Engine:
-    """This process's engine: a forked child must not use its parent's connections."""
+    """Returns this process's engine. A forked child must not use its parent's connections."""
     return _cached_engine(os.getpid())
 
 
 def sync_sites(database: sa.Engine, settings: Settings) -> None:
-    """Takes over the definitions under the sites folder when a file has changed since the last
-    call."""
+    """Stores the definitions in the sites folder if a file has changed since the last call."""
     folder = settings.sites_dir
     files = loader.list_definition_files(folder)
     stamps = tuple(_file_stamp(file) for file in files)
@@ -54,11 +53,13 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
             site = loader.load_file(file, settings.site_function_modules)
         except DefinitionError as error:
             broken += loader.guess_names(file)
-            wrong = "site definition is wrong; its last valid version stays"
-            file_log.error(wrong, problems=error.problems)
+            file_log.error(
+                "site definition is invalid; keeping its last valid version",
+                problems=error.problems,
+            )
             continue
         if good.setdefault(site.name, site) is not site:
-            file_log.error("a site of this name is defined in another file; this one is not used")
+            file_log.error("another file defines a site of this name; this file is ignored")
 
     def work() -> list[str]:
         with database.begin() as connection:
@@ -67,7 +68,7 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
 
     retired = retry_transaction(work)
     if retired:
-        log.warning("no longer scheduled, since their definitions are gone", sites=retired)
+        log.warning("sites no longer scheduled: their definitions were deleted", sites=retired)
     _synced[folder] = stamps
 
 
@@ -75,6 +76,6 @@ def _file_stamp(file: Path) -> tuple[str, int, int]:
     try:
         stat = file.stat()
     except OSError:
-        # It is a dangling link, or gone since it was listed.
+        # The file is a dangling link, or was deleted after the listing.
         return str(file), 0, 0
     return str(file), stat.st_mtime_ns, stat.st_size

@@ -256,7 +256,7 @@ def _validate_definition(definition: Mapping[str, Any], name: str) -> Site:
         return Site.model_validate(definition)
     except ValidationError as error:  # stored by another version
         raise ScraperError(
-            f"the stored definition of {name} is not valid any more: `scraper crawl {name}` "
+            f"the stored definition of {name} is no longer valid: `scraper crawl {name}` "
             "replaces it"
         ) from error
 

@@ -1,9 +1,8 @@
-"""How far named consumers have read the feed of changes: one position each, for one site or for
-all.
+"""Consumers: named positions in the feed of changes, for one site or for all.
 
-A consumer is read on by one process at a time. Who begins takes a lock (`held`) that goes with its
-connection; should that be lost in an outage and another process begin meanwhile, the position moves
-for one of the two only (`advance`), and the other one ends.
+One process at a time reads for a consumer. It takes a lock (`hold_consumer`) that ends with its
+connection. If an outage ends the connection and another process begins, the position moves for only
+one of the two (`advance_position`), and the other one ends.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from scraper.feed import store
 _LOCK = "hashtextextended('scraper: consumer ' || :name || ' ' || :site, 0)"
 LOCK = sa.text(f"SELECT pg_try_advisory_lock({_LOCK})")
 UNLOCK = sa.text(f"SELECT pg_advisory_unlock({_LOCK})")
-# PostgreSQL ends the session of a process that was killed within this time.
+# PostgreSQL ends the session of a killed process within this time.
 LET_GO_S = 1.0
 
 ADVANCE = sa.text("""
@@ -29,13 +28,13 @@ UPDATE consumers SET position = :position, read_at = now()
  WHERE name = :name AND site = :site AND position = :before
 """)
 
-# The position is set, whatever it was.
+# Sets the position, whatever it was.
 PUT = sa.text("""
 INSERT INTO consumers (name, site, position) VALUES (:name, :site, :position)
 ON CONFLICT (name, site) DO UPDATE SET position = excluded.position, read_at = now()
 """)
 
-# The count stops at a bound, since nobody needs a larger one exactly.
+# The count stops at a bound: a larger number need not be exact.
 LIST = sa.text("""
 SELECT c.name, c.site, c.position, c.created_at, c.read_at, f.trimmed > c.position AS expired,
        (SELECT count(*) FROM (
@@ -48,7 +47,7 @@ SELECT c.name, c.site, c.position, c.created_at, c.read_at, f.trimmed > c.positi
 
 @contextmanager
 def hold_consumer(engine: sa.Engine, name: str, site: str | None) -> Iterator[None]:
-    """Nobody else reads as this consumer meanwhile. Raises `BusyError` where somebody does."""
+    """Holds a consumer, so that no other process reads as it. Raises `BusyError` if one does."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         try:
             store.require_primary(connection)
@@ -62,12 +61,12 @@ def hold_consumer(engine: sa.Engine, name: str, site: str | None) -> Iterator[No
                     )
                 time.sleep(LET_GO_S / 10)
             yield
-            # After an outage the lock is released already.
+            # After an outage the lock is released already. Otherwise, unlocking saves the next
+            # process the wait for the end of this session.
             with suppress(sa.exc.DBAPIError):
-                # The next process need not wait for the end of this session.
                 connection.execute(UNLOCK, values)
         finally:
-            # The lock goes with the connection, which must not go back to the pool with it.
+            # The connection holds the lock, so it must not return to the pool.
             connection.invalidate()
 
 
@@ -84,11 +83,11 @@ def set_position(connection: sa.Connection, name: str, site: str | None, positio
 def advance_position(
     connection: sa.Connection, name: str, site: str | None, before: int, position: int
 ) -> None:
-    """Raises `BusyError` where the consumer is not at `before` any more."""
+    """Moves the position. Raises `BusyError` if it is no longer at `before`."""
     values = {"name": name, "site": site or "", "before": before, "position": position}
     if connection.execute(ADVANCE, values).rowcount != 1:
         raise BusyError(
-            f"consumer {name!r} was read on, set back or forgotten by another process meanwhile"
+            f"another process advanced, set back or forgot consumer {name!r} at the same time"
         )
 
 
@@ -97,7 +96,7 @@ def list_consumers(connection: sa.Connection) -> list[sa.Row[Any]]:
 
 
 def forget_consumer(connection: sa.Connection, name: str) -> int:
-    """Returns how many there were: one a site."""
+    """Deletes a consumer. Returns how many positions it had: one for each site."""
     return connection.execute(
         sa.text("DELETE FROM consumers WHERE name = :name"), {"name": name}
     ).rowcount

@@ -1,4 +1,4 @@
-"""What became of prices: by how much they moved, in which currency. Pure."""
+"""Price moves: by how much a price changed, in which currency. Pure."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    # Who shows products needs neither the feed nor what it reads with.
+    # Views of products need neither the feed nor its dependencies.
     from scraper.feed.reader import Change
 
 BARS = "▁▂▃▄▅▆▇█"
 CURRENCY = "_currency"
-# The keys that products are called by, the usual ones first.
+# The keys that name a product, the usual ones first.
 NAMES = ("name", "title")
-# The keys that say whether a product can be bought.
+# The keys that say whether a product is available.
 STOCKS = ("in_stock", "availability", "stock")
 
 
 @dataclass(frozen=True, slots=True)
 class PriceMove:
-    """A price that is another one than before, in the same currency."""
+    """A price that changed within its currency."""
 
     field: str
     before: Decimal
@@ -34,8 +34,8 @@ class PriceMove:
 
 
 def percent_change(before: Any, after: Any) -> Decimal | None:
-    """By how much a price moved, below 0 where it fell; None: one of them is no number, or it was
-    nothing before."""
+    """Returns by how many percent a price moved, below 0 if it fell. Returns None if one of the
+    values is not a number, or the price was 0 before."""
     old, new = as_number(before), as_number(after)
     return (new - old) / old * 100 if old and new is not None else None
 
@@ -48,19 +48,19 @@ def percent_text(share: Decimal | None) -> str:
 
 
 def price_fields(data: Mapping[str, Any]) -> list[str]:
-    """The fields of a product that are prices: those with a currency beside them."""
+    """Returns the fields of a product that are prices: those with a currency."""
     return [name for name in data if f"{name}{CURRENCY}" in data]
 
 
 def as_number(value: Any) -> Decimal | None:
-    """A price as a number. Whole ones are read as int."""
+    """Returns a price as a number; whole numbers are stored as int."""
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
         return None
     return Decimal(value)
 
 
 def price_moves(change: Change) -> list[PriceMove]:
-    """The prices that a change moved. One whose currency is another one cannot be compared."""
+    """Returns the prices that a change moved. A price in a new currency cannot be compared."""
     moves = []
     for name in price_fields(change.data):
         if name not in change.changed or f"{name}{CURRENCY}" in change.changed:
@@ -72,19 +72,19 @@ def price_moves(change: Change) -> list[PriceMove]:
 
 
 def changed_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """The fields of a product that are others than before, by name; a currency that changed with
-    its price stands beside that, and is left out."""
+    """Returns the names of a product's fields that changed. A currency that changed with its price
+    is left out."""
     names = [n for n in sorted({*before, *after}) if before.get(n) != after.get(n)]
     return [n for n in names if n not in {f"{price}{CURRENCY}" for price in names}]
 
 
 def title_of(data: Mapping[str, Any]) -> str:
-    """What people call a product; empty where no field is named so."""
+    """Returns the name of a product, or an empty string if no field is one."""
     return next((str(data[name]) for name in NAMES if data.get(name)), "")
 
 
 def stock_field(data: Mapping[str, Any]) -> str | None:
-    """The field that says whether a product can be bought: true or false, or how many there are."""
+    """Returns the field that says whether a product is available, or how many there are."""
     return next((n for n in STOCKS if isinstance(data.get(n), bool | int | Decimal)), None)
 
 
@@ -99,7 +99,7 @@ def format_amount(value: Any, currency: str | None) -> str:
 
 
 def draw_sparkline(values: Sequence[Decimal]) -> str:
-    """A line of bars, the lowest value the lowest bar.
+    """Draws a line of bars; the lowest value is the lowest bar.
 
     >>> draw_sparkline([Decimal(1), Decimal(3), Decimal(2)])
     '▁█▄'

@@ -9,9 +9,9 @@
             print(change.id, change.before["price"], "->", change.data["price"])
         cursor = change.cursor
 
-Who stores `change.cursor` in the same transaction as what it made of the change has every change
-exactly once. Reading changes nothing and holds nobody up; how the order comes about:
-`scraper.feed.store`.
+A consumer that stores `change.cursor` in the same transaction as its own result handles every
+change exactly once. Reading changes nothing and blocks no other process. `scraper.feed.store`
+explains the order.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from scraper.infra import outages
 from scraper.infra.database import dumps
 
 ROWS = 1000  # read at once
-# The reader looks again after this time where nothing comes.
+# The reader polls at this interval while there are no changes.
 IDLE_S = 1.0
-# While transactions are under way it looks again after the first, and at most the second time.
+# While transactions are under way it polls after the first time, doubled up to the second.
 WAITING_S = 0.005, 0.2
-# While PostgreSQL does not answer it tries again after the first, and at most the second time.
+# While PostgreSQL does not answer it retries after the first time, doubled up to the second.
 AWAY_S = 1.0, 10.0
-# A transaction that holds the feed up for this long is reported.
+# A transaction that blocks the feed for this long is reported.
 BLOCKED_S = 15.0
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ class Change:
         return _parse_fields(self.before_json)
 
     def json(self) -> str:
-        """One line, as `scraper changes` prints it."""
+        """Returns one line, as `scraper changes` prints it."""
         return dumps(
             {
                 "cursor": self.cursor,
@@ -103,12 +103,13 @@ class Change:
 
 
 class ChangeReader:
-    """Goes through the feed from a cursor on. `cursor` is that of the last change it has given, or
-    of a later one of a site that was not asked for: nothing before it is left to read.
+    """Reads the feed from a cursor on. `cursor` is the position of the last change that it
+    returned, or of a later one of another site: nothing before it is left to read.
 
-    One thread's. It holds one connection of an engine's, and opens another after an outage, in
-    which nothing is lost or read twice; or it reads on a connection of yours, in autocommit or READ
-    COMMITTED."""
+    Belongs to one thread. It holds one connection of an engine, and opens another after an outage,
+    in which nothing is lost or read twice; or it reads on the caller's connection, in autocommit or
+    READ COMMITTED.
+    """
 
     def __init__(
         self,
@@ -123,9 +124,9 @@ class ChangeReader:
         self.rows = rows
         self._connection: sa.Connection | None = None
         self._horizon = Horizon()
-        # Nothing is left to read up to this position, on this connection.
+        # Nothing is left to read up to this position on this connection.
         self._read_to = 0
-        connection = self._opened()
+        connection = self._open_connection()
         try:
             store.require_primary(connection)
             self._site_id = _site_id(connection, site)
@@ -135,23 +136,23 @@ class ChangeReader:
             self.close()
         if cursor > last:
             raise CursorError(
-                f"cursor {cursor} is ahead of the feed, which has come to {last}: it is another "
-                "database's, or this one was restored from a backup (fix: take a whole `scraper "
-                "export`, and go on from the cursor that it names)"
+                f"cursor {cursor} is ahead of the feed, which ends at {last}: it belongs to "
+                "another database, or this one was restored from a backup (fix: take a whole "
+                "`scraper export`, and go on from the cursor that it names)"
             )
 
     def next(self) -> list[Change]:
-        """The next changes, some at a time; none where there are none yet, or (`waits`) it is not
-        decided what comes next."""
+        """Returns the next changes, some at a time. Returns none if there are none yet, or
+        (`waits`) if their order is not decided yet."""
         try:
-            return self._next(self._opened())
+            return self._read_batch(self._open_connection())
         except Exception:
             self.close()
             raise
 
     @property
     def waits(self) -> bool:
-        """Whether transactions are under way that may have written to the feed."""
+        """True while transactions are under way that may have written to the feed."""
         return self._horizon.waits
 
     @property
@@ -159,16 +160,16 @@ class ChangeReader:
         return time.monotonic() - self._horizon.since if self._horizon.waits else 0.0
 
     def blocker(self) -> str:
-        return self._horizon.blocker(self._opened())
+        return self._horizon.blocker(self._open_connection())
 
     def close(self) -> None:
-        """Lets a connection of its own go; `next` opens another."""
+        """Closes its own connection; `next` opens another one."""
         connection, self._connection = self._connection, None
         self._horizon, self._read_to = Horizon(), 0
         if connection is not None:
             connection.close()
 
-    def _opened(self) -> sa.Connection:
+    def _open_connection(self) -> sa.Connection:
         if isinstance(self._database, sa.Connection):
             return self._database
         if self._connection is None:
@@ -177,7 +178,7 @@ class ChangeReader:
             )
         return self._connection
 
-    def _next(self, connection: sa.Connection) -> list[Change]:
+    def _read_batch(self, connection: sa.Connection) -> list[Change]:
         upto = self._horizon.look(connection)
         if upto <= max(self.cursor, self._read_to):
             return []
@@ -229,14 +230,18 @@ def follow(
 
 
 def follow_batches(
-    reader: ChangeReader, stop: threading.Event, say: Callable[[str], None], *, bear: bool = True
+    reader: ChangeReader,
+    stop: threading.Event,
+    say: Callable[[str], None],
+    *,
+    wait_out: bool = True,
 ) -> Generator[list[Change], None, None]:
-    """Batches of changes as they come, until `stop` is set; an empty one where it has read all
-    there is. `bear`: an outage of PostgreSQL is waited out."""
+    """Yields batches of changes until `stop` is set, and an empty one whenever it has read
+    everything. With `wait_out`, it waits out outages of PostgreSQL."""
     waiting, reported = _backoff_pauses(*WAITING_S), False
     try:
         while not stop.is_set():
-            for batch in retry_while_away(reader.next, stop, say, bear=bear):
+            for batch in retry_while_away(reader.next, stop, say, wait_out=wait_out):
                 if batch or not reader.waits:
                     waiting, reported = _backoff_pauses(*WAITING_S), False
                     yield batch
@@ -252,8 +257,8 @@ def follow_batches(
 
 
 def ready_batches(reader: ChangeReader, for_s: float) -> Iterator[list[Change]]:
-    """Batches, up to those that are decided by now or for so long. It waits a moment at a time
-    where it is not decided what comes next."""
+    """Yields batches for at most `for_s` seconds, or until no decided change is left. Waits briefly
+    while the order of the next ones is not decided."""
     latest = time.monotonic() + for_s
     while time.monotonic() < latest:
         batch = reader.next()
@@ -266,16 +271,16 @@ def ready_batches(reader: ChangeReader, for_s: float) -> Iterator[list[Change]]:
 
 
 def retry_while_away(
-    work: Callable[[], T], stop: threading.Event, say: Callable[[str], None], *, bear: bool
+    work: Callable[[], T], stop: threading.Event, say: Callable[[str], None], *, wait_out: bool
 ) -> Iterator[T]:
-    """What `work` returns, once; nothing where `stop` was set meanwhile. While PostgreSQL is away
-    it is tried again."""
+    """Yields the result of `work` once, or nothing if `stop` is set before. Retries while
+    PostgreSQL is away."""
     outage, is_away = _backoff_pauses(*AWAY_S), False
     while True:
         try:
             result = work()
         except Exception as error:
-            if not bear or not outages.is_postgres_away(error):
+            if not wait_out or not outages.is_postgres_away(error):
                 raise
             if not is_away:
                 say("PostgreSQL does not answer; goes on when it does")
@@ -290,7 +295,7 @@ def retry_while_away(
 
 
 def resolve_cursor(engine: sa.Engine, since: Since) -> int:
-    """The cursor that is meant."""
+    """Returns the cursor that `since` means."""
     if isinstance(since, int):
         return since
     if since == "now":
@@ -311,8 +316,7 @@ def _site_id(connection: sa.Connection, name: str | None) -> int | None:
     row = sites.find_site(connection, name)
     if row is None:
         raise NotFoundError(
-            f"there is no site named {name!r} in the database; `scraper crawl {name}` brings it "
-            "there"
+            f"there is no site named {name!r} in the database; `scraper crawl {name}` adds it"
         )
     return row[0]
 

@@ -1,35 +1,34 @@
-"""The feed: every product that is new, changed, delisted or listed again, once, in one order that
+"""The feed: every product that is new, changed, delisted or relisted, once, in one order that
 stays.
 
-A row is written by the statement that changes the product (`products.UPSERT`,
-`missed_products.DELIST`), so that both are there or neither. It names versions and holds no data:
-what a version was is in `products` and `product_versions`. Products found as they were cost
-nothing.
+A row is written by the statement that changes the product (`products.UPSERT`, `missed_products`),
+so both exist or neither. A row names versions and holds no data: the data of a version is in
+`products` and `product_versions`. Products that have not changed cost nothing.
 
 **The order, and its gap.** A position is the row's id, which a sequence gives out before the
-transaction commits. Of two transactions the one with the lower ids may become visible later; who
-has read on by then (`WHERE id > cursor`) never sees it. So nobody reads beyond a position of which
-everything below has been decided (`Horizon`): take the sequence's last value, note which
-transactions hold the lock that writing to `changes` takes (in `pg_locks`; it is taken before the
-statement's first id, and let go after the commit is visible), and once these have ended, everything
-up to that value is there or will never be. Nothing is written for that, nobody waits but the
-reader, and any number of readers do it each for itself.
+transaction commits. Of two transactions, the one with the lower ids may become visible later; a
+reader that has passed these ids by then (`WHERE id > cursor`) would never see them. So no reader
+goes beyond a position below which everything is decided (`Horizon`). It takes the sequence's last
+value and notes which transactions hold the lock that writing to `changes` takes (in `pg_locks`; it
+is taken before the statement's first id, and released after the commit is visible). Once these have
+ended, everything up to that value is visible or never will be. Nothing is written for that, only
+the reader waits, and any number of readers do it independently.
 
 - Rejected: `xid < pg_snapshot_xmin(…)`. It waits for every transaction that writes anything in any
-  database of the server, an index that is built for an hour included. Here only those count that
-  have written to `changes` themselves: a backup or a report holds nothing up. It would also order
-  by the time when transactions began, not by versions.
-- Rejected: positions given out after the commit by a coordinator: each row would be written twice,
-  and the feed would stand still with the coordinator.
+  database of the server, including an index that is built for an hour. Here only transactions count
+  that have written to `changes`: a backup or a report blocks nothing. It would also order by the
+  time when transactions began, not by versions.
+- Rejected: positions that a coordinator gives out after the commit. Each row would be written
+  twice, and the feed would stop with the coordinator.
 
 Versions of a product are in order, since its row is locked from before the id is taken until the
-commit. Positions leave gaps where a transaction was rolled back. A cursor is always the position of
-a row that is there, never one that was only given out: a crash may take a sequence back to where
-the last commit left it. A standby has no locks to look at: read from the primary.
+commit. Positions have gaps if a transaction was rolled back. A cursor is always the position of a
+row that exists, never one that was only given out: a crash may take a sequence back to the last
+commit. A standby has no locks to look at: read from the primary.
 
-Known weakness: who deletes a site with a million products from the shop's catalogue holds everybody
-up until the end of the crawl is committed, some seconds; a person who leaves a transaction open in
-psql after writing to `changes`, for as long.
+Known weakness: a crawl that delists a million products blocks all readers until it is committed,
+some seconds; a person who leaves a transaction open in psql after writing to `changes`, for as long
+as it is open.
 """
 
 from __future__ import annotations
@@ -48,13 +47,13 @@ from scraper.errors import CursorError, ScraperError
 
 TRIM_ROWS = 20_000  # at a time
 BEYOND = 2**62  # a position above all
-# An export must stop all writers for an instant: it tries this often, for this long each time.
+# An export must stop all writers for an instant. It tries this often, for this long each time.
 LOCK_TRIES, LOCK_MS = 50, 250
 NOT_ALLOWED, LOCK_NOT_AVAILABLE, DEADLOCK = "42501", "55P03", "40P01"
 
 LAST = sa.text("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM changes_id_seq")
 
-# Weaker locks than the one that INSERT takes do not write. A prepared transaction has no process.
+# Locks that are weaker than an INSERT's do not write. A prepared transaction has no process.
 WRITERS = sa.text("""
 SELECT DISTINCT virtualtransaction FROM pg_locks
  WHERE locktype = 'relation' AND relation = CAST('changes' AS regclass)
@@ -72,8 +71,8 @@ SELECT a.pid, a.application_name, a.usename, EXTRACT(EPOCH FROM now() - a.xact_s
  ORDER BY a.xact_start LIMIT 1
 """)
 
-# The columns are a `Change`'s, by their names. Texts are compared, as content hashes are: 9.90 and
-# 9.9 are two versions.
+# The columns are the fields of a `Change`. Values are compared as text, like content hashes: 9.90
+# and 9.9 are two versions.
 READ = sa.text("""
 SELECT c.id AS cursor, c.event, s.name AS site, p.external_id AS id, p.url, c.version,
        c.crawl_id AS crawl, c.at, coalesce(d.names, '{}') AS changed,
@@ -104,7 +103,7 @@ NEWEST = sa.text(
 OLDEST_IS_OLD = sa.text(
     "SELECT at < now() - make_interval(days => :days) FROM changes ORDER BY id LIMIT 1"
 )
-# Rows are deleted from the first up to one that is young enough, so that no gap is left.
+# Rows are deleted from the first up to one that is recent enough, so that no gap is left.
 TRIM = sa.text("""
 WITH oldest AS (
     SELECT id, at FROM changes ORDER BY id LIMIT :rows
@@ -112,35 +111,36 @@ WITH oldest AS (
     SELECT coalesce(
              min(id) FILTER (WHERE at >= now() - make_interval(days => :days)) - 1, max(id)
            ) AS id FROM oldest
-), gone AS (
+), deleted AS (
     DELETE FROM changes c USING cut WHERE c.id <= cut.id RETURNING c.id, c.at
 )
-UPDATE feed SET trimmed = greatest(trimmed, (SELECT max(id) FROM gone)),
-                trimmed_at = greatest(trimmed_at, (SELECT max(at) FROM gone))
- WHERE EXISTS (SELECT FROM gone)
+UPDATE feed SET trimmed = greatest(trimmed, (SELECT max(id) FROM deleted)),
+                trimmed_at = greatest(trimmed_at, (SELECT max(at) FROM deleted))
+ WHERE EXISTS (SELECT FROM deleted)
 """)
 ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper: trim changes'))")
 
 
 @dataclass(frozen=True, slots=True)
 class FeedStart:
-    """What the feed has forgotten: positions up to `trimmed`, whose last one was made at
-    `trimmed_at` (None: nothing was ever made there, the feed began later than the products)."""
+    """Where the feed begins: positions up to `trimmed` are deleted, the last of them from
+    `trimmed_at` (None if the feed began later than the products)."""
 
     trimmed: int
     trimmed_at: datetime | None
 
 
 class Horizon:
-    """Up to where the feed is decided. It keeps what it waits for, so that transactions that
-    overlap for ever do not hold it up for ever.
+    """The position up to which the feed is decided. It remembers the transactions that it waits
+    for, so that overlapping transactions do not block it forever.
 
-    One connection's, in autocommit, and gone with it: what was given out and not committed before a
-    crash is given out again after it."""
+    Belongs to one connection, in autocommit, and must not outlive it: positions that were given out
+    and not committed before a crash are given out again afterwards.
+    """
 
     def __init__(self) -> None:
         self.decided = 0
-        # The monotonic time since when it waits for the same transactions.
+        # Since this monotonic time it waits for the same transactions.
         self.since = 0.0
         self._asked: int | None = None
         self._writers: set[str] = set()
@@ -150,12 +150,12 @@ class Horizon:
         return self._asked is not None
 
     def look(self, connection: sa.Connection) -> int:
-        """Asks once, and waits for nothing. Returns `decided`."""
+        """Queries once without waiting. Returns `decided`."""
         if self._asked is None:
             last = last_position(connection)
             if last == self.decided:
                 return self.decided
-            # It comes before the locks: nobody takes a lower one later.
+            # Read before the locks: no transaction takes a lower position later.
             self._asked = last
             self._writers = set(connection.execute(WRITERS).scalars())
             self.since = time.monotonic()
@@ -166,7 +166,7 @@ class Horizon:
         return self.decided
 
     def blocker(self, connection: sa.Connection) -> str:
-        """Whom it waits for, in words."""
+        """Describes the transaction that it waits for."""
         row = connection.execute(WHO, {"found": list(self._writers)}).first()
         if row is None:
             return (
@@ -180,7 +180,7 @@ class Horizon:
 
 
 def last_position(connection: sa.Connection) -> int:
-    """The newest position that was given out; its row may not be there yet, or never be."""
+    """Returns the newest position that was given out. Its row may not exist yet, or never."""
     return int(connection.execute(LAST).scalar_one())
 
 
@@ -200,13 +200,14 @@ def read_start(connection: sa.Connection) -> FeedStart:
 def read_rows(
     connection: sa.Connection, after: int, upto: int, site_id: int | None, rows: int
 ) -> list[sa.Row[Any]]:
-    """Changes with positions above `after`, up to `upto`, which must be decided.
+    """Returns changes with positions above `after`, up to `upto`, which must be decided.
 
-    Raises `CursorError` where what comes after `after` is not kept any more."""
+    Raises `CursorError` if changes after `after` were trimmed.
+    """
     changes = connection.execute(
         READ, {"after": after, "upto": upto, "site_id": site_id, "rows": rows}
     ).all()
-    # It comes after reading, so that nothing is forgotten in between.
+    # Checked after reading, so that nothing can be trimmed in between.
     require_kept(connection, after)
     return list(changes)
 
@@ -222,13 +223,13 @@ def require_kept(connection: sa.Connection, after: int) -> None:
 
 
 def last_row(connection: sa.Connection, upto: int) -> int:
-    """The cursor of who has read everything up to that position."""
+    """Returns the cursor of a reader that has read everything up to that position."""
     return int(connection.execute(LAST_ROW, {"upto": upto}).scalar_one())
 
 
 def position_at(connection: sa.Connection, at: datetime) -> int | None:
-    """The position before the first change made at `at` or later; None: there is none.
-    `CursorError` where some are forgotten."""
+    """Returns the position before the first change made at `at` or later, or None if there is none.
+    Raises `CursorError` if some of them were trimmed."""
     state = read_start(connection)
     if state.trimmed:
         began = (
@@ -245,13 +246,13 @@ def position_at(connection: sa.Connection, at: datetime) -> int | None:
 
 
 def position_before_newest(connection: sa.Connection, rows: int) -> int:
-    """The position before the newest so many changes."""
+    """Returns the position before the newest `rows` changes."""
     first = connection.execute(NEWEST, {"rows": rows}).scalar()
     return max(read_start(connection).trimmed, (first or 1) - 1)
 
 
 def trim_feed(connection: sa.Connection, days: int) -> None:
-    """Forgets a bounded piece of what is older than so many days."""
+    """Deletes a bounded number of changes that are older than `days`."""
     if (
         not connection.execute(OLDEST_IS_OLD, {"days": days}).scalar()
         or not connection.execute(ALONE).scalar()
@@ -262,9 +263,9 @@ def trim_feed(connection: sa.Connection, days: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FeedView:
-    """All products as they are at one moment, and the feed's position then. `exact`: what follows
-    after `cursor` is just what is not in the view; otherwise it may be some of what is, too. None:
-    a standby, which knows no position."""
+    """All products at one moment, and the feed's position then. If `exact`, the changes after
+    `cursor` are exactly those that are not in the view; otherwise some may be in both. `cursor` is
+    None on a standby, which has no position."""
 
     connection: sa.Connection
     cursor: int | None
@@ -273,14 +274,17 @@ class FeedView:
 
 @contextmanager
 def open_view(engine: sa.Engine, sleep: Callable[[float], None] = time.sleep) -> Iterator[FeedView]:
-    """A transaction that sees one moment. All who write to the feed are stopped for that instant: a
-    lock is taken on another connection that waits for those under way for a quarter of a second at
-    the most, and tried again; then the first statement of the transaction is made, and it is let
-    go. Who may not lock, or meets only long transactions, gets a cursor that is a little early."""
+    """Opens a transaction that sees one moment.
+
+    Writers of the feed stop for that instant: another connection takes a lock, waits at most a
+    quarter of a second for transactions under way, and retries; then the first statement of the
+    transaction runs, and the lock is released. A role without the right to lock, or one that meets
+    only long transactions, gets a cursor that is slightly early.
+    """
     with engine.connect().execution_options(
         isolation_level="REPEATABLE READ", postgresql_readonly=True
     ) as connection:
-        # Whoever reads may be slow.
+        # The reader may be slow.
         connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = '1h'"))
         exact = _first_statement_at_rest(engine, connection, sleep)
         early = None if exact else _early_cursor(engine, sleep)
@@ -327,8 +331,8 @@ def _in_recovery(connection: sa.Connection) -> bool:
 def current_cursor(
     engine: sa.Engine, patience_s: float = 60.0, sleep: Callable[[float], None] = time.sleep
 ) -> int:
-    """Waits until everything is decided that has been written by now, and returns the cursor of who
-    has read it all."""
+    """Waits until everything that was written before the call is decided. Returns the cursor of a
+    reader that has read it all."""
     horizon, pause_s = Horizon(), 0.002
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         require_primary(connection)

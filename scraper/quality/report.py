@@ -1,5 +1,4 @@
-"""What is known of a crawl's data, for people and programs: read by `scraper report`, alerts,
-Flower and metrics. Changes nothing."""
+"""A report on a crawl's data, for `scraper report`, alerts, Flower and metrics. Changes nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from scraper.results import fill_rates, held_products
 from scraper.results.judgement.plausibility import Votes, why_held
 from scraper.sites.definition import Site
 
-# The columns but for the definition are a `Report`'s, by their names.
+# The columns, except the definition, are the fields of a `Report`.
 CRAWL = sa.text("""
 SELECT c.id AS crawl_id, s.name AS site, c.status, c.trigger, c.suspect, c.note, c.judged_at,
        c.accepted_at, coalesce(q.records, 0) AS records, q.products, q.usual_products,
@@ -26,7 +25,7 @@ SELECT c.id AS crawl_id, s.name AS site, c.status, c.trigger, c.suspect, c.note,
   LEFT JOIN crawl_quality q ON q.crawl_id = c.id WHERE c.id = :id
 """)
 
-# What is held, with an example of each reason for which it is. A currency stands beside its price.
+# Held values, with an example of each reason. A price is followed by its currency.
 HELD = sa.text("""
 SELECT DISTINCT ON (h.field, h.reason) h.field, h.reason, p.url,
        nullif(left(concat_ws(' ', p.data ->> h.field, p.data ->> (h.field || '_currency')), 200),
@@ -38,14 +37,14 @@ SELECT DISTINCT ON (h.field, h.reason) h.field, h.reason, p.url,
  WHERE h.crawl_id = :id AND h.reason IS NOT NULL ORDER BY h.field, h.reason, h.product_id
 """)
 
-# Products that wait as a whole, likewise.
+# Products that wait as a whole, in the same form.
 HELD_PRODUCTS = sa.text("""
 SELECT NULL AS field, reason, min(url) AS url, NULL AS known, NULL AS value, count(*) AS number
   FROM held_products
  WHERE crawl_id = :id AND reason IS NOT NULL GROUP BY reason ORDER BY reason
 """)
 
-# The columns are a `FieldReport`'s, by their names.
+# The columns are the fields of a `FieldReport`.
 FIELDS = sa.text("""
 SELECT field, records, found, mistyped, vanished, distinct_values AS distinct, sampled, usual_fill,
        usual_mistyped, usual_distinct, line, breach, compared, changed, held, votes
@@ -58,16 +57,16 @@ SELECT field, url, problem, excerpt, known FROM crawl_examples WHERE crawl_id = 
 """)
 
 
-# Another source that says otherwise on so many pages of the sample is worth a word.
+# Another source that disagrees on at least this many pages of the sample is reported.
 CONTRADICTED = 3
 SOURCES = {"jsonld": "JSON-LD", "microdata": "microdata", "rdfa": "RDFa", "meta": "a meta tag"}
 
 
 @dataclass(frozen=True, slots=True)
 class FieldReport:
-    """One field in one crawl beside what was usual. `breach` is what is wrong with it, None where
-    nothing is or the crawl still runs; `held`: values that are not believed, and wait; `votes`:
-    what other sources of a sample of pages say."""
+    """One field of a crawl, compared with what was usual. `breach` says what is wrong with it: None
+    if nothing is, or the crawl still runs. `held` counts values that wait. `votes` are those of
+    other sources on a sample of pages."""
 
     field: str
     records: int
@@ -88,7 +87,7 @@ class FieldReport:
 
     @property
     def contradicted(self) -> dict[str, tuple[int, int]]:
-        """The other sources that mostly say something else, with how often each agrees and not."""
+        """The other sources that mostly disagree, with how often each agrees and disagrees."""
         return {
             source: (yes, no)
             for source, (yes, no) in (self.votes or {}).items()
@@ -102,9 +101,8 @@ class FieldReport:
 
 @dataclass(frozen=True, slots=True)
 class HeldReport:
-    """So many values of a field that are held for one reason, and one of them: its page, what the
-    product has (`known`) and what the page says (None: nothing). `field` None: so many new
-    products."""
+    """How many values of a field are held for one reason, and an example: its page, the product's
+    value (`known`) and the page's value (None: no value). `field` is None for new products."""
 
     field: str | None
     reason: str
@@ -123,8 +121,8 @@ class HeldReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One crawl. `reasons` as in `crawls.reasons`; `examples` by field; `products` is None while it
-    runs; `held` is what is held of it still."""
+    """The report on one crawl. `reasons` are those of `crawls.reasons`, `examples` are by field,
+    `products` is None while it runs, and `held` is what it still holds."""
 
     crawl_id: int
     site: str
@@ -144,16 +142,16 @@ class Report:
     held: Sequence[HeldReport] = ()
 
     def selector(self, name: str) -> str | None:
-        """The field's source, as its crawl's definition has it."""
+        """Returns the field's selector in the crawl's definition."""
         return self.selectors.get(name)
 
     @property
     def contradictions(self) -> list[str]:
-        """Of each field that another source mostly contradicts, a sentence."""
+        """A sentence for each field that another source mostly contradicts."""
         return [
-            f"{figures.field}: {SOURCES[source]} says otherwise than "
+            f"{figures.field}: {SOURCES[source]} disagrees with "
             f"{self.selector(figures.field) or 'the definition'} on {no:,} of {yes + no:,} pages "
-            "that were looked at"
+            "that were checked"
             for figures in self.fields
             for source, (yes, no) in figures.contradicted.items()
         ]
@@ -166,8 +164,8 @@ class Report:
 
 
 def read_fields(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
-    """The figures of a crawl's fields: as judged, or, of one that runs, as they are just now. None
-    for a crawl of which nothing was counted."""
+    """Returns the figures of a crawl's fields: as judged, or the current ones of a running crawl.
+    Returns an empty list if nothing was counted."""
     rows = connection.execute(FIELDS, {"id": crawl_id}).mappings()
     judged = [FieldReport(**row) for row in rows]
     return judged or _running_fields(connection, crawl_id)
@@ -177,10 +175,10 @@ def _running_fields(connection: sa.Connection, crawl_id: int) -> list[FieldRepor
     row = connection.execute(fill_rates.SUMS, {"ids": [crawl_id]}).first()
     if row is None:
         return []
-    tally, shown = fill_rates.FieldCounts(row), []
-    for name in sorted(tally.names | row.usual.keys()):
+    counts, shown = fill_rates.FieldCounts(row), []
+    for name in sorted(counts.names | row.usual.keys()):
         expected = row.usual.get(name, {"usual": {}, "line": 0.0})
-        usual, now = expected["usual"], tally.figures_of(name)
+        usual, now = expected["usual"], counts.figures_of(name)
         shown.append(
             FieldReport(
                 field=name,
@@ -200,7 +198,7 @@ def _running_fields(connection: sa.Connection, crawl_id: int) -> list[FieldRepor
 
 
 def read_report(connection: sa.Connection, crawl_id: int) -> Report:
-    """Raises `NotFoundError`."""
+    """Reads the report on a crawl. Raises `NotFoundError`."""
     row = connection.execute(CRAWL, {"id": crawl_id}).mappings().first()
     if row is None:
         raise NotFoundError(f"there is no crawl {crawl_id}; `scraper status` shows those there are")
@@ -225,26 +223,27 @@ def read_report(connection: sa.Connection, crawl_id: int) -> Report:
 
 
 def resolve_crawl(connection: sa.Connection, word: str) -> int:
-    """The crawl that is meant: by its id, or a site's newest one. Raises `NotFoundError`."""
+    """Returns the id of a crawl that is named by its id or its site. Raises `NotFoundError`."""
     is_id = word.isascii() and word.isdecimal() and len(word) < 19
     return int(word) if is_id else newest_crawl(connection, word)
 
 
 def newest_crawl(connection: sa.Connection, site: str) -> int:
-    """The id of a site's newest crawl that has begun. Raises `NotFoundError`."""
+    """Returns the id of a site's newest crawl that has begun. Raises `NotFoundError`."""
     query = sa.text("""
         SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
          WHERE s.name = :site AND c.started_at IS NOT NULL ORDER BY c.id DESC LIMIT 1""")
     crawl_id = connection.execute(query, {"site": site}).scalar()
     if crawl_id is None:
         raise NotFoundError(
-            f"{site!r} is no site that was crawled; `scraper status` shows crawls and sites"
+            f"{site!r} is not a site that was crawled; `scraper status` shows crawls and sites"
         )
     return int(crawl_id)
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """What `scraper report --json` prints: each field with its selector, fill rate and examples."""
+    """Returns what `scraper report --json` prints: each field with its selector, fill rate and
+    examples."""
     values = asdict(report)
     values["crawl"] = values.pop("crawl_id")
     examples, selectors = values.pop("examples"), values.pop("selectors")

@@ -272,7 +272,9 @@ def begin_sums(connection: sa.Connection, crawl_id: int) -> None:
     """Creates the row of a crawl with the usual figures of its site, unless it exists."""
     query = sa.text("SELECT site_id, definition FROM crawls WHERE id = :id")
     row = connection.execute(query, {"id": crawl_id}).one()
-    lines = read_baseline(connection, row.site_id, crawl_id).baselines(read_tolerances(row.definition))
+    lines = read_baseline(connection, row.site_id, crawl_id).baselines(
+        read_tolerances(row.definition)
+    )
     usual = {name: baseline._asdict() for name, baseline in lines.items()}
     connection.execute(BEGIN, {"crawl_id": crawl_id, "usual": dumps(usual)})
 

@@ -93,7 +93,8 @@ WITH marked AS (
 SELECT count(*) FILTER (WHERE reason = 'page') FROM marked
 """)
 
-# A product without a field that too few products have waits as long as a known product keeps its value.
+# A product without a field that too few products have waits as long as known products keep their
+# values.
 MARK_CRAWL = sa.text("""
 UPDATE held_products h SET reason = 'crawl'
  WHERE crawl_id = :id AND reason IS NULL

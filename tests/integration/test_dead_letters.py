@@ -432,7 +432,7 @@ def test_a_stored_definition_that_is_not_valid_any_more(engine: sa.Engine) -> No
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE sites SET definition = '{}'"))
     for done in (replay.preview_replay(engine, SHOP), replay.replay_pages(engine, SHOP)[0]):
-        assert done[0].pages == 0 and "not valid any more" in str(done[0].refused)
+        assert done[0].pages == 0 and "no longer valid" in str(done[0].refused)
     assert rows(engine, "SELECT count(*) FROM crawls") == [(1,)]
 
 

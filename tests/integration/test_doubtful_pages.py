@@ -134,7 +134,7 @@ def test_a_selector_that_other_sources_contradict_is_named(
     capsys.readouterr()
     _print_report(report)
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "says otherwise" in line]
-    assert line.startswith("price: JSON-LD says otherwise than css '.price' on ")
+    assert line.startswith("price: JSON-LD disagrees with css '.price' on ")
     votes = {field["field"]: field["votes"] for field in reports.as_json(report)["fields"]}
     assert votes["price"]["jsonld"][0] == 0 and votes["price"]["jsonld"][1] >= 3
     assert votes["name"]["jsonld"][1] == 0 and votes["brand"] == {}

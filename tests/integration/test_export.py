@@ -284,7 +284,7 @@ def test_only_one_advances_a_consumer(engine: sa.Engine, shop: Shop) -> None:
         consumers.set_position(connection, "one", None, 1)
         consumers.advance_position(connection, "one", None, 1, 2)
     with (
-        pytest.raises(BusyError, match="read on, set back or forgotten"),
+        pytest.raises(BusyError, match="advanced, set back or forgot"),
         engine.begin() as connection,
     ):
         consumers.advance_position(connection, "one", None, 1, 3)

@@ -480,7 +480,7 @@ def test_a_crawl_whose_definition_is_not_valid_any_more_ends_and_is_told_of(
             sa.text("""UPDATE crawls SET definition = '{"of": "another version"}'""")
         )
         crawls.stop(
-            connection, crawl.id, "its site definition is not valid any more", CrawlStatus.FAILED
+            connection, crawl.id, "its site definition is no longer valid", CrawlStatus.FAILED
         )
     alert(engine, settings_module.load())
     assert crawl.row.judged_at is not None and not crawl.row.suspect

@@ -229,13 +229,13 @@ def _print_changes(
     reader.rows = min(ROWS, left or ROWS)
     with (
         stop.on_signals(),
-        closing(feed.follow_batches(reader, stop.event, _warn, bear=follow)) as batches,
+        closing(feed.follow_batches(reader, stop.event, _warn, wait_out=follow)) as batches,
     ):
         for batch in batches:
             shown = [change for change in batch if wanted.matches(change)]
             _write_batch(shown, describe)
             if place is not None:
-                _move(place, reader.cursor, stop, bear=follow)
+                _move(place, reader.cursor, stop, wait_out=follow)
             if left is not None:
                 left -= len(shown)
                 reader.rows = min(ROWS, left)
@@ -249,9 +249,11 @@ def _print_changes(
         sys.exit(128 + stop.number)
 
 
-def _move(place: Place, position: int, stop: StopSignal, *, bear: bool) -> None:
+def _move(place: Place, position: int, stop: StopSignal, *, wait_out: bool) -> None:
     """Waits for a PostgreSQL that is away, since the lines are written; unless told to end."""
-    for _ in feed.retry_while_away(lambda: place.move(position), stop.event, _warn, bear=bear):
+    for _ in feed.retry_while_away(
+        lambda: place.move(position), stop.event, _warn, wait_out=wait_out
+    ):
         pass
 
 
