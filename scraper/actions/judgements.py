@@ -16,7 +16,7 @@ from scraper.results.rejection import Rejection
 def accept_crawl(
     engine: sa.Engine, crawl_id: int, fields: Collection[str] | None = None, *, dry: bool = False
 ) -> int:
-    """Accepts a crawl, or certain fields of it. Returns how many held values and new products were
+    """Accepts a crawl, or certain fields. Returns how many held values and new products were
     released, or would be (`dry`). Raises `ScraperError` if the crawl is not judged, or was accepted
     before."""
 

@@ -341,7 +341,7 @@ def host_allowance(
     part of a horizon, less what is `leased`. With a whole horizon the last pages would not get
     their permit in time, and be handed back.
 
-    It is topped up once half of it is used, so that a slow host gets batches, not single pages. A
+    It is topped up once half is used, so that a slow host gets batches, not single pages. A
     host without a rate may have `ROUNDS` full batches for each worker, topped up by at least
     `TOP_UP`, so that no worker waits for another one's batches.
     """

@@ -166,7 +166,7 @@ def _replay_batch(
     target: _Target | None,
 ) -> _ReplayedBatch | None:
     """Adds a batch of pages to the crawl in one transaction, and opens the crawl if needed. Returns
-    None if there are no more pages."""
+    None if no page is left."""
     with engine.connect() as connection, connection.begin() as transaction:
         target = (
             _join_crawl(connection, site) if target is None else _rejoin_crawl(connection, target)

@@ -146,7 +146,7 @@ def lock_pages(
     connection: sa.Connection, selection: Selection, site_id: int, after: UUID | None, limit: int
 ) -> list[sa.Row[Any]]:
     """Locks up to `limit` selected pages of a site, in the order of their fingerprints, after
-    `after`. Fewer rows mean that there are no more."""
+    `after`. Fewer rows mean that none is left."""
     return list(connection.execute(LOCK, _batch_values(selection, site_id, after, limit)))
 
 

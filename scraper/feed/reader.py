@@ -38,7 +38,7 @@ from scraper.infra import outages
 from scraper.infra.database import dumps
 
 ROWS = 1000  # read at once
-# The reader polls at this interval while there are no changes.
+# The reader polls at this interval while no changes come.
 IDLE_S = 1.0
 # While transactions are under way it polls after the first time, doubled up to the second.
 WAITING_S = 0.005, 0.2

@@ -2,8 +2,8 @@
 -- Returns the pages of a lease that are still due, with what is known of each (`ClaimedRow`).
 -- parameters: id (the lease)
 -- locks: nothing; the lease is claimed by then
--- why: a 304 (or the same bytes) stands for a stored product, so a page that owns no product is
---   read whole: another page may have had the id first, and may be gone by now. So is a page that
+-- why: a 304 (or the same bytes) confirms a stored product, so a page that owns no product is
+--   read whole: another page may have had the id first, and may not exist now. So is a page that
 --   was last read before the crawl's `whole_before`: in a suspect crawl, or before `--refetch`.
 --   Subqueries, one with LIMIT, since the planner may answer a join or EXISTS by hashing a whole
 --   table.

@@ -1,6 +1,6 @@
 -- name: coarsen_throughput
 -- Moves old buckets of `step` seconds into buckets of `coarser` seconds.
--- parameters: step, coarser, after (seconds), rows (at most so many at once)
+-- parameters: step, coarser, after (seconds), rows (the maximum of one call)
 -- locks: the old rows, except those that another transaction has locked
 -- why: it takes whole buckets of the coarser step, so that each is made once; what comes too late
 --   is added to it.

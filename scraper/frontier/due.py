@@ -18,7 +18,7 @@ from scraper.sites.grammar.scalars import parse_rate
 
 # A worker that dies takes many pages with it, one of which may be the cause. After two such deaths
 # a page is a suspect: suspects are leased in small batches, then singly, and at last by a worker
-# that does nothing else meanwhile. Only a death there counts as the last one, so that only the
+# that does nothing else. Only a death there counts as the last one, so that only the
 # cause is given up. The index `pages_suspect_idx` and due_pages.sql have the same number.
 SUSPECT_LOSSES = 2
 LOSSES_MAX = 5
@@ -104,7 +104,7 @@ class SuspectGroup:
 
     @property
     def alone(self) -> bool:
-        """True if the worker must hold no other lease meanwhile."""
+        """True if the worker must not hold another lease at the same time."""
         return self.losses >= ALONE_LOSSES
 
 

@@ -90,7 +90,7 @@ DELETE FROM leases WHERE id IN (
 RETURNING page_ids, started_at IS NOT NULL AS started, alone
 """)
 
-# An unclaimed message is no page's fault; a worker's death may be the fault of a page that it held.
+# A page cannot cause an unclaimed message, but it may cause the death of the worker that holds it.
 TAKE_BACK = sa.text(f"""
 UPDATE pages p
    SET not_before = now(), settled_at = now(),

@@ -9,8 +9,8 @@ rows are coarser (`tidy_buckets`, which the reap tick calls): 10 s for three hou
 days, then ten minutes until they are dropped. After a crawl's end, only the hosts that took longest
 keep rows of their own (`seal_crawl`).
 
-There are no foreign keys: with many shops, each page would cost a check, for crawls that are never
-deleted.
+The tables have no foreign keys: with many shops, each page would cost a check, for crawls that are
+never deleted.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def add_tries(
 
 def is_failure(outcome: Outcome) -> bool:
     """Returns True if a try failed through the fault of page, host, proxy, parser or scraper. A
-    page that is gone has given its answer."""
+    page that answers 404 or 410 has given its answer."""
     return outcome.blame is not Blame.NOBODY and outcome is not Outcome.NOT_FOUND
 
 
@@ -139,8 +139,8 @@ def seal_crawl(connection: sa.Connection, crawl_id: int) -> None:
 
 
 def tidy_buckets(connection: sa.Connection, days: int) -> None:
-    """Makes old buckets coarser, and drops those older than `days`. Does a bounded part of it, and
-    nothing while another coordinator does."""
+    """Makes old buckets coarser, and drops those older than `days`. Does a bounded part of this
+    work, and nothing while another coordinator does."""
     if not connection.execute(LOCK_TIDY).scalar():
         return
     for step, coarser, after in COARSER:

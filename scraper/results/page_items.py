@@ -26,7 +26,7 @@ UPDATE products p SET absent_since = now() FROM absent WHERE p.id = absent.id
 """)
 
 # A page that is not read whole gives only its own products. So a page that gives another page's
-# product is read whole the next time, and so is that other page: one of them may no longer exist then.
+# product is read whole the next time, and so is that other page, since one of them may disappear.
 SHARED = sa.text(f"""
 WITH input AS ({_INPUT}
 ), shared AS MATERIALIZED (
