@@ -28,17 +28,17 @@ from scraper.views import crawl_progress as progress
     is_flag=True,
     help="Show progress until it ends; exit 4 unless it completes, 5 if it is suspect.",
 )
-@click.option("--refetch", is_flag=True, help="Fetch every page, however recently it was fetched.")
+@click.option("--refetch", is_flag=True, help="Fetch every page, whatever its age.")
 @click.option(
     "--local",
     is_flag=True,
-    help="With --wait: start workers here where none is running (embedded: default).",
+    help="With --wait: start workers here if none is running (default with embedded servers).",
 )
 @click.option(
     "-o",
     "--output",
     metavar="FILE|s3://…",
-    help="With --wait, which it implies: write the site's products to a .csv, .jsonl or .parquet.",
+    help="Write the site's products to a .csv, .jsonl or .parquet file; implies --wait.",
 )
 @click.option(
     "--preview",
@@ -47,7 +47,7 @@ from scraper.views import crawl_progress as progress
     is_flag=False,
     flag_value=10,
     type=click.IntRange(1, 10_000),
-    help="Only N products (10), without servers, stored nowhere: printed, or written with -o.",
+    help="Read only N products (10), without servers: print them, or write them with -o.",
 )
 @json_option()
 def crawl(
@@ -61,7 +61,7 @@ def crawl(
 ) -> None:
     """Crawl SITE now.
 
-    With --wait and the embedded servers, a worker is started for the crawl where none is running.
+    With --wait and the embedded servers, starts a worker for the crawl if none is running.
     """
     form = form_of(output)
     if wanted is not None:
@@ -99,12 +99,12 @@ def _write(engine: sa.Engine, site: str, form: Form, output: str | None) -> None
 
 @click.command()
 @click.argument("crawl", metavar="CRAWL|SITE", required=False, shell_complete=complete_site)
-@click.option("--all", "all_", is_flag=True, help="Every crawl that runs.")
+@click.option("--all", "all_", is_flag=True, help="Every running crawl.")
 @json_option("array")
 def stop(crawl: str | None, all_: bool, as_json: bool) -> None:
-    """Stop a crawl now: what is not fetched yet is dropped.
+    """Stop a crawl now, and drop its open pages.
 
-    CRAWL is its id, SITE the site whose running crawl is meant.
+    CRAWL is its id; SITE means the site's running crawl.
     """
     if (crawl is None) is not all_:
         raise click.UsageError("say which: the id of a crawl, a site's name, or --all")

@@ -52,11 +52,11 @@ SUMMARY_COLUMNS = ["site", "status", "reason", "host", "pages", "first", "last",
 
 FILTERS = (
     click.option("--reason", metavar="OUTCOME", type=click.Choice(UNUSABLE),
-                 help="Given up for that outcome."),
+                 help="Given up with this outcome."),
     click.option("--host", metavar="HOST", type=str.lower,
-                 help="Of that host, with its port if it has one."),
+                 help="Only of this host, with its port if it has one."),
     click.option("--status", type=click.Choice([Status.DEAD.value, Status.INVALID.value]),
-                 help="One of the two only."),
+                 help="Only with this status."),
     click.option("--older", "older_s", metavar="AGE", callback=parsed_by(parse_duration),
                  help="Given up longer than AGE ago, as in 30m, 12h, 7d."),
     click.option("--newer", "newer_s", metavar="AGE", callback=parsed_by(parse_duration),
@@ -67,8 +67,8 @@ SELECTION = (
     click.argument("words", metavar="[SITE] [PAGE]...", nargs=-1),
     *FILTERS,
     click.option("--all", "everything", is_flag=True,
-                 help="All there are, or all that the filters let through."),
-    click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing."),
+                 help="All pages, or all that match the filters."),
+    click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing."),
     json_option("array"),
 )  # fmt: skip
 
@@ -86,7 +86,7 @@ def _with_options(options: Sequence[Callable[[Command], Command]]) -> Callable[[
 
 @click.group()
 def dead() -> None:
-    """Dead and invalid pages: why, replayed, or dropped."""
+    """Show dead and invalid pages with their reasons; replay or drop them."""
 
 
 @dead.command("list")
@@ -98,7 +98,7 @@ def dead() -> None:
 @click.option("--summary", is_flag=True, help="Count them by site, reason and host instead.")
 @json_option("array")
 def dead_list(site: str | None, limit: int, summary: bool, as_json: bool, **filters: Any) -> None:
-    """Show dead and invalid pages, of SITE or of all, the latest first."""
+    """Show dead and invalid pages of SITE or of all sites, latest first."""
     with open_engine().connect() as connection:
         selection = actions.select_pages(connection, site, **filters)
         if summary:
@@ -120,7 +120,7 @@ def dead_list(site: str | None, limit: int, summary: bool, as_json: bool, **filt
 @click.argument("page")
 @json_option()
 def dead_show(page: str, as_json: bool) -> None:
-    """Show all that is known of PAGE (an id, or a URL), and what to type next."""
+    """Show everything about PAGE (an id, or a URL), and what to do next."""
     with open_engine().connect() as connection:
         row = store.read_page(connection, actions.page_id(connection, page))
     assert row is not None
@@ -145,10 +145,10 @@ def dead_replay(
     wait: bool,
     **filters: Any,
 ) -> None:
-    """Try dead and invalid pages again: those of SITE, certain PAGEs (ids or URLs), those a filter
-    lets through.
+    """Try dead and invalid pages again: those of SITE, certain PAGEs (ids or URLs), or those that
+    match a filter.
 
-    They join the site's running crawl, or one that is opened for them alone, which delists nothing.
+    They join the site's running crawl, or a new crawl of their own, which delists nothing.
     """
     settings, engine = load_settings(), open_engine()
     selection = _select(engine, words, everything, filters)
@@ -174,7 +174,7 @@ def dead_replay(
 def dead_drop(
     words: tuple[str, ...], everything: bool, dry_run: bool, as_json: bool, **filters: Any
 ) -> None:
-    """Give dead and invalid pages up until a crawl finds them again. Products stay as they are."""
+    """Drop dead and invalid pages until a crawl finds them again. Products stay as they are."""
     engine = open_engine()
     selection = _select(engine, words, everything, filters)
     drop = dead_letters.preview_drop if dry_run else dead_letters.drop_pages

@@ -14,19 +14,19 @@ from scraper.cli.common.tables import plain, print_table
 from scraper.quality import report as reports
 from scraper.results.rejection import Rejection
 
-DRY = "Say what would be done, and change nothing."
+DRY = "Show what would be done, and change nothing."
 
 
 @click.command()
 @click.argument("crawl", metavar="CRAWL|SITE", shell_complete=complete_site)
-@click.option("--field", "fields", multiple=True, help="Only values of that field; repeatable.")
+@click.option("--field", "fields", multiple=True, help="Only values of this field; repeatable.")
 @click.option("--dry-run", "dry", is_flag=True, help=DRY)
 @json_option()
 def accept(crawl: str, fields: tuple[str, ...], dry: bool, as_json: bool) -> None:
-    """Believe CRAWL (an id, or a site for its newest one): what is held of it is released, and it
-    is the new usual.
+    """Accept CRAWL (an id, or a site for its newest one): publish its held values, and take it as
+    the new normal.
 
-    With --field only these values are released, and the crawl stays what it is.
+    With --field, publish only these values, and leave the crawl as it is.
     """
     engine = open_engine()
     crawl_id = _crawl_id(engine, crawl)
@@ -39,15 +39,15 @@ def accept(crawl: str, fields: tuple[str, ...], dry: bool, as_json: bool) -> Non
 
 @click.command()
 @click.argument("crawl", metavar="CRAWL|SITE", shell_complete=complete_site)
-@click.option("--field", "fields", multiple=True, help="Only values of that field; repeatable.")
+@click.option("--field", "fields", multiple=True, help="Only values of this field; repeatable.")
 @click.option("--dry-run", "dry", is_flag=True, help=DRY)
 @json_option()
 def reject(crawl: str, fields: tuple[str, ...], dry: bool, as_json: bool) -> None:
     """Take back what CRAWL (an id, or a site for its newest one) wrote: values, new products,
     delistings.
 
-    Products get another version with the values from before, and the feed an entry `reverted`. What
-    later crawls have changed stays. With --field only these values are taken back.
+    Products get another version with their earlier values, and the feed an entry `reverted`.
+    Changes of later crawls stay. With --field, takes back only these values.
     """
     engine = open_engine()
     crawl_id = _crawl_id(engine, crawl)

@@ -36,11 +36,11 @@ COLUMNS = [
 @click.argument("crawl", metavar="CRAWL")
 @json_option()
 def report(crawl: str, as_json: bool) -> None:
-    """Show how full each field of CRAWL (an id, or a site for its newest one) was, beside what is
-    usual.
+    """Show the fill rate of each field of CRAWL (an id, or a site for its newest one), next to the
+    usual rate.
 
-    Of a suspect crawl: why, with selectors, pages and excerpts. Exits with 5 where the crawl is
-    suspect, with 4 where it failed.
+    For a suspect crawl, show the reasons with selectors, pages and excerpts. Exits with 5 if the
+    crawl is suspect, and with 4 if it failed.
     """
     engine = open_engine()
     with engine.connect() as connection:

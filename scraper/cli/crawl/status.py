@@ -35,10 +35,10 @@ PROMPT_LINES = 2
     help="Ended crawls to show (20, or as many as fit on the screen).",
 )
 def status(site: str | None, as_json: bool, limit: int | None) -> None:
-    """Show how things stand, on one screen; of SITE, what is its own alone.
+    """Show the state of everything, or of SITE, on one screen.
 
-    The worst first: running and recent crawls, queues, hosts that rest, are paused or slowed,
-    workers, dead pages, the latest errors.
+    Starts with what is worst: running and recent crawls, queues, hosts that rest, are paused or
+    slowed, workers, dead pages, the latest errors.
     """
     newest = NEWEST if limit is None else limit
     engine = open_engine()

@@ -44,15 +44,15 @@ FIRST_ANSWERS_S = 3.0
     default=1.0,
     show_default=True,
     type=click.FloatRange(min=0.2),
-    help="Seconds.",
+    help="Seconds between updates.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, each time.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, each time.")
 def watch(site: str | None, every_s: float, as_json: bool) -> None:
-    """Watch what `scraper status` shows, live; q or Ctrl-C ends it.
+    """Show `scraper status` live; q or Ctrl-C ends it.
 
-    Keys: / searches sites (Enter keeps, Esc forgets), s sorts otherwise, n and p turn pages.
+    Keys: / searches sites (Enter keeps, Esc clears), s changes the order, n and p turn pages.
 
-    Without a terminal: lines of what moves, every five seconds or less often.
+    Without a terminal, prints a line per change, at most every five seconds.
     """
     watch = Watch(open_engine(), load_settings(), site=site, every_s=every_s)
     try:

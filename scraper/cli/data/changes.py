@@ -59,26 +59,26 @@ EVENTS = ("new", "changed", "delisted", "relisted", "reverted", "price-drop", "p
     help="After a cursor or a time (2h, 2025-11-21), `oldest` or `now`.",
 )
 @click.option("--follow", "-f", is_flag=True, help="Wait for more, until SIGTERM or Ctrl-C.")
-@click.option("--limit", type=click.IntRange(1), help="End after so many.")
+@click.option("--limit", type=click.IntRange(1), help="End after this many changes.")
 @click.option(
     "--consumer",
     metavar="NAME",
-    help="Go on where this name has read to, and note where it comes to.",
+    help="Continue at this consumer's position, and store the new one.",
 )
 @click.option(
     "--event",
     "events",
     multiple=True,
     type=click.Choice(EVENTS),
-    help="Only these: what became of products, or of a price.",
+    help="Only these events of products or prices.",
 )
 @click.option(
     "--min",
     "least",
     metavar="PERCENT",
-    help="Prices that moved at least so far (5%); with --event, down or up alone.",
+    help="Only prices that moved at least this far (5%); with --event, only down or up.",
 )
-@click.option("--json", "as_json", is_flag=True, help="JSON lines; into a pipe they always are.")
+@click.option("--json", "as_json", is_flag=True, help="JSON lines; the default into a pipe.")
 def changes(
     site: str | None,
     since: str | None,
@@ -91,7 +91,7 @@ def changes(
 ) -> None:
     """Show new, changed, delisted and relisted products (of SITE), once each and in order.
 
-    From the oldest that is kept, from --since, or from where --consumer has come to.
+    Starts with the oldest change that is kept, at --since, or at the position of --consumer.
     """
     start = None if since is None else parse_since(since)
     engine = open_engine()
@@ -319,10 +319,10 @@ def _warn(text: str) -> None:
 
 
 @click.command()
-@click.option("--forget", metavar="NAME", help="Forget where this one has read to.")
+@click.option("--forget", metavar="NAME", help="Forget this consumer's position.")
 @json_option("array")
 def consumers(forget: str | None, as_json: bool) -> None:
-    """Show how far named consumers have read the feed of changes, and how much is left to each."""
+    """Show how far named consumers have read the change feed, and how much is left."""
     engine = open_engine()
     if forget is not None:
         with engine.begin() as connection:

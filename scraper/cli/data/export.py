@@ -63,29 +63,27 @@ class Exported:
     "--format",
     "form",
     type=click.Choice(["csv", "jsonl", "parquet"]),
-    help="Default: what the ending of --output says, else jsonl.",
+    help="Default: by the ending of --output, else jsonl.",
 )
 @click.option(
     "-o",
     "--output",
     metavar="FILE|s3://…",
-    help="A file, or a key in a bucket, instead of the terminal.",
+    help="Write to a file, or a key in a bucket, instead of the terminal.",
 )
-@click.option(
-    "--delisted", is_flag=True, help="Delisted products too; with --since they always are."
-)
+@click.option("--delisted", is_flag=True, help="Include delisted products; --since always does.")
 @click.option(
     "--since",
     metavar="CURSOR|TIME",
-    help="Only what has changed after it (`last`: after what --consumer had last).",
+    help="Only later changes (`last`: after the position of --consumer).",
 )
 @click.option(
     "--consumer",
     metavar="NAME",
-    help="Note under this name where `scraper changes --consumer` goes on.",
+    help="Store under this name where `scraper changes --consumer` continues.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="With --output: one JSON object of what was written."
+    "--json", "as_json", is_flag=True, help="With --output: one JSON object about the file."
 )
 def export(
     site: str,
@@ -98,8 +96,8 @@ def export(
 ) -> None:
     """Write the products of SITE as CSV, JSON lines or Parquet, streamed, ordered by id.
 
-    They are as they were at one moment; the cursor that is told leads to all that changed after it
-    (`scraper changes`).
+    The export is a snapshot of one moment. It prints a cursor, from which `scraper changes`
+    continues.
     """
     if as_json and output is None:
         raise click.UsageError("--json tells what was written to a file; --output is missing")

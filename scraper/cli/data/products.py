@@ -43,15 +43,15 @@ HIDDEN = {"url", *LAST_COLUMNS}
     type=click.IntRange(min=0),
     help="Products to show.",
 )
-@click.option("--delisted", is_flag=True, help="Delisted ones too.")
+@click.option("--delisted", is_flag=True, help="Include delisted products.")
 @click.option(
     "--where",
     metavar="CONDITION",
     multiple=True,
-    help="Only those of which it is true: 'price<10', 'title~pan' (contains). All of several.",
+    help="Only products that match: 'price<10', 'title~pan' (contains). Several must all match.",
 )
 @click.option(
-    "--sort", default="id", show_default=True, help="By a field; -FIELD: the largest first."
+    "--sort", default="id", show_default=True, help="Sort by a field; -FIELD: largest first."
 )
 @json_option("array")
 def products(
@@ -122,10 +122,12 @@ def _value(row: dict[str, Any], name: str, priced: bool) -> str:
 @click.command()
 @click.argument("site", shell_complete=complete_site)
 @click.argument("product_id", metavar="ID")
-@click.option("--field", metavar="NAME", help="This field alone: prices with percent and a line.")
+@click.option(
+    "--field", metavar="NAME", help="Only this field: prices with percentages and a bar chart."
+)
 @json_option("array")
 def history(site: str, product_id: str, field: str | None, as_json: bool) -> None:
-    """Show what a product of SITE has been, version by version."""
+    """Show the history of a product of SITE, version by version."""
     with open_engine().connect() as connection:
         require_site(connection, site)
         versions = view.versions(connection, site, product_id)

@@ -32,12 +32,11 @@ from scraper.views.provenance import HeldBack, Origin, Provenance
 @click.argument("site", shell_complete=complete_site)
 @click.argument("product_id", metavar="ID")
 @click.argument("field", required=False)
-@click.option("--fetch", is_flag=True, help="Read its page now, not as it was archived.")
+@click.option("--fetch", is_flag=True, help="Read the live page instead of the archived one.")
 @json_option()
 def why(site: str, product_id: str, field: str | None, fetch: bool, as_json: bool) -> None:
-    """Show where the values of a product of SITE come from, all or FIELD: since when, by which
-    crawl and definition, from which source of the page, what the page's other sources say, and
-    what is held beside it."""
+    """Show where the values of a product of SITE come from, all or FIELD: since when, from which
+    crawl, definition and source, what other sources of the page say, and which values are held."""
     settings = load_settings()
     with open_engine().connect() as connection:
         found = provenance.read(connection, site, product_id, field)

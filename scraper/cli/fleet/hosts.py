@@ -42,14 +42,14 @@ def _check_rate(text: str) -> str:
 
 @click.group()
 def host() -> None:
-    """Hosts: how fast they are asked and why; pause, resume, and set their budget."""
+    """Show hosts with their rate limits; pause, resume and limit them."""
 
 
 @host.command("list")
 @click.argument("host", required=False, callback=parsed_by(check_host))
 @json_option("array")
 def host_list(host: str | None, as_json: bool) -> None:
-    """Show hosts with open pages, or HOST: budget, pace, requests under way, rests, what is due."""
+    """Show hosts with open pages, or HOST: limit, pace, requests in flight, rests, due pages."""
     with open_engine().connect() as connection, open_redis(load_settings()) as client:
         states = host_states.read_states(connection, client, host)
     if as_json:
@@ -64,8 +64,8 @@ def host_list(host: str | None, as_json: bool) -> None:
 @host_argument
 @json_option()
 def host_pause(host: str, as_json: bool) -> None:
-    """Ask HOST for nothing until it is resumed; effective within seconds. Its pages wait, and pay
-    nothing."""
+    """Pause HOST: send it no requests until it is resumed. Takes effect within seconds. Its pages
+    wait without being charged."""
     _set_paused(host, paused=True, as_json=as_json)
 
 
@@ -86,10 +86,8 @@ def host_resume(host: str, as_json: bool) -> None:
     help="Requests by the whole fleet: 30/m, 2/s, unlimited.",
 )
 @click.option("--concurrency", type=click.IntRange(1, 1000), help="Requests at once.")
-@click.option(
-    "--burst", type=click.IntRange(1, 1000), help="Requests right after each other after a pause."
-)
-@click.option("--reset", is_flag=True, help="Take back what was set before.")
+@click.option("--burst", type=click.IntRange(1, 1000), help="Requests in a row after a pause.")
+@click.option("--reset", is_flag=True, help="Remove the limit that was set.")
 @json_option()
 def host_set(
     host: str,
@@ -99,10 +97,10 @@ def host_set(
     reset: bool,
     as_json: bool,
 ) -> None:
-    """Set the budget of HOST above what site definitions say; effective within seconds, until it is
-    reset.
+    """Set the rate limit of HOST, which replaces those of site definitions until it is reset. Takes
+    effect within seconds.
 
-    It may be higher or lower. A Crawl-delay in robots.txt counts all the same.
+    It may be higher or lower. A Crawl-delay in robots.txt still applies.
     """
     if rate is None and concurrency is None and burst is None and not reset:
         raise click.UsageError("say what: --rate, --concurrency, --burst or --reset")

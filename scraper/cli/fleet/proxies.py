@@ -39,14 +39,14 @@ Healths = Mapping[str, Mapping[str, ProxyStats]]
     "--host",
     metavar="HOST",
     type=str.lower,
-    help="At that host alone, with its port if it has one.",
+    help="Only at this host, with its port if it has one.",
 )
 @json_option("array")
 @click.pass_context
 def proxies(ctx: click.Context, host: str | None, as_json: bool) -> None:
-    """Show the proxies' health and cost in requests, and which rest at which host, and why.
+    """Show each proxy's health and requests, at which hosts it rests, and why.
 
-    Proxies are named by ids, which show neither address nor login.
+    Proxies are shown by id, without address or login.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -67,7 +67,7 @@ def proxies(ctx: click.Context, host: str | None, as_json: bool) -> None:
 
 @proxies.command("check")
 @click.option(
-    "--connect", is_flag=True, help="Open a connection to each; exit 1 where one does not answer."
+    "--connect", is_flag=True, help="Connect to each proxy; exit 1 if one does not answer."
 )
 @json_option()
 def proxies_check(connect: bool, as_json: bool) -> None:

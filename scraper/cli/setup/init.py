@@ -58,9 +58,9 @@ HIDDEN = "(hidden)"
 @click.option("--compose", is_flag=True, help="Write a docker-compose.yml as well.")
 @json_option()
 def init(folder: Path, compose: bool, as_json: bool) -> None:
-    """Make a project in FOLDER (default: this one): settings, an example definition, .gitignore.
+    """Create a project in FOLDER (default: this one): settings, an example definition, .gitignore.
 
-    What is there already is left as it is.
+    Keeps existing files.
     """
     files = {
         PROJECT_FILE: SETTINGS,
@@ -114,7 +114,7 @@ def _write_new(path: Path, text: str) -> bool:
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--changed", is_flag=True, help="Only what is not a default.")
+@click.option("--changed", is_flag=True, help="Only settings that differ from their default.")
 def settings(as_json: bool, changed: bool) -> None:
     """Show the settings in force, and where each comes from. Secrets are hidden."""
     values, origins = load_settings(), Settings.sources()

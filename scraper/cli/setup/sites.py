@@ -59,15 +59,15 @@ class Sites(click.Group):
 
 @click.group(cls=Sites)
 def sites() -> None:
-    """Look at the site definitions; pause and resume sites."""
+    """Show and check site definitions; pause, resume and delete sites."""
 
 
 @sites.command("check")
 @click.argument("files", metavar="[FILES|NAMES]...", nargs=-1)
 @json_option("array")
 def sites_check(files: tuple[str, ...], as_json: bool) -> None:
-    """Validate definitions: every error of every file, with its line, its key and a fix. Checks
-    sites/ unless files, or sites by their names, are given."""
+    """Validate definitions: report every error with its line, its key and a fix. Checks sites/
+    unless files or names of sites are given."""
     settings = load_settings()
     folder = settings.sites_dir
     paths = [definition_file(folder, word) for word in files] or loader.list_definition_files(
@@ -169,10 +169,10 @@ def sites_list(as_json: bool) -> None:
 @click.argument("name", shell_complete=complete_site)
 @json_option()
 def sites_pause(name: str, as_json: bool) -> None:
-    """Fetch nothing of a site until it is resumed; effective within seconds.
+    """Pause a site: fetch nothing until it is resumed. Takes effect within seconds.
 
-    A running crawl keeps its pages and goes on later. Slots of the schedule that come due meanwhile
-    are not made up.
+    A running crawl keeps its pages and continues later. Slots that come due during the pause are
+    not made up.
     """
     _set_paused(name, paused=True, as_json=as_json)
 
@@ -191,20 +191,20 @@ def sites_resume(name: str, as_json: bool) -> None:
     "--where",
     metavar="CONDITION",
     multiple=True,
-    help="Only products of which it is true: 'price<1', 'title~test'. All of several.",
+    help="Only products that match: 'price<1', 'title~test'. Several must all match.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @json_option()
 def sites_delete(
     name: str, where: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Delete a site and all that is stored of it: products with their history, its part of the
-    feed, pages, archive, crawls.
+    """Delete a site and all its data: products with their history and feed entries, pages, archive,
+    crawls.
 
-    Its definition must be gone before, or the site would come back. Asks on a terminal. With
-    --where only these products go, delisted ones too, with their history and changes; a crawl that
-    finds them again stores them as new.
+    Delete its definition first, or the site would return. Asks on a terminal. With --where, deletes
+    only these products (delisted ones too), with their history and changes; a crawl that finds them
+    again stores them as new.
     """
     settings = load_settings()
     conditions = [view.parse_condition(text) for text in where]
@@ -274,7 +274,7 @@ def _set_paused(name: str, *, paused: bool, as_json: bool) -> None:
     "-o",
     "--output",
     type=click.Path(dir_okay=False, writable=True),
-    help="A file instead of the terminal.",
+    help="Write to a file instead of the terminal.",
 )
 def sites_schema(output: str | None) -> None:
     """Print the JSON schema of a definition, for editors."""

@@ -43,8 +43,7 @@ COLUMNS = ["site", "account", "state", "since", "rests", "logins", "failures", "
 
 @click.group()
 def login() -> None:
-    """Accounts: who is logged in, who cannot and why. They go by their names, and show nothing of
-    what is secret."""
+    """Show accounts by name and whether they are logged in; check and forget logins."""
 
 
 @login.command("list")
@@ -65,11 +64,9 @@ def login_list(site: str | None, as_json: bool) -> None:
 @click.argument("account", required=False)
 @json_option("array")
 def login_check(site: str, account: str | None, as_json: bool) -> None:
-    """Log the accounts of SITE in, or ACCOUNT alone, and say what was seen; exit 1 where one does
-    not get in.
+    """Log in the accounts of SITE, or only ACCOUNT, and show the result; exit 1 if one fails.
 
-    It is a login like any other: where it works, workers use it, and an account in quarantine is
-    free again.
+    Workers use a successful login, and it ends an account's quarantine.
     """
     settings = load_settings()
     definition = _definition(settings, site)
@@ -94,10 +91,9 @@ def login_check(site: str, account: str | None, as_json: bool) -> None:
 @click.argument("account", required=False)
 @json_option()
 def login_forget(site: str, account: str | None, as_json: bool) -> None:
-    """Forget the logins of SITE's accounts, or ACCOUNT's alone: its cookies, its failures, its
-    quarantine.
+    """Forget the logins of SITE's accounts, or only ACCOUNT's: cookies, failures, quarantine.
 
-    Workers that have it in use log in again within seconds.
+    Workers that use them log in again within seconds.
     """
     settings = load_settings()
     with open_redis(settings) as client:

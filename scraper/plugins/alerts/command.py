@@ -26,7 +26,7 @@ from scraper.settings import Settings, readable_by_all
 @json_option("array")
 @click.pass_context
 def alerts(context: click.Context, as_json: bool) -> None:
-    """Show the rules of price alerts, and what came of them within a week."""
+    """Show the rules of price alerts, and their alerts of the last week."""
     if context.invoked_subcommand is not None:
         return
     with open_engine().connect() as connection:
@@ -60,12 +60,13 @@ def _state(rule: Rule, state: sa.Row[Any] | None) -> dict[str, Any]:
 
 @alerts.command("test")
 @click.argument("rule", required=False)
-@click.option("--days", type=click.IntRange(1, 366), default=7, help="With RULE: of so many days.")
+@click.option(
+    "--days", type=click.IntRange(1, 366), default=7, help="With RULE: for this many days."
+)
 @json_option("array")
 def alerts_test(rule: str | None, days: int, as_json: bool) -> None:
-    """Send a test message to everybody on the list (SCRAPER_ALERTS), and say who has got it: exits
-    with 1 unless all have. With RULE: show what it would have told, and send nothing.
-    """
+    """Send a test message to all recipients (SCRAPER_ALERTS), and show who got it; exit 1 unless
+    all did. With RULE, show what it would have sent, and send nothing."""
     if rule is not None:
         _show_told(rule, days, as_json)
         return

@@ -40,14 +40,14 @@ class Verified:
 
 @click.group()
 def archive() -> None:
-    """Raw pages that were kept: what there is, what is too old, and whether it can be read."""
+    """List, prune and verify the archived pages."""
 
 
 @archive.command("list")
 @click.argument("site", required=False, shell_complete=complete_site)
 @json_option("array")
 def archive_list(site: str | None, as_json: bool) -> None:
-    """Show what is kept, of SITE or of all."""
+    """Show the archived pages of SITE or of all sites."""
     archives = _list(open_engine(), site)
     if as_json:
         print_json(archives)
@@ -60,7 +60,8 @@ def archive_list(site: str | None, as_json: bool) -> None:
 @archive.command("prune")
 @json_option()
 def archive_prune(as_json: bool) -> None:
-    """Forget now what is older than its site's `keep`; coordinators do so by themselves."""
+    """Delete pages that are older than their site's `keep` now; coordinators also do this by
+    themselves."""
     pruned = _prune(open_engine())
     if as_json:
         print_json({name: value for name, value in asdict(pruned).items() if name != "more"})
@@ -73,13 +74,13 @@ def archive_prune(as_json: bool) -> None:
 @archive.command("verify")
 @click.argument("site", required=False, shell_complete=complete_site)
 @since_option
-@click.option("--limit", type=click.IntRange(min=1), help="Records to read at the most.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of records to read.")
 @json_option()
 def archive_verify(
     site: str | None, since: datetime | None, limit: int | None, as_json: bool
 ) -> None:
-    """Read every record, of SITE or of all, and compare its digests; exit 1 unless all are what was
-    written."""
+    """Read every record of SITE or of all sites, and compare its digests; exit 1 unless all
+    match."""
     verified = _verify(open_engine(), site, since, limit)
     if as_json:
         print_json(verified)

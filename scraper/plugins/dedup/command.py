@@ -49,14 +49,14 @@ class SiteFilter:
 
 @click.group()
 def dedup() -> None:
-    """Sites with `dedup: bloom`: what is remembered of their finished pages."""
+    """Inspect and reset the filters of sites with `dedup: bloom`."""
 
 
 @dedup.command("show")
 @click.argument("site", shell_complete=complete_site)
 @json_option()
 def dedup_show(site: str, as_json: bool) -> None:
-    """Show the filter of SITE: generations, URLs, keys, memory, and how often it is wrong."""
+    """Show the filter of SITE: generations, URLs, keys, memory, and error rate."""
     site_filter = _read(open_engine(), load_settings(), site)
     if as_json:
         print_json(_as_json(site_filter))
@@ -68,8 +68,8 @@ def dedup_show(site: str, as_json: bool) -> None:
 @click.argument("site", shell_complete=complete_site)
 @json_option()
 def dedup_reset(site: str, as_json: bool) -> None:
-    """Forget which pages of SITE were fetched: its next crawl fetches all of them. A crawl that
-    runs keeps what it knows."""
+    """Forget which pages of SITE were fetched: its next crawl fetches all of them. A running crawl
+    keeps its own knowledge."""
     # The new id is what forgets; the old keys are deleted where no crawl asks them, and expire
     # otherwise.
     with open_engine().begin() as connection:

@@ -19,7 +19,7 @@ def up(as_json: bool) -> None:
     """Start the embedded servers in the background and apply migrations.
 
     With DATABASE_URL and REDIS_URL set, starts nothing: checks that they answer, and migrates. On a
-    terminal it shows Flower's password, if that was made here.
+    terminal, shows Flower's password if it was generated here.
     """
     settings = load_settings()
     require_project(settings)

@@ -19,17 +19,25 @@ from scraper.plugins.functions.client import CallError, Client
 @click.argument("function", metavar="MODULE:FUNCTION")
 @click.argument("inputs", metavar="[URLS]...", nargs=-1)
 @click.option(
-    "-f", "--file", "file", type=click.File("r"), help="One input a line; - is the standard input."
+    "-f",
+    "--file",
+    "file",
+    type=click.File("r"),
+    help="Read one input per line; - is standard input.",
 )
-@click.option("--queue", default="datacenter", show_default=True, help="Whose workers run it.")
-@click.option("--region", help="Where they are, such as eu; default: any.")
-@click.option("--site", help="In that site's name: its rate, headers, proxies.")
-@click.option("--proxy", help="Through proxies of that class.")
+@click.option(
+    "--queue", default="datacenter", show_default=True, help="The queue whose workers run it."
+)
+@click.option("--region", help="The workers' region, such as eu; default: any.")
+@click.option("--site", help="Use this site's rate, headers and proxies.")
+@click.option("--proxy", help="The class of proxies to use.")
 @click.option(
     "--rate", help="Requests to a host by the whole fleet, such as 60/m; default: as for a site."
 )
 @click.option(
-    "--concurrency", type=click.IntRange(1, 1000), help="Requests at once to a host, whole fleet."
+    "--concurrency",
+    type=click.IntRange(1, 1000),
+    help="Requests at once to a host, for the whole fleet.",
 )
 @click.option(
     "--priority", default="normal", show_default=True, help="high, normal, low, or 0 to 9."
@@ -41,15 +49,15 @@ from scraper.plugins.functions.client import CallError, Client
     help="Seconds for one input.",
 )
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=0.01), help="Seconds for all of them."
+    "--timeout", "timeout_s", type=click.FloatRange(min=0.01), help="Seconds for the whole call."
 )
-@click.option("--unordered", is_flag=True, help="Results as they come.")
+@click.option("--unordered", is_flag=True, help="Print results as they come.")
 @click.option(
     "--local/--no-local",
     default=None,
-    help="Start a worker here where none serves the queue (embedded: default).",
+    help="Start a worker here if none serves the queue (default with embedded servers).",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def run(
     function: str,
     inputs: tuple[str, ...],
@@ -61,9 +69,8 @@ def run(
 ) -> None:
     """Call the async function MODULE:FUNCTION on the workers, once for each of URLS.
 
-    Prints results in the order of the inputs, as they come; exits with 4 where some failed. URLS
-    may be any texts; - reads them from the standard input, one a line. The module must be in
-    SCRAPER_FUNCTIONS.
+    Prints results in the order of the inputs, as they come; exits with 4 if some failed. URLS may
+    be any text; - reads lines from standard input. SCRAPER_FUNCTIONS must name the module.
     """
     if bool(inputs) == (file is not None):
         raise click.UsageError("give URLS, or --file, or - for the standard input")

@@ -18,18 +18,18 @@ from scraper.plugins.metrics.exporter import make_registry
 
 @click.command()
 @click.option(
-    "--host", metavar="ADDRESS", help="Where to listen (SCRAPER_METRICS_HOST, 127.0.0.1)."
+    "--host", metavar="ADDRESS", help="The address to listen on (SCRAPER_METRICS_HOST, 127.0.0.1)."
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    help="Which port (SCRAPER_EXPORTER_PORT, 9750); 0: any free one.",
+    help="The port (SCRAPER_EXPORTER_PORT, 9750); 0: any free one.",
 )
-@click.option("--once", is_flag=True, help="Print them and end.")
+@click.option("--once", is_flag=True, help="Print the metrics once and exit.")
 def metrics(host: str | None, port: int | None, once: bool) -> None:
     """Serve the state of the whole fleet for Prometheus, from PostgreSQL, Redis and the broker.
 
-    One is enough for an installation. Workers have metrics of their own: see SCRAPER_METRICS_PORT.
+    One per installation is enough. Workers have their own metrics, see SCRAPER_METRICS_PORT.
     """
     settings = load_settings()
     logs.configure(settings)

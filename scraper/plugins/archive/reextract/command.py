@@ -45,16 +45,18 @@ FIELD_COLUMNS = ["field", "fill", "then", "gained", "changed", "lost", "such as"
 @click.argument("site", shell_complete=complete_site)
 @since_option
 @click.option("--diff", is_flag=True, help="Show what would change, and write nothing.")
-@click.option("--limit", type=click.IntRange(min=1), help="Pages to read at the most.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of pages to read.")
 @click.option(
     "--show",
     default=20,
     show_default=True,
     type=click.IntRange(min=0),
-    help="Products to show singly.",
+    help="Number of products to show one by one.",
 )
-@click.option("--accept", is_flag=True, help="Write even what a crawl would be suspect for.")
-@click.option("--yes", is_flag=True, help="Ask nothing.")
+@click.option(
+    "--accept", is_flag=True, help="Write the result even if it would make a crawl suspect."
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option()
 def reextract(
     site: str,
@@ -66,10 +68,10 @@ def reextract(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Run SITE's definition of today over its archived product pages, without a request.
+    """Read SITE's archived product pages with today's definition, without a request.
 
-    Shows what changes, and writes it unless --diff is given. Exit 5 where the outcome would make a
-    crawl suspect.
+    Shows what changes, and writes it unless --diff is given. Exits with 5 if the result would make
+    a crawl suspect.
     """
     engine, settings = open_engine(), load_settings()
     with engine.connect() as connection:
