@@ -1,15 +1,14 @@
-"""A site's own markers of a blocked page, `blocked:` in its definition: their schema, and what
-`scraper.rules.blocks` asks. Pure.
+"""A site's own markers of a blocked page, `blocked:` in its definition, compiled for
+`scraper.rules.blocks`. Pure.
 
     blocked:
       - "Our systems have noticed unusual activity"          # a text: the same as {text: …}
-      - {status: 200, text: "Nur für registrierte Händler"}  # all that is given must hold
+      - {status: 200, text: "Nur für registrierte Händler"}  # all keys must match
       - {header: {x-shield: denied}}
       - {url: "/sorry-page"}
       - {regex: 'data-state="(challenge|captcha)"'}
 
-There is no `css` here: markers are asked of every page before it is parsed, and of good pages most
-of all.
+Markers have no `css`, because they are checked on every page before it is parsed.
 """
 
 from __future__ import annotations
@@ -26,11 +25,10 @@ from scraper.rules.decoding import decode_page
 from scraper.sites.grammar import selectors
 from scraper.sites.grammar.model import Model, Regex, Text, expand_texts, number_to_text, refuse
 
-# A text of fewer characters stands on good pages as well.
+# Shorter texts occur on good pages as well.
 TEXT_MIN = 4
 MARKERS_MAX = 50
-# In which shops write. A text is looked for as each of these spells it: where one misreads a page,
-# it finds nothing.
+# The character sets that shops use. A text is searched for in the spelling of each of them.
 CHARSETS = (
     "utf-8",
     "cp1252",
@@ -49,9 +47,8 @@ CHARSETS = (
 def _check_text(text: str) -> str:
     if len(text.strip()) < TEXT_MIN:
         raise ValueError(
-            f"{text!r} is too short to tell a blocked page from a good one (fix: {TEXT_MIN} "
-            f"characters at the least, as in "
-            '"Access to this page has been denied")'
+            f"{text!r} is too short, good pages may contain it (fix: at least {TEXT_MIN} "
+            'characters, as in "Access to this page has been denied")'
         )
     return text
 
@@ -66,7 +63,7 @@ HttpStatus = Annotated[int, Field(ge=200, le=999)]
 
 
 class Blocked(Model):
-    """One marker of a blocked page. All that is given must hold."""
+    """A marker of a blocked page. All of its keys must match."""
 
     text: (
         Annotated[
@@ -76,13 +73,13 @@ class Blocked(Model):
             Field(max_length=1000),
         ]
         | None
-    ) = Field(None, description="stands in the page's source, in these letters, small and capital")
-    regex: Regex | None = Field(None, description="is found in the page's source")
+    ) = Field(None, description="a text in the page's source, case-sensitive")
+    regex: Regex | None = Field(None, description="a regular expression on the page's source")
     status: Annotated[
         tuple[HttpStatus, ...],
         BeforeValidator(_as_statuses, json_schema_input_type=int | list[int]),
         Field(max_length=20),
-    ] = Field((), description="the answer's status, or one of several")
+    ] = Field((), description="the response's status, or one of several")
     header: dict[HeaderName, HeaderPart] = Field(
         default_factory=dict, max_length=10, description='name -> part of its value; "": any value'
     )
@@ -94,19 +91,18 @@ class Blocked(Model):
             self.text is not None or self.regex is not None or self.header or self.url is not None
         )
         if not others and not self.status:
-            refuse("", "says nothing (fix: give one of text, regex, status, header, url)")
+            refuse("", "is empty (fix: give one of text, regex, status, header, url)")
         good = sorted(status for status in self.status if status < 400)
         if good and not others:
             refuse(
                 "status",
-                f"{good[0]} alone would take good pages for blocked (fix: add text, regex, header "
-                "or url)",
+                f"{good[0]} alone also matches good pages (fix: add text, regex, header or url)",
             )
         return self
 
     @property
     def described(self) -> str:
-        """For people: `status 200 and text 'Nur für …'`."""
+        """The marker as messages name it: `status 200 and text 'Nur für …'`."""
         given = [f"status {'/'.join(map(str, self.status))}"] if self.status else []
         given += [f"header {name}" for name in self.header]
         given += [
@@ -117,7 +113,7 @@ class Blocked(Model):
         return " and ".join(given)
 
     def marker(self) -> Marker:
-        """What `scraper.rules.blocks.detect_block` asks, selectors compiled."""
+        """Compiles the marker for `scraper.rules.blocks.detect_block`."""
         return Marker(
             described=self.described,
             statuses=frozenset(self.status),
@@ -138,14 +134,17 @@ Markers = Annotated[
 
 
 def compile_markers(blocked: Iterable[Blocked]) -> tuple[Marker, ...]:
-    """Compiled once a crawl: `compile_markers(site.blocked)`."""
+    """Compiles the markers of a site, once for each crawl."""
     return tuple(entry.marker() for entry in blocked)
 
 
 def encode_spellings(text: str) -> tuple[bytes, ...]:
-    """The bytes that stand for a text: as it is and with & < > as entities, in each character set
-    that has its letters. `encode_spellings("Press & Hold") == (b"Press & Hold", b"Press &amp;
-    Hold")`."""
+    """Returns the byte spellings of a text: in each character set that has its letters, as it is
+    and with & < > as entities.
+
+    >>> encode_spellings("Press & Hold")
+    (b'Press & Hold', b'Press &amp; Hold')
+    """
     encoded: dict[bytes, None] = {}
     for charset in CHARSETS:
         for written in (text, html.escape(text, quote=False)):
@@ -157,8 +156,7 @@ def encode_spellings(text: str) -> tuple[bytes, ...]:
 
 
 def _matches_pattern(pattern: str, text: str) -> bool:
-    """Whether a regular expression is found within its time; on a page that it takes too long for,
-    it is not."""
+    """Returns whether the pattern matches within its time limit."""
     try:
         return selectors.matches_anywhere(selectors.compile_regex(pattern), text)
     except TimeoutError:
@@ -166,7 +164,7 @@ def _matches_pattern(pattern: str, text: str) -> bool:
 
 
 def _matches_page(pattern: str, start: bytes, content_type: str) -> bool:
-    # It is cut off, perhaps within a letter, which would make UTF-8 look like something else.
+    # The page may be cut off within a character, which would make UTF-8 look like something else.
     if len(start) >= MARKER_MAX:
         start = start[: start.rfind(b">") + 1] or start
     return _matches_pattern(pattern, decode_page(start, content_type or None).text)

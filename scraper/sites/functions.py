@@ -1,10 +1,10 @@
-"""A site's own Python functions, imported by name: `module:function`. The only module that imports
-a user's code, also for functions that are called from outside
+"""Imports a site's own Python functions by name: `module:function`. This is the only module that
+imports a user's code, also for functions called from outside
 (`scraper.plugins.functions.functions`).
 
-Loading a definition imports nothing, and nothing else imports a module that the operator has not
-allowed (`SCRAPER_SITE_FUNCTIONS`), for definitions are data. `check_functions` is what `scraper
-sites check` calls, `resolve_function` what a worker calls.
+Definitions are data: loading one imports nothing, and a module is imported only if the operator
+allows it (`SCRAPER_SITE_FUNCTIONS`). `scraper sites check` calls `check_functions`, a worker calls
+`resolve_function`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PageFunction = Callable[[Page], Iterable[Any] | None]
 
 
 def import_user_module(name: str) -> types.ModuleType:
-    """Raises ImportError with the fix, whatever the module itself raises."""
+    """Imports a module. Raises only `ImportError`, with a fix, whatever the module raises."""
     try:
         return import_module(name)
     except Exception as error:
@@ -38,15 +38,15 @@ def import_user_module(name: str) -> types.ModuleType:
 
 
 def explain_missing_function(module: types.ModuleType, name: str) -> str:
-    """The message for a name that is not there, with the mend."""
+    """Returns the message for a missing function, with a fix."""
     near = difflib.get_close_matches(name, vars(module), 1)
     hint = f"did you mean {near[0]!r}?" if near else "define it, or correct its name"
     return f"{module.__name__!r} has no function {name!r} (fix: {hint})"
 
 
 def resolve_function(name: str, allowed: Collection[str]) -> Callable[..., Any]:
-    """The function `module:function` means, where the module is one of those `allowed` and has
-    defined it itself. Raises `ImportError` with a mend."""
+    """Returns the function `module:function`, if its module is `allowed` and defines it. Raises
+    `ImportError` with a fix."""
     reason = explain_refusal(name, allowed)
     if reason is not None:
         raise ImportError(reason)
@@ -64,20 +64,20 @@ def resolve_function(name: str, allowed: Collection[str]) -> Callable[..., Any]:
 
 
 def explain_refusal(name: str, allowed: Collection[str]) -> str | None:
-    """Why the module of `module:function` may not be imported; None where it may."""
+    """Returns why the module of `module:function` may not be imported, or None."""
     module_name = name.partition(":")[0]
     if module_name in allowed:
         return None
     listed = ", ".join(sorted(allowed)) or "none"
     return (
-        f"{module_name!r} may not be imported: of modules SCRAPER_SITE_FUNCTIONS allows {listed} "
+        f"{module_name!r} may not be imported: SCRAPER_SITE_FUNCTIONS allows {listed} "
         f"(fix: read its code, then SCRAPER_SITE_FUNCTIONS={','.join([*allowed, module_name])} "
         "for commands, coordinators and workers alike)"
     )
 
 
 def list_functions(site: Site) -> dict[str, str]:
-    """The functions that a definition names, by its keys."""
+    """Returns the functions that a definition names, by their keys."""
     functions = {
         "product.function": site.product.function,
         "listing.function": site.listing.function if site.listing else None,
@@ -87,11 +87,11 @@ def list_functions(site: Site) -> dict[str, str]:
     return {key: name for key, name in functions.items() if name is not None}
 
 
-# Cached as it was imported: what becomes of the file later, this process does not run.
+# Cached, because this process keeps running the imported code when the file changes.
 @lru_cache(maxsize=256)
 def read_function_source(name: str, allowed: tuple[str, ...]) -> str | None:
-    """The text of the file that a function is defined in; None where there is none, or the module
-    cannot be imported. (What it imports in its turn is not looked at.)"""
+    """Returns the text of the file that defines a function, or None if there is no file or the
+    module cannot be imported. Does not include the modules that the file imports."""
     try:
         file = inspect.getsourcefile(sys.modules[resolve_function(name, allowed).__module__])
         return Path(file).read_text(encoding="utf-8") if file else None
@@ -100,8 +100,8 @@ def read_function_source(name: str, allowed: tuple[str, ...]) -> str | None:
 
 
 def check_functions(site: Site, allowed: Collection[str]) -> list[tuple[str, str]]:
-    """Imports the site's functions; (key, sentence) for each that cannot be. Those of a site that
-    is not enabled may wait until they are allowed."""
+    """Imports the site's functions. Returns (key, sentence) for each that fails, except for
+    functions of a disabled site that are not allowed yet."""
     problems = []
     for key, name in list_functions(site).items():
         if not site.enabled and explain_refusal(name, allowed) is not None:

@@ -1,6 +1,6 @@
-"""From YAML files to `Site`s: every problem of a file at once, each with its line and a mend.
+"""Loads `Site`s from YAML files, and reports all problems of a file with their lines and fixes.
 
-The only module of `scraper.sites` that reads files. It imports no user's code (see
+This is the only module of `scraper.sites` that reads files. It does not import user code (see
 `scraper.sites.functions`).
 """
 
@@ -27,21 +27,21 @@ SUFFIXES = (".yaml", ".yml")
 
 
 def load_file(path: Path | str, allowed: Collection[str] | None = None) -> Site:
-    """The site a file defines. Raises `DefinitionError` with a line a problem: `file:line: key:
-    message (fix: …)`. `allowed`: the modules whose functions it may name; None leaves that to
-    whoever imports them."""
+    """Returns the site that a file defines. Raises `DefinitionError` with a line for each problem:
+    `file:line: key: message (fix: …)`. `allowed`: the modules whose functions it may name; with
+    None this is checked only on import."""
     path = Path(path)
     return load_text(_read_text(path), path, allowed)
 
 
 def load_text(text: str, path: Path | str, allowed: Collection[str] | None = None) -> Site:
-    """The site that YAML text defines; `path` names it in messages, and the site where the text
-    does not."""
+    """Returns the site that YAML text defines. `path` is used in messages, and as the name of a
+    site without `name:`."""
     path = Path(path)
     try:
         parsed = yaml12.parse(text)
     except yaml.YAMLError as error:
-        line, message = yaml12.sentence(error, text)
+        line, message = yaml12.explain_error(error, text)
         raise DefinitionError([f"{path}:{line}: {message}"]) from None
     except RecursionError:
         raise DefinitionError(
@@ -49,7 +49,7 @@ def load_text(text: str, path: Path | str, allowed: Collection[str] | None = Non
         ) from None
     problems = list(parsed.problems)
     if not isinstance(parsed.data, dict):
-        fault = "is empty" if parsed.data is None else "holds no mapping"
+        fault = "is empty" if parsed.data is None else "is not a mapping"
         raise DefinitionError(
             [f"{path}:1: the file {fault} (fix: start with `name: {_name_from_path(path)}`)"]
         )
@@ -71,13 +71,13 @@ def load_text(text: str, path: Path | str, allowed: Collection[str] | None = Non
 
 
 def list_definition_files(folder: Path | str) -> list[Path]:
-    """The definitions of a folder, by file name; none where there is no such folder."""
+    """Returns the definition files of a folder, sorted, or [] if the folder does not exist."""
     return _list_files([folder]) if Path(folder).is_dir() else []
 
 
 def guess_names(file: Path) -> list[str]:
-    """The sites that a file may mean, though it cannot be read as a definition: after its own name,
-    and by a `name:` line."""
+    """Returns the possible site names of an invalid file: from its file name, and from `name:`
+    lines."""
     try:
         text = file.read_text("utf-8-sig", errors="replace")
     except OSError:
@@ -87,8 +87,8 @@ def guess_names(file: Path) -> list[str]:
 
 
 def load_folder(folder: Path | str) -> list[Site]:
-    """Every *.yaml of a folder, by name. Raises `DefinitionError` with the problems of all files
-    together."""
+    """Returns the sites of a folder, sorted by name. Raises `DefinitionError` with the problems of
+    all files."""
     sites, problems = _load_files(_list_files([folder]))
     if problems:
         raise DefinitionError(problems)
@@ -96,8 +96,7 @@ def load_folder(folder: Path | str) -> list[Site]:
 
 
 def check_files(paths: Iterable[Path | str]) -> list[str]:
-    """The problems of files and folders together, names used twice included; empty where all is
-    well."""
+    """Returns the problems of files and folders, including names that are used twice."""
     try:
         files = _list_files(paths)
     except DefinitionError as error:
@@ -106,21 +105,23 @@ def check_files(paths: Iterable[Path | str]) -> list[str]:
 
 
 def check_functions(paths: Iterable[Path | str], allowed: Collection[str]) -> list[str]:
-    """Imports the Python functions that valid definitions name, of the modules that are `allowed`;
-    a line for each that cannot be imported."""
+    """Imports the functions of valid definitions from `allowed` modules. Returns a line for each
+    that fails."""
     return check_sites(paths, partial(functions.check_functions, allowed=allowed))
 
 
 def check_sites(
     paths: Iterable[Path | str], check: Callable[[Site], list[tuple[str, str]]]
 ) -> list[str]:
-    """A line for each problem, (key, sentence), that `check` has with a valid definition."""
+    """Runs `check`, which returns (key, sentence), on valid definitions. Returns a line for each
+    problem."""
     problems = []
     for path in _list_files(paths):
         try:
             site = load_file(path)
         except DefinitionError:
-            continue  # check_files() tells
+            # `check_files` reports these problems.
+            continue
         lines = yaml12.parse(_read_text(path)).lines
         for key, message in check(site):
             problems.append(f"{path}:{lines.get(tuple(key.split('.')), 1)}: {key}: {message}")
@@ -128,7 +129,7 @@ def check_sites(
 
 
 def find_warnings(site: Site) -> list[str]:
-    """What is allowed but seldom meant, a sentence each."""
+    """Returns a sentence for each setting that is valid but rarely intended."""
     sentences = []
     if site.schedule is not None:
         gap = scalars.find_shortest_gap(site.schedule)
@@ -141,28 +142,31 @@ def find_warnings(site: Site) -> list[str]:
             )
     if site.product.function is None and not site.product.required:
         sentences.append(
-            "no field is `required`: a page that shows something else may be stored as a product "
-            "with empty fields; set `required: true` on the fields every product has"
+            "no field is `required`: a page of another kind may be stored as a product with empty "
+            "fields; set `required: true` on the fields that every product has"
         )
     own = [link for link in site.start if is_private(link)] if not site.allow_private else []
     if own:
         sentences.append(
-            f"{own[0]} is within your own network, and is not asked for; set `allow_private: true`"
+            f"{own[0]} is in your own network and will not be fetched; set `allow_private: true`"
         )
     if isinstance(site.allow_private, tuple):
         sentences.append(
             f"allow_private: links of this site may reach {', '.join(site.allow_private)}, "
-            "whichever host they name"
+            "whatever their host"
         )
     if not site.robots:
         sentences.append("robots is false: robots.txt is ignored")
     if site.rate_per_s is None:
-        sentences.append("rate is unlimited: only `concurrency` spares the shop's server")
+        sentences.append(
+            "rate is unlimited: only `concurrency` limits the load on the shop's server"
+        )
     items = site.product.items
     by_page = site.product.function is None and (items is None or items.optional)
     if by_page and site.product.id is None:
         sentences.append(
-            "no product.id: a product is known by its URL, and is a new one whenever that changes"
+            "no product.id: a product is identified by its URL; if the URL changes, it is a new "
+            "product"
         )
     return sentences
 

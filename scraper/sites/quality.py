@@ -1,5 +1,5 @@
-"""How much a crawl may differ from those before it until its data is not trusted: the `quality:` of
-a definition. Pure."""
+"""How much a crawl may differ from earlier ones before it is suspect: `quality:` in a definition.
+Pure."""
 
 from __future__ import annotations
 
@@ -14,36 +14,42 @@ from scraper.sites.grammar.model import Model, Share
 
 
 class Quality(Model):
-    """Below these a crawl is suspect."""
+    """The limits beyond which a crawl is suspect."""
 
     products: Share = Field(
         "50%", description="good products, as a share of their usual number; 0: not judged"
     )
-    products_floor: int = Field(0, ge=0, le=1_000_000_000, description="good products in any case")
+    products_floor: int = Field(
+        0,
+        ge=0,
+        le=1_000_000_000,
+        description="the least number of good products, whatever is usual",
+    )
     fill: Share = Field(
         "80%", description="a field's fill rate, as a share of its usual one; 0: not judged"
     )
     mistyped: Share = Field(
         "10%",
-        description="product pages with no value of the type, above the usual; 100%: not judged",
+        description="product pages with a mistyped value, above the usual; 100%: not judged",
     )
     distinct: Share = Field(
-        "25%", description="a field's different values, as a share of the usual; 0: not judged"
+        "25%", description="a field's distinct values, as a share of the usual; 0: not judged"
     )
     changed: Share = Field(
         "10%",
-        description="products with another value of a field, above 1.5 times the usual; 100%: "
-        "not judged, and nothing is held",
+        description="products with a changed value of a field, above 1.5 times the usual; 100%: "
+        "not judged, and no value is held",
     )
     accept_after: int | None = Field(
         None,
         ge=2,
         le=100,
-        description="suspect crawls in a row with the same breaches: the last one is the new usual",
+        description="after this many suspect crawls in a row with the same breaches, the last "
+        "one is usual",
     )
 
     def tolerances(self, fields: Mapping[str, Mapping[str, Any]]) -> Tolerances:
-        """`fields`: of each field its `floor`, `required` and `type`, where they are given."""
+        """Returns the tolerances for fields with these `floor`, `required` and `type`, if given."""
         share = scalars.parse_share
         required = [name for name, spec in fields.items() if spec.get("required")]
         return Tolerances(
@@ -69,14 +75,14 @@ class Quality(Model):
 
 
 def read_tolerances(definition: Mapping[str, Any]) -> Tolerances:
-    """Of a definition as it is stored, without the rest of it: validating that takes
-    milliseconds."""
+    """Returns the tolerances of a stored definition without validating the whole definition, which
+    takes milliseconds."""
     fields = definition["product"].get("fields", {})
     return Quality.model_validate(definition.get("quality", {})).tolerances(fields)
 
 
 def expand_none(value: Any) -> Any:
-    """`quality: none` judges nothing."""
+    """Expands `quality: none` to limits that judge nothing."""
     if value == "none":
         return {
             "products": "0",
@@ -87,6 +93,6 @@ def expand_none(value: Any) -> Any:
         }
     if isinstance(value, str):
         raise ValueError(
-            f"{value!r} is no quality (fix: `none`, or tolerances, as in `{{fill: 90%}}`)"
+            f"{value!r} is not valid (fix: `none`, or tolerances, as in `{{fill: 90%}}`)"
         )
     return value

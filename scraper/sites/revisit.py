@@ -1,5 +1,5 @@
-"""When a product page is fetched again, and how it is asked: the `revisit:` and `conditional:` of a
-definition. Pure."""
+"""When and how a product page is fetched again: `revisit:` and `conditional:` in a definition.
+Pure."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from scraper.rules.revisit import Bounds
 from scraper.sites.grammar import scalars
 from scraper.sites.grammar.model import Duration, Model, number_to_text, refuse
 
-# An interval is halved and grows by half: of 0 it would stay 0.
+# An interval is halved or grows by half, so it would stay 0 forever.
 ADAPTIVE_LEAST_S = 60.0
 BELIEVED = "30d"
 
 
 class RevisitBounds(Model):
-    """How old a product's data may be. One time for all pages, or an interval for each, by how
-    often it changes."""
+    """How old a product's data may be: the same for all pages, or adapted to how often each page
+    changes."""
 
-    min: Duration = Field(description="of a page that changes often: 6h")
-    max: Duration = Field(description="of a page that never changes: 14d")
+    min: Duration = Field(description="for a page that changes often: 6h")
+    max: Duration = Field(description="for a page that never changes: 14d")
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
@@ -33,7 +33,7 @@ class RevisitBounds(Model):
         if least_s != most_s and least_s < ADAPTIVE_LEAST_S:
             refuse(
                 "min",
-                "an interval that adapts is a minute or more (fix: `min: 1h`, or `revisit: 0`)",
+                "an adaptive interval must be a minute or more (fix: `min: 1h`, or `revisit: 0`)",
             )
         return self
 
@@ -46,7 +46,7 @@ class RevisitBounds(Model):
 
 
 def _expand_bounds(value: Any) -> Any:
-    """`7d` is from 7d to 7d."""
+    """Expands `7d` to the interval from 7d to 7d."""
     if isinstance(value, Mapping | RevisitBounds):
         return value
     text = number_to_text(value)
@@ -54,7 +54,7 @@ def _expand_bounds(value: Any) -> Any:
         raise ValueError(
             "must be a length of time or a mapping (fix: `7d`, or `{min: 6h, max: 14d}`)"
         )
-    # Its message is about what was written.
+    # Raises a message about the text as it was written.
     scalars.parse_duration(text)
     return {"min": text, "max": text}
 

@@ -1,8 +1,7 @@
-"""The JSON schema of site definitions, for editors: completion and red lines while typing.
-Generated, never edited.
+"""Generates the JSON schema of site definitions, for completion and checks in editors.
 
-An editor uses it after `# yaml-language-server: $schema=schema.json` in the file's first line. It
-knows keys and types; only `scraper sites check` knows whether a selector or a schedule is right.
+An editor uses it if the first line of a file is `# yaml-language-server: $schema=schema.json`. The
+schema knows keys and types; only `scraper sites check` also checks selectors and schedules.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from scraper.sites.definition import Site
 
 
 def json_schema() -> dict[str, Any]:
-    """Draft 2020-12."""
+    """Returns the schema, in draft 2020-12."""
     schema = Site.model_json_schema(mode="validation")
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "Site definition"

@@ -62,8 +62,8 @@ def test_the_commands(run: Commands, engine: sa.Engine) -> None:
         in run.scraper("host", "pause", "nobody.example").stderr
     )
     assert "say what" in host("set", "a.example", code=2)
-    assert "is no rate" in host("set", "a.example", "--rate", "often", code=2)
-    assert "is no host name" in host("pause", "https://a.example/", code=2)
+    assert "is not a rate" in host("set", "a.example", "--rate", "often", code=2)
+    assert "is not a host name" in host("pause", "https://a.example/", code=2)
 
 
 def test_a_pause_and_a_rate_reach_a_running_worker(

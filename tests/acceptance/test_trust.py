@@ -210,7 +210,8 @@ def test_what_a_person_may_type_wrongly(
     (shop.folder / "shop.yaml").write_text(f"{text}quality:\n  fill: 150%\n")
     checked = run.scraper("sites", "check", code=2)
     assert (
-        "shop.yaml:15: quality.fill: '150%' is no share (fix: " in checked.stdout + checked.stderr
+        "shop.yaml:15: quality.fill: '150%' is not a share (fix: "
+        in checked.stdout + checked.stderr
     )
 
 

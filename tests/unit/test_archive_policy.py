@@ -51,7 +51,7 @@ def test_the_defaults_are_product_pages_each_good_answer_a_month() -> None:
     [
         ("yes", "is no archive"),
         ({"keep": "0"}, "keeps nothing"),
-        ({"keep": "soon"}, "is no length of time"),
+        ({"keep": "soon"}, "is not a length of time"),
         ({"pages": "none"}, "products"),
         ({"on": "changed"}, "Extra inputs"),
     ],

@@ -423,9 +423,9 @@ def test_known_challenges_are_named_first() -> None:
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("abc", "too short to tell"),
-        ({}, "says nothing"),
-        ({"status": 200}, "would take good pages for blocked"),
+        ("abc", "is too short, good pages may"),
+        ({}, "is empty"),
+        ({"status": 200}, "alone also matches good pages"),
         ({"status": [403, 302]}, "302 alone"),
         ({"regex": "("}, "bad regular expression"),
         ({"url": ""}, "is empty"),

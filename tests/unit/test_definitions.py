@@ -206,7 +206,7 @@ def test_tolerances_of_a_crawl() -> None:
         (
             "routes: [{match: x, priority: 9}, {match: y}]",
             "routes.1",
-            "give it queue, region or priority",
+            "add queue, region or priority",
         ),
         ("routes: [{match: x, priority: soon}]", "routes.0.priority", "high, normal, low"),
         ("routes: [{match: x, region: E U}]", "routes.0.region", "such as `eu`"),
@@ -224,7 +224,7 @@ def test_tolerances_of_a_crawl() -> None:
         ("timezone: ../../etc/passwd", "timezone", "IANA"),
         ("proxy: datacentre", "proxy", "'none', 'datacenter' or 'residential'"),
         ("proxy: {pool: residential, sticky: 10x}", "proxy.sticky", "`12h`"),
-        ("proxy: {pool: none, requests: 5}", "proxy.pool", "no identity to keep"),
+        ("proxy: {pool: none, requests: 5}", "proxy.pool", "sticky and requests need a proxy"),
         ("proxies: residential", "proxies", "did you mean `proxy`?"),
         ("rate: fast", "rate", "`60/m`"),
         ("rate: 0", "rate", "enabled: false"),
@@ -280,7 +280,7 @@ def test_a_mistake_is_shown_with_its_line_its_key_and_a_mend(
         ("title: {css: h1, split: x}", "title.split", "`type: list`"),
         ("title: {css: h1, currency: EUR}", "title.currency", "`type: price`"),
         ("title: {css: h1, type: price, currency: euro}", "title.currency", "ISO 4217"),
-        ("title: {css: h1, type: int, default: x}", "title.default", "is no int"),
+        ("title: {css: h1, type: int, default: x}", "title.default", "is not of type int"),
         ("title: {css: h1, required: true, default: x}", "title.default", "remove one"),
         ("title: {any: [h1], css: h2}", "title.css", "move it into the list"),
         ("title: {any: [{css: h1, typ: x}]}", "title.any.0.typ", "unknown key"),
@@ -360,7 +360,7 @@ def test_a_newcomers_slip_is_told_the_mend_that_is_right(slip: str, fix: str) ->
     ("text", "expected"),
     [
         ("", "the file is empty"),
-        ("- a", "holds no mapping"),
+        ("- a", "is not a mapping"),
         ("a: b: c", 'quote a value that holds ": "'),
         ("a:\n\tb: c", "never with tabs"),
         ("schedule: */5 * * * *", "quote a value that starts with *"),
@@ -658,8 +658,10 @@ def test_a_browser_block_says_what_it_does_and_is_checked() -> None:
     assert "no page goes to a browser" in problems(browser={"scroll": 3})
     assert "no response is called 'api'" in problems(queue="browser", product=product)
     assert "no viewport" in problems(queue="browser", browser={"viewport": "big"})
-    assert "does not say where in it" in problems(product={"fields": {"x": {"response": "api"}}})
-    assert "path is for `response` alone" in problems(
+    assert "needs a path in the response" in problems(
+        product={"fields": {"x": {"response": "api"}}}
+    )
+    assert "path is only for `response`" in problems(
         product={"fields": {"x": {"css": "h1", "path": "a.b"}}}
     )
     Site.model_validate(

@@ -191,7 +191,7 @@ def test_it_stands_behind_a_place_that_is_known() -> None:
 
 
 def test_a_field_that_it_does_not_know_is_refused_with_a_mend() -> None:
-    with pytest.raises(DefinitionError, match="colour is no field that `auto` knows"):
+    with pytest.raises(DefinitionError, match="colour is not a field that `auto` knows"):
         site(f"{START}{LISTING}product: {{fields: {{colour: auto}}}}\n")
 
 

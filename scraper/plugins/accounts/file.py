@@ -113,7 +113,7 @@ def read(path: Path) -> dict[str, list[Account]]:
     except yaml.YAMLError as error:
         # The error's own words may quote the file.
         raise ConfigError(
-            f"{path}:{yaml12.sentence(error)[0]}: not valid YAML (SCRAPER_ACCOUNTS)"
+            f"{path}:{yaml12.explain_error(error)[0]}: not valid YAML (SCRAPER_ACCOUNTS)"
         ) from None
     if parsed.problems:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The fields that `auto` reads by itself, and what their texts become. Pure."""
+"""The fields that `auto` can read, and their types. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TYPES: dict[str, dict[str, Any]] = {
 
 
 def expand_fields(value: Any) -> Any:
-    """`fields: auto` and `price: auto` written out: each field by its own name."""
+    """Expands `fields: auto` and `price: auto`: each field reads the value of its own name."""
     if value == AUTO:
         return {
             name: {AUTO: name, **options, "required": name == "title"}
@@ -49,7 +49,7 @@ def _expand_field(name: Any, spec: Any) -> Any:
     options = TYPES.get(name)
     if options is None:
         raise ValueError(
-            f"{name} is no field that `auto` knows (fix: {', '.join(TYPES)}; or say which one it "
-            f"is: {{auto: sku}})"
+            f"{name} is not a field that `auto` knows (fix: one of {', '.join(TYPES)}; or name the "
+            f"one to read: {{auto: sku}})"
         )
     return {AUTO: name, **options}

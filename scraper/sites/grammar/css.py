@@ -1,9 +1,9 @@
-"""CSS as it is written in a definition, read once: a selector for lexbor, and what to take of each
+"""Parses the CSS of definitions once: into a selector for lexbor, and what to take from each
 element. Pure.
 
-Beside the CSS of browsers it knows what Scrapy's users write: `::text`, `::attr(name)` and
-`:contains("text")`. Every function raises `ValueError` with a sentence that says what is wrong and
-how to mend it; what is read here cannot fail later for its own sake.
+In addition to browsers' CSS it supports the extensions that Scrapy users know: `::text`,
+`::attr(name)` and `:contains("text")`. Every function raises `ValueError` with a sentence that
+names the mistake and the fix. A selector that was parsed never fails later because of its syntax.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|\\.|::|.', re.DOTAL
 _OPENING, _CLOSING = frozenset("[("), frozenset(")]")
 _PSEUDO_ELEMENT = re.compile(r"::(?:(text)|attr\(\s*([^\s()\"']+)\s*\))\s*").fullmatch
 _CONTAINS = re.compile(r":contains\(\s*(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[\w-]+)\s*\)")
-# A text node holds the text, of the element's own or further inside.
+# A text node of the element, or of an element inside, holds the text.
 _HOLDS = r":is(:lexbor-contains({0}), :has(:lexbor-contains({0})))"
 _COMBINATORS = frozenset(">+~,")
-# Texts, and positions among siblings, look at no other element.
+# Strings, and positions among siblings, do not search other elements.
 _PLAIN = re.compile(
     r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|:nth-[a-z-]+\((?:[^()o]|odd)*\)', re.DOTALL
 )
@@ -37,17 +37,20 @@ _FIXES = (
     ("!=", '`[a!="b"]` is written `:not([a="b"])`'),
     (":scope", "`:scope` is not needed: leave it out"),
     (":lang(", '`:lang(de)` is written `[lang|="de"]`'),
-    (":first", "jQuery's `:first` is not needed: the first that matches counts"),
+    (":first", "jQuery's `:first` is not needed: the first match counts"),
     ("@", "an attribute is read by `img::attr(src)`"),
     (":eq(", "jQuery's `:eq(1)` is written `:nth-child(2)` or `:nth-of-type(2)`"),
-    (":visible", "whether an element is seen is not in the page's HTML: leave `:visible` out"),
+    (
+        ":visible",
+        "the page's HTML does not say whether an element is visible: leave `:visible` out",
+    ),
 )
 
 
 class CssSelector(NamedTuple):
-    """`query` is what lexbor answers, then `inside` what each of these compounds selects within the
-    elements before. Of each element `attribute` is taken, or its own `text` nodes, or, where
-    neither is asked for, the element itself. `slow`: a page can make it cubic or worse."""
+    """lexbor runs `query`, then each compound of `inside` within the elements before. The result is
+    each element's `attribute`, its own `text` nodes, or the element itself. `slow`: a page can make
+    the selector cubic or worse."""
 
     query: str
     inside: tuple[str, ...] = ()
@@ -60,10 +63,10 @@ class CssSelector(NamedTuple):
         return self.attribute is None and not self.text
 
     def select_all(self, page: LexborHTMLParser | LexborNode) -> list[LexborNode]:
-        """All that match, in the order of the document, each once. Linear in the page where the
-        selector is not `slow`: lexbor would try each ancestor for each part of `a b c`."""
+        """Returns all matches in document order, without repeats. Linear in the page unless the
+        selector is `slow`: lexbor itself would try each ancestor for each part of `a b c`."""
         elements = page.css(self.query)
-        # Of a list, an element comes once for each selector that it matches.
+        # For a list, lexbor returns an element once for each selector that it matches.
         if "," in self.query and len(elements) > 1:
             elements = list({element.mem_id: element for element in elements}.values())
         for compound in self.inside:
@@ -76,7 +79,7 @@ class CssSelector(NamedTuple):
         return elements
 
     def select_first(self, page: LexborHTMLParser | LexborNode) -> LexborNode | None:
-        """The first that matches."""
+        """Returns the first match."""
         element = page.css_first(self.query)
         for compound in self.inside:
             outer = element
@@ -86,13 +89,13 @@ class CssSelector(NamedTuple):
             if element is not None and element.mem_id == outer.mem_id:
                 element = next(iter(outer.css(compound)[1:]), None)
         if element is None and self.inside:
-            # The first of the outer elements has none.
+            # The first outer element has no match inside.
             return next(iter(self.select_all(page)), None)
         return element
 
 
 def _keep_outermost(elements: list[LexborNode]) -> list[LexborNode]:
-    """Those that do not lie within another one, of elements in the order of the document."""
+    """Returns the elements that are not inside another one. They must be in document order."""
     if len(elements) < 2:
         return elements
     outermost: list[LexborNode] = []
@@ -107,7 +110,7 @@ def _keep_outermost(elements: list[LexborNode]) -> list[LexborNode]:
         if node is not None and node.mem_id in within:
             within.update(way)
         else:
-            # Nobody asks twice what lies above an element.
+            # The ancestors of an element are checked only once.
             without.update(way[1:])
             within.add(element.mem_id)
             outermost.append(element)
@@ -116,14 +119,14 @@ def _keep_outermost(elements: list[LexborNode]) -> list[LexborNode]:
 
 @lru_cache(maxsize=4096)
 def parse_css(css: str) -> CssSelector:
-    """CSS with `::text` and `::attr(name)`; it selects elements where neither is written."""
+    """Parses CSS with `::text` or `::attr(name)`; without either it selects elements."""
     if not css.strip():
         raise ValueError("the CSS selector is empty (fix: for example `h1::text`)")
     parts = [_split_pseudo_element(css, part) for part in _split_list(css)]
     if len({pseudo for _, pseudo in parts}) > 1:
         raise ValueError(
-            f"bad CSS selector {css!r}: its parts take different things of an element (fix: "
-            f"write each part as an entry of `any:`)"
+            f"bad CSS selector {css!r}: its parts read different things from an element "
+            f"(fix: write each part as an entry of `any:`)"
         )
     query = _CONTAINS.sub(_expand_contains, ", ".join(element for element, _ in parts))
     try:
@@ -140,18 +143,17 @@ def parse_css(css: str) -> CssSelector:
 
 
 def check_css_of_elements(css: str) -> CssSelector:
-    """For where elements are meant, and nothing of them."""
+    """Parses CSS that must select elements, not their texts or attributes."""
     selector = parse_css(css)
     if not selector.selects_elements:
         raise ValueError(
-            f"bad CSS selector {css!r}: elements are wanted here (fix: leave `::` and what "
-            f"follows out)"
+            f"bad CSS selector {css!r}: it must select elements (fix: remove `::` and what follows)"
         )
     return selector
 
 
 def _split_descendants(query: str) -> tuple[str, tuple[str, ...]]:
-    """`a > b c d` is `a > b`, and inside these `c`, and inside these `d`."""
+    """Splits `a > b c d` into `a > b`, and the compounds `c` and `d` to select inside."""
     compounds, between = _split_compounds(query)
     if "," in between:
         return query, ()
@@ -163,7 +165,7 @@ def _split_descendants(query: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _split_compounds(query: str) -> tuple[list[str], list[str]]:
-    """The parts of a selector, and what stands between each two: ` `, `>`, `+`, `~` or `,`."""
+    """Returns the compounds of a selector, and the combinators between them: ` > + ~ ,`."""
     compounds, between, depth, sign = [""], [], 0, ""
     for piece in _PIECE.findall(query.strip()):
         if depth == 0 and (piece.isspace() or piece in _COMBINATORS):
@@ -179,31 +181,34 @@ def _split_compounds(query: str) -> tuple[list[str], list[str]]:
 
 
 def _is_slow(part: str) -> bool:
-    """Where more than one part has to be looked for among ancestors or siblings, lexbor tries each
-    way."""
+    """Returns whether more than one part is searched among ancestors or siblings: lexbor tries all
+    combinations."""
     compounds, between = _split_compounds(part)
     ways = sum(sign in (" ", "~") for sign in between)
     return ways + sum(len(_LOOKING.findall(_PLAIN.sub("", part))) for part in compounds) > 1
 
 
 def _split_list(css: str) -> list[str]:
-    """What stands between the commas of a list."""
+    """Splits a list of selectors at its commas."""
     parts, depth, open_quote = [""], 0, False
     for piece in _PIECE.findall(css):
         depth += (piece in _OPENING) - (piece in _CLOSING)
-        # One that is closed is a part of a longer piece.
+        # A closed quote is part of a longer piece.
         open_quote = open_quote or piece in ("'", '"')
         if piece == "," and depth == 0:
             parts.append("")
         else:
             parts[-1] += piece
     if depth or open_quote:
-        raise ValueError(f"bad CSS selector {css!r}: a bracket or a quote is open (fix: close it)")
+        raise ValueError(
+            f"bad CSS selector {css!r}: a bracket or a quote is not closed (fix: close it)"
+        )
     return parts
 
 
 def _split_pseudo_element(css: str, part: str) -> tuple[str, str]:
-    """`h1 ::text` takes the text nodes of `h1` and of all that it holds."""
+    """Splits off the pseudo-element. `h1 ::text` reads the text nodes of `h1` and of all elements
+    inside."""
     before, depth = "", 0
     pieces = _PIECE.findall(part.strip())
     for number, piece in enumerate(pieces):
@@ -214,10 +219,10 @@ def _split_pseudo_element(css: str, part: str) -> tuple[str, str]:
         pseudo = "".join(pieces[number:])
         if not _PSEUDO_ELEMENT(pseudo):
             raise ValueError(
-                f"bad CSS selector {css!r}: no element can be taken apart by {pseudo!r} (fix: the "
-                f"only pseudo-elements are `::text` and `::attr(name)`, at the end)"
+                f"bad CSS selector {css!r}: {pseudo!r} is not supported (fix: the only "
+                f"pseudo-elements are `::text` and `::attr(name)`, at the end)"
             )
-        # As parsel reads it, `h1 *::text` is the same.
+        # parsel reads `h1 *::text` in the same way.
         before = _ANY_WITHIN.sub(" ", before)
         if _NEEDS_ELEMENT.search(before):
             before = f"{before}*"
@@ -233,15 +238,15 @@ def _expand_contains(match: re.Match[str]) -> str:
 
 
 def _explain_error(css: str) -> str:
-    """lexbor says only that it cannot read a selector."""
+    """Explains what is wrong with a selector, because lexbor only says that it is."""
     try:
         cssselect.parse(css)
     except SelectorError as error:
         reason = " ".join(str(error).split()).rstrip(".")
     else:
-        reason = "it is not a selector that pages are read with"
+        reason = "this selector is not supported"
     if css.lstrip().startswith(("/", "(")) or "//" in css:
-        return f"{reason} (fix: this looks like XPath: write `xpath:` in place of `css:`)"
+        return f"{reason} (fix: this looks like XPath: write `xpath:` instead of `css:`)"
     for sign, fix in _FIXES:
         if sign in css:
             return f"{reason} (fix: {fix})"

@@ -1,4 +1,4 @@
-"""The fields of a product as a definition writes them, and its id. Pure."""
+"""The fields of a product in a definition, and its id. Pure."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from scraper.sites.grammar.sources import (
     list_alternatives,
 )
 
-# The last two come of `table` and of `each`, and are not written.
+# `table` and `each` imply the last two types, which a definition never writes.
 FieldType = Literal[
     "text", "int", "decimal", "price", "bool", "date", "url", "list", "object", "objects"
 ]
 TYPES_WRITTEN = get_args(FieldType)[:-2]
-# A text of more characters is a selector that took the whole page.
+# A longer text means that the selector matched the whole page.
 MAX_LENGTH = 100_000
 
 
 class FieldSource(Source):
-    """A source and how its text is read. An alternative under `any:`; what it leaves out is taken
-    from the field."""
+    """A source, and how its text is read. Under `any:` an alternative, which inherits the field's
+    options."""
 
     map: dict[MapKey, Scalar] | None = Field(
-        None, description="text -> value, before the type; other texts: no value"
+        None, description="text -> value, applied before the type; other texts have no value"
     )
     currency: str | None = Field(
-        None, pattern="^[A-Z]{3}$", description="ISO 4217; where a price shows none"
+        None, pattern="^[A-Z]{3}$", description="ISO 4217; used if the price shows none"
     )
     decimal: Literal[",", "."] | None = Field(
         None, description="the decimal separator; default: guessed"
@@ -54,21 +54,21 @@ class FieldSource(Source):
     format: str | None = Field(None, description="a date's strptime format; default: guessed")
     dayfirst: bool | None = Field(None, description="read 3/4/2025 as 3 April")
     when: Regex | None = Field(
-        None, description="bool: true if the text matches, false if not or if there is no text"
+        None, description="bool: true if the text matches, false if it does not or is missing"
     )
     split: str | None = Field(None, min_length=1, description="list: what separates the values")
     join: str | None = Field(
-        None, max_length=20, description="what stands between all matches, which are one text then"
+        None, max_length=20, description="joins all matches into one text, with this between them"
     )
     table: CssOfElements | None = Field(
         None,
-        description="CSS of a table's rows, or of a list such as dl; with `key` and `value`: an "
-        "object",
+        description="CSS of a table's rows, or of a list such as dl; with `key` and `value`, gives "
+        "an object",
     )
     key: CssOfElements | None = Field(
-        None, description="table: within each row, what names a value"
+        None, description="table: CSS of the name of a value, within each row"
     )
-    value: CssOfElements | None = Field(None, description="table: and the value beside it")
+    value: CssOfElements | None = Field(None, description="table: CSS of the value after the name")
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:
@@ -82,15 +82,15 @@ class FieldSource(Source):
     def find_source_problems(self) -> list[tuple[str, str]]:
         pair = [key for key in ("key", "value") if getattr(self, key) is not None]
         if self.table is None:
-            beside = [(key, f"{key} is for `table` (fix: `table:` with the rows)") for key in pair]
-            return beside or super().find_source_problems()
+            alone = [(key, f"{key} is for `table` (fix: add `table:`)") for key in pair]
+            return alone or super().find_source_problems()
         others = [key for key in (*SOURCES, "path") if getattr(self, key) is not None]
         if others:
             fix = "keep one, or list both under `any:`"
             return [(others[0], f"table and {others[0]} together (fix: {fix})")]
         if len(pair) < 2:
             fix = "`key: th` and `value: td`; `dt` and `dd` for a dl"
-            return [("table", f"does not say what stands in a row (fix: {fix})")]
+            return [("table", f"needs `key` and `value` (fix: {fix})")]
         return []
 
 
@@ -102,14 +102,14 @@ class FieldSpec(FieldSource):
             FieldSource, BeforeValidator(expand_css, json_schema_input_type=str | FieldSource)
         ],
         ...,
-    ] = Field((), description="alternatives, first value wins")
+    ] = Field((), description="alternatives; the first with a value wins")
     type: FieldType = Field("text", description="what the text becomes")
     required: bool = Field(False, description="without it the page is not stored")
-    many: bool = Field(False, description="a list of all matches, 1,000 at the most")
-    default: Scalar | None = Field(None, description="where nothing matched")
+    many: bool = Field(False, description="a list of all matches, at most 1,000")
+    default: Scalar | None = Field(None, description="the value if nothing matched")
     floor: Share | None = Field(
         None,
-        description="the fill rate below which a crawl is suspect, whatever is usual; 0: never",
+        description="a crawl with a lower fill rate is suspect, whatever the usual rate; 0: never",
     )
     max_length: int = Field(
         MAX_LENGTH, ge=1, le=1_000_000, description="characters; longer text is cut"
@@ -126,13 +126,13 @@ class FieldSpec(FieldSource):
         None,
         min_length=1,
         max_length=50,
-        description="fields of each element, or object of JSON, that matches: a list of objects",
+        description="fields of each matching element or JSON object; gives a list of objects",
     )
 
     @model_validator(mode="before")
     @classmethod
     def _infer_nested_type(cls, data: Any) -> Any:
-        """What `table` and `each` give has a type that nobody writes."""
+        """Sets the type that `table` and `each` imply."""
         if not isinstance(data, dict) or "type" in data:
             return data
         if "each" in data:
@@ -156,25 +156,25 @@ class FieldSpec(FieldSource):
         return super().find_source_problems()
 
     def _find_nested_problems(self) -> list[tuple[str, str]]:
-        """What does not go with `each`, with `table`, and with the types that they alone give."""
+        """Returns the options that do not fit `each`, `table` and the types that they imply."""
         if self.each is None and self.type not in ("object", "objects"):
             tables = [reading for reading in (self, *self.any) if reading.table is not None]
             gives = "table gives an object"
-            return [("type", f"{gives}, no {self.type} (fix: remove `type`)")] if tables else []
+            return [("type", f"{gives}, not {self.type} (fix: remove `type`)")] if tables else []
         if self.each is not None:
             gives, named = "each gives a list of objects", "each"
             problems = _find_each_problems(self.each, self.readings)
         else:
             gives, named, problems = "table gives an object of texts", "table", []
             if any(reading.table is None for reading in self.readings):
-                problems = [("any", "a table and another source (fix: keep one sort of them)")]
+                problems = [("any", "a table and another source (fix: use only one kind)")]
             if all(reading.table is None for reading in self.readings):
-                return [("type", f"{self.type} comes of `table` or `each` (fix: remove `type`)")]
+                return [("type", f"only `table` or `each` gives {self.type} (fix: remove `type`)")]
         if self.type != ("objects" if named == "each" else "object"):
-            problems.append(("type", f"{gives}, no {self.type} (fix: remove `type`)"))
+            problems.append(("type", f"{gives}, not {self.type} (fix: remove `type`)"))
         options = ("many", "default", *_READ_OPTIONS)
         problems += [
-            (key, f"{key} means nothing beside {named}: {gives} (fix: remove it)")
+            (key, f"{key} has no effect with {named}: {gives} (fix: remove it)")
             for key in options
             if getattr(self, key) not in (None, False)
             or any(getattr(reading, key, None) is not None for reading in self.any)
@@ -183,8 +183,8 @@ class FieldSpec(FieldSource):
 
     @property
     def readings(self) -> tuple[FieldSource, ...]:
-        """The alternatives in order, each with the field's own options where it has none; one where
-        there is no `any`."""
+        """The alternatives in order, with the options that they inherit from the field. Without
+        `any`, the field itself."""
         if not self.any:
             return (self,)
         shared = {key: getattr(self, key) for key in _READ_OPTIONS}
@@ -197,7 +197,7 @@ class FieldSpec(FieldSource):
 
     @property
     def has_auto(self) -> bool:
-        """Whether one of its sources is `auto`, which tells how sure it is."""
+        """True if a source is `auto`, which also gives a confidence."""
         return any(reading.auto is not None for reading in self.readings)
 
     def _find_option_problems(self) -> Problems:
@@ -206,12 +206,12 @@ class FieldSpec(FieldSource):
             if self._has_option(key) and self.type not in types:
                 problems.add(
                     key,
-                    f"{key} means nothing for type {self.type} (fix: `type: {types[0]}`, or "
+                    f"{key} has no effect for type {self.type} (fix: `type: {types[0]}`, or "
                     "remove it)",
                 )
         if self._has_option("join") and (self.many or self.type == "list"):
             problems.add(
-                "join", "join makes one text of all matches, a list keeps each (fix: keep one)"
+                "join", "join makes one text, but the field is a list (fix: remove one of them)"
             )
         if self.required and self.default is not None:
             problems.add(
@@ -219,12 +219,13 @@ class FieldSpec(FieldSource):
             )
         if self.default is not None and not self._is_default_valid():
             problems.add(
-                "default", f"{self.default!r} is no {self.type} (fix: a value of that type)"
+                "default",
+                f"{self.default!r} is not of type {self.type} (fix: a value of that type)",
             )
         return problems
 
     def _has_option(self, option: str) -> bool:
-        """Whether it, or one of its alternatives, is given the option."""
+        """Returns whether the field or one of its alternatives has the option."""
         return any(getattr(reading, option, None) is not None for reading in (self, *self.any))
 
     def _is_default_valid(self) -> bool:
@@ -256,7 +257,7 @@ def _is_number(text: str) -> bool:
 
 def _find_any_problems(source: Source) -> list[tuple[str, str]]:
     given = [key for key in SOURCES if getattr(source, key) is not None]
-    return [(key, f"{key} beside `any:` (fix: move it into the list)") for key in given]
+    return [(key, f"{key} next to `any:` (fix: move it into the list)") for key in given]
 
 
 def _find_each_problems(
@@ -268,21 +269,23 @@ def _find_each_problems(
     if problems:
         return problems
     if len({holds_json(reading) for reading in readings}) > 1:
-        return [("any", "elements and JSON (fix: keep one sort of them)")]
+        return [("any", "elements and JSON (fix: use only one kind)")]
     sources: dict[str, Any] = {}
     for name, spec in each.items():
         sources |= list_alternatives(f"each.{name}", spec)
         if spec.type in ("object", "objects"):
-            problems.append((f"each.{name}", "one level is enough (fix: a text, number or list)"))
+            problems.append(
+                (f"each.{name}", "`each` cannot be nested (fix: a text, number or list)")
+            )
     return problems or find_inner_problems(sources, readings[0], where="each")
 
 
 class IdSource(Source):
-    """Where a product's own id comes from."""
+    """The source of a product's own id."""
 
     any: tuple[
         Annotated[Source, BeforeValidator(expand_css, json_schema_input_type=str | Source)], ...
-    ] = Field((), description="alternatives, first value wins")
+    ] = Field((), description="alternatives; the first with a value wins")
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:

@@ -1,4 +1,4 @@
-"""Several products on one page: what each of them is, its own id, and the fields that are its own.
+"""Several products on one page: the element or JSON object, the id, and the own fields of each.
 Pure."""
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ JsonLdObjects = Annotated[str, AfterValidator(partial(run_check, parse_jsonld_ob
 
 
 class Items(Model):
-    """The products of a page, each an element or an object of JSON. One of css, xpath, jsonld,
+    """The products of a page: an element or a JSON object each. Needs one of css, xpath, jsonld,
     microdata, state, response."""
 
     css: Css | None = Field(
         None, description="CSS: each element is a product; with `::attr(…)` or `::text`: JSON in it"
     )
-    xpath: XPath | None = Field(None, description="XPath 1.0, likewise")
+    xpath: XPath | None = Field(None, description="the same, by XPath 1.0")
     jsonld: JsonLdObjects | None = Field(
         None, description="objects of the page's JSON-LD: `hasVariant`, `offers`, or `Product`"
     )
-    microdata: JsonLdObjects | None = Field(None, description="likewise, of its microdata")
+    microdata: JsonLdObjects | None = Field(None, description="the same, for microdata")
     state: JsonPath | None = Field(
-        None, description="objects of the JSON that the page's scripts start from"
+        None, description="objects of the JSON that the page's scripts start with"
     )
     response: Captured | None = Field(None, description=RESPONSE)
     path: JsonPath | None = Field(None, description=PATH)
     id: Annotated[IdSource, BeforeValidator(expand_css, json_schema_input_type=str | IdSource)] = (
-        Field(description="each product's own id, within it")
+        Field(description="each product's own id, read within it")
     )
     fields: dict[
         FieldName,
@@ -62,22 +62,23 @@ class Items(Model):
     ] = Field(
         default_factory=dict,
         max_length=500,
-        description="what each product has of its own, read within it",
+        description="each product's own fields, read within it",
     )
     optional: bool = Field(
-        False, description="true: a page without any is one product, with `product.id`"
+        False, description="true: a page without items is one product, with `product.id`"
     )
 
     @property
     def scope(self) -> Source:
-        """What matches the products. (Not validated again: a JSON-LD type may stand alone.)"""
+        """The source of the products. Not validated again, because a JSON-LD type alone is valid
+        here."""
         keys = (*SCOPES, "path")
         return Source.model_construct(**{key: getattr(self, key) for key in keys})
 
     @model_validator(mode="before")
     @classmethod
     def _expand_texts(cls, data: Any) -> Any:
-        """A text alone is read as the products are: a path, CSS or XPath."""
+        """Expands plain texts to the kind of source that the products have: path, CSS or XPath."""
         if not isinstance(data, dict):
             return data
         return {

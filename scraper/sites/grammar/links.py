@@ -1,4 +1,4 @@
-"""Links of listing pages, and how a listing goes on. Pure."""
+"""The links of listing pages, and pagination. Pure."""
 
 from __future__ import annotations
 
@@ -28,28 +28,30 @@ from scraper.sites.grammar.sources import (
 
 
 class LinkSource(Model):
-    """Links of a page: the href of what CSS or XPath matches, or what a regex or a path in
-    JSON finds."""
+    """Links of a page: the href of elements that CSS or XPath matches, or the matches of a regex or
+    of a path in JSON."""
 
     css: Css | None = Field(
-        None, description="elements (their own href, or that of the first a inside) or ::attr(…)"
+        None, description="elements (their href, or that of the first `a` inside) or ::attr(…)"
     )
-    xpath: XPath | None = Field(None, description="XPath 1.0, of elements or of attributes")
+    xpath: XPath | None = Field(None, description="XPath 1.0, for elements or attributes")
     jsonld: JsonLd | None = Field(
         None, description="path in the page's JSON-LD, as in `ItemList.itemListElement.url`"
     )
     state: JsonPath | None = Field(
-        None, description="path in the JSON that the page's scripts start from"
+        None, description="path in the JSON that the page's scripts start with"
     )
     response: Captured | None = Field(None, description=RESPONSE)
     path: JsonPath | None = Field(None, description=PATH)
     regex: Regex | None = Field(
-        None, description="on the page's source: group 1 (or the whole match) of every match"
+        None, description="in the page's source: group 1 (or the whole match) of every match"
     )
     attr: str | None = Field(
-        None, min_length=1, max_length=100, description="another attribute than href"
+        None, min_length=1, max_length=100, description="the attribute to read instead of href"
     )
-    match: Regex | None = Field(None, description="keeps only absolute URLs in which it is found")
+    match: Regex | None = Field(
+        None, description="a regular expression; keeps only the absolute URLs that match"
+    )
 
     @property
     def described(self) -> str:
@@ -88,14 +90,16 @@ Links = Annotated[
 
 
 class Pages(Model):
-    """Numbered listing pages: by a count read from the page, up to a `last` number, or until a page
-    has no products."""
+    """Numbered listing pages: up to a count on the page, up to a `last` number, or until a page has
+    no products."""
 
-    css: Css | None = Field(None, description="where the number of pages (or products) is shown")
+    css: Css | None = Field(
+        None, description="the element that shows the number of pages (or products)"
+    )
     xpath: XPath | None = Field(None, description="the same, by XPath")
     jsonld: JsonLd | None = Field(None, description="the same, by a path in the page's JSON-LD")
     regex: Regex | None = Field(
-        None, description="the number within that text, as in `of (\\d+)`; default: its last number"
+        None, description="the number in that text, as in `of (\\d+)`; default: its last number"
     )
     url: str | None = Field(
         None, description="the pages' URL with {page}, absolute or relative to the current page"
@@ -105,16 +109,19 @@ class Pages(Model):
     )
     first: int = Field(1, ge=0, le=1_000_000, description="the first page's number")
     last: int | None = Field(
-        None, ge=0, le=10_000_000, description="the last page's number, where it is known"
+        None, ge=0, le=10_000_000, description="the last page's number, if it is known"
     )
     step: int = Field(
         1,
         ge=1,
         le=100_000,
-        description="from one page's number to the next: 24 for ?start=24, 48 …",
+        description="difference between page numbers: 24 for ?start=24, 48 …",
     )
     per_page: int | None = Field(
-        None, ge=1, le=100_000, description="set: the number read counts products, so many a page"
+        None,
+        ge=1,
+        le=100_000,
+        description="products on a page, if the number on the page counts products",
     )
 
     @property
@@ -157,7 +164,8 @@ class Pages(Model):
         if self.per_page is not None and not self.counted:
             problems.add(
                 "per_page",
-                "there is no number to divide (fix: add css and regex that read it, or remove it)",
+                "per_page has no number to divide (fix: add css and regex that read it, or "
+                "remove it)",
             )
         problems.raise_any()
         return self

@@ -1,9 +1,9 @@
-"""What every part of a definition is made of: strict models, problems by their keys, and the texts
-that stand for something else. Pure.
+"""The building blocks of a definition: strict models, problems by key, and texts that expand to
+mappings. Pure.
 
-Models keep what was written (`7d`, a CSS string) so that a definition's JSON reads like its YAML;
-selectors are compiled here only to be checked, and again, from the same cache, by
-`scraper.extract`.
+Models keep what was written (`7d`, a CSS string), so that a definition's JSON reads like its YAML.
+They compile selectors only to check them; `scraper.extract` gets the compiled ones from the same
+cache.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Model(BaseModel):
 
 
 class Problems(list[tuple[str, str]]):
-    """(key, sentence) of what cannot be, of several keys together."""
+    """The problems of a model that concern several keys: (key, sentence)."""
 
     def add(self, key: str, text: str) -> None:
         self.append((key, text))
 
     def raise_any(self) -> None:
-        """The loader gives each its own line."""
+        """Raises all problems as one error; the loader gives each its own line."""
         if self:
             summary = "; ".join(f"{key}: {text}" if key else text for key, text in self)
             context = {"summary": summary, "problems": list(self)}
@@ -40,14 +40,14 @@ class Problems(list[tuple[str, str]]):
 
 
 def refuse(key: str, text: str) -> Never:
-    """Raises what is wrong with one key."""
+    """Raises a single problem."""
     problems = Problems([(key, text)])
     problems.raise_any()
     raise AssertionError("unreachable")
 
 
 def run_check(check: Callable[[str], object], text: str) -> str:
-    """The text itself, once `check` has not raised."""
+    """Returns the text if `check` accepts it."""
     check(text)
     return text
 
@@ -57,12 +57,13 @@ def number_to_text(value: Any) -> Any:
 
 
 def expand_text(key: str) -> Callable[[Any], Any]:
-    """Where a mapping is meant, a text alone is what it says by that key."""
+    """Returns a validator that expands a text to a mapping with that key."""
     return lambda value: {key: value} if isinstance(value, str) else value
 
 
 def expand_texts(key: str) -> Callable[[Any], Any]:
-    """Likewise of a list of mappings, which one alone may stand for."""
+    """Returns a validator that expands a text, a mapping, or a list of both to a list of
+    mappings."""
 
     def listed(value: Any) -> Any:
         value = [value] if isinstance(value, str | dict) else value
@@ -75,12 +76,12 @@ expand_css = expand_text("css")
 
 
 def as_list(value: Any) -> Any:
-    """A text alone stands for a list of it."""
+    """Expands a text to a list with this text."""
     return [value] if isinstance(value, str) else value
 
 
 def as_list_or_none(value: Any) -> Any:
-    """Likewise, and `none` for an empty one."""
+    """Expands a text to a list, and `none` to an empty list."""
     listed = as_list(value)
     return [] if listed == ["none"] else listed
 

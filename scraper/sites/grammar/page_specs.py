@@ -1,4 +1,4 @@
-"""What is read from which pages of a site: sitemaps, listing pages, product pages. Pure."""
+"""The three kinds of pages in a definition: sitemaps, listing pages and product pages. Pure."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ UrlList = Annotated[tuple[StartUrl, ...], STRINGS, Field(max_length=10_000)]
 
 
 class Sitemap(Model):
-    """Where the shop lists its own pages."""
+    """The sitemaps in which the shop lists its pages."""
 
     urls: UrlList = Field(
         min_length=1, description="sitemaps, sitemap indexes, or robots.txt (its Sitemap: lines)"
     )
     products: Regex | None = Field(
-        None, description="product URLs; default: all that `listings` does not take"
+        None, description="regex of product URLs; default: all that do not match `listings`"
     )
-    listings: Regex | None = Field(None, description="listing URLs; default: none")
+    listings: Regex | None = Field(None, description="regex of listing URLs; default: none")
 
 
 class Listing(Model):
-    """What is taken from listing pages."""
+    """What is read from listing pages."""
 
     products: Links = Field((), description="links to product pages")
     listings: Links = Field((), description="links to further listing pages, such as categories")
     next: Links = Field((), description="the link to the next listing page")
     pages: Pages | None = Field(None, description="numbered listing pages")
     function: Function | None = Field(
-        None, description="`module:function`, in place of or beside the selectors"
+        None, description="`module:function`, instead of the selectors or in addition to them"
     )
     queue: Queue | None = Field(
         None, description="for listing pages and sitemaps; default: the site's"
@@ -64,7 +64,7 @@ class Listing(Model):
 
 
 class ProductPage(Model):
-    """What is taken from product pages."""
+    """What is read from product pages."""
 
     id: (
         Annotated[IdSource, BeforeValidator(expand_css, json_schema_input_type=str | IdSource)]
@@ -87,9 +87,9 @@ class ProductPage(Model):
     items: Annotated[
         Items | None, BeforeValidator(expand_css, json_schema_input_type=str | Items | None)
     ] = Field(
-        None, description="several products on a page, such as variants; `fields` are all of theirs"
+        None, description="several products on a page, such as variants; all of them share `fields`"
     )
-    function: Function | None = Field(None, description="`module:function`, in place of fields")
+    function: Function | None = Field(None, description="`module:function`, instead of fields")
     queue: Queue | None = Field(None, description="for product pages; default: the site's")
     proxy: Proxy | None = Field(None, description="for product pages; default: the site's")
 
@@ -102,12 +102,10 @@ class ProductPage(Model):
         if self.function is not None and (self.fields or self.id is not None or self.items):
             problems.add(
                 "function",
-                "takes the place of id, fields and items (fix: remove it, or remove them)",
+                "replaces id, fields and items (fix: remove it, or remove them)",
             )
         if "id" in self.fields:
-            problems.add(
-                "fields.id", "the id has a place of its own (fix: move it to `product.id`)"
-            )
+            problems.add("fields.id", "the id has its own key (fix: move it to `product.id`)")
         if self.items is not None:
             self._check_items(self.items, problems)
         for name, spec in named.items():
@@ -139,7 +137,7 @@ class ProductPage(Model):
                 continue
             key = f"items.fields.{name}"
             if not items.optional:
-                problems.add(key, "is a field of the page, too (fix: keep one of the two)")
+                problems.add(key, "is also a field of the page (fix: keep one of the two)")
             elif of_page.type != spec.type:
                 problems.add(
                     key,
@@ -148,23 +146,23 @@ class ProductPage(Model):
         if "id" in items.fields:
             problems.add(
                 "items.fields.id",
-                "the id has a place of its own (fix: move it to `product.items.id`)",
+                "the id has its own key (fix: move it to `product.items.id`)",
             )
         if self.id is not None and not items.optional:
             problems.add(
                 "id",
-                "with `items` each product has its own, `items.id` (fix: remove it; or write "
-                "`items: {optional: true}` where pages without any are products, too)",
+                "with `items` each product has its own id, `items.id` (fix: remove it; or write "
+                "`items: {optional: true}` if pages without items are products, too)",
             )
 
     @property
     def all_fields(self) -> dict[str, FieldSpec]:
-        """Those of the page and those of its items, by their names in the stored product."""
+        """The fields of the page and of its items, by their names in the stored product."""
         return {**self.fields, **self.own_fields} if self.items is not None else self.fields
 
     @property
     def own_fields(self) -> dict[str, FieldSpec]:
-        """Those of its items; none where a page has one product."""
+        """The fields of the items; empty if a page has one product."""
         return self.items.fields if self.items is not None else {}
 
     @property

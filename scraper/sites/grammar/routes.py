@@ -1,4 +1,4 @@
-"""Which way a site's pages go: queues, regions, priorities, proxies. Pure."""
+"""How a site's pages are fetched: queues, regions, priorities, proxies. Pure."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ Priority = Annotated[Text, AfterValidator(partial(run_check, scalars.parse_prior
 
 
 NO_PROXY = "none"
-# An identity lasts so long where the definition does not say.
+# How long an identity lasts by default.
 STICKY_S, STICKY_REQUESTS = 600.0, 100
 
 
 class ProxyUse(Model):
-    """Which proxies, and for how long one visitor keeps theirs."""
+    """The proxies, and how long an identity keeps one of them."""
 
     pool: Literal["none", "datacenter", "residential"] = Field(
         description="the class of proxy; none: no proxy"
     )
     sticky: Duration | None = Field(
         None,
-        description="how long an identity (proxy, cookies, headers) lasts: 10m; 0: each page "
-        "another",
+        description="how long an identity (proxy, cookies, headers) lasts: 10m; 0: a new one for "
+        "each page",
     )
     requests: int | None = Field(
-        None, ge=1, le=1_000_000, description="pages after which an identity ends at the latest"
+        None, ge=1, le=1_000_000, description="the most pages for one identity"
     )
 
     @model_validator(mode="after")
@@ -54,13 +54,13 @@ class ProxyUse(Model):
         if self.pool == NO_PROXY and (self.sticky is not None or self.requests is not None):
             refuse(
                 "pool",
-                "without a proxy there is no identity to keep (fix: remove sticky and requests)",
+                "sticky and requests need a proxy (fix: remove them)",
             )
         return self
 
     @property
     def sticky_s(self) -> float:
-        """0: an identity is one page's. Residential ones last even where nothing is said."""
+        """How long an identity lasts; 0: for one page. Residential identities last by default."""
         if self.sticky is not None:
             return scalars.parse_duration(self.sticky)
         return STICKY_S if self.requests or self.pool == "residential" else 0.0
@@ -90,11 +90,11 @@ Escalate = Annotated[
 
 
 class RouteRule(Model):
-    """Pages that go another way than the rest of their site."""
+    """Pages with another route than the rest of their site."""
 
-    match: Regex = Field(description="a regular expression: pages in whose URL it is found")
+    match: Regex = Field(description="a regular expression that the pages' URLs match")
     queue: Queue | None = Field(None, description="default: the site's")
-    region: Region | None = Field(None, description="default: the site's; any: no matter where")
+    region: Region | None = Field(None, description="default: the site's; any: every region")
     priority: Priority | None = Field(None, description="default: the site's")
 
     @model_validator(mode="after")
@@ -102,14 +102,13 @@ class RouteRule(Model):
         if self.queue is self.region is self.priority is None:
             refuse(
                 "",
-                "a route that changes nothing (fix: give it queue, region or priority, or remove "
-                "it)",
+                "the route changes nothing (fix: add queue, region or priority, or remove it)",
             )
         return self
 
     @property
     def rule(self) -> RoutingRule:
-        """Compiled. A URL that its pattern takes too long for goes the site's way."""
+        """The compiled rule. It does not match a URL on which its pattern takes too long."""
         pattern = compile_regex(self.match)
 
         def matches(url: str) -> bool:

@@ -1,10 +1,9 @@
-"""Selectors as they are written, compiled once: XPath to lxml, patterns to `regex`, JSON-LD paths
-to steps (CSS is read in `css`). Pure.
+"""Compiles selectors once: XPath for lxml, regular expressions for `regex`, JSON paths to steps
+(CSS: see `css`). Pure.
 
-Every function raises `ValueError` with a sentence that says what is wrong and how to mend it; what
-compiles here cannot fail later for its own sake. Hostile pages are met with `REGEX_TIMEOUT_S`;
-XPath's own `re:` functions have no such limit, so prefer the `regex:` key.
-"""
+Every function raises `ValueError` with a sentence that names the mistake and the fix. A selector
+that was compiled never fails later because of its syntax. `REGEX_TIMEOUT_S` limits searches in
+hostile pages; XPath's own `re:` functions have no such limit, so prefer the key `regex:`."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from parsel.xpathfuncs import setup as _register_has_class
 
 REGEX_TIMEOUT_S = 0.4
 QUICK_CHARS = 1000
-# These are as parsel has them, and sets.
+# The namespaces that parsel supports, and sets.
 REGEXPS = {"re": "http://exslt.org/regular-expressions"}
 SETS = {"set": "http://exslt.org/sets"}
 
@@ -28,7 +27,7 @@ _EMPTY = etree.fromstring(b"<html><body/></html>", etree.HTMLParser())
 _SEGMENT = re.compile(r"([@\w:-]+)((?:\[-?\d+\])*)")
 _LITERAL = re.compile(r"'[^']*'|\"[^\"]*\"")
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
-# What looks for each element at many others. (`|` merges what it finds pair by pair.)
+# XPath that compares each element with many others. (`|` merges its results pair by pair.)
 _FAR = re.compile(r"preceding|following|ancestor|set:|count\(|sum\(|id\(|\||\[[^\]]*//")
 _MAY_BE_SLOW = re.compile(r"\{|\(\?|\(\*|\\[0-9gkL]")
 
@@ -45,7 +44,7 @@ class JsonPath(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def compile_xpath(xpath: str) -> etree.XPath:
-    """XPath 1.0 with `re:` and `set:` of EXSLT and parsel's `has-class()`."""
+    """Compiles XPath 1.0 with `re:` and `set:` of EXSLT and parsel's `has-class()`."""
     if not xpath.strip():
         raise ValueError("the XPath is empty (fix: for example `//h1/text()`)")
     try:
@@ -59,8 +58,8 @@ def compile_xpath(xpath: str) -> etree.XPath:
 
 @lru_cache(maxsize=4096)
 def compile_regex(pattern: str) -> regex.Pattern[str]:
-    """A pattern of the `regex` package. Always search it with `find_first`, which bounds its
-    time."""
+    """Compiles a pattern of the `regex` package. Search it with the functions below, which limit
+    the time."""
     if not pattern:
         raise ValueError(r"the regular expression is empty (fix: for example `(\d+)`)")
     try:
@@ -74,11 +73,8 @@ def compile_regex(pattern: str) -> regex.Pattern[str]:
 
 
 def find_first(pattern: regex.Pattern[str], text: str) -> str | None:
-    """The first group that took part in the first match, or the whole match; None where nothing
-    matches.
-
-    Raises `TimeoutError` after `REGEX_TIMEOUT_S`.
-    """
+    """Returns the first matching group of the first match, or the whole match without groups, or
+    None. Raises `TimeoutError` after `REGEX_TIMEOUT_S`."""
     match = pattern.search(text, timeout=search_timeout_s(pattern, text))
     return None if match is None else _pick_group(match)
 
@@ -88,14 +84,14 @@ def matches_anywhere(pattern: regex.Pattern[str], text: str) -> bool:
 
 
 def search_timeout_s(pattern: regex.Pattern[str], text: str) -> float | None:
-    """None where even the worst text of that length takes no more than some milliseconds: watching
-    the clock costs ten times what the search itself does."""
+    """Returns the time limit for a search. It is None if even the worst text of that length takes
+    only milliseconds: a limit costs ten times as much as the search itself."""
     return None if len(text) <= QUICK_CHARS and _is_at_most_quadratic(pattern) else REGEX_TIMEOUT_S
 
 
 @lru_cache(maxsize=4096)
 def _is_at_most_quadratic(pattern: regex.Pattern[str]) -> bool:
-    """A pattern that repeats one thing at the most, refers back to nothing, and has none of what
+    """Returns whether a pattern has at most one repetition, no back-reference, and nothing that
     begins with `(?` or `{`."""
     source = pattern.pattern
     return not _MAY_BE_SLOW.search(source) and sum(map(source.count, "*+?")) <= 1
@@ -120,8 +116,8 @@ def _pick_group(match: regex.Match[str]) -> str | None:
 
 @lru_cache(maxsize=4096)
 def parse_jsonld(path: str) -> JsonPath:
-    """`offers.price` is looked for in the page's Product; a capitalised first word names another
-    @type."""
+    """Parses a JSON-LD path. `offers.price` is searched for in the page's Product; a capitalised
+    first word names another @type."""
     steps = _parse_steps(path)
     if not steps:
         raise ValueError(
@@ -132,7 +128,7 @@ def parse_jsonld(path: str) -> JsonPath:
     if isinstance(first, str) and first[:1].isupper():
         if len(steps) == 1 or isinstance(steps[1], int):
             raise ValueError(
-                f"the JSON-LD path {path!r} names a type only (fix: add what you want of it: "
+                f"the JSON-LD path {path!r} names only a type (fix: add a key of that type: "
                 f"`{first}.name`)"
             )
         return JsonPath(first, tuple(steps[1:]))
@@ -141,7 +137,7 @@ def parse_jsonld(path: str) -> JsonPath:
 
 @lru_cache(maxsize=4096)
 def parse_jsonld_objects(path: str) -> JsonPath:
-    """As `parse_jsonld`; a type alone means each object of it."""
+    """Parses a JSON-LD path to objects; a type alone means each object of that type."""
     steps = _parse_steps(path)
     if len(steps) == 1 and isinstance(steps[0], str) and steps[0][:1].isupper():
         return JsonPath(steps[0], ())
@@ -150,8 +146,8 @@ def parse_jsonld_objects(path: str) -> JsonPath:
 
 @lru_cache(maxsize=4096)
 def parse_json(path: str) -> tuple[str | int, ...]:
-    """Keys and indexes within any JSON: `items[0].price`, or `$.items[0].price`. A list without an
-    index means each of it."""
+    """Parses a path of keys and indexes in any JSON: `items[0].price`, or `$.items[0].price`. A
+    list without an index means each entry."""
     steps = _parse_steps(path.removeprefix("$."))
     if not steps:
         raise ValueError(
@@ -161,8 +157,8 @@ def parse_json(path: str) -> tuple[str | int, ...]:
 
 
 class XPathCost(Enum):
-    """LINEAR in the page; POLYNOMIAL: a page can make it quadratic or worse; UNBOUNDED: a regular
-    expression without a limit."""
+    """LINEAR: in the page's size; POLYNOMIAL: a page can make it quadratic or worse; UNBOUNDED: a
+    regular expression without a time limit."""
 
     LINEAR = "linear"
     POLYNOMIAL = "polynomial"
@@ -181,14 +177,14 @@ def classify_xpath(xpath: str) -> XPathCost:
 
 @lru_cache(maxsize=4096)
 def split_in_two_steps(xpath: str) -> tuple[etree.XPath, etree.XPath] | None:
-    """`//nav//a/@href` as `//nav`, and `.//a/@href` to be asked of each element that it gives; None
-    where the XPath is no such path, or a step is not linear in the page."""
-    # What stands in brackets is hidden, at its length.
+    """Splits `//nav//a/@href` into `//nav` and `.//a/@href`, which is evaluated for each result of
+    the first. Returns None for other XPaths, and if a step is not linear in the page."""
+    # Strings and brackets are masked, at the same length.
     plain = _LITERAL.sub(lambda literal: "_" * len(literal[0]), xpath)
     while (hidden := _BRACKETS.sub(lambda inner: "_" * len(inner[0]), plain)) != plain:
         plain = hidden
     at = plain.rfind("//")
-    # The first step gives elements: no attribute (@, ::) and no text().
+    # The first step must give elements, not attributes (@, ::) or text().
     if at < 1 or not plain.startswith("//") or not {"(", "@", ":"}.isdisjoint(plain[:at]):
         return None
     outer, inner = xpath[:at], "." + xpath[at:]
@@ -198,7 +194,7 @@ def split_in_two_steps(xpath: str) -> tuple[etree.XPath, etree.XPath] | None:
 
 
 def _parse_steps(path: str) -> list[str | int]:
-    """Empty where the path is none."""
+    """Parses a path; the result is empty if the path is invalid."""
     steps: list[str | int] = []
     at = 0
     while at < len(path):
@@ -221,7 +217,7 @@ def _parse_steps(path: str) -> list[str | int]:
 def _compile_checked(xpath: str) -> etree.XPath:
     try:
         compiled = _RecompiledXPath(xpath) if "set:" in xpath else _make_evaluator(xpath, REGEXPS)
-        # Unknown functions and prefixes show only now.
+        # lxml reports unknown functions and prefixes only on evaluation.
         compiled(_EMPTY)
     except (etree.XPathError, ValueError, TypeError) as error:
         raise ValueError(_describe_error(error)) from None
@@ -233,14 +229,12 @@ def _make_evaluator(xpath: str, namespaces: dict[str, str]) -> etree.XPath:
 
 
 class _RecompiledXPath(etree.XPath):
-    """An XPath that may use EXSLT's sets: compiled again for every page, which costs 10 us.
+    """An XPath with EXSLT's sets, compiled again for every page, which costs 10 us.
 
-    lxml registers the functions of sets (of dates, math and strings too, but not its own regular
-    expressions) with each evaluation of an XPath that knows their prefix, used or not. From the
-    second time on libxml2 (2.13 and later) complains, and lxml adds that to the evaluator's error
-    log, which nobody can empty. A worker grew by 160 to 500 bytes for each page and selector, with
-    the holes that the entries leave between them.
-    """
+    lxml registers the functions for sets (and for dates, math and strings) with each evaluation of
+    an XPath that declares their prefix. From the second time on, libxml2 (2.13 and later)
+    complains, and lxml adds the complaint to the evaluator's error log, which cannot be emptied. A
+    worker grew by 160 to 500 bytes for each page and selector."""
 
     def __init__(self, xpath: str) -> None:
         super().__init__(xpath, namespaces=REGEXPS | SETS, smart_strings=False)

@@ -1,4 +1,4 @@
-"""Where a text is read from a page, and what may stand within which elements or objects. Pure."""
+"""Where a text is read from on a page, and which sources can be combined. Pure."""
 
 from __future__ import annotations
 
@@ -26,25 +26,28 @@ SOURCES = (
     *("css", "xpath", "jsonld", "microdata", "rdfa", "meta", "state", "auto", "response"),
     *("regex", "url"),
 )
-# These match elements or objects of JSON, in which fields are looked for.
+# Sources that match elements or JSON objects, within which fields are read.
 SCOPES = ("css", "xpath", "jsonld", "microdata", "state", "response")
 _TEXT_OF_XPATH = re.compile(r"(?:^|/)(?:@[\w:-]+|text\(\))\s*$")
-# Formats in which pages say schema.org's words for machines; paths in them are alike.
+# The formats of structured data in schema.org's vocabulary; they use the same paths.
 STRUCTURED = ("jsonld", "microdata", "rdfa")
-# Of these a source has one; `regex` may stand beside it.
+# A source has exactly one of these keys; `regex` can be added to it.
 _PLACES = tuple(key for key in SOURCES if key != "regex")
-RESPONSE = "a JSON answer that a browser captured, by its name in `browser.responses`; with `path`"
-PATH = "path in that JSON, as in `product.offers[0].price`; of a list without an index, each"
+RESPONSE = (
+    "a JSON response that the browser captured, by its name in `browser.responses`; needs `path`"
+)
+PATH = "path in that JSON, as in `product.offers[0].price`; a list without an index: each entry"
 INNER_PATH = "; within `items` and `each`: in the JSON of each"
 
 
 class Source(Model):
-    """Where a text comes from. One of css, xpath, jsonld, microdata, rdfa, meta, state, auto,
-    response, url; `regex` picks a part of it, or of the source."""
+    """The source of a text. Needs one of css, xpath, jsonld, microdata, rdfa, meta, state, auto,
+    response, url; `regex` picks a part of the text, or of the page's source."""
 
     css: Css | None = Field(
         None,
-        description="CSS; `::text` and `::attr(name)` as in parsel; else the element's whole text",
+        description="CSS; `::text` and `::attr(name)` as in parsel; otherwise the element's whole "
+        "text",
     )
     xpath: XPath | None = Field(None, description="XPath 1.0")
     jsonld: JsonLd | None = Field(
@@ -61,22 +64,22 @@ class Source(Model):
     )
     state: JsonPath | None = Field(
         None,
-        description="path in the JSON that the page's scripts start from, as in "
+        description="path in the JSON that the page's scripts start with, as in "
         "`__NEXT_DATA__.props.pageProps.product.price`",
     )
     auto: AutoField | None = Field(
-        None, description="what the page's own sources agree on for this field"
+        None, description="the value of this field that the page's own sources agree on"
     )
     response: Captured | None = Field(None, description=RESPONSE)
     path: JsonPath | None = Field(None, description=PATH + INNER_PATH)
     regex: Regex | None = Field(
-        None, description="group 1 (or the whole match) of the text; alone: of the page's source"
+        None, description="group 1 (or the whole match) in the text; alone: in the page's source"
     )
     url: Regex | None = Field(None, description="a regular expression on the page's URL")
 
     @property
     def described(self) -> str:
-        """For problems: `css 'h1::text'`."""
+        """The source as messages name it: `css 'h1::text'`."""
         if self.response is not None:
             return describe_response(self.response, self.path)
         for key in SOURCES:
@@ -85,14 +88,14 @@ class Source(Model):
         return f"path {self.path!r}" if self.path is not None else "nothing"
 
     def find_source_problems(self) -> list[tuple[str, str]]:
-        """(key, sentence) for what cannot stand together."""
+        """Returns (key, sentence) for keys that cannot be combined."""
         given = [key for key in _PLACES if getattr(self, key) is not None]
         if self.response is not None and self.path is None:
             return [make_path_problem(self.response)]
         if self.path is not None and self.response is None:
             if given:
                 return [make_path_problem(None)]
-            # Whether it stands within `items` or `each` is for these, and the site, to check.
+            # `items`, `each` and the product page check whether `path` is allowed here.
             given = ["path"]
         if len(given) > 1:
             fix = "keep one, or list both under `any:`"
@@ -111,14 +114,15 @@ def describe_response(response: str, path: str | None) -> str:
 def make_path_problem(response: str | None) -> tuple[str, str]:
     if response is None:
         return "path", (
-            "path is for `response` alone, or for what is read within `items` and `each` of JSON "
-            "(fix: say which response, or write the whole path at `jsonld:` or `state:`)"
+            "path is only for `response`, or for fields within `items` and `each` of JSON (fix: "
+            "add "
+            "`response:`, or write the whole path at `jsonld:` or `state:`)"
         )
-    return "response", "does not say where in it (fix: `path:`, as in `product.price`)"
+    return "response", "needs a path in the response (fix: `path:`, as in `product.price`)"
 
 
 def holds_json(source: Source) -> bool:
-    """Whether what it matches is JSON, and not elements."""
+    """Returns whether the source gives JSON instead of elements."""
     if source.css is not None:
         return not parse_css(source.css).selects_elements
     if source.xpath is not None:
@@ -127,8 +131,8 @@ def holds_json(source: Source) -> bool:
 
 
 def expand_inner_fields(written: Any, scope: Any) -> Any:
-    """The fields within a scope: a text alone is a path where that holds JSON, else CSS or XPath as
-    it is itself."""
+    """Expands the plain texts among the fields within a scope: to paths if the scope gives JSON,
+    else to CSS or XPath like the scope."""
     if not isinstance(written, dict) or not isinstance(scope, dict):
         return written
     return {name: expand_inner_source(spec, scope) for name, spec in written.items()}
@@ -145,19 +149,21 @@ def expand_inner_source(written: Any, scope: dict[str, Any]) -> Any:
         if any(key in first for key in (*SCOPES, "path")) and holds_json(within):
             return {"path": written}
     except (ValueError, TypeError):
-        # The scope's own mistake is said where it stands.
+        # The scope's own check reports its mistake.
         return expand_css(written)
     return {"xpath": written} if "xpath" in first else expand_css(written)
 
 
 def find_scope_problems(source: Source) -> list[tuple[str, str]]:
-    """(key, sentence) for a source that is to match elements, or objects of JSON."""
+    """Returns (key, sentence) for a source that must match elements or JSON objects."""
     given = [key for key in _PLACES if getattr(source, key) is not None]
     wrong_keys = [key for key in (*given, "regex") if key not in SCOPES]
     wrong_keys = [key for key in wrong_keys if getattr(source, key) is not None]
     if wrong_keys:
         fix = f"one of {', '.join(SCOPES)}"
-        return [(wrong_keys[0], f"{wrong_keys[0]} matches no elements and no objects (fix: {fix})")]
+        return [
+            (wrong_keys[0], f"{wrong_keys[0]} matches neither elements nor objects (fix: {fix})")
+        ]
     if not given and source.path is not None:
         return []
     if len(given) != 1:
@@ -167,11 +173,12 @@ def find_scope_problems(source: Source) -> list[tuple[str, str]]:
         return [make_path_problem(source.response)]
     if source.path is not None and source.response is None:
         if given[0] not in ("css", "xpath"):
-            return [("path", f"beside {given[0]} (fix: write the whole path there)")]
+            return [("path", f"path and {given[0]} together (fix: write the whole path there)")]
         if not holds_json(source):
             return [("path", (
-                f"is for JSON, but {given[0]} selects elements (fix: `::text` or `::attr(…)` "
-                "behind it where their text is JSON, or remove `path`)"
+                f"is for JSON, but {given[0]} selects elements (fix: add `::text` or `::attr(…)` "
+                "if "
+                "their text is JSON, or remove `path`)"
             ))]  # fmt: skip
     return []
 
@@ -179,8 +186,8 @@ def find_scope_problems(source: Source) -> list[tuple[str, str]]:
 def find_inner_problems(
     sources: Mapping[str, Source], scope: Source, *, where: str
 ) -> list[tuple[str, str]]:
-    """(key, sentence) for what cannot be read within the elements or objects that `scope` matches.
-    `sources` by their keys."""
+    """Returns (key, sentence) for sources that cannot be read within the matches of `scope`.
+    `sources`: by their keys."""
     json = holds_json(scope)
     own = "path" if json else "css" if scope.css is not None else "xpath"
     problems = []
@@ -198,16 +205,16 @@ def find_inner_problems(
             elsewhere = "" if where == "each" else ", or move the field to `product.fields`"
             fix = f"`{own}:` within it{elsewhere}"
             matched = "JSON" if json else f"elements by {own}"
-            text = f"{name} cannot be read within what `{where}` matches, {matched} (fix: {fix})"
+            text = f"{name} cannot be read here: `{where}` matches {matched} (fix: {fix})"
             problems.append((f"{key}.{name}", text))
         if source.xpath is not None and own == "xpath" and source.xpath.lstrip().startswith("/"):
-            text = "begins at the page's root, not within the element (fix: `.` before it)"
+            text = "starts at the page's root, not at the element (fix: put `.` before it)"
             problems.append((f"{key}.xpath", text))
     return problems
 
 
 def list_alternatives(key: str, source: Any) -> dict[str, Any]:
-    """A source by its key, or those of its `any`."""
+    """Returns a source by its key, or the alternatives of its `any` by theirs."""
     if not source.any:
         return {key: source}
     return {f"{key}.any.{at}": part for at, part in enumerate(source.any)}

@@ -1,9 +1,8 @@
-"""YAML as people mean it: 1.2's core schema over PyYAML's safe loader, with the line of every key.
+"""Reads YAML 1.2's core schema with PyYAML's safe loader, and keeps the line of every key.
 
-`no`, `yes`, `on` and `off` stay texts (pydantic reads them as booleans where a boolean is meant),
-`12:30` is no number, `2025-01-01` no date. Nothing but mappings, lists and scalars can be written;
-duplicate keys are problems.
-"""
+`no`, `yes`, `on` and `off` stay texts (pydantic reads them as booleans where it expects some), as
+do `12:30` and `2025-01-01`. Only mappings, lists and scalars are allowed; duplicate keys are
+problems."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ import yaml
 
 Path = tuple[str | int, ...]
 DEPTH_MAX = 40
-# Aliases are counted every time they are used: a file of 1 KB can otherwise mean billions of nodes.
+# Every use of an alias counts: a file of 1 KB can otherwise expand to billions of nodes.
 NODES_MAX = 50_000
 
 
 class Parsed(NamedTuple):
-    """`lines`: where each key or list entry stands, counted from 1. `problems`: (line,
+    """`lines`: the line of each key and list entry, counted from 1. `problems`: (line,
     sentence)."""
 
     data: Any
@@ -28,7 +27,54 @@ class Parsed(NamedTuple):
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's, without YAML 1.1's resolvers."""
+    """PyYAML's loader without YAML 1.1's resolvers."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.lines: dict[Path, int] = {}
+        self.problems: list[tuple[int, str]] = []
+
+    def read_node(self, node: yaml.Node, path: Path) -> Any:
+        if len(path) > DEPTH_MAX or len(self.lines) > NODES_MAX:
+            problem = "too deep or too large"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        if isinstance(node, yaml.MappingNode):
+            return self._read_mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            entries = []
+            for index, entry in enumerate(node.value):
+                self.lines[(*path, index)] = entry.start_mark.line + 1
+                entries.append(self.read_node(entry, (*path, index)))
+            return entries
+        return self._read_scalar(node)
+
+    def _read_mapping(self, node: yaml.MappingNode, path: Path) -> dict[Any, Any]:
+        mapping: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                fix = "quote it if it starts with { or ["
+                self.problems.append((line, f"a key must be a plain text (fix: {fix})"))
+                continue
+            # Keys stay texts: in `map: {1: one, true: yes}` the page's texts are compared with "1"
+            # and "true".
+            key = key_node.value
+            if key in mapping:
+                dotted, first = ".".join(map(str, (*path, key))), self.lines[(*path, key)]
+                sentence = f"{dotted}: written twice, first in line {first} (fix: remove one)"
+                self.problems.append((line, sentence))
+                continue
+            self.lines[(*path, key)] = line
+            mapping[key] = self.read_node(value_node, (*path, key))
+        return mapping
+
+    def _read_scalar(self, node: yaml.Node) -> Any:
+        try:
+            return self.construct_object(node)
+        except (yaml.YAMLError, ValueError, OverflowError):
+            sentence = f"cannot read {str(node.value)[:60]!r} (fix: quote it)"
+            self.problems.append((node.start_mark.line + 1, sentence))
+            return str(node.value)
 
 
 _Loader.yaml_implicit_resolvers = {}
@@ -45,123 +91,62 @@ for _tag, _pattern, _first in (
 
 
 def parse(text: str) -> Parsed:
-    """Raises `yaml.YAMLError`; `sentence` explains it."""
+    """Raises `yaml.YAMLError`, which `explain_error` explains."""
     loader = _Loader(text)
     try:
         root = loader.get_single_node()
-        lines: dict[Path, int] = {}
-        problems: list[tuple[int, str]] = []
-        data = _value(loader, root, (), lines, problems) if root is not None else None
-        return Parsed(data, lines, problems)
+        data = loader.read_node(root, ()) if root is not None else None
+        return Parsed(data, loader.lines, loader.problems)
     finally:
         loader.dispose()
 
 
-def _value(
-    loader: _Loader,
-    node: yaml.Node,
-    path: Path,
-    lines: dict[Path, int],
-    problems: list[tuple[int, str]],
-) -> Any:
-    if len(path) > DEPTH_MAX or len(lines) > NODES_MAX:
-        raise yaml.MarkedYAMLError(problem="too deep or too large", problem_mark=node.start_mark)
-    if isinstance(node, yaml.MappingNode):
-        return _mapping(loader, node, path, lines, problems)
-    if isinstance(node, yaml.SequenceNode):
-        items = []
-        for index, item in enumerate(node.value):
-            lines[(*path, index)] = item.start_mark.line + 1
-            items.append(_value(loader, item, (*path, index), lines, problems))
-        return items
-    return _scalar(loader, node, problems)
+# Without quotes, a `#` after a space starts a comment and cuts off the value.
+_COMMENT = re.compile(r"[:,\[{] +#[\w-]")
+# The first row with a part of PyYAML's message gives the fix.
+_FIXES = (
+    (("'\\t'",), "indent with spaces, never with tabs"),
+    (("alias", "anchor"), 'quote a value that starts with * or &, as in schedule: "*/5 * * * *"'),
+    (
+        ("mapping values are not allowed",),
+        'quote a value that holds ": ", or check the indentation',
+    ),
+    (
+        ("escape",),
+        "write regular expressions in 'single quotes', where a backslash is a backslash",
+    ),
+    (("cannot start any token",), "quote a value that starts with @, `, % or |"),
+    (
+        ("expected <block end>", "block mapping"),
+        "check the indentation: keys of one mapping start in one column; quote a value that starts "
+        "with [ or {",
+    ),
+    (("stream end", "quoted scalar", "end of stream"), "close the quote or bracket"),
+    (
+        ("expected ',' or",),
+        'quote a value within [ ] or { } that holds ?, [, { or : , as in "a[href]"',
+    ),
+    (
+        ("could not find expected ':'",),
+        "a space after each colon, as in `price: .price`; check the indentation",
+    ),
+    (("",), "check the indentation and the quotes"),
+)
 
 
-def _mapping(
-    loader: _Loader,
-    node: yaml.MappingNode,
-    path: Path,
-    lines: dict[Path, int],
-    problems: list[tuple[int, str]],
-) -> dict[Any, Any]:
-    mapping: dict[Any, Any] = {}
-    for key_node, value_node in node.value:
-        line = key_node.start_mark.line + 1
-        if not isinstance(key_node, yaml.ScalarNode):
-            problems.append(
-                (line, "a key must be a plain text (fix: quote it if it starts with { or [)")
-            )
-            continue
-        # A key is what was written: in `map: {1: one, true: yes}` the page's texts are compared
-        # with "1" and "true".
-        key = key_node.value
-        if key in mapping:
-            dotted = ".".join(map(str, (*path, key)))
-            problems.append(
-                (
-                    line,
-                    f"{dotted}: written twice, first in line {lines[(*path, key)]} (fix: "
-                    f"remove one)",
-                )
-            )
-            continue
-        lines[(*path, key)] = line
-        mapping[key] = _value(loader, value_node, (*path, key), lines, problems)
-    return mapping
-
-
-def _scalar(loader: _Loader, node: yaml.Node, problems: list[tuple[int, str]]) -> Any:
-    try:
-        return loader.construct_object(node)
-    except (yaml.YAMLError, ValueError, OverflowError):
-        problems.append(
-            (node.start_mark.line + 1, f"cannot read {str(node.value)[:60]!r} (fix: quote it)")
-        )
-        return str(node.value)
-
-
-# Without quotes a `#` after a space begins a remark, and the value before it is cut off.
-_REMARK = re.compile(r"[:,\[{] +#[\w-]")
-
-
-def sentence(error: yaml.YAMLError, text: str = "") -> tuple[int, str]:
-    """(line, what is wrong and how to mend it) of what was read from `text`."""
+def explain_error(error: yaml.YAMLError, text: str = "") -> tuple[int, str]:
+    """Returns the line of an error in `text`, and a sentence with a fix."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = " ".join(
         str(getattr(error, "problem", None) or getattr(error, "reason", None) or error).split()
     )
     if mark is None:
         return 1, f"YAML: {problem} (fix: save it as UTF-8 text without control characters)"
-    line = mark.line + 1
-    lines = text.splitlines()[: mark.line + 1]
-    remark = next((number for number, one in enumerate(lines, 1) if _REMARK.search(one)), None)
-    if remark is not None:
-        fix = f'quote what starts with # in line {remark}, as in "#main a": it begins a remark'
-        return line, f"YAML, column {mark.column + 1}: {problem} (fix: {fix})"
-    fix = _mend(f"{getattr(error, 'context', '')} {problem}")
-    return line, f"YAML, column {mark.column + 1}: {problem} (fix: {fix})"
-
-
-def _mend(problem: str) -> str:
-    if "'\\t'" in problem:
-        return "indent with spaces, never with tabs"
-    if "alias" in problem or "anchor" in problem:
-        return 'quote a value that starts with * or &, as in schedule: "*/5 * * * *"'
-    if "mapping values are not allowed" in problem:
-        return 'quote a value that holds ": ", or check the indentation'
-    if "escape" in problem:
-        return "write regular expressions in 'single quotes', where a backslash is a backslash"
-    if "cannot start any token" in problem:
-        return "quote a value that starts with @, `, % or |"
-    if "expected <block end>" in problem or "block mapping" in problem:
-        return (
-            "check the indentation: keys of one mapping start in one column; quote a value that "
-            "starts with [ or {"
-        )
-    if "expected ',' or" in problem and "stream end" not in problem:
-        return 'quote a value within [ ] or { } that holds ?, [, { or : , as in "a[href]"'
-    if "quoted scalar" in problem or "end of stream" in problem or "stream end" in problem:
-        return "close the quote or bracket"
-    if "could not find expected ':'" in problem:
-        return "a space after each colon, as in `price: .price`; check the indentation"
-    return "check the indentation and the quotes"
+    lines = enumerate(text.splitlines()[: mark.line + 1], 1)
+    comment = next((number for number, line in lines if _COMMENT.search(line)), None)
+    if comment is not None:
+        fix = f'quote what starts with # in line {comment}, as in "#main a": it starts a comment'
+    else:
+        message = f"{getattr(error, 'context', '')} {problem}"
+        fix = next(fix for parts, fix in _FIXES if any(part in message for part in parts))
+    return mark.line + 1, f"YAML, column {mark.column + 1}: {problem} (fix: {fix})"

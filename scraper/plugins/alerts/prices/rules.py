@@ -196,7 +196,7 @@ def load(path: Path) -> list[Rule]:
             f"{path}: cannot be read: {reason} (fix: SCRAPER_ALERT_RULES names a file of rules)"
         ) from None
     except yaml.YAMLError as error:
-        line, sentence = yaml12.sentence(error)
+        line, sentence = yaml12.explain_error(error)
         raise ConfigError(f"{path}:{line}: {sentence}") from None
     problems = [f"{path}:{line}: {sentence}" for line, sentence in parsed.problems]
     if not isinstance(parsed.data, list) or not 0 < len(parsed.data) <= RULES_MAX:
