@@ -148,25 +148,28 @@ class ListingReader:
                     break
         except SELECTOR_ERRORS as error:
             problems.append(f"{key}: {explain_failure(error)}")
-        if kept:
-            return ""
-        if not matched:
-            return f"{key}: nothing matched {selector.described}"
-        why = (
-            f"{off_site} on hosts that are not the site's (see `hosts`)"
-            if off_site
-            else "`match` lets none of them through"
-            if selector.match is not None
-            else "none of them is a link that can be followed"
-        )
-        return f"{key}: {selector.described} matched {matched} times but gave no link: {why}"
+        return "" if kept else f"{key}: {selector.explain_no_links(matched, off_site)}"
 
 
 class _LinkSelector:
+    """The source of links in a definition, compiled."""
+
     def __init__(self, source: LinkSource) -> None:
         self.described = source.described
         self.match = selectors.compile_regex(source.match) if source.match is not None else None
         self.hrefs = _compile_hrefs(source)
+
+    def explain_no_links(self, matched: int, off_site: int) -> str:
+        """Returns why none of the `matched` hrefs is a link; `off_site` of them are on other hosts."""
+        if not matched:
+            return f"nothing matched {self.described}"
+        if off_site:
+            why = f"{off_site} on hosts that are not the site's (see `hosts`)"
+        elif self.match is not None:
+            why = "`match` lets none of them through"
+        else:
+            why = "none of them is a link that can be followed"
+        return f"{self.described} matched {matched} times but gave no link: {why}"
 
 
 def _compile_hrefs(source: LinkSource) -> Hrefs:

@@ -116,7 +116,7 @@ def test_what_follows_the_selector(css: str, query: str, attribute: str | None, 
         ("p:nonsense", "querySelectorAll"),
     ],
 )
-def test_a_selector_that_cannot_be_read_says_how_to_mend_it(css: str, sentence: str) -> None:
+def test_a_selector_that_cannot_be_read_says_how_to_fix_it(css: str, sentence: str) -> None:
     with pytest.raises(ValueError, match="fix: ") as raised:
         parse_css(css)
     assert sentence in str(raised.value)

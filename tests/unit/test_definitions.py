@@ -251,7 +251,7 @@ def test_tolerances_of_a_crawl() -> None:
         ("title: {a: b}", "title", "must be a text"),
     ],
 )
-def test_a_mistake_is_shown_with_its_line_its_key_and_a_mend(
+def test_a_mistake_is_shown_with_its_line_its_key_and_a_fix(
     line: str, at: str, expected: str
 ) -> None:
     found = only_problem(MINIMAL + line + "\n")
@@ -346,7 +346,7 @@ def test_a_price_and_a_currency_field_cannot_share_a_name() -> None:
         ("listing: a.card", "`listing: {products: 'a.card'}`"),
     ],
 )
-def test_a_newcomers_slip_is_told_the_mend_that_is_right(slip: str, fix: str) -> None:
+def test_a_newcomers_slip_gets_the_right_fix(slip: str, fix: str) -> None:
     lines = ["start: https://shop.example/", "listing: {products: a}", "product:", "  fields:"]
     lines.append("    name: h1")
     key = slip.partition(":")[0]

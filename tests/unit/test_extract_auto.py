@@ -190,7 +190,7 @@ def test_it_stands_behind_a_place_that_is_known() -> None:
     assert row["p"] == 9 and row["p_confidence"] > 0
 
 
-def test_a_field_that_it_does_not_know_is_refused_with_a_mend() -> None:
+def test_a_field_that_it_does_not_know_is_refused_with_a_fix() -> None:
     with pytest.raises(DefinitionError, match="colour is not a field that `auto` knows"):
         site(f"{START}{LISTING}product: {{fields: {{colour: auto}}}}\n")
 
