@@ -160,7 +160,7 @@ class _LinkSelector:
         self.hrefs = _compile_hrefs(source)
 
     def explain_no_links(self, matched: int, off_site: int) -> str:
-        """Returns why none of the `matched` hrefs is a link; `off_site` of them are on other hosts."""
+        """Returns why none of the hrefs is a link; `off_site` of them are on other hosts."""
         if not matched:
             return f"nothing matched {self.described}"
         if off_site:
