@@ -240,7 +240,7 @@ def test_a_changed_function_is_another_reader(
     assert one is not None and two is not None and one != two
     site = a_site(product={"function": "reads_one:product"})
     (tmp_path / "reads_one.py").write_text("def product(page):\n    yield {'b': 2}\n")
-    context.source_of.cache_clear()
+    context.read_function_source.cache_clear()
     assert ExtractorVersion(site, READERS).hash != one
 
 
