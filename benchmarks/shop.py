@@ -26,10 +26,10 @@ from random import Random
 from time import monotonic
 from typing import Any
 
-from scraper.plugins.demo.catalogue import Catalogue, pages
-from scraper.plugins.demo.faults import Options
+from scraper.plugins.demo.catalogue import Catalogue, count_pages
+from scraper.plugins.demo.faults import ShopOptions
 from scraper.plugins.demo.pages import PAGE_SIZE
-from scraper.plugins.demo.shop import Shop, answer
+from scraper.plugins.demo.shop import Shop, make_answer
 
 READ_BYTES = 65_536
 HEAD_MAX_BYTES = 32_768
@@ -77,10 +77,12 @@ class Server:
 
     def render(self) -> None:
         """Every page, before the first request."""
-        self.shop = Shop(Catalogue(self.products), Options(), self.url)
+        self.shop = Shop(Catalogue(self.products), ShopOptions(), self.url)
         for item in self.shop.generation.items.values():
             self.page(item.path.encode())
-        for number in range(1, pages(len(self.shop.generation.listings["all"]), PAGE_SIZE) + 1):
+        for number in range(
+            1, count_pages(len(self.shop.generation.listings["all"]), PAGE_SIZE) + 1
+        ):
             self.page(b"/all?page=%d" % number)
 
     def page(self, target: bytes) -> bytes:
@@ -211,8 +213,8 @@ class Server:
                 self.counts.clear()
                 found = {}
             case _:
-                return answer(404, b"no such control\n", "text/plain").whole
-        return answer(200, json.dumps(found).encode(), "application/json").whole
+                return make_answer(404, b"no such control\n", "text/plain").whole
+        return make_answer(200, json.dumps(found).encode(), "application/json").whole
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from benchmarks.definition import FIELDS
-from scraper.plugins.demo.catalogue import Generation, pages
+from scraper.plugins.demo.catalogue import ShopGeneration, count_pages
 from scraper.plugins.demo.pages import PAGE_SIZE
 
 # a crawler may ask for it, or not
@@ -15,18 +15,19 @@ ASIDE = frozenset({"/robots.txt"})
 Rows = Mapping[str, Mapping[str, Any]]
 
 
-def listing_paths(generation: Generation) -> set[str]:
+def listing_paths(generation: ShopGeneration) -> set[str]:
     return {
-        f"/all?page={n}" for n in range(1, pages(len(generation.listings["all"]), PAGE_SIZE) + 1)
+        f"/all?page={n}"
+        for n in range(1, count_pages(len(generation.listings["all"]), PAGE_SIZE) + 1)
     }
 
 
-def linked_paths(generation: Generation) -> set[str]:
+def linked_paths(generation: ShopGeneration) -> set[str]:
     """Every product page that a listing links: sold, moved (it redirects), or gone."""
     return {item.linked_path for item in generation.items.values()} | set(generation.gone.values())
 
 
-def all_paths(generation: Generation) -> set[str]:
+def all_paths(generation: ShopGeneration) -> set[str]:
     """Every path that one crawl asks for once: the targets of redirects as well."""
     sold = {item.path for item in generation.items.values()}
     return listing_paths(generation) | linked_paths(generation) | sold

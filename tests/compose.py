@@ -30,7 +30,7 @@ import psutil
 import psycopg
 import yaml
 
-from scraper.plugins.demo.command import free_port
+from scraper.plugins.demo.processes import find_free_port
 from scraper.plugins.embedded import process, servers
 from scraper.settings import Settings
 from tests import browser, dockerfile, rabbitmq
@@ -149,7 +149,7 @@ class Container:
     def port(self, inside: str) -> int:
         if int(inside) == SERVERS.get(self.service):
             return self.stack.ports[self.service]
-        return self.ports.setdefault(inside, free_port(0))
+        return self.ports.setdefault(inside, find_free_port(0))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -255,7 +255,7 @@ class Stack:
         self.folder, self.secrets, self.sites = folder, secrets, sites
         self.file = read(given)
         self.images = dockerfile.stages()
-        self.ports = {name: free_port(0) for name in SERVERS}
+        self.ports = {name: find_free_port(0) for name in SERVERS}
         self.programs = folder / "programs"
         self.programs.mkdir(parents=True)
         chosen = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from scraper.plugins.demo.command import free_port
+from scraper.plugins.demo.processes import find_free_port
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
 
@@ -18,7 +18,7 @@ class Flower:
 
     def __init__(self, run: Commands, settings: Settings, *options: str, prefix: str = "") -> None:
         self.run, self.settings, self.options = run, settings, options
-        self.port, self.prefix = free_port(0), prefix
+        self.port, self.prefix = find_free_port(0), prefix
         self.process: subprocess.Popen[str] | None = None
         self.start()
 

@@ -21,7 +21,7 @@ import psutil
 import pytest
 import sqlalchemy as sa
 
-from scraper.plugins.demo.command import free_port
+from scraper.plugins.demo.processes import find_free_port
 from scraper.settings import Settings
 from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, assert_counted, commands, processes_of, until
@@ -221,7 +221,7 @@ def test_what_is_unknown_is_said_so(
 def test_servers_that_do_not_answer(
     run: Commands, environment: Settings, empty_database: str
 ) -> None:
-    port = free_port(0)
+    port = find_free_port(0)
     away = {"DATABASE_URL": f"postgresql://ann:s3cret@127.0.0.1:{port}/shop"}
     for words in (("status",), ("migrate",), ("up",)):
         errors = run.scraper(*words, code=3, env=away).stderr
@@ -450,7 +450,7 @@ def test_a_port_that_is_taken_is_said_in_one_line(words: tuple[str, ...], run: C
 
 
 def test_flower(run: Commands, environment: Settings) -> None:
-    port = free_port(0)
+    port = find_free_port(0)
     flower = run.start("celery", "-A", "scraper", "flower", f"--port={port}")
     url = f"http://127.0.0.1:{port}"
 

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.plugins.demo.catalogue import Catalogue
-from scraper.plugins.demo.faults import Options, fault
+from scraper.plugins.demo.faults import ShopOptions, choose_fault
 from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, assert_counted
 from tests.acceptance.conftest import SampleShop
@@ -205,14 +205,14 @@ def assert_fetched_as_often_as_explained(shop: SampleShop, visit: int) -> None:
     own rules."""
     counts = Counter(target for _, target, _ in shop.log())
     generation = Catalogue(PRODUCTS, SEED).at(visit)
-    options = Options(fail_share=FAIL_SHARE)
+    options = ShopOptions(fail_share=FAIL_SHARE)
     chains = [(item.linked_path, item.path) for item in generation.items.values()]
     chains += [(path, path) for path in generation.gone.values()]
     tries: Counter[str] = Counter()
 
     def fails(path: str) -> bool:
         tries[path] += 1
-        return fault(options, SEED, path, visit, tries[path]) is not None
+        return choose_fault(options, SEED, path, visit, tries[path]) is not None
 
     for linked, path in chains:
         while fails(linked) or (path != linked and fails(path)):

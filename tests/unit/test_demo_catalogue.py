@@ -8,8 +8,8 @@ from parsel import Selector
 
 from scraper.plugins import demo
 from scraper.plugins.demo import pages
-from scraper.plugins.demo.catalogue import GHOSTS, Catalogue, changed, slug
-from scraper.plugins.demo.faults import Fault, Options, fault
+from scraper.plugins.demo.catalogue import GHOSTS, Catalogue, changed_ids, count_pages, make_slug
+from scraper.plugins.demo.faults import Fault, ShopOptions, choose_fault
 
 BASE = "http://127.0.0.1:8800"
 
@@ -28,7 +28,7 @@ def test_the_first_visit_has_all_products_and_42_pages(catalogue: Catalogue) -> 
     now = catalogue.at(1)
     assert len(now.items) == 1000
     assert len(now.gone) == GHOSTS
-    assert pages.pages(len(now.listings["all"]), pages.PAGE_SIZE) == 42
+    assert count_pages(len(now.listings["all"]), pages.PAGE_SIZE) == 42
 
 
 def test_products_are_linked_from_several_listings(catalogue: Catalogue) -> None:
@@ -43,7 +43,7 @@ def test_between_two_visits_some_prices_change_and_a_few_come_and_go(
     catalogue: Catalogue, visit: int
 ) -> None:
     before, after = catalogue.at(visit - 1), catalogue.at(visit)
-    assert 100 <= len(list(changed(before, after))) <= 200
+    assert 100 <= len(list(changed_ids(before, after))) <= 200
     vanished, appeared = set(before.items) - set(after.items), set(after.items) - set(before.items)
     assert 1 <= len(vanished) <= 15 and len(appeared) == 5
     assert vanished < set(after.gone), "what has just vanished is still linked"
@@ -62,15 +62,17 @@ def test_every_product_page_shows_the_truth(catalogue: Catalogue) -> None:
     """The selectors of shop.yaml, without anything of the scraper's: page and truth agree."""
     sizes = []
     for item in catalogue.at(2).items.values():
-        body = pages.product(item, [item] * 6, BASE)
+        body = pages.product_page(item, [item] * 6, BASE)
         page, record = Selector(body.decode()), item.record(BASE)
         sizes.append(len(body))
         assert page.css("h1::text").get("").strip() == record["name"]
         assert page.css("p.description::text").get() == record["description"]
         assert page.css(".crumbs .category a::text").get() == record["category"]
-        assert page.css(".product .price::text").get() == pages.money(item.price, item.currency)
+        assert page.css(".product .price::text").get() == pages.format_money(
+            item.price, item.currency
+        )
         assert page.css(".product .old::text").get() == (
-            None if item.old_price is None else pages.money(item.old_price, item.currency)
+            None if item.old_price is None else pages.format_money(item.old_price, item.currency)
         )
         assert page.css(".brand::text").get() == record["brand"]
         assert page.css(".sku::text").get() == record["sku"]
@@ -86,20 +88,20 @@ def test_pages_need_decoding() -> None:
 
 
 def test_slug() -> None:
-    assert slug("Große Löffel & Söhne, 2 €") == "grosse-loffel-sohne-2"
-    assert slug("無印") == "item"
+    assert make_slug("Große Löffel & Söhne, 2 €") == "grosse-loffel-sohne-2"
+    assert make_slug("無印") == "item"
 
 
 def test_faults_are_the_same_each_time_and_pass() -> None:
-    options = Options(fail_share=0.3, hang_share=0.1)
+    options = ShopOptions(fail_share=0.3, hang_share=0.1)
     paths = [f"/p/{number}-x" for number in range(1000)]
-    first = [fault(options, 7, path, 1, attempt=1) for path in paths]
-    assert first == [fault(options, 7, path, 1, attempt=1) for path in paths]
-    assert first != [fault(options, 7, path, 2, attempt=1) for path in paths]
+    first = [choose_fault(options, 7, path, 1, attempt=1) for path in paths]
+    assert first == [choose_fault(options, 7, path, 1, attempt=1) for path in paths]
+    assert first != [choose_fault(options, 7, path, 2, attempt=1) for path in paths]
     assert set(first) == {None, *Fault}
     assert 350 < sum(one is not None for one in first) < 450
-    assert not any(fault(options, 7, path, 1, attempt=3) for path in paths)
-    assert not any(fault(Options(), 7, path, 1, attempt=1) for path in paths)
+    assert not any(choose_fault(options, 7, path, 1, attempt=3) for path in paths)
+    assert not any(choose_fault(ShopOptions(), 7, path, 1, attempt=1) for path in paths)
 
 
 def test_the_definition_names_the_shop_that_runs() -> None:

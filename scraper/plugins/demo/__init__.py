@@ -1,5 +1,5 @@
 """A bundled sample shop: `python -m scraper.plugins.demo` serves it, `definition` is the site
-definition that crawls it."""
+definition for it."""
 
 from importlib.resources import files
 

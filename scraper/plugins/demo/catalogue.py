@@ -1,8 +1,8 @@
-"""The sample shop's catalogue: every product at every visit, a pure function of the seed, and
-thereby the truth.
+"""The sample shop's catalogue: every product at every visit, as a pure function of the seed. It is
+the truth that crawls are compared with.
 
-A visit is a generation of the shop: between two of them about 15 % of the prices change, a few
-products vanish and a few appear. Knows no HTML and no HTTP.
+A visit is a generation of the shop: between two visits about 15 % of the prices change, a few
+products vanish and a few appear. This module contains no HTML and no HTTP.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from scraper.plugins.demo import words
 FIRST_ID = 1001
 VISITS_MAX = 1000
 CHANGES_SHARE = 0.15
-# So many products vanish, and appear, between two visits.
+# The share of products that vanish, and that appear, between two visits.
 TURNOVER_SHARE = 0.005
 # Products that never existed are always linked.
 GHOSTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ShopItem:
     """One product as the shop shows it at one visit. Prices are exact, two decimals."""
 
     id: int
@@ -50,11 +50,11 @@ class Item:
 
     @property
     def linked_path(self) -> str:
-        """Where listings point to: for a renamed product still the old place, which redirects."""
+        """The path that listings link: for a renamed product the old one, which redirects."""
         return f"/p/{self.id}-{self.old_slug or self.slug}"
 
     def record(self, base_url: str) -> dict[str, object]:
-        """What a perfect crawl stores: decimals as text, None for what the page does not show."""
+        """Returns what a perfect crawl stores: decimals as text, None for what the page lacks."""
         return {
             "id": str(self.id),
             "url": base_url + self.path,
@@ -75,14 +75,14 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Generation:
-    """The shop at one visit: what is sold, and what listings still link although it is gone."""
+class ShopGeneration:
+    """The shop at one visit: its products, and vanished ones that listings still link."""
 
     visit: int
-    items: dict[int, Item]
-    # By id: the path that listings link.
+    items: dict[int, ShopItem]
+    # The path that listings link, by id.
     gone: dict[int, str]
-    # By listing: ids in order, the gone ones included.
+    # The ids of each listing in order, with the vanished ones.
     listings: dict[str, tuple[int, ...]]
 
 
@@ -94,31 +94,30 @@ class Catalogue:
         self._arrivals = max(1, round(size * TURNOVER_SHARE))
 
     @lru_cache(maxsize=8)  # noqa: B019 (a shop keeps one catalogue for as long as it lives)
-    def at(self, visit: int) -> Generation:
-        """The shop at `visit` (1 … 1000). Raises ValueError outside of it."""
+    def at(self, visit: int) -> ShopGeneration:
+        """Returns the shop at `visit` (1 … 1000). Raises ValueError for other numbers."""
         if not 1 <= visit <= VISITS_MAX:
-            raise ValueError(f"a visit lies between 1 and {VISITS_MAX}")
-        items: dict[int, Item] = {}
+            raise ValueError(f"a visit is between 1 and {VISITS_MAX}")
+        items: dict[int, ShopItem] = {}
         gone: dict[int, str] = {}
         for index in range(self.size + self._arrivals * (visit - 1)):
-            item, vanished = self._item(index, visit)
+            item, vanished = self._item_at(index, visit)
             if vanished is None:
                 items[item.id] = item
             elif vanished == visit:
                 gone[item.id] = item.linked_path
         for number in range(GHOSTS):
             gone[FIRST_ID - 1 - number] = f"/p/{FIRST_ID - 1 - number}-discontinued"
-        return Generation(visit, items, gone, _listings(items, sorted(gone)))
+        return ShopGeneration(visit, items, gone, _list_products(items, sorted(gone)))
 
     def truth(self, visit: int, base_url: str) -> list[dict[str, object]]:
         return [item.record(base_url) for item in self.at(visit).items.values()]
 
-    def _item(self, index: int, visit: int) -> tuple[Item, int | None]:
-        """The product at `visit` (at its last one if it has vanished since), and the visit at which
-        it vanished."""
+    def _item_at(self, index: int, visit: int) -> tuple[ShopItem, int | None]:
+        """Returns the product at `visit` or at its last visit, and when it vanished."""
         rng = Random(f"{self.seed}:{index}")
         born = 1 if index < self.size else 2 + (index - self.size) // self._arrivals
-        first = _describe(rng, index)
+        first = _make_item(rng, index)
         price, vanished = first.price, None
         for now in range(born + 1, visit + 1):
             leaves, changes, factor = rng.random(), rng.random(), rng.uniform(0.8, 1.2)
@@ -126,27 +125,27 @@ class Catalogue:
                 vanished = now
                 break
             if changes < CHANGES_SHARE:
-                price = _another(price, factor)
+                price = _change_price(price, factor)
         old = (
             None if first.old_price is None else (price * Decimal("1.25")).quantize(Decimal("0.01"))
         )
         return replace(first, price=price, old_price=old), vanished
 
 
-def _another(price: Decimal, factor: float) -> Decimal:
-    """A price near, never equal to, the one before."""
+def _change_price(price: Decimal, factor: float) -> Decimal:
+    """Returns a price near the one before, and never equal to it."""
     cents = max(99, round(int(price * 100) * factor))
     changed = (Decimal(cents) / 100).quantize(Decimal("0.01"))
     return changed if changed != price else price + Decimal("0.10")
 
 
-def _describe(rng: Random, index: int) -> Item:
-    """A product's first appearance: everything but its later prices."""
+def _make_item(rng: Random, index: int) -> ShopItem:
+    """Returns a product as it first appears, before its price changes."""
     category, nouns = rng.choice(words.GOODS)
     language = rng.choice(sorted(nouns))
     noun, adjective = rng.choice(nouns[language]), rng.choice(words.ADJECTIVES[language])
     brand = rng.choice(words.BRANDS)
-    name = words.compose(rng, language, adjective, noun, brand)
+    name = words.compose_name(rng, language, adjective, noun, brand)
     price = (
         Decimal(
             rng.choice((990, 1490, 2495, 3999, 7900, 12900, 24950, 49900, 129900))
@@ -155,13 +154,13 @@ def _describe(rng: Random, index: int) -> Item:
         / 100
     )
     rating = (Decimal(rng.randrange(20, 51)) / 10).quantize(Decimal("0.1"))
-    return Item(
+    return ShopItem(
         id=FIRST_ID + index,
-        slug=slug(name),
-        old_slug=slug(f"{brand} {noun}") + "-old" if index % 97 == 13 else None,
+        slug=make_slug(name),
+        old_slug=make_slug(f"{brand} {noun}") + "-old" if index % 97 == 13 else None,
         name=name,
         price=price.quantize(Decimal("0.01")),
-        # It is set from the price of the visit.
+        # The visit's price replaces it.
         old_price=Decimal(0) if rng.random() < 0.3 else None,
         currency=rng.choices(("EUR", "USD", "GBP"), (80, 10, 10))[0],
         brand=brand,
@@ -170,12 +169,12 @@ def _describe(rng: Random, index: int) -> Item:
         rating=rating,
         reviews=rng.randrange(1, 2000),
         category=category,
-        description=words.describe(rng, language, noun, brand),
+        description=words.write_description(rng, language, noun, brand),
     )
 
 
-def slug(text: str) -> str:
-    """ASCII words joined by hyphens, as shops make them: "Löffel für 2" -> "loffel-fur-2"."""
+def make_slug(text: str) -> str:
+    """Returns ASCII words joined by hyphens: "Löffel für 2" -> "loffel-fur-2"."""
     plain = (
         unicodedata.normalize("NFKD", text.replace("ß", "ss"))
         .encode("ascii", "ignore")
@@ -185,24 +184,26 @@ def slug(text: str) -> str:
     return "-".join("".join(c if c.isalnum() else " " for c in plain).split()) or "item"
 
 
-def _listings(items: dict[int, Item], gone: list[int]) -> dict[str, tuple[int, ...]]:
-    """`all`, one for each category, and `sale`, so that a product is linked from two or three of
-    them."""
-    every = sorted([*items, *gone])
-    listings: dict[str, tuple[int, ...]] = {"all": tuple(every)}
+def _list_products(items: dict[int, ShopItem], gone: list[int]) -> dict[str, tuple[int, ...]]:
+    """Returns the ids of `all`, of each category, and of `sale`: each product is in two or three
+    listings."""
+    all_ids = sorted([*items, *gone])
+    listings: dict[str, tuple[int, ...]] = {"all": tuple(all_ids)}
     for category in words.CATEGORIES:
-        listings[category] = tuple(i for i in every if i in items and items[i].category == category)
-    listings["sale"] = tuple(i for i in every if i in items and items[i].old_price is not None)
+        listings[category] = tuple(
+            i for i in all_ids if i in items and items[i].category == category
+        )
+    listings["sale"] = tuple(i for i in all_ids if i in items and items[i].old_price is not None)
     return listings
 
 
-def pages(count: int, size: int) -> int:
-    """Pages that a listing of `count` products has: one even when it is empty."""
+def count_pages(count: int, size: int) -> int:
+    """Returns the pages of a listing of `count` products; an empty listing has one."""
     return max(1, -(-count // size))
 
 
-def changed(before: Generation, after: Generation) -> Iterator[int]:
-    """Ids sold at both visits at different prices."""
+def changed_ids(before: ShopGeneration, after: ShopGeneration) -> Iterator[int]:
+    """Yields ids with different prices at the two visits."""
     return (
         i
         for i, item in after.items.items()

@@ -1,5 +1,4 @@
-"""`scraper demo`: a real crawl of the sample shop through every real part, twice, with what came of
-it.
+"""`scraper demo`: two real crawls of the sample shop through every real part, with their results.
 
 Starts what is not running yet (servers, shop, coordinator, workers, Flower), and stops what it
 started.
@@ -7,11 +6,7 @@ started.
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import time
@@ -34,7 +29,7 @@ from scraper.frontier import crawls, sites
 from scraper.frontier.progress import CrawlProgress
 from scraper.infra import migrations, servers
 from scraper.infra.database import make_engine
-from scraper.plugins.demo import definition
+from scraper.plugins.demo import definition, processes
 from scraper.plugins.embedded import servers as embedded
 from scraper.plugins.flower import login as flower_login
 from scraper.runtime import fleet
@@ -72,44 +67,44 @@ SELECT p.external_id, p.data ->> 'name' AS name, v.data ->> 'price' AS before,
     "--products", default=1000, show_default=True, help="Size of the sample shop's catalogue."
 )
 def demo(keep: bool, stop_: bool, products: int) -> None:
-    """Crawl the bundled sample shop twice, through every real part, and show what was found."""
+    """Crawl the bundled sample shop twice, through every real part, and show the results."""
     settings = load_settings()
     if stop_:
-        click.echo(f"{_stop_kept(settings)} processes stopped")
+        click.echo(f"{processes.stop_remembered(settings)} processes stopped")
         embedded.down(settings)
     else:
-        _run(settings, products=products, keep=keep)
+        _run_demo(settings, products=products, keep=keep)
 
 
-def _run(settings: Settings, *, products: int, keep: bool) -> None:
-    """The whole show. Raises `CrawlFailedError` where a crawl does not complete."""
-    if (settings.home_dir / "demo.pids").exists():
-        _stop_kept(settings)
+def _run_demo(settings: Settings, *, products: int, keep: bool) -> None:
+    """Runs the whole demo. Raises `CrawlFailedError` if a crawl does not complete."""
+    if processes.pids_path(settings).exists():
+        processes.stop_remembered(settings)
     with ExitStack() as stack:
-        stack.enter_context(_servers(settings, keep))
-        shop = stack.enter_context(_shop(settings, products, keep))
-        port = free_port(FLOWER_PORT)
-        processes = _fleet(settings, port)
+        stack.enter_context(_run_servers(settings, keep))
+        shop = stack.enter_context(_run_shop(settings, products, keep))
+        port = processes.find_free_port(FLOWER_PORT)
+        started = _start_fleet(settings, port)
         if keep:
-            _remember(settings, processes)
+            processes.remember(settings, started)
         else:
-            stack.callback(fleet.stop_processes, processes)
+            stack.callback(fleet.stop_processes, started)
         engine = make_engine(settings.postgres_url)
-        _take_over(engine, shop)
-        _wait_ready(settings, processes, port)
+        _install_definition(engine, shop)
+        _wait_until_ready(settings, started, port)
         login = flower_login.get(settings)
         click.echo(
             f"Flower: http://127.0.0.1:{port}  (user {login.user}, password in {login.where})\n"
         )
         _first_crawl(engine, settings)
         _second_crawl(engine, settings, shop)
-        _farewell(keep, port)
+        _show_next_steps(keep, port)
     if not keep:
         click.echo("Everything that the demo started is stopped; the data stays in PostgreSQL.")
 
 
 @contextmanager
-def _servers(settings: Settings, keep: bool) -> Iterator[None]:
+def _run_servers(settings: Settings, keep: bool) -> Iterator[None]:
     were_running = all(state.running for state in embedded.status(settings))
     for state in embedded.up(settings):
         click.echo(f"{state.name}: {state.address}")
@@ -123,7 +118,7 @@ def _servers(settings: Settings, keep: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _shop(settings: Settings, products: int, keep: bool) -> Iterator[str]:
+def _run_shop(settings: Settings, products: int, keep: bool) -> Iterator[str]:
     command = [
         sys.executable,
         "-m",
@@ -139,15 +134,15 @@ def _shop(settings: Settings, products: int, keep: bool) -> Iterator[str]:
     begin = log.stat().st_size if log.exists() else 0
     process = fleet.start_process(settings, "shop", command)
     if keep:
-        _remember(settings, [process])
+        processes.remember(settings, [process])
     try:
-        yield _shop_address(process, log, begin)
+        yield _wait_for_address(process, log, begin)
     finally:
         if not keep:
             fleet.stop_processes([process])
 
 
-def _shop_address(process: subprocess.Popen[bytes], log: Path, begin: int) -> str:
+def _wait_for_address(process: subprocess.Popen[bytes], log: Path, begin: int) -> str:
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline and process.poll() is None:
         with log.open() as lines:
@@ -161,10 +156,10 @@ def _shop_address(process: subprocess.Popen[bytes], log: Path, begin: int) -> st
     raise ServerUnavailableError(f"the sample shop did not start; its log is {log}")
 
 
-def _fleet(settings: Settings, flower_port: int) -> list[subprocess.Popen[bytes]]:
-    """The commands a user would type, each in a process of its own."""
-    # This coordinator has no sites folder: it must not take the user's own definitions for gone,
-    # nor crawl by their schedules.
+def _start_fleet(settings: Settings, flower_port: int) -> list[subprocess.Popen[bytes]]:
+    """Starts the commands that a user would type, each in a process of its own."""
+    # This coordinator has no sites folder, so that it neither removes the user's own definitions
+    # nor crawls by their schedules.
     env = {
         "SCRAPER_SITES": str(settings.home_dir / "demo-has-no-sites-folder"),
         "SCRAPER_SCHEDULES": "false",
@@ -181,8 +176,8 @@ def _fleet(settings: Settings, flower_port: int) -> list[subprocess.Popen[bytes]
     return [fleet.start_process(settings, name, command, env) for name, command in commands.items()]
 
 
-def _take_over(engine: sa.Engine, shop: str) -> None:
-    """The sample shop's definition goes into the database, what an earlier demo left goes out."""
+def _install_definition(engine: sa.Engine, shop: str) -> None:
+    """Writes the sample shop's definition to the database, and deletes an earlier demo's data."""
     site = loader.load_text(definition(shop), "scraper/plugins/demo/shop.yaml")
     with engine.connect() as connection:
         is_stored = sites.find_site(connection, site.name) is not None
@@ -195,13 +190,13 @@ def _take_over(engine: sa.Engine, shop: str) -> None:
         sites.store_definitions(connection, [site])
 
 
-def _wait_ready(
-    settings: Settings, processes: list[subprocess.Popen[bytes]], flower_port: int
+def _wait_until_ready(
+    settings: Settings, started: list[subprocess.Popen[bytes]], flower_port: int
 ) -> None:
     queues = {"coordinator", "residential", "datacenter"}
     deadline = time.monotonic() + READY_S
-    while not (queues <= fleet.served_queues() and _answers(flower_port)):
-        for process in processes:
+    while not (queues <= fleet.served_queues() and _is_answering(flower_port)):
+        for process in started:
             if process.poll() is not None:
                 raise ServerUnavailableError(
                     f"a process of the demo ended with exit code {process.returncode}; "
@@ -212,14 +207,14 @@ def _wait_ready(
         time.sleep(0.2)
 
 
-def _answers(port: int) -> bool:
+def _is_answering(port: int) -> bool:
     try:
         return httpx.get(f"http://127.0.0.1:{port}/healthcheck", timeout=2).status_code == 200
     except httpx.HTTPError:
         return False
 
 
-def _crawl(engine: sa.Engine) -> CrawlProgress:
+def _run_crawl(engine: sa.Engine) -> CrawlProgress:
     opened = plan.open_now(engine, "demo")
     send(opened.messages)
     crawl = follow(engine, opened.crawl_id)
@@ -231,7 +226,7 @@ def _crawl(engine: sa.Engine) -> CrawlProgress:
 
 def _first_crawl(engine: sa.Engine, settings: Settings) -> None:
     click.echo("First crawl: everything is new.")
-    _crawl(engine)
+    _run_crawl(engine)
     with engine.connect() as connection:
         columns, rows = read_products(connection, "demo", SHOWN)
     click.echo("")
@@ -244,7 +239,7 @@ def _second_crawl(engine: sa.Engine, settings: Settings, shop: str) -> None:
         "\nThe shop changes prices, adds and drops products. "
         "Second crawl: only changes are written."
     )
-    crawl = _crawl(engine)
+    crawl = _run_crawl(engine)
     with engine.connect() as connection:
         changes = list(connection.execute(PRICE_CHANGES, {"crawl": crawl.id, "shown": SHOWN}))
     if not changes:
@@ -257,7 +252,7 @@ def _second_crawl(engine: sa.Engine, settings: Settings, shop: str) -> None:
     print_table(["id", "name", "before", "after"], rows)
 
 
-def _farewell(keep: bool, port: int) -> None:
+def _show_next_steps(keep: bool, port: int) -> None:
     commands = [
         ("scraper status", "the crawls"),
         ("scraper products demo", "the products; `scraper history demo ID` for one"),
@@ -267,8 +262,8 @@ def _farewell(keep: bool, port: int) -> None:
         commands[:0] = [
             (f"http://127.0.0.1:{port}", "Flower: crawls, workers, tasks"),
             ("scraper crawl demo --wait", "crawl it again"),
-            ("scraper demo --stop", "stop everything that is left running"),
-            ("(a worker that ends by itself is not started again: its log says why)", ""),
+            ("scraper demo --stop", "stop everything that still runs"),
+            ("(a worker that ends is not restarted; see its log)", ""),
         ]
     else:
         commands[:0] = [
@@ -281,53 +276,3 @@ def _farewell(keep: bool, port: int) -> None:
     click.echo(f"\nNext, in this folder{off_path}:")
     for command, purpose in commands:
         click.echo(f"  {command:<42} {purpose}".rstrip())
-
-
-def _remember(settings: Settings, processes: list[subprocess.Popen[bytes]]) -> None:
-    """Keeps the ids of the processes that are left running, with their start times, for `scraper
-    demo --stop`."""
-    path = settings.home_dir / "demo.pids"
-    started_at = json.loads(path.read_text()) if path.exists() else {}
-    started_at |= {str(process.pid): _started_at(process.pid) for process in processes}
-    path.write_text(json.dumps(started_at))
-
-
-def _stop_kept(settings: Settings) -> int:
-    """Stops what an earlier `--keep` left running; only processes that are provably those. Returns
-    how many."""
-    path = settings.home_dir / "demo.pids"
-    if not path.exists():
-        return 0
-    pids = [
-        int(pid)
-        for pid, started_at in json.loads(path.read_text()).items()
-        if _started_at(int(pid)) == started_at
-    ]
-    for pid in pids:
-        os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + fleet.STOP_S
-    while time.monotonic() < deadline and any(_started_at(pid) for pid in pids):
-        time.sleep(0.1)
-    path.unlink()
-    return len(pids)
-
-
-def _started_at(pid: int) -> str:
-    """When a process was started, as `ps` says it; empty where there is none."""
-    command = ["ps", "-o", "lstart=,stat=", "-p", str(pid)]
-    text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    *started_at, state = text.split() or ["Z"]
-    return "" if state.startswith("Z") else " ".join(started_at)
-
-
-def free_port(preferred: int) -> int:
-    """`preferred` if nobody listens there, else any free port of the loopback interface."""
-    for port in (preferred, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return int(probe.getsockname()[1])
-    raise ServerUnavailableError("no free port on the loopback interface")

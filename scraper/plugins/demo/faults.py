@@ -1,9 +1,8 @@
-"""What the sample shop does wrong on purpose: slow answers, failures that pass, answers that never
-come, outages.
+"""Faults of the sample shop: slow answers, temporary failures, answers that never come, outages.
 
-Deterministic: a product page's faults follow from the seed, its path, the visit and the number of
-the attempt. An outage is switched on and off from outside (`/_control/options`) and hits every
-page, robots.txt included.
+They are deterministic: a product page's faults depend on the seed, its path, the visit and the
+number of the attempt. An outage is switched on and off from outside (`/_control/options`) and hits
+every page, robots.txt included.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ class Fault(StrEnum):
     HANG = "hang"
 
 
-class Options(BaseModel):
-    """May be changed while the shop serves (`/_control/options`)."""
+class ShopOptions(BaseModel):
+    """Options that may change while the shop serves (`/_control/options`)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -36,14 +35,13 @@ class Options(BaseModel):
         0, ge=0, le=1, description="product pages whose first attempt is never answered"
     )
     gzip: bool = Field(False, description="compress for clients that accept it")
-    outage: Fault | None = Field(
-        None, description="what is wrong with every page: 500, 503, reset or hang"
-    )
+    outage: Fault | None = Field(None, description="fault of every page: 500, 503, reset or hang")
 
 
-def fault(options: Options, seed: int, path: str, visit: int, attempt: int) -> Fault | None:
-    """What goes wrong at the `attempt` (1, 2 …) on a product page; None from the third on at the
-    latest."""
+def choose_fault(
+    options: ShopOptions, seed: int, path: str, visit: int, attempt: int
+) -> Fault | None:
+    """Returns the fault of the `attempt` (1, 2 …) on a product page; None from the third on."""
     if attempt > 2 or not (options.fail_share or options.hang_share):
         return None
     rng = Random(f"{seed}:{path}:{visit}:faults")

@@ -1,7 +1,7 @@
-"""The sample shop's HTML, XML and robots.txt: text from a `Generation`, nothing else. No sockets.
+"""The sample shop's HTML, XML and robots.txt, written from a `ShopGeneration`. No sockets.
 
-Links come in every spelling that real shops use: relative, absolute, with fragments, with tracking
-parameters.
+Links are spelled in every way that real shops use: relative, absolute, with fragments, with
+tracking parameters.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from decimal import Decimal
 from html import escape
 
 from scraper.plugins.demo import words
-from scraper.plugins.demo.catalogue import Generation, Item, pages
+from scraper.plugins.demo.catalogue import ShopGeneration, ShopItem, count_pages
 
 PAGE_SIZE = 24
 SITEMAP_SIZE = 500
@@ -49,7 +49,7 @@ of their lives.</p>"""
 _PRAISE = (
     "Just what I was looking for, and it came a day early. "
     "The packaging was paper only, which I liked a lot.",
-    "Good value. I'd buy it again & again, and I have told all of my colleagues about it already.",
+    "Good value. I'd buy it again & again, and I have shown it to all of my colleagues already.",
     "Looks just like on the picture. "
     "A bit smaller than I had thought, so do read the measurements first.",
     "Wie beschrieben, schnelle Lieferung, gerne wieder! "
@@ -59,15 +59,15 @@ _PRAISE = (
 )
 
 
-def money(amount: Decimal, currency: str) -> str:
-    """As the shop prints it: 1.299,90 EUR with a no-break space, $1,299.90, £1,299.90."""
+def format_money(amount: Decimal, currency: str) -> str:
+    """Formats an amount as the shop does: 1.299,90 € (with a no-break space), $1,299.90."""
     plain = f"{amount:,.2f}"
     if currency == "EUR":
         return plain.translate(str.maketrans(",.", ".,")) + "\u00a0€"
     return {"USD": "$", "GBP": "£"}[currency] + plain
 
 
-def _page(title: str, body: str, head: str = "") -> bytes:
+def _write_page(title: str, body: str, head: str = "") -> bytes:
     menu = "".join(
         f'<a href="/c/{key}?page=1">{escape(name)}</a>' for key, name in words.CATEGORIES.items()
     )
@@ -88,24 +88,24 @@ def _page(title: str, body: str, head: str = "") -> bytes:
     ).encode()
 
 
-def home(generation: Generation) -> bytes:
-    """The front page: links to the listings, which is all a crawler needs of it."""
+def home_page(generation: ShopGeneration) -> bytes:
+    """Returns the front page, with links to all listings."""
     body = (
         f"<h1>Welcome!</h1><p>{len(generation.items)} products.</p>"
         '<a class="button" href="all?page=1">See all</a>'
     )
-    return _page("Welcome", body)
+    return _write_page("Welcome", body)
 
 
-def listing(generation: Generation, name: str, number: int, base_url: str) -> bytes | None:
-    """One listing page of 24; None past its last page."""
+def listing_page(generation: ShopGeneration, name: str, number: int, base_url: str) -> bytes | None:
+    """Returns a listing page of 24 products; None after the last page."""
     ids = generation.listings[name]
-    last = pages(len(ids), PAGE_SIZE)
+    last = count_pages(len(ids), PAGE_SIZE)
     if not 1 <= number <= last:
         return None
     shown = ids[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
     up = "" if name == "all" else "../"
-    tiles = "".join(_tile(generation, i, up, base_url) for i in shown)
+    tiles = "".join(_write_tile(generation, i, up, base_url) for i in shown)
     title = words.CATEGORIES.get(name, "Sale %" if name == "sale" else "All products")
     before = f'<a class="prev" href="?page={number - 1}">‹ Previous</a>' if number > 1 else ""
     after = (
@@ -113,26 +113,25 @@ def listing(generation: Generation, name: str, number: int, base_url: str) -> by
     )
     count = f'<span class="count">Page {number} of {last}</span>'
     pager = f'<div class="pager">{before}{count}{after}</div>'
-    return _page(title, f'<h1>{escape(title)}</h1><div class="grid">{tiles}</div>{pager}')
+    return _write_page(title, f'<h1>{escape(title)}</h1><div class="grid">{tiles}</div>{pager}')
 
 
-def _tile(generation: Generation, number: int, up: str, base_url: str) -> str:
+def _write_tile(generation: ShopGeneration, number: int, up: str, base_url: str) -> str:
     item = generation.items.get(number)
     path = generation.gone[number] if item is None else item.linked_path
     name = "No longer available" if item is None else item.name
     price = (
         ""
         if item is None
-        else f'<span class="tile-price">{money(item.price, item.currency)}</span>'
+        else f'<span class="tile-price">{format_money(item.price, item.currency)}</span>'
     )
-    href = escape(_spelled(path, number, up, base_url))
+    href = escape(_spell_url(path, number, up, base_url))
     link = f'<a class="product-link" href="{href}">{escape(name)}</a>'
     return f'<article class="tile"><h3>{link}</h3>{price}</article>'
 
 
-def _spelled(path: str, number: int, up: str, base_url: str) -> str:
-    """The same place, written in one of six ways. The listing takes part, so two listings differ
-    over one product."""
+def _spell_url(path: str, number: int, up: str, base_url: str) -> str:
+    """Returns the URL in one of six spellings, which depends on the product and the listing."""
     match (number + len(up)) % 6:
         case 0:
             return base_url + path
@@ -148,15 +147,16 @@ def _spelled(path: str, number: int, up: str, base_url: str) -> str:
             return path
 
 
-def product(item: Item, related: Iterable[Item], base_url: str) -> bytes:
-    """A product page of about 7 KB. The related products show prices as well: a loose selector
-    takes the wrong one."""
+def product_page(item: ShopItem, related: Iterable[ShopItem], base_url: str) -> bytes:
+    """Returns a product page of about 7 KB. The related products show prices too, so that a loose
+    selector matches the wrong one."""
     old = (
         ""
         if item.old_price is None
-        else f'<s class="old">{money(item.old_price, item.currency)}</s>'
+        else f'<s class="old">{format_money(item.old_price, item.currency)}</s>'
     )
     text = escape(item.description)
+    tiles = "".join(map(_write_related, related))
     body = f"""
 <nav><ul class="crumbs"><li><a href="/">Home</a></li> › <li class="category"><a \
 href="/c/{item.category}?page=1">\
@@ -169,7 +169,7 @@ href="/c/{item.category}?page=1">\
 </h1>
 <p class="rating" data-rating="{item.rating}" title="{item.rating} of 5">★★★★★
 <a href="#reviews">{item.reviews} reviews</a></p>
-<p><span class="price">{money(item.price, item.currency)}</span> {old}</p>
+<p><span class="price">{format_money(item.price, item.currency)}</span> {old}</p>
 <p class="availability">{"In stock" if item.stock else "Sold out"}</p>
 <p class="stock">Only {item.stock} left in our warehouse</p>
 <a class="button" href="/basket?add={item.id}">Add to basket</a>
@@ -179,21 +179,20 @@ charge</td></tr></table>
 </div></article>
 <section><h2>Description</h2><p class="description">{text}</p></section>
 <section><h2>Delivery &amp; returns</h2>{_DELIVERY}</section>
-<section id="reviews"><h2>What customers say</h2>{_reviews(item)}</section>
-<section class="related"><h2>Others bought</h2><div class="grid">{"".join(map(_related, related))}\
-</div></section>"""
-    return _page(item.name, body, _json_ld(item, base_url))
+<section id="reviews"><h2>What customers say</h2>{_write_reviews(item)}</section>
+<section class="related"><h2>Others bought</h2><div class="grid">{tiles}</div></section>"""
+    return _write_page(item.name, body, _write_jsonld(item, base_url))
 
 
-def _related(item: Item) -> str:
+def _write_related(item: ShopItem) -> str:
     return (
         f'<article class="tile"><a href="{escape(item.path)}?utm_source=related">'
         f"{escape(item.name)}</a>"
-        f'<p class="price">{money(item.price, item.currency)}</p></article>'
+        f'<p class="price">{format_money(item.price, item.currency)}</p></article>'
     )
 
 
-def _reviews(item: Item) -> str:
+def _write_reviews(item: ShopItem) -> str:
     reviews = ((_PRAISE[(item.id + n) % len(_PRAISE)], item.reviews + n) for n in range(4))
     return "".join(
         f"<blockquote><p>{escape(text)}</p><cite>Customer {who}</cite></blockquote>"
@@ -201,7 +200,7 @@ def _reviews(item: Item) -> str:
     )
 
 
-def _json_ld(item: Item, base_url: str) -> str:
+def _write_jsonld(item: ShopItem, base_url: str) -> str:
     data = {
         "@context": "https://schema.org",
         "@type": "Product",
@@ -224,23 +223,23 @@ def _json_ld(item: Item, base_url: str) -> str:
             "url": base_url + item.path,
         },
     }
-    # "<" inside a script would end it early in a name like "</script>".
+    # A name such as "</script>" would end the script early.
     text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     return f'<script type="application/ld+json">{text}</script>'
 
 
-def notice(title: str, text: str) -> bytes:
-    return _page(title, f"<h1>{escape(title)}</h1><p>{escape(text)}</p>")
+def notice_page(title: str, text: str) -> bytes:
+    return _write_page(title, f"<h1>{escape(title)}</h1><p>{escape(text)}</p>")
 
 
-def robots(base_url: str) -> bytes:
+def robots_text(base_url: str) -> bytes:
     rules = "User-agent: *\nDisallow: /basket\nDisallow: /search\n"
     return f"{rules}\nSitemap: {base_url}/sitemap.xml\n".encode()
 
 
-def sitemaps(generation: Generation, base_url: str) -> dict[str, bytes]:
-    """Every sitemap by path: an index, gzip children for the listings and for each 500 products (as
-    they are now)."""
+def write_sitemaps(generation: ShopGeneration, base_url: str) -> dict[str, bytes]:
+    """Returns every sitemap by its path: an index, and gzip files of the listings and of each 500
+    products."""
     lists = [
         f"/{name}?page=1" if name == "all" else f"/c/{name}?page=1" for name in generation.listings
     ]
@@ -251,14 +250,14 @@ def sitemaps(generation: Generation, base_url: str) -> dict[str, bytes]:
             start : start + SITEMAP_SIZE
         ]
     sitemaps = {
-        path: gzip.compress(_urlset("urlset", "url", base_url, part), mtime=0)
+        path: gzip.compress(_write_urlset("urlset", "url", base_url, part), mtime=0)
         for path, part in parts.items()
     }
-    sitemaps["/sitemap.xml"] = _urlset("sitemapindex", "sitemap", base_url, list(parts))
+    sitemaps["/sitemap.xml"] = _write_urlset("sitemapindex", "sitemap", base_url, list(parts))
     return sitemaps
 
 
-def _urlset(root: str, entry: str, base_url: str, paths: list[str]) -> bytes:
+def _write_urlset(root: str, entry: str, base_url: str, paths: list[str]) -> bytes:
     lines = "".join(f"<{entry}><loc>{escape(base_url + path)}</loc></{entry}>\n" for path in paths)
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'

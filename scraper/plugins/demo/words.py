@@ -1,5 +1,4 @@
-"""The sample shop's vocabulary: what makes its names and texts look like real ones, traps included.
-Data only."""
+"""The sample shop's vocabulary: names and texts like those of real shops, with their traps."""
 
 from __future__ import annotations
 
@@ -123,8 +122,8 @@ SENTENCES = {
 }
 
 
-def compose(rng: Random, language: str, adjective: str, noun: str, brand: str) -> str:
-    """A product's name: at times with its brand, a colour, a size."""
+def compose_name(rng: Random, language: str, adjective: str, noun: str, brand: str) -> str:
+    """Returns a product's name, sometimes with its brand, a colour or a size."""
     name = adjective + noun.lower() if adjective.endswith("-") else f"{adjective} {noun}"
     if rng.random() < 0.4:
         name = f"{brand} {name}"
@@ -135,8 +134,8 @@ def compose(rng: Random, language: str, adjective: str, noun: str, brand: str) -
     return name
 
 
-def describe(rng: Random, language: str, noun: str, brand: str) -> str:
-    """A paragraph of about 300 characters on one line, single spaces."""
+def write_description(rng: Random, language: str, noun: str, brand: str) -> str:
+    """Returns a paragraph of about 300 characters on one line."""
     sentences = SENTENCES[language] + SENTENCES["en"]
     chosen = [rng.choice(sentences) for _ in range(9)]
     return f"{noun} – {brand}: " + " ".join(chosen)
