@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 from pydantic import ValidationError
 
 from scraper.cli.common.shared import json_option, load_settings, print_json, require_project
-from scraper.cli.common.tables import cell, plain, print_table, span
 from scraper.domain import Outcome
 from scraper.errors import ConfigError, FetchError, ScraperError
-from scraper.plugins.author.discovery.fields.induction import FieldChoice
+from scraper.plugins.author.commands.survey_report import show_survey, survey_as_json
 from scraper.plugins.author.discovery.fields.standard import standard_definition
-from scraper.plugins.author.discovery.platform import OpenInterface
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.plugins.author.discovery.survey import Survey
 from scraper.plugins.author.discovery.surveyor import Surveyor
@@ -29,11 +24,7 @@ from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
 
-# A line of the table: field, source, pages, example, origins that agree.
-Row = tuple[str, str, str, str, str]
-
 RATE = "4/s"
-EXAMPLE_CHARS = 60
 _FIXES = {
     Outcome.NOT_FOUND: "open the shop in a browser, and copy the address of a list of products",
     Outcome.ROBOTS_DISALLOWED: "give another page of the shop; you are responsible for "
@@ -74,16 +65,16 @@ def new(url: str, name: str | None, rate: str, as_json: bool) -> None:
     try:
         survey, requests, seconds = _survey_shop(address, name, rate, settings)
     except FetchError as error:
-        raise ScraperError(_explain(error, address)) from None
+        raise ScraperError(_explain_failure(error, address)) from None
     text = definition_text(survey, name, rate, private=urls.is_private(survey.start))
     definition = loader.load_text(text, path, settings.site_function_modules)
     trials = _try_pages(definition, survey, settings)
     _write_file(path, text)
     good = sum(trial.complete for trial in trials)
     if as_json:
-        print_json(_as_json(survey, trials, path, requests))
+        print_json(survey_as_json(survey, trials, path, requests))
     else:
-        _show_survey(survey, trials, path, requests, seconds, definition)
+        show_survey(survey, trials, path, requests, seconds, definition)
     if survey.unproved:
         raise ScraperError(
             f"{survey.unproved}. {path} was written with `queue: browser`, unproved (fix: install "
@@ -163,7 +154,7 @@ def is_own_name(url: str, other: str) -> bool:
     return long == short or long.endswith(f".{short}")
 
 
-def _explain(error: FetchError, url: str) -> str:
+def _explain_failure(error: FetchError, url: str) -> str:
     fix = _FIXES.get(error.outcome, "")
     if error.outcome is Outcome.OFF_SITE and error.url:
         fix = f"if that is the shop: `scraper new {error.url}`"
@@ -184,128 +175,3 @@ def _try_pages(definition: Site, survey: Survey, settings: Settings) -> list[Pag
         if not trial.products:
             raise ScraperError(f"{page.url}: no product link: {'; '.join(trial.problems)}")
     return [try_product(definition, page, url, allowed) for url, page in survey.product_pages]
-
-
-def _count_fields(trials: list[PageTrial]) -> Counter[str]:
-    """Counts the pages that have each field."""
-    return Counter(row.name for trial in trials for row in trial.fields if row.value is not None)
-
-
-def _format_example(choice: FieldChoice) -> str:
-    assert choice.best is not None
-    position = next(at for at, value in enumerate(choice.best.values) if value is not None)
-    currency = choice.currency or choice.best.currencies[position]
-    return cell(choice.best.values[position])[:EXAMPLE_CHARS] + (f" {currency}" if currency else "")
-
-
-def _show_survey(
-    survey: Survey,
-    trials: list[PageTrial],
-    path: Path,
-    requests: int,
-    seconds: float,
-    definition: Site,
-) -> None:
-    click.echo(
-        f"{requests} requests: robots.txt, {len(survey.listing_pages)} listing and {len(trials)} "
-        f"product pages read in {seconds:.0f} s; nothing was stored",
-        err=True,
-    )
-    rows = [*_describe_products(survey, trials), *_describe_fields(survey, trials)]
-    print_table(("field", "source", "pages", "example", "agrees with"), rows)
-    if survey.interface is not None:
-        click.echo(_describe_interface(survey.interface))
-    for note in survey.notes:
-        click.echo(f"note: {plain(note)}", err=True)
-    if definition.allow_private:
-        click.echo(
-            "allow_private: true was written, since the address is on this machine or its network",
-            err=True,
-        )
-    click.echo(
-        f"{path} written. {_estimate_crawl(survey, definition)}next: scraper try {definition.name}"
-    )
-
-
-def _describe_products(survey: Survey, trials: list[PageTrial]) -> list[Row]:
-    """Returns the rows on the links to products, and on what identifies a product."""
-    about = "" if survey.products is None else f": about {survey.products:,} products"
-    links = (survey.listing or survey.sitemap or {}).get("products", "")
-    number = f"{survey.links or len(survey.known_urls)} links"
-    identity = ", ".join(f"{key} {value}" for key, value in (survey.id or {"the": "URL"}).items())
-    identified = sum(trial.external_id is not None for trial in trials)
-    example = plain(trials[0].external_id or "") if trials else ""
-    rows = [
-        ("products", plain(str(links)), number, f"{plain(survey.pages_text)[:60]}{about}", ""),
-        ("id", plain(identity), f"{identified} of {len(trials)}", example, ""),
-    ]
-    items = survey.items
-    if items is not None:
-        (scope, where), *_ = items.items.items()
-        sizes = plain(f"{items.sizes} a page, as {items.example}")
-        rows.append(
-            ("items", plain(f"{scope} {where}"), f"{items.pages} of {len(trials)}", sizes, "")
-        )
-    return rows
-
-
-def _describe_fields(survey: Survey, trials: list[PageTrial]) -> Iterator[Row]:
-    counts = _count_fields(trials)
-    for name, choice in survey.fields.items():
-        if choice.best is None:
-            yield name, "-", "", plain("; ".join(choice.guesses)), ""
-            continue
-        source = [str(value) for key, value in choice.best.candidate.source.items() if key != "map"]
-        agrees = ", ".join(sorted(choice.best.agrees))
-        pages = f"{counts[name]} of {len(trials)}"
-        yield name, plain(", ".join(source)), pages, _format_example(choice), agrees
-
-
-def _describe_interface(interface: OpenInterface) -> str:
-    """Says how many variants have each field, and shows one variant."""
-    named = [name for product in interface.products for name in product.data]
-    counts = ", ".join(f"{name} {named.count(name)}" for name in dict.fromkeys(named))
-    first = interface.products[0]
-    example = ", ".join(
-        plain(f"{name} {cell(value)[:EXAMPLE_CHARS]}") for name, value in first.data.items()
-    )
-    return (
-        f"platform: {interface.name}: its interface gives {len(interface.products)} variants on "
-        f"its first page{', and has more' if interface.more else ''}: {counts}\n"
-        f"  such as {plain(first.external_id)}: {example}"
-    )
-
-
-def _estimate_crawl(survey: Survey, definition: Site) -> str:
-    """Says how long a crawl takes at the definition's rate."""
-    if survey.products is None or not definition.rate_per_s:
-        return ""
-    pages = survey.products + (survey.pages or 0)
-    seconds = pages / definition.rate_per_s
-    return f"{pages:,} pages at {definition.rate}: about {span(max(1.0, seconds))}; "
-
-
-def _as_json(survey: Survey, trials: list[PageTrial], path: Path, requests: int) -> dict[str, Any]:
-    counts = _count_fields(trials)
-    return {
-        "file": str(path),
-        "requests": requests,
-        "listing": survey.listing,
-        "sitemap": survey.sitemap,
-        "products": survey.products,
-        "id": survey.id,
-        "fields": {
-            name: {
-                **choice.definition(),
-                "pages": counts[name],
-                "agrees": sorted(choice.best.agrees),
-                "values": choice.best.values,
-            }
-            for name, choice in survey.fields.items()
-            if choice.best is not None
-        },
-        "items": survey.items.items if survey.items is not None else None,
-        "pages": len(trials),
-        "platform": survey.interface.name if survey.interface is not None else None,
-        "notes": survey.notes,
-    }

@@ -69,7 +69,7 @@ def repair(name: str, field: str | None, pages: int, apply: bool, as_json: bool)
             "too few to prove a source"
             f"{': ' if read.failures else ''}{'; '.join(read.failures[:2])}"
         )
-    proposal = _propose(path, path.read_text(encoding="utf-8"), site, field, read)
+    proposal = _propose_repairs(path, path.read_text(encoding="utf-8"), site, field, read)
     if apply and proposal.diff:
         path.write_text(proposal.text, encoding="utf-8")
     proposal.show(path, read, origin, applied=apply and bool(proposal.diff), as_json=as_json)
@@ -154,7 +154,7 @@ def _require_repairable(path: Path, site: Site, field: str | None) -> None:
         )
 
 
-def _propose(
+def _propose_repairs(
     path: Path, before: str, site: Site, field: str | None, read: RepairPages
 ) -> RepairProposal:
     text, repairs = before, []

@@ -101,13 +101,7 @@ def try_(
             return await _match_on_site(reader, sampler, target, kind, source)
 
         result = _with_reader(definition, settings, browser, as_json, on_site)
-    if isinstance(result, Matches):
-        _show_matches(result, as_json=as_json)
-        good = bool(result.matches)
-    else:
-        _show_sample(definition, result, as_json=as_json)
-        good = result.is_good
-    if not good:
+    if not _show_result(definition, result, as_json=as_json):
         raise SystemExit(ScraperError.exit_code)
 
 
@@ -189,6 +183,15 @@ def definition_of(settings: Settings, name: str | None, url: str) -> Site:
         if site.owns(url):
             return site
     return standard_definition(url)
+
+
+def _show_result(site: Site, result: Sample | Matches, *, as_json: bool) -> bool:
+    """Returns whether the result is good."""
+    if isinstance(result, Matches):
+        _show_matches(result, as_json=as_json)
+        return bool(result.matches)
+    _show_sample(site, result, as_json=as_json)
+    return result.is_good
 
 
 def _show_sample(site: Site, sample: Sample, *, as_json: bool) -> None:

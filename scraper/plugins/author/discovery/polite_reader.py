@@ -82,7 +82,7 @@ class PoliteReader:
     ) -> Fetched:
         """Returns a page that answered with success.
 
-        `shown`: a browser renders it, with `rendering` in place of the site's `browser:`. Raises
+        `shown`: a browser renders it, with `rendering` instead of the site's `browser:`. Raises
         FetchError for any other answer, and `ConfigError` if no browser is installed.
         """
         policy = self.context.policies[kind]
@@ -95,7 +95,7 @@ class PoliteReader:
             )
         queue = self.context.choose_route(kind, url).queue
         if kind is not Kind.SITEMAP and (shown or self._shown or is_browser_queue(queue)):
-            page = await self._render(url, policy, rendering)
+            page = await self._render_page(url, policy, rendering)
         else:
             await self._before_hop(url)
             page = await self._fetcher.fetch(url, policy, before_hop=self._before_hop)
@@ -110,7 +110,7 @@ class PoliteReader:
             )
         return page
 
-    async def _render(
+    async def _render_page(
         self, url: str, policy: FetchPolicy, rendering: Mapping[str, Any] | None
     ) -> Fetched:
         if self._browsers is None:

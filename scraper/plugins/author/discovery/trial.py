@@ -121,7 +121,7 @@ def try_product(
 
 
 def _try_fields(site: Site, document: Document, external_id: str | None) -> tuple[FieldTrial, ...]:
-    """Reads each field from the page, or from the product's part of it."""
+    """Reads each field from the page, or from the part with the product."""
     item = None
     if site.product.items is not None:
         item = ItemsReader(site.product, site.url_rules).find(document, external_id)
@@ -189,7 +189,7 @@ def field_reader(name: str, spec: FieldSpec) -> ReadField:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What a source matches on a page. `nearest`: if nothing, the longest part of it that does."""
+    """The matches of a source on a page. `nearest`: if none, the longest part that matches."""
 
     url: str
     source: str

@@ -149,20 +149,20 @@ def write_inline(value: Any) -> str:
         case list() | tuple():
             return f"[{', '.join(map(write_inline, value))}]"
         case str():
-            return _quote(value)
+            return _quote_text(value)
         case _:
             return str(value)
 
 
-def _quote(text: str) -> str:
+def _quote_text(text: str) -> str:
     if _BARE(text) and text.casefold() not in _MEANS_MORE:
         return text
     if text.isprintable():
         return "'" + text.replace("'", "''") + "'"
-    return '"' + "".join(map(_escape, text)) + '"'
+    return '"' + "".join(map(_escape_char, text)) + '"'
 
 
-def _escape(char: str) -> str:
+def _escape_char(char: str) -> str:
     if char in '"\\':
         return "\\" + char
     return char if char.isprintable() else f"\\U{ord(char):08x}"

@@ -115,12 +115,12 @@ def read_values(
 
 def count_values(name: str, cases: Sequence[RepairCase], values: Sequence[Any]) -> ValueCount:
     """Counts right and wrong values. A value where none is known is wrong."""
-    expected = [case.expected.get(name) for case in cases]
-    pairs = list(zip(expected, values, strict=False))
+    expected_values = [case.expected.get(name) for case in cases]
+    pairs = list(zip(expected_values, values, strict=False))
     return ValueCount(
-        sum(known is not None and value == known for known, value in pairs),
-        sum(value is not None and value != known for known, value in pairs),
-        sum(known is not None for known in expected),
+        sum(expected is not None and value == expected for expected, value in pairs),
+        sum(value is not None and value != expected for expected, value in pairs),
+        sum(expected is not None for expected in expected_values),
     )
 
 

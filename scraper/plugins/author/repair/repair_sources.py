@@ -93,7 +93,7 @@ def _select_texts(
                 label = shown[: shown.index(text)].strip(" :#")
                 holding.append((len(shown) - len(text), element, "", label))
             for key, value in element.attributes.items():
-                if value and _states(value, text, key):
+                if value and _states_text(value, text, key):
                     extra = abs(len(value) - len(text))
                     holding.append((extra, element, f"::attr({key})", ""))
     holding.sort(key=lambda entry: entry[0])
@@ -128,7 +128,7 @@ def _find_labelled_paths(element: LexborNode, label: str) -> Iterator[ElementPat
         yield ElementPath(f"{above.css} > {own}", LABEL_RANK + above.rank)
 
 
-def _states(value: str, text: str, key: str) -> bool:
+def _states_text(value: str, text: str, key: str) -> bool:
     """Returns whether an attribute states the text: an address in any form, or mostly the text."""
     if key in ("href", "src"):
         return len(value) >= URL_CHARS_MIN and text.endswith(value)

@@ -114,8 +114,8 @@ def repair_field(
 
 
 class _RecordedTexts(NamedTuple):
-    """The text that the field was read from on each recorded page; None if there is no text, or no
-    page. `unique`: each text is in one place of its page, then and now."""
+    """The text that the field was read from on each recorded page, if there are both. `unique`:
+    each text is in one place of its page, then and now."""
 
     old: list[str | None]
     unique: bool

@@ -20,7 +20,7 @@ from scraper.plugins.author.discovery.fields.shop_currency import stated_currenc
 # The fields that may be equal on all pages of a shop. Any other field that never changes belongs
 # to the page's frame.
 SHARED_FIELDS = frozenset({"availability", "brand", "category", "list_price", "rating", "stock"})
-# Origins that repeat the shop's own name or its main menu in place of the field.
+# Origins that repeat the shop's own name or its main menu instead of the field.
 _FRAME_ORIGINS = {"category": ("page", "meta", "label"), "brand": ("page", "meta")}
 
 

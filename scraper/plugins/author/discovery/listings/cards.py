@@ -114,7 +114,7 @@ class LinkGroup:
 
     @property
     def score(self) -> float:
-        """How likely the group is the page's list of products; longer lists are more likely."""
+        """A measure of how likely the group is the page's list of products."""
         titles = sum(len(card.title) >= TITLE_CHARS_MIN for card in self.cards)
         weight = (
             CARD_WEIGHT

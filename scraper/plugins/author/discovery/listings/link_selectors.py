@@ -15,7 +15,7 @@ from scraper.rules import urls
 
 # Selectors that miss more links are not tried.
 MISSED_SHARE_MAX = 0.1
-# A missed link loses a product. An extra one can be told apart by its URL.
+# A missed link loses a product. An extra one can be excluded by its URL.
 MISSED_COST = 10
 EXTRA_COST = 3
 # Of equal selectors the earlier one lasts longer: this many places cost as much as one rank.
