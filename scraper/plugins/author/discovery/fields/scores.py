@@ -21,7 +21,7 @@ from scraper.plugins.author.discovery.fields.readings import (
 from scraper.plugins.author.discovery.fields.samples import plain_text
 from scraper.plugins.author.discovery.fields.visible_elements import WORDS_OF_FIELDS
 
-# Costs a page, the most lasting origin first: statements for machines survive most redesigns.
+# The cost of each page by its origin: statements for machines survive most redesigns.
 ORIGIN_COSTS = {
     "json-ld": 0.0,
     "microdata": 0.05,
@@ -36,9 +36,9 @@ OTHER_ORIGIN_COST = 0.2
 # Microdata by a CSS selector depends on the page's markup as well.
 MICRODATA_BY_CSS_COST = 0.1
 RANK_COST = 0.02
-# Each page on which another source says the same makes up for half a page without a value.
+# A page on which another source says the same counts more than half a page extra.
 AGREEMENT = 0.6
-# A page on which several sources say something else outweighs two that are read.
+# A page on which several sources say something else cancels two pages.
 CONTRADICTION = 2.0
 # Values that differ from page to page are more likely the product's own.
 DISTINCT_VALUE = 0.1
