@@ -144,7 +144,7 @@ def test_a_definition_that_is_not_valid_any_more_fails_its_crawl(engine: sa.Engi
         connection.execute(sa.text("UPDATE crawls SET definition = '{}'"))
     assert discover(engine, SETTINGS, crawl_id) == []
     ((status, note),) = rows(engine, "SELECT status, note FROM crawls")
-    assert (status, "not valid" in str(note)) == ("failed", True)
+    assert (status, "no longer valid" in str(note)) == ("failed", True)
 
 
 # --- dispatch: budgets

@@ -133,7 +133,7 @@ def test_a_selector_that_other_sources_contradict_is_named(
         report = reports.read_report(connection, crawl.id)
     capsys.readouterr()
     _print_report(report)
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "says otherwise" in line]
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "disagrees with" in line]
     assert line.startswith("price: JSON-LD disagrees with css '.price' on ")
     votes = {field["field"]: field["votes"] for field in reports.as_json(report)["fields"]}
     assert votes["price"]["jsonld"][0] == 0 and votes["price"]["jsonld"][1] >= 3
