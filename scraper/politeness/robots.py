@@ -1,7 +1,7 @@
 """robots.txt (RFC 9309): which URLs a site lets us fetch, how fast, and where its sitemaps are.
 
-Parsing and decisions are pure; `fetch_robots` is the one function that does I/O. Refuses to cache:
-a text and its status are kept elsewhere, and parsed once a process.
+Parsing and decisions are pure; only `fetch_robots` does I/O. `scraper.politeness.robots_cache`
+stores texts and parsed rules.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 from scraper.rules.urls import host_of
 
-# At least 500 KiB are parsed, and the rest may be ignored (RFC 9309 2.5).
+# At least 500 KiB must be parsed (RFC 9309 2.5); the rest is ignored.
 ROBOTS_MAX_BYTES = 512_000
 ROBOTS_REDIRECTS_MAX = 5  # RFC 9309 2.3.1.2
 ROBOTS_TIMEOUT_S = 20.0
 CRAWL_DELAY_MAX_S = 300.0
 SITEMAPS_MAX = 1000
-# This status is kept where robots.txt could not be fetched; the body then says why.
+# The status stored where robots.txt could not be fetched; the body then says why.
 NO_ANSWER = 0
 
 _HEADERS = {"Accept": "text/plain,*/*;q=0.5"}
@@ -39,13 +39,13 @@ _PRODUCT = re.compile(r"[A-Za-z][A-Za-z_-]*")
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """robots.txt cannot be read for now: everything is disallowed (RFC 9309 2.3.1.4) until it is
-    asked for again."""
+    """robots.txt cannot be read now: everything is disallowed (RFC 9309 2.3.1.4) until the next
+    request for it."""
 
     reason: str
 
     def sentence(self, host: str) -> str:
-        """The cause alone: of the host whose page is not fetched, it is clear which one."""
+        """Returns the cause without the host's name, which the page's URL shows already."""
         return "robots.txt: " + self.reason.removeprefix(f"no connection to {host}: ")
 
 
@@ -58,7 +58,7 @@ class RobotsRules:
     def __init__(self, text: str, token: str) -> None:
         parsed = Protego.parse(text)
         self._token = token
-        # Nothing is disallowed without this syllable, in any of the spellings that protego takes.
+        # Without this syllable nothing is disallowed, in any of the spellings that protego accepts.
         self._rules = parsed if "dis" in text.lower() else None
         self.crawl_delay_s = _bounded(parsed.crawl_delay(token))
         self.sitemaps = [url for url in dict.fromkeys(parsed.sitemaps) if _is_http(url)][
@@ -72,8 +72,8 @@ class RobotsRules:
 def require_allowed(
     rules: RobotsRules | Unavailable, url: str, *, retry_after_s: float | None = None
 ) -> RobotsRules:
-    """The rules, where they let us fetch the URL. Raises FetchError with `ROBOTS_UNAVAILABLE` or
-    `ROBOTS_DISALLOWED` otherwise; `retry_after_s`: when the former is to be tried again."""
+    """Returns the rules if they allow the URL. Otherwise raises FetchError with
+    `ROBOTS_UNAVAILABLE`, to be retried after `retry_after_s`, or `ROBOTS_DISALLOWED`."""
     if isinstance(rules, Unavailable):
         raise FetchError(
             Outcome.ROBOTS_UNAVAILABLE,
@@ -89,8 +89,8 @@ def require_allowed(
 
 
 def product_token(user_agent: str) -> str:
-    """The name that robots.txt calls us by (RFC 9309 2.2.1), in lower case; "*" where there is
-    none.
+    """Returns the name by which robots.txt addresses us (RFC 9309 2.2.1), in lower case; "*"
+    without one.
 
     `product_token("Mozilla/5.0 (compatible; Foobot/1.0; +https://…)") == "foobot"`; `"Foobot/1.0"`
     gives the same.
@@ -102,9 +102,9 @@ def product_token(user_agent: str) -> str:
 
 
 def origin_of(url: str) -> str:
-    """scheme://host[:port] in lower case, without a default port. Raises ValueError where the port
-    is not a number."""
-    # It is behind the host, however short; what comes later has no part in it.
+    """Returns scheme://host[:port] in lower case, without a default port. Raises ValueError where
+    the port is not a number."""
+    # The origin ends at the first slash after the scheme's two.
     end = url.find("/", 8)
     return _origin_of(url if end < 0 else url[:end])
 
@@ -123,10 +123,11 @@ def robots_url(url: str) -> str:
 
 
 def rules_from(status: int, body: bytes, user_agent: str) -> RobotsRules | Unavailable:
-    """What an answer for robots.txt means (RFC 9309 2.3.1).
+    """Returns what a response for robots.txt means (RFC 9309 2.3.1).
 
-    2xx is parsed; 4xx and a redirect that ends nowhere allow everything; 5xx and no answer disallow
-    everything for now, and so does 429, which says too much is asked, not that there are no rules.
+    2xx is parsed; 4xx and a redirect that ends nowhere allow everything; 5xx and a missing response
+    disallow everything for now, and so does 429, which asks to slow down and says nothing about
+    rules.
     """
     if 200 <= status < 300:
         return RobotsRules(decoded(body), product_token(user_agent))
@@ -145,13 +146,13 @@ async def fetch_robots(
     before_hop: Callable[[str], Awaitable[None]] | None = None,
     route: ProxyRoute | None = None,
 ) -> tuple[int, bytes]:
-    """Status and bounded body of the robots.txt that governs `url`, both made for `rules_from` and
-    for keeping.
+    """Returns the status and the bounded body of the robots.txt that governs `url`, for
+    `rules_from` and for the cache.
 
-    Redirects may lead to any host (RFC 9309 2.3.1.2); the guard holds. Where there is no answer the
-    status is `NO_ANSWER` and the body the reason. Raises FetchError for FORBIDDEN_ADDRESS: that is
-    the page's own fate, and its message names the mend; and, through a proxy, wherever there is no
-    answer: the proxy may be why.
+    Redirects may lead to any host that the guard allows (RFC 9309 2.3.1.2). Without a response the
+    status is `NO_ANSWER` and the body the reason. Raises FetchError for FORBIDDEN_ADDRESS, since
+    that concerns the page itself and the message names the fix; and, through a proxy, for each
+    missing response, since the proxy may be at fault.
     """
     limits = replace(
         policy,
@@ -180,8 +181,8 @@ async def fetch_robots(
 
 
 def decoded(body: bytes) -> str:
-    """Text of at most ROBOTS_MAX_BYTES. A line that the limit cuts is dropped: half of `Disallow:
-    /x` is `Disallow: /`."""
+    """Decodes at most ROBOTS_MAX_BYTES. Drops a line that the limit cuts: half of `Disallow: /x` is
+    `Disallow: /`."""
     if len(body) >= ROBOTS_MAX_BYTES:
         body = body[:ROBOTS_MAX_BYTES]
         body = body[: max(body.rfind(b"\n"), body.rfind(b"\r")) + 1]

@@ -1,6 +1,5 @@
-"""robots.txt as a worker process asks for it: parsed rules here, texts shared by the fleet, one
-request where neither has it. A host's requests for it are counted against its budget like any
-other."""
+"""Caches robots.txt for a worker process: parsed rules in memory, texts in Redis for the fleet, and
+one request where neither has it. Requests for it count against the host's budget like any other."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ Permit = Callable[[], AbstractAsyncContextManager[None]]
 
 
 class Requester(Protocol):
-    """In whose name it is asked for: a crawl's context, or a call's."""
+    """The crawl or call on whose behalf robots.txt is requested."""
 
     @property
     def policy(self) -> FetchPolicy: ...
@@ -47,7 +46,8 @@ class RobotsStore(Protocol):
 
 
 class RobotsCache:
-    """Rules by (origin, user agent). One fetch at a time for an origin; the others wait for it."""
+    """Rules by (origin, user agent). One request at a time for an origin; other pages wait for
+    it."""
 
     def __init__(self, fetcher: HttpFetcher, texts: RobotsStore) -> None:
         self._fetcher = fetcher
@@ -63,42 +63,41 @@ class RobotsCache:
         before_hop: BeforeHop,
         route: ProxyRoute | None = None,
     ) -> RobotsRules | Unavailable:
-        """The rules that govern `url`, or why robots.txt cannot be read for now. `permit` is the
-        host's for the request; `before_hop` waits for that of each further one.
+        """Returns the rules that govern `url`, or why robots.txt cannot be read now. `permit` is
+        the host's for the request; `before_hop` waits for the permit of each redirect.
 
-        Through a proxy, raises FetchError where there is no answer: whose fault that is, another
-        proxy may tell.
+        Through a proxy, raises FetchError for a missing response, so that another proxy is tried.
         """
         origin = origin_of(url)
         key = origin, context.robots_agent
-        cached = self._cached(key)
+        cached = self._get_fresh(key)
         if cached is not None:
             return cached[1]
         try:
             async with self._fetching.setdefault(origin, asyncio.Lock()):
-                cached = self._cached(key)
+                cached = self._get_fresh(key)
                 if cached is not None:
                     return cached[1]
-                rules, certain = await self._look_up(
+                rules, certain = await self._fetch_rules(
                     url, origin, context, permit, before_hop, route
                 )
                 if len(self._rules) >= ORIGINS_MAX:
                     self._rules.clear()
-                good = certain and isinstance(rules, RobotsRules)
-                lasts = RULES_FOR_S if good else UNAVAILABLE_FOR_S
-                self._rules[key] = (asyncio.get_running_loop().time() + lasts, rules)
+                lasting = certain and isinstance(rules, RobotsRules)
+                lasts_s = RULES_FOR_S if lasting else UNAVAILABLE_FOR_S
+                self._rules[key] = (asyncio.get_running_loop().time() + lasts_s, rules)
                 return rules
         finally:
             lock = self._fetching.get(origin)
             if lock is not None and not lock.locked():
                 self._fetching.pop(origin)
 
-    def _cached(self, key: tuple[str, str]) -> tuple[float, RobotsRules | Unavailable] | None:
+    def _get_fresh(self, key: tuple[str, str]) -> tuple[float, RobotsRules | Unavailable] | None:
         cached = self._rules.get(key)
         fresh = cached is not None and cached[0] > asyncio.get_running_loop().time()
         return cached if fresh else None
 
-    async def _look_up(
+    async def _fetch_rules(
         self,
         url: str,
         origin: str,
@@ -107,37 +106,41 @@ class RobotsCache:
         before_hop: BeforeHop,
         route: ProxyRoute | None,
     ) -> tuple[RobotsRules | Unavailable, bool]:
-        """The rules, and whether they are certain: a 403, which allows everything (RFC 9309
-        2.3.1.3), may mean the proxy it came through. Such an answer is not shared, and not believed
-        for long."""
-        kept = await self._texts.get(origin)
-        certain = True
-        if kept is None:
-            async with permit():
-                policy = context.policy if route is None else replace(context.policy, proxied=True)
-                kept = await fetch_robots(
-                    self._fetcher, url, policy, before_hop=before_hop, route=route
-                )
-            signal = ProxySignal.ANSWERED
-            if route is not None:
-                signal = answer_signal(kept[0], {}, url, route.proxy, blocked=kept[0] == 403)
-            if signal is ProxySignal.FAILED:
-                raise FetchError(
-                    Outcome.ROBOTS_UNAVAILABLE,
-                    f"robots.txt: the answer was {kept[0]}",
-                    url=url,
-                    signal=signal,
-                )
-            # That address has asked too much, as like as not.
-            if route is not None and kept[0] == 429:
-                raise FetchError(
-                    Outcome.THROTTLED,
-                    "robots.txt: the answer was 429",
-                    url=url,
-                    status=429,
-                    signal=ProxySignal.BLOCKED,
-                )
-            certain = signal is ProxySignal.ANSWERED
-            if certain:
-                await self._texts.put(origin, *kept)
-        return rules_from(*kept, context.robots_agent), certain
+        """Returns the rules, and whether they are certain: a 403, which allows everything (RFC 9309
+        2.3.1.3), may concern only the proxy. Such a response is not shared, and soon requested
+        again."""
+        cached = await self._texts.get(origin)
+        if cached is not None:
+            return rules_from(*cached, context.robots_agent), True
+        async with permit():
+            policy = context.policy if route is None else replace(context.policy, proxied=True)
+            status, body = await fetch_robots(
+                self._fetcher, url, policy, before_hop=before_hop, route=route
+            )
+        certain = route is None or _is_certain(status, url, route)
+        if certain:
+            await self._texts.put(origin, status, body)
+        return rules_from(status, body, context.robots_agent), certain
+
+
+def _is_certain(status: int, url: str, route: ProxyRoute) -> bool:
+    """Whether a response through a proxy is the host's to all visitors. Raises FetchError where the
+    proxy is probably at fault."""
+    signal = answer_signal(status, {}, url, route.proxy, blocked=status == 403)
+    if signal is ProxySignal.FAILED:
+        raise FetchError(
+            Outcome.ROBOTS_UNAVAILABLE,
+            f"robots.txt: the answer was {status}",
+            url=url,
+            signal=signal,
+        )
+    # The proxy's address has probably sent too many requests.
+    if status == 429:
+        raise FetchError(
+            Outcome.THROTTLED,
+            "robots.txt: the answer was 429",
+            url=url,
+            status=429,
+            signal=ProxySignal.BLOCKED,
+        )
+    return signal is ProxySignal.ANSWERED

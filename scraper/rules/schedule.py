@@ -1,9 +1,8 @@
-"""When a site's crawls are due: cron slots in the site's own time zone. Pure: the time is an
-argument.
+"""Decides when a site's crawls are due: cron slots in the site's own time zone. Pure: the time is
+an argument.
 
-Daylight saving follows Debian's cron, which `cronsim` implements: a daily slot that falls into the
-hour that is skipped comes at the first moment after it, one in the hour that is repeated comes
-once.
+Daylight saving follows Debian's cron, which `cronsim` implements: a daily slot in the skipped hour
+comes at the first moment after it, and a slot in the repeated hour comes once.
 """
 
 from __future__ import annotations
@@ -13,14 +12,15 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-# Two local times of one zone compare by the clock on the wall, and going backwards loses slots of a
-# repeated hour. So the way back only finds where to start, well before any clock change, and what
-# is compared is UTC.
+# Two local times of one zone compare by the clock on the wall, and iterating backwards loses slots
+# of a repeated hour. So the way back only finds where to start, well before any clock change, and
+# UTC times are compared.
 MARGIN = timedelta(hours=3)
 
 
 def latest_slot(expression: str, zone: str, now: datetime) -> datetime | None:
-    """The newest slot at or before `now` (aware), in UTC; None for an expression that has none.
+    """Returns the newest slot at or before `now` (aware), in UTC; None for an expression without
+    one.
 
     >>> latest_slot("0 6 * * *", "Europe/Berlin", datetime(2026, 7, 1, 12, tzinfo=UTC)).isoformat()
     '2026-07-01T04:00:00+00:00'
@@ -43,7 +43,7 @@ def latest_slot(expression: str, zone: str, now: datetime) -> datetime | None:
 
 
 def next_slot(expression: str, zone: str, now: datetime) -> datetime | None:
-    """The first slot after `now` (aware), in UTC; None for an expression that has none.
+    """Returns the first slot after `now` (aware), in UTC; None for an expression without one.
 
     >>> next_slot("0 6 * * *", "Europe/Berlin", datetime(2026, 7, 1, 12, tzinfo=UTC)).isoformat()
     '2026-07-02T04:00:00+00:00'
