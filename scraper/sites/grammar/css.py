@@ -222,7 +222,7 @@ def _split_pseudo_element(css: str, part: str) -> tuple[str, str]:
                 f"bad CSS selector {css!r}: {pseudo!r} is not supported (fix: the only "
                 f"pseudo-elements are `::text` and `::attr(name)`, at the end)"
             )
-        # parsel reads `h1 *::text` in the same way.
+        # The CSS `h1 *::text` means the same, as in parsel.
         before = _ANY_WITHIN.sub(" ", before)
         if _NEEDS_ELEMENT.search(before):
             before = f"{before}*"

@@ -217,7 +217,7 @@ def _parse_steps(path: str) -> list[str | int]:
 def _compile_checked(xpath: str) -> etree.XPath:
     try:
         compiled = _RecompiledXPath(xpath) if "set:" in xpath else _make_evaluator(xpath, REGEXPS)
-        # lxml reports unknown functions and prefixes only on evaluation.
+        # Only an evaluation reports unknown functions and prefixes.
         compiled(_EMPTY)
     except (etree.XPathError, ValueError, TypeError) as error:
         raise ValueError(_describe_error(error)) from None
