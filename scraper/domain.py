@@ -126,19 +126,19 @@ _NOT_TRIED = frozenset(
 )
 
 _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
-    Outcome.FETCHED: ("answered, and what was asked for is there", Blame.NOBODY),
+    Outcome.FETCHED: ("answered, with the expected content", Blame.NOBODY),
     Outcome.NOT_MODIFIED: (
         "the server says nothing changed (304), or sends the same bytes again",
         Blame.NOBODY,
     ),
-    Outcome.FRESH: ("fetched less than the revisit age ago, not asked again", Blame.NOBODY),
+    Outcome.FRESH: ("younger than the revisit age, not requested again", Blame.NOBODY),
     Outcome.NOT_FOUND: ("the server says it does not exist (404, 410)", Blame.PAGE),
     Outcome.REFUSED: (
-        "the server refuses it (another 4xx; a 403 is asked for once more)",
+        "the server refuses it (another 4xx; a 403 is retried once)",
         Blame.PAGE,
     ),
     Outcome.BLOCKED: (
-        "kept out: a challenge page, a captcha, or a refusal of whoever asks from there",
+        "blocked: a challenge page, a captcha, or a refusal of the client's IP address",
         Blame.HOST,
     ),
     Outcome.THROTTLED: (
@@ -162,31 +162,31 @@ _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
         Blame.HOST,
     ),
     Outcome.HOST_DOWN: (
-        "not tried: its host has given no answer, or only blocks, for a quarter of an hour",
+        "not tried: its host has given no answer, or only blocks, for 15 minutes",
         Blame.HOST,
     ),
     Outcome.MALFORMED: ("the answer is not valid HTTP, or cannot be decoded", Blame.PAGE),
     Outcome.NOT_EXTRACTED: ("it answered, but required fields or links are missing", Blame.PARSER),
     Outcome.DOUBTFUL: (
-        "it answered, but lacks most of what it had, or what others have, or shows what they show",
+        "it answered, but lacks most of its usual fields, or shows those of another page",
         Blame.PARSER,
     ),
-    Outcome.TOO_SLOW: ("reading it took more time or memory than a page may", Blame.PAGE),
+    Outcome.TOO_SLOW: ("reading it took more time or memory than allowed", Blame.PAGE),
     Outcome.FUNCTION_FAILED: ("the site definition's own Python function raised", Blame.PARSER),
     Outcome.CRASHED: ("our own code failed on it", Blame.US),
     Outcome.WORKER_LOST: ("its worker died or froze while holding it", Blame.US),
-    Outcome.DEFERRED: ("handed back before it was tried", Blame.US),
+    Outcome.DEFERRED: ("released before it was tried", Blame.US),
     Outcome.PROXY_FAILED: (
         "the proxies that were tried failed, not the page or its host",
         Blame.PROXY,
     ),
     Outcome.NO_PROXY: (
-        "no proxy of its pool is free: it waits, and is never asked for directly",
+        "no proxy of its pool is free: it waits, and is never requested directly",
         Blame.PROXY,
     ),
-    Outcome.LOGGED_OUT: ("it answered as it does to whoever is not logged in", Blame.PAGE),
+    Outcome.LOGGED_OUT: ("it answered as to a visitor who is not logged in", Blame.PAGE),
     Outcome.NO_LOGIN: (
-        "no account is logged in at the moment: it waits, and is never asked for without",
+        "no account is logged in at the moment: it waits, and is never requested without",
         Blame.US,
     ),
     Outcome.LOGIN_FAILED: ("not tried: no account of its site can log in", Blame.US),
