@@ -31,17 +31,12 @@ from kombu.transport import TRANSPORT_ALIASES
 
 from scraper import settings
 from scraper.errors import ScraperError
-from scraper.infra import logs, servers, shipped
-from scraper.rules.routing import COORDINATOR, is_browser_queue, queues_served_with
+from scraper.infra import logs, servers
+from scraper.registry import run_plugin_steps
+from scraper.rules.routing import COORDINATOR, queues_served_with
 
 IMPORTED_BY = os.getpid()
-FLOWER_CONFIG = shipped.path("flowerconfig.py")
-if "flower" in sys.argv:
-    # Flower's login must not depend on the folder or the configuration that it is started with.
-    from scraper.plugins.flower import guard as flower_guard
-
-    os.environ.setdefault("FLOWER_CONF", str(FLOWER_CONFIG))
-    flower_guard.install(settings.load())
+run_plugin_steps("on_load", sys.argv)
 
 # By name: kombu imports it, and its server's client, when a connection is made.
 REDIS_TRANSPORT = "scraper.runtime.redis_transport:Transport"
@@ -107,24 +102,13 @@ def _announce_wider_queues(**_: Any) -> None:
 
 
 @signals.celeryd_after_setup.connect
-def _require_browser(**_: Any) -> None:
-    """A worker for pages that need a browser starts one first, and says what is missing: no page
-    pays for it."""
-    if not any(is_browser_queue(queue) for queue in app.amqp.queues.consume_from):
-        return
-    import asyncio
-
-    from scraper.plugins.browser import chromium
-
+def _start_plugins(**_: Any) -> None:
+    """Lets plug-ins look for what they need before any page does; one that lacks it ends the
+    worker."""
     try:
-        version = asyncio.run(chromium.check(settings.load()))
+        run_plugin_steps("on_worker_start", settings.load(), app.amqp.queues.consume_from)
     except ScraperError as error:
         _refuse(error)
-    if not chromium.sandboxed():
-        structlog.get_logger().warning(
-            "runs as root: Chromium has no sandbox (fix: run browser workers as another user)"
-        )
-    structlog.get_logger().info("browser found", version=version)
 
 
 class WatchdogStep(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no types

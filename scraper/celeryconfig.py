@@ -5,6 +5,7 @@ from kombu import Exchange, Queue  # type: ignore[attr-defined]
 
 from scraper import settings
 from scraper.infra.servers import amqp_tls
+from scraper.registry import plugin_ticks
 from scraper.rules.routing import (
     CAPABILITIES,
     COORDINATOR,
@@ -102,9 +103,11 @@ worker_enable_remote_control = True
 # It lives in memory, and writes no file.
 beat_scheduler = "scraper.runtime.beat:TickScheduler"
 beat_max_loop_interval = 1
-_TICKS_S = {"plan": 5.0, "dispatch": 1.0, "reap": 2.0, "alert": 5.0, "prune": 60.0}
-if settings.load().changes_stream:
-    _TICKS_S["publish"] = 1.0
+_TICKS_S = {"plan": 5.0, "dispatch": 1.0, "reap": 2.0} | {
+    tick.name: tick.every_s
+    for tick in plugin_ticks()
+    if tick.setting is None or getattr(settings.load(), tick.setting)
+}
 beat_schedule = {
     name: {
         "task": f"scraper.tasks.{name}",

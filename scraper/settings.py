@@ -13,30 +13,32 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
 import tempfile
 import tomllib
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from scraper import registry
 from scraper.errors import ConfigError
+from scraper.registry import PROJECT_FILE
+from scraper.sites.module_names import check_module_names, module_names
 
-PROJECT_FILE = "scraper.toml"
 # The process that a worker was started for, and is not to outlive.
 ENDS_WITH = "SCRAPER_ENDS_WITH"
 BROKER_SCHEMES = ("amqp://", "amqps://", "redis://", "rediss://", "unix://")
 FILE_MAX_BYTES = 10_000
 # sun_path holds 108 bytes on Linux and 104 on macOS, the terminating NUL included.
 SOCKET_PATH_MAX = 100
-_MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*").fullmatch
+
+SectionT = TypeVar("SectionT")
 
 
 def read_secret(path: Path, source: str, max_bytes: int) -> str:
@@ -114,10 +116,6 @@ class FromProject(PydanticBaseSettingsSource):
         return {name: value for value, name, _ in values if value is not None}
 
 
-def _words(text: str | None) -> tuple[str, ...]:
-    return tuple((text or "").replace(",", " ").split())
-
-
 def _project_values() -> dict[str, Any]:
     try:
         return tomllib.loads(Path(PROJECT_FILE).read_text(encoding="utf-8"))
@@ -132,8 +130,8 @@ def short_name(name: str, field: FieldInfo) -> str:
     return variable(name, field).lower().removeprefix("scraper_")
 
 
-class Settings(BaseSettings):
-    """Every setting, with its unit in its name. Frozen: read once a process."""
+class CoreSettings(BaseSettings):
+    """The settings of the core, each with its unit in its name. Frozen: read once a process."""
 
     model_config = SettingsConfigDict(
         env_prefix="SCRAPER_", frozen=True, extra="ignore", hide_input_in_errors=True
@@ -166,32 +164,8 @@ class Settings(BaseSettings):
         alias="PROXY_LIST",
         description="a secret file of proxies, one URL a line; read again when it changes",
     )
-
-    accounts: Path | None = Field(
-        None, description="a secret file of the accounts that sites log in with"
-    )
-    secret_key: str | None = Field(
-        None,
-        repr=False,
-        description="seals logins in Redis, the same for all workers; "
-        "unset: made once, in SCRAPER_HOME",
-    )
-    alerts: Path | None = Field(
-        None,
-        description="a secret file of who is told of suspect and failed crawls, one address a line",
-    )
-
-    alert_rules: Path | None = Field(
-        None, description="a file of rules of price alerts: which changes people are told of"
-    )
-
-    archive: str | None = Field(
-        None,
-        description="where raw pages are kept: a folder, or s3://bucket/prefix; "
-        "unset: SCRAPER_HOME/archive",
-    )
-    archive_codec: Literal["gzip", "zstd"] = Field(
-        "gzip", description="how archived pages are compressed"
+    plugins_off: str | None = Field(
+        None, description="plug-ins that are switched off, by name, separated by commas"
     )
     schedules: bool = Field(
         True,
@@ -202,20 +176,8 @@ class Settings(BaseSettings):
         description="sent where a site says no other; "
         "put an address in it where shops can reach you",
     )
-    functions: str | None = Field(
-        None, description="the modules whose async functions may be called on workers"
-    )
     site_functions: str | None = Field(
         None, description="the modules whose functions site definitions may name"
-    )
-    client_init: str | None = Field(
-        None, description="MODULE:FUNCTION that makes the workers' own client for them"
-    )
-    input_timeout_s: float = Field(
-        60, gt=0, description="one input of a call, its hosts' turns not counted"
-    )
-    result_max_bytes: int = Field(
-        1_000_000, ge=100, le=16_000_000, description="what a call returns for one input"
     )
     lease_s: float = Field(45, ge=5, le=600, description="seconds a silent worker keeps its pages")
     batch_pages: int = Field(100, ge=1, le=1000, description="pages in one message at the most")
@@ -239,24 +201,6 @@ class Settings(BaseSettings):
         le=20,
         description="tries of a page before it is dead; twice as many by its host's fault",
     )
-    chromium: Path | None = Field(
-        None, description="the browser of browser workers; unset: chromium or google-chrome on PATH"
-    )
-    browser_pages: int | None = Field(
-        None,
-        ge=1,
-        le=64,
-        description="pages at once in a browser worker's process; unset: by cores and memory",
-    )
-    browser_context_pages: int = Field(
-        20, ge=1, le=10_000, description="pages that an identity's context serves at the most"
-    )
-    browser_restart_pages: int = Field(
-        500, ge=1, le=1_000_000, description="pages after which a browser is started anew"
-    )
-    browser_memory_max_mb: int = Field(
-        2048, ge=256, description="a browser that has grown larger is started anew"
-    )
     stop_s: float = Field(
         20, ge=0, le=600, description="for pages under way once a worker is told to stop"
     )
@@ -269,12 +213,6 @@ class Settings(BaseSettings):
         14, ge=1, le=3650, description="how long the course of crawls is kept"
     )
     changes_days: int = Field(30, ge=1, le=3650, description="how long the feed of changes is kept")
-    changes_stream: str | None = Field(
-        None, description="a Redis Stream that gets every change; unset: none"
-    )
-    changes_stream_max: int = Field(
-        100_000, ge=100, description="about how many changes the stream holds"
-    )
     away_s: float = Field(
         600, ge=10, description="without PostgreSQL for so long, a worker ends with exit code 3"
     )
@@ -294,30 +232,11 @@ class Settings(BaseSettings):
         description="a file that a coordinator, worker or beat touches each second "
         "while it is well",
     )
-    metrics_host: str = Field(
-        "127.0.0.1", description="where metrics are served, the exporter's and workers' own"
-    )
-    metrics_port: int | None = Field(
-        None,
-        ge=0,
-        le=65535,
-        description="of a worker process's own metrics; 0: any free one; unset: none",
-    )
-    exporter_port: int = Field(
-        9750, ge=0, le=65535, description="of `scraper metrics`; 0: any free one"
-    )
-    flower_user: str = Field("admin", description="who may log in to Flower")
-    flower_password: str | None = Field(
-        None,
-        description="unset: made once, kept in SCRAPER_HOME/flower-password, "
-        "and shown by `scraper up`",
-    )
-    flower_login: Literal["password", "none"] = Field(
-        "password", description="none: Flower asks for no login, whoever reaches it"
-    )
-    flower_metrics: Literal["login", "public", "off"] = Field(
-        "login", description="who may read Flower's /metrics"
-    )
+
+    def of(self, section: type[SectionT]) -> SectionT:
+        """These settings as those of a plug-in, which names its class of them."""
+        assert isinstance(self, section), f"{section.__name__} belongs to a plug-in that is off"
+        return self
 
     @classmethod
     def settings_customise_sources(
@@ -384,34 +303,15 @@ class Settings(BaseSettings):
             "rediss:// or unix://"
         )
 
-    @field_validator("functions", "site_functions")
+    @field_validator("site_functions")
     @classmethod
-    def _names_modules(cls, value: str | None) -> str | None:
-        for name in _words(value):
-            if not _MODULE(name):
-                raise ValueError(
-                    f"{name!r} is not a module's name; "
-                    "names are separated by commas: shop_checks,my.tools"
-                )
-        return value
-
-    @field_validator("client_init")
-    @classmethod
-    def _names_a_function(cls, value: str | None) -> str | None:
-        module, _, name = (value or "a:a").partition(":")
-        if not (_MODULE(module) and name.isidentifier()):
-            raise ValueError("must be MODULE:FUNCTION, such as shop_checks:client")
-        return value
-
-    @property
-    def function_modules(self) -> tuple[str, ...]:
-        """The allow-list of calls."""
-        return _words(self.functions)
+    def _check_site_functions(cls, value: str | None) -> str | None:
+        return check_module_names(value)
 
     @property
     def site_function_modules(self) -> tuple[str, ...]:
         """The allow-list of site definitions."""
-        return _words(self.site_functions)
+        return module_names(self.site_functions)
 
     @property
     def in_project(self) -> bool:
@@ -432,19 +332,6 @@ class Settings(BaseSettings):
     @property
     def home_dir(self) -> Path:
         return self.home.absolute()
-
-    @property
-    def archive_place(self) -> str | None:
-        """Where raw pages are kept. With a PostgreSQL that others may use as well, a folder of this
-        machine is not taken for granted: they would look for the pages in folders of their own."""
-        if self.archive is None and self.database_url is None:
-            return str(self.home_dir / "archive")
-        return self.archive
-
-    @property
-    def targets_dir(self) -> Path:
-        """Where worker processes say at which port their metrics are, for Prometheus's file_sd."""
-        return self.home_dir / "metrics"
 
     @property
     def socket_dir(self) -> Path:
@@ -484,6 +371,15 @@ class Settings(BaseSettings):
         return self.celery_broker_url.startswith("amqp")
 
 
+if TYPE_CHECKING:
+
+    class Settings(CoreSettings):
+        """Every setting, of the core and of the plug-ins that are on."""
+
+else:
+    Settings = registry.extended("Settings", CoreSettings, "settings")
+
+
 @lru_cache(maxsize=1)
 def load() -> Settings:
     """Reads the environment once. Raises `ConfigError` with one line per wrong variable."""
@@ -510,18 +406,3 @@ def ends_with() -> int | None:
 def notify_socket() -> str | None:
     """Where systemd wants to hear of this process (`Type=notify`), in its own variable."""
     return os.environ.get("NOTIFY_SOCKET") or None
-
-
-def tracing_to() -> str | None:
-    """Where OpenTelemetry's own variables send spans to: "otlp", "console", or whatever somebody
-    wrote there; None: nowhere. By its specification spans go to a collector on this machine unless
-    a variable says no; here they go nowhere unless one says yes."""
-    given = {name: value.strip() for name, value in os.environ.items() if name.startswith("OTEL_")}
-    if given.get("OTEL_SDK_DISABLED", "").lower() == "true":
-        return None
-    to = given.get("OTEL_TRACES_EXPORTER", "").lower()
-    if not to and (
-        given.get("OTEL_EXPORTER_OTLP_ENDPOINT") or given.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-    ):
-        to = "otlp"
-    return None if to in ("", "none") else to

@@ -15,13 +15,12 @@ from scraper.coordinator.discover import discover as discover_step
 from scraper.coordinator.dispatch import dispatch as dispatch_step
 from scraper.coordinator.finish import finish as finish_step
 from scraper.coordinator.plan import plan as plan_step
-from scraper.coordinator.prune import prune as prune_step
 from scraper.coordinator.reap import reap as reap_step
 from scraper.infra import outages
-from scraper.plugins.alerts.crawls import alert as alert_step
-from scraper.plugins.alerts.prices.outbox import alert_prices
-from scraper.plugins.stream.publish import publish as publish_step
+from scraper.plugin import Task as PluginTask
+from scraper.plugin import Tick
 from scraper.process import current_worker, watchdog
+from scraper.registry import plugin_tasks, plugin_ticks, resolve
 from scraper.runtime.send import queue_depth, send, send_best_effort
 
 
@@ -70,25 +69,6 @@ def reap() -> None:
 
 
 @app.task(base=Step)
-def alert() -> None:
-    """Tick: tells people of suspect and failed crawls, and of changes that rules name."""
-    send(alert_step(site_sync.process_engine(), settings.load()))
-    send(alert_prices(site_sync.process_engine(), settings.load()))
-
-
-@app.task(base=Step)
-def prune() -> None:
-    """Tick: forgets archived pages that have been kept long enough."""
-    prune_step(site_sync.process_engine())
-
-
-@app.task(base=Step)
-def publish() -> None:
-    """Tick: adds what has changed to the Redis Stream, where there is one."""
-    send(publish_step(site_sync.process_engine(), settings.load()))
-
-
-@app.task(base=Step)
 def finish(crawl_id: int) -> None:
     """Ends a crawl whose last page is settled."""
     send(finish_step(site_sync.process_engine(), crawl_id))
@@ -106,7 +86,24 @@ def fetch_products(lease_id: str, alone: bool = False) -> None:
     current_worker.get(send_best_effort).work(UUID(lease_id), alone=alone)
 
 
-@app.task(base=Step)
-def call_functions(message: str) -> None:
-    """Runs a user's function for a group of inputs."""
-    current_worker.get(send_best_effort).call(message)
+def _add_tick(tick: Tick) -> None:
+    """Makes a plug-in's tick a task: its step runs with the database, and what it returns is
+    sent."""
+
+    @app.task(base=Step, name=f"{__name__}.{tick.name}")
+    def run_tick() -> None:
+        send(resolve(tick.step)(site_sync.process_engine(), settings.load()))
+
+
+def _add_task(task: PluginTask) -> None:
+    """Makes a plug-in's task one of Celery's: it runs in this process's worker."""
+
+    @app.task(base=Step, name=f"{__name__}.{task.name}")
+    def run_task(**arguments: Any) -> None:
+        current_worker.get(send_best_effort).run_task(task.run, arguments)
+
+
+for _tick in plugin_ticks():
+    _add_tick(_tick)
+for _task in plugin_tasks().values():
+    _add_task(_task)

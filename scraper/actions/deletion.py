@@ -8,7 +8,7 @@ meanwhile; its own row goes last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import sqlalchemy as sa
@@ -16,18 +16,18 @@ import sqlalchemy as sa
 from scraper.errors import BusyError
 from scraper.frontier import crawls
 from scraper.infra.database import retry_transaction
-from scraper.plugins.archive import rows as archive
+from scraper.plugin import Hooks
+from scraper.registry import installed_hooks
 from scraper.views.named_sites import no_site
 
 BATCH = 10_000
 # In the order in which they go: each refers to those after it.
-TABLES = ("changes", "products", "pages", "archived pages", "crawls")
+TABLES = ("changes", "products", "pages", "crawls")
 
 COUNT = sa.text("""
 SELECT (SELECT count(*) FROM changes WHERE site_id = :id) AS changes,
        (SELECT count(*) FROM products WHERE site_id = :id) AS products,
        (SELECT count(*) FROM pages WHERE site_id = :id) AS pages,
-       (SELECT count(*) FROM archived_pages WHERE site_id = :id) AS "archived pages",
        (SELECT count(*) FROM crawls WHERE site_id = :id) AS crawls
 """)
 
@@ -91,7 +91,10 @@ def counts(connection: sa.Connection, name: str) -> tuple[int, dict[str, int]]:
     while it is being crawled."""
     site_id = _resting(connection, name)
     counted = connection.execute(COUNT, {"id": site_id}).mappings().one()
-    return site_id, {table: int(counted[table]) for table in TABLES}
+    rows = {table: int(counted[table]) for table in TABLES}
+    for hooks in installed_hooks().values():
+        rows |= hooks.count_site(connection, site_id)
+    return site_id, rows
 
 
 def delete_products(engine: sa.Engine, name: str, row_ids: Sequence[int]) -> None:
@@ -124,7 +127,8 @@ def delete_site(engine: sa.Engine, name: str, progress: Progress) -> int:
             break
     for what, statement in (("products", PRODUCTS), ("pages", PAGES)):
         _empty(engine, what, partial(_rows, statement, site_id), progress)
-    _empty(engine, "archived pages", partial(_archived, site_id), progress)
+    for name_of_rows, piece in _pieces_of_plugins(site_id):
+        _empty(engine, name_of_rows, piece, progress)
     _empty(engine, "crawls", partial(_rows, CRAWLS, site_id), progress)
     with engine.begin() as connection:
         connection.execute(SITE, {"id": site_id, "name": name})
@@ -160,8 +164,13 @@ def _changes(engine: sa.Engine, site_id: int, after: int) -> tuple[int, int]:
         return row.rows, row.last
 
 
-def _archived(site_id: int, connection: sa.Connection) -> int:
-    return archive.forget(connection, site_id, 0.0)
+def _pieces_of_plugins(site_id: int) -> Iterator[tuple[str, Callable[[sa.Connection], int]]]:
+    for name, hooks in installed_hooks().items():
+        yield name, partial(_delete_piece, hooks, site_id)
+
+
+def _delete_piece(hooks: Hooks, site_id: int, connection: sa.Connection) -> int:
+    return hooks.delete_site(connection, site_id, BATCH)
 
 
 def _rows(statement: sa.TextClause, site_id: int, connection: sa.Connection) -> int:

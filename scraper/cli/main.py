@@ -13,7 +13,9 @@ import os
 import re
 import signal
 import sys
+from functools import lru_cache
 from importlib import import_module
+from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ from typing import Any
 import click
 
 from scraper.errors import ScraperError, ServerUnavailableError, did_you_mean
+from scraper.plugin import CRAWLS, DATA, FLEET, SETUP, Command
+from scraper.registry import plugin_commands
 
 HELP = """
 Crawls shop catalogues: polite, leased, exactly once into PostgreSQL.
@@ -32,48 +36,38 @@ First steps:  scraper up                     start the servers (or set DATABASE_
               scraper export NAME --format csv
 """
 
-SETUP, CRAWLS, DATA = "Set-up", "Crawls", "Data"
-FLEET = "Hosts, proxies, accounts and workers"
 SECTIONS = (SETUP, CRAWLS, DATA, FLEET)
 
-# Each command's section of the help, and its module.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "accept": (CRAWLS, "scraper.cli.crawl.decisions"),
-    "alerts": (DATA, "scraper.plugins.alerts.command"),
-    "archive": (DATA, "scraper.plugins.archive.command"),
-    "changes": (DATA, "scraper.cli.data.changes"),
-    "consumers": (DATA, "scraper.cli.data.changes"),
-    "crawl": (CRAWLS, "scraper.cli.crawl.crawls"),
-    "dead": (CRAWLS, "scraper.cli.crawl.dead"),
-    "dedup": (FLEET, "scraper.plugins.dedup.command"),
-    "demo": (SETUP, "scraper.plugins.demo.command"),
-    "down": (SETUP, "scraper.plugins.embedded.command"),
-    "export": (DATA, "scraper.cli.data.export"),
-    "history": (DATA, "scraper.cli.data.products"),
-    "host": (FLEET, "scraper.cli.fleet.hosts"),
-    "init": (SETUP, "scraper.cli.setup.init"),
-    "login": (FLEET, "scraper.plugins.accounts.command"),
-    "metrics": (FLEET, "scraper.plugins.metrics.command"),
-    "migrate": (SETUP, "scraper.cli.setup.database"),
-    "new": (SETUP, "scraper.plugins.author.commands.new"),
-    "products": (DATA, "scraper.cli.data.products"),
-    "proxies": (FLEET, "scraper.cli.fleet.proxies"),
-    "psql": (SETUP, "scraper.cli.setup.database"),
-    "repair": (SETUP, "scraper.plugins.author.commands.repair"),
-    "reextract": (DATA, "scraper.plugins.archive.reextract.command"),
-    "reject": (CRAWLS, "scraper.cli.crawl.decisions"),
-    "report": (CRAWLS, "scraper.cli.crawl.report"),
-    "run": (FLEET, "scraper.plugins.functions.command"),
-    "settings": (SETUP, "scraper.cli.setup.init"),
-    "shell": (SETUP, "scraper.plugins.author.commands.shell"),
-    "sites": (SETUP, "scraper.cli.setup.sites"),
-    "status": (CRAWLS, "scraper.cli.crawl.status"),
-    "stop": (CRAWLS, "scraper.cli.crawl.crawls"),
-    "try": (SETUP, "scraper.plugins.author.commands.trying"),
-    "up": (SETUP, "scraper.plugins.embedded.command"),
-    "watch": (CRAWLS, "scraper.cli.crawl.watch"),
-    "why": (DATA, "scraper.cli.data.why"),
+CORE_COMMANDS = {
+    "accept": Command(CRAWLS, "scraper.cli.crawl.decisions"),
+    "changes": Command(DATA, "scraper.cli.data.changes"),
+    "consumers": Command(DATA, "scraper.cli.data.changes"),
+    "crawl": Command(CRAWLS, "scraper.cli.crawl.crawls"),
+    "dead": Command(CRAWLS, "scraper.cli.crawl.dead"),
+    "export": Command(DATA, "scraper.cli.data.export"),
+    "history": Command(DATA, "scraper.cli.data.products"),
+    "host": Command(FLEET, "scraper.cli.fleet.hosts"),
+    "init": Command(SETUP, "scraper.cli.setup.init"),
+    "migrate": Command(SETUP, "scraper.cli.setup.database"),
+    "plugins": Command(SETUP, "scraper.cli.setup.plugins"),
+    "products": Command(DATA, "scraper.cli.data.products"),
+    "proxies": Command(FLEET, "scraper.cli.fleet.proxies"),
+    "psql": Command(SETUP, "scraper.cli.setup.database"),
+    "reject": Command(CRAWLS, "scraper.cli.crawl.decisions"),
+    "report": Command(CRAWLS, "scraper.cli.crawl.report"),
+    "settings": Command(SETUP, "scraper.cli.setup.init"),
+    "sites": Command(SETUP, "scraper.cli.setup.sites"),
+    "status": Command(CRAWLS, "scraper.cli.crawl.status"),
+    "stop": Command(CRAWLS, "scraper.cli.crawl.crawls"),
+    "watch": Command(CRAWLS, "scraper.cli.crawl.watch"),
 }
+
+
+@lru_cache(maxsize=1)
+def all_commands() -> dict[str, Command]:
+    """The commands of the core and of the plug-ins that are on, by name."""
+    own = {name: row for name, row in plugin_commands().items() if " " not in name}
+    return CORE_COMMANDS | own
 
 
 def function_of(command: str) -> str:
@@ -84,9 +78,12 @@ def function_of(command: str) -> str:
 def help_of(command: str) -> str:
     """The first paragraph of a command's docstring, from its module's text: to import all of them
     takes a second."""
-    _, module = COMMANDS[command]
-    path = Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
-    text = path.read_text("utf-8")
+    module = all_commands()[command].module
+    package, _, rest = module.partition(".")
+    spec = find_spec(package)
+    assert spec is not None and spec.submodule_search_locations is not None
+    folder = Path(spec.submodule_search_locations[0])
+    text = folder.joinpath(*rest.split(".")).with_suffix(".py").read_text("utf-8")
     function = re.search(rf"^def {function_of(command)}\(.*?\) -> ", text, re.DOTALL | re.MULTILINE)
     assert function is not None
     docstring = re.compile(r'"""(.*?)(?:\n\n|""")', re.DOTALL).search(text, function.end())
@@ -99,14 +96,14 @@ class Commands(click.Group):
     their code; everything else is a bug and keeps its trace."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
+        return sorted(all_commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        if cmd_name not in all_commands():
             return None
         # A tenth of the time would be looking for garbage, of which importing makes none.
         gc.disable()
-        module = import_module(COMMANDS[cmd_name][1])
+        module = import_module(all_commands()[cmd_name].module)
         gc.enable()
         command = getattr(module, function_of(cmd_name))
         assert isinstance(command, click.Command)
@@ -116,20 +113,20 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
-            raise click.UsageError(f"No such command {name!r}{did_you_mean(name, COMMANDS)}")
+        if name not in all_commands() and not name.startswith("-"):
+            raise click.UsageError(f"No such command {name!r}{did_you_mean(name, all_commands())}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands as click does, a section for each kind."""
-        width = formatter.width - 6 - max(map(len, COMMANDS))
+        width = formatter.width - 6 - max(map(len, all_commands()))
         for section in SECTIONS:
             with formatter.section(section):
                 formatter.write_dl(
                     [
                         (name, click.Command(name, help=help_of(name)).get_short_help_str(width))
-                        for name, (its_section, _) in sorted(COMMANDS.items())
-                        if its_section == section
+                        for name, command in sorted(all_commands().items())
+                        if command.section == section
                     ]
                 )
 

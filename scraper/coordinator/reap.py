@@ -1,7 +1,6 @@
 """Takes back what was lost: expired leases become due pages again, crawls whose last message was
 lost end, and so do crawls in which nothing has happened for hours. What is known of crawls' course
-is made coarser with time, and forgotten; changes are forgotten too, and finished pages leave the
-frontier where a filter remembers them."""
+is made coarser with time, and forgotten; changes are forgotten too."""
 
 from __future__ import annotations
 
@@ -15,7 +14,8 @@ from scraper.feed import store as changes
 from scraper.frontier import crawls, leases, throughput
 from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.infra.database import retry_transaction
-from scraper.plugins.dedup.remembered_links import clear
+from scraper.results import held_products
+from scraper.results.judgement import crawl_quality, earlier_crawls
 from scraper.settings import Settings
 
 log = structlog.get_logger()
@@ -37,7 +37,7 @@ def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
     pages, drained = retry_transaction(work)
     retry_transaction(lambda: _end_stalled(engine, settings))
     retry_transaction(lambda: _tidy(engine, settings))
-    clear(engine, settings)
+    _judge_leftovers(engine)
     if pages:
         log.warning("leases taken back", pages=pages)
     messages = [finish_message(crawl_id) for crawl_id in drained]
@@ -61,3 +61,23 @@ def _end_stalled(engine: sa.Engine, settings: Settings) -> None:
             note = f"nothing happened for {minutes:.0f} minutes: {wait}"
             if crawls.stop(connection, crawl_id, note, CrawlStatus.FAILED):
                 log.error("crawl stalled", crawl=crawl_id, note=note)
+
+
+def _judge_leftovers(engine: sa.Engine) -> None:
+    """Judges crawls that ended in another way than by `finish`."""
+    with engine.connect() as connection:
+        crawl_ids = crawl_quality.unjudged_crawls(connection)
+    for crawl_id in crawl_ids:
+
+        def work(crawl_id: int = crawl_id) -> None:
+            with engine.begin() as connection:
+                crawl = crawl_quality.lock_unjudged(connection, crawl_id)
+                if crawl is not None:
+                    before = earlier_crawls.suspect_crawl(connection, crawl)
+                    status = CrawlStatus(crawl.status)
+                    suspect = crawl_quality.judge_data(connection, crawl, status, before)
+                    held_products.release_products(
+                        connection, crawl.id, crawl.site_id, suspect=suspect, whole=False
+                    )
+
+        retry_transaction(work)

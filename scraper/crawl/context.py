@@ -5,24 +5,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import blake2b
 from importlib.metadata import version
 from ipaddress import ip_network
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
+from scraper.crawl.login_signs import LoginSigns
 from scraper.domain import NO_VALIDATORS, Fetched, Kind, LastReading, LeasedPage, Validators
 from scraper.extract import Extractor, compile_site
 from scraper.frontier import crawls
+from scraper.http.page_browser import rendering_of
 from scraper.http.policy import FetchPolicy
 from scraper.http.transport.guard import Networks, PrivateAccess
-from scraper.plugins.accounts.login_keys import Signs, signs_of
-from scraper.plugins.dedup import filters
-from scraper.plugins.dedup.bloom import BloomFilter
+from scraper.registry import first_answer, plugin_hooks
 from scraper.results.listing_traps import max_barren_depth
 from scraper.results.transaction import CrawlLimits
 from scraper.rules.blocks import (
@@ -62,7 +64,7 @@ class CrawlContext:
     needs: dict[Kind, ProxyNeed | None]
     dearer: dict[str, ProxyNeed]
     markers: tuple[Marker, ...]
-    login: Signs | None
+    login: LoginSigns | None
     robots_agent: str
     retry: RetryPolicy
     limits: CrawlLimits
@@ -70,7 +72,10 @@ class CrawlContext:
     extractor_version: ExtractorVersion
     # Of a site without rules of its own, the pages of a kind all go one way; else it is empty.
     ways: dict[Kind, Route]
-    filter: BloomFilter | None = None
+    # How a browser shows the pages that come to its level.
+    rendering: Any = None
+    # What plug-ins keep of the crawl, by their names.
+    extras: Mapping[str, object] = field(default_factory=dict)
 
     def choose_route(self, kind: Kind, url: str) -> Route:
         return self.ways.get(kind) or choose_route(self.site.routing_preferences, kind, url)
@@ -174,8 +179,12 @@ class CrawlContexts:
     def _make(self, crawl_id: int) -> CrawlContext:
         with self._engine.begin() as connection:
             site_id, site = crawls.definition(connection, crawl_id)
-            bloom = filters.filter_of(connection, crawl_id, site_id, site)
-        return replace(make_context(crawl_id, site_id, site, self._settings), filter=bloom)
+            extras = {
+                name: extra
+                for name, hooks in plugin_hooks().items()
+                if (extra := hooks.crawl_extra(connection, crawl_id, site_id, site)) is not None
+            }
+        return replace(make_context(crawl_id, site_id, site, self._settings), extras=extras)
 
 
 def budget_of(site: Site) -> Budget:
@@ -229,8 +238,7 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         read_timeout_s=settings.read_timeout_s,
         page_timeout_s=settings.page_timeout_s,
         region=site.region,
-        impersonate=site.impersonate,
-        http2=site.http2,
+        handshake=first_answer(hooks.handshake(site) for hooks in plugin_hooks().values()),
         cookies=site.name if site.cookies == "keep" else None,
     )
     needs = {kind: _need(site_id, site, kind) for kind in Kind}
@@ -246,7 +254,7 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         needs=needs,
         dearer={level: _dearer(site_id, site) for level in site.escalate},
         markers=compile_markers(site.blocked),
-        login=None if site.login is None else signs_of(site.login),
+        login=first_answer(hooks.login_signs(site) for hooks in plugin_hooks().values()),
         # However a site wants us to look, its rules for us are those for the name that we go by.
         robots_agent=settings.user_agent
         if site.user_agent in (None, BROWSER)
@@ -256,6 +264,7 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
             site.limits.listings, site.limits.products, max_barren_depth(site.limits.fruitless)
         ),
         budget=budget_of(site),
+        rendering=rendering_of(site),
         extractor_version=ExtractorVersion(site, settings.site_function_modules),
         ways={}
         if site.routes

@@ -8,9 +8,8 @@ from uuid import UUID
 
 from scraper.crawl.context import CrawlContext
 from scraper.domain import Kind, Link
+from scraper.extract.adapter import origin
 from scraper.frontier.pages import NewPage
-from scraper.plugins.platforms import ADAPTERS
-from scraper.plugins.platforms.adapter import origin
 from scraper.rules.urls import fingerprint, host_of
 from scraper.sites.definition import Site
 
@@ -47,11 +46,11 @@ def new_pages(
 
 
 def start_links(context: CrawlContext) -> list[Link]:
-    """Where a crawl begins: at its platform's interface, else at its pages."""
-    site = context.site
-    if site.platform is None:
+    """Where a crawl begins: at the shop's own interface, else at its pages."""
+    site, adapter = context.site, context.extractor.adapter
+    if adapter is None:
         return page_links(site)
-    return [Link(origin(site.starts[0]) + ADAPTERS[site.platform].first, Kind.LISTING)]
+    return [Link(origin(site.starts[0]) + adapter.first, Kind.LISTING)]
 
 
 def page_links(site: Site) -> list[Link]:

@@ -14,12 +14,12 @@ from uuid import UUID
 from scraper.domain import Extracted, Fetched, Kind
 from scraper.extract.bounds import BYTES_MAX, ISOLATED, ReadElsewhere, ReadLimits
 from scraper.extract.document import Document
-from scraper.extract.function_reader import FunctionReader, PlatformReader
+from scraper.extract.function_reader import AdapterReader, FunctionReader
 from scraper.extract.items.reader import ItemsReader
 from scraper.extract.listing import LinkFilter, ListingReader
 from scraper.extract.product import ProductReader
 from scraper.extract.sitemap import GZIP, SitemapReader
-from scraper.plugins.platforms import adapter_of
+from scraper.registry import first_answer, plugin_hooks
 from scraper.sites.definition import Site
 from scraper.sites.page import Page
 
@@ -46,7 +46,10 @@ class Extractor:
             if listing and listing.function
             else None
         )
-        self._platform = PlatformReader(site.platform or "", link_filter)
+        self.adapter = first_answer(hooks.adapter(site) for hooks in plugin_hooks().values())
+        self._interface = (
+            AdapterReader(self.adapter, link_filter) if self.adapter is not None else None
+        )
         function = site.product.function
         self._product_function = (
             FunctionReader(function, allowed, link_filter) if function is not None else None
@@ -85,6 +88,10 @@ class Extractor:
             case _:
                 assert_never(kind)
 
+    def reads_interface(self, url: str) -> bool:
+        """Whether the URL is a page of the shop's own interface, which an adapter reads."""
+        return self.adapter is not None and self.adapter.reads(url)
+
     def _needs_subprocess(self, kind: Kind, page: Fetched) -> bool:
         """Returns whether a site function reads the page, or the page is a large or packed
         sitemap."""
@@ -92,7 +99,7 @@ class Extractor:
             case Kind.SITEMAP:
                 return len(page.body) > BYTES_MAX or page.body.startswith(GZIP)
             case Kind.LISTING:
-                if self.site.platform is not None and len(page.body) > BYTES_MAX:
+                if self.adapter is not None and len(page.body) > BYTES_MAX:
                     return True
                 return self._listing_function is not None
             case Kind.PRODUCT:
@@ -103,9 +110,8 @@ class Extractor:
     def _read_listing(
         self, page: Fetched, page_url: str, depth: int, limits: ReadLimits
     ) -> Extracted:
-        adapter = adapter_of(self.site.platform, page_url)
-        if adapter is not None:
-            return self._platform.read_rows(adapter, page, page_url)
+        if self._interface is not None and self.reads_interface(page_url):
+            return self._interface.read_rows(page, page_url)
         if self._listing is None:
             return Extracted(
                 problems=["the site definition has no `listing:` to read this page with"],

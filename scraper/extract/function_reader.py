@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import Any
 
 from scraper.domain import Extracted, Fetched, Kind, Link, Product, filled
+from scraper.extract.adapter import Adapter, Next, origin
 from scraper.extract.field_reader import ID_MAX
 from scraper.extract.listing import LINKS_MAX, LinkFilter
 from scraper.extract.product import make_url_id
 from scraper.extract.values import DIGITS_MAX, INT_MAX
-from scraper.plugins.platforms.adapter import Adapter, Next, origin
 from scraper.rules.decoding import clean_text, make_storable
 from scraper.sites import functions
 from scraper.sites.page import Page
@@ -153,18 +153,19 @@ class FunctionReader:
                 )
 
 
-class PlatformReader(FunctionReader):
-    """Reads the pages of a platform's interface with its adapter, and cleans the results as those
-    of a function."""
+class AdapterReader(FunctionReader):
+    """Reads the pages of a shop's own interface by an adapter. What the adapter gives is checked as
+    a function's results are."""
 
-    def __init__(self, name: str, link_filter: LinkFilter) -> None:
-        super().__init__(name, (), link_filter)
+    def __init__(self, adapter: Adapter, link_filter: LinkFilter) -> None:
+        super().__init__(adapter.name, (), link_filter)
+        self._adapter = adapter
 
-    def read_rows(self, adapter: Adapter, page: Fetched, asked: str) -> Extracted:
+    def read_rows(self, page: Fetched, asked: str) -> Extracted:
         links: list[Link] = []
         products: list[Product] = []
         try:
-            for item in adapter.read(page, asked):
+            for item in self._adapter.read(page, asked):
                 if isinstance(item, Next):
                     links.append(Link(origin(asked) + item.path, Kind.LISTING))
                 else:

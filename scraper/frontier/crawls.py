@@ -19,7 +19,7 @@ from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.pages import PageChange
 from scraper.infra.database import dumps
 from scraper.infra.statements import sql
-from scraper.plugins.dedup import filters
+from scraper.registry import plugin_hooks
 from scraper.sites.definition import Site
 
 # A crawl with this trigger takes up dead pages alone.
@@ -90,11 +90,13 @@ def open_crawl(
         "refetch": refetch,
         "note": skipped,
         # A filter remembers what is known, and would not have it read again.
-        "holds": site.dedup.by != "bloom" and site.tolerances.changed < 1,
+        "holds": site.tolerances.changed < 1
+        and all(hooks.keeps_frontier(site) for hooks in plugin_hooks().values()),
     }
     crawl_id: int | None = connection.execute(OPEN, values).scalar()
-    if crawl_id is not None and site.dedup.by == "bloom":
-        filters.begin(connection, crawl_id, site_id, renew=refetch)
+    if crawl_id is not None:
+        for hooks in plugin_hooks().values():
+            hooks.open_crawl(connection, crawl_id, site_id, site, refetch=refetch)
     return crawl_id
 
 

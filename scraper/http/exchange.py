@@ -1,9 +1,10 @@
 """One exchange: a request through a transport, and its bounded response. Follows no redirect.
 
 Owns what the fetcher of pages (`scraper.http.fetcher`) and the sender of users' requests
-(`scraper.plugins.functions.request_sender`) share: connections, their number, size limits, and the
-choice of the transport. Every failure is a `FetchError`, except a kept-alive connection that was
-closed: the caller that sends the request again first pays for it from the host's budget."""
+(`scraper.plugins.functions.worker.request_sender`) share: connections, their number, size limits,
+and the choice of the transport. Every failure is a `FetchError`, except a kept-alive connection
+that was closed: the caller that sends the request again first pays for it from the host's
+budget."""
 
 from __future__ import annotations
 
@@ -176,7 +177,7 @@ class Exchanger:
         private = policy.private.networks
         if policy.private.hosts:
             private = policy.private.networks_for(url.raw_host.decode("ascii"), port_of(url))
-        return self._transports.choose(policy, private, seed, proxied=route is not None)
+        return self._transports.choose(policy.handshake, private, seed, proxied=route is not None)
 
 
 def page_timeout_error(policy: FetchPolicy, url: str) -> FetchError:

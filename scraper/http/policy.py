@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scraper.http import codings
 from scraper.http.body import ACCEPT_ENCODING
 from scraper.http.request import Pairs, merge_headers
+
+if TYPE_CHECKING:
+    from scraper.http.handshake import Handshake
 from scraper.http.transport.guard import PrivateAccess
-from scraper.plugins.impersonate import profiles
 from scraper.rules import browsers
 
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -28,8 +30,7 @@ class FetchPolicy:
     truncate: cut a body at `body_max_bytes` instead of failing.
     proxied: never fetch a page without a proxy.
     user_agent: may be `browser`, with the languages of `region`.
-    impersonate: a browser whose handshake and headers are sent
-        (`scraper.plugins.impersonate.profiles`), or `any`.
+    handshake: a plug-in's way to connect; None is our own.
     cookies: names a jar of the fetcher's that is kept from page to page without a proxy.
     hurried: `page_timeout_s` is below the setting, because the host usually responds faster.
     """
@@ -47,8 +48,7 @@ class FetchPolicy:
     truncate: bool = False
     proxied: bool = False
     region: str | None = None
-    impersonate: str | None = None
-    http2: bool = False
+    handshake: Handshake | None = None
     cookies: str | None = None
     hurried: bool = False
     base_headers: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
@@ -68,16 +68,10 @@ class FetchPolicy:
     def headers_from(self, seed: str, *, secure: bool) -> tuple[tuple[str, str], ...]:
         """Returns the headers of a page's first request: our own, or those of the browser that
         `seed` (a proxy's id) chooses."""
-        if self.impersonate is not None:
-            browser = browsers.choose_browser(self.impersonate, seed)
-            own = [
-                (
-                    name,
-                    codings.keep_supported(value) if name.lower() == "accept-encoding" else value,
-                )
-                for name, value in profiles.headers_of(browser, self.region, secure=secure)
-            ]
-            return self._merge_site_headers(own)
+        if self.handshake is not None:
+            own = self.handshake.headers(seed, self.region, secure=secure)
+            if own is not None:
+                return self._merge_site_headers([_keep_codings(*pair) for pair in own])
         if self.user_agent != browsers.BROWSER:
             return self.base_headers
         accepted = codings.keep_supported(browsers.ACCEPT_ENCODING if secure else ACCEPT_ENCODING)
@@ -91,3 +85,8 @@ class FetchPolicy:
             name: value for name, value in self.headers.items() if name.lower() != "accept-encoding"
         }
         return tuple(merge_headers(own, extra))
+
+
+def _keep_codings(name: str, value: str) -> tuple[str, str]:
+    """Returns the header, with only the codings that can be unpacked."""
+    return name, codings.keep_supported(value) if name.lower() == "accept-encoding" else value

@@ -11,16 +11,13 @@ import threading
 from typing import TYPE_CHECKING
 
 from scraper import settings
-from scraper.process import dropped_messages
 
 if TYPE_CHECKING:
-    from scraper.plugins.metrics.endpoint import MetricsServer
     from scraper.worker.process import Send, Worker
 
 _making = threading.Lock()
 # Keyed by pid: a process that was forked makes its own.
 _workers: dict[int, Worker] = {}
-_metrics: dict[int, MetricsServer] = {}
 
 
 def import_ahead(fetches: bool) -> None:
@@ -47,21 +44,10 @@ def get(send: Send) -> Worker:
 
 
 def _make(send: Send) -> Worker:
-    # It is most of what there is to import, and prometheus_client needs nobody who has no port.
+    # It is most of what there is to import.
     from scraper.worker.process import Worker
 
-    if settings.load().metrics_port is None:
-        return Worker(settings.load(), send)
-    from scraper.plugins.metrics import endpoint as metrics_endpoint
-    from scraper.plugins.metrics.meters import WorkerMeters
-
-    meters = WorkerMeters()
-    worker = Worker(settings.load(), send, meters)
-    meters.watch(worker, lambda: dropped_messages.total)
-    server = metrics_endpoint.serve_worker(settings.load(), meters.registry)
-    if server is not None:
-        _metrics[os.getpid()] = server
-    return worker
+    return Worker(settings.load(), send)
 
 
 def _spare_the_collector() -> None:
@@ -75,9 +61,6 @@ def _spare_the_collector() -> None:
 def close() -> None:
     """Closes this process's worker, if there is one: the last thing before the process ends."""
     worker = _workers.pop(os.getpid(), None)
-    server = _metrics.pop(os.getpid(), None)
-    if server is not None:
-        server.close()
     if worker is not None:
         worker.close()
 

@@ -56,7 +56,7 @@ def collect_links(connection: sa.Connection, kept: Kept) -> list[NewPage]:
         if empty or repeated:
             steps = EMPTY_STEPS if empty else REPEATED_STEPS
         else:
-            steps = 0 if page.filter is not None else KNOWN_STEPS
+            steps = 0 if page.only_new_links else KNOWN_STEPS
         behind = 0 if page.products or not steps else barren_depth + steps
         links += [replace(link, found_on=page_id, barren_depth=behind) for link in page.links]
     return links

@@ -16,12 +16,11 @@ import sqlalchemy as sa
 from scraper.domain import Kind, Status
 from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.pages import PageChange
-from scraper.plugins.dedup import filters
+from scraper.registry import first_answer, plugin_hooks
 from scraper.results.judgement import plausibility
 from scraper.results.judgement.earlier_crawls import EARLIER, SuspectCrawl
 from scraper.results.judgement.plausibility import ShownTwice
 from scraper.rules.quality import Reason
-from scraper.sites.definition import Site
 from scraper.sites.grammar import scalars
 from scraper.sites.quality import Quality
 
@@ -244,10 +243,9 @@ def delist(
 ) -> Misses:
     """Counts a complete crawl's misses, and those of the crawl before where they were doubted and
     this one says the same. `confirmed`: products were asked for by that very count."""
-    if crawl.filter_id is not None:
-        life_s = Site.model_validate(crawl.definition).revisit_s
-        delisted = filters.delist(connection, crawl.id, crawl.site_id, life_s, DELISTED_AFTER)
-        return Misses(delisted, None)
+    misses = first_answer(hooks.delist(connection, crawl) for hooks in plugin_hooks().values())
+    if misses is not None:
+        return misses
     values = _values(crawl, doubted) | {"confirmed": confirmed}
     return Misses(*connection.execute(DELIST, values).one())
 

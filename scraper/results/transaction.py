@@ -34,8 +34,6 @@ from scraper.frontier.pages import NewPage, PageChange, Room
 from scraper.frontier.throughput import FetchCost
 from scraper.infra.database import dumps
 from scraper.infra.statements import sql
-from scraper.plugins.archive.rows import SpooledPage
-from scraper.plugins.dedup.bloom import BloomFilter
 from scraper.results import fill_rates, held_values, page_items, products
 from scraper.results import listing_traps as chains
 from scraper.results.listing_traps import max_barren_depth
@@ -43,6 +41,13 @@ from scraper.results.products import NewProduct
 
 FENCE = sa.text(sql("results/settle_pages.sql"))
 NOW = sa.text("SELECT now()")
+
+NO_EXTRAS: Mapping[str, object] = {}
+
+
+def no_extras() -> Mapping[str, object]:
+    """The one empty mapping: a result is made for each page."""
+    return NO_EXTRAS
 
 
 @value
@@ -58,10 +63,10 @@ class PageResult:
     knows. A `partial` page counts as a link that was cut: nobody knows how many there were.
     `lists` is one value for the products that a listing links to, `disallowed` how many of its
     links robots.txt disallows. `signal` is for its host's tier, `observations` for its crawl's
-    fields. `cost` is None where nobody measured it. `filter` is its site's; with a
-    `fingerprint` the page leaves the frontier for it, once it is finished. `spooled` is its
-    answer, where that is archived. `last_item_count` is what the page is to be known for: a listing
-    for so many products, a product page for so many fields; None: as before.
+    fields. `cost` is None where it was not measured. With
+    `only_new_links`, links to known products were taken out before. `extras` is what plug-ins keep
+    of the page, by their names. `last_item_count` is how many products a listing names, or fields a
+    product page gives, from now on; None: as before.
     """
 
     page_id: int
@@ -85,9 +90,8 @@ class PageResult:
     observations: FieldObservations | None = None
     cost: FetchCost | None = None
     next_visit: NextVisit | None = None
-    filter: BloomFilter | None = None
-    fingerprint: UUID | None = None
-    spooled: SpooledPage | None = None
+    only_new_links: bool = False
+    extras: Mapping[str, object] = field(default_factory=no_extras)
     last_item_count: int | None = None
 
 
@@ -102,26 +106,15 @@ class CrawlLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """A page that may leave the frontier."""
-
-    filter: BloomFilter
-    page_id: int
-    fingerprint: UUID
-
-
-@dataclass(frozen=True, slots=True)
 class Stored:
     """What a settling transaction did: how many pages held their lease, how many were due again or
-    new, which crawls have no page left open, which pages may leave the frontier now. `archived`:
-    the good answers that were put aside, whether each is another one than before, and its content
-    hash; `at` is then the time that they were stored."""
+    new, which crawls have no page left open. `kept` holds the pages of which plug-ins keep
+    something, each with its status in the frontier; `at` is then the time of the transaction."""
 
     held: int
     added: int
     drained: list[int]
-    finished: list[Finished] = field(default_factory=list)
-    archived: list[tuple[SpooledPage, bool, UUID | None]] = field(default_factory=list)
+    kept: list[tuple[PageResult, Status]] = field(default_factory=list)
     at: datetime | None = None
 
 
@@ -159,14 +152,9 @@ def settle(
     throughput.add_tries(connection, worker, _settlings(kept))
     rates.store_counts(connection)
     drained = add_counts(connection, counts)
-    archived = [
-        (page.spooled, row.status == Status.OK, page.content_hash)
-        for page, row in kept
-        if page.spooled is not None
-    ]
-    at = connection.execute(NOW).scalar_one() if archived else None
-    finished = _finished(kept)
-    return Stored(len(kept), added, drained, finished=finished, archived=archived, at=at)
+    with_extras = [(page, Status(row.status)) for page, row in kept if page.extras]
+    at = connection.execute(NOW).scalar_one() if with_extras else None
+    return Stored(len(kept), added, drained, with_extras, at)
 
 
 def _fence(
@@ -231,16 +219,6 @@ def _add_links(
         counts[crawl_id].links_cut += cut
         counts[crawl_id].links_fruitless += added.barren[crawl_id]
     return len(added.pages)
-
-
-def _finished(kept: Kept) -> list[Finished]:
-    return [
-        Finished(page.filter, page.page_id, page.fingerprint)
-        for page, row in kept
-        if page.filter is not None
-        and page.fingerprint is not None
-        and row.status in (Status.OK, Status.UNCHANGED)
-    ]
 
 
 def _read(kept: Kept) -> Iterator[fill_rates.ReadPage]:

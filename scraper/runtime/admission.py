@@ -32,7 +32,9 @@ from itertools import count
 from typing import Any
 
 from scraper import settings
+from scraper.http.page_browser import BrowserFactory
 from scraper.infra.slots import SlotCost, occupy_slot
+from scraper.registry import find_service
 from scraper.rules.routing import is_browser_queue, may_begin_batch, message_level
 
 # This many messages of a level and above wait for a slot. Any worker may take the others.
@@ -109,10 +111,9 @@ class Admission:
         if not browser:
             return self._slots
         if not self._browser_slots:
-            # Only browser workers need it.
-            from scraper.plugins.browser import chromium
-
-            self._browser_slots = browser_slots(chromium.pages_here(settings.load()))
+            factory = find_service(BrowserFactory)  # type: ignore[type-abstract]
+            pages = factory.pages_here(settings.load()) if factory is not None else 1
+            self._browser_slots = browser_slots(pages)
         return self._browser_slots
 
     def _run_message(self, slot: SlotCost, message: _Waiting) -> None:

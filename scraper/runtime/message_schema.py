@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
-from scraper.plugins.functions.group import GROUP_MAX_BYTES, Group
+from scraper.plugin import TASK_ARGUMENTS_MAX_BYTES
+from scraper.registry import plugin_tasks, plugin_ticks, resolve
 
 TASKS_MODULE = "scraper.tasks"
-# A group of calls is text within JSON, where a character takes up to three times its bytes, and
+# A task's arguments are text within JSON, where a character takes up to three times its bytes, and
 # base64 adds a third. Its options, numbers and headers are far below the rest.
-TASK_MAX_BYTES = 4 * GROUP_MAX_BYTES + 64_000
+TASK_MAX_BYTES = 4 * TASK_ARGUMENTS_MAX_BYTES + 64_000
 TEXT_MAX = 4096
 BIGINT_MAX = 2**63 - 1
 
@@ -56,13 +57,6 @@ def is_uuid(value: Any) -> bool:
         return False
 
 
-def is_call_group(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and bool(Group.of(value).inputs)
-    except ValueError:
-        return False
-
-
 def is_text_or_list(value: Any) -> bool:
     return is_text(value) or (isinstance(value, list) and all(map(is_text, value)))
 
@@ -92,14 +86,15 @@ TASKS: Mapping[str, Mapping[str, Check]] = {
     "plan": _NONE,
     "dispatch": _NONE,
     "reap": _NONE,
-    "alert": _NONE,
-    "prune": _NONE,
-    "publish": _NONE,
     "discover": _CRAWL,
     "finish": _CRAWL,
     "fetch_listings": _LEASE,
     "fetch_products": _LEASE,
-    "call_functions": {"message": is_call_group},
+    **{tick.name: _NONE for tick in plugin_ticks()},
+    **{
+        name: {argument: resolve(check) for argument, check in task.arguments.items()}
+        for name, task in plugin_tasks().items()
+    },
 }
 # Tasks may be called without these.
 OPTIONAL = frozenset({"alone"})

@@ -12,38 +12,26 @@ import hashlib
 import json
 from collections.abc import Mapping
 from functools import cached_property, partial
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
     BeforeValidator,
     Field,
     field_validator,
     model_validator,
 )
 
+from scraper import registry
 from scraper.domain import Kind
-from scraper.plugins.accounts.login_keys import Login, check_login
-from scraper.plugins.alerts.keys import ALERTS_MAX, Alert, check_alerts
-from scraper.plugins.archive.keys import Archive
-from scraper.plugins.browser.keys import Rendering, check_rendering
-from scraper.plugins.dedup.keys import Dedup, check_dedup
 from scraper.rules import urls
-from scraper.rules.browsers import BROWSER
 from scraper.rules.escalation import build_ladder
 from scraper.rules.quality import Tolerances
 from scraper.rules.routing import ANY_REGION, RoutingPreferences
 from scraper.sites.blocked import Markers
 from scraper.sites.grammar import scalars
-from scraper.sites.grammar.model import (
-    STRINGS,
-    Model,
-    Problems,
-    Text,
-    as_list,
-    expand_text,
-    run_check,
-)
+from scraper.sites.grammar.model import STRINGS, Model, Problems, Text, as_list, run_check
 from scraper.sites.grammar.page_specs import (
     Listing,
     ProductPage,
@@ -60,6 +48,7 @@ from scraper.sites.grammar.routes import (
     Region,
     RouteRule,
 )
+from scraper.sites.plugin_keys import DefinitionKeys
 from scraper.sites.quality import Quality, expand_none
 from scraper.sites.revisit import BELIEVED, Conditional, Revisit, RevisitBounds
 
@@ -79,10 +68,11 @@ _NOT_READING = (
         "schedule",
         "timezone",
     ),
-    *("rate", "concurrency", "burst", "revisit", "conditional", "archive", "dedup", "robots"),
-    *("limits", "quality", "platform", "alerts"),
+    *("rate", "concurrency", "burst", "revisit", "conditional", "robots"),
+    *("limits", "quality"),
 )
 NOWHERE = "nowhere to start (fix: give `start:` or `sitemap:`)"
+KeysT = TypeVar("KeysT", bound=DefinitionKeys)
 Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,39}$")]
 
 
@@ -145,8 +135,8 @@ class Limits(Model):
     )
 
 
-class Site(Model):
-    """One shop."""
+class CoreSite(Model):
+    """The keys of the core."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", description="default: the file's name")
     title: str = Field("", max_length=200, description="for people")
@@ -163,9 +153,6 @@ class Site(Model):
         ]
         | None
     ) = Field(None, description="or: its sitemaps")
-    platform: Literal["shopify", "woocommerce", "magento"] | None = Field(
-        None, description="products by that platform's own interface, where it is open"
-    )
     hosts: Annotated[tuple[Annotated[str, AfterValidator(scalars.check_host)], ...], STRINGS] = (
         Field(
             (),
@@ -189,9 +176,6 @@ class Site(Model):
     blocked: Markers = Field(
         (),
         description="what a page shows that is a block: texts, or mappings; beside what is known",
-    )
-    login: Login | None = Field(
-        None, description="how accounts log in, for pages that are only theirs to see"
     )
     priority: Priority = Field("normal", description="high, normal, low, or 0 (last) to 9 (first)")
     routes: tuple[RouteRule, ...] = Field(
@@ -222,15 +206,6 @@ class Site(Model):
         description="ask product pages whether they have changed; a time: for how long that "
         "is believed; false: never ask",
     )
-    dedup: Annotated[
-        Dedup,
-        BeforeValidator(
-            expand_text("by"), json_schema_input_type=Literal["exact", "bloom"] | Dedup
-        ),
-    ] = Field(
-        Dedup.model_validate({"by": "exact"}),
-        description="exact, or bloom: how pages fetched before are told apart",
-    )
     robots: Annotated[
         bool, BeforeValidator(_obeys, json_schema_input_type=bool | Literal["obey", "ignore"])
     ] = Field(True, description="obey robots.txt")
@@ -248,18 +223,10 @@ class Site(Model):
     headers: dict[str, Text] = Field(
         default_factory=dict, max_length=50, description="further request headers"
     )
-    impersonate: Literal["chrome", "firefox", "safari", "any"] | None = Field(
-        None,
-        description="the browser whose TLS, HTTP/2 and headers are sent",
-    )
-    http2: bool = Field(False, description="HTTP/2 where the host speaks it")
     cookies: Literal["page", "keep"] = Field(
         "page",
         description="keep: from page to page, by each worker process for itself; page: for "
         "its redirects alone",
-    )
-    browser: Rendering | None = Field(
-        None, description="how browser workers show pages before they are read"
     )
     strip_params: Annotated[tuple[str, ...], STRINGS] = Field(
         (), description="query parameters to drop; * allowed"
@@ -276,16 +243,24 @@ class Site(Model):
     quality: Annotated[
         Quality, BeforeValidator(expand_none, json_schema_input_type=Literal["none"] | Quality)
     ] = Field(Quality.model_validate({}), description="what makes a crawl suspect; none: nothing")
-    archive: Archive = Field(
-        None, description="true, or a mapping: raw pages are kept; default: none are"
-    )
-    alerts: Annotated[tuple[Alert, ...], AfterValidator(check_alerts)] = Field(
-        (), max_length=ALERTS_MAX, description="which changes of products people are told of"
-    )
     listing: Listing | None = Field(
         None, description="what is taken from listing pages; needed with `start`"
     )
     product: ProductPage = Field(description="what is taken from product pages")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_unused_keys(cls, data: Any) -> Any:
+        """Drops the keys of plug-ins that are off where they say what they say by default, as in
+        the definitions that the database holds."""
+        if not isinstance(data, dict):
+            return data
+        defaults = registry.inactive_defaults()
+        return {
+            key: value
+            for key, value in data.items()
+            if key not in defaults or value != defaults[key]
+        }
 
     @field_validator("region", mode="before")
     @classmethod
@@ -308,7 +283,6 @@ class Site(Model):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         problems = Problems()
-        check_dedup(self.dedup, self.revisit_s, problems)
         if not self.start and self.sitemap is None:
             problems.add("", NOWHERE)
         if self.start and self.listing is None:
@@ -319,20 +293,12 @@ class Site(Model):
             problems.add(
                 "sitemap.listings", "there is no `listing:` that says what they hold (fix: add it)"
             )
-        queues = {self.queue_of(kind) for kind in Kind}
-        queues |= {rule.queue for rule in self.routes if rule.queue}
+        queues = self.queues
         if self.escalate and all(len(build_ladder(queue, self.escalate)) == 1 for queue in queues):
             way = " or ".join(sorted(queues))
             problems.add(
                 "escalate",
                 f"leads nowhere: pages start at {way} (fix: name a level above, or remove it)",
-            )
-        check_rendering(self.browser, queues, self.escalate, self._sources, problems)
-        if self.impersonate is not None and self.user_agent not in (None, BROWSER):
-            problems.add(
-                "user_agent",
-                f"does not go with `impersonate: {self.impersonate}`, which sends the User-Agent "
-                "that fits its TLS (fix: remove it)",
             )
         if self.cookies == "keep" and any(self.proxy_of(kind).pool != NO_PROXY for kind in Kind):
             problems.add(
@@ -340,14 +306,14 @@ class Site(Model):
                 "behind a proxy cookies belong to its identity (fix: remove `cookies`, and give "
                 "`proxy: {pool: …, sticky: 10m}`)",
             )
-        if self.login is not None:
-            pools: set[str] = {self.proxy_of(kind).pool for kind in Kind}
-            check_login(self.login, self.allowed_hosts, pools, problems)
+        for part in type(self).__mro__:
+            if issubclass(part, DefinitionKeys) and "check" in vars(part):
+                part.check(cast("Site", self), problems)
         problems.raise_any()
         return self
 
     @property
-    def _sources(self) -> dict[str, Any]:
+    def sources(self) -> dict[str, Any]:
         """What fields and links are read from, by its key."""
         sources: dict[str, Any] = {}
         named: list[tuple[str, Any]] = [
@@ -382,6 +348,13 @@ class Site(Model):
             copied.__dict__.pop(name, None)
         return copied
 
+    @property
+    def queues(self) -> set[str]:
+        """The queues at which pages start."""
+        return {self.queue_of(kind) for kind in Kind} | {
+            rule.queue for rule in self.routes if rule.queue
+        }
+
     def queue_of(self, kind: Kind) -> str:
         """The capability that pages of this kind ask for."""
         part = self._part_of(kind)
@@ -396,20 +369,8 @@ class Site(Model):
         return self.product if kind is Kind.PRODUCT else self.listing
 
     @property
-    def login_url(self) -> str:
-        """Where the login begins, or would: what it names, else the site's start."""
-        assert self.login is not None
-        return self.login.url or self.starts[0]
-
-    @property
     def starts(self) -> tuple[str, ...]:
         return (*self.start, *(self.sitemap.urls if self.sitemap else ()))
-
-    @property
-    def account_group(self) -> str:
-        """The group of the secrets file whose accounts log in."""
-        assert self.login is not None
-        return self.login.accounts or self.name
 
     @property
     def priority_number(self) -> int:
@@ -476,6 +437,11 @@ class Site(Model):
         }
         return frozenset((*given, *map(urls.split_host, self.hosts)))
 
+    def of(self, keys: type[KeysT]) -> KeysT:
+        """This site's keys of a plug-in, which names its class of them."""
+        assert isinstance(self, keys), f"{keys.__name__} belongs to a plug-in that is off"
+        return self
+
     def owns(self, url: str) -> bool:
         """True for a URL on one of the site's hosts."""
         return urls.belongs_to(urls.host_of(url), self.allowed_hosts)
@@ -492,8 +458,32 @@ class Site(Model):
     def reading(self) -> str:
         """The canonical JSON of what decides which product a page gives: all but what certainly
         does not."""
-        data = self.model_dump(mode="json", exclude=set(_NOT_READING))
+        excluded = {*_NOT_READING, *_keys_beside_reading(type(self))}
+        data = self.model_dump(mode="json", exclude=excluded)
         return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def _keys_beside_reading(site: type[BaseModel]) -> set[str]:
+    """The keys of plug-ins that change nothing of what a product page gives."""
+    parts = [part for part in site.__mro__ if issubclass(part, DefinitionKeys)]
+    return {
+        key for part in parts for key in part.__annotations__ if key not in part.reading_keys
+    } & site.model_fields.keys()
+
+
+if TYPE_CHECKING:
+
+    class Site(CoreSite):
+        """One shop, with the keys of the core and of the plug-ins that are on."""
+
+else:
+    Site = registry.extended("Site", CoreSite, "keys")
+
+
+def plugin_places() -> dict[str, type[BaseModel]]:
+    """The models of the mappings that plug-ins' keys hold, by dotted key."""
+    parts = [part for part in Site.__mro__ if issubclass(part, DefinitionKeys)]
+    return {place: model for part in parts for place, model in part.places.items()}
 
 
 def _without_www(host: str) -> str:

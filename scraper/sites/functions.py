@@ -1,6 +1,6 @@
 """Imports a site's own Python functions by name: `module:function`. This is the only module that
 imports a user's code, also for functions called from outside
-(`scraper.plugins.functions.functions`).
+(`scraper.plugins.functions.worker.allowed_functions`).
 
 Definitions are data: loading one imports nothing, and a module is imported only if the operator
 allows it (`SCRAPER_SITE_FUNCTIONS`). `scraper sites check` calls `check_functions`, a worker calls
@@ -19,6 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from scraper.registry import plugin_hooks
 from scraper.sites.definition import Site
 from scraper.sites.page import Page
 
@@ -81,9 +82,9 @@ def list_functions(site: Site) -> dict[str, str]:
     functions = {
         "product.function": site.product.function,
         "listing.function": site.listing.function if site.listing else None,
-        "login.function": site.login.function if site.login else None,
-        "browser.setup": site.browser.setup if site.browser else None,
     }
+    for hooks in plugin_hooks().values():
+        functions |= hooks.named_functions(site)
     return {key: name for key, name in functions.items() if name is not None}
 
 

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from scraper.plugins.accounts import login_keys as login
+from scraper import registry
 from scraper.sites import blocked, definition, quality, revisit
 from scraper.sites.grammar import fields, items, links, page_specs, routes, sources
 from scraper.sites.grammar.auto_fields import AutoField
@@ -172,6 +172,9 @@ def _missing_mend(key: str) -> str:
 def _unknown_key(path: Path) -> str:
     key = str(path[-1])
     keys = _keys_at(path[:-1])
+    inactive = registry.inactive_plugin_of_key(key) if len(path) == 1 else None
+    if inactive is not None:
+        return f"needs the plug-in {inactive.name}, which is off: {inactive.off}"
     before, colon, behind = key.partition(":")
     if colon and before in keys:
         return f"unknown key (fix: a space after the colon: `{before}: {behind}`)"
@@ -201,9 +204,7 @@ _PLACES: dict[str, type[BaseModel]] = {
     "product": page_specs.ProductPage, "product.items": items.Items,
     "sitemap": page_specs.Sitemap, "limits": definition.Limits, "quality": quality.Quality,
     "routes": routes.RouteRule, "blocked": blocked.Blocked, "revisit": revisit.RevisitBounds,
-    "login": login.Login, "login.form": login.Form, "login.token": login.Token,
-    "login.success": login.Success,
-    "login.logged_out": login.LoginSign,
+    **definition.plugin_places(),
 }  # fmt: skip
 
 

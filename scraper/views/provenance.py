@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 
+from scraper.domain import Fetched
 from scraper.errors import NotFoundError
 from scraper.results.differences import keys_of, value_of
 from scraper.results.held_products import REASONS
@@ -72,6 +73,23 @@ SELECT seen.crawl_id AS crawl, coalesce(max(seen.at), c.started_at) AS at, c.sta
  WHERE s.name = :site AND p.external_id = :external_id
  GROUP BY seen.crawl_id, c.status, c.suspect, c.started_at ORDER BY seen.crawl_id DESC LIMIT 100
 """)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedAnswer:
+    """An archived page as it was fetched, asked for by `page_url`; or why it cannot be read."""
+
+    fetched: Fetched | None
+    page_url: str
+    problem: str = ""
+
+
+class ArchivedPages(Protocol):
+    """The pages that a plug-in has archived: a service."""
+
+    def read_page(self, row: Mapping[str, Any], body_max_bytes: int) -> ArchivedAnswer:
+        """The answer of a row of `ARCHIVED`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from scraper.crawl.context import CrawlContext
 from scraper.domain import (
@@ -18,9 +19,8 @@ from scraper.domain import (
     value,
 )
 from scraper.infra.slots import SlotCost
-from scraper.plugins.archive.rows import SpooledPage
-from scraper.plugins.archive.spool import Spool
 from scraper.politeness.host_limiter import HostLimiter
+from scraper.results.transaction import no_extras
 from scraper.worker.writer import Pending
 
 
@@ -45,8 +45,8 @@ class Attempt:
     observations: FieldObservations | None = None
     # A product page that was good has one.
     next_visit: NextVisit | None = None
-    # This is its answer, where that is archived.
-    spooled: SpooledPage | None = None
+    # What plug-ins keep of the answer, by their names.
+    extras: Mapping[str, object] = field(default_factory=no_extras)
     # It was read, and gave what is stored already.
     same: bool = False
     # So many products a listing is to be known for, or a product page so many fields; None: as
@@ -85,7 +85,7 @@ class Batch:
     # So many pages wait for the turn of a host with a rate.
     at_gates: int = 0
     # Answers to be archived are put there.
-    spool: Spool | None = None
+    extras: dict[str, Any] = field(default_factory=dict)
     # These lanes are on the way to a page or back.
     visits: set[asyncio.Task[None]] = field(default_factory=set)
 

@@ -12,7 +12,7 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -26,8 +26,7 @@ from scraper.extract.subprocess.pool import ExtractionPool
 from scraper.frontier.throughput import FetchCost
 from scraper.http.held_bodies import HeldBodies, HeldBody
 from scraper.infra import outages
-from scraper.plugins.archive.rows import SpooledPage
-from scraper.plugins.archive.spool import Archive
+from scraper.plugin import WorkerPart
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits
@@ -68,7 +67,7 @@ _BACK = Decision(_FREE)
 _NOT_BEGUN = Attempt(Outcome.DEFERRED)
 
 
-class Scraper:
+class BatchProcessor:
     """Fetches, extracts and judges. One a process, on its loop; `contexts` gives a crawl's context
     by its id."""
 
@@ -83,7 +82,7 @@ class Scraper:
         contexts: Callable[[int], Awaitable[CrawlContext]],
         rng: random.Random,
         telemetry: Telemetry | None = None,
-        archive: Archive | None = None,
+        parts: Mapping[str, WorkerPart] | None = None,
     ) -> None:
         self._page_fetcher = page_fetcher
         self._page_reader = page_reader
@@ -96,7 +95,7 @@ class Scraper:
         self._field_observer = FieldObserver()
         self._rng = rng
         self._telemetry = telemetry or Telemetry()
-        self._archive = archive
+        self._parts = parts or {}
         self._unsettled = 0  # pages of all batches
         self._batches: list[Batch] = []
 
@@ -116,8 +115,8 @@ class Scraper:
             # There are none, unless the batch was given up.
             self._unsettled -= batch.unsettled
         await batch.pending.stored.wait()
-        if batch.spool is not None and self._archive is not None:
-            await self._archive.finish(batch.spool)
+        for part in self._parts.values():
+            await part.end_batch(batch)
 
     async def _settle_all(self, batch: Batch) -> None:
         lanes = []
@@ -180,7 +179,7 @@ class Scraper:
                     attempt = await self._attempt(batch, limiter, page, context, tier, cost)
                     decision = await self._decide(batch, limiter, page, context, tier, attempt)
         result = page_result(batch, page, attempt, decision, cost, self._tiers.level)
-        if not isinstance(context, Attempt) and context.site.platform is not None:
+        if not isinstance(context, Attempt) and context.extractor.adapter is not None:
             result = without_interface(page, context, result)
         self._telemetry.settled(batch, page, site, attempt, result.verdict)
         self._writer.put(result, batch.pending)
@@ -310,10 +309,9 @@ class Scraper:
             limiter.record_answer(fetched.elapsed_s)
             with self._telemetry.extract(page):
                 attempt = await read.attempt(fetched, tier, permits)
-            if context.site.archive is not None and attempt.outcome is Outcome.FETCHED:
-                attempt = replace(
-                    attempt, spooled=await self._put_aside(batch, page, fetched, context)
-                )
+            if context.extras:
+                extras = await self._keep_extras(batch, page, context, fetched, attempt)
+                attempt = replace(attempt, extras=extras)
             return attempt
         except (DeferredError, FetchError, FunctionFailed) as error:
             return self._failed(error, permits.began)
@@ -361,14 +359,20 @@ class Scraper:
                     sign=error.sign,
                 )
 
-    async def _put_aside(
-        self, batch: Batch, page: LeasedPage, fetched: Fetched, context: CrawlContext
-    ) -> SpooledPage | None:
-        use = context.site.archive
-        if self._archive is None or use is None or not use.wants(page.kind):
-            return None
-        if batch.spool is None:
-            batch.spool = self._archive.spool()
-        if batch.spool is None:
-            return None
-        return await self._archive.add(batch.spool, page, fetched, context.site_id, use)
+    async def _keep_extras(
+        self,
+        batch: Batch,
+        page: LeasedPage,
+        context: CrawlContext,
+        fetched: Fetched,
+        attempt: Attempt,
+    ) -> dict[str, object]:
+        """Returns what the plug-ins that the crawl uses keep of an answer, by their names."""
+        extras = {}
+        for name in context.extras:
+            part = self._parts.get(name)
+            if part is not None:
+                extra = await part.keep(batch, page, context, fetched, attempt)
+                if extra is not None:
+                    extras[name] = extra
+        return extras

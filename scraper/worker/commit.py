@@ -21,7 +21,7 @@ from scraper.crawl.context import CrawlContexts
 from scraper.domain import Message, Outcome, Status, Verdict
 from scraper.infra import outages
 from scraper.infra.database import retry_transaction
-from scraper.plugins.dedup.remembered_links import RememberedLinks
+from scraper.plugin import WorkerPart
 from scraper.results.transaction import PageResult, Stored, settle
 from scraper.worker.telemetry import Telemetry
 
@@ -37,7 +37,7 @@ class Settler:
     engine: sa.Engine
     worker: str
     contexts: CrawlContexts
-    dedup: RememberedLinks
+    parts: Sequence[WorkerPart]
     telemetry: Telemetry
     send: Callable[[Sequence[Message]], None]
     wants_work: Callable[[], bool]
@@ -72,11 +72,12 @@ class Settler:
     def _settle(self, pages: Sequence[PageResult]) -> Stored:
         crawl_ids = {page.crawl_id for page in pages}
         limits = {crawl_id: self.contexts.limits(crawl_id) for crawl_id in crawl_ids}
-        pages = self.dedup.new_links(pages)
+        for part in self.parts:
+            pages = part.before_settling(pages)
         with self.telemetry.store(pages), self.engine.begin() as connection:
             stored = settle(connection, pages, limits, self.worker)
-        self.dedup.leave(self.engine, stored.finished)
-        confirm_archived(stored)
+        for part in self.parts:
+            part.after_settling(stored)
         return stored
 
 
@@ -91,10 +92,3 @@ def _crashed(page: PageResult, error: DataError | IntegrityError | ProgrammingEr
         f"the database rejects what was extracted: {type(error.orig).__name__}",
         cost=page.cost,
     )
-
-
-def confirm_archived(stored: Stored) -> None:
-    """Notes of a committed group's answers that they are to be kept."""
-    for spooled, changed, content_hash in stored.archived:
-        if changed or not spooled.changed_only:
-            spooled.fetched_at, spooled.content_hash = stored.at, content_hash

@@ -130,7 +130,7 @@ class Keeper:
         """Settles a batch, and keeps it meanwhile."""
         lease_id = batch.lease.id
         self.batches[lease_id] = batch
-        self.tasks[lease_id] = task = asyncio.ensure_future(self._services.scraper.batch(batch))
+        self.tasks[lease_id] = task = asyncio.ensure_future(self._services.processor.batch(batch))
         try:
             await task
         finally:
@@ -168,7 +168,7 @@ class Keeper:
         await self._services.limiters.sweep()
         self._cancel_stuck()
         batches = dict(self.batches)
-        if not batches and not self._services.call_runner.active:
+        if not batches and not any(part.slot_loads() for part in self._services.parts.values()):
             return
         began = self._loop.time()
         crawl_ids = {page.crawl_id for batch in batches.values() for page in batch.lease.pages}

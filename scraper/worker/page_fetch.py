@@ -18,11 +18,9 @@ from scraper.domain import Fetched, Kind, LeasedPage, Outcome, ProxySignal
 from scraper.errors import DeferredError, FetchError
 from scraper.http.account_session import AccountSession
 from scraper.http.fetcher import BeforeHop, HttpFetcher
+from scraper.http.page_browser import BrowserPermits, PageBrowser
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
-from scraper.plugins.accounts.pool import Logins
-from scraper.plugins.browser.permits import BrowserPermits
-from scraper.plugins.browser.pool import Browsers
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits
@@ -33,6 +31,7 @@ from scraper.rules.budget import MOST_SHARE
 from scraper.rules.routing import BROWSER
 from scraper.rules.urls import host_of
 from scraper.worker.batch import Batch
+from scraper.worker.host import SessionPool
 from scraper.worker.tiers import Tier
 
 ROBOTS_PATIENCE_S = 30.0
@@ -53,15 +52,15 @@ class Robots(Protocol):
 
 @dataclass(kw_only=True, eq=False)
 class PageFetcher:
-    """Fetches pages. One a process, on its loop. `browsers` show the pages that have come to their
+    """Fetches pages. One a process, on its loop. `browser` shows the pages that have come to its
     level."""
 
     fetcher: HttpFetcher
     rotation: ProxyRotation
     limiters: HostLimiters
     robots: Robots
-    logins: Logins
-    browsers: Browsers | None = None
+    sessions: SessionPool | None = None
+    browser: PageBrowser | None = None
 
     def fetch(
         self,
@@ -82,7 +81,7 @@ class PageFetcher:
         themselves: each of those between the lane and the socket is resumed for every answer."""
         browsers = None
         if tier.level == BROWSER and page.kind is not Kind.SITEMAP:
-            browsers = self.browsers
+            browsers = self.browser
         page_fetch = PageFetch(self, batch, limiter, page, context, permits, tier, lacks, browsers)
         return page_fetch.answer() if browsers is None else page_fetch.answer_in_slot(browsers)
 
@@ -99,17 +98,19 @@ class PageFetch:
     _permits: PagePermits
     _tier: Tier
     _lacks: Lacks
-    _browsers: Browsers | None
+    _browsers: PageBrowser | None
 
-    async def answer_in_slot(self, browsers: Browsers) -> Fetched:
+    async def answer_in_slot(self, browsers: PageBrowser) -> Fetched:
         # The slot comes before the host's turn, which waiting for it would hold up.
         async with browsers.slot(self._batch.deadline_at, self._page.id):
             return await self.answer()
 
     def answer(self) -> Awaitable[Fetched]:
+        sessions = self._all.sessions
         if self._context.login is None:
             return self._by_its_route()
-        return self._all.logins.visit(
+        assert sessions is not None, "what knows a site's login signs logs in to it"
+        return sessions.visit(
             self._page, self._context, self._batch.deadline_at, self._permits, self._with_account
         )
 
@@ -147,7 +148,7 @@ class PageFetch:
                 return await self._browsers.fetch(
                     page.url,
                     context.policy_of(page),
-                    context.site.browser,
+                    context.rendering,
                     permits=BrowserPermits(self._before_hop, self._before_sub),
                     route=route,
                     page_id=page.id,

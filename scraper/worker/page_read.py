@@ -18,11 +18,11 @@ from dataclasses import replace
 from itertools import islice
 
 from scraper.crawl.context import CrawlContext
+from scraper.crawl.revisits import after_read, after_same, gives_the_same
 from scraper.domain import Extracted, Fetched, FieldObservations, Kind, LeasedPage, Outcome
 from scraper.extract import FunctionFailed, TooSlow
 from scraper.extract.subprocess.pool import ExtractionPool
 from scraper.http.held_bodies import HeldBody
-from scraper.plugins.platforms import adapter_of
 from scraper.politeness.page_permits import PagePermits
 from scraper.politeness.robots import RobotsRules, origin_of
 from scraper.rules.blocks import judge_missing_fields
@@ -31,7 +31,6 @@ from scraper.rules.verdict import outcome_of_status, retry_after_s
 from scraper.worker.batch import Attempt
 from scraper.worker.observations import Doubt, FieldObserver
 from scraper.worker.page_result import EXCERPT_CHARS, storable
-from scraper.worker.revisits import after_read, after_same, gives_the_same
 from scraper.worker.tiers import Tier
 
 # Pages up to so large wait for each other before each step, so that answers are taken, pages read
@@ -87,7 +86,7 @@ class PageRead:
         if page.kind is Kind.PRODUCT:
             observations = self._observer.of(page, fetched, extracted, context)
         # An interface's last page may be empty any day, and says so by itself.
-        if adapter_of(context.site.platform, page.url) is None:
+        if not context.extractor.reads_interface(page.url):
             extracted, last_item_count = believed(page, extracted, context.retry.attempts_max)
         if doubt is None and extracted.complete:
             return _complete(page, fetched, extracted, context, observations, last_item_count)

@@ -22,15 +22,13 @@ from scraper.domain import (
     content_hash,
     value,
 )
+from scraper.extract.adapter import origin
 from scraper.frontier.host_tiers import TierSignal
 from scraper.frontier.pages import NewPage
 from scraper.frontier.throughput import FetchCost
-from scraper.plugins.platforms import adapter_of
-from scraper.plugins.platforms.adapter import origin
 from scraper.results.listing_traps import combine_fingerprints
 from scraper.results.products import NewProduct
 from scraper.results.transaction import PageResult
-from scraper.rules.urls import fingerprint
 from scraper.worker.batch import Attempt, Batch
 
 EXCERPT_CHARS = 500
@@ -106,9 +104,7 @@ def page_result(
         observations=attempt.observations,
         cost=cost,
         next_visit=attempt.next_visit,
-        filter=context.filter,
-        fingerprint=fingerprint(page.url) if is_product and context.filter is not None else None,
-        spooled=attempt.spooled,
+        extras=attempt.extras,
         last_item_count=attempt.last_item_count,
     )
 
@@ -131,7 +127,7 @@ def _named(items: ItemsRead | None, products: Sequence[NewProduct]) -> Sequence[
 def _new_products(
     page: LeasedPage, extracted: Extracted, url: str, context: CrawlContext
 ) -> list[NewProduct]:
-    moves = page.kind is Kind.LISTING and context.site.platform is not None
+    moves = page.kind is Kind.LISTING and context.extractor.adapter is not None
     return [
         NewProduct(
             site_id=context.site_id,
@@ -172,8 +168,8 @@ def without_interface(page: LeasedPage, context: CrawlContext, result: PageResul
     """What follows where a page of the platform's interface is given up: the site's own pages are
     read, and the crawl is incomplete, since products have other ids there. Where the interface goes
     on without that page, so does the crawl."""
-    adapter = adapter_of(context.site.platform, page.url)
-    if adapter is None or not _given_up(page, result):
+    adapter = context.extractor.adapter
+    if adapter is None or not adapter.reads(page.url) or not _given_up(page, result):
         return result
     further = adapter.without(page.url)
     if further is not None:
@@ -190,8 +186,7 @@ def without_interface(page: LeasedPage, context: CrawlContext, result: PageResul
         result,
         verdict=Verdict(Status.DEAD, 0.0, charged=True),
         move=None,
-        error=f"{result.error}; the shop's pages are read instead of {context.site.platform}'s "
-        "interface",
+        error=f"{result.error}; the shop's pages are read instead of {adapter.name}'s interface",
         links=new_pages(page_links(context.site), context, 0),
     )
 

@@ -13,10 +13,9 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 import structlog
@@ -25,24 +24,16 @@ from scraper.coordinator.discover import dispatch_message
 from scraper.coordinator.dispatch import batch_pages_of
 from scraper.crawl.context import CrawlContexts
 from scraper.domain import Message
-from scraper.errors import FunctionRefusedError
-from scraper.frontier.control import HostControl, poll_frontier
 from scraper.infra import slots
 from scraper.infra.database import make_engine
 from scraper.infra.slots import SharedExclusiveLock, SlotCost
-from scraper.plugins.functions.context import CallContext, CallContexts
-from scraper.plugins.functions.functions import Function, resolve
-from scraper.plugins.functions.group import Group
-from scraper.plugins.metrics.tracing import make_tracing
+from scraper.registry import resolve
 from scraper.settings import Settings
 from scraper.worker.batch import Batch
+from scraper.worker.host import SlotLoad
 from scraper.worker.keeper import Claimed, Claims, Keeper
-from scraper.worker.telemetry import Telemetry
 from scraper.worker.wiring import Services
 from scraper.worker.writer import Pending
-
-if TYPE_CHECKING:
-    from scraper.plugins.metrics.meters import WorkerMeters
 
 log = structlog.get_logger()
 
@@ -51,8 +42,6 @@ TURN_S = 1.0
 ALONE_WAIT_S = 15.0
 # A worker that was told to stop has so long to store what it still holds.
 GIVE_UP_S = 5.0
-# With more batches under way, pages that are found wait for the next tick.
-BATCHES_WANTED = 4
 WEIGH_S = 0.2
 CLOSE_S = 10.0
 
@@ -63,18 +52,15 @@ class Worker:
     """Everything one process shares between its batches. `send` publishes messages and may be
     called from any thread."""
 
-    def __init__(self, settings: Settings, send: Send, meters: WorkerMeters | None = None) -> None:
+    def __init__(self, settings: Settings, send: Send) -> None:
         self.settings = settings
         self.name = f"{socket.gethostname()}:{os.getpid()}"
         self.engine = make_engine(settings.postgres_url)
-        self._tracing = make_tracing(self.name)
-        self._telemetry = Telemetry(meters, self._tracing)
         self._send = send
         self._places = SharedExclusiveLock()
         self._turned_at = time.monotonic()
         self._claims = Claims(self.engine, self.name, settings)
         self._contexts = CrawlContexts(self.engine, settings)
-        self._call_contexts = CallContexts(settings)
         self._stopping = False
         self._loop = asyncio.new_event_loop()
         started = threading.Event()
@@ -112,38 +98,10 @@ class Worker:
                 self._batch(claimed, slots.current_slot()), self._loop
             ).result()
 
-    def call(self, message: str) -> None:
-        """Runs a user's function for a group of inputs; returns when the last result has been
-        sent."""
+    def run_task(self, reference: str, arguments: Mapping[str, object]) -> None:
+        """Runs a plug-in's task, as `scraper.plugin.Task` describes it."""
         with self._places.shared():
-            group, asked = Group.of(message), time.monotonic()
-            try:
-                function = resolve(group.function, self.settings.function_modules)
-                with self.engine.begin() as connection:
-                    control = poll_frontier(connection, ()).control
-                    context = self._call_contexts.of(group.options, connection)
-            except FunctionRefusedError as refused:
-                work = self.services.call_runner.refuse(group, str(refused))
-            else:
-                work = self._call(group, context, function, control, asked, slots.current_slot())
-            asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    async def _call(
-        self,
-        group: Group,
-        context: CallContext,
-        function: Function,
-        control: HostControl,
-        asked: float,
-        place: SlotCost | None,
-    ) -> None:
-        self.keeper.apply(control, asked)
-        await self.services.call_runner.run(group, context, function, place)
-
-    @property
-    def archived(self) -> tuple[int, int]:
-        """Pages that this process has archived, and those it could not."""
-        return self.services.archive.stored, self.services.archive.lost
+            resolve(reference)(self.services.host, **arguments)
 
     @property
     def batches(self) -> int:
@@ -174,8 +132,6 @@ class Worker:
         self._thread.join(CLOSE_S)
         self._loop.close()
         self.engine.dispose()
-        if self._tracing is not None:
-            self._tracing.close()
 
     async def _close(self) -> None:
         for loop in self._loops:
@@ -185,9 +141,10 @@ class Worker:
         await self.keeper.aclose(CLOSE_S / 4)
 
     def _hand_back(self) -> None:
-        self.services.call_runner.stop()
+        for part in self.services.parts.values():
+            part.hand_back()
         self._handing_back = [
-            asyncio.ensure_future(self.services.scraper.hand_back(each))
+            asyncio.ensure_future(self.services.processor.hand_back(each))
             for each in self.keeper.batches.values()
         ]
         self._loop.call_later(self.settings.stop_s, self._cut_short)
@@ -195,7 +152,8 @@ class Worker:
     def _cut_short(self) -> None:
         for batch in self.keeper.batches.values():
             batch.cut()
-        self.services.call_runner.cut()
+        for part in self.services.parts.values():
+            part.cut_short()
         self.services.writer.give_up_in(GIVE_UP_S)
 
     def _run(self, started: threading.Event) -> None:
@@ -217,9 +175,10 @@ class Worker:
             worker=self.name,
             engine=self.engine,
             contexts=self._contexts,
-            telemetry=self._telemetry,
             send=self._send,
-            wants_work=lambda: self.services.scraper.moving <= BATCHES_WANTED,
+            apply_control=lambda control, asked: self.keeper.apply(control, asked),
+            count_batches=lambda: self.batches,
+            loop_silent_s=lambda: self.silent_s,
         )
         self.keeper = Keeper(self.settings, self._claims, self.services)
         loops = (*self.services.loops(), self.keeper.run(), self._turn(), self._weigh())
@@ -247,7 +206,7 @@ class Worker:
     async def _weigh(self) -> None:
         while True:
             await asyncio.sleep(WEIGH_S)
-            left = [
+            left: list[SlotLoad] = [
                 (
                     batch.place,
                     batch.unsettled,
@@ -257,11 +216,12 @@ class Worker:
                 for batch in self.keeper.batches.values()
                 if batch.moved_at
             ]
-            left += self.services.call_runner.left()
+            for part in self.services.parts.values():
+                left += part.slot_loads()
             # Where one begins, it may have to start a thread.
             await asyncio.to_thread(self._weigh_places, left)
 
-    def _weigh_places(self, left: Sequence[tuple[SlotCost | None, int, int, int]]) -> None:
+    def _weigh_places(self, left: Sequence[SlotLoad]) -> None:
         for place, pages, paced, full in left:
             if place is not None:
                 place.weigh(pages - paced, paced, full)

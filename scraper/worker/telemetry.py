@@ -9,23 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING
+from uuid import UUID
 
 import structlog
 
-from scraper.domain import Blame, LeasedPage, Outcome, Verdict
+from scraper.domain import Blame, Lease, LeasedPage, Outcome, Verdict
 from scraper.errors import DeferredError
-from scraper.plugins.metrics.tracing import NOTHING, Tracing
 from scraper.politeness.page_permits import PagePermits
 from scraper.results.transaction import PageResult
 from scraper.worker.batch import Attempt, Batch
-
-if TYPE_CHECKING:
-    # prometheus_client is imported only where somebody asked for a port.
-    from scraper.plugins.metrics.meters import WorkerMeters
 
 log = structlog.get_logger()
 
@@ -38,12 +33,42 @@ FAILURES = frozenset(
 NAMES_MAX = 10
 
 
-class Telemetry:
-    """One a process, used on its loop, but for `store`. Without meters and spans, nothing is
-    counted and no spans are sent."""
+NOTHING: AbstractContextManager[None] = nullcontext()
 
-    def __init__(self, meters: WorkerMeters | None = None, tracing: Tracing | None = None) -> None:
-        self._meters, self._tracing = meters, tracing
+
+class Observer:
+    """What looks on while a worker works: meters, spans. Every method is optional, and called for
+    each page or batch."""
+
+    def batch(self, lease: Lease) -> AbstractContextManager[None]:
+        """Around a batch, until its last page is stored."""
+        return NOTHING
+
+    def fetch(self, page: LeasedPage) -> AbstractContextManager[None]:
+        return NOTHING
+
+    def extract(self, page: LeasedPage) -> AbstractContextManager[None]:
+        return NOTHING
+
+    def store(self, pages: int, leases: Set[UUID]) -> AbstractContextManager[None]:
+        """Around the transaction that stores a group, in the writer's thread."""
+        return NOTHING
+
+    def count_batch(self, queue: str, seconds: float) -> None: ...
+
+    def count_page(self, site: str, queue: str, outcome: Outcome) -> None: ...
+
+    def count_fetch(self, queue: str, seconds: float) -> None:
+        """Counts the last request of a page, from its permit on."""
+
+    def count_group(self, pages: int, seconds: float) -> None: ...
+
+
+class Telemetry:
+    """One a process, used on its loop, but for `store`. Without observers it only logs."""
+
+    def __init__(self, observers: Sequence[Observer] = ()) -> None:
+        self._observers = observers
 
     @contextmanager
     def batch(self, batch: Batch) -> Iterator[None]:
@@ -51,12 +76,12 @@ class Telemetry:
         loop = asyncio.get_running_loop()
         began, lease = loop.time(), batch.lease
         try:
-            with self._tracing.batch(lease) if self._tracing else NOTHING:
+            with self._all(observer.batch(lease) for observer in self._observers):
                 yield
         finally:
             seconds = loop.time() - began
-            if self._meters:
-                self._meters.batch(lease.queue, seconds)
+            for observer in self._observers:
+                observer.count_batch(lease.queue, seconds)
             hosts = sorted({page.host for page in lease.pages})
             sites = {
                 each.site.name for each in batch.contexts.values() if not isinstance(each, Attempt)
@@ -83,8 +108,8 @@ class Telemetry:
         in its batch's alone."""
         outcome, lease = tried.outcome, batch.lease
         batch.outcomes[outcome] += 1
-        if self._meters:
-            self._meters.page(site, lease.queue, outcome)
+        for observer in self._observers:
+            observer.count_page(site, lease.queue, outcome)
         if outcome is Outcome.FETCHED or outcome not in FAILURES:
             return
         log.log(
@@ -110,36 +135,53 @@ class Telemetry:
     ) -> AbstractContextManager[None]:
         """Around a page's way to its answer. What is measured is the last request alone, from its
         turn on."""
-        if self._meters is None and self._tracing is None:
+        if not self._observers:
             return NOTHING
-        span = self._tracing.fetch(page) if self._tracing else NOTHING
-        return _Fetch(self._meters, span, batch.lease.queue, permits)
+        span = self._all(observer.fetch(page) for observer in self._observers)
+        return _Fetch(self._observers, span, batch.lease.queue, permits)
 
     def extract(self, page: LeasedPage) -> AbstractContextManager[None]:
-        return self._tracing.extract(page) if self._tracing else NOTHING
+        return self._all(observer.extract(page) for observer in self._observers)
 
     @contextmanager
     def store(self, pages: Sequence[PageResult]) -> Iterator[None]:
         """Around the transaction that stores a group, in the writer's thread."""
         began = time.monotonic()
         leases = {page.lease_id for page in pages}
-        with self._tracing.store(len(pages), leases) if self._tracing else NOTHING:
+        with self._all(observer.store(len(pages), leases) for observer in self._observers):
             yield
-        if self._meters:
-            self._meters.group(len(pages), time.monotonic() - began)
+        for observer in self._observers:
+            observer.count_group(len(pages), time.monotonic() - began)
+
+    def _all(self, spans: Iterable[AbstractContextManager[None]]) -> AbstractContextManager[None]:
+        """One context of the observers' own; of a single one, that itself."""
+        if not self._observers:
+            return NOTHING
+        if len(self._observers) == 1:
+            return next(iter(spans))
+        return _entered(tuple(spans))
+
+
+@contextmanager
+def _entered(spans: Sequence[AbstractContextManager[None]]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for span in spans:
+            stack.enter_context(span)
+        yield
 
 
 class _Fetch:
-    __slots__ = ("_meters", "_queue", "_span", "_trip")
+    __slots__ = ("_observers", "_permits", "_queue", "_span")
 
     def __init__(
         self,
-        meters: WorkerMeters | None,
+        observers: Sequence[Observer],
         span: AbstractContextManager[None],
         queue: str,
         permits: PagePermits,
     ) -> None:
-        self._meters, self._span, self._queue, self._trip = meters, span, queue, permits
+        self._observers, self._span = observers, span
+        self._queue, self._permits = queue, permits
 
     def __enter__(self) -> None:
         self._span.__enter__()
@@ -150,8 +192,10 @@ class _Fetch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        began = self._trip.began
+        began = self._permits.began
         asked = began and not isinstance(error, (DeferredError, asyncio.CancelledError))
-        if asked and self._meters:
-            self._meters.fetch(self._queue, asyncio.get_running_loop().time() - began)
+        if asked:
+            seconds = asyncio.get_running_loop().time() - began
+            for observer in self._observers:
+                observer.count_fetch(self._queue, seconds)
         self._span.__exit__(kind, error, trace)

@@ -15,19 +15,8 @@ import sqlalchemy as sa
 from scraper.crawl.context import CrawlContexts
 from scraper.domain import Message
 from scraper.extract.subprocess.pool import ExtractionPool
+from scraper.frontier.control import HostControl
 from scraper.http.fetcher import HttpFetcher
-from scraper.plugins.accounts.file import AccountFile
-from scraper.plugins.accounts.pool import Logins
-from scraper.plugins.accounts.store import LoginStore
-from scraper.plugins.archive.spool import Archive
-from scraper.plugins.browser.call_pages import CallPages
-from scraper.plugins.browser.pool import Browsers
-from scraper.plugins.dedup.remembered_links import RememberedLinks
-from scraper.plugins.functions.clients import Clients
-from scraper.plugins.functions.request_sender import RequestSender
-from scraper.plugins.functions.runner import CallRunner
-from scraper.plugins.functions.store import Groups
-from scraper.plugins.functions.transport import PoliteTransport
 from scraper.politeness.fleet_limiter import RedisFleetLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.robots_cache import RobotsCache
@@ -36,9 +25,11 @@ from scraper.proxies.file import ProxyFile
 from scraper.proxies.health import ProxyHealth
 from scraper.proxies.pool import ProxyPool
 from scraper.proxies.rotation import ProxyRotation
+from scraper.registry import active_plugins, resolve
 from scraper.settings import Settings
-from scraper.worker.batch_processor import Scraper
+from scraper.worker.batch_processor import BatchProcessor
 from scraper.worker.commit import Settler
+from scraper.worker.host import WorkerHost
 from scraper.worker.page_fetch import PageFetcher
 from scraper.worker.telemetry import Telemetry
 from scraper.worker.tiers import TierChoice, begin_probe
@@ -46,6 +37,8 @@ from scraper.worker.writer import Writer
 
 # Of one process.
 REDIS_CONNECTIONS = 32
+# With more batches under way, pages that are found wait for the next tick.
+BATCHES_WANTED = 4
 
 
 class Services:
@@ -59,49 +52,60 @@ class Services:
         worker: str,
         engine: sa.Engine,
         contexts: CrawlContexts,
-        telemetry: Telemetry,
         send: Callable[[Sequence[Message]], None],
-        wants_work: Callable[[], bool],
+        apply_control: Callable[[HostControl, float], None],
+        count_batches: Callable[[], int],
+        loop_silent_s: Callable[[], float],
     ) -> None:
         self.redis = redis = _redis(settings)
         rng = random.Random()
-        self.fetcher, self.browsers = HttpFetcher(), Browsers(settings)
+        self.fetcher = HttpFetcher()
         self.limiters = HostLimiters(
             RedisFleetLimiter(redis, f"{worker}:{random.getrandbits(32):08x}")
         )
-        robots = RobotsCache(self.fetcher, RobotsTexts(redis))
         self.proxies = ProxyPool(ProxyFile(settings.proxy_list), ProxyHealth(redis), rng)
-        rotation = ProxyRotation(self.proxies)
-        self.logins = Logins(
-            fetcher=self.fetcher,
-            pool=self.proxies,
-            limiters=self.limiters,
-            file=AccountFile(settings.accounts),
-            store=LoginStore(redis),
+        self.host = WorkerHost(
             settings=settings,
+            name=worker,
+            engine=engine,
+            redis=redis,
             rng=rng,
+            loop=asyncio.get_running_loop(),
+            fetcher=self.fetcher,
+            limiters=self.limiters,
+            robots=RobotsCache(self.fetcher, RobotsTexts(redis)),
+            proxies=self.proxies,
+            rotation=ProxyRotation(self.proxies),
+            send=send,
+            apply_control=apply_control,
+            count_batches=count_batches,
+            loop_silent_s=loop_silent_s,
         )
-        self.dedup = RememberedLinks(settings)
+        self.parts = self.host.parts
+        for plugin in active_plugins():
+            if plugin.worker is not None:
+                self.parts[plugin.name] = resolve(plugin.worker)(self.host)
+        telemetry = Telemetry([part.observer for part in self.parts.values() if part.observer])
         self.settler = Settler(
             engine=engine,
             worker=worker,
             contexts=contexts,
-            dedup=self.dedup,
+            parts=list(self.parts.values()),
             telemetry=telemetry,
             send=send,
-            wants_work=wants_work,
+            wants_work=lambda: self.processor.moving <= BATCHES_WANTED,
         )
-        self.writer, self.archive = Writer(self.settler.store), Archive(engine, settings)
+        self.writer = Writer(self.settler.store)
         self.tiers = TierChoice(partial(begin_probe, engine), rng)
         self.page_reader = ExtractionPool()
-        self.scraper = Scraper(
+        self.processor = BatchProcessor(
             page_fetcher=PageFetcher(
                 fetcher=self.fetcher,
-                rotation=rotation,
+                rotation=self.host.rotation,
                 limiters=self.limiters,
-                robots=robots,
-                logins=self.logins,
-                browsers=self.browsers,
+                robots=self.host.robots,
+                sessions=self.host.sessions,
+                browser=self.host.browser,
             ),
             page_reader=self.page_reader,
             tiers=self.tiers,
@@ -110,46 +114,27 @@ class Services:
             contexts=contexts.of,
             rng=rng,
             telemetry=telemetry,
-            archive=self.archive,
-        )
-        self.request_sender = RequestSender()
-        self.call_runner = self._make_call_runner(settings, robots, rotation)
-
-    def _make_call_runner(
-        self, settings: Settings, robots: RobotsCache, rotation: ProxyRotation
-    ) -> CallRunner:
-        """What runs users' functions, on the parts that pages are fetched by."""
-        transport = PoliteTransport(
-            sender=self.request_sender, limiters=self.limiters, robots=robots, rotation=rotation
-        )
-        return CallRunner(
-            groups=Groups(self.redis, settings.lease_s),
-            clients=Clients(transport, settings.client_init),
-            pages=CallPages(self.browsers, transport, self.proxies),
-            settings=settings,
+            parts=self.parts,
         )
 
     def loops(self) -> tuple[Coroutine[Any, Any, None], ...]:
         """What each part does by itself, for as long as the process lives."""
-        return self.writer.run(), self.proxies.run(), self.logins.run()
+        runs = [part.run() for part in self.parts.values()]
+        return self.writer.run(), self.proxies.run(), *runs
 
     async def aclose(self, within_s: float) -> None:
-        """Gives back what the fleet shares (the hosts' turns) and closes every connection."""
+        """Gives back what the fleet shares (the hosts' slots) and closes every connection."""
         # Where Redis hangs, the shares run out by themselves.
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s / 4):
                 await self.limiters.sweep()
         await self.proxies.flush_within(within_s / 8)
-        await self.logins.close(within_s / 8)
-        await self.call_runner.aclose()
-        await self.request_sender.aclose()
-        await self.browsers.aclose()
+        for part in self.parts.values():
+            await part.aclose(within_s / 8)
         await self.fetcher.aclose()
         await self.redis.aclose()
         self.page_reader.close()
         self.writer.close()
-        self.dedup.close()
-        self.archive.close()
 
 
 def _redis(settings: Settings) -> aredis.Redis:

@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from warcio.archiveiterator import ArchiveIterator
 
-from scraper.plugins.archive.objects import Objects, place
+from scraper.infra.objects import Objects, place
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
 from tests.odd_shop import Answer, OddShop, listing, product

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from scraper.coordinator.prune import prune
 from scraper.domain import Fetched, Kind, LeasedPage
 from scraper.frontier import sites
+from scraper.infra.objects import place
 from scraper.plugins.archive import rows as store
 from scraper.plugins.archive import spool as archive_module
 from scraper.plugins.archive.keys import ArchiveUse
-from scraper.plugins.archive.objects import place
+from scraper.plugins.archive.prune import prune
 from scraper.plugins.archive.reader import read_all
 from scraper.plugins.archive.rows import SpooledPage
 from scraper.plugins.archive.spool import Archive, Spool

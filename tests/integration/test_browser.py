@@ -24,11 +24,11 @@ from scraper.domain import Fetched, Outcome
 from scraper.errors import DeferredError, FetchError
 from scraper.http.account_session import AccountSession
 from scraper.http.cookies import AccountJar, CookieJar
+from scraper.http.page_browser import BrowserPermits
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 from scraper.http.transport.guard import PrivateAccess
 from scraper.plugins.browser.keys import Rendering
-from scraper.plugins.browser.permits import BrowserPermits
 from scraper.plugins.browser.pool import Browsers
 from scraper.rules.proxies import Proxy
 from scraper.settings import Settings

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from scraper.cli.data import export as exporting
 from scraper.errors import BusyError, ConfigError, CursorError, ObjectsError, ScraperError
 from scraper.feed import consumers, reader
-from scraper.plugins.archive import objects
+from scraper.infra import objects
 from scraper.plugins.parquet import writer as parquet
 from scraper.views import rows as table_rows
 from scraper.views.rows import LAST_COLUMNS

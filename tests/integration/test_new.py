@@ -16,7 +16,7 @@ from scraper.cli.main import main
 from scraper.domain import Fetched, Kind
 from scraper.extract import compile_site
 from scraper.plugins.author.commands.new import is_own_name
-from scraper.plugins.platforms import ADAPTERS
+from scraper.plugins.platforms.adapters import ADAPTERS
 from scraper.sites.definition import Site
 from scraper.sites.loader import load_file, load_text
 from tests import (

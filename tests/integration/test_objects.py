@@ -11,8 +11,8 @@ import boto3
 import pytest
 
 from scraper.errors import ConfigError, ObjectsError
-from scraper.plugins.archive import objects
-from scraper.plugins.archive.objects import Objects, place, place_of_file
+from scraper.infra import objects
+from scraper.infra.objects import Objects, place, place_of_file
 
 
 @pytest.fixture(params=["folder", "bucket"])

@@ -15,7 +15,7 @@ from scraper.coordinator import plan
 from scraper.domain import Fetched, Kind
 from scraper.extract import compile_site
 from scraper.frontier import sites
-from scraper.plugins.platforms import ADAPTERS
+from scraper.plugins.platforms.adapters import ADAPTERS
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from tests.integration.test_worker import Broker

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from scraper.cli.common.shared import parse_time
-from scraper.coordinator.prune import keep_s
 from scraper.domain import Kind
 from scraper.plugins.archive.keys import ArchiveUse
+from scraper.plugins.archive.prune import keep_s
 from scraper.plugins.archive.reextract.differences import FieldChange, Sums
 from tests.making import a_site
 

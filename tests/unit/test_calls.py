@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from scraper.domain import Message, Outcome
 from scraper.errors import FetchError, FunctionRefusedError
-from scraper.plugins.functions.functions import resolve
 from scraper.plugins.functions.group import (
     Failure,
     Group,
@@ -25,9 +24,10 @@ from scraper.plugins.functions.group import (
     parts_of,
     size_after,
 )
-from scraper.plugins.functions.runner import failure_of
 from scraper.plugins.functions.sender import CallGroup, CallSender
 from scraper.plugins.functions.store import Look
+from scraper.plugins.functions.worker.allowed_functions import resolve
+from scraper.plugins.functions.worker.runner import failure_of
 from scraper.settings import Settings
 
 ALLOWED = ("tests.called",)

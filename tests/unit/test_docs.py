@@ -12,7 +12,7 @@ import click
 import pytest
 
 from scraper import celeryconfig, errors
-from scraper.cli.main import COMMANDS, help_of, main
+from scraper.cli.main import all_commands, help_of, main
 from scraper.settings import Settings
 from scraper.sites.schema import json_schema
 from tools.docs import picture, reference
@@ -73,7 +73,7 @@ def commands(group: click.Group, prefix: str = "scraper") -> Iterator[tuple[str,
             yield f"{prefix} {name}", command
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", all_commands())
 def test_the_list_of_commands_says_what_a_command_says_of_itself(name: str) -> None:
     command = main.get_command(click.Context(main), name)
     assert command is not None and command.help is not None

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from scraper.cli.main import COMMANDS, main
+from scraper.cli.main import all_commands, main
 from scraper.domain import CrawlStatus, Outcome, Status
 from tools.docs import reference
 
@@ -40,7 +40,7 @@ def typed(page: Path) -> Iterator[list[str]]:
                 words = shlex.split(found.strip(" )…'\""))
             except ValueError:
                 continue
-            if words and words[0] in COMMANDS:
+            if words and words[0] in all_commands():
                 yield [PLACEHOLDERS.get(word, word) for word in words]
 
 

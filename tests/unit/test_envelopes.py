@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from scraper import celeryconfig
 from scraper.plugins.functions.group import GROUP_MAX_BYTES, Group, Options, input_size
+from scraper.registry import plugin_tasks, resolve
 from scraper.runtime import envelopes, message_schema
 from scraper.runtime.envelopes import ForeignMessageError
 from tests import invented
@@ -79,11 +80,14 @@ def test_every_task_is_known_with_its_arguments() -> None:
     }
     assert registered.keys() == message_schema.TASKS.keys()
     for name, task in registered.items():
-        parameters = inspect.signature(task.run).parameters
+        run = resolve(plugin_tasks()[name].run) if name in plugin_tasks() else task.run
+        parameters = dict(inspect.signature(run).parameters)
+        # A plug-in's task gets the worker's parts in addition to what the message holds.
+        parameters.pop("host", None)
         assert parameters.keys() == message_schema.TASKS[name].keys()
         optional = {key for key, value in parameters.items() if value.default is not value.empty}
         assert optional == message_schema.OPTIONAL & parameters.keys()
-        types = typing.get_type_hints(task.run)
+        types = typing.get_type_hints(run)
         wrong = {int: "1", str: 1, bool: 1}
         assert not any(fits(wrong[types[key]]) for key, fits in message_schema.TASKS[name].items())
     ticks = {tick["task"] for tick in celeryconfig.beat_schedule.values()}

@@ -25,6 +25,7 @@ from scraper.rules.revisit import (
     trusted_reading,
 )
 from scraper.sites.definition import Site
+from scraper.sites.functions import read_function_source
 from tests.making import a_site
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -240,7 +241,7 @@ def test_a_changed_function_is_another_reader(
     assert one is not None and two is not None and one != two
     site = a_site(product={"function": "reads_one:product"})
     (tmp_path / "reads_one.py").write_text("def product(page):\n    yield {'b': 2}\n")
-    context.read_function_source.cache_clear()
+    read_function_source.cache_clear()
     assert ExtractorVersion(site, READERS).hash != one
 
 

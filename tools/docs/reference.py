@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from scraper import errors
-from scraper.cli.main import COMMANDS, SECTIONS, main
+from scraper.cli.main import SECTIONS, all_commands, main
 from scraper.domain import Blame, Outcome
 from scraper.extract.heuristics.stock_words import WORDS
 from scraper.rules.verdict import RetryPolicy, judge_outcome
@@ -124,8 +124,8 @@ def exit_codes_table() -> str:
 def command_parts() -> Iterator[str]:
     for section in SECTIONS:
         yield f"## {section}\n"
-        for name, (its_section, _) in sorted(COMMANDS.items()):
-            if its_section == section:
+        for name, row in sorted(all_commands().items()):
+            if row.section == section:
                 command = main.get_command(click.Context(main), name)
                 assert command is not None
                 yield from command_part(command, f"scraper {name}")

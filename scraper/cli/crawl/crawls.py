@@ -16,7 +16,7 @@ from scraper.cli.common.shared import (
     print_json,
 )
 from scraper.cli.crawl.wait import wait_all
-from scraper.cli.data.export import Form, form_of, write_export
+from scraper.cli.data.export import form_of, write_export
 from scraper.errors import SuspectError
 from scraper.views import crawl_progress as progress
 
@@ -91,7 +91,7 @@ def crawl(
         click.echo(opened.crawl_id)
 
 
-def _write(engine: sa.Engine, site: str, form: Form, output: str | None) -> None:
+def _write(engine: sa.Engine, site: str, form: str, output: str | None) -> None:
     if output is not None:
         exported = write_export(engine, site, form, output, delisted=False)
         click.echo(f"{exported.products:,} products written to {output}", err=True)

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, Protocol
 
 import click
 import sqlalchemy as sa
@@ -25,14 +25,14 @@ from scraper.errors import ConfigError
 from scraper.feed import consumers, reader
 from scraper.feed import store as feed
 from scraper.feed.reader import ChangeReader, Since
-from scraper.plugins.parquet import writer as parquet
+from scraper.registry import plugin_exports, resolve
 from scraper.results import products
 from scraper.sites.definition import Site
 from scraper.views import rows
 from scraper.views.rows import Table
 
-Form = Literal["csv", "jsonl", "parquet"]
-ENDINGS: dict[str, Form] = {
+FORMS = ("csv", "jsonl")
+ENDINGS: dict[str, str] = {
     ".csv": "csv",
     ".json": "jsonl",
     ".jsonl": "jsonl",
@@ -40,6 +40,20 @@ ENDINGS: dict[str, Form] = {
     ".parquet": "parquet",
     ".pq": "parquet",
 }
+
+
+class ExportForm(Protocol):
+    """A form of exported products that a plug-in brings."""
+
+    def require(self) -> None:
+        """Raises `ConfigError` that says what to install."""
+        ...
+
+    def write(
+        self, table: Table, file: IO[bytes], definition: Site, metadata: dict[str, Any]
+    ) -> int:
+        """Writes all rows. Returns how many."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +76,7 @@ class Exported:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["csv", "jsonl", "parquet"]),
+    type=click.Choice([*FORMS, *plugin_exports()]),
     help="Default: by the ending of --output, else jsonl.",
 )
 @click.option(
@@ -87,7 +101,7 @@ class Exported:
 )
 def export(
     site: str,
-    form: Form | None,
+    form: str | None,
     output: str | None,
     delisted: bool,
     since: str | None,
@@ -122,7 +136,7 @@ def export(
         click.echo(f"cursor {exported.cursor}: go on with `{command}`{early}", err=True)
 
 
-def form_of(where: str | None) -> Form:
+def form_of(where: str | None) -> str:
     """The form that a file's ending means; JSON lines on a terminal, and for a name without an
     ending."""
     ending = PurePosixPath(where or "").suffix.lower()
@@ -139,7 +153,7 @@ def form_of(where: str | None) -> Form:
 def write_export(
     engine: sa.Engine,
     site: str,
-    form: Form,
+    form: str,
     where: str | None,
     *,
     delisted: bool,
@@ -148,11 +162,11 @@ def write_export(
 ) -> Exported:
     """Writes products to `where`, which is there whole or not at all. A consumer's place is then
     where this one ends."""
-    if form == "parquet":
-        parquet.require()
+    if form not in FORMS:
+        _form_of_plugin(form).require()
         if where is None:
             raise ConfigError(
-                "Parquet is not for a terminal (fix: --output FILE or s3://bucket/key)"
+                f"{form} is not for a terminal (fix: --output FILE or s3://bucket/key)"
             )
     with consumers.hold_consumer(engine, consumer, site) if consumer else nullcontext():
         after = _after(engine, site, since, consumer)
@@ -174,6 +188,14 @@ def write_export(
     return Exported(site, form, where, count, after, view.cursor, view.exact)
 
 
+def _form_of_plugin(form: str) -> ExportForm:
+    reference = plugin_exports().get(form)
+    if reference is None:
+        raise ConfigError(f"{form}: its plug-in is off (fix: `scraper plugins` says why)")
+    exported_form: ExportForm = resolve(reference)
+    return exported_form
+
+
 def _after(
     engine: sa.Engine, site: str, since: Since | Literal["last"] | None, consumer: str | None
 ) -> int | None:
@@ -193,10 +215,10 @@ def _after(
 
 
 def write_table(
-    form: Form, table: Table, file: IO[bytes], definition: Site, metadata: dict[str, Any]
+    form: str, table: Table, file: IO[bytes], definition: Site, metadata: dict[str, Any]
 ) -> int:
-    if form == "parquet":
-        return parquet.write_parquet(table, file, definition, metadata)
+    if form not in FORMS:
+        return _form_of_plugin(form).write(table, file, definition, metadata)
     on_terminal = file.isatty()
     with output.as_text(file) as text:
         if form == "csv":

@@ -17,7 +17,7 @@ from tempfile import NamedTemporaryFile
 from typing import IO
 
 from scraper.errors import ConfigError, ScraperError
-from scraper.plugins.archive import objects
+from scraper.infra import objects
 
 S3 = "s3://"
 

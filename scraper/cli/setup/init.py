@@ -12,7 +12,8 @@ from scraper.cli.common.shared import json_option, load_settings, print_json
 from scraper.errors import ConfigError
 from scraper.infra import shipped
 from scraper.infra.redaction import redact
-from scraper.settings import PROJECT_FILE, Settings, short_name, variable
+from scraper.registry import PROJECT_FILE
+from scraper.settings import Settings, short_name, variable
 from scraper.sites.schema import schema_text
 
 SETTINGS = """\

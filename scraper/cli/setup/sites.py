@@ -20,39 +20,34 @@ from scraper.cli.common.shared import (
     json_option,
     load_settings,
     open_engine,
-    open_redis,
     print_json,
     print_paused,
 )
 from scraper.cli.common.tables import span
 from scraper.errors import ConfigError, DefinitionError, NotFoundError, ScraperError
-from scraper.plugins.accounts import store as logins
-from scraper.plugins.accounts.file import Account
-from scraper.plugins.accounts.file import read as read_accounts
-from scraper.plugins.dedup.bloom import FilterStore
 from scraper.quality import report as reports
-from scraper.rules.urls import host_of
+from scraper.registry import installed_hooks, plugin_hooks, plugin_subcommands
 from scraper.settings import Settings
 from scraper.sites import loader, schema
 from scraper.sites.definition import Site
 from scraper.views import products as view
 from scraper.views import site_history
 
-READING = ("record", "test")
 # Nobody knows how many pages a site has that was never crawled: so many are an example.
 UNKNOWN_PAGES = 1000
 
 
 class Sites(click.Group):
-    """Those that read pages are imported when they are asked for."""
+    """Has the subcommands of plug-ins, which are imported when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *READING])
+        return sorted([*super().list_commands(ctx), *plugin_subcommands("sites")])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in READING:
+        module = plugin_subcommands("sites").get(cmd_name)
+        if module is None:
             return super().get_command(ctx, cmd_name)
-        command = getattr(import_module("scraper.plugins.author.commands.recorded"), cmd_name)
+        command = getattr(import_module(module), cmd_name)
         assert isinstance(command, click.Command)
         return command
 
@@ -75,11 +70,10 @@ def sites_check(files: tuple[str, ...], as_json: bool) -> None:
     )
     if not paths:
         raise NotFoundError(f"no definitions in {folder}/ (write one, or set SCRAPER_SITES)")
-    groups = read_accounts(settings.accounts) if settings.accounts is not None else {}
     problems = [
         *loader.check_files(paths),
         *loader.check_functions(paths, settings.site_function_modules),
-        *loader.check_sites(paths, partial(_misdirected, groups)),
+        *loader.check_sites(paths, partial(_problems_of_plugins, settings)),
     ]
     if as_json:
         print_json(problems)
@@ -136,15 +130,10 @@ def _duration(site: Site, rate_per_s: float, pages: int | None) -> str:
     return f"{site.name}: {known} {span(pages / rate_per_s)} at {site.rate} a host"
 
 
-def _misdirected(groups: Mapping[str, list[Account]], site: Site) -> list[tuple[str, str]]:
-    """(key, sentence) where a login would send accounts of `groups` to where they may not go."""
-    if site.login is None:
-        return []
-    group, host = site.account_group, host_of(site.login_url)
-    # All accounts of a group have its hosts.
-    reasons = [one.misdirected(site.name, group, host) for one in groups.get(group, [])[:1]]
-    key = "login.accounts" if site.login.accounts else "login"
-    return [(key, reason) for reason in reasons if reason is not None]
+def _problems_of_plugins(settings: Settings, site: Site) -> list[tuple[str, str]]:
+    """(key, sentence) of each problem that plug-ins see in a definition."""
+    hooks = plugin_hooks().values()
+    return [problem for hook in hooks for problem in hook.check_site(site, settings)]
 
 
 @sites.command("list")
@@ -235,12 +224,9 @@ def sites_delete(
 def _delete_whole(
     engine: sa.Engine, settings: Settings, name: str, progress: deletion.Progress
 ) -> None:
-    with open_redis(settings) as client:
-        site_id = deletion.delete_site(engine, name, progress)
-        FilterStore(client).forget(site_id)
-        for site, account in logins.known_accounts(client):
-            if site == name:
-                logins.forget(client, site, account)
+    site_id = deletion.delete_site(engine, name, progress)
+    for hooks in installed_hooks().values():
+        hooks.forget_site(settings, site_id, name)
 
 
 def _require_undefined(folder: Path, name: str) -> None:

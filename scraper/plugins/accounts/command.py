@@ -27,7 +27,9 @@ from scraper.http.fetcher import HttpFetcher
 from scraper.infra import servers
 from scraper.plugins.accounts import file, store
 from scraper.plugins.accounts.file import Account, AccountFile
+from scraper.plugins.accounts.login_keys import AccountsKeys, account_group
 from scraper.plugins.accounts.pool import LoginAttempt, Logins
+from scraper.plugins.accounts.settings import AccountsSettings
 from scraper.plugins.accounts.store import LoginStore, Standing
 from scraper.politeness.fleet_limiter import RedisFleetLimiter
 from scraper.politeness.host_limiters import HostLimiters
@@ -114,12 +116,13 @@ def login_forget(site: str, account: str | None, as_json: bool) -> None:
 
 def _list(settings: Settings, name: str | None) -> list[dict[str, Any]]:
     """One object an account: those of the secrets file, then those that Redis alone knows."""
-    in_file = file.read(settings.accounts) if settings.accounts else {}
+    own = settings.of(AccountsSettings)
+    in_file = file.read(own.accounts) if own.accounts else {}
     listed = [
         (site.name, account.name)
         for site in _definitions(settings)
-        if site.login is not None
-        for account in in_file.get(site.account_group, [])
+        if site.of(AccountsKeys).login is not None
+        for account in in_file.get(account_group(site), [])
     ]
     with open_redis(settings) as client:
         accounts = [
@@ -179,7 +182,7 @@ async def _log_in(
         fetcher=fetcher,
         pool=pool,
         limiters=limiters,
-        file=AccountFile(settings.accounts),
+        file=AccountFile(settings.of(AccountsSettings).accounts),
         store=LoginStore(client),
         settings=settings,
         rng=random.Random(),
@@ -202,7 +205,7 @@ def _definition(settings: Settings, name: str) -> Site:
         raise NotFoundError(
             f"no site {name!r} in {settings.sites_dir}/ (`scraper sites list` shows them)"
         )
-    if site.login is None:
+    if site.of(AccountsKeys).login is None:
         raise NotFoundError(f"{name} has no `login:` in its definition")
     return site
 
@@ -210,16 +213,15 @@ def _definition(settings: Settings, name: str) -> Site:
 def _chosen(settings: Settings, site: Site, account: str | None) -> list[Account]:
     """The accounts of a site, or the one of that name. Raises `NotFoundError` where there is none,
     `ConfigError` without a secrets file."""
-    if settings.accounts is None:
+    own = settings.of(AccountsSettings)
+    if own.accounts is None:
         raise ConfigError(
             "there is no file of accounts: set SCRAPER_ACCOUNTS (docs/how-to/logins.md shows one)"
         )
-    group = site.account_group
-    listed = file.read(settings.accounts).get(group, [])
+    group = account_group(site)
+    listed = file.read(own.accounts).get(group, [])
     chosen = [entry for entry in listed if account in (None, entry.name)]
     if not chosen:
         which = f"an account {account!r} of {group}" if account else f"an account of {group}"
-        raise NotFoundError(
-            f"{settings.accounts}: has not {which} (`scraper login list` shows them)"
-        )
+        raise NotFoundError(f"{own.accounts}: has not {which} (`scraper login list` shows them)")
     return chosen

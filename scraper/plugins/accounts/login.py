@@ -20,6 +20,7 @@ from scraper.http.fetcher import HttpFetcher
 from scraper.http.proxy_route import ProxyRoute
 from scraper.plugins.accounts.file import Account
 from scraper.plugins.accounts.form import Grant, LoginClient, LoginTrouble, log_in
+from scraper.plugins.accounts.login_keys import account_group, login_of, login_url, signs_of
 from scraper.plugins.accounts.policy import Trouble
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
@@ -56,10 +57,9 @@ class LoginAttempts:
 
     async def make(self, context: CrawlContext, account: Account) -> Made:
         """The login itself. Raises `LoginTrouble` and `DeferredError`."""
-        assert context.login is not None
         site = context.site
-        first = site.login_url
-        misdirected = account.misdirected(site.name, site.account_group, host_of(first))
+        first = login_url(site)
+        misdirected = account.misdirected(site.name, account_group(site), host_of(first))
         if misdirected is not None:
             raise LoginTrouble(Trouble.MISFIT, misdirected)
         identity = somebody(context, account)
@@ -71,10 +71,10 @@ class LoginAttempts:
         )
         loop, permits, limiters = asyncio.get_running_loop(), PagePermits(URGENCY), []
         route: ProxyRoute | None = None
-        function = None
-        if context.login.login.function is not None:
+        function, login = None, login_of(site)
+        if login.function is not None:
             try:
-                function = functions.resolve_function(context.login.login.function, self.allowed)
+                function = functions.resolve_function(login.function, self.allowed)
             except ImportError as error:
                 raise LoginTrouble(Trouble.MISFIT, str(error)) from None
 
@@ -93,7 +93,7 @@ class LoginAttempts:
                     )
                 client = LoginClient(self.fetcher, policy, identity, before, route)
                 grant = await log_in(
-                    context.login, account.values, account, client, identity, function
+                    signs_of(login), account.values, account, client, identity, function
                 )
         except TimeoutError:
             raise LoginTrouble(Trouble.UNAVAILABLE, f"not done within {LOGIN_S:g} s") from None
@@ -132,9 +132,8 @@ def confined(allowed: Callable[[str], bool] | None, account: Account) -> Callabl
 
 def somebody(context: CrawlContext, account: Account) -> AccountSession:
     """The account, with nothing yet."""
-    assert context.login is not None
-    login, site = context.login.login, context.site
-    first = site.login_url
+    login, site = login_of(context.site), context.site
+    first = login_url(site)
     hosts = {host_of(first), *login.hosts}
     if login.url is None:
         hosts |= {
@@ -142,6 +141,6 @@ def somebody(context: CrawlContext, account: Account) -> AccountSession:
         }
     jar = AccountJar(secure_only=first.startswith("https:"))
     permitted = frozenset(
-        host for host in hosts if not account.misdirected(site.name, site.account_group, host)
+        host for host in hosts if not account.misdirected(site.name, account_group(site), host)
     )
     return AccountSession(site.name, account.name, 0, jar, {}, permitted)

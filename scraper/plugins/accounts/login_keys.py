@@ -14,6 +14,13 @@ definition holds no secret.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, ClassVar
+
+from scraper.domain import Kind
+from scraper.sites.plugin_keys import DefinitionKeys
+
+if TYPE_CHECKING:
+    from scraper.sites.definition import Site
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +28,7 @@ from functools import cached_property, partial
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 from selectolax.lexbor import LexborHTMLParser
 
 from scraper.rules.blocks import Marker
@@ -372,3 +379,41 @@ def _selects(css: str, body: bytes, content_type: str) -> bool:
         return False
     page = LexborHTMLParser(decode_page(body, content_type or None).utf8)
     return parse_css(css).select_first(page) is not None
+
+
+class AccountsKeys(DefinitionKeys):
+    reading_keys: ClassVar[frozenset[str]] = frozenset({"login"})
+    places: ClassVar[Mapping[str, type[BaseModel]]] = {
+        "login": Login,
+        "login.form": Form,
+        "login.token": Token,
+        "login.success": Success,
+        "login.logged_out": LoginSign,
+    }
+    login: Login | None = Field(
+        None, description="how accounts log in, for pages that are only theirs to see"
+    )
+
+    @classmethod
+    def check(cls, site: Site, problems: Problems) -> None:
+        login = site.of(cls).login
+        if login is not None:
+            pools: set[str] = {site.proxy_of(kind).pool for kind in Kind}
+            check_login(login, site.allowed_hosts, pools, problems)
+
+
+def login_of(site: Site) -> Login:
+    """The site's `login:`, which it has."""
+    login = site.of(AccountsKeys).login
+    assert login is not None
+    return login
+
+
+def login_url(site: Site) -> str:
+    """The URL of the login form: the one that `login:` names, else the site's start."""
+    return login_of(site).url or site.starts[0]
+
+
+def account_group(site: Site) -> str:
+    """The group of the secrets file whose accounts log in."""
+    return login_of(site).accounts or site.name

@@ -39,6 +39,7 @@ from scraper.http.fetcher import HttpFetcher
 from scraper.plugins.accounts.file import Account, AccountFile
 from scraper.plugins.accounts.form import LoginTrouble
 from scraper.plugins.accounts.login import LOGIN_S, LoginAttempts, Made
+from scraper.plugins.accounts.login_keys import account_group, login_of
 from scraper.plugins.accounts.policy import FREE_TIMES
 from scraper.plugins.accounts.store import Begun, LoginStore, Standing
 from scraper.plugins.accounts.vault import LoginVault
@@ -292,7 +293,7 @@ class Logins:
         """The accounts, that which is the page's own first. Raises `NoLoginError`."""
         assert context.login is not None
         site = context.site.name
-        group = context.site.account_group
+        group = account_group(context.site)
         if not self._looked:
             self._looked = True
             self._file.refresh()
@@ -353,7 +354,7 @@ class Logins:
         if state.identity is not None:
             state.seen = max(state.seen, state.identity.generation)
         token = secrets.token_hex(8)
-        login = context.login.login
+        login = login_of(context.site)
         begun, standing = await self._store.begin(
             site,
             account.name,

@@ -18,6 +18,7 @@ from contextlib import suppress
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
 from scraper.errors import ConfigError
+from scraper.plugins.accounts.settings import AccountsSettings
 from scraper.settings import Settings
 
 KEY_MIN_CHARS = 32
@@ -56,9 +57,10 @@ class Seal:
 
 def make_seal(settings: Settings) -> Seal:
     """Raises `ConfigError`, which shows nothing of a key."""
-    if settings.secret_key is None:
+    own = settings.of(AccountsSettings)
+    if own.secret_key is None:
         return Seal([_kept(settings)])
-    keys = [key.strip() for key in settings.secret_key.split(",") if key.strip()]
+    keys = [key.strip() for key in own.secret_key.split(",") if key.strip()]
     if not keys or any(len(key) < KEY_MIN_CHARS for key in keys):
         raise ConfigError(
             f"environment variable SCRAPER_SECRET_KEY: a key has {KEY_MIN_CHARS} characters at "

@@ -16,9 +16,11 @@ from scraper.errors import ConfigError, CursorError, NotFoundError, ScraperError
 from scraper.feed import reader as feed
 from scraper.feed import store
 from scraper.plugins.alerts import notify
+from scraper.plugins.alerts.keys import AlertsKeys
 from scraper.plugins.alerts.notify import Notice
 from scraper.plugins.alerts.prices import outbox
 from scraper.plugins.alerts.prices.rules import Hit, Rule, of_site
+from scraper.plugins.alerts.settings import AlertsSettings
 from scraper.settings import Settings, readable_by_all
 
 
@@ -85,21 +87,22 @@ def alerts_test(rule: str | None, days: int, as_json: bool) -> None:
     if missed:
         raise ScraperError(
             f"{missed} of {len(results)} recipients were not reached (fix: "
-            f"`apprise -vv --body test --config {settings.alerts}` says why)"
+            f"`apprise -vv --body test --config {settings.of(AlertsSettings).alerts}` says why)"
         )
 
 
 def _send_test(settings: Settings) -> list[dict[str, Any]]:
     """Tells everybody on the list that this is a test. Raises `ConfigError` where there is no list,
     or a wrong one."""
-    if settings.alerts is None:
+    own = settings.of(AlertsSettings)
+    if own.alerts is None:
         raise ConfigError(
             "nobody is told of anything: SCRAPER_ALERTS names no file (docs/how-to/alerts.md)"
         )
-    recipients = notify.recipients(settings.alerts)
-    if readable_by_all(settings.alerts):
+    recipients = notify.recipients(own.alerts)
+    if readable_by_all(own.alerts):
         click.echo(
-            f"{settings.alerts} can be read by every user of this machine (fix: chmod 600)",
+            f"{own.alerts} can be read by every user of this machine (fix: chmod 600)",
             err=True,
         )
     details: dict[str, Any] = {
@@ -125,7 +128,9 @@ def _show_told(name: str, days: int, as_json: bool) -> None:
         rules = {rule.name: rule for rule in outbox.load(connection, settings)}
     # A rule is tried as it is written now, before a coordinator has taken it over.
     written = definition_in_file(settings, site) if site else None
-    rules |= {rule.name: rule for rule in of_site(site, written.alerts if written else ())}
+    rules |= {
+        rule.name: rule for rule in of_site(site, written.of(AlertsKeys).alerts if written else ())
+    }
     if name not in rules:
         raise NotFoundError(f"there is no rule {name!r}{did_you_mean(name, rules)}")
     told = _told(open_engine(), rules[name], days)

@@ -1,5 +1,4 @@
-"""Tells people of crawls that are suspect or have failed, and judges crawls that ended otherwise
-than by `finish`.
+"""Sends alerts of crawls that are suspect or have failed.
 
 A tick of the coordinator, apart from all that makes crawls go on: a recipient that does not answer
 holds up nobody else. What could not be sent is left to a later tick.
@@ -15,14 +14,12 @@ import structlog
 
 from scraper.domain import CrawlStatus, Message
 from scraper.errors import ConfigError
-from scraper.infra.database import retry_transaction
 from scraper.plugins.alerts import notify
 from scraper.plugins.alerts import store as alert_store
 from scraper.plugins.alerts.notify import Notice
+from scraper.plugins.alerts.settings import AlertsSettings
 from scraper.quality import report as reports
 from scraper.quality.report import Report
-from scraper.results import held_products
-from scraper.results.judgement import crawl_quality, earlier_crawls
 from scraper.settings import Settings, readable_by_all
 
 log = structlog.get_logger()
@@ -36,7 +33,6 @@ _complained: set[str] = set()
 
 def alert(engine: sa.Engine, settings: Settings) -> list[Message]:
     """One tick. Returns nothing to send."""
-    _judge_leftovers(engine)
     with engine.begin() as connection:
         due = alert_store.due(connection)
     recipients = [one for one in recipients_of(settings) if not one.names] if due else []
@@ -46,36 +42,18 @@ def alert(engine: sa.Engine, settings: Settings) -> list[Message]:
     return []
 
 
-def _judge_leftovers(engine: sa.Engine) -> None:
-    with engine.connect() as connection:
-        crawl_ids = crawl_quality.unjudged_crawls(connection)
-    for crawl_id in crawl_ids:
-
-        def work(crawl_id: int = crawl_id) -> None:
-            with engine.begin() as connection:
-                crawl = crawl_quality.lock_unjudged(connection, crawl_id)
-                if crawl is not None:
-                    before = earlier_crawls.suspect_crawl(connection, crawl)
-                    status = CrawlStatus(crawl.status)
-                    suspect = crawl_quality.judge_data(connection, crawl, status, before)
-                    held_products.release_products(
-                        connection, crawl.id, crawl.site_id, suspect=suspect, whole=False
-                    )
-
-        retry_transaction(work)
-
-
 def recipients_of(settings: Settings) -> list[notify.Recipient]:
     """None where nobody is to be told, or the list is wrong: that is said once for each state of
     it."""
-    if settings.alerts is None:
+    own = settings.of(AlertsSettings)
+    if own.alerts is None:
         return []
     try:
-        recipients = notify.recipients(settings.alerts)
+        recipients = notify.recipients(own.alerts)
     except ConfigError as error:
         _complain("the list of those who are told of crawls is wrong; nobody is", str(error))
         return []
-    if readable_by_all(settings.alerts):
+    if readable_by_all(own.alerts):
         _complain(
             "the list of those who are told of crawls can be read by every user of this machine",
             "chmod 600",

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr
 
 from scraper.sites.grammar.model import STRINGS, Model
 from scraper.sites.grammar.scalars import parse_duration
+from scraper.sites.plugin_keys import DefinitionKeys
 
 ALERTS_MAX = 100
 WHEN = re.compile(
@@ -62,3 +63,9 @@ def check_alerts(alerts: tuple[Alert, ...]) -> tuple[Alert, ...]:
         if names.count(name) > 1:
             raise ValueError(f"two rules are called {name!r} (fix: rename one)")
     return alerts
+
+
+class AlertsKeys(DefinitionKeys):
+    alerts: Annotated[tuple[Alert, ...], AfterValidator(check_alerts)] = Field(
+        (), max_length=ALERTS_MAX, description="which changes of products people are told of"
+    )

@@ -13,10 +13,10 @@ import sqlalchemy as sa
 
 from scraper.cli.common.shared import complete_site, json_option, open_engine, print_json
 from scraper.cli.common.tables import minute, plain, print_table
-from scraper.coordinator import prune as pruning
-from scraper.coordinator.prune import Pruned
 from scraper.errors import ScraperError
+from scraper.plugins.archive import prune as pruning
 from scraper.plugins.archive import rows as store
+from scraper.plugins.archive.prune import Pruned
 from scraper.plugins.archive.reader import read_all
 from scraper.plugins.archive.reextract.command import progress_bar, since_option
 from scraper.views.named_sites import require_site

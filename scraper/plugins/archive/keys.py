@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from scraper.domain import Kind
 from scraper.sites.grammar import scalars
 from scraper.sites.grammar.model import Duration, Model
+from scraper.sites.plugin_keys import DefinitionKeys
 
 
 def _check_keep(text: str) -> str:
@@ -57,3 +58,9 @@ def _as_archive(value: Any) -> Any:
 Archive = Annotated[
     ArchiveUse | None, BeforeValidator(_as_archive, json_schema_input_type=bool | ArchiveUse | None)
 ]
+
+
+class ArchiveKeys(DefinitionKeys):
+    archive: Archive = Field(
+        None, description="true, or a mapping: raw pages are kept; default: none are"
+    )

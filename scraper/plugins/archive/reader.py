@@ -9,10 +9,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+from scraper.domain import Fetched
 from scraper.errors import ObjectsError
-from scraper.plugins.archive import objects, warc
-from scraper.plugins.archive.objects import Objects
+from scraper.infra import objects
+from scraper.infra.objects import Objects
+from scraper.plugins.archive import warc
 from scraper.plugins.archive.warc import Answer, RecordError
+from scraper.views.provenance import ArchivedAnswer
 
 READERS = 8
 # One request reads no more than this, unless a single record is larger.
@@ -124,3 +127,18 @@ def _answer(row: Mapping[str, Any], data: bytes, body_max_bytes: int) -> Archive
             row, None, f"its record in {row['key']} at {row['start']:,} cannot be used: {error}"
         )
     return ArchivedPage(row, answer)
+
+
+class StoredPages:
+    """The service `ArchivedPages`."""
+
+    def read_page(self, row: Mapping[str, Any], body_max_bytes: int) -> ArchivedAnswer:
+        (page,) = read_all([row], body_max_bytes)
+        if page.answer is None:
+            return ArchivedAnswer(None, "", page.problem)
+        answer = page.answer
+        fetched = Fetched(answer.url, answer.status, answer.headers, answer.body)
+        return ArchivedAnswer(fetched, answer.page_url)
+
+
+PAGES = StoredPages()

@@ -288,3 +288,9 @@ def newest(
     streamed."""
     streaming = connection.execution_options(stream_results=True, max_row_buffer=1000)
     yield from streaming.execute(NEWEST, {"site_id": site_id, "since": since, "limit": limit})
+
+
+def count_of_site(connection: sa.Connection, site_id: int) -> int:
+    """The archived pages of a site."""
+    query = sa.text("SELECT count(*) FROM archived_pages WHERE site_id = :id")
+    return int(connection.execute(query, {"id": site_id}).scalar_one())

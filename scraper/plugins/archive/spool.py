@@ -32,13 +32,14 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from scraper.domain import Fetched, LeasedPage
 from scraper.errors import ConfigError, ScraperError
-from scraper.infra import outages
+from scraper.infra import objects, outages
 from scraper.infra.database import retry_transaction
-from scraper.plugins.archive import objects, warc
+from scraper.infra.objects import Objects
 from scraper.plugins.archive import rows as store
+from scraper.plugins.archive import warc
 from scraper.plugins.archive.keys import ArchiveUse
-from scraper.plugins.archive.objects import Objects
 from scraper.plugins.archive.rows import SpooledPage
+from scraper.plugins.archive.settings import ArchiveSettings, archive_place
 from scraper.settings import Settings
 
 log = structlog.get_logger()
@@ -198,7 +199,7 @@ class Archive:
         self._finishing.shutdown(wait=False, cancel_futures=True)
 
     def _open(self) -> None:
-        where = self._settings.archive_place
+        where = archive_place(self._settings)
         try:
             if where is None:
                 raise ConfigError(NOWHERE)
@@ -231,7 +232,7 @@ class Archive:
     def _store(self, spool: Spool, pages: list[SpooledPage]) -> None:
         place = self._objects
         assert place is not None
-        codec = self._settings.archive_codec
+        codec = self._settings.of(ArchiveSettings).archive_codec
         name = f"{uuid4().hex}{warc.SUFFIXES[codec]}"
         key = f"{datetime.fromtimestamp(time.time(), UTC):%Y/%m/%d}/{name}"
         with tempfile.NamedTemporaryFile(dir=self._folder, prefix="segment-") as segment:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from scraper.errors import ConfigError
+from scraper.plugins.browser.settings import BrowserSettings
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Playwright
@@ -79,8 +80,9 @@ _ENVIRONMENT = (
 
 def program(settings: Settings) -> str:
     """The browser's path. Raises `ConfigError` that says what to type."""
-    if settings.chromium is not None:
-        path = Path(settings.chromium)
+    own = settings.of(BrowserSettings)
+    if own.chromium is not None:
+        path = Path(own.chromium)
         if path.is_file() and os.access(path, os.X_OK):
             return str(path)
         raise ConfigError(
@@ -191,8 +193,9 @@ def pages_at_once(settings: Settings, *, cores: int, memory_mb: float) -> int:
 
     `pages_at_once(settings, cores=2, memory_mb=8000) == 4`
     """
-    if settings.browser_pages is not None:
-        return settings.browser_pages
+    own = settings.of(BrowserSettings)
+    if own.browser_pages is not None:
+        return own.browser_pages
     return max(1, min(PAGES_MAX, 2 * cores, int(memory_mb / 2 / PAGE_MB)))
 
 

@@ -13,6 +13,12 @@ any other page.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, ClassVar
+
+from scraper.sites.plugin_keys import DefinitionKeys
+
+if TYPE_CHECKING:
+    from scraper.sites.definition import Site
 from collections.abc import Mapping
 from typing import Annotated, Literal, Protocol
 
@@ -156,3 +162,14 @@ def check_rendering(
                 f"no response is called {source.response!r} (fix: `browser: "
                 f"{{responses: {{{source.response}: …}}}}` with a regular expression on its URL)",
             )
+
+
+class BrowserKeys(DefinitionKeys):
+    reading_keys: ClassVar[frozenset[str]] = frozenset({"browser"})
+    browser: Rendering | None = Field(
+        None, description="how browser workers show pages before they are read"
+    )
+
+    @classmethod
+    def check(cls, site: Site, problems: Problems) -> None:
+        check_rendering(site.of(cls).browser, site.queues, site.escalate, site.sources, problems)

@@ -26,12 +26,12 @@ from playwright.async_api import Error
 from scraper.domain import Fetched, Outcome
 from scraper.errors import DeferredError, FetchError
 from scraper.http.account_session import AccountSession
+from scraper.http.page_browser import BrowserPermits
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 from scraper.plugins.browser import steps
 from scraper.plugins.browser.faults import BrowserLostError, navigation_fault
 from scraper.plugins.browser.keys import Rendering
-from scraper.plugins.browser.permits import BrowserPermits
 from scraper.plugins.browser.proxy import PageGrant
 from scraper.rules.urls import host_of
 from scraper.rules.verdict import retry_after_s

@@ -41,13 +41,14 @@ from scraper.domain import Fetched, Outcome
 from scraper.errors import ConfigError, DeferredError, FetchError
 from scraper.http.account_session import AccountSession
 from scraper.http.cookies import CookieJar, Jars
+from scraper.http.page_browser import BrowserPermits
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 from scraper.plugins.browser import chromium
-from scraper.plugins.browser.faults import BrowserLostError
+from scraper.plugins.browser.faults import BrowserLostError, navigation_fault
 from scraper.plugins.browser.keys import PLAIN, Rendering
-from scraper.plugins.browser.permits import BrowserPermits
 from scraper.plugins.browser.proxy import BrowserProxy, ProxyUser
+from scraper.plugins.browser.settings import BrowserSettings
 from scraper.rules import browsers as profiles
 from scraper.settings import Settings
 from scraper.sites import functions
@@ -201,6 +202,14 @@ class Browsers:
         except BrowserLostError as lost:
             raise DeferredError(0.0) from lost
 
+    def navigation_fault(
+        self, error: Exception, url: str, policy: FetchPolicy
+    ) -> FetchError | None:
+        """The fault behind an error of `page`; None: the error is not the network's."""
+        if "net::ERR_" not in str(error):
+            return None
+        return navigation_fault(error, {}, url, policy, None)  # type: ignore[arg-type]
+
     async def aclose(self) -> None:
         """Ends every browser. They may be used again, and are then started anew."""
         if self._watching is not None:
@@ -330,7 +339,7 @@ class Browsers:
                 _kill(running)
             return
         size_mb = await asyncio.to_thread(chromium.size_mb, [pid for _, pid in processes])
-        limit_mb = self._settings.browser_memory_max_mb
+        limit_mb = self._settings.of(BrowserSettings).browser_memory_max_mb
         if size_mb > limit_mb:
             self._retire(running, f"its processes have grown to {size_mb:.0f} MB")
         if size_mb > KILL_FACTOR * limit_mb and running.visits:
@@ -447,7 +456,7 @@ class Browsers:
                 self._retire(running, "a page could not be closed")
         running.visits.discard(visit)
         running.pages += 1
-        if running.pages >= self._settings.browser_restart_pages:
+        if running.pages >= self._settings.of(BrowserSettings).browser_restart_pages:
             self._retire(running, "it has shown enough pages")
         self._end_if_empty(running)
 
@@ -460,7 +469,11 @@ class Browsers:
                     jar.store_browser_cookie(cookie["domain"], cookie)
         context.visit, context.pages = None, context.pages + 1
         again = context.key is not None and visit.error is None and context.key not in running.idle
-        if not again or running.retired or context.pages >= self._settings.browser_context_pages:
+        if (
+            not again
+            or running.retired
+            or context.pages >= self._settings.of(BrowserSettings).browser_context_pages
+        ):
             self._proxy.dismiss(context.proxy_user)
             await context.context.close()
             return
@@ -514,7 +527,9 @@ def _options(running: _Running, policy: FetchPolicy, rendering: Rendering) -> di
 def _languages(policy: FetchPolicy, rendering: Rendering) -> str | None:
     """Those of the region, where a browser presents itself as what it is; else None."""
     itself = (
-        rendering.stealth or policy.impersonate is not None or policy.user_agent == profiles.BROWSER
+        rendering.stealth
+        or (policy.handshake is not None and policy.handshake.is_browser)
+        or policy.user_agent == profiles.BROWSER
     )
     return profiles.accept_language(policy.region) if itself else None
 

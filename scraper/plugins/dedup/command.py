@@ -21,6 +21,7 @@ from scraper.cli.common.tables import print_table
 from scraper.frontier import crawls
 from scraper.plugins.dedup import filters as store
 from scraper.plugins.dedup.bloom import BloomFilter, FilterState, FilterStore
+from scraper.plugins.dedup.keys import DedupKeys
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 
@@ -101,7 +102,7 @@ def _as_json(site_filter: SiteFilter) -> dict[str, Any]:
     state, filter_ = site_filter.state, site_filter.filter
     return {
         "site": site_filter.site.name,
-        "dedup": site_filter.site.dedup.by,
+        "dedup": site_filter.site.of(DedupKeys).dedup.by,
         "filter": filter_.key,
         "capacity": filter_.capacity,
         "remembers_s": filter_.life_s,
@@ -139,7 +140,7 @@ def _as_json(site_filter: SiteFilter) -> dict[str, Any]:
 
 def _print_filter(site_filter: SiteFilter) -> None:
     state, site = site_filter.state, site_filter.site
-    if site.dedup.by == "exact" and not state.urls:
+    if site.of(DedupKeys).dedup.by == "exact" and not state.urls:
         click.echo(f"{site.name}: exact; its pages stay in the frontier, and there is no filter")
         return
     click.echo(

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from scraper.plugins.dedup.bloom import BloomFilter
+from scraper.plugins.dedup.keys import DedupKeys
 from scraper.sites.definition import Site
 
 # A URL must have been forgotten so often; see DELIST.
@@ -144,7 +145,10 @@ def filter_of(
 
 def make_filter(site_id: int, filter_id: UUID, site: Site) -> BloomFilter:
     return BloomFilter(
-        site_id, filter_id, site.revisit_s, site.dedup.capacity_for(site.limits.products)
+        site_id,
+        filter_id,
+        site.revisit_s,
+        site.of(DedupKeys).dedup.capacity_for(site.limits.products),
     )
 
 

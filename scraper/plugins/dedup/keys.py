@@ -3,6 +3,15 @@ definition. Pure."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BeforeValidator
+
+from scraper.sites.grammar.model import expand_text
+from scraper.sites.plugin_keys import DefinitionKeys
+
+if TYPE_CHECKING:
+    from scraper.sites.definition import Site
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -47,3 +56,19 @@ def check_dedup(dedup: Dedup, revisit_s: float, problems: Problems) -> None:
             "a filter remembers pages for as long as `revisit` says, and that is 0 (fix: "
             "`revisit: 7d`)",
         )
+
+
+class DedupKeys(DefinitionKeys):
+    dedup: Annotated[
+        Dedup,
+        BeforeValidator(
+            expand_text("by"), json_schema_input_type=Literal["exact", "bloom"] | Dedup
+        ),
+    ] = Field(
+        Dedup.model_validate({"by": "exact"}),
+        description="exact, or bloom: how pages fetched before are told apart",
+    )
+
+    @classmethod
+    def check(cls, site: Site, problems: Problems) -> None:
+        check_dedup(site.of(cls).dedup, site.revisit_s, problems)

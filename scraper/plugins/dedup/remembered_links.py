@@ -17,7 +17,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 import redis
@@ -27,13 +27,13 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from scraper.domain import Kind
+from scraper.domain import Kind, Message
 from scraper.infra import outages
 from scraper.infra.database import retry_transaction
 from scraper.plugins.dedup import filters as dedup
 from scraper.plugins.dedup.bloom import BloomFilter, FilterStore
 from scraper.plugins.dedup.filters import CHUNK, EndedCrawl
-from scraper.results.transaction import Finished, PageResult
+from scraper.results.transaction import PageResult
 from scraper.settings import Settings
 
 log = structlog.get_logger()
@@ -50,6 +50,24 @@ LISTED_STEP = 0.005
 CRAWLS_KEPT = 1000
 
 START = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterUse:
+    """What travels with a page's result: its crawl's filter, and what the page is remembered by,
+    if it is a product page."""
+
+    filter: BloomFilter
+    fingerprint: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A page that may leave the frontier."""
+
+    filter: BloomFilter
+    page_id: int
+    fingerprint: UUID
 
 
 class RememberedLinks:
@@ -71,8 +89,9 @@ class RememberedLinks:
         not asked about: what lists products is read in each crawl."""
         asked: dict[tuple[BloomFilter, int], set[UUID]] = defaultdict(set)
         for page in pages:
-            if page.filter is not None:
-                asked[page.filter, page.crawl_id].update(
+            use = filter_use(page)
+            if use is not None:
+                asked[use.filter, page.crawl_id].update(
                     link.fingerprint for link in page.links if link.kind is Kind.PRODUCT
                 )
         remembered: set[tuple[UUID, UUID]] = set()
@@ -89,7 +108,7 @@ class RememberedLinks:
                         )
                         if listed > self._listed.get(crawl_id, 0):
                             self._listed[crawl_id] = listed
-        return [_without(page, remembered) for page in pages] if remembered else pages
+        return [_without(page, remembered) for page in pages] if asked else pages
 
     def leave(self, engine: sa.Engine, finished: Sequence[Finished]) -> None:
         """Remembers finished pages, whose verdicts are committed, and takes them out of the
@@ -143,24 +162,25 @@ class RememberedLinks:
             _log_refusal(error)
 
 
-def clear(engine: sa.Engine, settings: Settings) -> None:
+def clear(engine: sa.Engine, settings: Settings) -> Sequence[Message]:
     """A coordinator's part: what crawls that have ended left in the frontier, a second's worth at a
     time. Raises what PostgreSQL does."""
     with engine.begin() as connection:
         ended = dedup.uncleared(connection)
     if not ended:
-        return
+        return ()
     until = time.monotonic() + CLEAR_S
     client = connect(settings.valkey_url)
     try:
         with outages.redis_server().watching(outages.is_broker_away):
             for crawl in ended:
                 if not _clear_crawl(engine, FilterStore(client), crawl, until):
-                    return
+                    break
     except RedisError as error:
         _log_refusal(error)
     finally:
         client.close()
+    return ()
 
 
 def _clear_crawl(engine: sa.Engine, filters: FilterStore, ended: EndedCrawl, until: float) -> bool:
@@ -206,15 +226,16 @@ def _store(engine: sa.Engine, page_ids: Sequence[int], listed: dict[int, int]) -
 
 
 def _without(page: PageResult, remembered: set[tuple[UUID, UUID]]) -> PageResult:
-    if page.filter is None or not page.links:
+    use = filter_use(page)
+    if use is None or not page.links:
         return page
-    filter_id = page.filter.id
+    filter_id = use.filter.id
     links = [
         link
         for link in page.links
         if link.kind is not Kind.PRODUCT or (filter_id, link.fingerprint) not in remembered
     ]
-    return page if len(links) == len(page.links) else replace(page, links=links)
+    return replace(page, links=links, only_new_links=True)
 
 
 def _log_refusal(error: RedisError) -> None:
@@ -231,3 +252,9 @@ def connect(url: str) -> redis.Redis:
     return redis.Redis.from_url(
         url, socket_connect_timeout=TIMEOUT_S, socket_timeout=TIMEOUT_S, retry=Retry(NoBackoff(), 0)
     )
+
+
+def filter_use(page: PageResult) -> FilterUse | None:
+    """What the plug-in keeps of a page; None where its crawl has no filter."""
+    use = page.extras.get("dedup")
+    return use if isinstance(use, FilterUse) else None

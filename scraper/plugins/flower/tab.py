@@ -38,6 +38,7 @@ from scraper.plugins.flower.handlers import (
     assets_version,
 )
 from scraper.plugins.flower.reader import Reader
+from scraper.plugins.flower.settings import FlowerSettings
 from scraper.settings import Settings
 
 log = structlog.get_logger()
@@ -127,11 +128,12 @@ def routes(settings: Settings) -> list[Any]:
 
 
 def _metrics(handler: Any, settings: Settings) -> Any:
-    if settings.flower_metrics == "public" or not (
+    own = settings.of(FlowerSettings)
+    if own.flower_metrics == "public" or not (
         isinstance(handler, tuple) and handler[0] == "/metrics"
     ):
         return handler
     return (
         "/metrics",
-        GuardedMetrics if settings.flower_metrics == "login" else NotFoundErrorHandler,
+        GuardedMetrics if own.flower_metrics == "login" else NotFoundErrorHandler,
     )

@@ -138,12 +138,13 @@ class Client:
         from scraper.domain import Kind
         from scraper.plugins.functions.group import Options, parts_of
         from scraper.plugins.functions.sender import CallSender
+        from scraper.plugins.functions.settings import FunctionsSettings
         from scraper.rules.routing import COORDINATOR, page_priority, queue_name
         from scraper.sites.grammar.scalars import parse_priority
 
         loaded = settings.load()
         try:
-            parts_of(function, loaded.function_modules)
+            parts_of(function, loaded.of(FunctionsSettings).function_modules)
             number = page_priority(parse_priority(priority), Kind.PRODUCT)
             if queue == COORDINATOR:
                 raise ValueError(f"{queue!r} is the coordinators' own queue (fix: another one)")

@@ -16,9 +16,11 @@ from uuid import UUID
 
 import orjson
 
+from scraper.plugin import TASK_ARGUMENTS_MAX_BYTES
+
 # Inputs in a message.
 GROUP_MAX = 100
-GROUP_MAX_BYTES = 500_000
+GROUP_MAX_BYTES = TASK_ARGUMENTS_MAX_BYTES
 INPUT_MAX_BYTES = 500_000
 # Few inputs still go out as so many messages, so that several workers share them.
 GROUPS_OF_FEW = 10
@@ -170,3 +172,11 @@ class Failure:
     blame: str
     outcome: str
     traceback: str = ""
+
+
+def is_group(value: object) -> bool:
+    """Whether a value from the broker may be a group of calls."""
+    try:
+        return isinstance(value, str) and bool(Group.of(value).inputs)
+    except ValueError:
+        return False

@@ -14,6 +14,7 @@ from scraper.errors import ConfigError
 from scraper.infra import logs
 from scraper.plugins.metrics.endpoint import MetricsServer
 from scraper.plugins.metrics.exporter import make_registry
+from scraper.plugins.metrics.settings import MetricsSettings
 
 
 @click.command()
@@ -32,13 +33,14 @@ def metrics(host: str | None, port: int | None, once: bool) -> None:
     One per installation is enough. Workers have their own metrics, see SCRAPER_METRICS_PORT.
     """
     settings = load_settings()
+    own = settings.of(MetricsSettings)
     logs.configure(settings)
     registry = make_registry(settings)
     if once:
         click.echo(generate_latest(registry).decode(), nl=False)
         return
-    host = settings.metrics_host if host is None else host
-    port = settings.exporter_port if port is None else port
+    host = own.metrics_host if host is None else host
+    port = own.exporter_port if port is None else port
     try:
         # It starts even where no server answers: `scraper_up` says so.
         server = MetricsServer(registry, host, port)

@@ -18,6 +18,7 @@ import psutil
 import structlog
 from prometheus_client import CollectorRegistry, start_http_server
 
+from scraper.plugins.metrics.settings import MetricsSettings, targets_dir
 from scraper.settings import Settings
 
 log = structlog.get_logger()
@@ -60,23 +61,28 @@ class MetricsServer:
 def serve_worker(settings: Settings, registry: CollectorRegistry) -> MetricsServer | None:
     """This process's own metrics, where `SCRAPER_METRICS_PORT` says. A port that is taken is logged
     and borne: a worker works without being looked at."""
-    assert settings.metrics_port is not None
+    own = settings.of(MetricsSettings)
+    assert own.metrics_port is not None
     try:
-        server = MetricsServer(registry, settings.metrics_host, settings.metrics_port)
+        server = MetricsServer(
+            registry,
+            own.metrics_host,
+            own.metrics_port,
+        )
     except OSError as error:
         log.error(
             "this worker's metrics are not served "
             "(fix: SCRAPER_METRICS_PORT=0, any free port, where several run)",
-            address=f"{settings.metrics_host}:{settings.metrics_port}",
+            address=f"{own.metrics_host}:{own.metrics_port}",
             error=error.strerror,
         )
         return None
     try:
-        server.announce(settings.targets_dir)
+        server.announce(targets_dir(settings))
     except OSError as error:
         log.error(
             "Prometheus is not told of this worker",
-            file=str(settings.targets_dir),
+            file=str(targets_dir(settings)),
             error=error.strerror,
         )
     log.info("metrics served", address=server.address)

@@ -8,8 +8,7 @@ crawls, queues and hosts is in PostgreSQL and Redis, and is exported once for th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -19,23 +18,12 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from scraper.domain import Outcome
+from scraper.process import dropped_messages
+from scraper.worker.host import WorkerHost
 
 FETCH_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 45)
 BATCH_S = (0.5, 1, 2.5, 5, 10, 15, 30, 60, 120)
 STORE_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
-
-
-class MeteredWorker(Protocol):
-    """What is read of a worker when Prometheus asks, from the thread that answers."""
-
-    @property
-    def batches(self) -> int: ...
-
-    @property
-    def silent_s(self) -> float: ...
-
-    @property
-    def archived(self) -> tuple[int, int]: ...
 
 
 class WorkerMeters:
@@ -82,55 +70,52 @@ class WorkerMeters:
         self._page_counters: dict[tuple[str, str, Outcome], Counter] = {}
         self._fetch_histograms: dict[str, Histogram] = {}
 
-    def watch(self, worker: MeteredWorker, dropped_messages: Callable[[], int]) -> None:
-        self.registry.register(_WorkerState(worker, dropped_messages))
+    def watch(self, host: WorkerHost) -> None:
+        """Also exports what the worker and its plug-ins know of themselves."""
+        self.registry.register(_WorkerState(host))
 
-    def page(self, site: str, queue: str, outcome: Outcome) -> None:
+    def count_page(self, site: str, queue: str, outcome: Outcome) -> None:
         key = (site, queue, outcome)
         counter = self._page_counters.get(key)
         if counter is None:
             counter = self._page_counters[key] = self._pages.labels(site, queue, outcome.value)
         counter.inc()
 
-    def fetch(self, queue: str, seconds: float) -> None:
+    def count_fetch(self, queue: str, seconds: float) -> None:
         histogram = self._fetch_histograms.get(queue)
         if histogram is None:
             histogram = self._fetch_histograms[queue] = self._fetch.labels(queue)
         histogram.observe(seconds)
 
-    def batch(self, queue: str, seconds: float) -> None:
+    def count_batch(self, queue: str, seconds: float) -> None:
         self._batch.labels(queue).observe(seconds)
 
-    def group(self, pages: int, seconds: float) -> None:
+    def count_group(self, pages: int, seconds: float) -> None:
         self._store.observe(seconds)
         self._stored.inc(pages)
 
 
 class _WorkerState(Collector):
-    """Counted where it happens, read when somebody asks."""
+    """What is counted where it happens, and read for each scrape."""
 
-    def __init__(self, worker: MeteredWorker, dropped_messages: Callable[[], int]) -> None:
-        self._worker, self._dropped_messages = worker, dropped_messages
+    def __init__(self, host: WorkerHost) -> None:
+        self._host = host
 
     def collect(self) -> Iterable[Metric]:
         yield GaugeMetricFamily(
-            "scraper_worker_batches", "Batches under way in this process", self._worker.batches
+            "scraper_worker_batches",
+            "Batches under way in this process",
+            self._host.count_batches(),
         )
         yield GaugeMetricFamily(
             "scraper_worker_loop_silent_seconds",
             "Since the event loop last turned",
-            self._worker.silent_s,
+            self._host.loop_silent_s(),
         )
         yield CounterMetricFamily(
             "scraper_worker_dropped_messages",
-            "Messages of the broker that nobody of ours has sent",
-            self._dropped_messages(),
+            "Messages of the broker that this program did not send",
+            dropped_messages.total,
         )
-        archived = CounterMetricFamily(
-            "scraper_worker_archived_pages",
-            "Good answers of sites with `archive`, by whether they could be kept",
-            labels=["result"],
-        )
-        for result, pages in zip(("stored", "lost"), self._worker.archived, strict=True):
-            archived.add_metric([result], pages)
-        yield archived
+        for part in self._host.parts.values():
+            yield from part.collect_metrics()

@@ -9,11 +9,11 @@ from pathlib import Path
 from prometheus_client.core import Metric
 from redis import Redis
 
-from scraper.plugins.accounts import store
 from scraper.plugins.metrics.counters import Growing, Labels
 from scraper.plugins.metrics.postgres import counter, gauge
 from scraper.proxies import file
 from scraper.proxies import health as proxies
+from scraper.registry import plugin_hooks
 from scraper.rules.proxies import ProxyStats
 from scraper.views import host_states
 
@@ -29,7 +29,7 @@ class RedisState:
         self._requests = Growing()
 
     def read(self) -> list[Metric]:
-        return [*self._hosts(), *self._proxies(), *self._accounts()]
+        return [*self._hosts(), *self._proxies(), *self._of_plugins()]
 
     def _hosts(self) -> list[Metric]:
         troubled = gauge(
@@ -106,21 +106,9 @@ class RedisState:
         )
         return [by_state, pairs, requests]
 
-    def _accounts(self) -> list[Metric]:
-        accounts = gauge(
-            "scraper_accounts",
-            "Accounts of sites with a login, by how they stand",
-            ["site", "state"],
-        )
-        states = Counter(
-            (site, account.state)
-            for (site, _), account in store.read_all(self._client).items()
-            if account.known
-        )
-        for site in sorted({site for site, _ in states}):
-            for state in store.STATES:
-                accounts.add_metric([site, state.replace(" ", "_")], states[site, state])
-        return [accounts]
+    def _of_plugins(self) -> list[Metric]:
+        hooks = plugin_hooks().values()
+        return [metric for hook in hooks for metric in hook.fleet_metrics(self._client)]
 
 
 def _results(pool: str, health: ProxyStats) -> dict[Labels, float]:

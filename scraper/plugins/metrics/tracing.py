@@ -2,23 +2,23 @@
 OpenTelemetry's own.
 
 Off unless the extra `tracing` is installed and the environment names where spans are to go
-(`settings.tracing_to`). Then a span costs some 30 us, so that a sampler (`OTEL_TRACES_SAMPLER`)
+(`tracing_to`). Then a span costs some 30 us, so that a sampler (`OTEL_TRACES_SAMPLER`)
 belongs to a large crawl. OpenTelemetry's tracer that does nothing would cost 4 us a span, and it is
 an extra as well: where tracing is off there is no `Tracing` at all.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator, Set
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import structlog
 
-from scraper import settings
 from scraper.domain import Lease, LeasedPage, Outcome
 from scraper.errors import DeferredError, FetchError
 from scraper.infra.redaction import redact
@@ -32,7 +32,6 @@ log = structlog.get_logger()
 ERROR_CHARS = 300
 # A process that ends waits so long for its last spans to be sent.
 SHUTDOWN_S = 2.0
-NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 class Tracing:
@@ -99,7 +98,7 @@ class Tracing:
 def make_tracing(instance: str) -> Tracing | None:
     """What this process's environment asks for; `instance` names the process. Never raises: a
     worker works without being traced."""
-    to = settings.tracing_to()
+    to = tracing_to()
     if to is None:
         return None
     try:
@@ -151,3 +150,18 @@ def _page_attributes(page: LeasedPage) -> dict[str, Any]:
         "scraper.crawl": page.crawl_id,
         "scraper.kind": page.kind.value,
     }
+
+
+def tracing_to() -> str | None:
+    """Where OpenTelemetry's own variables send spans to: "otlp", "console", or whatever somebody
+    wrote there; None: nowhere. By its specification spans go to a collector on this machine unless
+    a variable says no; here they go nowhere unless one says yes."""
+    given = {name: value.strip() for name, value in os.environ.items() if name.startswith("OTEL_")}
+    if given.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return None
+    to = given.get("OTEL_TRACES_EXPORTER", "").lower()
+    if not to and (
+        given.get("OTEL_EXPORTER_OTLP_ENDPOINT") or given.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    ):
+        to = "otlp"
+    return None if to in ("", "none") else to

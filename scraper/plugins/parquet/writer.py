@@ -226,3 +226,18 @@ def _flush(pa: Any, writer: Any, schema: Any, group: dict[str, list[Any]]) -> No
     writer.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=ROWS)
     for values in group.values():
         values.clear()
+
+
+class ParquetForm:
+    """The `ExportForm` of `scraper export --format parquet`."""
+
+    def require(self) -> None:
+        require()
+
+    def write(
+        self, table: Table, file: IO[bytes], definition: Site, metadata: dict[str, Any]
+    ) -> int:
+        return write_parquet(table, file, definition, metadata)
+
+
+FORM = ParquetForm()

@@ -1,12 +1,11 @@
-"""What an adapter is, and what adapters share. Pure."""
+"""What the adapters of platforms share. Pure."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from scraper.domain import Fetched
@@ -14,30 +13,6 @@ from scraper.rules.decoding import clean_text, parse_html
 
 # Where one begins or ends there is space; within a line there is none.
 _BLOCK = re.compile(r"(?=</?(?:p|div|br|li|[uod]l|d[td]|h[1-6r]|t[rdh]|table|section)\b)", re.I)
-
-
-class Next(NamedTuple):
-    """A further page of the interface, by its path and query."""
-
-    path: str
-
-
-class Adapter:
-    """`first` is the path and query of the interface's first page, `paths` are those of all its
-    pages, `signs` texts of a shop's HTML, in any case, that hint at the platform."""
-
-    first: str
-    paths: tuple[str, ...]
-    signs: tuple[bytes, ...]
-
-    def read(self, page: Fetched, asked: str) -> Iterator[dict[str, Any] | Next]:
-        """The rows of a page, each with its `id`, and the pages behind it. `asked` is the URL that
-        was asked for. Raises ValueError (KeyError, TypeError …) where it is not as documented."""
-        raise NotImplementedError
-
-    def without(self, asked: str) -> Next | None:
-        """Where the interface goes on without that page, if it can."""
-        return None
 
 
 def parsed(page: Fetched) -> Any:
@@ -54,11 +29,6 @@ def parsed(page: Fetched) -> Any:
 
 def param(url: str, name: str, default: str = "") -> str:
     return parse_qs(urlsplit(url).query).get(name, [default])[0]
-
-
-def origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
 
 
 def amount(given: Any, shift: int = 0) -> Decimal | None:

@@ -8,16 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from scraper.domain import Fetched
-from scraper.plugins.platforms.adapter import (
-    Adapter,
-    Next,
-    amount,
-    filled,
-    origin,
-    parsed,
-    prices,
-    text,
-)
+from scraper.extract.adapter import Adapter, Next, origin
+from scraper.plugins.platforms.adapter import amount, filled, parsed, prices, text
 
 PER_PAGE = 100
 _PRICE = "price_range{minimum_price{regular_price{value currency}final_price{value currency}}}"
@@ -33,6 +25,7 @@ _QUERY = (
 
 
 class Magento(Adapter):
+    name = "magento"
     paths: tuple[str, ...] = ("/graphql",)
     signs: tuple[bytes, ...] = (b"Magento_", b"text/x-magento-init", b"mage/cookies")
 

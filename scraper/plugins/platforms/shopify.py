@@ -11,23 +11,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from scraper.domain import Fetched
-from scraper.plugins.platforms.adapter import (
-    Adapter,
-    Next,
-    amount,
-    filled,
-    origin,
-    param,
-    parsed,
-    prices,
-    text,
-)
+from scraper.extract.adapter import Adapter, Next, origin
+from scraper.plugins.platforms.adapter import amount, filled, param, parsed, prices, text
 
 META, CART = "/meta.json", "/cart.js"
 ONLY_VARIANT = "Default Title"
 
 
 class Shopify(Adapter):
+    name = "shopify"
     first = META
     paths: tuple[str, ...] = (META, CART, "/products.json")
     signs: tuple[bytes, ...] = (b"cdn.shopify.com", b"Shopify.theme", b"/cdn/shop/")

@@ -11,21 +11,14 @@ from html import unescape
 from typing import Any
 
 from scraper.domain import Fetched
-from scraper.plugins.platforms.adapter import (
-    Adapter,
-    Next,
-    amount,
-    filled,
-    param,
-    parsed,
-    prices,
-    text,
-)
+from scraper.extract.adapter import Adapter, Next
+from scraper.plugins.platforms.adapter import amount, filled, param, parsed, prices, text
 
 PATH, PER_PAGE = "/wp-json/wc/store/v1/products", 100
 
 
 class WooCommerce(Adapter):
+    name = "woocommerce"
     first = f"{PATH}?per_page={PER_PAGE}&page=1"
     paths: tuple[str, ...] = (PATH,)
     signs: tuple[bytes, ...] = (b"woocommerce",)

@@ -24,6 +24,7 @@ from scraper.domain import Message
 from scraper.feed import reader as changes
 from scraper.feed import store as store
 from scraper.feed.reader import Change, ChangeReader
+from scraper.plugins.stream.settings import StreamSettings
 from scraper.settings import Settings
 
 log = structlog.get_logger()
@@ -63,7 +64,8 @@ return last
 
 def publish(engine: sa.Engine, settings: Settings) -> list[Message]:
     """Adds what the stream does not have yet. Returns nothing to send."""
-    name = settings.changes_stream
+    own = settings.of(StreamSettings)
+    name = own.changes_stream
     if name is None:
         return []
     # The transaction only reads; it is there for the lock.
@@ -73,7 +75,7 @@ def publish(engine: sa.Engine, settings: Settings) -> list[Message]:
         with redis.Redis.from_url(
             settings.valkey_url, socket_connect_timeout=TIMEOUT_S, socket_timeout=TIMEOUT_S
         ) as client:
-            Stream(client, name, settings.changes_stream_max).fill(connection)
+            Stream(client, name, own.changes_stream_max).fill(connection)
     return []
 
 

@@ -31,6 +31,7 @@ from scraper.plugins.alerts.crawls import recipients_of
 from scraper.plugins.alerts.notify import Notice
 from scraper.plugins.alerts.prices import rules as rule_files
 from scraper.plugins.alerts.prices.rules import Hit, Rule
+from scraper.plugins.alerts.settings import AlertsSettings
 from scraper.settings import Settings
 
 log = structlog.get_logger()
@@ -161,13 +162,14 @@ def alert_prices(engine: sa.Engine, settings: Settings) -> list[Message]:
 def load(connection: sa.Connection, settings: Settings) -> list[Rule]:
     """All rules: of the file that SCRAPER_ALERT_RULES names, and of definitions. Raises
     `ConfigError`."""
-    rules = [] if settings.alert_rules is None else rule_files.load(settings.alert_rules)
+    own = settings.of(AlertsSettings)
+    rules = [] if own.alert_rules is None else rule_files.load(own.alert_rules)
     names = {rule.name for rule in rules}
     for row in connection.execute(OF_SITES):
         for rule in rule_files.of_site(row.name, row.alerts):
             if rule.name in names:
                 raise ConfigError(
-                    f"{settings.alert_rules}: {rule.name!r} is also a rule of {row.name}'s "
+                    f"{own.alert_rules}: {rule.name!r} is also a rule of {row.name}'s "
                     "definition (fix: rename one)"
                 )
             rules.append(rule)

@@ -10,7 +10,7 @@ import click
 from scraper.cli.common.definitions import load_definition
 from scraper.cli.common.shared import load_settings, print_json
 from scraper.cli.common.tables import plain
-from scraper.cli.data.export import Form, write_table
+from scraper.cli.data.export import write_table
 from scraper.cli.data.output import open_destination
 from scraper.cli.data.products import print_products
 from scraper.errors import ScraperError
@@ -23,7 +23,7 @@ from scraper.views.rows import Table, columns_of
 PROBLEMS_SHOWN = 10
 
 
-def preview_site(name: str, wanted: int, form: Form, output: str | None, *, as_json: bool) -> None:
+def preview_site(name: str, wanted: int, form: str, output: str | None, *, as_json: bool) -> None:
     settings = load_settings()
     site = load_definition(settings, name)
     result, requests = asyncio.run(_read_products(site, settings, wanted))

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from scraper.domain import Kind, Product
 from scraper.errors import FetchError
-from scraper.extract.function_reader import PlatformReader
+from scraper.extract.adapter import Adapter, PlatformAdapters, origin
+from scraper.extract.function_reader import AdapterReader
 from scraper.extract.listing import LinkFilter
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
-from scraper.plugins.platforms import ADAPTERS
-from scraper.plugins.platforms.adapter import Adapter, origin
+from scraper.registry import find_service
 
 # A page for the currency, a page of products, and two to spare.
 PAGES_MAX = 4
@@ -31,7 +31,8 @@ async def find_open_interface(
     """Returns the interface of the platform that the page shows signs of, or a note on why it gives
     no products."""
     lowered = html.lower()
-    for name, adapter in ADAPTERS.items():
+    adapters = find_service(PlatformAdapters)  # type: ignore[type-abstract]
+    for name, adapter in adapters.items() if adapters is not None else ():
         if any(sign.lower() in lowered for sign in adapter.signs):
             interface, why = await _read_first_products(reader, name, adapter, origin(url))
             if interface is not None:
@@ -43,11 +44,11 @@ async def find_open_interface(
 async def _read_first_products(
     reader: PoliteReader, name: str, adapter: Adapter, shop: str
 ) -> tuple[OpenInterface | None, str]:
-    rows = PlatformReader(name, LinkFilter(reader.context.site))
+    rows = AdapterReader(adapter, LinkFilter(reader.context.site))
     url, why = shop + adapter.first, "it gives no products"
     for _ in range(PAGES_MAX):
         try:
-            extracted = rows.read_rows(adapter, await reader.read(url, Kind.LISTING), url)
+            extracted = rows.read_rows(await reader.read(url, Kind.LISTING), url)
             why = "; ".join(extracted.problems) or why
         except FetchError as error:
             extracted, why = None, f"{error.outcome}: {error}"

@@ -17,15 +17,12 @@ from typing import Any
 
 from scraper.crawl.context import make_context
 from scraper.domain import Fetched, Kind, Outcome
-from scraper.errors import DeferredError, FetchError
+from scraper.errors import ConfigError, DeferredError, FetchError
 from scraper.http.fetcher import HttpFetcher
+from scraper.http.page_browser import BrowserFactory, BrowserPermits, PageBrowser
 from scraper.http.policy import FetchPolicy
 from scraper.http.transport.aiohttp_transport import PoolOptions
 from scraper.infra import logs
-from scraper.plugins.browser import chromium
-from scraper.plugins.browser.keys import Rendering
-from scraper.plugins.browser.permits import BrowserPermits
-from scraper.plugins.browser.pool import Browsers
 from scraper.politeness.robots import (
     RobotsRules,
     Unavailable,
@@ -35,6 +32,7 @@ from scraper.politeness.robots import (
     robots_url,
     rules_from,
 )
+from scraper.registry import find_service
 from scraper.rules.routing import is_browser_queue
 from scraper.rules.urls import host_of
 from scraper.rules.verdict import outcome_of_status, retry_after_s
@@ -53,7 +51,7 @@ class PoliteReader:
         self.context = make_context(0, 0, site, settings)
         self.requests = self.extras = 0
         self._settings, self._shown = settings, shown
-        self._browsers: Browsers | None = None
+        self._browsers: PageBrowser | None = None
         self._ending = AsyncExitStack()
         self._fetcher = HttpFetcher(PoolOptions(max_connections=4))
         self._rules: dict[str, RobotsRules | Unavailable] = {}
@@ -68,9 +66,16 @@ class PoliteReader:
         await self._ending.aclose()
 
     def require_browser(self) -> None:
-        """Raises `ConfigError` with what to install if no browser can start."""
-        chromium.require_extra()
-        chromium.program(self._settings)
+        """Raises `ConfigError` that says what to install."""
+        self._factory().require(self._settings)
+
+    @staticmethod
+    def _factory() -> BrowserFactory:
+        """What starts browsers. Raises `ConfigError` where the plug-in `browser` is off."""
+        factory = find_service(BrowserFactory)  # type: ignore[type-abstract]
+        if factory is None:
+            raise ConfigError("the plug-in browser is off (fix: `scraper plugins` says why)")
+        return factory
 
     async def read(
         self,
@@ -116,9 +121,9 @@ class PoliteReader:
         if self._browsers is None:
             self.require_browser()
             self._ending.enter_context(logs.warnings_alone())
-            self._browsers = Browsers(self._settings, pages=1)
+            self._browsers = self._factory().open(self._settings, pages=1)
             self._ending.push_async_callback(self._browsers.aclose)
-        options = Rendering.model_validate(rendering) if rendering else self.context.site.browser
+        options = self._factory().rendering(rendering) if rendering else self.context.rendering
         permits = BrowserPermits(self._before_hop, self._before_extra, paid=False)
         try:
             # Pages are read one by one, so that none waits for a slot.

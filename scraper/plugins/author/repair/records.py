@@ -19,9 +19,9 @@ from scraper.extract import FunctionFailed, TooSlow
 from scraper.extract.extractor import compile_site
 from scraper.infra.database import dumps
 from scraper.infra.redaction import passwords_in, redact
-from scraper.plugins.accounts.file import read as read_accounts
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.plugins.author.discovery.sampling import Sampler, spread_sample
+from scraper.registry import plugin_hooks
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 
@@ -146,14 +146,12 @@ def list_secrets(settings: Settings, site: Site) -> list[str]:
         for url in (settings.postgres_url, settings.valkey_url, settings.celery_broker_url)
         for password in passwords_in(url)
     }
-    values |= {key.strip() for key in (settings.secret_key or "").split(",")}
-    values |= {settings.flower_password or ""}
     values |= {value for name, value in site.headers.items() if _SECRET_HEADER.search(name)}
-    if settings.accounts is not None:
-        for accounts in read_accounts(settings.accounts).values():
-            values |= {text for account in accounts for text in account.values.values()}
-    secrets = (value for value in values if len(value) >= SECRET_CHARS_MIN)
-    return sorted(secrets, key=len, reverse=True)
+    for hooks in plugin_hooks().values():
+        values |= set(hooks.secret_values(settings))
+    return sorted(
+        (value for value in values if len(value) >= SECRET_CHARS_MIN), key=len, reverse=True
+    )
 
 
 def _remove_secrets(page: Fetched, secrets: Collection[str]) -> Fetched:

@@ -27,8 +27,8 @@ from scraper.domain import Fetched, Kind, LeasedPage, Outcome
 from scraper.errors import DeferredError, FetchError, NoProxyError
 from scraper.http.proxy_route import ProxyRoute
 from scraper.http.request import headers_dict
-from scraper.plugins.functions.context import CallContext
-from scraper.plugins.functions.request_sender import RequestSender, check
+from scraper.plugins.functions.worker.context import CallContext
+from scraper.plugins.functions.worker.request_sender import RequestSender, check
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.robots import RobotsRules, Unavailable, require_allowed
@@ -276,7 +276,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
         wish_s: float | None,
         began: float,
     ) -> None:
-        """What an answer says of its host's pace, as pages tell it (`Scraper._heed_host`)."""
+        """What an answer says of its host's pace, as for pages (`BatchProcessor._heed_host`)."""
         says = limiter.signals.record(outcome, status, asyncio.get_running_loop().time())
         if not says:
             limiter.good_answers += says is False

@@ -17,6 +17,7 @@ import asyncio
 import traceback
 from collections import deque
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -28,13 +29,14 @@ from redis.exceptions import RedisError
 from scraper.domain import Blame, Outcome
 from scraper.errors import DeferredError, FetchError, FunctionRefusedError
 from scraper.infra.slots import SlotCost
-from scraper.plugins.browser.call_pages import CallPages
-from scraper.plugins.functions.clients import Clients
-from scraper.plugins.functions.context import CallContext
-from scraper.plugins.functions.functions import Function
 from scraper.plugins.functions.group import Failure, Group
+from scraper.plugins.functions.settings import FunctionsSettings
 from scraper.plugins.functions.store import CANCELLED, DONE, FULL, GONE, Groups
-from scraper.plugins.functions.transport import CallInput, current_input
+from scraper.plugins.functions.worker.allowed_functions import Function
+from scraper.plugins.functions.worker.browser_pages import CallPages
+from scraper.plugins.functions.worker.clients import Clients
+from scraper.plugins.functions.worker.context import CallContext
+from scraper.plugins.functions.worker.transport import CallInput, current_input
 from scraper.rules.routing import is_browser_queue
 from scraper.rules.verdict import outcome_of_status
 from scraper.settings import Settings
@@ -120,7 +122,7 @@ class CallRunner:
     """One a process, on its loop."""
 
     def __init__(
-        self, *, groups: Groups, clients: Clients, pages: CallPages, settings: Settings
+        self, *, groups: Groups, clients: Clients, pages: CallPages | None, settings: Settings
     ) -> None:
         self._groups = groups
         self._clients = clients
@@ -162,7 +164,10 @@ class CallRunner:
         if self._stopping:
             await self._push(None, group, {"b": [index for index, _ in group.inputs], "end": True})
             return
-        wish_s, limit_s = group.options.input_timeout_s, self._settings.input_timeout_s
+        wish_s, limit_s = (
+            group.options.input_timeout_s,
+            self._settings.of(FunctionsSettings).input_timeout_s,
+        )
         timeout_s = min(limit_s, wish_s) if wish_s else limit_s
         running = RunningGroup(group, context, function, place, timeout_s, deque(group.inputs))
         self._running.append(running)
@@ -202,7 +207,9 @@ class CallRunner:
         await self._clients.aclose()
 
     def _lanes(self, group: Group) -> int:
-        return self._pages.at_once if is_browser_queue(group.queue) else LANES
+        if not is_browser_queue(group.queue):
+            return LANES
+        return self._pages.at_once if self._pages is not None else 1
 
     async def _lane(self, running: RunningGroup) -> None:
         while running.queued:
@@ -250,13 +257,22 @@ class CallRunner:
     ) -> Any:
         # A task has a context of its own.
         current_input.set(by)
-        lent = self._pages.lent(by, value) if browser else self._clients.lent(by.context.policy)
-        async with lent as client:
+        async with self._lend(by, value, browser=browser) as client:
             try:
                 return await function(client, value)
             except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
                 # These would end the loop.
                 raise _EndedItselfError from error
+
+    def _lend(
+        self, by: CallInput, value: Any, *, browser: bool
+    ) -> AbstractAsyncContextManager[Any]:
+        """What a function is called with: a client, or a browser's page."""
+        if not browser:
+            return self._clients.lent(by.context.policy)
+        if self._pages is None:
+            raise FunctionRefusedError("this worker has no browser (fix: `scraper plugins`)")
+        return self._pages.lent(by, value)
 
     def _finish_input(self, running: RunningGroup, index: int, task: asyncio.Task[Any]) -> None:
         error = (
@@ -265,7 +281,7 @@ class CallRunner:
         if error is not None:
             self._fail(running, index, failure_of(error))
             return
-        limit = self._settings.result_max_bytes
+        limit = self._settings.of(FunctionsSettings).result_max_bytes
         try:
             encoded = orjson.dumps(task.result())
         except (TypeError, ValueError, RecursionError) as wrong:

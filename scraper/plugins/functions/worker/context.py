@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -14,9 +15,9 @@ from scraper.crawl.context import make_context
 from scraper.domain import Fetched, Kind
 from scraper.errors import FunctionRefusedError
 from scraper.frontier import sites
+from scraper.http.page_browser import rendering_of
 from scraper.http.policy import FetchPolicy
 from scraper.http.transport.guard import PrivateAccess
-from scraper.plugins.browser.keys import Rendering
 from scraper.plugins.functions.group import Options
 from scraper.rules.blocks import Block, detect_block
 from scraper.rules.budget import Budget
@@ -42,7 +43,7 @@ class CallContext:
     robots_agent: str
     block_of: Callable[[Fetched], Block | None]
     # How a browser shows its pages.
-    rendering: Rendering | None = None
+    rendering: Any = None
 
 
 class CallContexts:
@@ -153,5 +154,5 @@ class CallContexts:
             robots=context.site.robots,
             robots_agent=context.robots_agent,
             block_of=context.block_of,
-            rendering=context.site.browser,
+            rendering=rendering_of(context.site),
         )

@@ -19,13 +19,13 @@ from scraper.cli.common.shared import (
 )
 from scraper.cli.common.tables import cell, local, plain, print_table
 from scraper.domain import Fetched, Kind
-from scraper.plugins.archive import reader
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.plugins.author.discovery.trial import FieldTrial, PageTrial, try_product
+from scraper.registry import find_service
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from scraper.views import provenance
-from scraper.views.provenance import HeldBack, Origin, Provenance
+from scraper.views.provenance import ArchivedPages, HeldBack, Origin, Provenance
 
 
 @click.command()
@@ -59,16 +59,17 @@ def _archived(
     row: Mapping[str, Any] | None, settings: Settings, product_id: str
 ) -> PageTrial | None:
     """The archived page as its own crawl's definition reads it."""
-    if row is None:
+    archive = find_service(ArchivedPages)  # type: ignore[type-abstract]
+    if row is None or archive is None:
         return None
-    (page,) = reader.read_all([row], settings.body_max_bytes)
-    if page.answer is None:
+    page = archive.read_page(row, settings.body_max_bytes)
+    if page.fetched is None:
         click.echo(f"its archived page cannot be read: {plain(page.problem)}", err=True)
         return None
-    answer = page.answer
-    fetched = Fetched(answer.url, answer.status, answer.headers, answer.body)
     site = Site.model_validate(row["definition"])
-    return try_product(site, fetched, answer.page_url, settings.site_function_modules, product_id)
+    return try_product(
+        site, page.fetched, page.page_url, settings.site_function_modules, product_id
+    )
 
 
 def _fetched(found: Provenance, settings: Settings, product_id: str) -> PageTrial:

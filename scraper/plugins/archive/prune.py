@@ -8,18 +8,21 @@ prune at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import sqlalchemy as sa
 import structlog
 
+from scraper.domain import Message
 from scraper.errors import ScraperError
+from scraper.infra import objects
 from scraper.infra.database import retry_transaction
-from scraper.plugins.archive import objects
 from scraper.plugins.archive import rows as store
 from scraper.plugins.archive.keys import ArchiveUse
 from scraper.plugins.archive.rows import EmptySegments
+from scraper.settings import Settings
 from scraper.sites.grammar.scalars import parse_duration
 
 log = structlog.get_logger()
@@ -34,6 +37,12 @@ class Pruned:
     segments: int = 0
     more: bool = False
     problems: list[str] = field(default_factory=list)
+
+
+def tick(engine: sa.Engine, settings: Settings) -> Sequence[Message]:
+    """Prunes one bounded piece. Returns nothing to send."""
+    prune(engine)
+    return ()
 
 
 def prune(engine: sa.Engine) -> Pruned:

@@ -2,7 +2,7 @@
 bound as a crawl's pages are.
 
 Each navigation waits for robots.txt and its host's turn, what the page loads for a slot of its
-host; guard, sizes and proxies are `scraper.plugins.browser.pool`'s. Waiting for a page to be free,
+host; guard, sizes and proxies are the browser's. Waiting for a page to be free,
 and for turns, counts against no deadline."""
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING
 
 from scraper.domain import Outcome
 from scraper.errors import FetchError, NoProxyError
+from scraper.http.page_browser import BrowserPermits, PageBrowser
 from scraper.http.proxy_route import ProxyRoute
-from scraper.plugins.browser.faults import navigation_fault
-from scraper.plugins.browser.permits import BrowserPermits
-from scraper.plugins.browser.pool import Browsers
-from scraper.plugins.functions.transport import PATIENCE_S, CallInput, PoliteTransport
+from scraper.plugins.functions.worker.transport import PATIENCE_S, CallInput, PoliteTransport
 from scraper.politeness.page_permits import PagePermits
 from scraper.proxies.pool import ProxyPool
 from scraper.rules.urls import host_of
@@ -30,12 +28,12 @@ if TYPE_CHECKING:
 class CallPages:
     """One a process, on its loop."""
 
-    def __init__(self, browsers: Browsers, polite: PoliteTransport, proxies: ProxyPool) -> None:
-        self._browsers, self._polite, self._proxies = browsers, polite, proxies
+    def __init__(self, browser: PageBrowser, polite: PoliteTransport, proxies: ProxyPool) -> None:
+        self._browser, self._polite, self._proxies = browser, polite, proxies
 
     @property
     def at_once(self) -> int:
-        return self._browsers.pages
+        return self._browser.pages
 
     @asynccontextmanager
     async def lent(self, by: CallInput, value: object) -> AsyncIterator[Page]:
@@ -64,11 +62,11 @@ class CallPages:
             with by.clock.still():
                 route = await self._choose_route(by, value)
                 await stack.enter_async_context(
-                    self._browsers.slot(asyncio.get_running_loop().time() + PATIENCE_S)
+                    self._browser.slot(asyncio.get_running_loop().time() + PATIENCE_S)
                 )
             stack.callback(permits.release)
             browser_permits = BrowserPermits(before_hop, before_sub, paid=False)
-            opened = self._browsers.page(
+            opened = self._browser.page(
                 by.context.policy, by.context.rendering, permits=browser_permits, route=route
             )
             page = await stack.enter_async_context(opened)
@@ -77,10 +75,11 @@ class CallPages:
             try:
                 yield page
             except Exception as error:
-                if "net::ERR_" not in str(error):
+                fault = self._browser.navigation_fault(error, page.url, by.context.policy)
+                if fault is None:
                     raise
                 # Whose fault it is; the error stays the function's.
-                raise error from navigation_fault(error, {}, page.url, by.context.policy, None)  # type: ignore[arg-type]
+                raise error from fault
 
     async def _choose_route(self, by: CallInput, value: object) -> ProxyRoute | None:
         if by.context.need is None:

@@ -19,7 +19,7 @@ import structlog
 
 from scraper.errors import FunctionRefusedError
 from scraper.http.policy import FetchPolicy
-from scraper.plugins.functions.functions import resolve_init
+from scraper.plugins.functions.worker.allowed_functions import resolve_init
 
 log = structlog.get_logger()
 

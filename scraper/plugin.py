@@ -1,0 +1,224 @@
+"""The plug-in interface, version 1: what an optional feature adds, and where the core calls it.
+
+A plug-in is one value, `PLUGIN = Plugin(...)`, in a module that an entry point of the group
+`scraper.plugins` names:
+
+    [project.entry-points."scraper.plugins"]
+    ratings = "shop_ratings.plugin:PLUGIN"
+
+Everything it adds is named by a reference, `"package.module:object"`, and imported when the core
+first needs it, so that an installed plug-in costs nothing until it is used. Commands and ticks run
+in any process; a `WorkerPart` lives in each worker process, on its event loop, and its methods are
+called in the order of the plug-ins' names. A plug-in is on when it is installed, its requirements
+can be imported, and SCRAPER_PLUGINS_OFF does not name it; `scraper plugins` shows this.
+
+A plug-in imports this module and the packages that docs/reference/plugins.md names.
+The core never imports a plug-in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+    from prometheus_client import Metric
+    from redis import Redis
+
+    from scraper.crawl.context import CrawlContext
+    from scraper.crawl.login_signs import LoginSigns
+    from scraper.domain import Fetched, LeasedPage
+    from scraper.extract.adapter import Adapter
+    from scraper.http.handshake import Handshake
+    from scraper.http.page_browser import PageBrowser
+    from scraper.results.missed_products import Misses
+    from scraper.results.transaction import PageResult, Stored
+    from scraper.settings import Settings
+    from scraper.sites.definition import Site
+    from scraper.worker.batch import Attempt, Batch
+    from scraper.worker.host import SessionPool, SlotLoad, WorkerHost
+    from scraper.worker.telemetry import Observer
+
+VERSION = 1
+# The arguments of a task, as text in a message.
+TASK_ARGUMENTS_MAX_BYTES = 500_000
+# The sections of `scraper --help`.
+SETUP, CRAWLS, DATA = "Set-up", "Crawls", "Data"
+FLEET = "Hosts, proxies, accounts and workers"
+
+
+class Command(NamedTuple):
+    """A command of the command line: a section of the help, and `"package.module"`, which has a
+    click command of the command's name. The name `"sites record"` is a command of a group."""
+
+    section: str
+    module: str
+
+
+class Tick(NamedTuple):
+    """A step that beat schedules each `every_s` seconds, on the coordinator queue: a reference to
+    `step(engine, settings) -> Sequence[Message]`. With `setting`, only if that setting is given."""
+
+    name: str
+    every_s: float
+    step: str
+    setting: str | None = None
+
+
+class Task(NamedTuple):
+    """A Celery task that workers run in a slot: a reference to `run(host, **arguments)`, where
+    `host` is a `WorkerHost`, and for each argument one to a function that says whether a value from
+    the broker may be it."""
+
+    name: str
+    run: str
+    arguments: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plugin:
+    """What a plug-in adds; all but its name and a summary is optional."""
+
+    name: str
+    summary: str
+    version: int = VERSION
+    # A module that must be importable, to what installs it.
+    requires: Mapping[str, str] = field(default_factory=dict)
+    # A pydantic model, whose fields become settings (`SCRAPER_…`), read by `settings.of(model)`.
+    settings: str | None = None
+    # A class of `scraper.sites.plugin_keys.DefinitionKeys`, read by `site.of(keys)`.
+    keys: str | None = None
+    commands: Mapping[str, Command] = field(default_factory=dict)
+    ticks: Sequence[Tick] = ()
+    tasks: Sequence[Task] = ()
+    # A package of Alembic revisions, the first of which has the plug-in's name as branch label.
+    migrations: str | None = None
+    # `load(arguments)`, called with the command line when Celery loads the application.
+    on_load: str | None = None
+    # `start(settings, queues)`, called before a worker takes messages; a `ScraperError` ends it.
+    on_worker_start: str | None = None
+    # An object of `Hooks`.
+    hooks: str | None = None
+    # A class of `WorkerPart`.
+    worker: str | None = None
+    # A protocol of the core, by name, to an object that fills it, as `LocalServers`.
+    services: Mapping[str, str] = field(default_factory=dict)
+    # A form of exports, to a `scraper.cli.data.export.ExportForm`.
+    exports: Mapping[str, str] = field(default_factory=dict)
+
+
+class Hooks:
+    """What the core asks of a plug-in in any process. Every method is optional."""
+
+    def check_site(self, site: Site, settings: Settings) -> Iterable[tuple[str, str]]:
+        """Yields (key, sentence) for each problem that `scraper sites check` reports."""
+        return ()
+
+    def named_functions(self, site: Site) -> Mapping[str, str | None]:
+        """Returns the Python functions that the plug-in's keys name, by key."""
+        return {}
+
+    def login_signs(self, site: Site) -> LoginSigns | None:
+        """Returns what shows that a page of the site was answered to a logged-out visitor."""
+        return None
+
+    def adapter(self, site: Site) -> Adapter | None:
+        """Returns what reads the site's own interface instead of its pages."""
+        return None
+
+    def handshake(self, site: Site) -> Handshake | None:
+        """Returns what opens the site's connections, where ours are not to."""
+        return None
+
+    def open_crawl(
+        self, connection: sa.Connection, crawl_id: int, site_id: int, site: Site, *, refetch: bool
+    ) -> None:
+        """Called in the transaction that opens a crawl."""
+
+    def crawl_extra(
+        self, connection: sa.Connection, crawl_id: int, site_id: int, site: Site
+    ) -> object | None:
+        """Returns what a worker keeps of a crawl for the plug-in, in `CrawlContext.extras`."""
+        return None
+
+    def delist(self, connection: sa.Connection, crawl: sa.Row[tuple[object, ...]]) -> Misses | None:
+        """Counts a complete crawl's missed products, where pages are not all in the frontier."""
+        return None
+
+    def keeps_frontier(self, site: Site) -> bool:
+        """Whether a site's finished pages stay in the frontier."""
+        return True
+
+    def count_site(self, connection: sa.Connection, site_id: int) -> Mapping[str, int]:
+        """Returns how many rows of its own a site has, by what they are called."""
+        return {}
+
+    def delete_site(self, connection: sa.Connection, site_id: int, limit: int) -> int:
+        """Deletes up to `limit` rows of a site. Returns how many; it is called until that is 0."""
+        return 0
+
+    def forget_site(self, settings: Settings, site_id: int, name: str) -> None:
+        """Called when a site was deleted: removes what is not in PostgreSQL."""
+
+    def fleet_metrics(self, client: Redis) -> Iterable[Metric]:
+        """Yields what `scraper metrics` exports of the plug-in's state in Redis."""
+        return ()
+
+    def secret_values(self, settings: Settings) -> Iterable[str]:
+        """Yields texts that no recorded page and no message may hold."""
+        return ()
+
+
+class WorkerPart:
+    """What a plug-in has in a worker process, on its event loop. Every member is optional."""
+
+    browser: PageBrowser | None = None
+    sessions: SessionPool | None = None
+    observer: Observer | None = None
+
+    def __init__(self, host: WorkerHost) -> None:
+        self.host = host
+
+    async def keep(
+        self,
+        batch: Batch,
+        page: LeasedPage,
+        context: CrawlContext,
+        fetched: Fetched,
+        tried: Attempt,
+    ) -> object | None:
+        """Returns what travels with the page's result, in `PageResult.extras`. Called for each
+        answer of a crawl for which `Hooks.crawl_extra` returned something."""
+        return None
+
+    def before_settling(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
+        """Returns the results to store. Called in the writer's thread, before the transaction."""
+        return pages
+
+    def after_settling(self, stored: Stored) -> None:
+        """Called in the writer's thread, once the transaction is committed."""
+
+    async def end_batch(self, batch: Batch) -> None:
+        """Called when the last page of a batch is stored."""
+
+    def collect_metrics(self) -> Iterable[Metric]:
+        """Yields the plug-in's own metrics of this process, for each scrape."""
+        return ()
+
+    def slot_loads(self) -> Sequence[SlotLoad]:
+        """Returns what the plug-in's own tasks take up of the worker's slots."""
+        return ()
+
+    async def run(self) -> None:
+        """Runs until it is cancelled, as long as the worker lives."""
+
+    def hand_back(self) -> None:
+        """Called when the worker is told to stop: nothing new is begun."""
+
+    def cut_short(self) -> None:
+        """Called when the time to stop is up: what is under way ends."""
+
+    async def aclose(self, within_s: float) -> None:
+        """Closes connections, within so many seconds."""

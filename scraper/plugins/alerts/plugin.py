@@ -1,0 +1,15 @@
+"""What the plug-in `alerts` adds."""
+
+from __future__ import annotations
+
+from scraper.plugin import DATA, Command, Plugin, Tick
+
+PLUGIN = Plugin(
+    name="alerts",
+    summary="sends alerts of crawls and of price changes",
+    requires={"apprise": "'celery-scraper[alerts]'"},
+    settings="scraper.plugins.alerts.settings:AlertsSettings",
+    keys="scraper.plugins.alerts.keys:AlertsKeys",
+    commands={"alerts": Command(DATA, "scraper.plugins.alerts.command")},
+    ticks=[Tick("alert", 5.0, "scraper.plugins.alerts.tick:send_alerts")],
+)

@@ -1,0 +1,26 @@
+"""Where the core calls the plug-in `archive`."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from scraper.plugin import Hooks
+from scraper.plugins.archive import rows
+from scraper.plugins.archive.keys import ArchiveKeys, ArchiveUse
+from scraper.sites.definition import Site
+
+
+class ArchiveHooks(Hooks):
+    def crawl_extra(
+        self, connection: sa.Connection, crawl_id: int, site_id: int, site: Site
+    ) -> ArchiveUse | None:
+        return site.of(ArchiveKeys).archive
+
+    def delete_site(self, connection: sa.Connection, site_id: int, limit: int) -> int:
+        return rows.forget(connection, site_id, 0.0)
+
+    def count_site(self, connection: sa.Connection, site_id: int) -> dict[str, int]:
+        return {"archived pages": rows.count_of_site(connection, site_id)}
+
+
+HOOKS = ArchiveHooks()

@@ -1,0 +1,30 @@
+"""Settings that the plug-in `archive` adds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, Field
+
+if TYPE_CHECKING:
+    from scraper.settings import Settings
+
+
+class ArchiveSettings(BaseModel):
+    archive: str | None = Field(
+        None,
+        description="where raw pages are kept: a folder, or s3://bucket/prefix; "
+        "unset: SCRAPER_HOME/archive",
+    )
+    archive_codec: Literal["gzip", "zstd"] = Field(
+        "gzip", description="how archived pages are compressed"
+    )
+
+
+def archive_place(settings: Settings) -> str | None:
+    """Where raw pages are kept. With a PostgreSQL that other machines may use, a folder of this
+    machine is not the default: the other machines would look in folders of their own."""
+    place = settings.of(ArchiveSettings).archive
+    if place is None and settings.database_url is None:
+        return str(settings.home_dir / "archive")
+    return place

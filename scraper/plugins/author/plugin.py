@@ -1,0 +1,19 @@
+"""What the plug-in `author` adds."""
+
+from __future__ import annotations
+
+from scraper.plugin import DATA, SETUP, Command, Plugin
+
+PLUGIN = Plugin(
+    name="author",
+    summary="writes, tries, tests and repairs site definitions",
+    commands={
+        "new": Command(SETUP, "scraper.plugins.author.commands.new"),
+        "try": Command(SETUP, "scraper.plugins.author.commands.trying"),
+        "repair": Command(SETUP, "scraper.plugins.author.commands.repair"),
+        "shell": Command(SETUP, "scraper.plugins.author.commands.shell"),
+        "why": Command(DATA, "scraper.plugins.author.commands.why"),
+        "sites record": Command(SETUP, "scraper.plugins.author.commands.recorded"),
+        "sites test": Command(SETUP, "scraper.plugins.author.commands.recorded"),
+    },
+)

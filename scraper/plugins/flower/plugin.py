@@ -1,0 +1,15 @@
+"""What the plug-in `flower` adds."""
+
+from __future__ import annotations
+
+from scraper.plugin import Plugin
+
+PLUGIN = Plugin(
+    name="flower",
+    summary="the Crawls tab in Flower",
+    requires={"flower": "'celery-scraper[flower]'"},
+    settings="scraper.plugins.flower.settings:FlowerSettings",
+    on_load="scraper.plugins.flower.hooks:load_app",
+    hooks="scraper.plugins.flower.hooks:HOOKS",
+    services={"FlowerLogin": "scraper.plugins.flower.login:LOGIN"},
+)

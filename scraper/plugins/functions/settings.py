@@ -1,0 +1,41 @@
+"""Settings that the plug-in `functions` adds."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field, field_validator
+
+from scraper.sites.module_names import (
+    check_function_name,
+    check_module_names,
+    module_names,
+)
+
+
+class FunctionsSettings(BaseModel):
+    functions: str | None = Field(
+        None, description="the modules whose async functions may be called on workers"
+    )
+    client_init: str | None = Field(
+        None, description="MODULE:FUNCTION that makes the workers' own client for them"
+    )
+    input_timeout_s: float = Field(
+        60, gt=0, description="one input of a call, its hosts' turns not counted"
+    )
+    result_max_bytes: int = Field(
+        1_000_000, ge=100, le=16_000_000, description="what a call returns for one input"
+    )
+
+    @field_validator("functions")
+    @classmethod
+    def _check_functions(cls, value: str | None) -> str | None:
+        return check_module_names(value)
+
+    @field_validator("client_init")
+    @classmethod
+    def _check_client_init(cls, value: str | None) -> str | None:
+        return check_function_name(value)
+
+    @property
+    def function_modules(self) -> tuple[str, ...]:
+        """The modules whose functions may be called."""
+        return module_names(self.functions)

@@ -1,0 +1,31 @@
+"""Settings that the plug-in `metrics` adds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, Field
+
+if TYPE_CHECKING:
+    from scraper.settings import Settings
+
+
+class MetricsSettings(BaseModel):
+    metrics_host: str = Field(
+        "127.0.0.1", description="where metrics are served, the exporter's and workers' own"
+    )
+    metrics_port: int | None = Field(
+        None,
+        ge=0,
+        le=65535,
+        description="of a worker process's own metrics; 0: any free one; unset: none",
+    )
+    exporter_port: int = Field(
+        9750, ge=0, le=65535, description="of `scraper metrics`; 0: any free one"
+    )
+
+
+def targets_dir(settings: Settings) -> Path:
+    """The folder in which worker processes write where their metrics are, for Prometheus."""
+    return settings.home_dir / "metrics"

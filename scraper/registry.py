@@ -1,0 +1,206 @@
+"""Finds plug-ins, decides which are on, and resolves what they add.
+
+A plug-in's entry point is read; its references are followed one by one, when the core needs them.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from scraper.errors import ConfigError
+from scraper.plugin import VERSION, Command, Hooks, Plugin, Task, Tick
+
+GROUP = "scraper.plugins"
+OFF_VARIABLE = "SCRAPER_PLUGINS_OFF"
+PROJECT_FILE = "scraper.toml"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPlugin:
+    """An installed plug-in. `off` says why it is off and how to switch it on; empty: it is on.
+    `plugin` is None where its module cannot be imported."""
+
+    name: str
+    plugin: Plugin | None
+    off: str
+    distribution: str
+
+
+@lru_cache(maxsize=1)
+def found_plugins() -> tuple[FoundPlugin, ...]:
+    """Every installed plug-in, by name."""
+    off = plugins_off()
+    found = {entry.name: _examine(entry, off) for entry in entry_points(group=GROUP)}
+    for name in off - found.keys():
+        raise ConfigError(f"{OFF_VARIABLE}: there is no plug-in {name!r} (fix: {', '.join(found)})")
+    return tuple(found[name] for name in sorted(found))
+
+
+@lru_cache(maxsize=1)
+def active_plugins() -> tuple[Plugin, ...]:
+    """The plug-ins that are on, by name."""
+    return tuple(row.plugin for row in found_plugins() if row.plugin is not None and not row.off)
+
+
+def plugins_off() -> frozenset[str]:
+    """The names that the environment or the project's file switches off. Read here because the
+    other settings are partly the plug-ins' own."""
+    text = os.environ.get(OFF_VARIABLE)
+    if text is None:
+        try:
+            project = tomllib.loads(Path(PROJECT_FILE).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            # `scraper.settings` reports a project file that cannot be read.
+            return frozenset()
+        text = str(project.get("plugins_off", ""))
+    return frozenset(text.replace(",", " ").split())
+
+
+def resolve(reference: str) -> Any:
+    """The object that `"package.module:object"` names."""
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)
+
+
+@lru_cache(maxsize=1)
+def plugin_hooks() -> Mapping[str, Hooks]:
+    """The hooks of the plug-ins that are on, by the plug-ins' names."""
+    return {plugin.name: resolve(plugin.hooks) for plugin in active_plugins() if plugin.hooks}
+
+
+def installed_hooks() -> Mapping[str, Hooks]:
+    """The hooks of every plug-in that can be imported, also of one that is switched off: what it
+    has stored can still be counted and deleted."""
+    hooks = {}
+    for row in found_plugins():
+        if row.plugin is not None and row.plugin.hooks is not None:
+            with suppress(ImportError):
+                hooks[row.name] = resolve(row.plugin.hooks)
+    return hooks
+
+
+def first_answer(answers: Iterable[T | None]) -> T | None:
+    """The first answer of the plug-ins that is not None."""
+    return next((answer for answer in answers if answer is not None), None)
+
+
+def find_service(protocol: type[T]) -> T | None:
+    """The object with which a plug-in fills a protocol of the core; None: no plug-in does."""
+    for plugin in active_plugins():
+        reference = plugin.services.get(protocol.__name__)
+        if reference is not None:
+            return cast(T, resolve(reference))
+    return None
+
+
+def plugin_subcommands(group: str) -> dict[str, str]:
+    """The modules of the subcommands that plug-ins add to a group of commands, by name."""
+    commands = plugin_commands().items()
+    parts = {tuple(name.split(" ")): row.module for name, row in commands if " " in name}
+    return {name: module for (parent, name), module in parts.items() if parent == group}
+
+
+def plugin_commands() -> dict[str, Command]:
+    return {name: row for plugin in active_plugins() for name, row in plugin.commands.items()}
+
+
+def run_plugin_steps(attribute: str, *arguments: object) -> None:
+    """Calls what each plug-in names as `on_load` or `on_worker_start`."""
+    for reference in _references(attribute):
+        resolve(reference)(*arguments)
+
+
+def plugin_exports() -> dict[str, str]:
+    """References to the export forms of plug-ins, by the forms' names."""
+    return {name: ref for plugin in active_plugins() for name, ref in plugin.exports.items()}
+
+
+def plugin_ticks() -> Iterator[Tick]:
+    for plugin in active_plugins():
+        yield from plugin.ticks
+
+
+def plugin_tasks() -> dict[str, Task]:
+    """The tasks of plug-ins, by name."""
+    return {task.name: task for plugin in active_plugins() for task in plugin.tasks}
+
+
+def extended(name: str, base: type[T], attribute: str) -> type[T]:
+    """A subclass of `base` that also inherits from the class that each plug-in names as
+    `attribute`: this is how plug-ins add settings and keys of definitions."""
+    parts = [resolve(ref) for ref in _references(attribute)]
+    return cast(
+        type[T],
+        type(name, (*parts, base), {"__module__": base.__module__, "__doc__": base.__doc__}),
+    )
+
+
+def inactive_plugin_of_key(key: str) -> FoundPlugin | None:
+    """The plug-in that is off and would add this key to definitions."""
+    return next((row for row in _inactive_with_keys() if key in keys_of(row)), None)
+
+
+@lru_cache(maxsize=1)
+def inactive_defaults() -> dict[str, Any]:
+    """The keys of plug-ins that are off, each with its default as JSON."""
+    defaults: dict[str, Any] = {}
+    for row in _inactive_with_keys():
+        assert row.plugin is not None and row.plugin.keys is not None
+        defaults |= resolve(row.plugin.keys)().model_dump(mode="json")
+    return defaults
+
+
+def keys_of(row: FoundPlugin) -> tuple[str, ...]:
+    """The keys that a plug-in adds to definitions."""
+    if row.plugin is None or row.plugin.keys is None:
+        return ()
+    return tuple(resolve(row.plugin.keys).model_fields)
+
+
+def settings_of(row: FoundPlugin) -> tuple[str, ...]:
+    """The environment variables that a plug-in adds."""
+    if row.plugin is None or row.plugin.settings is None:
+        return ()
+    return tuple(f"SCRAPER_{name.upper()}" for name in resolve(row.plugin.settings).model_fields)
+
+
+def _inactive_with_keys() -> Iterator[FoundPlugin]:
+    return (row for row in found_plugins() if row.off and row.plugin and row.plugin.keys)
+
+
+def _references(attribute: str) -> list[str]:
+    references = [getattr(plugin, attribute) for plugin in active_plugins()]
+    return [reference for reference in references if reference is not None]
+
+
+def _examine(entry: EntryPoint, off: frozenset[str]) -> FoundPlugin:
+    distribution = entry.dist.name if entry.dist is not None else ""
+    try:
+        plugin = entry.load()
+    except Exception as error:  # noqa: BLE001 - a plug-in of another author may raise anything
+        reason = f"cannot be imported: {type(error).__name__}: {error}"
+        return FoundPlugin(entry.name, None, reason, distribution)
+    if not isinstance(plugin, Plugin):
+        return FoundPlugin(entry.name, None, f"{entry.value} is not a Plugin", distribution)
+    return FoundPlugin(entry.name, plugin, _why_off(plugin, off), distribution)
+
+
+def _why_off(plugin: Plugin, off: frozenset[str]) -> str:
+    if plugin.version != VERSION:
+        return f"made for version {plugin.version} of the plug-in interface, this is {VERSION}"
+    if plugin.name in off:
+        return f"switched off by {OFF_VARIABLE} (fix: remove it there)"
+    missing = [what for module, what in plugin.requires.items() if find_spec(module) is None]
+    return f"not installed (fix: pip install {' '.join(missing)})" if missing else ""

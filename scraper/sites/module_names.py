@@ -1,0 +1,31 @@
+"""Lists of Python modules that an operator allows, as settings spell them. Pure."""
+
+from __future__ import annotations
+
+import re
+
+_MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*").fullmatch
+
+
+def module_names(text: str | None) -> tuple[str, ...]:
+    """The names of a list that commas or spaces separate."""
+    return tuple((text or "").replace(",", " ").split())
+
+
+def check_module_names(text: str | None) -> str | None:
+    """Returns the text. Raises `ValueError` where a name in it is not a module's."""
+    for name in module_names(text):
+        if not _MODULE(name):
+            raise ValueError(
+                f"{name!r} is not a module's name; names are separated by commas: "
+                "shop_checks,my.tools"
+            )
+    return text
+
+
+def check_function_name(text: str | None) -> str | None:
+    """Returns the text. Raises `ValueError` where it is not MODULE:FUNCTION."""
+    module, _, name = (text or "a:a").partition(":")
+    if not (_MODULE(module) and name.isidentifier()):
+        raise ValueError("must be MODULE:FUNCTION, such as shop_checks:client")
+    return text

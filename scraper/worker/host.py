@@ -1,0 +1,80 @@
+"""What a worker process lends to the parts that plug-ins have in it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import redis.asyncio as aredis
+import sqlalchemy as sa
+
+from scraper.crawl.context import CrawlContext
+from scraper.domain import Fetched, LeasedPage, Message
+from scraper.frontier.control import HostControl
+from scraper.http.account_session import AccountSession
+from scraper.http.fetcher import HttpFetcher
+from scraper.http.page_browser import PageBrowser
+from scraper.infra.slots import SlotCost
+from scraper.plugin import WorkerPart
+from scraper.politeness.host_limiters import HostLimiters
+from scraper.politeness.page_permits import PagePermits
+from scraper.politeness.robots_cache import RobotsCache
+from scraper.proxies.pool import ProxyPool
+from scraper.proxies.rotation import ProxyRotation
+from scraper.settings import Settings
+
+# A slot, its pages that are left, how many of them wait for nothing but their host's permit, and
+# how many would fill a slot.
+SlotLoad = tuple[SlotCost | None, int, int, int]
+
+
+class SessionPool(Protocol):
+    """Accounts that are logged in to the sites that ask for it."""
+
+    async def visit(
+        self,
+        page: LeasedPage,
+        context: CrawlContext,
+        latest: float,
+        permits: PagePermits,
+        get: Callable[[AccountSession], Awaitable[Fetched]],
+    ) -> Fetched:
+        """The page as an account sees it, by `get`. Raises what `get` raises, `NoLoginError` where
+        the page is to wait, and `FetchError` (LOGIN_FAILED, LOGGED_OUT)."""
+        ...
+
+
+@dataclass(kw_only=True, eq=False)
+class WorkerHost:
+    """The parts of a worker process that plug-ins use. One a process; `loop` is its event loop."""
+
+    settings: Settings
+    name: str
+    engine: sa.Engine
+    redis: aredis.Redis
+    rng: random.Random
+    loop: asyncio.AbstractEventLoop
+    fetcher: HttpFetcher
+    limiters: HostLimiters
+    robots: RobotsCache
+    proxies: ProxyPool
+    rotation: ProxyRotation
+    send: Callable[[Sequence[Message]], None]
+    # Takes what operators say of hosts, as it was at that time of `time.monotonic`.
+    apply_control: Callable[[HostControl, float], None]
+    count_batches: Callable[[], int]
+    loop_silent_s: Callable[[], float]
+    parts: dict[str, WorkerPart] = field(default_factory=dict)
+
+    @property
+    def browser(self) -> PageBrowser | None:
+        """The browser that a plug-in brings."""
+        return next((part.browser for part in self.parts.values() if part.browser), None)
+
+    @property
+    def sessions(self) -> SessionPool | None:
+        """The accounts that a plug-in logs in."""
+        return next((part.sessions for part in self.parts.values() if part.sessions), None)
