@@ -246,7 +246,7 @@ def _currency_source(reading: FieldSource) -> dict[str, str] | None:
     if key is None:
         return None
     path = getattr(reading, key)
-    beside = selectors.parse_jsonld(path).sibling("priceCurrency")
+    beside = selectors.parse_jsonld(path).make_sibling("priceCurrency")
     steps = (step if isinstance(step, str) else f"[{step}]" for step in beside.steps)
     return {key: ".".join([beside.type, *steps]).replace(".[", "[")}
 

@@ -96,8 +96,8 @@ class FunctionReader:
                 )
 
     def _add_link(self, url: str, kind: Kind, page: Page, links: dict[str, Link]) -> None:
-        cleaned = self._link_filter.clean(url, page.url)
-        if cleaned is not None and self._link_filter.owns(cleaned):
+        cleaned = self._link_filter.clean_url(url, page.url)
+        if cleaned is not None and self._link_filter.owns_url(cleaned):
             links.setdefault(cleaned, Link(cleaned, Kind(kind)))
 
     def _make_product(self, external_id: Any, data: Mapping[str, Any]) -> Product:

@@ -39,10 +39,10 @@ class LinkFilter:
         self._hosts = site.allowed_hosts
         self._known: dict[str, bool] = {}
 
-    def clean(self, url: str, base: str | None = None) -> str | None:
+    def clean_url(self, url: str, base: str | None = None) -> str | None:
         return urls.clean(url, base, self.rules)
 
-    def owns(self, url: str) -> bool:
+    def owns_url(self, url: str) -> bool:
         host = urls.host_of(url)
         owned = self._known.get(host)
         if owned is None:
@@ -90,8 +90,8 @@ class ListingReader:
         has_links = bool(links)
         if self._paginator is not None and (has_links or depth == 0):
             for url in self._paginator.find_pages(document, depth, products, problems):
-                cleaned = self._link_filter.clean(url)
-                if cleaned is not None and self._link_filter.owns(cleaned):
+                cleaned = self._link_filter.clean_url(url)
+                if cleaned is not None and self._link_filter.owns_url(cleaned):
                     links.setdefault(cleaned, Link(cleaned, Kind.LISTING))
             goes_on = goes_on or self._paginator.has_next(document)
         if depth == 0 and not has_links and seen:
@@ -110,8 +110,8 @@ class ListingReader:
         page does not have."""
         others = set()
         for element in document.css(_ANY_LINK):
-            url = self._link_filter.clean(element.attributes.get("href") or "", document.base)
-            if url is not None and url != document.url and self._link_filter.owns(url):
+            url = self._link_filter.clean_url(element.attributes.get("href") or "", document.base)
+            if url is not None and url != document.url and self._link_filter.owns_url(url):
                 others.add(url)
         return len(others) >= FRAME_LINKS
 
@@ -129,13 +129,13 @@ class ListingReader:
         try:
             for href in selector.hrefs(document):
                 matched += 1
-                url = self._link_filter.clean(href, document.base)
+                url = self._link_filter.clean_url(href, document.base)
                 if url is None or (
                     selector.match is not None
                     and not selectors.matches_anywhere(selector.match, url)
                 ):
                     continue
-                if not self._link_filter.owns(url):
+                if not self._link_filter.owns_url(url):
                     off_site += 1
                     continue
                 kept += 1

@@ -53,11 +53,11 @@ class SitemapReader:
                         f"the sitemap has more than {URLS_MAX:,} URLs, the others are left out"
                     )
                     break
-                url = self._link_filter.clean(text, page.url)
+                url = self._link_filter.clean_url(text, page.url)
                 if url is None or url in links:
                     continue
                 kind = Kind.SITEMAP if is_sitemap else self._classify_url(url)
-                if not self._link_filter.owns(url):
+                if not self._link_filter.owns_url(url):
                     off_site += 1
                 elif kind is not None:
                     links[url] = Link(url, kind)

@@ -34,12 +34,11 @@ def explain_failure(error: Exception) -> str:
 
 
 def compile_source(source: Source, text_of: TextOf = whole_text) -> Texts:
-    """Returns `texts(document, every)`, which returns the first text, or up to 1,000. `text_of`
-    reads an element's text.
+    """Returns `read_texts(document, every)`, which returns the first text, or up to 1,000.
+    `text_of` reads an element's text.
 
-    `texts` raises one of `SELECTOR_ERRORS`: `TimeoutError` if a regular expression takes too long,
-    `lxml.etree.XPathError` if XPath reaches its limits.
-    """
+    `read_texts` raises one of `SELECTOR_ERRORS`: `TimeoutError` if a regular expression takes too
+    long, `lxml.etree.XPathError` if XPath reaches its limits."""
     if source.url is not None:
         return _compile_url_regex(source.url)
     pattern = selectors.compile_regex(source.regex) if source.regex is not None else None
@@ -76,7 +75,7 @@ def _compile_css(css: str, text_of: TextOf) -> Texts:
     selector = parse_css(css)
     elements_wanted = selector.selects_elements
 
-    def texts(document: Document, every: bool) -> list[str]:
+    def read_texts(document: Document, every: bool) -> list[str]:
         if not every:
             first = document.css_first(selector)
             if first is None:
@@ -92,7 +91,7 @@ def _compile_css(css: str, text_of: TextOf) -> Texts:
             _select_parts(document.css(selector), selector), every, text_of, document
         )
 
-    return texts
+    return read_texts
 
 
 def _select_parts(elements: list[LexborNode], selector: CssSelector) -> Iterable[str | Element]:
@@ -106,13 +105,13 @@ def _select_parts(elements: list[LexborNode], selector: CssSelector) -> Iterable
 
 
 def _compile_xpath(xpath: etree.XPath, text_of: TextOf) -> Texts:
-    def texts(document: Document, every: bool) -> list[str]:
+    def read_texts(document: Document, every: bool) -> list[str]:
         matches = document.xpath(xpath)
         if not isinstance(matches, list):
             matches = [_scalar_text(matches)]
         return _clean_texts(matches, every, text_of, document)
 
-    return texts
+    return read_texts
 
 
 def _compile_jsonld(path: str) -> Texts:
@@ -144,7 +143,7 @@ def _compile_meta(name: str) -> Texts:
 def _compile_state(path: str) -> Texts:
     steps = selectors.parse_json(path)
 
-    def texts(document: Document, every: bool) -> list[str]:
+    def read_texts(document: Document, every: bool) -> list[str]:
         for state in document.state:
             cleaned = _clean_texts(
                 map(strip_tags, jsonld.find_texts_in_documents([state], steps)), every
@@ -153,15 +152,15 @@ def _compile_state(path: str) -> Texts:
                 return cleaned
         return []
 
-    return texts
+    return read_texts
 
 
 def _compile_auto(field: str) -> Texts:
-    def texts(document: Document, every: bool) -> list[str]:
+    def read_texts(document: Document, every: bool) -> list[str]:
         answer = document.auto.read(field)
         return [] if answer is None else _clean_texts([answer.text], every)
 
-    return texts
+    return read_texts
 
 
 def _compile_response(name: str, path: str) -> Texts:
@@ -181,36 +180,36 @@ def _compile_path(path: str) -> Texts:
 def _compile_page_regex(pattern: str) -> Texts:
     compiled = selectors.compile_regex(pattern)
 
-    def texts(document: Document, every: bool) -> list[str]:
+    def read_texts(document: Document, every: bool) -> list[str]:
         return _clean_texts(
             selectors.find_all(compiled, document.text, VALUES_MAX if every else 1), every
         )
 
-    return texts
+    return read_texts
 
 
 def _compile_url_regex(pattern: str) -> Texts:
     compiled = selectors.compile_regex(pattern)
 
-    def texts(document: Document, every: bool) -> list[str]:
+    def read_texts(document: Document, every: bool) -> list[str]:
         for url in (document.url, document.page_url):
             matches = selectors.find_first(compiled, url)
             if matches:
                 return _clean_texts([matches], every)
         return []
 
-    return texts
+    return read_texts
 
 
 def _pick_by_pattern(raw: Texts, pattern: Any) -> Texts:
     """Searches all texts for the pattern: `::text` gives every text node, and only one holds the
     number."""
 
-    def texts(document: Document, every: bool) -> list[str]:
+    def read_texts(document: Document, every: bool) -> list[str]:
         picked = (selectors.find_first(pattern, text) for text in raw(document, True))
         return _clean_texts((text for text in picked if text is not None), every)
 
-    return texts
+    return read_texts
 
 
 def _clean_texts(

@@ -48,7 +48,7 @@ def compile_table(name: str, source: FieldSource, max_length: int) -> ReadValue:
     rows, keys = parse_css(source.table or ""), parse_css(source.key or "")
     cells = parse_css(f"{source.key}, {source.value}")
 
-    def table(document: Document, faults: list[str]) -> dict[str, str] | None:
+    def read_table(document: Document, faults: list[str]) -> dict[str, str] | None:
         pairs: dict[str, str] = {}
         left = CHARS_MAX
         for row in document.css(rows):
@@ -67,7 +67,7 @@ def compile_table(name: str, source: FieldSource, max_length: int) -> ReadValue:
                 pairs[key] = text
         return sort_keys(pairs) or None
 
-    return table
+    return read_table
 
 
 def _collect_pairs(
@@ -89,7 +89,7 @@ def compile_objects(name: str, source: FieldSource, fields: Sequence[NestedField
     left out."""
     scope = compile_scope(source, OBJECTS_MAX)
 
-    def objects(document: Document, faults: list[str]) -> list[dict[str, Any]] | None:
+    def read_objects(document: Document, faults: list[str]) -> list[dict[str, Any]] | None:
         parts, matched = scope(document)
         values: list[dict[str, Any]] = []
         left = CHARS_MAX
@@ -108,7 +108,7 @@ def compile_objects(name: str, source: FieldSource, fields: Sequence[NestedField
             faults.append(f"{name}: more than {_describe_limit(OBJECTS_MAX, 'objects')}, cut")
         return values or None
 
-    return objects
+    return read_objects
 
 
 def count_chars(data: dict[str, Any]) -> int:

@@ -81,7 +81,7 @@ class ItemsReader:
                 break
         return reading.to_extracted(problems, matched)
 
-    def find(self, document: Document, external_id: str | None) -> PageItem | None:
+    def find_item(self, document: Document, external_id: str | None) -> PageItem | None:
         """Returns the item with that id, or the first item with an id if it is None."""
         for item in self._scope(document).items:
             named = self._id.read(item, [])

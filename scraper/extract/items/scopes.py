@@ -71,11 +71,11 @@ def compile_scope(source: Source, most: int) -> Callable[[Document], MatchedItem
     that of `compile_source`."""
     parts = _compile_parts(source)
 
-    def items(document: Document) -> MatchedItems:
+    def read_items(document: Document) -> MatchedItems:
         matched = list(islice(parts(document), most * 10))
         return MatchedItems([PageItem(document, part) for part in matched[:most]], len(matched))
 
-    return items
+    return read_items
 
 
 def _compile_parts(source: Source) -> Parts:
@@ -120,13 +120,13 @@ def _compile_text_parts(source: Source) -> Parts:
     texts = compile_source(Source.model_construct(css=source.css, xpath=source.xpath))
     steps = selectors.parse_json(source.path) if source.path is not None else ()
 
-    def parts(document: Document) -> Iterator[dict[str, Any]]:
+    def read_parts(document: Document) -> Iterator[dict[str, Any]]:
         for text in texts(document, True):
             document.budget.check("JSON in its texts")
             if len(text) <= TEXT_MAX:
                 yield from jsonld.find_objects_at(load_json(text), steps)
 
-    return parts
+    return read_parts
 
 
 def _keep_elements(matches: Any) -> Iterator[Element]:

@@ -211,7 +211,9 @@ class FieldSpec(FieldSource):
                 )
         if self._has_option("join") and (self.many or self.type == "list"):
             problems.add(
-                "join", "join makes one text, but the field is a list (fix: remove one of them)"
+                "join",
+                "join makes one text of all matches, but the field is a list (fix: remove one of "
+                "them)",
             )
         if self.required and self.default is not None:
             problems.add(

@@ -65,11 +65,11 @@ def expand_texts(key: str) -> Callable[[Any], Any]:
     """Returns a validator that expands a text, a mapping, or a list of both to a list of
     mappings."""
 
-    def listed(value: Any) -> Any:
+    def expand(value: Any) -> Any:
         value = [value] if isinstance(value, str | dict) else value
         return [*map(expand_text(key), value)] if isinstance(value, list | tuple) else value
 
-    return listed
+    return expand
 
 
 expand_css = expand_text("css")

@@ -111,11 +111,11 @@ class RouteRule(Model):
         """The compiled rule. It does not match a URL on which its pattern takes too long."""
         pattern = compile_regex(self.match)
 
-        def matches(url: str) -> bool:
+        def matches_url(url: str) -> bool:
             try:
                 return pattern.search(url, timeout=MATCH_TIMEOUT_S) is not None
             except TimeoutError:
                 return False
 
         priority = None if self.priority is None else scalars.parse_priority(self.priority)
-        return RoutingRule(matches, self.queue, self.region, priority)
+        return RoutingRule(matches_url, self.queue, self.region, priority)

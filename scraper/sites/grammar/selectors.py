@@ -38,7 +38,7 @@ class JsonPath(NamedTuple):
     type: str
     steps: tuple[str | int, ...]
 
-    def sibling(self, key: str) -> JsonPath:
+    def make_sibling(self, key: str) -> JsonPath:
         return JsonPath(self.type, (*self.steps[:-1], key))
 
 

@@ -124,7 +124,7 @@ def _try_fields(site: Site, document: Document, external_id: str | None) -> tupl
     """Reads each field from the page, or from the part with the product."""
     item = None
     if site.product.items is not None:
-        item = ItemsReader(site.product, site.url_rules).find(document, external_id)
+        item = ItemsReader(site.product, site.url_rules).find_item(document, external_id)
     own = site.product.own_fields if item else {}
     return tuple(
         trial

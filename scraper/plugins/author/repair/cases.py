@@ -77,7 +77,7 @@ def make_item_cases(
     pages = [None if page is None else Document(page, asked, PATIENT) for page in (now, old)]
     cases = []
     for external_id in list(rows)[:: max(1, len(rows) // ITEMS_LOOKED_AT)]:
-        part, before = (page and reader.find(page, external_id) for page in pages)
+        part, before = (page and reader.find_item(page, external_id) for page in pages)
         if part is not None:
             cases.append(RepairCase(json.loads(dumps(rows[external_id])), part, before))
     return cases
