@@ -1,4 +1,4 @@
-"""The error tree. Every error says what, where and how to mend it; a `FetchError` also says whom to
+"""The error tree. Every error says what, where and how to fix it; a `FetchError` also says whom to
 blame."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ConfigError(ScraperError):
 
 class DefinitionError(ScraperError):
     """A site definition is wrong. `problems` holds one line each: `file:line: key: what is wrong
-    (how to mend it)`."""
+    (how to fix it)`."""
 
     exit_code = 2
 

@@ -1,5 +1,5 @@
 """From pydantic's errors to lines people can act on: the key as it was written, its line, what is
-wrong, a mend. Pure."""
+wrong, a fix. Pure."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Account:
         return self.hosts is None or belongs_to(host, self.hosts)
 
     def misdirected(self, site: str, group: str, host: str) -> str | None:
-        """Why the account of `group` may not be sent to `host` for `site`, with the mend; None
+        """Why the account of `group` may not be sent to `host` for `site`, with the fix; None
         where it may."""
         if self.hosts is None:
             if group == site:

@@ -3,7 +3,7 @@ words.
 
 Shops lock accounts after a few wrong passwords. So there is one try at a time for the whole fleet,
 none within the rest that follows a failure, and a rejected account gets `REJECTED`'s few tries and
-no more until somebody mends it.
+no more until an operator fixes it.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ SAVED_EVERY_S = 5.0
 UNUSED_S = 600.0
 # A page that was logged out comes back after this.
 AGAIN_S = 1.0
-# An account that rests is looked at so often: an operator may have mended it.
+# An account that rests is looked at so often: an operator may have fixed it.
 ASKED_EVERY_S = 10.0
 # Without any account, or a key, pages wait so long.
 WAIT_S = 30.0

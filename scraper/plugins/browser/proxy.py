@@ -144,7 +144,7 @@ class BrowserProxy:
             proxy_user.connections.add(task)
             await self._connect(proxy_user.grant, lines, (reader, writer))
         except (OSError, EOFError, asyncio.CancelledError, asyncio.LimitOverrunError, ValueError):
-            # A hostile page, or the end of its visit: nobody could mend it.
+            # A hostile page, or the end of its visit: the operator cannot fix it.
             return
         finally:
             if proxy_user is not None:

@@ -36,7 +36,7 @@ _NAME = re.compile(
 
 def parts_of(function: str, allowed: Collection[str]) -> tuple[str, str]:
     """Module and function that `MODULE:FUNCTION` names, if the module is one of those allowed, by
-    its whole name. Raises ValueError with the mend."""
+    its whole name. Raises ValueError with the fix."""
     match = _NAME(function)
     if match is None:
         raise ValueError(

@@ -136,7 +136,7 @@ def _text(value: object) -> object:
 
 
 def _complain(name: str, stream_at: int, feed_at: int) -> None:
-    """Once a process and stream: it does not mend itself."""
+    """Once a process and stream: it does not recover by itself."""
     if name not in _complained:
         _complained.add(name)
         log.error(

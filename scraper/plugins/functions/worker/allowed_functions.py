@@ -18,7 +18,7 @@ Function = Callable[[Any, Any], Awaitable[Any]]
 
 def resolve(function: str, allowed: Collection[str]) -> Function:
     """The async function that `MODULE:FUNCTION` names. Raises `FunctionRefusedError` with the
-    mend."""
+    fix."""
     try:
         module_name, name = parts_of(function, allowed)
         module = import_user_module(module_name)
