@@ -1,23 +1,23 @@
 """The known challenges and block pages: one row each, and a page each in tests/pages/blocked. Data;
 `scraper.rules.blocks` reads it.
 
-A row is a conjunction: all that it names must be there. It names what only the challenge itself
-has, never the vendor's sensor, which stands on good pages as well: Cloudflare's
+A row is a conjunction: everything that it names must match. It names what only the challenge itself
+has, never the vendor's sensor, which good pages contain as well: Cloudflare's
 `/cdn-cgi/challenge-platform/scripts/jsd/`, DataDome's `tags.js`, PerimeterX's `_pxAppId`, Akamai's
 `_abck`, Imperva's `_Incapsula_Resource?SWJIYLWA=…&ns=1`, `x-iinfo`, AWS's `awswaf.com` and the
-widgets of reCAPTCHA, hCaptcha and Turnstile. Where a text could be quoted in an article, the row
-asks for markup.
+widgets of reCAPTCHA, hCaptcha and Turnstile. Where an article could quote a text, the row requires
+markup.
 
-To add one: a row here, and `tests/pages/blocked/<sign>.http`, written from what was seen, not
-copied. A page that must not be taken for one goes to `tests/pages/ordinary`. A miss is caught by
-extraction; a wrong hit costs a good page its data.
+To add one, write a row here and `tests/pages/blocked/<sign>.http`, from what was seen, not copied.
+A page that must not match goes to `tests/pages/ordinary`. Extraction catches a missed challenge; a
+wrong match costs a good page its data.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Pages of more bytes are known by their headers and their title alone.
+# Larger pages are recognised only by their headers and their title.
 PAGE_MAX = 65_536
 
 
@@ -25,10 +25,12 @@ PAGE_MAX = 65_536
 class Sign:
     """One challenge or block page. `note`: what it is, and when or where it was seen.
 
-    statuses   the answer's status is one of these; empty: any headers    (lower-case name, part of
-    its value); "": any value titles     the page's title begins with one of these: lower case,
-    white space collapsed whole      the title is one of `titles`, and nothing more body       each
-    stands in the page's first `PAGE_MAX` bytes, so written; without a title, in no longer page
+    statuses   the response has one of these statuses; empty: any
+    headers    (lower-case name, part of its value); "": any value
+    titles     the page's title begins with one of these, in lower case, white space collapsed
+    whole      the title is one of `titles`, and nothing more
+    body       the page's first `PAGE_MAX` bytes contain each of these; without a title, only a page
+               of at most that size is searched
     """
 
     sign: str
@@ -41,13 +43,12 @@ class Sign:
     whole: bool = False
 
 
-def _s(*statuses: int) -> frozenset[int]:
+def _set(*statuses: int) -> frozenset[int]:
     return frozenset(statuses)
 
 
 SIGNS: tuple[Sign, ...] = (
-    # --- known by a header, whatever the page's language
-    # -------------------------------------------------------------
+    # --- Recognised by a header, in any language.
     Sign("cloudflare-challenge", "Cloudflare", "any challenge page carries it (Cloudflare's docs, 2023)",
          headers=(("cf-mitigated", "challenge"),)),
     Sign("vercel-challenge", "Vercel", "Attack Challenge Mode, 429 or 403 (Vercel's docs, 2025)",
@@ -57,21 +58,20 @@ SIGNS: tuple[Sign, ...] = (
     Sign("aws-waf-challenge", "AWS WAF", "202 with a silent script challenge (AWS's docs, 2025)",
          headers=(("x-amzn-waf-action", "challenge"),)),
     Sign("aws-waf-captcha", "AWS WAF", "405 with a puzzle (AWS's docs, 2025)", headers=(("x-amzn-waf-action", "captcha"),)),
-    Sign("datadome-header", "DataDome", "a block without its page, as for JSON (seen 2026)", _s(403, 405, 429),
+    Sign("datadome-header", "DataDome", "a block without its page, as for JSON (seen 2026)", _set(403, 405, 429),
          headers=(("x-dd-b", ""),)),
     Sign("kasada", "Kasada", "first request: 429 with a token; good answers may carry it too (seen 2023–2026)",
-         _s(403, 429), headers=(("x-kpsdk-ct", ""),)),
+         _set(403, 429), headers=(("x-kpsdk-ct", ""),)),
     Sign("siteground-captcha", "SiteGround", "202 and a redirect by <meta> to /.well-known/sgcaptcha/ (seen 2026)",
          headers=(("sg-captcha", "challenge"),)),
-    Sign("sucuri-blocked", "Sucuri", "its firewall's own header (seen 2026)", _s(403), headers=(("x-sucuri-block", ""),)),
-    # --- known by the title and the page
-    # -----------------------------------------------------------------------------
+    Sign("sucuri-blocked", "Sucuri", "its firewall's own header (seen 2026)", _set(403), headers=(("x-sucuri-block", ""),)),
+    # --- Recognised by the title and the page.
     Sign("cloudflare-under-attack", "Cloudflare", "the old five-seconds page, 503 (until 2022)",
          titles=(b"just a moment", b"please wait... | cloudflare"), body=(b"jschl",)),
     Sign("cloudflare-blocked", "Cloudflare", "a firewall rule: Sorry, you have been blocked (seen 2025)",
          titles=(b"attention required! | cloudflare",), body=(b"cf-error-details",)),
     Sign("cloudflare-1xxx", "Cloudflare", "errors 1006–1010, 1020; 1015 comes with 429 and is throttling (its docs, 2025)",
-         _s(403), titles=(b"access denied",), body=(b"used Cloudflare to restrict access", b"cf-error-details")),
+         _set(403), titles=(b"access denied",), body=(b"used Cloudflare to restrict access", b"cf-error-details")),
     Sign("perimeterx-denied", "HUMAN (PerimeterX)", "its page where the shop has not styled it (seen 2026)",
          titles=(b"access to this page has been denied",), body=(b"px-captcha",)),
     Sign("perimeterx-walmart", "HUMAN (PerimeterX)", "the shop's own frame around Press & Hold (seen 2026)",
@@ -103,8 +103,7 @@ SIGNS: tuple[Sign, ...] = (
                  b"verify you are a human", b"please verify you are human", b"please verify you are a human",
                  b"human verification"),
          body=(b"captcha",), whole=True),
-    # --- known by the page
-    # -------------------------------------------------------------------------------------------
+    # --- Recognised by the page.
     Sign("cloudflare-page", "Cloudflare", "the challenge where headers were stripped, in any language (seen 2026)",
          body=(b"window._cf_chl_opt", b"/cdn-cgi/challenge-platform/")),
     Sign("datadome", "DataDome", "an interstitial ('rt':'i') or a captcha ('c'), 403 or 200 (seen 2026)",
@@ -126,7 +125,7 @@ SIGNS: tuple[Sign, ...] = (
          body=(b"window.gokuProps", b"awsWafCookieDomainList")),
     Sign("amazon-captcha", "Amazon", "Type the characters, or Continue shopping, 200 (seen 2026)",
          body=(b'action="/errors/validateCaptcha"', b'name="amzn"')),
-    Sign("amazon-automated", "Amazon", "503: to discuss automated access (seen 2026)", _s(503),
+    Sign("amazon-automated", "Amazon", "503: to discuss automated access (seen 2026)", _set(503),
          body=(b"api-services-support@amazon.com",)),
     Sign("shopify-checkpoint", "Shopify", "/checkpoint asks for a captcha (seen 2022)",
          body=(b'action="/checkpoint"', b"captcha")),
@@ -144,28 +143,27 @@ SIGNS: tuple[Sign, ...] = (
     Sign("reblaze", "Reblaze", "its script challenge, 247 (seen 2026)", body=(b"window.rbzns", b"winsocks()")),
     Sign("reblaze-denied", "Reblaze", "its block page (seen 2019)",
          body=(b"urrent session has been terminated", b"do not hesitate to contact us")),
-    Sign("stackpath", "StackPath", "closed in 2024; appliances with its texts remain (seen 2022)", _s(403),
+    Sign("stackpath", "StackPath", "closed in 2024; appliances with its texts remain (seen 2022)", _set(403),
          body=(b"action that triggered the service and blocked your request",)),
-    Sign("wordfence", "Wordfence", "limited by the site owner, in any language (seen 2026)", _s(403, 503),
+    Sign("wordfence", "Wordfence", "limited by the site owner, in any language (seen 2026)", _set(403, 503),
          body=(b"Generated by Wordfence",)),
     Sign("alibaba-punish", "Alibaba (baxia, x5sec)", "slide to verify, 200 (seen 2026)",
          body=(b"/_____tmd_____/", b"x5secdata")),
     Sign("aliyun-challenge", "Alibaba Cloud WAF", "a cookie computed by a script, 200 (seen 2026)",
          body=(b"acw_sc__v2", b"var arg1='")),
-    Sign("aliyun-blocked", "Alibaba Cloud WAF", "its block page, 405 (seen 2026)", _s(405), body=(b"errors.aliyun.com",)),
+    Sign("aliyun-blocked", "Alibaba Cloud WAF", "its block page, 405 (seen 2026)", _set(405), body=(b"errors.aliyun.com",)),
     Sign("tencent-edgeone", "Tencent EdgeOne", "cookies computed by a script, 200 or 567 (seen 2026)",
          body=(b"EO_Bot_Ssid", b"__tst_status")),
-    Sign("qrator", "Qrator", "its script challenge, 401 or 403 (seen 2026)", _s(401, 403), body=(b"/__qrator/qauth",)),
-    Sign("mod-security", "ModSecurity", "Not Acceptable! (seen 2025)", _s(403, 406),
+    Sign("qrator", "Qrator", "its script challenge, 401 or 403 (seen 2026)", _set(401, 403), body=(b"/__qrator/qauth",)),
+    Sign("mod-security", "ModSecurity", "Not Acceptable! (seen 2025)", _set(403, 406),
          body=(b"This error was generated by Mod_Security",)),
-    Sign("cloudfront-blocked", "CloudFront", "Request blocked: a WAF rule or a country (seen 2026)", _s(403),
+    Sign("cloudfront-blocked", "CloudFront", "Request blocked: a WAF rule or a country (seen 2026)", _set(403),
          body=(b"Request blocked.", b"Generated by cloudfront")),
-    Sign("azure-waf", "Azure Front Door", "The request is blocked (seen 2025)", _s(403),
+    Sign("azure-waf", "Azure Front Door", "The request is blocked (seen 2025)", _set(403),
          headers=(("x-azure-ref", ""),), body=(b"The request is blocked",)),
-    # --- known by the status
-    # -----------------------------------------------------------------------------------------
-    Sign("status-403", "403 Forbidden", "what most blocks are; a page that is forbidden to all looks the same", _s(403)),
-    Sign("status-406", "406 Not Acceptable", "our Accept takes anything, so it is a firewall: ModSecurity, Fastly", _s(406)),
-    Sign("status-418", "418 I'm a teapot", "nobody means it but as a refusal of bots (seen 2026)", _s(418)),
-    Sign("status-999", "999 Request denied", "LinkedIn, Yahoo", _s(999)),
+    # --- Recognised by the status.
+    Sign("status-403", "403 Forbidden", "what most blocks are; a page that is forbidden to all looks the same", _set(403)),
+    Sign("status-406", "406 Not Acceptable", "our Accept takes anything, so it is a firewall: ModSecurity, Fastly", _set(406)),
+    Sign("status-418", "418 I'm a teapot", "servers send it only to refuse bots (seen 2026)", _set(418)),
+    Sign("status-999", "999 Request denied", "LinkedIn, Yahoo", _set(999)),
 )  # fmt: skip

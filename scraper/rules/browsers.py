@@ -1,9 +1,9 @@
-"""Header sets as current browsers send them on a visit, each consistent in itself. Pure.
+"""Header sets as current browsers send them, each consistent in itself. Pure.
 
-For sites with `user_agent: browser`. The versions are kept by hand: bring them up to date when
-browsers have moved on by some, all together, and change `AS_OF`; Chromium's brands follow from its
-version. What no list can fix: TLS and HTTP/2 look like what they are, which is what `impersonate`
-is for (`adapted` fits its headers to a site).
+They are for sites with `user_agent: browser`. The versions are maintained by hand: when browsers
+have moved on, update all of them together, and `AS_OF`; Chromium's brands follow from its version.
+Headers cannot hide the client's TLS and HTTP/2 fingerprints; `impersonate` does (`adapt_headers`
+fits its headers to a site).
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-# This `user_agent:` asks for one of these.
+# The value of `user_agent:` that selects one of these.
 BROWSER = "browser"
-# This `impersonate:` leaves the browser to the identity.
+# The value of `impersonate:` that leaves the browser to the identity.
 ANY = "any"
 IMPERSONATED = ("chrome", "firefox", "safari")
 AS_OF = "2026-11"
-CHROMIUM, FIREFOX = 156, 157  # stable then
+# The stable versions at that time.
+CHROMIUM, FIREFOX = 156, 157
 
-# It is for https; over plain http browsers ask for the first two.
+# For https; over plain http browsers accept only the first two.
 ACCEPT_ENCODING = "gzip, deflate, br, zstd"
 
 Pairs = tuple[tuple[str, str], ...]
@@ -47,8 +48,7 @@ _LANGUAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Browser:
-    """`brands` and `platform` are what Chromium says of itself (client hints), and only to https
-    hosts."""
+    """`brands` and `platform` are Chromium's client hints, which only https hosts receive."""
 
     user_agent: str
     brands: str | None = None
@@ -67,8 +67,8 @@ _ORDERS = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
 
 
 def client_hint_brands(version: int, name: str) -> str:
-    """sec-ch-ua of a Chromium browser, as components/embedder_support/user_agent_utils.cc makes it:
-    the version seeds the invented brand's punctuation, its version, and who stands where.
+    """Returns sec-ch-ua of a Chromium browser, as components/embedder_support/user_agent_utils.cc
+    builds it: the version seeds the invented brand's punctuation, its version, and the order.
 
     `brands(142, "Google Chrome") == '"Chromium";v="142", "Google Chrome";v="142", "Not_A
     Brand";v="99"'`
@@ -76,44 +76,46 @@ def client_hint_brands(version: int, name: str) -> str:
     first, second = (_GREASE_CHARS[(version + n) % len(_GREASE_CHARS)] for n in (0, 1))
     invented = f'"Not{first}A{second}Brand";v="{_GREASE_VERSIONS[version % len(_GREASE_VERSIONS)]}"'
     shown = [""] * 3
-    for place, brand in zip(
+    for position, brand in zip(
         _ORDERS[version % len(_ORDERS)],
         (invented, f'"Chromium";v="{version}"', f'"{name}";v="{version}"'),
         strict=True,
     ):
-        shown[place] = brand
+        shown[position] = brand
     return ", ".join(shown)
 
 
-def _chromium(system: str, platform: str, version: int, name: str = "Google Chrome") -> Browser:
+def _make_chromium(
+    system: str, platform: str, version: int, name: str = "Google Chrome"
+) -> Browser:
     engine = "AppleWebKit/537.36 (KHTML, like Gecko)"
     agent = f"Mozilla/5.0 ({system}) {engine} Chrome/{version}.0.0.0 Safari/537.36"
     agent = f"{agent} Edg/{version}.0.0.0" if name == "Microsoft Edge" else agent
     return Browser(agent, client_hint_brands(version, name), platform)
 
 
-def _firefox(system: str, version: int) -> Browser:
+def _make_firefox(system: str, version: int) -> Browser:
     return Browser(f"Mozilla/5.0 ({system}; rv:{version}.0) Gecko/20100101 Firefox/{version}.0")
 
 
 _WINDOWS, _MAC = "Windows NT 10.0; Win64; x64", "Macintosh; Intel Mac OS X 10_15_7"
 BROWSERS = (
-    _chromium(_WINDOWS, "Windows", CHROMIUM),
-    _chromium(_MAC, "macOS", CHROMIUM),
-    _chromium(_WINDOWS, "Windows", CHROMIUM, "Microsoft Edge"),
-    _firefox("Windows NT 10.0; Win64; x64", FIREFOX),
-    _firefox("Macintosh; Intel Mac OS X 10.15", FIREFOX),
+    _make_chromium(_WINDOWS, "Windows", CHROMIUM),
+    _make_chromium(_MAC, "macOS", CHROMIUM),
+    _make_chromium(_WINDOWS, "Windows", CHROMIUM, "Microsoft Edge"),
+    _make_firefox("Windows NT 10.0; Win64; x64", FIREFOX),
+    _make_firefox("Macintosh; Intel Mac OS X 10.15", FIREFOX),
 )
 
 
-def _drawn(seed: str, count: int) -> int:
+def _draw_index(seed: str, count: int) -> int:
     return int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big") % count
 
 
 def choose_browser(wanted: str, seed: str) -> str:
-    """The browser whose handshake an identity has: the one that is wanted, or of `ANY` the same for
-    the same seed."""
-    return IMPERSONATED[_drawn(seed, len(IMPERSONATED))] if wanted == ANY else wanted
+    """Returns the browser whose handshake an identity has: the wanted one, or for `ANY` the same
+    one for the same seed."""
+    return IMPERSONATED[_draw_index(seed, len(IMPERSONATED))] if wanted == ANY else wanted
 
 
 def accept_language(region: str | None) -> str:
@@ -121,8 +123,8 @@ def accept_language(region: str | None) -> str:
 
 
 def adapt_headers(profile: Pairs, region: str | None, *, secure: bool) -> Pairs:
-    """A profile's own headers with the languages of a region; over plain http without what browsers
-    keep for https."""
+    """Returns a profile's headers with the languages of a region, and over plain http without those
+    that browsers send only to https hosts."""
     pairs = []
     for name, value in profile:
         key = name.lower()
@@ -137,13 +139,13 @@ def adapt_headers(profile: Pairs, region: str | None, *, secure: bool) -> Pairs:
 
 
 def browser_headers(seed: str, region: str | None, accept_encoding: str, *, secure: bool) -> Pairs:
-    """The headers of the browser that `seed` (a proxy's id) has, in its order: the same for the
-    same seed, everywhere.
+    """Returns the headers of the browser that `seed` (a proxy's id) selects, in its order: the same
+    for the same seed in every process.
 
-    `secure`: for an https host. Plain http gets no client hints and no fetch metadata, as from a
-    browser.
+    `secure`: for an https host. Like a browser, it sends client hints and fetch metadata only
+    there.
     """
-    browser = BROWSERS[_drawn(seed, len(BROWSERS))]
+    browser = BROWSERS[_draw_index(seed, len(BROWSERS))]
     fetch = list(SEC_FETCH) if secure else []
     if browser.brands is None:
         return (

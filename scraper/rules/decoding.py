@@ -1,9 +1,9 @@
-"""Bytes of a hostile page to text and to a tree; text to something that can be stored. Pure, and
-never raises.
+"""Decodes a hostile page's bytes to text and to a tree, and makes text storable. Pure, and never
+raises.
 
-The character set, as browsers choose it: byte order mark, HTTP header, <meta> or XML declaration;
-else UTF-8 where the body is valid UTF-8, else windows-1252. Labels of latin-1 mean windows-1252;
-unknown ones count as missing.
+It chooses the character set as browsers do: byte order mark, HTTP header, <meta> or XML
+declaration; else UTF-8 where the body is valid UTF-8, else windows-1252. Labels of latin-1 mean
+windows-1252; unknown labels count as missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from w3lib.encoding import (
     to_unicode,
 )
 
-# What is longer in a Content-Type header says nothing more.
+# A longer Content-Type header is cut.
 TYPE_CHARS = 200
 # Byte order marks begin with these.
 _BOMS = frozenset((b"\xef", b"\xfe", b"\xff", b"\x00"))
@@ -36,9 +36,9 @@ _NOT_TEXT_CODECS = frozenset(
 
 
 class Decoded:
-    """A page's text. `utf8` is what selectors see. `raw` is the same but for a page that says it is
-    UTF-8 and is not: there it has what came. To look through a large page for that takes a tenth
-    of the time that reading it takes, so it is done when `utf8` is asked for."""
+    """A page's text. Selectors read `utf8`. `raw` is the same, except for a page that declares
+    UTF-8 wrongly: there it is the body as it came. Checking a large page for that takes a tenth of
+    the time of reading it, so `utf8` does it when first used."""
 
     def __init__(self, raw: bytes, label: str | None = None, *, checked: bool = True) -> None:
         self.raw = raw
@@ -49,9 +49,9 @@ class Decoded:
     def utf8(self) -> bytes:
         if self._checked or _is_utf8(self.raw):
             return self.raw
-        # A label in a comment is none.
+        # A label in a comment does not count.
         encoding = self._label or html_body_declared_encoding(self.raw[:4096])
-        return _converted(self.raw, encoding)
+        return _convert_to_utf8(self.raw, encoding)
 
     @cached_property
     def text(self) -> str:
@@ -61,28 +61,27 @@ class Decoded:
 def decode_page(body: bytes, content_type: str | None) -> Decoded:
     encoding, bom = read_bom(body) if body[:1] in _BOMS else (None, None)
     if encoding is not None and bom is not None:
-        return Decoded(_converted(body[len(bom) :], encoding))
-    of_header = _of_header(content_type[:TYPE_CHARS]) if content_type else None
-    encoding = of_header or _declared(body)
+        return Decoded(_convert_to_utf8(body[len(bom) :], encoding))
+    header_encoding = _header_encoding(content_type[:TYPE_CHARS]) if content_type else None
+    encoding = header_encoding or _declared_encoding(body)
     if encoding == "utf-8":
-        return Decoded(body, of_header, checked=False)
+        return Decoded(body, header_encoding, checked=False)
     if encoding is None:
         return Decoded(Decoded(body, checked=False).utf8)
-    return Decoded(_converted(body, encoding))
+    return Decoded(_convert_to_utf8(body, encoding))
 
 
 @lru_cache(maxsize=256)
-def _of_header(content_type: str) -> str | None:
+def _header_encoding(content_type: str) -> str | None:
     encoding: str | None = http_content_type_encoding(content_type)
     return encoding
 
 
-def _declared(body: bytes) -> str | None:
+def _declared_encoding(body: bytes) -> str | None:
     head = body[:4096]
     small = head.lower()
     first = small.find(b"charset")
-    # What most pages say, and no other label in sight. In a comment or not: UTF-8 is what is tried
-    # first anyway.
+    # Most pages have this label and no other. It may be in a comment: UTF-8 is tried first anyway.
     if (
         small.startswith(_UTF8_LABELS, first)
         and b"charset" not in small[first + 7 :]
@@ -99,13 +98,13 @@ def _declared(body: bytes) -> str | None:
 
 
 def _is_utf8(body: bytes) -> bool:
-    """Piece by piece: a text as large as the page takes ten times as long, most of it for memory
-    that the system has to clear first."""
+    """Whether the body is valid UTF-8. It is decoded in pieces: a text as large as the page takes
+    ten times as long, mostly for memory that the system has to clear first."""
     at, end = 0, len(body)
     try:
         while at < end:
             piece = body[at : at + _PIECE_BYTES]
-            # A character that goes on in the next piece is read there.
+            # A character that continues in the next piece is decoded there.
             at += (
                 len(piece)
                 if piece.isascii()
@@ -116,27 +115,27 @@ def _is_utf8(body: bytes) -> bool:
     return True
 
 
-def _converted(body: bytes, encoding: str | None) -> bytes:
-    return _to_text(body, encoding or "cp1252").encode("utf-8", "replace")
+def _convert_to_utf8(body: bytes, encoding: str | None) -> bytes:
+    return _decode_text(body, encoding or "cp1252").encode("utf-8", "replace")
 
 
-def _to_text(body: bytes, encoding: str) -> str:
+def _decode_text(body: bytes, encoding: str) -> str:
     if encoding not in _NOT_TEXT_CODECS:
         try:
             return to_unicode(body, encoding)
         except (LookupError, ValueError, TypeError, AttributeError):
-            # These codecs of Python's are no character sets.
+            # Python's codecs include some that are not character sets.
             pass
     return body.decode("cp1252", "replace")
 
 
 def parse_html(utf8: bytes) -> etree._Element:
-    """The root element; of anything at all. lxml stops at 2,048 levels of nesting, where browsers
-    stop at 512."""
+    """Returns the root element of any bytes. lxml stops at 2,048 levels of nesting, browsers at
+    512."""
     if b"\x00" in utf8:
         utf8 = utf8.replace(b"\x00", b"")
-    # A parser a page costs 0.4 us and lets threads parse side by side; ids are looked up in the
-    # tree anyway.
+    # A parser for each page costs 0.4 µs, and lets threads parse concurrently; ids are looked up in
+    # the tree anyway.
     parser = etree.HTMLParser(encoding="utf-8", recover=True, no_network=True, huge_tree=True)
     try:
         root = etree.fromstring(utf8, parser)
@@ -146,8 +145,8 @@ def parse_html(utf8: bytes) -> etree._Element:
 
 
 def clean_text(text: str) -> str:
-    """Without NUL and lone surrogates, which PostgreSQL and UTF-8 refuse; whitespace of all kinds
-    collapsed."""
+    """Returns the text without NUL and lone surrogates, which PostgreSQL and UTF-8 reject, and with
+    white space collapsed."""
     plain = text.isascii() and "\x00" not in text
     return " ".join((text if plain else make_storable(text)).split())
 
@@ -155,7 +154,7 @@ def clean_text(text: str) -> str:
 def make_storable(text: str) -> str:
     if "\x00" not in text:
         try:
-            # It is many times faster than looking for surrogates, which are next to never there.
+            # Encoding is many times faster than searching for surrogates, which are very rare.
             text.encode("utf-8")
             return text
         except UnicodeEncodeError:

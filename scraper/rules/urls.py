@@ -1,7 +1,6 @@
-"""Which URL a link means: cleaned to be requested, canonical to be compared, and whose host it is
-on. Pure.
+"""Normalises links: cleaned to be requested, canonical to be compared; and finds their hosts. Pure.
 
-Three forms of one URL:
+A URL has three forms:
 
 - *clean*: absolute, as a browser would request it, without fragment, tracking parameters and
   default port. Requested.
@@ -9,12 +8,12 @@ Three forms of one URL:
   Compared, never requested.
 - *fingerprint*: 16 bytes of BLAKE2b over the canonical form. Stored, unique per site.
 
-The path's case and its trailing slash are kept: on many servers they name different pages. Nothing
-here raises on any `str`: a link that is no web page is `None`. It refuses to judge addresses: that
-is the fetcher's work, at connect time.
+The path's case and its trailing slash stay: on many servers they name different pages. No function
+raises for any `str`: the result for a link that is not a web page is None. The fetcher judges
+addresses, when it connects.
 
-Plain URLs (ASCII, nothing to escape, no dots to resolve) take a fast path of a regular expression
-or two; the property tests hold it to the slow path's answer.
+Plain URLs (ASCII, nothing to escape, no dots to resolve) take a fast path of one or two regular
+expressions; property tests check that both paths agree.
 """
 
 from __future__ import annotations
@@ -31,30 +30,32 @@ from uuid import UUID
 
 from w3lib.url import canonicalize_url, safe_url_string
 
-# Every browser and proxy takes as much; longer links are traps far more often than pages.
+# Every browser and proxy accepts this length; longer links are traps far more often than pages.
 URL_MAX_CHARS = 2000
 
-# Parameters that say where a visitor came from and never which page is shown. Sources: the vendors'
+# Parameters that say where a visitor came from, and never select a page. Sources: the vendors'
 # own pages (Google Ads and Analytics, Microsoft Ads, Meta, TikTok, X, Yandex, Mailchimp, HubSpot,
 # Matomo, Klaviyo, Adobe) and the lists that Brave, Firefox (strip-on-share) and ClearURLs strip by
 # default.
 TRACKING_PARAMS = frozenset({
-    # Google Ads and Merchant add these.
+    # Google Ads and Merchant.
     "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "gad_source", "gad_campaignid", "srsltid",
-    "_ga", "_gl", "_gac",  # Google Analytics' cross-domain linker
-    "fbclid", "igshid", "igsh",  # Meta
-    # Microsoft, TikTok, X, LinkedIn and others add these.
+    # Google Analytics' cross-domain linker, then Meta.
+    "_ga", "_gl", "_gac",
+    "fbclid", "igshid", "igsh",
+    # Microsoft, TikTok, X, LinkedIn and others.
     "msclkid", "ttclid", "twclid", "li_fat_id", "epik", "rdt_cid", "sccid",
-    "yclid", "ysclid", "_openstat",  # Yandex
-    # Mailchimp and HubSpot add these.
+    # Yandex.
+    "yclid", "ysclid", "_openstat",
+    # Mailchimp and HubSpot.
     "mc_cid", "mc_eid", "_hsenc", "_hsmi", "__hssc", "__hstc", "__hsfp", "hsctatracking",
-    # Mail and affiliates add these.
+    # Mail and affiliates.
     "mkt_tok", "_kx", "oly_anon_id", "oly_enc_id", "vero_id", "s_cid", "wickedid", "irclickid",
 })  # fmt: skip
-# These are Google's campaign tags, Matomo's and its older Piwik names.
+# Google's campaign tags, Matomo's and its older Piwik names.
 TRACKING_PREFIXES = ("utm_", "mtm_", "matomo_", "pk_")
 
-# These are C0 controls and space (WHATWG URL, "basic URL parser", steps 1–3).
+# C0 controls and space (WHATWG URL, "basic URL parser", steps 1–3).
 _JUNK = "".join(map(chr, range(0x21)))
 _TABS = str.maketrans("", "", "\t\n\r")
 _ORIGIN = (
@@ -64,17 +65,17 @@ _ORIGIN = (
 )
 _SEGMENTS = r"[A-Za-z0-9_~-]+(?:[./][A-Za-z0-9_~-]+)*/?"
 _QUERY = r"(?:\?([A-Za-z0-9_.~-]+=[A-Za-z0-9_.~-]*(?:&[A-Za-z0-9_.~-]+=[A-Za-z0-9_.~-]*)*))?"
-# What is escaped stays so in a query that is cleaned: only comparing may spell it anew.
+# Cleaning keeps a query's escapes as they are; only the canonical form may change them.
 _ESCAPED = r"(?:[A-Za-z0-9_.~-]|%[0-9A-Fa-f]{2})"
 _LINK_QUERY = rf"(?:\?([A-Za-z0-9_.~-]+={_ESCAPED}*(?:&[A-Za-z0-9_.~-]+={_ESCAPED}*)*))?"
-# Origin, path, query; each such that every normalisation below leaves it as it is, or as it is but
-# for the fragment.
+# Origin, path and query that each normalisation below leaves unchanged, but for the fragment.
 _PLAIN = re.compile(f"{_ORIGIN}(/(?:{_SEGMENTS})?){_QUERY}").fullmatch
 _PLAIN_LINK = re.compile(f"{_ORIGIN}(/(?:{_SEGMENTS})?){_LINK_QUERY}").fullmatch
 _PLAIN_REFERENCE = re.compile(rf"(/|(?:\.\./)*)({_SEGMENTS}){_LINK_QUERY}").fullmatch
-_ROOT = URL_MAX_CHARS  # levels above any folder
-# Longer ones are parsed anew each time.
-_KEPT_CHARS = 300
+# This many levels are above any folder.
+_ROOT = URL_MAX_CHARS
+# Longer URLs are not cached.
+_CACHED_CHARS = 300
 _HOST = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*").fullmatch
 _IPV6 = re.compile(r"[0-9a-f:.]{2,45}").fullmatch
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
@@ -86,8 +87,8 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class UrlRules:
-    """What a site adds: parameters to strip (globs such as `sess*`), tracking ones to keep, and
-    slashes to drop."""
+    """A site's additions: parameters to strip (globs such as `sess*`), tracking parameters to keep,
+    and whether trailing slashes are dropped."""
 
     strip: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
@@ -98,15 +99,15 @@ DEFAULT_RULES = UrlRules()
 
 
 def clean(url: str, base: str | None = None, rules: UrlRules = DEFAULT_RULES) -> str | None:
-    """The absolute URL to request, or None where it is no page: another scheme, malformed, with a
-    password, too long.
+    """Returns the absolute URL to request, or None for what is not a page: another scheme, a
+    password, a malformed or too long URL.
 
     >>> clean("../b.html?utm_source=x&id=7#top", "https://shop.example/a/c/")
     'https://shop.example/a/b.html?id=7'
     """
-    parts = _plain_parts(url.partition("#")[0], base)
+    parts = _split_plain_link(url.partition("#")[0], base)
     if parts is None:
-        return _clean_slowly(url if base is None else _join(url, base), rules)
+        return _clean_slowly(url if base is None else _join_url(url, base), rules)
     origin, path, query = parts
     if query is not None:
         query = _strip_params(query, rules)
@@ -115,10 +116,10 @@ def clean(url: str, base: str | None = None, rules: UrlRules = DEFAULT_RULES) ->
     return f"{origin}{path}?{query}" if query else origin + path
 
 
-def _plain_parts(url: str, base: str | None) -> tuple[str, str, str | None] | None:
-    """Origin, path and query of a link, absolute or not, that asks for no more than being put
-    together; else None."""
-    # Both halves of one that is joined count: the slow path counts the characters.
+def _split_plain_link(url: str, base: str | None) -> tuple[str, str, str | None] | None:
+    """Returns origin, path and query of a link, absolute or relative, that needs only joining; None
+    for any other link."""
+    # Half the limit for each part of a joined URL: the slow path counts the characters.
     if len(url) > URL_MAX_CHARS // 2:
         return None
     match = _PLAIN_LINK(url)
@@ -131,33 +132,32 @@ def _plain_parts(url: str, base: str | None) -> tuple[str, str, str | None] | No
         if match is None or base is None:
             return None
         above, segments, query = match.groups()
-        folder = _folder_above(base, _ROOT if above == "/" else len(above) // 3)
+        folder = _find_folder(base, _ROOT if above == "/" else len(above) // 3)
         if folder is None:
             return None
         origin, path = folder[0], folder[1] + segments
-    # Close to the 253 characters of a host name: the slow path counts these, too.
+    # The slow path checks host names close to the limit of 253 characters.
     return (origin, path, query) if len(origin) <= 200 else None
 
 
 def split_plain_url(url: str) -> tuple[str, str, str | None] | None:
-    """Origin, path and query of a URL that every normalisation leaves as it is; None where it may
-    not be one."""
-    return _plain_of_few(url) if len(url) <= _KEPT_CHARS else _parts(url)
+    """Returns origin, path and query of a URL that each normalisation leaves unchanged; None for
+    any other URL."""
+    return _match_cached(url) if len(url) <= _CACHED_CHARS else _match_plain(url)
 
 
-def _parts(url: str) -> tuple[str, str, str | None] | None:
+def _match_plain(url: str) -> tuple[str, str, str | None] | None:
     match = _PLAIN(url)
     return None if match is None or len(match[1]) > 200 else (match[1], match[2], match[3])
 
 
-# A link is asked for its host, for its fingerprint and for its host again, all within a
-# millisecond.
-_plain_of_few = lru_cache(maxsize=1024)(_parts)
+# A link's host, its fingerprint and its host again are computed within a millisecond.
+_match_cached = lru_cache(maxsize=1024)(_match_plain)
 
 
 def canonical(url: str) -> str:
-    """The form to compare: sorted query, normal percent-encodings. Idempotent; of a URL that cannot
-    be parsed, itself."""
+    """Returns the form to compare: sorted query, normal percent-encodings. Idempotent; a URL that
+    cannot be parsed stays as it is."""
     parts = split_plain_url(url)
     if parts is None:
         return _canonical_slowly(url)
@@ -169,18 +169,18 @@ def canonical(url: str) -> str:
 
 
 def fingerprint(url: str) -> UUID:
-    """16 bytes of BLAKE2b over the canonical URL: the frontier's key within a site."""
+    """Returns 16 bytes of BLAKE2b over the canonical URL: the frontier's key within a site."""
     return UUID(
         bytes=blake2b(canonical(url).encode("utf-8", "surrogatepass"), digest_size=16).digest()
     )
 
 
 def host_of(url: str) -> str:
-    """`hostname:port` in lower case, the port only where it is not the scheme's own; empty where
-    there is none."""
-    plainly = split_plain_url(url)
-    if plainly is not None:
-        return plainly[0].partition("://")[2]
+    """Returns `hostname:port` in lower case, without the scheme's default port; "" without a
+    host."""
+    plain_parts = split_plain_url(url)
+    if plain_parts is not None:
+        return plain_parts[0].partition("://")[2]
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -191,15 +191,15 @@ def host_of(url: str) -> str:
 
 
 def belongs_to(host: str, hosts: Iterable[str]) -> bool:
-    """True where `host` (as `host_of` gives it) is one of `hosts` or below it. A port counts only
-    where `hosts` has one.
+    """Whether `host` (as `host_of` returns it) is one of `hosts` or below it. A port counts only if
+    `hosts` has one.
 
     >>> [belongs_to(host, {"shop.example"}) for host in ("m.shop.example:8080", "myshop.example")]
     [True, False]
     """
-    name = _without_port(host)
+    name = _strip_port(host)
     for allowed in hosts:
-        if ":" in allowed and _without_port(allowed) != allowed:
+        if ":" in allowed and _strip_port(allowed) != allowed:
             if host == allowed or host.endswith("." + allowed):
                 return True
         elif name == allowed or name.endswith("." + allowed):
@@ -208,16 +208,16 @@ def belongs_to(host: str, hosts: Iterable[str]) -> bool:
 
 
 def split_host(host: str) -> tuple[str, int | None]:
-    """What `host_of` gives, in parts, a literal address without its brackets.
+    """Splits what `host_of` returns into name and port; a literal address loses its brackets.
 
     >>> split_host("[::1]:8080"), split_host("shop.example")
     (('::1', 8080), ('shop.example', None))
     """
-    name = _without_port(host)
+    name = _strip_port(host)
     return name.strip("[]"), int(host[len(name) + 1 :]) if name != host else None
 
 
-def _without_port(host: str) -> str:
+def _strip_port(host: str) -> str:
     name, colon, port = host.rpartition(":")
     return (
         name
@@ -226,13 +226,13 @@ def _without_port(host: str) -> str:
     )
 
 
-def _join(url: str, base: str) -> str:
-    """The reference resolved against `base`; `url` itself where that cannot be done."""
+def _join_url(url: str, base: str) -> str:
+    """Returns the reference resolved against `base`; "" where that fails."""
     url = url.strip(_JUNK).translate(_TABS)
     if len(url) > 4 * URL_MAX_CHARS:
         return ""
     if "\\" in url and not (_SCHEME(url) and not _WEB_SCHEME(url)):
-        url = _forward_slashes(url)
+        url = _replace_backslashes(url)
     try:
         return urljoin(base, url)
     except ValueError:
@@ -240,9 +240,9 @@ def _join(url: str, base: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _folder_above(base: str, levels: int) -> tuple[str, str] | None:
-    """Origin, and path of the folder `levels` above the base's own, with its final slash; None
-    where the base is not a plain URL."""
+def _find_folder(base: str, levels: int) -> tuple[str, str] | None:
+    """Returns the origin, and the path of the folder `levels` above the base's own, with its final
+    slash; None where the base is not a plain URL."""
     match = _PLAIN(base)
     if match is None:
         return None
@@ -255,15 +255,15 @@ def _clean_slowly(url: str, rules: UrlRules) -> str | None:
     url = url.strip(_JUNK).translate(_TABS)
     if len(url) > 4 * URL_MAX_CHARS or not _WEB_SCHEME(url):
         return None
-    url = _forward_slashes(url)
+    url = _replace_backslashes(url)
     scheme, _, rest = url.partition(":")
     # Browsers take http:/x and http:///x as http://x.
     try:
         parts = urlsplit(f"{scheme.lower()}://{rest.lstrip('/')}")
         if parts.username is not None or parts.password is not None:
-            # It would reach logs and the database with its password.
+            # Logs and the database would show the password.
             return None
-        netloc = _netloc(parts.scheme, parts.hostname or "", parts.port)
+        netloc = _normalize_host(parts.scheme, parts.hostname or "", parts.port)
         if netloc is None:
             return None
         safe = urlsplit(safe_url_string(f"{parts.scheme}://{netloc}{parts.path}?{parts.query}"))
@@ -279,16 +279,17 @@ def _clean_slowly(url: str, rules: UrlRules) -> str | None:
     return done if len(done) <= URL_MAX_CHARS else None
 
 
-def _forward_slashes(url: str) -> str:
-    """Backslashes before the query are slashes to a browser (WHATWG URL, special schemes)."""
+def _replace_backslashes(url: str) -> str:
+    """Turns backslashes before the query into slashes, as browsers do (WHATWG URL, special
+    schemes)."""
     if "\\" not in url:
         return url
     end = min((at for at in (url.find("?"), url.find("#")) if at >= 0), default=len(url))
     return url[:end].replace("\\", "/") + url[end:]
 
 
-def _netloc(scheme: str, host: str, port: int | None) -> str | None:
-    """`host[:port]` in punycode and lower case, or None where it is no host name."""
+def _normalize_host(scheme: str, host: str, port: int | None) -> str | None:
+    """Returns `host[:port]` in punycode and lower case, or None for an invalid host name."""
     if ":" in host:
         if not _IPV6(host):
             return None
@@ -305,7 +306,8 @@ def _netloc(scheme: str, host: str, port: int | None) -> str | None:
 
 
 def _resolve_dots(path: str) -> str:
-    """RFC 3986, 5.2.4, with %2e read as a dot as browsers do; empty segments stay."""
+    """Resolves dot segments (RFC 3986, 5.2.4), with %2e as a dot, as in browsers; empty segments
+    stay."""
     if not _DOT_SEGMENT.search(path):
         return path
     kept: list[str] = []
@@ -323,16 +325,18 @@ def _resolve_dots(path: str) -> str:
 
 
 def _strip_params(query: str, rules: UrlRules) -> str:
-    """The query without the parameters that do not count; what stays is left as it was written."""
+    """Returns the query without the parameters to strip; the others stay as they are written."""
     if not query:
         return query
     return "&".join(
-        pair for pair in query.split("&") if pair and not _stripped(pair.partition("=")[0], rules)
+        pair
+        for pair in query.split("&")
+        if pair and not _is_stripped(pair.partition("=")[0], rules)
     )
 
 
 @lru_cache(maxsize=4096)
-def _stripped(raw_name: str, rules: UrlRules) -> bool:
+def _is_stripped(raw_name: str, rules: UrlRules) -> bool:
     name = unquote_plus(raw_name).lower()
     if any(fnmatchcase(name, pattern.lower()) for pattern in rules.keep):
         return False
@@ -352,7 +356,7 @@ def _canonical_slowly(url: str) -> str:
 
 
 def is_private(url: str) -> bool:
-    """Whether the address itself says that it is on this machine or within its network."""
+    """Whether the host is this machine or an address within its network."""
     name, _ = split_host(host_of(url))
     if name == "localhost" or name.endswith(".localhost"):
         return True

@@ -311,7 +311,7 @@ def _shown(login: Login, answer: Page, identity: AccountSession) -> str:
                     continue
             except ValueError:
                 continue
-        if success.marker().found(answer.status, answer.headers, answer.body, answer.url):
+        if success.marker().matches(answer.status, answer.headers, answer.body, answer.url):
             return success.described
     raise _rejected(
         f"nothing of `success` is in the answer (status {answer.status}), so it is taken for a "

@@ -293,7 +293,7 @@ class Signs:
         if status == 401:
             return "status 401"
         for marker in self.markers:
-            if marker.found(status, headers, body, url):
+            if marker.matches(status, headers, body, url):
                 return marker.described
         return None
 
