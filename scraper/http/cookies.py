@@ -70,8 +70,8 @@ class CookieJar:
         if expires is not None and expires <= self._now():
             self._set_cookie(key, name, None)
             return
-        given = attributes.get("path", "")
-        scope = given if given.startswith("/") else path.rpartition("/")[0] or "/"
+        attribute = attributes.get("path", "")
+        scope = attribute if attribute.startswith("/") else path.rpartition("/")[0] or "/"
         self._set_cookie(key, name, _Cookie(value, "secure" in attributes, scope, expires))
 
     def cookie_header(self, host: str, path: str, *, secure: bool) -> str:
@@ -106,18 +106,18 @@ class CookieJar:
             if cookie.expires is None or cookie.expires > now
         ]
 
-    def store_browser_cookie(self, key: str, given: Mapping[str, Any]) -> None:
+    def store_browser_cookie(self, key: str, cookie: Mapping[str, Any]) -> None:
         """Stores a browser's cookie under its domain there."""
-        name, value = str(given["name"]), str(given["value"])
-        expires = float(given.get("expires", -1))
+        name, value = str(cookie["name"]), str(cookie["value"])
+        expires = float(cookie.get("expires", -1))
         line = f"{name}={value}"
         if not name or len(line) > COOKIE_MAX_BYTES or not (line.isascii() and line.isprintable()):
             return
         if key not in self._hosts and len(self._hosts) >= HOSTS_MAX:
             return
         until = None if expires < 0 else expires
-        scope = str(given.get("path") or "/")
-        self._set_cookie(key, name, _Cookie(value, bool(given.get("secure")), scope, until))
+        scope = str(cookie.get("path") or "/")
+        self._set_cookie(key, name, _Cookie(value, bool(cookie.get("secure")), scope, until))
 
     def _set_cookie(self, key: str, name: str, cookie: _Cookie | None) -> None:
         """Stores a cookie while there is room for it; None removes it."""
@@ -206,11 +206,11 @@ class AccountJar(CookieJar):
 
     def load(self, dumped: list[list[Any]]) -> None:
         """Replaces the cookies by dumped ones, except those that have changed here."""
-        mine = {mark: self._hosts.get(mark[0], {}).get(mark[1]) for mark in self._changed}
+        changed = {(key, name): self._hosts.get(key, {}).get(name) for key, name in self._changed}
         self._hosts = {}
         for key, name, value, secure, path, expires in dumped[: HOSTS_MAX * COOKIES_MAX]:
             self._hosts.setdefault(key, {})[name] = _Cookie(value, secure, path, expires)
-        for (key, name), cookie in mine.items():
+        for (key, name), cookie in changed.items():
             if cookie is None:
                 self._hosts.get(key, {}).pop(name, None)
             else:

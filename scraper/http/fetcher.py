@@ -246,8 +246,8 @@ class _PageRequests:
         self.url, self.resent = split_url(str(target)), False
 
     def resend(self, error: StaleConnectionError) -> None:
-        """Allows an unanswered request to be sent once more, as one more request of the host's
-        budget. Raises FetchError the second time."""
+        """Allows an unanswered request to be sent again, as another request of the host's budget.
+        Raises FetchError the second time."""
         if self.resent:
             host = host_of(self.url.origin)
             raise fetch_error(error, url=self.url.text, host=host, limits=self.policy) from error

@@ -46,8 +46,8 @@ def conditional_headers(validators: Validators | None) -> Pairs:
     """Returns the headers that make a request conditional (RFC 9110, 13.1.2 and 13.1.3)."""
     if validators is None:
         return []
-    given = (("If-None-Match", validators.etag), ("If-Modified-Since", validators.last_modified))
-    return [(name, value) for name, value in given if value and _is_sendable(value)]
+    pairs = (("If-None-Match", validators.etag), ("If-Modified-Since", validators.last_modified))
+    return [(name, value) for name, value in pairs if value and _is_sendable(value)]
 
 
 def _is_sendable(value: str) -> bool:

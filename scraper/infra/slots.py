@@ -1,6 +1,6 @@
 """Slots of a worker: how much of one a batch takes up, and which batches may run together.
 
-A page that several workers died with is tried once more by a worker that does nothing else, so that
+A page that several workers died with is tried again by a worker that does nothing else, so that
 its death proves something. A batch that must run alone goes first: no other begins while it waits
 for those under way.
 """

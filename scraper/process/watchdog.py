@@ -86,7 +86,7 @@ class ProcessHealth:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether the heartbeat may go on: loop and consumer turn."""
+        """Loop and consumer turn, so the heartbeat may go on."""
         return max(self.loop_silent_s, self.consumer_silent_s) <= HEALTHY_SILENCE_S
 
 

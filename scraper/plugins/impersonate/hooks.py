@@ -121,7 +121,7 @@ def attach_transfer(curl: Curl, transfer: HookedTransfer) -> Callable[[], None]:
 
 
 def set_list(curl: Curl, option: CurlOpt, items: list[bytes]) -> Any:
-    """Sets an option that takes a list, of which curl_cffi knows only a few. The caller keeps the
+    """Sets an option that takes a list; curl_cffi supports only a few of them. The caller keeps the
     list until it is replaced, and frees it with `free_list`."""
     linked = ffi.NULL
     for item in items:

@@ -40,11 +40,11 @@ def _capture_headers(target: str) -> tuple[tuple[str, str], ...]:
 
     from scraper.plugins.impersonate import hooks
 
-    theirs, ours = socket.socketpair()
-    with ours:
-        ours.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    curl_end, shop_end = socket.socketpair()
+    with shop_end:
+        shop_end.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         curl = Curl()
-        detach = hooks.attach_transfer(curl, _ConnectedTransfer(theirs))
+        detach = hooks.attach_transfer(curl, _ConnectedTransfer(curl_end))
         try:
             if curl.impersonate(target, default_headers=True) != 0:
                 raise ConfigError(f"this curl_cffi does not know {target}")
@@ -56,7 +56,7 @@ def _capture_headers(target: str) -> tuple[tuple[str, str], ...]:
             curl.setopt(CurlOpt.TIMEOUT_MS, _REQUEST_MS)
             hooks.set_hooks(curl)
             curl.perform()
-            raw = ours.recv(65_536)
+            raw = shop_end.recv(65_536)
         finally:
             detach()
             curl.close()

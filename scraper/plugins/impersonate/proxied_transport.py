@@ -106,44 +106,44 @@ class _ProxiedTransfer(CurlTransfer):
     def open_socket(self, family: int, kind: int, proto: int, address: str) -> int:
         """Returns one end of a socket pair, whichever address libcurl asks for."""
         self._fresh = self.dialled = True
-        theirs, ours = socket.socketpair()
-        ours.setblocking(False)
-        task = self._dialling = self._loop.create_task(self._join_tunnel(ours))
+        curl_end, pair_end = socket.socketpair()
+        pair_end.setblocking(False)
+        task = self._dialling = self._loop.create_task(self._join_tunnel(pair_end))
         self._dials.add(task)
         task.add_done_callback(self._dials.discard)
-        return theirs.detach()
+        return curl_end.detach()
 
-    async def _join_tunnel(self, ours: socket.socket) -> None:
+    async def _join_tunnel(self, pair_end: socket.socket) -> None:
         """Opens the tunnel and forwards its bytes until the connection ends."""
         try:
-            far = await open_tunnel(
+            tunnel = await open_tunnel(
                 self.dial, self._url.host, port_of(self._url), proxy_tls=self._tls, tunnel=True
             )
         except asyncio.CancelledError:
-            ours.close()
+            pair_end.close()
             raise
         except (ProxyHopError, OSError) as error:
             self.failed = error
             # For libcurl this is a failed handshake; `failed` has the reason.
-            ours.close()
+            pair_end.close()
             return
-        far_end = _TunnelEnd()
-        far.set_protocol(far_end)
-        far_end.transport = far
+        tunnel_end = _TunnelEnd()
+        tunnel.set_protocol(tunnel_end)
+        tunnel_end.transport = tunnel
         try:
-            near, near_end = await self._loop.create_connection(_TunnelEnd, sock=ours)
+            joined, joined_end = await self._loop.create_connection(_TunnelEnd, sock=pair_end)
         except BaseException:
-            far.abort()
-            ours.close()
+            tunnel.abort()
+            pair_end.close()
             raise
-        near_end.other, far_end.other = far_end, near_end
-        near_end.transport = near
-        far_end.flush_early()
+        joined_end.other, tunnel_end.other = tunnel_end, joined_end
+        joined_end.transport = joined
+        tunnel_end.flush_early()
         try:
-            # By now all bytes of the tunnel are on their way to libcurl.
-            await far_end.over.wait()
+            # Once this is set, all bytes of the tunnel are on their way to libcurl.
+            await tunnel_end.over.wait()
         finally:
-            far.abort()
+            tunnel.abort()
 
 
 class _TunnelEnd(asyncio.Protocol):
