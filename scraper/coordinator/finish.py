@@ -61,9 +61,11 @@ def _end_crawl(engine: sa.Engine, crawl_id: int) -> bool:
         before = earlier_crawls.suspect_crawl(connection, crawl)
         if complete:
             held_products.move_known(connection, crawl_id)
-            if missed_products.ask(connection, crawl, before.missed_id if before else None):
+            if missed_products.request_missed(
+                connection, crawl, before.missed_id if before else None
+            ):
                 return True
-        alive, remark = missed_products.alive(connection, crawl)
+        alive, remark = missed_products.count_alive(connection, crawl)
         suspect = crawl_quality.judge_data(connection, crawl, status, before, alive)
         delisted = 0
         if complete:
@@ -95,7 +97,7 @@ def _delist_missed(
     delisted = 0
     with connection.begin_nested() as savepoint:
         confirmed = before is None or before.missed_id is None or doubted is not None
-        misses = missed_products.delist(connection, crawl, doubted, confirmed=confirmed)
+        misses = missed_products.delist_missed(connection, crawl, doubted, confirmed=confirmed)
         odd = missed_products.judge_misses(connection, crawl, misses, listings, before)
         if suspect or odd is not None:
             savepoint.rollback()

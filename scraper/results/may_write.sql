@@ -4,8 +4,8 @@
 -- why: a page that merely shares the id with a product must not overwrite it, unless the product's
 --   own page has disappeared, is unusable, is no longer reached, or no longer gives the product.
 --   Products of a platform's interface (`moves`) belong to the first page that gives them in a
---   crawl. If finished pages leave the frontier, the product's page is known by its URL, and another
---   page may replace it as soon as it is due again.
+--   crawl. If finished pages leave the frontier, the product's page is known by its URL, and
+--   another page may replace it as soon as it is due again.
 l.fetched_at <= now()
     AND (l.page_id = i.page_id OR l.missed_crawls > 0 OR l.absent_since IS NOT NULL
          OR (i.moves AND l.crawl_id < i.crawl_id)

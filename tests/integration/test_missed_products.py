@@ -146,7 +146,7 @@ def test_products_whose_pages_are_alive_are_delisted_by_a_third_crawl(live: Shop
     assert [crawl[:2] for crawl in crawls] == [(False, 0), (False, 0), (False, 3), (False, 0)]
     assert [crawl[2] for crawl in (crawls[0], *crawls[2:])] == [None] * 3
     assert crawls[1][2] is not None
-    assert crawls[1][2].startswith("3 of 3 products that no listing names are there still, such as")
+    assert crawls[1][2].startswith("3 of 3 products that no listing names still exist, such as")
     assert [live.server.asked().count(f"/p/{number}") for number in (94, 95, 96)] == [3] * 3
 
 

@@ -1,0 +1,24 @@
+-- name: request_missed
+-- Takes the pages of products that a crawl would delist into the crawl, at most a hundred. Returns
+--   these pages.
+-- parameters: crawl_id, site_id, delisted_after, doubted, moving
+-- locks: the chosen products and their pages; the crawl's row is locked before
+-- why: a product that was requested once, and whose page still gave it, has a count of misses that
+--   keeps it out. The order is random, so that the sample stands for the others.
+WITH chosen AS MATERIALIZED (
+    SELECT pr.id, pr.page_id FROM products pr JOIN pages pg ON pg.id = pr.page_id
+     WHERE pr.site_id = :site_id AND pg.site_id = :site_id AND pr.delisted_at IS NULL
+       AND pr.missed_crawls < :delisted_after AND pr.missed_crawls + CASE WHEN
+       -- include: results/missed_twice.sql
+       THEN 2 ELSE 1 END >= :delisted_after
+       AND pr.absent_since IS NULL AND pg.crawl_id < :crawl_id AND pg.kind = 'product'
+     ORDER BY hashint8(pr.id) LIMIT 100
+), marked AS (
+    UPDATE products pr SET asked_by = :crawl_id FROM chosen WHERE pr.id = chosen.id
+)
+UPDATE pages pg
+   SET crawl_id = :crawl_id, status = 'due', attempts = 0, host_attempts = 0, losses = 0,
+       level = NULL, blocked = 0, probe = false, not_before = now(), error = NULL, excerpt = NULL,
+       response_head = NULL
+ WHERE pg.id IN (SELECT page_id FROM chosen)
+RETURNING pg.id
