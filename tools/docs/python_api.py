@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 HEAD = """# Python API
 
 These names are public: each change has a note in [Upgrading](../how-to/upgrading.md). All other
-names are internal.
+names are internal, except the [plug-in interface](plugins.md).
 """
 
 
@@ -44,6 +44,8 @@ PARTS = (
         "The page that a [function of a site](../how-to/functions.md#functions-on-pages) gets.",
         ("Page", "Page.text", "Page.selector", "Page.json", "Page.follow"),
     ),
+    Part("scraper.sites.loader", "Reads site definitions.", ("load_folder", "load_file")),
+    Part("scraper.settings", "Reads the settings.", ("load",)),
     Part("scraper.domain", "What a function of a site yields.", ("Link", "Product", "Kind")),
     Part(
         "scraper.plugins.accounts.form",
@@ -73,16 +75,24 @@ def python_page() -> str:
 
 def part_texts(part: Part) -> Iterator[str]:
     """Yields a module's heading, and an entry for each of its names."""
-    path = ROOT.joinpath(*part.module.split(".")).with_suffix(".py")
-    body = ast.parse(path.read_text()).body
+    source = ROOT.joinpath(*part.module.split(".")).with_suffix(".py").read_text()
+    body = ast.parse(source).body
     yield f"## {part.module}\n\n{part.purpose}\n"
     for name in part.names:
         owner, _, member = name.partition(".")
         node = definition(body, owner)
-        if member:
-            assert isinstance(node, ast.ClassDef), name
-            node = definition(node.body, member)
-        yield entry(name, node)
+        if not member:
+            yield entry(name, node) + field_list(node, source.splitlines())
+            continue
+        assert isinstance(node, ast.ClassDef), name
+        members = public_methods(node) if member == "*" else [member]
+        for method in members:
+            yield entry(f"{owner}.{method}", definition(node.body, method))
+
+
+def public_methods(node: ast.ClassDef) -> list[str]:
+    functions = [member.name for member in node.body if isinstance(member, Function)]
+    return [name for name in functions if not name.startswith("_")]
 
 
 def definition(body: list[ast.stmt], name: str) -> Definition:
@@ -98,6 +108,20 @@ def entry(name: str, node: Definition) -> str:
     code, text = signature(name, node), docstring(node)
     parts = [f"### {name}", f"```python\n{code}\n```" if code else "", text]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def field_list(node: Definition, lines: list[str]) -> str:
+    """Returns the fields of a class that have a comment above them, as a list."""
+    rows = []
+    for member in node.body if isinstance(node, ast.ClassDef) else ():
+        above = member.lineno - 2
+        comment: list[str] = []
+        while lines[above].strip().startswith("# "):
+            comment.insert(0, lines[above].strip().removeprefix("# "))
+            above -= 1
+        if comment and isinstance(member, ast.AnnAssign):
+            rows.append(f"- `{ast.unparse(member.target)}`: {' '.join(comment)}\n")
+    return "\n" + "".join(rows) if rows else ""
 
 
 def docstring(node: Definition) -> str:

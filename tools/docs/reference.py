@@ -20,6 +20,7 @@ from scraper.settings import Settings, variable
 from scraper.sites.schema import json_schema
 from tools.docs.markup import plain, table
 from tools.docs.metrics import metrics_page
+from tools.docs.plugins import plugins_page
 from tools.docs.python_api import python_page
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
@@ -105,6 +106,7 @@ def pages() -> dict[str, str]:
         + table(("language", "true", "false"), [(name, *row) for name, row in WORDS.items()]),
         "metrics.md": metrics_page(),
         "python.md": python_page(),
+        "plugins.md": plugins_page(),
     }
     return {name: MADE + text for name, text in texts.items()}
 

@@ -31,6 +31,8 @@ CONFIGURATION = (
 )
 # `sites/NAME.py` stands for any such file.
 PLACEHOLDER = re.compile(r"(?:^|/)[A-Z]+\.\w+$")
+# The mark before a file of an example, which its test writes.
+WRITTEN = re.compile(r"<!-- (?:file|plugin): .*? -->")
 # Where the wheel puts what lies outside the package in a checkout.
 SHIPPED = "scraper/shipped/"
 # What looks like a name of ours and is data: an address, a queue, a path in a shop's JSON.
@@ -251,7 +253,7 @@ def references() -> Iterator[Reference]:
     pages = {path for pattern in prose.PAGES for path in ROOT.glob(pattern)}
     configuration = {path for pattern in CONFIGURATION for path in ROOT.glob(pattern)}
     for path in sorted(pages | {path for path in configuration if path.is_file()}):
-        text = path.read_text(errors="replace")
+        text = WRITTEN.sub("", path.read_text(errors="replace"))
         yield from split(in_text(str(path.relative_to(ROOT)), 1, text, (ABSOLUTE, PATH)), None)
 
 
