@@ -29,7 +29,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from scraper import registry
 from scraper.errors import ConfigError
 from scraper.registry import PROJECT_FILE
-from scraper.sites.module_names import check_module_names, module_names
+from scraper.sites.module_names import check_module_names, parse_module_names
 
 # The process that a worker was started for, and is not to outlive.
 ENDS_WITH = "SCRAPER_ENDS_WITH"
@@ -311,7 +311,7 @@ class CoreSettings(BaseSettings):
     @property
     def site_function_modules(self) -> tuple[str, ...]:
         """The allow-list of site definitions."""
-        return module_names(self.site_functions)
+        return parse_module_names(self.site_functions)
 
     @property
     def in_project(self) -> bool:

@@ -1,5 +1,5 @@
-"""An adapter: what reads the products of a shop from an interface of its own instead of its pages.
-Plug-ins bring adapters (`scraper.plugin.Hooks.adapter`). Pure."""
+"""Adapters read a shop's products from its platform's interface instead of its pages. Plug-ins
+provide adapters (`scraper.plugin.Hooks.adapter`). Pure."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from urllib.parse import urlsplit
 from scraper.domain import Fetched
 
 
-class Next(NamedTuple):
+class NextPage(NamedTuple):
     """A further page of the interface, by its path and query."""
 
     path: str
 
 
 class Adapter:
-    """`name` is the platform's, `first` the path and query of the interface's first page, `paths`
-    are those of all its pages, `signs` texts of a shop's HTML, in any case, that hint at the
-    platform."""
+    """`name`: of the platform; `first`: path and query of the interface's first page; `paths`: the
+    paths of all its pages; `signs`: texts in a shop's HTML that hint at the platform, in any case.
+    """
 
     name: str
     first: str
     paths: tuple[str, ...]
     signs: tuple[bytes, ...]
 
-    def read(self, page: Fetched, asked: str) -> Iterator[dict[str, Any] | Next]:
-        """The rows of a page, each with its `id`, and the pages behind it. `asked` is the URL that
-        was asked for. Raises ValueError (KeyError, TypeError …) where it is not as documented."""
+    def read(self, page: Fetched, asked: str) -> Iterator[dict[str, Any] | NextPage]:
+        """Yields the rows of a page, each with its `id`, and the next pages. `asked`: the requested
+        URL. Raises ValueError, KeyError, TypeError … if the page differs from its documentation."""
         raise NotImplementedError
 
-    def without(self, asked: str) -> Next | None:
-        """Where the interface goes on without that page, if it can."""
+    def without(self, asked: str) -> NextPage | None:
+        """Returns the page after one that could not be read, if its address is known."""
         return None
 
     def reads(self, url: str) -> bool:
-        """Whether the URL is a page of the interface."""
+        """Returns whether the URL is a page of the interface."""
         return urlsplit(url).path in self.paths
 
 
@@ -46,6 +46,6 @@ def origin(url: str) -> str:
 
 
 class PlatformAdapters(Protocol):
-    """The adapters of shop platforms, by name: a service that a plug-in offers."""
+    """A plug-in's service: the adapters of shop platforms, by name."""
 
     def items(self) -> ItemsView[str, Adapter]: ...

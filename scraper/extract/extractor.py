@@ -89,7 +89,7 @@ class Extractor:
                 assert_never(kind)
 
     def reads_interface(self, url: str) -> bool:
-        """Whether the URL is a page of the shop's own interface, which an adapter reads."""
+        """Returns whether an adapter reads the URL from the shop's interface."""
         return self.adapter is not None and self.adapter.reads(url)
 
     def _needs_subprocess(self, kind: Kind, page: Fetched) -> bool:

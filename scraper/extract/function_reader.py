@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from scraper.domain import Extracted, Fetched, Kind, Link, Product, filled
-from scraper.extract.adapter import Adapter, Next, origin
+from scraper.extract.adapter import Adapter, NextPage, origin
 from scraper.extract.field_reader import ID_MAX
 from scraper.extract.listing import LINKS_MAX, LinkFilter
 from scraper.extract.product import make_url_id
@@ -166,7 +166,7 @@ class AdapterReader(FunctionReader):
         products: list[Product] = []
         try:
             for item in self._adapter.read(page, asked):
-                if isinstance(item, Next):
+                if isinstance(item, NextPage):
                     links.append(Link(origin(asked) + item.path, Kind.LISTING))
                 else:
                     products.append(self._make_product(item.pop("id"), item))

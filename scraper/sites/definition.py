@@ -1,9 +1,8 @@
-"""`Site`: one shop's definition, validated. The schema of sites/*.yaml and of the snapshots in the
-database. Pure.
+"""`Site`: the validated definition of one shop. The schema of sites/*.yaml and of the snapshots in
+the database. Pure.
 
-A definition keeps what was written; the numbers that are meant are properties with their unit in
-their name (`revisit_s`, `rate_per_s`). It refuses to import anybody's code:
-`scraper.sites.functions` does that when asked.
+A definition keeps what was written; properties with units in their names give the numbers
+(`revisit_s`, `rate_per_s`). It never imports user code: `scraper.sites.functions` does that.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ from scraper.sites.quality import Quality, expand_none
 from scraper.sites.revisit import BELIEVED, Conditional, Revisit, RevisitBounds
 
 NETWORKS_MAX = 50
-# Keys that change nothing of what is sent for a product page or read from it: where it is found,
-# when and how often.
+# Keys that affect neither the request for a product page nor what is read from it: where pages are
+# found, when and how often.
 _NOT_READING = (
     *(
         "title",
@@ -76,11 +75,11 @@ KeysT = TypeVar("KeysT", bound=DefinitionKeys)
 Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,39}$")]
 
 
-def _obeys(value: Any) -> Any:
+def _expand_robots(value: Any) -> Any:
     return {"obey": True, "ignore": False}.get(value, value) if isinstance(value, str) else value
 
 
-def _as_sitemap(value: Any) -> Any:
+def _expand_sitemap(value: Any) -> Any:
     if isinstance(value, str | list):
         return {"urls": value}
     if isinstance(value, dict) and "url" in value:
@@ -91,25 +90,26 @@ def _as_sitemap(value: Any) -> Any:
     return value
 
 
-def _as_private(value: Any) -> bool | tuple[str, ...]:
+def _expand_private(value: Any) -> bool | tuple[str, ...]:
     if isinstance(value, bool):
         return value
     listed = as_list(value)
     if not isinstance(listed, list | tuple) or not listed or len(listed) > NETWORKS_MAX:
         raise ValueError(
             f"neither true, false nor 1 to {NETWORKS_MAX} networks "
-            "(fix: `true` opens the site's own hosts, `[10.1.0.0/16]` a network)"
+            "(fix: `true` allows the site's own hosts, `[10.1.0.0/16]` a network)"
         )
     return tuple(scalars.check_network(str(network)) for network in listed)
 
 
 PrivateNetworks = Annotated[
-    bool | tuple[str, ...], BeforeValidator(_as_private, json_schema_input_type=bool | list[str])
+    bool | tuple[str, ...],
+    BeforeValidator(_expand_private, json_schema_input_type=bool | list[str]),
 ]
 
 
 class Limits(Model):
-    """What one crawl may grow to."""
+    """The limits of one crawl."""
 
     listings: int = Field(10_000, ge=1, le=10_000_000, description="listing pages")
     products: int = Field(1_000_000, ge=1, le=1_000_000_000, description="product pages")
@@ -117,31 +117,31 @@ class Limits(Model):
         20,
         ge=1,
         le=6000,
-        description="listing pages in a row without a new product, after which they are not "
+        description="listing pages in a row without a new product, after which pagination is not "
         "followed",
     )
     attempts: int | None = Field(
         None,
         ge=1,
         le=20,
-        description="tries of a page, twice as many where its host is to blame; default: "
+        description="attempts of a page, twice as many if its host is at fault; default: "
         "SCRAPER_ATTEMPTS_MAX",
     )
     body: int | None = Field(
         None,
         ge=1000,
         le=1_000_000_000,
-        description="bytes unpacked; default: SCRAPER_BODY_MAX_BYTES",
+        description="bytes of an unpacked body; default: SCRAPER_BODY_MAX_BYTES",
     )
 
 
 class CoreSite(Model):
-    """The keys of the core."""
+    """The keys of the core, and what follows from them."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", description="default: the file's name")
-    title: str = Field("", max_length=200, description="for people")
+    title: str = Field("", max_length=200, description="a name for people to read")
     tags: Annotated[tuple[Tag, ...], STRINGS] = Field(
-        (), max_length=20, description="words such as garden, by which the Crawls tab is filtered"
+        (), max_length=20, description="words such as garden, for filters in the Crawls tab"
     )
     enabled: bool = Field(True, description="false: never crawled by schedule")
     start: UrlList = Field(
@@ -149,19 +149,20 @@ class CoreSite(Model):
     )
     sitemap: (
         Annotated[
-            Sitemap, BeforeValidator(_as_sitemap, json_schema_input_type=str | list[str] | Sitemap)
+            Sitemap,
+            BeforeValidator(_expand_sitemap, json_schema_input_type=str | list[str] | Sitemap),
         ]
         | None
     ) = Field(None, description="or: its sitemaps")
     hosts: Annotated[tuple[Annotated[str, AfterValidator(scalars.check_host)], ...], STRINGS] = (
         Field(
             (),
-            description="further hosts of the site, with what is below them; "
-            "links to others are not followed",
+            description="further hosts of the site, with their subdomains; links to other hosts "
+            "are not followed",
         )
     )
     queue: Queue = Field(
-        "datacenter", description="which workers: datacenter, residential, or a name of your own"
+        "datacenter", description="which workers: datacenter, residential, or your own name"
     )
     region: Region | None = Field(None, description="such as eu; default: any")
     proxy: Proxy = Field(
@@ -170,31 +171,31 @@ class CoreSite(Model):
     )
     escalate: Escalate = Field(
         (),
-        description="where pages go on that are blocked: residential, browser, or both; "
-        "default: nowhere",
+        description="where blocked pages are retried: residential, browser, or both; default: "
+        "nowhere",
     )
     blocked: Markers = Field(
         (),
-        description="what a page shows that is a block: texts, or mappings; beside what is known",
+        description="markers of a blocked page, in addition to the known ones: texts, or mappings",
     )
     priority: Priority = Field("normal", description="high, normal, low, or 0 (last) to 9 (first)")
     routes: tuple[RouteRule, ...] = Field(
-        (), max_length=100, description="other ways for some pages: the first that matches"
+        (), max_length=100, description="other routes for some pages; the first match counts"
     )
     schedule: Annotated[str, AfterValidator(scalars.check_cron)] | None = Field(
-        None, description="cron, five fields, in quotes; default: crawled only by hand"
+        None, description="cron, five fields, in quotes; default: crawled only on command"
     )
     timezone: Annotated[str, AfterValidator(scalars.check_timezone)] = Field(
-        "UTC", description="of the schedule"
+        "UTC", description="the time zone of the schedule"
     )
     rate: Annotated[Text, AfterValidator(partial(run_check, scalars.parse_rate))] = Field(
-        "4/s", description="requests to a host, whole fleet: 60/m, 2/s, unlimited"
+        "4/s", description="requests to a host by the whole fleet: 60/m, 2/s, unlimited"
     )
     concurrency: int = Field(
-        4, ge=1, le=1000, description="requests at once to a host, whole fleet"
+        4, ge=1, le=1000, description="simultaneous requests to a host by the whole fleet"
     )
     burst: int = Field(
-        1, ge=1, le=1000, description="requests that may leave right after each other after a pause"
+        1, ge=1, le=1000, description="requests that may follow each other at once after a pause"
     )
     revisit: Revisit = Field(
         RevisitBounds(min="7d", max="7d"),
@@ -203,30 +204,31 @@ class CoreSite(Model):
     )
     conditional: Conditional = Field(
         BELIEVED,
-        description="ask product pages whether they have changed; a time: for how long that "
-        "is believed; false: never ask",
+        description="ask product pages whether they have changed; a time: how long the answer is "
+        "trusted; false: never ask",
     )
     robots: Annotated[
-        bool, BeforeValidator(_obeys, json_schema_input_type=bool | Literal["obey", "ignore"])
+        bool,
+        BeforeValidator(_expand_robots, json_schema_input_type=bool | Literal["obey", "ignore"]),
     ] = Field(True, description="obey robots.txt")
     allow_private: PrivateNetworks = Field(
         False,
-        description="true: the site's own hosts may have private addresses; or the networks that "
-        "any host may be in",
+        description="true: the site's own hosts may have private addresses; or a list of networks "
+        "that all hosts may use",
     )
     user_agent: str | None = Field(
         None,
         min_length=1,
         max_length=500,
-        description="a text, or browser: the headers of one; default: SCRAPER_USER_AGENT",
+        description="a text, or browser: a browser's headers; default: SCRAPER_USER_AGENT",
     )
     headers: dict[str, Text] = Field(
         default_factory=dict, max_length=50, description="further request headers"
     )
     cookies: Literal["page", "keep"] = Field(
         "page",
-        description="keep: from page to page, by each worker process for itself; page: for "
-        "its redirects alone",
+        description="keep: from page to page, in each worker process; page: only for a page's "
+        "redirects",
     )
     strip_params: Annotated[tuple[str, ...], STRINGS] = Field(
         (), description="query parameters to drop; * allowed"
@@ -235,24 +237,24 @@ class CoreSite(Model):
         (), description="tracking parameters to keep; * allowed"
     )
     trailing_slash: Literal["keep", "strip"] = Field(
-        "keep", description="strip: /a/ and /a are one page"
+        "keep", description="strip: /a/ and /a are the same page"
     )
     limits: Limits = Field(
-        Limits.model_validate({}), description="what one crawl may grow to, and its pages"
+        Limits.model_validate({}), description="the limits of one crawl and its pages"
     )
     quality: Annotated[
         Quality, BeforeValidator(expand_none, json_schema_input_type=Literal["none"] | Quality)
-    ] = Field(Quality.model_validate({}), description="what makes a crawl suspect; none: nothing")
+    ] = Field(Quality.model_validate({}), description="when a crawl is suspect; none: never")
     listing: Listing | None = Field(
-        None, description="what is taken from listing pages; needed with `start`"
+        None, description="what is read from listing pages; required with `start`"
     )
-    product: ProductPage = Field(description="what is taken from product pages")
+    product: ProductPage = Field(description="what is read from product pages")
 
     @model_validator(mode="before")
     @classmethod
-    def _without_unused_keys(cls, data: Any) -> Any:
-        """Drops the keys of plug-ins that are off where they say what they say by default, as in
-        the definitions that the database holds."""
+    def _drop_unused_keys(cls, data: Any) -> Any:
+        """Drops the keys of inactive plug-ins that have their default value, as in definitions from
+        the database."""
         if not isinstance(data, dict):
             return data
         defaults = registry.inactive_defaults()
@@ -264,46 +266,46 @@ class CoreSite(Model):
 
     @field_validator("region", mode="before")
     @classmethod
-    def _any_region(cls, value: Any) -> Any:
+    def _expand_region(cls, value: Any) -> Any:
         return None if value == "any" else value
 
     @field_validator("headers")
     @classmethod
-    def _safe_headers(cls, value: dict[str, str]) -> dict[str, str]:
+    def _check_headers(cls, value: dict[str, str]) -> dict[str, str]:
         for name, text in value.items():
             scalars.check_header(name, text)
         return value
 
     @field_validator("user_agent")
     @classmethod
-    def _safe_user_agent(cls, value: str | None) -> str | None:
+    def _check_user_agent(cls, value: str | None) -> str | None:
         scalars.check_header_value("user_agent", value or "")
         return value
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         problems = Problems()
         if not self.start and self.sitemap is None:
             problems.add("", NOWHERE)
         if self.start and self.listing is None:
             problems.add(
-                "start", "start pages are listing pages, but there is no `listing:` (fix: add it)"
+                "start", "start pages are listing pages, but `listing:` is missing (fix: add it)"
             )
         if self.sitemap is not None and self.sitemap.listings is not None and self.listing is None:
             problems.add(
-                "sitemap.listings", "there is no `listing:` that says what they hold (fix: add it)"
+                "sitemap.listings", "`listing:` is missing, which reads these pages (fix: add it)"
             )
         queues = self.queues
         if self.escalate and all(len(build_ladder(queue, self.escalate)) == 1 for queue in queues):
-            way = " or ".join(sorted(queues))
+            start = " or ".join(sorted(queues))
             problems.add(
                 "escalate",
-                f"leads nowhere: pages start at {way} (fix: name a level above, or remove it)",
+                f"has no effect: pages start at {start} (fix: name a level above, or remove it)",
             )
         if self.cookies == "keep" and any(self.proxy_of(kind).pool != NO_PROXY for kind in Kind):
             problems.add(
                 "cookies",
-                "behind a proxy cookies belong to its identity (fix: remove `cookies`, and give "
+                "with a proxy, cookies belong to the identity (fix: remove `cookies`, and write "
                 "`proxy: {pool: …, sticky: 10m}`)",
             )
         for part in type(self).__mro__:
@@ -314,7 +316,7 @@ class CoreSite(Model):
 
     @property
     def sources(self) -> dict[str, Any]:
-        """What fields and links are read from, by its key."""
+        """The sources of fields and links, by their keys."""
         sources: dict[str, Any] = {}
         named: list[tuple[str, Any]] = [
             (f"product.fields.{name}", spec) for name, spec in self.product.fields.items()
@@ -335,7 +337,7 @@ class CoreSite(Model):
         return sources
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy without what was computed from the original."""
+        """Returns a copy without the cached properties of the original."""
         copied = super().model_copy(update=update, deep=deep)
         for name in (
             "routing_preferences",
@@ -350,22 +352,22 @@ class CoreSite(Model):
 
     @property
     def queues(self) -> set[str]:
-        """The queues at which pages start."""
+        """The queues in which pages start."""
         return {self.queue_of(kind) for kind in Kind} | {
             rule.queue for rule in self.routes if rule.queue
         }
 
     def queue_of(self, kind: Kind) -> str:
-        """The capability that pages of this kind ask for."""
-        part = self._part_of(kind)
+        """Returns the queue for pages of this kind."""
+        part = self._get_page_spec(kind)
         return (part and part.queue) or self.queue
 
     def proxy_of(self, kind: Kind) -> ProxyUse:
-        """The proxies that pages of this kind go through."""
-        part = self._part_of(kind)
+        """Returns the proxies for pages of this kind."""
+        part = self._get_page_spec(kind)
         return (part and part.proxy) or self.proxy
 
-    def _part_of(self, kind: Kind) -> Listing | ProductPage | None:
+    def _get_page_spec(self, kind: Kind) -> Listing | ProductPage | None:
         return self.product if kind is Kind.PRODUCT else self.listing
 
     @property
@@ -378,7 +380,7 @@ class CoreSite(Model):
 
     @property
     def rate_per_s(self) -> float | None:
-        """Requests a second to one host by the whole fleet; None is unlimited."""
+        """The whole fleet's requests to one host in a second, or None if unlimited."""
         return scalars.parse_rate(self.rate)
 
     @property
@@ -388,12 +390,12 @@ class CoreSite(Model):
 
     @cached_property
     def conditional_s(self) -> float:
-        """For how long a product page need not be read whole; 0: it always is."""
+        """How long "not modified" is trusted for a product page; 0: pages are always fetched."""
         return scalars.parse_duration(self.conditional)
 
     @property
     def tolerances(self) -> Tolerances:
-        """What `scraper.rules.quality` needs to know of the site."""
+        """The site's tolerances for `scraper.rules.quality`."""
         return self.quality.tolerances(
             {
                 name: {"floor": spec.floor, "required": spec.required, "type": spec.type}
@@ -403,7 +405,7 @@ class CoreSite(Model):
 
     @cached_property
     def routing_preferences(self) -> RoutingPreferences:
-        """What `scraper.rules.routing.choose_route` needs to know of the site."""
+        """The site's preferences for `scraper.rules.routing.choose_route`."""
         capabilities = {kind: self.queue_of(kind) for kind in Kind}
         rules = tuple(route.rule for route in self.routes)
         return RoutingPreferences(
@@ -418,15 +420,14 @@ class CoreSite(Model):
 
     @cached_property
     def allowed_hosts(self) -> frozenset[str]:
-        """The hosts that belong to the site; those below them do too (`urls.belongs_to`)."""
+        """The hosts that belong to the site, with their subdomains (`urls.belongs_to`)."""
         given = [urls.host_of(url) for url in self.starts]
         return frozenset((*map(_without_www, given), *self.hosts))
 
     @property
     def private_hosts(self) -> frozenset[tuple[str, int | None]]:
-        """(name, port) of the hosts that may have private addresses, a port of None being every
-        port. An address where the site starts is meant with its own port, or with those of http
-        and https."""
+        """(name, port) of the hosts that may have private addresses; None means every port. A start
+        URL counts with its own port, or with the ports of http and https."""
         if self.allow_private is not True:
             return frozenset()
         given = {
@@ -438,12 +439,12 @@ class CoreSite(Model):
         return frozenset((*given, *map(urls.split_host, self.hosts)))
 
     def of(self, keys: type[KeysT]) -> KeysT:
-        """This site's keys of a plug-in, which names its class of them."""
+        """Returns this site's keys of a plug-in, by the plug-in's class of keys."""
         assert isinstance(self, keys), f"{keys.__name__} belongs to a plug-in that is off"
         return self
 
     def owns(self, url: str) -> bool:
-        """True for a URL on one of the site's hosts."""
+        """Returns whether the URL is on one of the site's hosts."""
         return urls.belongs_to(urls.host_of(url), self.allowed_hosts)
 
     @cached_property
@@ -456,15 +457,14 @@ class CoreSite(Model):
 
     @cached_property
     def reading(self) -> str:
-        """The canonical JSON of what decides which product a page gives: all but what certainly
-        does not."""
-        excluded = {*_NOT_READING, *_keys_beside_reading(type(self))}
+        """The canonical JSON of the keys that may affect which product a page gives."""
+        excluded = {*_NOT_READING, *_list_other_keys(type(self))}
         data = self.model_dump(mode="json", exclude=excluded)
         return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
-def _keys_beside_reading(site: type[BaseModel]) -> set[str]:
-    """The keys of plug-ins that change nothing of what a product page gives."""
+def _list_other_keys(site: type[BaseModel]) -> set[str]:
+    """Returns the plug-ins' keys that do not affect what a product page gives."""
     parts = [part for part in site.__mro__ if issubclass(part, DefinitionKeys)]
     return {
         key for part in parts for key in part.__annotations__ if key not in part.reading_keys
@@ -481,7 +481,7 @@ else:
 
 
 def plugin_places() -> dict[str, type[BaseModel]]:
-    """The models of the mappings that plug-ins' keys hold, by dotted key."""
+    """Returns the models of the plug-ins' mappings, by dotted key."""
     parts = [part for part in Site.__mro__ if issubclass(part, DefinitionKeys)]
     return {place: model for part in parts for place, model in part.places.items()}
 

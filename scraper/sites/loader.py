@@ -20,7 +20,7 @@ from scraper.rules.urls import is_private
 from scraper.sites import functions
 from scraper.sites.definition import Site
 from scraper.sites.grammar import scalars, yaml12
-from scraper.sites.problems import explain
+from scraper.sites.problems import explain_problems
 
 FILE_MAX_BYTES = 1_000_000
 SUFFIXES = (".yaml", ".yml")
@@ -58,7 +58,7 @@ def load_text(text: str, path: Path | str, allowed: Collection[str] | None = Non
     try:
         site = Site.model_validate(data)
     except ValidationError as error:
-        problems += explain(error, data, parsed.lines)
+        problems += explain_problems(error, data, parsed.lines)
     if site is not None and site.enabled and allowed is not None:
         problems += [
             (parsed.lines.get(tuple(key.split(".")), 1), f"{key}: {reason}")

@@ -1,4 +1,4 @@
-"""Lists of Python modules that an operator allows, as settings spell them. Pure."""
+"""Parses and checks the lists of allowed Python modules in settings. Pure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*").fullmatch
 
 
-def module_names(text: str | None) -> tuple[str, ...]:
-    """The names of a list that commas or spaces separate."""
+def parse_module_names(text: str | None) -> tuple[str, ...]:
+    """Returns the names in a list separated by commas or spaces."""
     return tuple((text or "").replace(",", " ").split())
 
 
 def check_module_names(text: str | None) -> str | None:
-    """Returns the text. Raises `ValueError` where a name in it is not a module's."""
-    for name in module_names(text):
+    """Returns the text. Raises `ValueError` if it contains an invalid module name."""
+    for name in parse_module_names(text):
         if not _MODULE(name):
             raise ValueError(
                 f"{name!r} is not a module's name; names are separated by commas: "
@@ -24,7 +24,7 @@ def check_module_names(text: str | None) -> str | None:
 
 
 def check_function_name(text: str | None) -> str | None:
-    """Returns the text. Raises `ValueError` where it is not MODULE:FUNCTION."""
+    """Returns the text. Raises `ValueError` if it is not MODULE:FUNCTION."""
     module, _, name = (text or "a:a").partition(":")
     if not (_MODULE(module) and name.isidentifier()):
         raise ValueError("must be MODULE:FUNCTION, such as shop_checks:client")

@@ -1,4 +1,4 @@
-"""The keys that plug-ins add to definitions: `Site` inherits from each plug-in's class of them."""
+"""The keys that plug-ins add to definitions: `Site` inherits from each plug-in's class of keys."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ if TYPE_CHECKING:
 
 
 class DefinitionKeys(Model):
-    """The base of a plug-in's keys: pydantic fields, each with a default that means "not used".
+    """The base class of a plug-in's keys: pydantic fields, whose defaults mean "not used".
 
-    `reading_keys` names the keys that decide what is sent for a product page or read from it: a
-    page that has not changed is read again once one of them changes. `places` maps a dotted key to
-    the model of the mapping that stands there, for hints at misspelt keys."""
+    `reading_keys`: the keys that affect the request for a product page or what is read from it; if
+    one of them changes, unchanged pages are read again. `places`: the models of nested mappings by
+    dotted key, for hints at misspelt keys.
+    """
 
     reading_keys: ClassVar[frozenset[str]] = frozenset()
     places: ClassVar[Mapping[str, type[BaseModel]]] = {}
 
     @classmethod
     def check(cls, site: Site, problems: Problems) -> None:
-        """Adds what these keys and others say together and cannot be."""
+        """Adds the problems of these keys in combination with others."""

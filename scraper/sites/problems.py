@@ -1,5 +1,5 @@
-"""From pydantic's errors to lines people can act on: the key as it was written, its line, what is
-wrong, a fix. Pure."""
+"""Turns pydantic's errors into messages with the key as it was written, its line, the mistake and a
+fix. Pure."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ Line = tuple[int, str]
 
 _FIXES = {
     "name": "small letters, digits, - and _, as in `my-shop`",
-    "queue": "small letters, digits, - and _, as in `residential`; where its workers must be "
-    "is for `region:` to say",
+    "queue": "small letters, digits, - and _, as in `residential`; use `region:` for where its "
+    "workers run",
     "tags": "a word of letters, digits, - and _, as in `garden`",
     "region": "a short name such as `eu`, or `any`",
     "trailing_slash": "`keep` or `strip`",
     "function": "`package.module:function`",
-    "currency": "three capitals of ISO 4217, as in `EUR`",
+    "currency": "three capital letters of ISO 4217, as in `EUR`",
     "decimal": '"," or "."',
     "type": f"one of {', '.join(fields.TYPES_WRITTEN)}",
     "param": "the query parameter's bare name, as in `page`",
 }
-# What other languages call the types of fields.
+# The names of field types in other languages.
 _TYPES = {
     "number": "decimal", "float": "decimal", "double": "decimal", "numeric": "decimal",
     "integer": "int", "boolean": "bool", "string": "text", "str": "text", "money": "price",
     "currency": "price", "datetime": "date", "array": "list", "link": "url", "href": "url",
 }  # fmt: skip
-# Other crawlers and people use these names for a key.
+# Names that other crawlers and people use for a key.
 _SAME_AS = {
     "selector": "css", "pagination": "pages", "next_page": "next", "url": "start",
     "start_url": "start",
@@ -55,18 +55,16 @@ _SAME_AS = {
 }  # fmt: skip
 
 
-_ANY = '`{any: [".price-new", ".price"]}`: the first that gives a value wins'
-_NOTHING = (
-    'give it a value; what starts with # after a space is a remark unless it is quoted: "#price"'
-)
+_ANY = '`{any: [".price-new", ".price"]}`: the first with a value wins'
+_NOTHING = 'give it a value; # after a space starts a comment unless it is quoted: "#price"'
 
 
-def explain(error: ValidationError, data: Any, lines: dict[Path, int]) -> list[Line]:
-    """(line, `key: message (fix: …)`) for each problem, without doubles."""
+def explain_problems(error: ValidationError, data: Any, lines: dict[Path, int]) -> list[Line]:
+    """Returns (line, `key: message (fix: …)`) for each problem, without repeats."""
     explained: dict[Line, None] = {}
     for fault in error.errors(include_url=False):
-        for path, message in _expanded(fault):
-            written = _written(path, data)
+        for path, message in _expand_fault(fault):
+            written = _find_written_path(path, data)
             line = next(
                 (
                     lines[written[:end]]
@@ -78,23 +76,23 @@ def explain(error: ValidationError, data: Any, lines: dict[Path, int]) -> list[L
             dotted = ".".join(map(str, written))
             explained[line, f"{dotted}: {message}" if dotted else message] = None
     if isinstance(data, dict) and not data.get("start") and not data.get("sitemap"):
-        # Keys are looked at together by pydantic only once each is right.
+        # Checks of several keys run only if each of them is valid.
         explained[1, definition.NOWHERE] = None
     return list(explained)
 
 
-def _expanded(fault: Any) -> Iterator[tuple[Path, str]]:
+def _expand_fault(fault: Any) -> Iterator[tuple[Path, str]]:
     path: Path = fault["loc"]
     if fault["type"] != "together":
-        yield path, _message(fault, path)
+        yield path, _explain_fault(fault, path)
         return
     for key, text in fault["ctx"]["problems"]:
         yield (*path, *(key.split(".") if key else ())), text
 
 
-def _written(path: Path, data: Any) -> Path:
-    """The longest part of `path` that the file spells out: pydantic also names what shorthands
-    stand for."""
+def _find_written_path(path: Path, data: Any) -> Path:
+    """Returns the longest part of `path` that the file contains: pydantic also names the keys that
+    shorthands expand to."""
     written: list[str | int] = []
     for step in path:
         inside = (
@@ -105,7 +103,7 @@ def _written(path: Path, data: Any) -> Path:
         if inside:
             data = data[step]
         elif isinstance(step, int) or step in ("[key]", "urls"):
-            # One link stands where a list may stand; this is sitemap's own shorthand.
+            # A single link in place of a list, or the shorthand of `sitemap`.
             continue
         else:
             break
@@ -113,25 +111,26 @@ def _written(path: Path, data: Any) -> Path:
     return tuple(written)
 
 
-def _message(fault: Any, path: Path) -> str:
+def _explain_fault(fault: Any, path: Path) -> str:
     key = next(
         (str(step) for step in reversed(path) if isinstance(step, str) and step != "[key]"), ""
     )
     context = fault.get("ctx") or {}
     match fault["type"]:
         case "extra_forbidden":
-            return _unknown_key(path)
+            return _explain_unknown_key(path)
         case "missing":
-            return f"`{path[-1]}` is missing (fix: {_missing_mend(str(path[-1]))})"
+            return f"`{path[-1]}` is missing (fix: {_fix_missing_key(str(path[-1]))})"
         case "value_error":
             return str(context.get("error", fault["msg"]))
         case "string_pattern_mismatch":
             if path[-1] == "[key]":
                 return (
-                    "no field name (fix: small letters, digits and _, starting with a letter, as "
+                    "not a field name (fix: small letters, digits and _, starting with a letter, "
+                    "as "
                     "in `list_price`)"
                 )
-            return f"not written as it must be (fix: {_FIXES.get(key, context.get('pattern', ''))})"
+            return f"has the wrong form (fix: {_FIXES.get(key, context.get('pattern', ''))})"
         case "literal_error":
             meant = _TYPES.get(str(fault["input"]).lower()) if key == "type" else None
             fix = f"`{meant}`" if meant else _FIXES.get(key, "choose one of these")
@@ -141,19 +140,11 @@ def _message(fault: Any, path: Path) -> str:
         case "int_parsing" | "int_type" | "int_from_float":
             return "must be a whole number (fix: without quotes, separators and units)"
         case "string_type" if isinstance(fault["input"], list | tuple) and key in sources.SOURCES:
-            return f"must be one text (fix: alternatives stand under `any:`, as in {_ANY})"
+            return f"must be one text (fix: put alternatives under `any:`, as in {_ANY})"
         case "string_type":
             return 'must be a text (fix: quote it, as in `"…"`)'
         case "model_type" | "dict_type" | "model_attributes_type":
-            if fault["input"] is None:
-                return f"nothing is written here (fix: {_NOTHING})"
-            if isinstance(fault["input"], list | tuple) and path[-2:-1] == ("fields",):
-                return f"a list of sources is no source (fix: {_ANY})"
-            if isinstance(fault["input"], str) and path == ("listing",):
-                return (
-                    f"must be a mapping of keys (fix: `listing: {{products: {fault['input']!r}}}`)"
-                )
-            return "must be a mapping of keys (fix: put its keys below it, indented by two spaces)"
+            return _explain_missing_mapping(fault["input"], path)
         case "tuple_type" | "list_type":
             return "must be a text or a list (fix: `- ` before each entry)"
         case _:
@@ -161,7 +152,17 @@ def _message(fault: Any, path: Path) -> str:
             return f"{text} (fix: see docs/how-to/definitions.md)"
 
 
-def _missing_mend(key: str) -> str:
+def _explain_missing_mapping(value: Any, path: Path) -> str:
+    if value is None:
+        return f"is empty (fix: {_NOTHING})"
+    if isinstance(value, list | tuple) and path[-2:-1] == ("fields",):
+        return f"must be one source, not a list (fix: {_ANY})"
+    if isinstance(value, str) and path == ("listing",):
+        return f"must be a mapping of keys (fix: `listing: {{products: {value!r}}}`)"
+    return "must be a mapping of keys (fix: put its keys below it, indented by two spaces)"
+
+
+def _fix_missing_key(key: str) -> str:
     if key == "product":
         return "say what to read from product pages: `product: {fields: {title: h1::text}}`"
     if key == "urls":
@@ -169,9 +170,9 @@ def _missing_mend(key: str) -> str:
     return f"add `{key}:`"
 
 
-def _unknown_key(path: Path) -> str:
+def _explain_unknown_key(path: Path) -> str:
     key = str(path[-1])
-    keys = _keys_at(path[:-1])
+    keys = _list_keys_at(path[:-1])
     inactive = registry.inactive_plugin_of_key(key) if len(path) == 1 else None
     if inactive is not None:
         return f"needs the plug-in {inactive.name}, which is off: {inactive.off}"
@@ -179,7 +180,7 @@ def _unknown_key(path: Path) -> str:
     if colon and before in keys:
         return f"unknown key (fix: a space after the colon: `{before}: {behind}`)"
     if path[:-1] == ("product",) and key in get_args(AutoField):
-        return f"unknown key here (fix: fields stand under `fields:`, as `fields: {{{key}: …}}`)"
+        return f"unknown key here (fix: put fields under `fields:`, as `fields: {{{key}: …}}`)"
     alias = _SAME_AS.get(key.lower())
     elsewhere = f"listing.{alias}" if alias in page_specs.Listing.model_fields else None
     elsewhere = elsewhere or next(
@@ -208,7 +209,7 @@ _PLACES: dict[str, type[BaseModel]] = {
 }  # fmt: skip
 
 
-def _keys_at(path: Path) -> list[str]:
+def _list_keys_at(path: Path) -> list[str]:
     names = [step for step in path if isinstance(step, str)]
     match names:
         case ["listing", "products" | "listings" | "next"]:

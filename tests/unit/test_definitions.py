@@ -334,14 +334,14 @@ def test_a_price_and_a_currency_field_cannot_share_a_name() -> None:
 @pytest.mark.parametrize(
     ("slip", "fix"),
     [
-        ("    price: #price", 'a remark unless it is quoted: "#price"'),
+        ("    price: #price", 'starts a comment unless it is quoted: "#price"'),
         ("    price: [.a, .b]", 'fix: `{any: [".price-new", ".price"]}`'),
-        ("    price: {css: [.a, .b]}", "alternatives stand under `any:`"),
+        ("    price: {css: [.a, .b]}", "put alternatives under `any:`"),
         ("    price: {css:.p, type: price}", "a space after the colon: `css: .p`"),
         ("    price:.p", "a space after each colon"),
         ("    price: .p:first", "`:first` is not needed"),
         ("    price: {css: .p, type: number}", "fix: `decimal`"),
-        ("  title: h1", "fields stand under `fields:`, as `fields: {title: …}`"),
+        ("  title: h1", "put fields under `fields:`, as `fields: {title: …}`"),
         ("start: [http://shop.example/a?page=1]", "quote a value within [ ] or { } that holds ?"),
         ("listing: a.card", "`listing: {products: 'a.card'}`"),
     ],
@@ -433,7 +433,7 @@ def test_functions_are_imported_only_when_asked(
 
 def test_start_or_sitemap_is_needed_and_a_listing_for_start() -> None:
     assert "give `start:` or `sitemap:`" in only_problem("product: {fields: {a: b}}\n")
-    assert "there is no `listing:`" in only_problem(
+    assert "`listing:` is missing" in only_problem(
         "start: https://x.example/\nproduct: {fields: {a: b}}\n"
     )
     assert load("sitemap: https://x.example/s.xml\nproduct: {fields: {a: b}}\n").sitemap is not None
@@ -606,7 +606,7 @@ def test_who_we_look_like_is_ourselves_unless_the_site_says_more() -> None:
         ),
         (
             "cookies: keep\nproxy: residential\n",
-            "cookies: behind a proxy cookies belong to its identity",
+            "cookies: with a proxy, cookies belong to the identity",
         ),
     ],
 )

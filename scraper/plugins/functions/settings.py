@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, field_validator
 from scraper.sites.module_names import (
     check_function_name,
     check_module_names,
-    module_names,
+    parse_module_names,
 )
 
 
@@ -38,4 +38,4 @@ class FunctionsSettings(BaseModel):
     @property
     def function_modules(self) -> tuple[str, ...]:
         """The modules whose functions may be called."""
-        return module_names(self.functions)
+        return parse_module_names(self.functions)

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from scraper.domain import Fetched
-from scraper.extract.adapter import Adapter, Next, origin
+from scraper.extract.adapter import Adapter, NextPage, origin
 from scraper.plugins.platforms.adapter import amount, filled, parsed, prices, text
 
 PER_PAGE = 100
@@ -32,7 +32,7 @@ class Magento(Adapter):
     def __init__(self) -> None:
         self.first = _page(1).path
 
-    def read(self, page: Fetched, asked: str) -> Iterator[dict[str, Any] | Next]:
+    def read(self, page: Fetched, asked: str) -> Iterator[dict[str, Any] | NextPage]:
         answer = parsed(page)
         if answer.get("errors"):
             message = str(answer["errors"][0].get("message", ""))
@@ -53,8 +53,8 @@ class Magento(Adapter):
             yield _page(at["current_page"] + 1)
 
 
-def _page(number: int) -> Next:
-    return Next(f"/graphql?query={quote(_QUERY % (PER_PAGE, number), safe='')}")
+def _page(number: int) -> NextPage:
+    return NextPage(f"/graphql?query={quote(_QUERY % (PER_PAGE, number), safe='')}")
 
 
 def _url(product: dict[str, Any], shop: str) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from scraper.domain import Fetched
-from scraper.extract.adapter import Adapter, Next, origin
+from scraper.extract.adapter import Adapter, NextPage, origin
 from scraper.plugins.platforms.adapter import amount, filled, param, parsed, prices, text
 
 META, CART = "/meta.json", "/cart.js"
@@ -24,7 +24,7 @@ class Shopify(Adapter):
     paths: tuple[str, ...] = (META, CART, "/products.json")
     signs: tuple[bytes, ...] = (b"cdn.shopify.com", b"Shopify.theme", b"/cdn/shop/")
 
-    def read(self, page: Fetched, asked: str) -> Iterator[dict[str, Any] | Next]:
+    def read(self, page: Fetched, asked: str) -> Iterator[dict[str, Any] | NextPage]:
         data = parsed(page)
         if urlsplit(asked).path in (META, CART):
             yield _products(1, data["currency"])
@@ -39,15 +39,15 @@ class Shopify(Adapter):
         if listed:
             yield _products(number + 1, currency)
 
-    def without(self, asked: str) -> Next | None:
-        return {META: Next(CART), CART: _products(1, None)}.get(urlsplit(asked).path)
+    def without(self, asked: str) -> NextPage | None:
+        return {META: NextPage(CART), CART: _products(1, None)}.get(urlsplit(asked).path)
 
 
-def _products(number: int, currency: str | None) -> Next:
+def _products(number: int, currency: str | None) -> NextPage:
     if currency is not None and not (len(currency) == 3 and currency.isascii()):
         raise ValueError(f"{currency[:20]!r} is no currency")
     beside = f"&currency={currency}" if currency else ""
-    return Next(f"/products.json?limit=250&page={number}{beside}")
+    return NextPage(f"/products.json?limit=250&page={number}{beside}")
 
 
 def _row(

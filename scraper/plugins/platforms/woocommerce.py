@@ -11,7 +11,7 @@ from html import unescape
 from typing import Any
 
 from scraper.domain import Fetched
-from scraper.extract.adapter import Adapter, Next
+from scraper.extract.adapter import Adapter, NextPage
 from scraper.plugins.platforms.adapter import amount, filled, param, parsed, prices, text
 
 PATH, PER_PAGE = "/wp-json/wc/store/v1/products", 100
@@ -23,7 +23,7 @@ class WooCommerce(Adapter):
     paths: tuple[str, ...] = (PATH,)
     signs: tuple[bytes, ...] = (b"woocommerce",)
 
-    def read(self, page: Fetched, asked: str) -> Iterator[dict[str, Any] | Next]:
+    def read(self, page: Fetched, asked: str) -> Iterator[dict[str, Any] | NextPage]:
         listed, number, kind = parsed(page), int(param(asked, "page", "1")), param(asked, "type")
         if not isinstance(listed, list):
             raise ValueError(f"no list of products: {str(listed.get('message', ''))[:100]}")
@@ -44,9 +44,9 @@ class WooCommerce(Adapter):
             yield _products(1, "variation")
 
 
-def _products(number: int, kind: str) -> Next:
+def _products(number: int, kind: str) -> NextPage:
     beside = f"&type={kind}" if kind else ""
-    return Next(f"{PATH}?per_page={PER_PAGE}&page={number}{beside}")
+    return NextPage(f"{PATH}?per_page={PER_PAGE}&page={number}{beside}")
 
 
 def _row(product: dict[str, Any]) -> dict[str, Any]:
