@@ -138,7 +138,7 @@ class CoreSettings(BaseSettings):
     )
 
     home: Path = Field(
-        Path(".scraper"), description="where the embedded servers and local state live"
+        Path(".scraper"), description="the folder of the embedded servers and local state"
     )
     sites_dir: Path = Field(
         Path("sites"), alias="SCRAPER_SITES", description="the folder of site definitions"
@@ -162,75 +162,84 @@ class CoreSettings(BaseSettings):
     proxy_list: Path | None = Field(
         None,
         alias="PROXY_LIST",
-        description="a secret file of proxies, one URL a line; read again when it changes",
+        description="a secret file of proxies, one URL per line; reloaded when it changes",
     )
     plugins_off: str | None = Field(
         None, description="plug-ins that are switched off, by name, separated by commas"
     )
     schedules: bool = Field(
         True,
-        description="false: a coordinator opens no scheduled crawl, only serves those there are",
+        description="false: a coordinator opens no scheduled crawls, but serves open ones",
     )
     user_agent: str = Field(
         "Mozilla/5.0 (compatible; scraper; shop catalogue crawler)",
-        description="sent where a site says no other; "
-        "put an address in it where shops can reach you",
+        description=(
+            "the User-Agent of sites without their own; include an address where shops "
+            "can reach you"
+        ),
     )
     site_functions: str | None = Field(
-        None, description="the modules whose functions site definitions may name"
+        None, description="modules whose functions site definitions may name"
     )
-    lease_s: float = Field(45, ge=5, le=600, description="seconds a silent worker keeps its pages")
-    batch_pages: int = Field(100, ge=1, le=1000, description="pages in one message at the most")
+    lease_s: float = Field(
+        45, ge=5, le=600, description="seconds that a silent worker keeps its pages"
+    )
+    batch_pages: int = Field(
+        100, ge=1, le=1000, description="the maximum number of pages in one message"
+    )
     horizon_s: float = Field(
-        10, ge=1, le=30, description="how long one batch should last at the most"
+        10, ge=1, le=30, description="the target duration of one batch, at most"
     )
     connect_timeout_s: float = Field(
-        10, gt=0, description="to open a connection, DNS and TLS included"
+        10, gt=0, description="the limit to open a connection, with DNS and TLS"
     )
-    read_timeout_s: float = Field(20, gt=0, description="between two reads of a body")
-    page_timeout_s: float = Field(45, gt=0, description="a page in all, redirects included")
-    wire_max_bytes: int = Field(8_000_000, gt=0, description="a body as it comes over the wire")
-    body_max_bytes: int = Field(16_000_000, gt=0, description="a body once unpacked")
+    read_timeout_s: float = Field(20, gt=0, description="the limit between two reads of a body")
+    page_timeout_s: float = Field(
+        45, gt=0, description="the limit for a whole page, with redirects"
+    )
+    wire_max_bytes: int = Field(8_000_000, gt=0, description="the size limit of a compressed body")
+    body_max_bytes: int = Field(16_000_000, gt=0, description="the size limit of an unpacked body")
     sitemap_max_bytes: int = Field(
-        52_428_800, gt=0, description="a sitemap once unpacked (sitemaps.org: 50 MB)"
+        52_428_800, gt=0, description="the size limit of an unpacked sitemap (sitemaps.org: 50 MB)"
     )
-    redirects_max: int = Field(8, ge=0, le=30, description="hops a page may be redirected")
+    redirects_max: int = Field(8, ge=0, le=30, description="the maximum number of redirects")
     attempts_max: int = Field(
         4,
         ge=1,
         le=20,
-        description="tries of a page before it is dead; twice as many by its host's fault",
+        description="attempts before a page is dead; twice as many if its host is at fault",
     )
     stop_s: float = Field(
-        20, ge=0, le=600, description="for pages under way once a worker is told to stop"
+        20, ge=0, le=600, description="how long a stopping worker waits for pages in flight"
     )
     stalled_s: float = Field(
         21600,
         ge=60,
-        description="a crawl in which no page was tried or added for so long ends as failed",
+        description="a crawl without a tried or added page for this long ends as failed",
     )
     throughput_days: int = Field(
-        14, ge=1, le=3650, description="how long the course of crawls is kept"
+        14, ge=1, le=3650, description="how long the progress of crawls is kept"
     )
-    changes_days: int = Field(30, ge=1, le=3650, description="how long the feed of changes is kept")
+    changes_days: int = Field(30, ge=1, le=3650, description="how long the change feed is kept")
     away_s: float = Field(
-        600, ge=10, description="without PostgreSQL for so long, a worker ends with exit code 3"
+        600,
+        ge=10,
+        description="how long a worker waits for PostgreSQL before it ends with exit code 3",
     )
     memory_max_mb: int = Field(
         1024,
         ge=0,
-        description="a process that has grown larger ends, to be started again; 0: never",
+        description="the memory above which a process ends, to be restarted; 0: never",
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="what is logged at the least; Celery's -l is ignored"
+        "INFO", description="the minimum log level; Celery's -l is ignored"
     )
     log_format: Literal["auto", "console", "json"] = Field(
         "auto", description="auto: console on a tty, else json"
     )
     heartbeat: Path | None = Field(
         None,
-        description="a file that a coordinator, worker or beat touches each second "
-        "while it is well",
+        description="a file that a healthy coordinator, worker or beat touches each second",
     )
 
     def of(self, section: type[SectionT]) -> SectionT:

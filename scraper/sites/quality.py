@@ -17,7 +17,7 @@ class Quality(Model):
     """The limits beyond which a crawl is suspect."""
 
     products: Share = Field(
-        "50%", description="good products, as a share of their usual number; 0: not judged"
+        "50%", description="the number of good products, as a share of the usual one; 0: not judged"
     )
     products_floor: int = Field(
         0,

@@ -63,7 +63,7 @@ class LoginSign(Blocked):
     """What an answer shows, as `blocked:` says it, and by CSS: that is looked for in the parsed
     page."""
 
-    css: Css | None = Field(None, description="an element that stands in the page")
+    css: Css | None = Field(None, description="an element of the page")
 
     @model_validator(mode="after")
     def _check_not_empty(self) -> Self:
@@ -93,13 +93,13 @@ class LoginSign(Blocked):
 
 
 class Success(LoginSign):
-    """What shows that a login has worked."""
+    """A sign of a successful login."""
 
     cookie: str | None = Field(
-        None, min_length=1, max_length=200, description="the name of a cookie that is there then"
+        None, min_length=1, max_length=200, description="the name of a cookie that the login sets"
     )
     answer: JsonPath | None = Field(
-        None, description="a path in the JSON answer that leads to something: user.id"
+        None, description="a path that exists in the JSON response: user.id"
     )
 
     @property
@@ -143,8 +143,7 @@ Header = Annotated[str, Field(max_length=1000), AfterValidator(_check_header)]
 
 
 class Form(Model):
-    """A form that is filled in and sent, hidden fields (of a token against forgery, say) as the
-    page has them."""
+    """A form to fill in and send, with the page's hidden fields."""
 
     url: LoginUrl = Field(description="the page with the form")
     selector: Css | None = Field(
@@ -153,30 +152,30 @@ class Form(Model):
     fields: dict[Annotated[str, Field(min_length=1, max_length=200)], Template] = Field(
         min_length=1,
         max_length=FIELDS_MAX,
-        description='what is filled in: {email: "{username}", pass: "{password}"}',
+        description='the values: {email: "{username}", pass: "{password}"}',
     )
 
 
 class Token(Model):
-    """A token that goes along as a header: asked for at `url`, or the account's own."""
+    """A token that is sent as a header: requested at `url`, or the account's own."""
 
     url: LoginUrl | None = Field(
-        None, description="where it is asked for; default: it stands in the secrets file"
+        None, description="where to request it; default: it is in the secrets file"
     )
     body: dict[str, Any] = Field(
         default_factory=dict,
         max_length=FIELDS_MAX,
-        description='what is sent: {user: "{username}", pass: "{password}"}',
+        description='what to send: {user: "{username}", pass: "{password}"}',
     )
-    send: Literal["json", "form"] = Field("json", description="how it is sent")
+    send: Literal["json", "form"] = Field("json", description="the format of the request")
     path: JsonPath = Field(
-        "token", description="where the token stands in the JSON answer: data.access_token"
+        "token", description="the token's path in the JSON response: data.access_token"
     )
     header: Header = Field(
-        "Authorization: Bearer {token}", description="what goes along with each request"
+        "Authorization: Bearer {token}", description="the header of each request"
     )
     expires_path: JsonPath | None = Field(
-        None, description="where the answer says for how many seconds it is good"
+        None, description="the path of the token's lifetime in seconds in the response"
     )
 
     @model_validator(mode="after")
@@ -190,32 +189,31 @@ class Token(Model):
 
 
 class Login(Model):
-    """How its accounts log in, and how one sees that they are not."""
+    """How accounts log in, and how a logged-out page looks."""
 
-    form: Form | None = Field(None, description="a form that is filled in and sent")
-    token: Token | None = Field(None, description="a token that goes along as a header")
+    form: Form | None = Field(None, description="a form to fill in and send")
+    token: Token | None = Field(None, description="a token to send as a header")
     function: Function | None = Field(
-        None, description="`module:function`, async, in place of form and token"
+        None, description="`module:function`, async, instead of form and token"
     )
-    success: Successes = Field((), description="how to see that a login has worked: any of these")
+    success: Successes = Field((), description="the signs of a successful login: any of them")
     logged_out: LoggedOut = Field(
-        (), description="how a logged-out page looks: any of these; a 401 is one anyway"
+        (), description="the signs of a logged-out page: any of them; a 401 always is one"
     )
     accounts: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,62}$")] | None = Field(
-        None, description="whose: the name of a group in the secrets file; default: the site's name"
+        None, description="the group in the secrets file; default: the site's name"
     )
     hosts: Annotated[tuple[Annotated[str, AfterValidator(scalars.check_host)], ...], STRINGS] = (
         Field(
             (),
-            description="further hosts that the login's headers go to; "
-            "cookies go where they belong",
+            description="more hosts that get the login's headers; cookies follow their own rules",
         )
     )
     every: Duration = Field(
-        EVERY, description="an account logs in at most once in this time, whole fleet"
+        EVERY, description="an account logs in at most once in this time, for the whole fleet"
     )
     expires: Duration | None = Field(
-        None, description="a login is renewed after this; default: when it has run out"
+        None, description="renew a login after this time; default: when it has expired"
     )
 
     @model_validator(mode="after")
@@ -390,9 +388,7 @@ class AccountsKeys(DefinitionKeys):
         "login.success": Success,
         "login.logged_out": LoginSign,
     }
-    login: Login | None = Field(
-        None, description="how accounts log in, for pages that are only theirs to see"
-    )
+    login: Login | None = Field(None, description="how accounts log in, for pages that need it")
 
     @classmethod
     def check(cls, site: Site, problems: Problems) -> None:

@@ -9,11 +9,13 @@ from pydantic import BaseModel, Field
 
 class AccountsSettings(BaseModel):
     accounts: Path | None = Field(
-        None, description="a secret file of the accounts that sites log in with"
+        None, description="a secret file of accounts for sites with a login"
     )
     secret_key: str | None = Field(
         None,
         repr=False,
-        description="seals logins in Redis, the same for all workers; "
-        "unset: made once, in SCRAPER_HOME",
+        description=(
+            "the key that encrypts logins in Redis, the same for all workers; unset: "
+            "generated once, in SCRAPER_HOME"
+        ),
     )

@@ -37,20 +37,20 @@ def _is_duration(text: str) -> str:
 
 
 class Alert(Model):
-    """Which changes of a site's products people are told of."""
+    """One rule of price alerts."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][\w-]{0,59}$", description="known by it to people")
+    name: str = Field(pattern=r"^[A-Za-z0-9][\w-]{0,59}$", description="the name of the rule")
     when: Annotated[str, AfterValidator(_is_when)] = Field(
         description="below 10, below 10 EUR, fell, fell 5%, lowest in 30 days, back in stock, "
         "sold out, new, delisted or relisted"
     )
-    id: str | None = Field(None, description="of this product alone")
+    id: str | None = Field(None, description="only this product")
     where: dict[str, StrictBool | StrictInt | StrictStr] = Field(
-        default_factory=dict, max_length=20, description="fields with the values they must have"
+        default_factory=dict, max_length=20, description="fields and their required values"
     )
-    field: str | None = Field(None, description="the field; default: price, or the stock")
+    field: str | None = Field(None, description="the field; default: price, or the stock field")
     every: Annotated[str, AfterValidator(_is_duration)] | None = Field(
-        None, description="a digest: one message each 1d, 1h"
+        None, description="send a digest: one message per 1d, 1h"
     )
     to: Annotated[tuple[Annotated[str, Field(pattern=f"^{RECIPIENT}$")], ...], STRINGS] = Field(
         (), max_length=20, description="names of recipients; default: those without a name"
@@ -67,5 +67,5 @@ def check_alerts(alerts: tuple[Alert, ...]) -> tuple[Alert, ...]:
 
 class AlertsKeys(DefinitionKeys):
     alerts: Annotated[tuple[Alert, ...], AfterValidator(check_alerts)] = Field(
-        (), max_length=ALERTS_MAX, description="which changes of products people are told of"
+        (), max_length=ALERTS_MAX, description="rules of price alerts"
     )

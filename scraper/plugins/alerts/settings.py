@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 class AlertsSettings(BaseModel):
     alerts: Path | None = Field(
         None,
-        description="a secret file of who is told of suspect and failed crawls, one address a line",
+        description="a secret file of the recipients of alerts, one address per line",
     )
     alert_rules: Path | None = Field(
-        None, description="a file of rules of price alerts: which changes people are told of"
+        None, description="a file with rules of price alerts for all sites"
     )

@@ -23,14 +23,14 @@ def _check_keep(text: str) -> str:
 
 
 class ArchiveUse(Model):
-    """What is kept, and for how long."""
+    """Which pages are archived, and for how long."""
 
     pages: Literal["products", "all"] = Field(
-        "products", description="all: listing pages too; sitemaps never"
+        "products", description="all: also listing pages; never sitemaps"
     )
     answers: Literal["all", "changed"] = Field(
         "all",
-        description="changed: only those of which something else is extracted than of the last one",
+        description="changed: only pages whose extracted data differs from the last one",
     )
     keep: Annotated[Duration, AfterValidator(_check_keep)] = Field(
         "30d", description="how long: 30d, 12h"
@@ -62,5 +62,5 @@ Archive = Annotated[
 
 class ArchiveKeys(DefinitionKeys):
     archive: Archive = Field(
-        None, description="true, or a mapping: raw pages are kept; default: none are"
+        None, description="true, or a mapping: archive raw pages; default: none"
     )

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 class ArchiveSettings(BaseModel):
     archive: str | None = Field(
         None,
-        description="where raw pages are kept: a folder, or s3://bucket/prefix; "
-        "unset: SCRAPER_HOME/archive",
+        description=(
+            "where raw pages are archived: a folder, or s3://bucket/prefix; unset: "
+            "SCRAPER_HOME/archive"
+        ),
     )
     archive_codec: Literal["gzip", "zstd"] = Field(
-        "gzip", description="how archived pages are compressed"
+        "gzip", description="the compression of archived pages"
     )
 
 

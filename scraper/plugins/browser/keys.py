@@ -66,10 +66,10 @@ def _check_viewport(text: str) -> str:
 
 
 class Click(Model):
-    """A button that brings more."""
+    """A button that loads more."""
 
-    css: Css = Field(description="what is clicked, as long as it is there and can be clicked")
-    max: int = Field(20, ge=1, le=500, description="clicks at the most")
+    css: Css = Field(description="what to click, as long as it can be clicked")
+    max: int = Field(20, ge=1, le=500, description="the maximum number of clicks")
 
 
 class Rendering(Model):
@@ -80,40 +80,42 @@ class Rendering(Model):
         BeforeValidator(
             as_list_or_none, json_schema_input_type=Literal["none"] | Block | list[Block]
         ),
-    ] = Field(("image", "font", "media"), description="what is not loaded; none: everything is")
+    ] = Field(
+        ("image", "font", "media"),
+        description="resources that are not loaded; none: load everything",
+    )
     wait_for: Annotated[str, AfterValidator(_check_wait_for)] = Field(
         WAIT_FOR_IDLE, description="a CSS selector, networkidle, or load"
     )
     wait: Duration = Field(
-        "10s", description="how long that is waited for; then what is there is read"
+        "10s", description="how long to wait for it before the page is read as it is"
     )
     click: (
         Annotated[Click, BeforeValidator(expand_css, json_schema_input_type=str | Click)] | None
-    ) = Field(None, description="a button that brings more: its CSS, or a mapping")
+    ) = Field(None, description="a button that loads more: its CSS, or a mapping")
     scroll: int = Field(
-        0, ge=0, le=500, description="to the page's end, so many times at the most, while it grows"
+        0, ge=0, le=500, description="how often at most to scroll to the page's end, while it grows"
     )
     script: str | None = Field(
         None,
         max_length=10_000,
-        description="JavaScript that is run last, and awaited; it may change the page",
+        description="JavaScript to run and await last; it may change the page",
     )
     viewport: Annotated[str, AfterValidator(_check_viewport)] = Field(
         "1280x800", description="the window's size"
     )
     timeout: Duration | None = Field(
-        None, description="a page in all; default, and at the most: SCRAPER_PAGE_TIMEOUT_S"
+        None, description="the limit for a whole page; default and maximum: SCRAPER_PAGE_TIMEOUT_S"
     )
-    stealth: bool = Field(False, description="hides that nobody sits in front of the browser")
+    stealth: bool = Field(False, description="hide the signs of automation")
     setup: Function | None = Field(
         None,
-        description="`module:function`, async: prepares each new browser context, with a "
-        "stealth plug-in, say",
+        description="`module:function`, async: prepares each new browser context",
     )
     responses: dict[ResponseName, Regex] = Field(
         default_factory=dict,
         max_length=20,
-        description="name -> regular expression: JSON answers that fields read",
+        description="name -> regular expression on the URL of JSON responses for fields",
     )
 
     @property
@@ -166,9 +168,7 @@ def check_rendering(
 
 class BrowserKeys(DefinitionKeys):
     reading_keys: ClassVar[frozenset[str]] = frozenset({"browser"})
-    browser: Rendering | None = Field(
-        None, description="how browser workers show pages before they are read"
-    )
+    browser: Rendering | None = Field(None, description="how browser workers render pages")
 
     @classmethod
     def check(cls, site: Site, problems: Problems) -> None:

@@ -15,14 +15,17 @@ class BrowserSettings(BaseModel):
         None,
         ge=1,
         le=64,
-        description="pages at once in a browser worker's process; unset: by cores and memory",
+        description="open pages per browser worker process; unset: by cores and memory",
     )
     browser_context_pages: int = Field(
-        20, ge=1, le=10_000, description="pages that an identity's context serves at the most"
+        20,
+        ge=1,
+        le=10_000,
+        description="the maximum number of pages per identity's browser context",
     )
     browser_restart_pages: int = Field(
-        500, ge=1, le=1_000_000, description="pages after which a browser is started anew"
+        500, ge=1, le=1_000_000, description="pages after which a browser is restarted"
     )
     browser_memory_max_mb: int = Field(
-        2048, ge=256, description="a browser that has grown larger is started anew"
+        2048, ge=256, description="the memory above which a browser is restarted"
     )

@@ -23,18 +23,19 @@ CAPACITY_MAX = 10_000_000
 
 
 class Dedup(Model):
-    """By each page's row in the frontier, for good; or, once pages are finished, by a Bloom
-    filter."""
+    """How fetched pages are remembered: by their row in the frontier, or by a Bloom filter."""
 
     by: Literal["exact", "bloom"] = Field(
-        description="exact: pages stay in the frontier; bloom: finished ones leave it"
+        description="exact: all pages stay in the frontier; bloom: finished pages leave it"
     )
     capacity: int | None = Field(
         None,
         ge=1000,
         le=10_000_000_000,
-        description="product pages of the shop, for which the filter is made; default: "
-        "limits.products, at most 10,000,000",
+        description=(
+            "the number of product pages that the filter is made for; default: "
+            "limits.products, at most 10,000,000"
+        ),
     )
 
     @model_validator(mode="after")
@@ -66,7 +67,7 @@ class DedupKeys(DefinitionKeys):
         ),
     ] = Field(
         Dedup.model_validate({"by": "exact"}),
-        description="exact, or bloom: how pages fetched before are told apart",
+        description="how fetched pages are remembered: exact, or bloom",
     )
 
     @classmethod

@@ -8,14 +8,16 @@ from pydantic import BaseModel, Field
 
 
 class FlowerSettings(BaseModel):
-    flower_user: str = Field("admin", description="who may log in to Flower")
+    flower_user: str = Field("admin", description="the user who may log in to Flower")
     flower_password: str | None = Field(
         None,
-        description="unset: made once, kept in SCRAPER_HOME/flower-password, "
-        "and shown by `scraper up`",
+        description=(
+            "unset: generated once, stored in SCRAPER_HOME/flower-password, and shown "
+            "by `scraper up`"
+        ),
     )
     flower_login: Literal["password", "none"] = Field(
-        "password", description="none: Flower asks for no login, whoever reaches it"
+        "password", description="none: Flower requires no login"
     )
     flower_metrics: Literal["login", "public", "off"] = Field(
         "login", description="who may read Flower's /metrics"

@@ -13,16 +13,19 @@ from scraper.sites.module_names import (
 
 class FunctionsSettings(BaseModel):
     functions: str | None = Field(
-        None, description="the modules whose async functions may be called on workers"
+        None, description="modules whose async functions may be called on workers"
     )
     client_init: str | None = Field(
-        None, description="MODULE:FUNCTION that makes the workers' own client for them"
+        None, description="MODULE:FUNCTION that creates the HTTP client of these functions"
     )
     input_timeout_s: float = Field(
-        60, gt=0, description="one input of a call, its hosts' turns not counted"
+        60, gt=0, description="the limit for one input of a call, without waits for hosts"
     )
     result_max_bytes: int = Field(
-        1_000_000, ge=100, le=16_000_000, description="what a call returns for one input"
+        1_000_000,
+        ge=100,
+        le=16_000_000,
+        description="the size limit of a call's result for one input",
     )
 
     @field_validator("functions")

@@ -20,7 +20,7 @@ class ImpersonateKeys(DefinitionKeys):
         None,
         description="the browser whose TLS, HTTP/2 and headers are sent",
     )
-    http2: bool = Field(False, description="HTTP/2 where the host speaks it")
+    http2: bool = Field(False, description="use HTTP/2 if the host supports it")
 
     @classmethod
     def check(cls, site: Site, problems: Problems) -> None:

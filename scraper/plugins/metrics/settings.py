@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 class MetricsSettings(BaseModel):
     metrics_host: str = Field(
-        "127.0.0.1", description="where metrics are served, the exporter's and workers' own"
+        "127.0.0.1", description="the address that serves metrics, of the exporter and of workers"
     )
     metrics_port: int | None = Field(
         None,
         ge=0,
         le=65535,
-        description="of a worker process's own metrics; 0: any free one; unset: none",
+        description="the port of a worker process's own metrics; 0: any free one; unset: none",
     )
     exporter_port: int = Field(
-        9750, ge=0, le=65535, description="of `scraper metrics`; 0: any free one"
+        9750, ge=0, le=65535, description="the port of `scraper metrics`; 0: any free one"
     )
 
 

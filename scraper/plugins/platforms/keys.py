@@ -11,5 +11,5 @@ from scraper.sites.plugin_keys import DefinitionKeys
 
 class PlatformsKeys(DefinitionKeys):
     platform: Literal["shopify", "woocommerce", "magento"] | None = Field(
-        None, description="products by that platform's own interface, where it is open"
+        None, description="read products through this platform's own interface, if it is open"
     )

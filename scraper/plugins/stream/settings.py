@@ -10,5 +10,5 @@ class StreamSettings(BaseModel):
         None, description="a Redis Stream that gets every change; unset: none"
     )
     changes_stream_max: int = Field(
-        100_000, ge=100, description="about how many changes the stream holds"
+        100_000, ge=100, description="the approximate number of changes in the stream"
     )

@@ -56,7 +56,7 @@ class FieldSource(Source):
     when: Regex | None = Field(
         None, description="bool: true if the text matches, false if it does not or is missing"
     )
-    split: str | None = Field(None, min_length=1, description="list: what separates the values")
+    split: str | None = Field(None, min_length=1, description="list: the separator of the values")
     join: str | None = Field(
         None, max_length=20, description="joins all matches into one text, with this between them"
     )
@@ -103,8 +103,8 @@ class FieldSpec(FieldSource):
         ],
         ...,
     ] = Field((), description="alternatives; the first with a value wins")
-    type: FieldType = Field("text", description="what the text becomes")
-    required: bool = Field(False, description="without it the page is not stored")
+    type: FieldType = Field("text", description="the type of the value")
+    required: bool = Field(False, description="a page without this field is not stored")
     many: bool = Field(False, description="a list of all matches, at most 1,000")
     default: Scalar | None = Field(None, description="the value if nothing matched")
     floor: Share | None = Field(
@@ -112,7 +112,10 @@ class FieldSpec(FieldSource):
         description="a crawl with a lower fill rate is suspect, whatever the usual rate; 0: never",
     )
     max_length: int = Field(
-        MAX_LENGTH, ge=1, le=1_000_000, description="characters; longer text is cut"
+        MAX_LENGTH,
+        ge=1,
+        le=1_000_000,
+        description="the maximum number of characters; longer text is cut",
     )
     each: (
         dict[

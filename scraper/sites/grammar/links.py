@@ -96,8 +96,8 @@ class Pages(Model):
     css: Css | None = Field(
         None, description="the element that shows the number of pages (or products)"
     )
-    xpath: XPath | None = Field(None, description="the same, by XPath")
-    jsonld: JsonLd | None = Field(None, description="the same, by a path in the page's JSON-LD")
+    xpath: XPath | None = Field(None, description="the same by XPath")
+    jsonld: JsonLd | None = Field(None, description="the same by a path in the page's JSON-LD")
     regex: Regex | None = Field(
         None, description="the number in that text, as in `of (\\d+)`; default: its last number"
     )
@@ -105,7 +105,9 @@ class Pages(Model):
         None, description="the pages' URL with {page}, absolute or relative to the current page"
     )
     param: str | None = Field(
-        None, pattern=r"^[\w.\[\]~-]{1,100}$", description="or: the query parameter to set"
+        None,
+        pattern=r"^[\w.\[\]~-]{1,100}$",
+        description="instead of `url`: the query parameter to set",
     )
     first: int = Field(1, ge=0, le=1_000_000, description="the first page's number")
     last: int | None = Field(

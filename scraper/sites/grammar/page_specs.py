@@ -43,7 +43,7 @@ class Listing(Model):
     """What is read from listing pages."""
 
     products: Links = Field((), description="links to product pages")
-    listings: Links = Field((), description="links to further listing pages, such as categories")
+    listings: Links = Field((), description="links to more listing pages, such as categories")
     next: Links = Field((), description="the link to the next listing page")
     pages: Pages | None = Field(None, description="numbered listing pages")
     function: Function | None = Field(
@@ -69,7 +69,7 @@ class ProductPage(Model):
     id: (
         Annotated[IdSource, BeforeValidator(expand_css, json_schema_input_type=str | IdSource)]
         | None
-    ) = Field(None, description="the shop's own id; default: the URL")
+    ) = Field(None, description="the shop's own product id; default: the URL")
     fields: Annotated[
         dict[
             FieldName,
@@ -82,7 +82,9 @@ class ProductPage(Model):
             json_schema_input_type=Literal["auto"] | dict[FieldName, str | FieldSpec],
         ),
     ] = Field(
-        default_factory=dict, max_length=500, description="name -> CSS, auto, or a mapping; or auto"
+        default_factory=dict,
+        max_length=500,
+        description="name -> CSS, auto, or a mapping; or auto for all",
     )
     items: Annotated[
         Items | None, BeforeValidator(expand_css, json_schema_input_type=str | Items | None)

@@ -38,7 +38,7 @@ class ProxyUse(Model):
     """The proxies, and how long an identity keeps one of them."""
 
     pool: Literal["none", "datacenter", "residential"] = Field(
-        description="the class of proxy; none: no proxy"
+        description="the class of proxies; none: no proxy"
     )
     sticky: Duration | None = Field(
         None,

@@ -53,11 +53,9 @@ class Source(Model):
     jsonld: JsonLd | None = Field(
         None, description="path in the page's JSON-LD, as in `Product.offers.price`"
     )
-    microdata: JsonLd | None = Field(
-        None, description="path in the page's microdata, as for jsonld"
-    )
+    microdata: JsonLd | None = Field(None, description="path in the page's microdata, like jsonld")
     rdfa: JsonLd | None = Field(
-        None, description="path in the page's RDFa of schema.org, as for jsonld"
+        None, description="path in the page's RDFa of schema.org, like jsonld"
     )
     meta: MetaName | None = Field(
         None, description="the name or property of a <meta> tag, as in `og:title`: its content"
