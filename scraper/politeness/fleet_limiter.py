@@ -115,22 +115,22 @@ class RedisFleetLimiter:
         """
         args: list[str | int] = [
             self._process,
-            _microseconds(budget.interval_s),
+            _to_microseconds(budget.interval_s),
             budget.burst,
             budget.concurrency,
             slots,
             allotment,
             in_flight,
-            _microseconds(AHEAD_S),
-            _microseconds(self._clock.lead_s),
-            _microseconds(ALLOTMENT_TTL_S),
-            _microseconds(ROTATION_S),
-            _microseconds(busy_until - self._offset_s) if busy_until else 0,
+            _to_microseconds(AHEAD_S),
+            _to_microseconds(self._clock.lead_s),
+            _to_microseconds(ALLOTMENT_TTL_S),
+            _to_microseconds(ROTATION_S),
+            _to_microseconds(busy_until - self._offset_s) if busy_until else 0,
             good_answers,
-            _microseconds(policy.STEP),
-            _microseconds(policy.RECOVERS_S),
+            _to_microseconds(policy.STEP),
+            _to_microseconds(policy.RECOVERS_S),
             unused.end if unused else 0,
-            _microseconds(unused.interval_s) * unused.slots if unused else 0,
+            _to_microseconds(unused.interval_s) * unused.slots if unused else 0,
         ]
         try:
             asked, reply = await self._reserve.call(host_keys(host), args)
@@ -145,15 +145,15 @@ class RedisFleetLimiter:
         long ago the request left whose answer is a reason to cut the pace; None: there was no such
         request."""
         args: list[str | int] = [
-            _microseconds(rest_s),
+            _to_microseconds(rest_s),
             why,
-            -1 if age_s is None else _microseconds(age_s),
-            _microseconds(policy.SETTLES_S),
-            _microseconds(policy.CUT),
-            _microseconds(policy.FLOOR),
-            _microseconds(budget.interval_s),
+            -1 if age_s is None else _to_microseconds(age_s),
+            _to_microseconds(policy.SETTLES_S),
+            _to_microseconds(policy.CUT),
+            _to_microseconds(policy.FLOOR),
+            _to_microseconds(budget.interval_s),
             budget.concurrency,
-            _microseconds(policy.RECOVERS_S),
+            _to_microseconds(policy.RECOVERS_S),
         ]
         # The page's own retry waits as long anyway.
         with suppress(RedisError):
@@ -175,5 +175,5 @@ class RedisFleetLimiter:
         )
 
 
-def _microseconds(seconds: float) -> int:
+def _to_microseconds(seconds: float) -> int:
     return round(seconds * 1e6)

@@ -145,7 +145,7 @@ class HostLimiter:
         ):
             allotment.in_flight += 1
         else:
-            await self._enter(deadline_at, urgency, now)
+            await self._wait_to_enter(deadline_at, urgency, now)
             now = _loop_time()
         if not (self._is_paced or self._terms.override.paused or now < self._slots.rests_until):
             self._progress_at = now
@@ -206,7 +206,7 @@ class HostLimiter:
         elif allotment.in_flight and _loop_time() >= allotment.renew_at:
             await self._renew_reservation(0)
 
-    async def _enter(self, deadline_at: float, urgency: int, came: float) -> None:
+    async def _wait_to_enter(self, deadline_at: float, urgency: int, came: float) -> None:
         """Waits until the allotment has room for one more request."""
         self._entering += 1
         try:
@@ -309,7 +309,7 @@ class HostLimiter:
         return max(1, min(window, self._waiting))
 
     async def _replace_late_slots(self) -> None:
-        """Returns the slots in hand, the next of which is too late, and reserves others: otherwise
+        """Returns the slots in hand, whose next one is too late, and reserves others: otherwise
         a whole interval would be lost. Where another process holds later slots, only the late ones
         are lost."""
         wanted = self._wanted_allotment

@@ -60,7 +60,7 @@ class RobotsRules:
         self._token = token
         # Without this syllable nothing is disallowed, in any of the spellings that protego accepts.
         self._rules = parsed if "dis" in text.lower() else None
-        self.crawl_delay_s = _bounded(parsed.crawl_delay(token))
+        self.crawl_delay_s = _bound_delay(parsed.crawl_delay(token))
         self.sitemaps = [url for url in dict.fromkeys(parsed.sitemaps) if _is_http(url)][
             :SITEMAPS_MAX
         ]
@@ -193,7 +193,7 @@ def decoded(body: bytes) -> str:
     return text.replace("\0", "")
 
 
-def _bounded(delay_s: float | None) -> float | None:
+def _bound_delay(delay_s: float | None) -> float | None:
     if delay_s is None or not math.isfinite(delay_s) or delay_s < 0:
         return None
     return min(delay_s, CRAWL_DELAY_MAX_S)

@@ -124,8 +124,8 @@ class RobotsCache:
 
 
 def _is_certain(status: int, url: str, route: ProxyRoute) -> bool:
-    """Whether a response through a proxy is the host's to all visitors. Raises FetchError where the
-    proxy is probably at fault."""
+    """Returns whether a response through a proxy is the host's to all visitors. Raises FetchError
+    where the proxy is probably at fault."""
     signal = answer_signal(status, {}, url, route.proxy, blocked=status == 403)
     if signal is ProxySignal.FAILED:
         raise FetchError(

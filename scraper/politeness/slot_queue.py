@@ -73,7 +73,7 @@ class SlotQueue:
         self.rests_until = max(self.rests_until, until)
 
     def is_late(self, now: float) -> bool:
-        """Whether the next slot is too old to be used."""
+        """Returns whether the next slot is too old to be used."""
         return bool(self._slots) and self._slots[0] < now - self.late_s
 
     def drop_late(self, now: float) -> None:
@@ -81,8 +81,8 @@ class SlotQueue:
             self._slots.popleft()
 
     def take(self, at: float, now: float) -> bool:
-        """Whether a request may leave `now` on the slot that was due `at`. False where that slot
-        was given up in the meantime, falls into a rest, or is late."""
+        """Returns whether a request may leave `now` on the slot that was due `at`. False where that
+        slot was given up in the meantime, falls into a rest, or is late."""
         if not self._slots or self._slots[0] != at:
             return False
         if self.rests_until > at:

@@ -76,8 +76,8 @@ class ProxyContents:
         store_newest(self._lacking, host, self._lacking.get(host, 0) + 1, HOSTS_MAX)
 
     def site_lacks(self, host: str) -> bool:
-        """Whether product pages are incomplete through any proxy: after a redesign, or with a wrong
-        definition."""
+        """Returns whether product pages are incomplete through any proxy: after a redesign, or with
+        a wrong definition."""
         return self._lacking.get(host, 0) >= SITE_LACKS
 
     def find_repeat(self, host: str, proxy_id: str, body: int, url: str) -> str | None:

@@ -28,7 +28,7 @@ from scraper.rules.proxies import (
     ProxyStats,
 )
 
-# In place of a host: the proxy as a whole.
+# The host name that means the proxy as a whole.
 EVERYWHERE = "*"
 PREFIX = "scraper:proxies:"
 KEPT_S = 14 * 86_400

@@ -156,12 +156,12 @@ class ProxyPool:
         self._end_identity(route)
 
     def has_answered(self, route: ProxyRoute, host: str, since: float) -> bool:
-        """Whether the host answered this process through the proxy after `since`, and after the
-        proxy's last quarantine."""
+        """Returns whether the host answered this process through the proxy after `since`, and after
+        the proxy's last quarantine."""
         return self._answered_at.get((host, route.proxy.id), -1.0) > since
 
     def is_host_up(self, host: str, since: float) -> bool:
-        """Whether the host answered this process through any proxy after `since`."""
+        """Returns whether the host answered this process through any proxy after `since`."""
         return any(at > since for (name, _), at in self._answered_at.items() if name == host)
 
     async def strike(self, route: ProxyRoute, host: str, why: str, least_s: float = 0.0) -> None:
@@ -360,10 +360,10 @@ class ProxyPool:
         ):
             return NoProxyError(f"no further {need.pool} proxy is free for {host}", WAIT_MIN_S)
         shortage = explain_quarantines(need, host, fitting, stats, self._everywhere, now)
-        self._warn(need, host, shortage.reason, now)
+        self._warn_of_shortage(need, host, shortage.reason, now)
         return shortage
 
-    def _warn(self, need: ProxyNeed, host: str, reason: str, now: float) -> None:
+    def _warn_of_shortage(self, need: ProxyNeed, host: str, reason: str, now: float) -> None:
         key = need.pool, need.region, host
         if now - self._warned_at.get(key, -WARNED_EVERY_S) < WARNED_EVERY_S:
             return

@@ -73,7 +73,7 @@ Lacks = Callable[[Fetched], Awaitable[str]]
 
 class ProxyRotation:
     """One for each process. Suspicions and faults are by page, and bounded: a page whose entry was
-    dropped is asked for once more."""
+    dropped is requested again."""
 
     def __init__(self, pool: ProxyPool) -> None:
         self._pool = pool
@@ -106,15 +106,17 @@ class ProxyRotation:
         state = RotationState(monotonic(), can_go_up, page_alone, suspicions, {*suspicions})
         while True:
             try:
-                route = await self._lend(page, need, state)
+                route = await self._lend_proxy(page, need, state)
             except NoProxyError as shortage:
                 return await self._decide_without_proxy(page, state, shortage)
             state.tried.add(route.proxy.id)
-            answer = await self._ask(page, state, route, get, block_of)
+            answer = await self._ask_proxy(page, state, route, get, block_of)
             if lacks is not None and isinstance(answer.result, Fetched):
                 answer = await self._compare_content(page, state, answer, answer.result, lacks)
             if answer.signal is ProxySignal.ANSWERED and isinstance(answer.result, Fetched):
-                await self._accept(page, state, route, answer.result, compared=lacks is not None)
+                await self._accept_page(
+                    page, state, route, answer.result, compared=lacks is not None
+                )
                 return answer.result
             if answer.requests:
                 self._pool.record_requests(route, page.host, answer.requests)
@@ -130,7 +132,7 @@ class ProxyRotation:
         """Returns the page, or raises its failure, where this answer settles it; None where another
         proxy is asked."""
         state.add(answer)
-        await self._suspect(page, state, answer)
+        await self._suspect_proxy(page, state, answer)
         match self._choose_step(page, state, final=final):
             case RotationStep.END:
                 self._suspicions.pop(page.id, None)
@@ -153,7 +155,9 @@ class ProxyRotation:
             trusted=state.lacking and self._is_lack_trusted(page, state),
         )
 
-    async def _lend(self, page: LeasedPage, need: ProxyNeed, state: RotationState) -> ProxyRoute:
+    async def _lend_proxy(
+        self, page: LeasedPage, need: ProxyNeed, state: RotationState
+    ) -> ProxyRoute:
         try:
             return await self._pool.lend(need, page.host, state.tried)
         except NoProxyError:
@@ -162,7 +166,7 @@ class ProxyRotation:
             # All free proxies were suspected in earlier visits: this is one last try.
             return await self._pool.lend(need, page.host)
 
-    async def _ask(
+    async def _ask_proxy(
         self,
         page: LeasedPage,
         state: RotationState,
@@ -230,7 +234,9 @@ class ProxyRotation:
             else:
                 del state.suspicions[suspect_id]
 
-    async def _suspect(self, page: LeasedPage, state: RotationState, answer: ProxyAnswer) -> None:
+    async def _suspect_proxy(
+        self, page: LeasedPage, state: RotationState, answer: ProxyAnswer
+    ) -> None:
         """Quarantines a proxy that is at fault for certain; suspects any other one."""
         route, signal = answer.route, answer.signal
         match signal:
@@ -245,7 +251,7 @@ class ProxyRotation:
                 state.suspicions[route.proxy.id] = suspicion
                 store_newest(self._suspicions, page.id, state.suspicions, PAGES_MAX)
 
-    async def _accept(
+    async def _accept_page(
         self,
         page: LeasedPage,
         state: RotationState,
@@ -261,24 +267,24 @@ class ProxyRotation:
             self._contents.record_whole(page.host, route.proxy.id, product=product)
         self._record_success(page, route, fetched)
         if fetched.status == 429:
-            await self._throttle(page, route, fetched)
+            await self._throttle_proxy(page, route, fetched)
         if state.suspicions:
             self._suspicions.pop(page.id, None)
             for suspicion in state.suspicions.values():
                 if suspicion.route.proxy.id != route.proxy.id:
-                    await self._convict(page, suspicion)
+                    await self._convict_proxy(page, suspicion)
 
     def _record_success(self, page: LeasedPage, route: ProxyRoute, fetched: Fetched) -> None:
         requests = fetched.redirects + 1
         self._pool.record_success(route, page.host, fetched.elapsed_s / requests, requests)
         self._faults.pop(page.id, None)
 
-    async def _throttle(self, page: LeasedPage, route: ProxyRoute, fetched: Fetched) -> None:
+    async def _throttle_proxy(self, page: LeasedPage, route: ProxyRoute, fetched: Fetched) -> None:
         """Quarantines a proxy that the host asks to slow down, for at least as long as it asks."""
         least_s = retry_after_s(fetched.headers, datetime.now(UTC)) or THROTTLED_S
         await self._pool.strike(route, page.host, "throttled", min(least_s, THROTTLED_MAX_S))
 
-    async def _convict(self, page: LeasedPage, suspicion: Suspicion) -> None:
+    async def _convict_proxy(self, page: LeasedPage, suspicion: Suspicion) -> None:
         """Charges a proxy that failed on a page which another proxy got (`is_strike`)."""
         route, signal = suspicion.route, suspicion.signal
         if signal is not ProxySignal.BLOCKED:
@@ -329,7 +335,7 @@ class ProxyRotation:
         raise self._charge_proxies(page, state)
 
     def _is_believed(self, page: LeasedPage, state: RotationState, *, many_visits: bool) -> bool:
-        """Whether what all proxies say is true of the page or its host.
+        """Returns whether what all proxies say is true of the page or its host.
 
         A block is, if one of them has been served since (after many visits: at all). A failure is,
         unless the host serves other proxies and none of these.
@@ -348,8 +354,8 @@ class ProxyRotation:
         return self._has_any_answered(page, state)
 
     def _is_lack_trusted(self, page: LeasedPage, state: RotationState) -> bool:
-        """Whether a proxy that got an incomplete page gives whole ones elsewhere, or no proxy
-        does."""
+        """Returns whether a proxy that got an incomplete page gives whole ones elsewhere, or no
+        proxy does."""
         return self._contents.site_lacks(page.host) or self._has_any_answered(page, state)
 
     def _has_any_answered(self, page: LeasedPage, state: RotationState) -> bool:

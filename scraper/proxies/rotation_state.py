@@ -118,7 +118,8 @@ def choose_step(
 
 
 def is_strike(signal: ProxySignal, *, clearly_worse: bool) -> bool:
-    """Whether a suspected proxy is quarantined at once, now that another proxy got the page.
+    """Returns whether a suspected proxy is quarantined at once, now that another proxy got the
+    page.
 
     A block and one body for several pages are the proxy's doing for certain. Any proxy meets a
     timeout or an incomplete page now and then: a timeout only counts towards a streak of failures,

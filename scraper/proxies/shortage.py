@@ -52,7 +52,7 @@ def _are_blocked(
     everywhere: Mapping[str, ProxyStats],
     now: float,
 ) -> bool:
-    """Whether the host has blocked every proxy that works elsewhere."""
+    """Returns whether the host has blocked every proxy that works elsewhere."""
     working = [proxy for proxy in fitting if everywhere.get(proxy.id, NO_STATS).free_at <= now]
     return bool(working) and all(
         at_host.get(proxy.id, NO_STATS).why == ProxySignal.BLOCKED.value for proxy in working

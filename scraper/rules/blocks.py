@@ -1,4 +1,4 @@
-"""Tells the shop's page from a block page or challenge. Pure, standard library only.
+"""Distinguishes the shop's page from a block page or challenge. Pure, standard library only.
 
 A block is recognised by what names it: a header, a known challenge page (`rules.block_signatures`),
 the site's own markers, or only the status; and, where nothing names it, by extraction: fields that
@@ -115,7 +115,7 @@ def judge_missing_fields(
     suspected_before  this crawl has suspected the page already
     other_way         there is a higher level to try (other proxies were tried before)
 
-    A suspected page is tried once more at the other level, uncharged. If it lacks the fields there
+    A suspected page is tried again at the other level, uncharged. If it lacks the fields there
     too, its layout has changed, or it no longer has a price. A suspicion says nothing about the
     host (`rules.escalation`): a redesign makes a whole catalogue suspicious, and must not send it
     through residential proxies.
@@ -150,11 +150,11 @@ _TITLES = tuple(title for sign, _ in _BY_TITLE for title in sign.titles)
 def _match_headers(status: int, headers: Mapping[str, str]) -> Block | None:
     if _HEADER_NAMES.isdisjoint(headers):
         return None
-    return next((block for sign, block in _BY_HEADER if _fits(sign, status, headers)), None)
+    return next((block for sign, block in _BY_HEADER if _fits_sign(sign, status, headers)), None)
 
 
-def _fits(sign: Sign, status: int, headers: Mapping[str, str]) -> bool:
-    """Whether the status and the headers match the sign."""
+def _fits_sign(sign: Sign, status: int, headers: Mapping[str, str]) -> bool:
+    """Returns whether the status and the headers match the sign."""
     if sign.statuses and status not in sign.statuses:
         return False
     return all(name in headers and part in headers[name].lower() for name, part in sign.headers)
@@ -167,12 +167,12 @@ def _match_page(status: int, headers: Mapping[str, str], body: bytes) -> Block |
     if title.startswith(_TITLES):
         for sign, block in _BY_TITLE:
             named = title in sign.titles if sign.whole else title.startswith(sign.titles)
-            if named and _fits(sign, status, headers) and _contains_all(body, sign):
+            if named and _fits_sign(sign, status, headers) and _contains_all(body, sign):
                 return block
     if len(body) > PAGE_MAX or (status < 400 and _has_many_links(body)):
         return None
     for sign, block in _BY_BODY:
-        if sign.body[0] in body and _fits(sign, status, headers) and _contains_all(body, sign):
+        if sign.body[0] in body and _fits_sign(sign, status, headers) and _contains_all(body, sign):
             return block
     return None
 
@@ -182,8 +182,8 @@ def _contains_all(body: bytes, sign: Sign) -> bool:
 
 
 def _has_many_links(body: bytes) -> bool:
-    """Whether there are more than `LINKS_MAX` links. Most pages have them early, so a long page is
-    hardly ever read whole."""
+    """Returns whether there are more than `LINKS_MAX` links. Most pages have them early, so a long
+    page is hardly ever read whole."""
     early = body.count(b"<a ", 0, _EARLY)
     return early > LINKS_MAX or early + body.count(b"<a ", _EARLY) > LINKS_MAX
 
@@ -270,7 +270,7 @@ def detect_block_redirect(location: str) -> Block | None:
 
 
 def _leads_back(query: str) -> bool:
-    """Whether the query names a URL to return to after the challenge."""
+    """Returns whether the query names a URL to return to after the challenge."""
     given = parse_qsl(query[:2000])
     # At Walmart, PerimeterX has the URL in base64.
     if {"url", "uuid", "vid"} <= {name for name, _ in given}:

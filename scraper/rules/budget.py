@@ -118,11 +118,11 @@ class Signals:
         self._answered_at = float("-inf")
 
     def is_answering(self, now: float) -> bool:
-        """Whether the host has given a good answer lately."""
+        """Returns whether the host has given a good answer lately."""
         return now - self._answered_at <= HEALTHY_S
 
     def is_healthy(self, now: float, share: float = BAD_SHARE) -> bool:
-        """Whether the host answers other pages well, but for a share."""
+        """Returns whether the host answers other pages well, but for a share."""
         return self._bad <= share and self.is_answering(now)
 
     def record(

@@ -86,8 +86,8 @@ class CircuitBreakers:
                 return self._record_failure(host, page_id, now, failed_before)
 
     def is_open(self, host: str, now: float) -> bool:
-        """Whether pages of the host are not even tried: it has been down for longer than pages
-        wait, and the next try, which one page makes, is not due yet."""
+        """Returns whether pages of the host are not even tried: it has been down for longer than
+        pages wait, and the next try, which one page makes, is not due yet."""
         streak = self._failing.get(host)
         if streak is None or len(streak.pages) < DOWN_AFTER:
             return False
@@ -120,7 +120,7 @@ class CircuitBreakers:
 
 
 def _shows_host_up(outcome: Outcome) -> bool | None:
-    """Whether an outcome shows that its host answers; None where it shows nothing."""
+    """Returns whether an outcome shows that its host answers; None where it shows nothing."""
     if outcome in SILENT:
         return None
     match outcome.blame:

@@ -98,8 +98,8 @@ def _declared_encoding(body: bytes) -> str | None:
 
 
 def _is_utf8(body: bytes) -> bool:
-    """Whether the body is valid UTF-8. It is decoded in pieces: a text as large as the page takes
-    ten times as long, mostly for memory that the system has to clear first."""
+    """Returns whether the body is valid UTF-8. It is decoded in pieces: a text as large as the page
+    takes ten times as long, mostly for memory that the system has to clear first."""
     at, end = 0, len(body)
     try:
         while at < end:

@@ -109,21 +109,23 @@ def level_for(route: HostRoute | None, steps: Ladder, page_level: str | None = N
     """Returns the level at which a page is requested: the higher of its host's and its own, within
     its ladder. For a level that is no longer in the ladder, the next higher one in it, or its
     end."""
-    return steps[max(_step(route.level if route else None, steps), _step(page_level, steps))]
+    return steps[
+        max(_find_step(route.level if route else None, steps), _find_step(page_level, steps))
+    ]
 
 
 def next_level(level: str, steps: Ladder) -> str | None:
     """Returns the level above, or None at the top."""
-    at = _step(level, steps) + 1
+    at = _find_step(level, steps) + 1
     return steps[at] if at < len(steps) else None
 
 
 def level_below(level: str, steps: Ladder) -> str | None:
-    at = _step(level, steps) - 1
+    at = _find_step(level, steps) - 1
     return steps[at] if at >= 0 else None
 
 
-def _step(level: str | None, steps: Ladder) -> int:
+def _find_step(level: str | None, steps: Ladder) -> int:
     if level in steps:
         return steps.index(level)
     if level not in LEVELS:
@@ -209,8 +211,8 @@ def _fell_lately(route: HostRoute, now: float) -> bool:
 
 
 def is_blocked_out(route: HostRoute, steps: Ladder) -> bool:
-    """Whether the host is blocked at the top as well: it is then asked seldom (`after_block`'s
-    `blocked_out`), and rests."""
+    """Returns whether the host is blocked at the top as well: it is then asked seldom
+    (`after_block`'s `blocked_out`), and rests."""
     return (
         len(route.blocked_pages) >= HOST_PAGES
         and next_level(level_for(route, steps), steps) is None
@@ -218,8 +220,8 @@ def is_blocked_out(route: HostRoute, steps: Ladder) -> bool:
 
 
 def is_probe_due(route: HostRoute, steps: Ladder, now: float) -> bool:
-    """Whether one page goes by the level below now. The caller chooses one that has not been
-    blocked, and records it with `begin_probe`."""
+    """Returns whether one page goes by the level below now. The caller chooses one that has not
+    been blocked, and records it with `begin_probe`."""
     return (
         route.probe_at is not None
         and now >= route.probe_at

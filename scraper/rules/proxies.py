@@ -51,7 +51,8 @@ class Proxy:
 
     @property
     def tunnels(self) -> bool:
-        """Whether even plain http goes through a tunnel, so that every answer is the host's own."""
+        """Returns whether even plain http goes through a tunnel, so that every answer is the host's
+        own."""
         return self.scheme.startswith("socks")
 
 

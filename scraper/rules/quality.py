@@ -178,7 +178,7 @@ def comparable_crawls(shares: Mapping[int, float], share: float | None) -> set[i
 
 def usual_figures(history: Sequence[FieldFigures]) -> UsualFigures:
     """Returns the medians of recent crawls; `history` has the newest first. Crawls that read hardly
-    any record count only if there are no larger ones."""
+    any record count only without larger ones."""
     chosen = [figures for figures in history if figures.records >= FEW][:RECENT_CRAWLS] or list(
         [figures for figures in history if figures.records][:RECENT_CRAWLS]
     )
@@ -209,8 +209,9 @@ def fill_threshold(name: str, usual: UsualFigures, tolerances: Tolerances) -> fl
 
 
 def is_broken(now: FieldFigures, threshold: float, expected: float) -> bool:
-    """Whether values of the field that vanished stay held back. Weaker evidence suffices than for a
-    verdict: a value that is wrongly held back is released by the product's next good reading."""
+    """Returns whether values of the field that vanished stay held back. Weaker evidence suffices
+    than for a verdict: a value that is wrongly held back is released by the product's next good
+    reading."""
     few = (
         now.found < threshold * now.records
         and improbability(now.found, now.records, expected) >= DOUBTFUL
@@ -381,15 +382,16 @@ def usual_product_count(history: Sequence[int]) -> float | None:
 
 
 def is_rare(usual_fill: float | None, fill: float | None) -> bool:
-    """Whether a field of a first crawl is on so few pages that its definition is worth a look."""
+    """Returns whether a field of a first crawl is on so few pages that its definition is worth a
+    look."""
     return usual_fill is None and fill is not None and fill < SELDOM
 
 
 def reasons_repeat(
     reasons: Sequence[frozenset[tuple[str | None, str]]], wanted: int | None
 ) -> bool:
-    """Whether the last `wanted` crawls, this one included, are suspect for the same reasons: so a
-    shop that has changed for good gets through, where its definition allows that."""
+    """Returns whether the last `wanted` crawls, this one included, are suspect for the same
+    reasons: so a shop that has changed for good gets through, where its definition allows that."""
     return (
         wanted is not None
         and len(reasons) >= wanted
@@ -404,8 +406,8 @@ def _is_fill_below(now: FieldFigures, share: float) -> bool:
 
 
 def _broke_late(now: FieldFigures, threshold: float, expected: float) -> bool:
-    """Whether the field broke shortly before the crawl ended. Pages that never showed it prove
-    nothing, as a part of the catalogue may be without it; vanished values do."""
+    """Returns whether the field broke shortly before the crawl ended. Pages that never showed it
+    prove nothing, as a part of the catalogue may be without it; vanished values do."""
     few = now.recent_found < threshold * now.recent_records
     certain = improbability(now.recent_found, now.recent_records, expected) >= CERTAIN
     return few and certain and now.vanished >= VANISHED_AT_END

@@ -88,7 +88,7 @@ def choose_route(preferences: RoutingPreferences, kind: Kind, url: str) -> Route
 
 
 def is_browser_queue(queue: str) -> bool:
-    """Whether browsers fetch the queue's pages: `browser`, in any region."""
+    """Returns whether browsers fetch the queue's pages: `browser`, in any region."""
     return queue.partition(".")[0] == BROWSER
 
 
@@ -135,8 +135,8 @@ def message_level(priority: int | None, *, zero_is_first: bool) -> int:
 
 
 def may_begin_batch(level: int, begun: Mapping[int, float], slots: int) -> bool:
-    """Whether a worker with `slots` slots begins a batch now. `begun`: the slots that its running
-    batches take up, by level. A new batch takes up a whole slot.
+    """Returns whether a worker with `slots` slots begins a batch now. `begun`: the slots that its
+    running batches take up, by level. A new batch takes up a whole slot.
 
     Only batches that are at least as urgent count, so that urgent work never waits for less urgent
     work.

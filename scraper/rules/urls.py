@@ -191,8 +191,8 @@ def host_of(url: str) -> str:
 
 
 def belongs_to(host: str, hosts: Iterable[str]) -> bool:
-    """Whether `host` (as `host_of` returns it) is one of `hosts` or below it. A port counts only if
-    `hosts` has one.
+    """Returns whether `host` (as `host_of` returns it) is one of `hosts` or below it. A port counts
+    only if `hosts` has one.
 
     >>> [belongs_to(host, {"shop.example"}) for host in ("m.shop.example:8080", "myshop.example")]
     [True, False]
@@ -356,7 +356,7 @@ def _canonical_slowly(url: str) -> str:
 
 
 def is_private(url: str) -> bool:
-    """Whether the host is this machine or an address within its network."""
+    """Returns whether the host is this machine or an address within its network."""
     name, _ = split_host(host_of(url))
     if name == "localhost" or name.endswith(".localhost"):
         return True

@@ -105,20 +105,24 @@ def judge_outcome(
             patient = replace(
                 policy, base_s=BLOCKED_BASE_S, max_s=max(policy.max_s, BLOCKED_BASE_S)
             )
-            return _retry(attempts, policy.attempts_max, Status.DEAD, patient, rng, retry_after_s)
+            return _retry_or_give_up(
+                attempts, policy.attempts_max, Status.DEAD, patient, rng, retry_after_s
+            )
         case Outcome.MALFORMED | Outcome.CRASHED | Outcome.LOGGED_OUT:
             # The first LOGGED_OUT outcomes are free (`scraper.plugins.accounts.pool`).
-            return _retry(attempts, policy.attempts_max, Status.DEAD, policy, rng, retry_after_s)
+            return _retry_or_give_up(
+                attempts, policy.attempts_max, Status.DEAD, policy, rng, retry_after_s
+            )
         case Outcome.THROTTLED:
             limit = max(THROTTLED_ATTEMPTS, policy.attempts_max * HOST_PATIENCE)
-            return _retry(attempts, limit, Status.DEAD, policy, rng, retry_after_s)
+            return _retry_or_give_up(attempts, limit, Status.DEAD, policy, rng, retry_after_s)
         case Outcome.NOT_EXTRACTED | Outcome.DOUBTFUL | Outcome.TOO_SLOW | Outcome.FUNCTION_FAILED:
             limit = min(INVALID_ATTEMPTS, policy.attempts_max)
-            return _retry(attempts, limit, Status.INVALID, policy, rng, retry_after_s)
+            return _retry_or_give_up(attempts, limit, Status.INVALID, policy, rng, retry_after_s)
         case Outcome.REFUSED if forbidden:
             later = replace(policy, base_s=FORBIDDEN_BASE_S)
             limit = min(FORBIDDEN_ATTEMPTS, policy.attempts_max)
-            return _retry(attempts, limit, Status.DEAD, later, rng, retry_after_s)
+            return _retry_or_give_up(attempts, limit, Status.DEAD, later, rng, retry_after_s)
         case (
             Outcome.REFUSED
             | Outcome.TOO_LARGE
@@ -154,9 +158,9 @@ def _host_failed(
     if host_healthy and attempts:
         own = max(2, policy.attempts_max - UNANSWERED_LESS * no_answer)
         soon = replace(policy, base_s=min(policy.base_s, OWN_BASE_S))
-        return _retry(attempts, own, Status.DEAD, soon, rng, retry_after_s)
+        return _retry_or_give_up(attempts, own, Status.DEAD, soon, rng, retry_after_s)
     patient = replace(policy, max_s=min(policy.max_s, HOST_DELAY_MAX_S))
-    return _retry(attempts, limit, Status.DEAD, patient, rng, retry_after_s)
+    return _retry_or_give_up(attempts, limit, Status.DEAD, patient, rng, retry_after_s)
 
 
 def _wait_for_host(down: HostDown, attempts: int, limit: int, rng: random.Random) -> Verdict:
@@ -165,7 +169,7 @@ def _wait_for_host(down: HostDown, attempts: int, limit: int, rng: random.Random
     return Verdict(Status.DUE, down.rest_s + rng.uniform(0.0, 1.0), charged=down.charged)
 
 
-def _retry(
+def _retry_or_give_up(
     attempts: int,
     limit: int,
     otherwise: Status,
