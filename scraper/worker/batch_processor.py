@@ -37,8 +37,8 @@ from scraper.rules.verdict import RetryPolicy, judge_outcome
 from scraper.worker.batch import Attempt, Batch
 from scraper.worker.observations import FieldObserver
 from scraper.worker.page_fetch import PageFetcher
-from scraper.worker.page_read import PageRead
-from scraper.worker.page_result import Decision, page_result, without_interface
+from scraper.worker.page_result import Decision, make_result, replace_interface
+from scraper.worker.response_judge import ResponseJudge, step_together
 from scraper.worker.telemetry import Telemetry
 from scraper.worker.tiers import (
     Tier,
@@ -158,8 +158,7 @@ class BatchProcessor:
                 await self._settle_page(batch, limiter, page)
             finally:
                 limiter.pending -= 1
-            # See `page_read.SMALL_BYTES`.
-            await asyncio.sleep(0)
+            await step_together()
 
     async def _settle_page(self, batch: Batch, limiter: HostLimiter, page: LeasedPage) -> None:
         """An attempt at the tier that the page's host needs now, and what follows. A page in the
@@ -178,9 +177,16 @@ class BatchProcessor:
                 else:
                     attempt = await self._attempt(batch, limiter, page, context, tier, cost)
                     decision = await self._decide(batch, limiter, page, context, tier, attempt)
-        result = page_result(batch, page, attempt, decision, cost, self._tiers.level)
+        result = make_result(
+            batch=batch,
+            page=page,
+            attempt=attempt,
+            decision=decision,
+            cost=cost,
+            levels=self._tiers.level,
+        )
         if not isinstance(context, Attempt) and context.extractor.adapter is not None:
-            result = without_interface(page, context, result)
+            result = replace_interface(page, context, result)
         self._telemetry.settled(batch, page, site, attempt, result.verdict)
         self._writer.put(result, batch.pending)
         batch.unsettled -= 1
@@ -296,11 +302,11 @@ class BatchProcessor:
         batch.visits.add(lane)
         body = HeldBody(self._bodies)
         permits = PagePermits(page.priority, body)
-        read = PageRead(self._page_reader, self._field_observer, page, context, body)
+        judge = ResponseJudge(self._page_reader, self._field_observer, page, context, body)
         try:
             with self._telemetry.fetch(batch, page, permits):
                 fetched = await self._page_fetcher.fetch(
-                    batch, limiter, page, context, permits, tier, read.lacks
+                    batch, limiter, page, context, permits, tier, judge.missing_reason
                 )
             cost.seconds, cost.bytes = (
                 asyncio.get_running_loop().time() - permits.began,
@@ -308,7 +314,7 @@ class BatchProcessor:
             )
             limiter.record_answer(fetched.elapsed_s)
             with self._telemetry.extract(page):
-                attempt = await read.attempt(fetched, tier, permits)
+                attempt = await judge.judge(fetched, tier, permits)
             if context.extras:
                 extras = await self._keep_extras(batch, page, context, fetched, attempt)
                 attempt = replace(attempt, extras=extras)

@@ -1,7 +1,8 @@
-"""What a worker notes of each product page for its crawl's figures: which fields it had, and a few
-examples of pages that lacked one. Nothing of it is stored here: it travels with the settled page.
-And which product pages are not believed: they have much less than they had, or than pages of the
-crawl usually have, or they show what the pages of other products show.
+"""Notes what product pages had, and finds product pages that the worker must not trust.
+
+The observations travel with the settled page to its crawl's figures: which fields the page had, and
+examples of pages that lacked one. A product page is doubtful if it has far fewer fields than it had
+before or than its crawl's pages usually have, or if it shows what other products' pages show.
 """
 
 from __future__ import annotations
@@ -26,61 +27,77 @@ from scraper.results.excerpts import make_excerpt
 CRAWLS_KEPT = 64
 EXAMPLES_A_PAGE = 10
 SHOWN_CHARS = 80
-# The usual number of fields moves by so much with each page, and half of it is too few.
+# Each page moves the usual number of fields by this share of its distance.
 USUAL_MOVES = 0.1
-POOR = 0.5
-# So many pages of a crawl do not show yet what is usual.
+# A page with at most this share of the expected fields is sparse.
+SPARSE_SHARE = 0.5
+# After this many pages a crawl's usual number of fields is known.
 FIRST_PAGES = 5
-# So many products may have one body, and so many bodies and values are remembered. Pages with no
-# more fields than this are rather somebody's excuse.
+# This many products may have the same content.
 ALIKE_MOST = 3
+# The observer remembers this many bodies and contents.
 ALIKE_MAX = 20_000
-FEW_FIELDS = 2
+# An error page may match two fields by chance, so only definitions with at least twice as many show
+# by their number of fields that a page is sparse.
+CHANCE_FIELDS = 2
+JUDGED_FIELDS = 4
 
 
-class Doubt(NamedTuple):
-    """Why a page is not believed, and for how many fields it is to be known: the next crawl
-    believes it with as many. None: as before."""
+class PageDoubt(NamedTuple):
+    """Why a page is not trusted, and the number of fields to remember for it: the next crawl
+    accepts the page with as many. None keeps the remembered number."""
 
-    why: str
+    reason: str
     last_item_count: int | None
 
 
+def is_sparse(fields: int, expected: float) -> bool:
+    """Returns True if a page with that many fields has too few. With one expected field no number
+    is too small: 4 of 8 fields are sparse, 5 of 8 and 0 of 1 are not."""
+    return expected > 1 and fields <= SPARSE_SHARE * expected
+
+
 class FieldObserver:
-    """One a process, for its loop alone. Counts, by crawl and field, how often the field was
-    missing: the first three pages are examples, and then each one whose number is a power of two,
-    so that a field that breaks in mid-crawl has some too."""
+    """Counts, by crawl and field, how often the field was missing. One a process, used only on its
+    loop.
+
+    The first three pages without a field are examples, and then each one whose number is a power of
+    two, so that a field that breaks in mid-crawl has examples too.
+    """
 
     def __init__(self) -> None:
         self._missing: dict[int, dict[str, int]] = {}
+        # By crawl: how many pages were read, and the moving average of their fields.
         self._usual: dict[int, tuple[int, float]] = {}
+        # By crawl and content: the ids of the products that showed it.
         self._alike: dict[tuple[int, object], set[str]] = {}
 
-    def doubt(
+    def find_doubt(
         self, page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext
-    ) -> Doubt | None:
-        """Why a product page is not believed; None: it is."""
+    ) -> PageDoubt | None:
+        """Returns why a product page is not trusted, or None if it is."""
         if page.kind is not Kind.PRODUCT or not extracted.products:
             return None
-        # One product may be at several addresses, which are its ids where the site names none.
+        # Without an id in the definition, a product's address is its id, and one product may have
+        # several addresses.
         by_body = not fetched.captured and context.site.product.id is not None
         product, crawl_id = extracted.products[0], page.crawl_id
-        if by_body and self._alike_too_often(
+        if by_body and self._is_repeated(
             (crawl_id, xxh3_64_intdigest(fetched.body)), product, ALIKE_MOST
         ):
             text = f"the same {len(fetched.body):,} bytes as other products' pages"
-            return Doubt(text, None)
+            return PageDoubt(text, None)
         fields = extracted.fields_found
-        poor = self.poor(page, extracted, context)
-        if not poor and (fields > 1 or len(context.site.product.all_fields) < FEW_FIELDS / POOR):
+        sparse = self.sparse_reason(page, extracted, context)
+        if not sparse and (fields > 1 or len(context.site.product.all_fields) < JUDGED_FIELDS):
             return None
-        key, most = (crawl_id, content_hash(product.data)), 1 if poor else ALIKE_MOST
-        if self._alike_too_often(key, product, most):
+        key, most = (crawl_id, content_hash(product.data)), 1 if sparse else ALIKE_MOST
+        if self._is_repeated(key, product, most):
             value = next((text for text in product.data.values() if isinstance(text, str)), "")
-            return Doubt(f"other products' pages say the same: {value[:SHOWN_CHARS]}", None)
-        return Doubt(poor, fields) if poor else None
+            return PageDoubt(f"other products' pages say the same: {value[:SHOWN_CHARS]}", None)
+        return PageDoubt(sparse, fields) if sparse else None
 
-    def poor(
+    def sparse_reason(
         self,
         page: LeasedPage,
         extracted: Extracted,
@@ -88,28 +105,41 @@ class FieldObserver:
         *,
         other_proxies: bool = False,
     ) -> str:
-        """What to say of a product page with half of its fields or less, or of the usual ones where
-        it was never read; "" of others. Of the first pages nobody knows what is usual yet: of
-        those with few fields, where few are required, the second try decides. Where there are
-        `other_proxies` to ask, they are held against the definition."""
+        """Returns what to report of a product page with too few fields; "" for any other page.
+        `other_proxies` as in `expected_fields`."""
         if page.kind is not Kind.PRODUCT or not extracted.products:
             return ""
-        fields, asked = extracted.fields_found, len(context.site.product.all_fields)
-        before = min(page.last_item_count, asked)
+        fields = extracted.fields_found
+        expected = self.expected_fields(page, context, other_proxies=other_proxies)
+        if not is_sparse(fields, expected):
+            return ""
+        return f"{fields} of {'its' if page.last_item_count else 'the usual'} {expected:.0f} fields"
+
+    def expected_fields(
+        self, page: LeasedPage, context: CrawlContext, *, other_proxies: bool = False
+    ) -> float:
+        """Returns how many fields a product page should have: as many as last time, or the crawl's
+        usual number for a new page.
+
+        The first pages of a crawl do not show yet what is usual. If other proxies can be asked
+        (`other_proxies`), the number of defined fields fills in. Otherwise the first try of such a
+        page expects `JUDGED_FIELDS` where the definition requires few fields; its second try
+        decides.
+        """
+        all_fields = context.site.product.all_fields
+        defined = len(all_fields)
+        if page.last_item_count and defined:
+            return min(page.last_item_count, defined)
         pages, usual = self._usual.get(page.crawl_id, (0, 0.0))
         if other_proxies:
-            usual += (asked - usual) * (1 - USUAL_MOVES) ** pages
-        elif not before and pages < FIRST_PAGES and not page.attempts:
-            required = sum(spec.required for spec in context.site.product.all_fields.values())
-            judged = asked >= FEW_FIELDS / POOR and required < FEW_FIELDS
-            usual = FEW_FIELDS / POOR if judged else 0.0
-        usual = before or usual
-        if fields > POOR * usual or usual <= 1:
-            return ""
-        return f"{fields} of {'its' if before else 'the usual'} {usual:.0f} fields"
+            return usual + (defined - usual) * (1 - USUAL_MOVES) ** pages
+        if pages >= FIRST_PAGES or page.attempts:
+            return usual
+        required = sum(spec.required for spec in all_fields.values())
+        return JUDGED_FIELDS if defined >= JUDGED_FIELDS and required < CHANCE_FIELDS else 0.0
 
-    def _alike_too_often(self, key: tuple[int, object], product: Product, most: int) -> bool:
-        """Whether more products than that had the same content in a crawl."""
+    def _is_repeated(self, key: tuple[int, object], product: Product, most: int) -> bool:
+        """Returns True if more than `most` products of the crawl showed this content."""
         ids = self._alike.get(key)
         if ids is None:
             _forget_oldest(self._alike, ALIKE_MAX)
@@ -118,10 +148,10 @@ class FieldObserver:
             ids.add(product.external_id)
         return len(ids) > most
 
-    def of(
+    def observe_page(
         self, page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext
     ) -> FieldObservations | None:
-        """None for a page that promised no product."""
+        """Returns which fields the page had; None for a page without products."""
         items = extracted.items
         records = (
             items.records
@@ -132,45 +162,52 @@ class FieldObserver:
         if not records:
             return None
         fields = context.site.product.all_fields
-        pages, usual = self._usual.get(page.crawl_id, (0, 0.0))
-        if not pages:
-            _forget_oldest(self._usual, CRAWLS_KEPT)
-        moves = max(USUAL_MOVES, 1 / (pages + 1))
-        usual += moves * (extracted.fields_found - usual)
-        self._usual[page.crawl_id] = pages + 1, usual
+        self._update_usual(page.crawl_id, extracted.fields_found)
         by_id = items.by_id if items is not None else None
         if len(extracted.found) == len(fields) * records:
             return FieldObservations(
                 records, extracted.found, extracted.mistyped, votes=extracted.votes, by_id=by_id
             )
-        missing = self._missing.get(page.crawl_id)
-        if missing is None:
-            _forget_oldest(self._missing, CRAWLS_KEPT)
-            missing = self._missing[page.crawl_id] = {}
-        wanted = []
-        for name in fields.keys() - extracted.found:
-            times = missing[name] = missing.get(name, 0) + 1
-            if times <= 3 or times & (times - 1) == 0:
-                wanted.append(name)
-        examples = _examples(wanted[:EXAMPLES_A_PAGE], page, fetched, extracted) if wanted else ()
+        names = self._count_missing(page.crawl_id, fields.keys() - extracted.found)
+        examples = _make_examples(names, page, fetched, extracted) if names else ()
         return FieldObservations(
             records, extracted.found, extracted.mistyped, examples, extracted.votes, by_id
         )
 
+    def _update_usual(self, crawl_id: int, fields: int) -> None:
+        pages, usual = self._usual.get(crawl_id, (0, 0.0))
+        if not pages:
+            _forget_oldest(self._usual, CRAWLS_KEPT)
+        share = max(USUAL_MOVES, 1 / (pages + 1))
+        self._usual[crawl_id] = pages + 1, usual + share * (fields - usual)
 
-def _forget_oldest(kept: dict[Any, Any], most: int) -> None:
-    """Makes room for one more."""
-    while len(kept) >= most:
-        del kept[next(iter(kept))]
+    def _count_missing(self, crawl_id: int, names: set[str]) -> list[str]:
+        """Counts the missing fields, and returns those that need an example."""
+        missing = self._missing.get(crawl_id)
+        if missing is None:
+            _forget_oldest(self._missing, CRAWLS_KEPT)
+            missing = self._missing[crawl_id] = {}
+        wanted = []
+        for name in names:
+            times = missing[name] = missing.get(name, 0) + 1
+            if times <= 3 or times & (times - 1) == 0:
+                wanted.append(name)
+        return wanted[:EXAMPLES_A_PAGE]
 
 
-def _examples(
+def _forget_oldest(remembered: dict[Any, Any], most: int) -> None:
+    """Makes room for one more entry."""
+    while len(remembered) >= most:
+        del remembered[next(iter(remembered))]
+
+
+def _make_examples(
     names: list[str], page: LeasedPage, fetched: Fetched, extracted: Extracted
 ) -> tuple[Example, ...]:
-    shown = make_excerpt(fetched.body)
+    excerpt = make_excerpt(fetched.body)
     problems = {
         problem.partition(": ")[0]: problem.partition(": ")[2] for problem in extracted.problems
     }
     return tuple(
-        Example(name, page.url, problems.get(name, "nothing matched"), shown) for name in names
+        Example(name, page.url, problems.get(name, "nothing matched"), excerpt) for name in names
     )

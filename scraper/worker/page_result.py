@@ -1,5 +1,4 @@
-"""From an attempt and what is decided about it to the page's result: its verdict, and the rows for
-what it gave."""
+"""Turns an attempt and its verdict into a page's result: the rows that the attempt adds."""
 
 from __future__ import annotations
 
@@ -33,22 +32,23 @@ from scraper.worker.batch import Attempt, Batch
 
 EXCERPT_CHARS = 500
 ERROR_CHARS = 500
-# There are pages to go on with.
+# A page of a platform's interface is given up after this many tries: the shop's own pages remain.
 INTERFACE_TRIES = 4
 _REFUSED = (401, 403)
 
 
 @value
 class Decision:
-    """What is done about an attempt: the verdict, where the page goes on, and what is learned of
-    its host's tier."""
+    """What follows from an attempt: the verdict, where the page goes on, and what the attempt shows
+    of its host's tier."""
 
     verdict: Verdict
     move: Move | None = None
     signal: TierSignal | None = None
 
 
-def page_result(
+def make_result(
+    *,
     batch: Batch,
     page: LeasedPage,
     attempt: Attempt,
@@ -56,49 +56,81 @@ def page_result(
     cost: FetchCost,
     levels: Levels,
 ) -> PageResult:
-    """The page with its verdict and everything it adds. Its content hash covers its products, so
-    listings have none."""
-    extracted, context = attempt.extracted, batch.contexts[page.crawl_id]
-    if extracted is None or isinstance(context, Attempt):
-        return PageResult(
-            page.id,
-            page.crawl_id,
-            batch.lease.id,
-            attempt.outcome,
-            decision.verdict,
-            attempt.http_status,
-            storable(attempt.error, ERROR_CHARS),
-            storable(attempt.excerpt, EXCERPT_CHARS),
-            attempt.head,
-            decision.move,
-            signal=decision.signal,
-            observations=attempt.observations,
-            cost=cost,
-            next_visit=attempt.next_visit,
-            last_item_count=attempt.last_item_count,
+    """Returns the page's result; `levels` as in `new_pages`."""
+    context, lease_id = batch.contexts[page.crawl_id], batch.lease.id
+    if attempt.extracted is None or isinstance(context, Attempt):
+        return make_failed_result(
+            lease_id=lease_id, page=page, attempt=attempt, decision=decision, cost=cost
         )
-    is_product = page.kind is Kind.PRODUCT
+    return make_read_result(
+        lease_id=lease_id,
+        page=page,
+        attempt=attempt,
+        extracted=attempt.extracted,
+        context=context,
+        decision=decision,
+        cost=cost,
+        levels=levels,
+    )
+
+
+def make_failed_result(
+    *, lease_id: UUID, page: LeasedPage, attempt: Attempt, decision: Decision, cost: FetchCost
+) -> PageResult:
+    """Returns the result of a page that gave nothing: it failed, waits, or is unchanged."""
+    return PageResult(
+        page_id=page.id,
+        crawl_id=page.crawl_id,
+        lease_id=lease_id,
+        outcome=attempt.outcome,
+        verdict=decision.verdict,
+        http_status=attempt.http_status,
+        error=cut_storable(attempt.error, ERROR_CHARS),
+        excerpt=cut_storable(attempt.excerpt, EXCERPT_CHARS),
+        head=attempt.head,
+        move=decision.move,
+        signal=decision.signal,
+        observations=attempt.observations,
+        cost=cost,
+        next_visit=attempt.next_visit,
+        last_item_count=attempt.last_item_count,
+    )
+
+
+def make_read_result(
+    *,
+    lease_id: UUID,
+    page: LeasedPage,
+    attempt: Attempt,
+    extracted: Extracted,
+    context: CrawlContext,
+    decision: Decision,
+    cost: FetchCost,
+    levels: Levels,
+) -> PageResult:
+    """Returns the result of a page that was read: its links and products. A product page's content
+    hash covers its products; a listing has none."""
     links = new_pages(extracted.links, context, page.depth + 1, levels)
     verdict, products = decision.verdict, list[NewProduct]()
     if attempt.same:
         verdict, content = verdict._replace(status=Status.UNCHANGED), page.last_content
     else:
         products = _new_products(page, extracted, attempt.final_url or page.url, context)
-        content = _content_hash_of(products, is_product)
+        content = _hash_products(products, is_product=page.kind is Kind.PRODUCT)
     return PageResult(
-        page.id,
-        page.crawl_id,
-        batch.lease.id,
-        attempt.outcome,
-        verdict,
-        attempt.http_status,
-        _error_of(extracted),
+        page_id=page.id,
+        crawl_id=page.crawl_id,
+        lease_id=lease_id,
+        outcome=attempt.outcome,
+        verdict=verdict,
+        http_status=attempt.http_status,
+        error=_problems_of(extracted),
         links=links,
         products=products,
-        named=_named(extracted.items, products),
+        named=_named_ids(extracted.items, products),
         content_hash=content,
         partial=extracted.partial,
-        lists=_listed(links) if page.kind is Kind.LISTING else None,
+        lists=_hash_links(links) if page.kind is Kind.LISTING else None,
         disallowed=extracted.disallowed,
         signal=decision.signal,
         observations=attempt.observations,
@@ -109,16 +141,16 @@ def page_result(
     )
 
 
-def _error_of(extracted: Extracted) -> str | None:
-    """What a page lacks that is good all the same: links, or some of its products."""
+def _problems_of(extracted: Extracted) -> str | None:
+    """Returns what a good page lacks all the same: links, or some of its products."""
     items = extracted.items
     if extracted.partial or (items is not None and (items.unread or not items.whole)):
-        return storable(extracted.problems_text, ERROR_CHARS)
+        return cut_storable(extracted.problems_text, ERROR_CHARS)
     return None
 
 
-def _named(items: ItemsRead | None, products: Sequence[NewProduct]) -> Sequence[str] | None:
-    """The ids of all products that are on the page; None where that is not known."""
+def _named_ids(items: ItemsRead | None, products: Sequence[NewProduct]) -> Sequence[str] | None:
+    """Returns the ids of all products on the page; None if they are not known."""
     if items is None or not items.whole:
         return None
     return [*(product.external_id for product in products), *items.unread]
@@ -143,7 +175,7 @@ def _new_products(
     ]
 
 
-def _content_hash_of(products: list[NewProduct], is_product: bool) -> UUID | None:
+def _hash_products(products: list[NewProduct], *, is_product: bool) -> UUID | None:
     if len(products) == 1:
         return products[0].content_hash
     if products and is_product:
@@ -151,25 +183,27 @@ def _content_hash_of(products: list[NewProduct], is_product: bool) -> UUID | Non
     return None
 
 
-def _listed(links: Sequence[NewPage]) -> UUID | None:
-    """One value for the products that a listing links to; None where there are none."""
+def _hash_links(links: Sequence[NewPage]) -> UUID | None:
+    """Returns one value for the products that a listing links to; None if there are none."""
     products = [link.fingerprint.int for link in links if link.kind is Kind.PRODUCT]
     return UUID(int=combine_fingerprints(products)) if products else None
 
 
-def storable(text: str | None, chars: int) -> str | None:
-    """PostgreSQL takes neither NUL nor lone surrogates."""
+def cut_storable(text: str | None, chars: int) -> str | None:
+    """Returns the text as PostgreSQL accepts it (no NUL, no lone surrogates), cut to `chars`."""
     if text is None:
         return None
     return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")[:chars]
 
 
-def without_interface(page: LeasedPage, context: CrawlContext, result: PageResult) -> PageResult:
-    """What follows where a page of the platform's interface is given up: the site's own pages are
-    read, and the crawl is incomplete, since products have other ids there. Where the interface goes
-    on without that page, so does the crawl."""
+def replace_interface(page: LeasedPage, context: CrawlContext, result: PageResult) -> PageResult:
+    """Returns the result with a way around a page of the platform's interface that was given up.
+
+    If the interface goes on without that page, so does the crawl. Otherwise the site's own pages
+    are read; products have other ids there, so the crawl is incomplete. Any other result is
+    returned as it is."""
     adapter = context.extractor.adapter
-    if adapter is None or not adapter.reads(page.url) or not _given_up(page, result):
+    if adapter is None or not adapter.reads(page.url) or not _is_given_up(page, result):
         return result
     further = adapter.without(page.url)
     if further is not None:
@@ -191,7 +225,7 @@ def without_interface(page: LeasedPage, context: CrawlContext, result: PageResul
     )
 
 
-def _given_up(page: LeasedPage, result: PageResult) -> bool:
+def _is_given_up(page: LeasedPage, result: PageResult) -> bool:
     if result.verdict.status is not Status.DUE:
         return result.verdict.status in (Status.DEAD, Status.INVALID, Status.GONE)
     if not result.verdict.charged or result.outcome is Outcome.THROTTLED:

@@ -19,8 +19,8 @@ from scraper.results.transaction import PageResult
 from scraper.rules.circuit_breaker import HostDown
 from scraper.rules.verdict import HOST_PATIENCE, RetryPolicy, judge_outcome
 from scraper.settings import Settings
-from scraper.worker.page_read import HEAD_CHARS, HEAD_FIELDS, _head
 from scraper.worker.process import Worker
+from scraper.worker.response_judge import HEAD_CHARS, HEAD_FIELDS, bound_headers
 from tests.making import (
     OK,
     a_site,
@@ -368,7 +368,7 @@ def test_headers_are_read_without_cookies(name: bytes) -> None:
 
 
 def test_a_head_that_postgresql_would_reject_is_fixed() -> None:
-    assert _head(_Answered({"x": "a\x00b\ud800", "y" * 500: "z" * 500})) == {
+    assert bound_headers(_Answered({"x": "a\x00b\ud800", "y" * 500: "z" * 500})) == {
         "x": "ab?",
         "y" * 200: "z" * 200,
     }  # type: ignore[arg-type]

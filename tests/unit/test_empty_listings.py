@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from scraper.crawl.listing_verdict import EMPTY_ONCE, judge_listing
 from scraper.domain import Extracted, Fetched, Kind, LeasedPage, Link
 from scraper.extract import compile_site
 from scraper.sites.definition import Site
-from scraper.worker.page_read import EMPTY_ONCE, believed
 
 PRODUCT, LISTING = (
     Link("https://a.example/p", Kind.PRODUCT),
@@ -36,15 +36,15 @@ def test_empty_listings(before: int, links: list[Link], complete: bool, named: i
     page = LeasedPage(
         1, 1, "https://a.example/c", Kind.LISTING, "a.example", 0, 0, 1, 1, last_item_count=before
     )
-    extracted, last_item_count = believed(page, Extracted(links), 4)
+    extracted, last_item_count, reason = judge_listing(page, Extracted(links), 4)
     assert (extracted.complete, last_item_count) == (complete, named)
     if not complete:
-        assert extracted.problems == ["it names no product, and named 20 before"]
+        assert extracted.problems == [reason] == ["it names no product, and named 20 before"]
 
 
 def test_product_pages_and_incomplete_ones_are_left_alone() -> None:
     page = LeasedPage(1, 1, "https://a.example/p", Kind.PRODUCT, "a.example", 0, 0, 1, 1)
-    assert believed(page, Extracted(), 4) == (Extracted(), None)
+    assert judge_listing(page, Extracted(), 4) == (Extracted(), None, "")
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ def test_a_listing_that_names_far_fewer_is_read_once_more(
         last_item_count=before,
     )
     links = [Link(f"https://a.example/{number}", Kind.PRODUCT) for number in range(now)]
-    assert believed(page, Extracted(links), 1)[0].complete, "there is one try"
-    extracted, last_item_count = believed(page, Extracted(links), 4)
+    assert judge_listing(page, Extracted(links), 1).extracted.complete, "there is one try"
+    extracted, last_item_count, reason = judge_listing(page, Extracted(links), 4)
     assert (extracted.complete, last_item_count) == (complete, now if complete else None)
     if not complete:
-        assert extracted.problems == ["it names 9 products, and named 20 before"]
+        assert extracted.problems == [reason] == ["it names 9 products, and named 20 before"]
 
 
 def test_one_with_far_fewer_that_another_page_follows_is_believed_by_the_next_crawl() -> None:
@@ -80,13 +80,16 @@ def test_one_with_far_fewer_that_another_page_follows_is_believed_by_the_next_cr
     )
     links = [Link(f"https://a.example/{number}", Kind.PRODUCT) for number in range(9)]
     shown = Extracted(links, goes_on=True)
-    extracted, last_item_count = believed(page, shown, 4)
+    extracted, last_item_count, reason = judge_listing(page, shown, 4)
     assert (extracted.complete, extracted.partial, last_item_count) == (True, True, 9)
     assert extracted.links == links
-    assert extracted.problems == [
-        "it names 9 products, and named 20 before, and another page follows"
-    ]
-    assert believed(replace(page, last_item_count=9, attempts=0), shown, 4) == (shown, 9)
+    assert (
+        [reason]
+        == extracted.problems
+        == ["it names 9 products, and named 20 before, and another page follows"]
+    )
+    accepted = judge_listing(replace(page, last_item_count=9, attempts=0), shown, 4)
+    assert accepted == (shown, 9, "")
 
 
 @pytest.mark.parametrize(
@@ -117,4 +120,6 @@ def test_a_page_has_the_shops_frame(body: str, framed: bool) -> None:
     assert extracted.framed is framed
     leased = LeasedPage(1, 1, url, Kind.LISTING, "a.example", 0, 0, 1, 1, last_item_count=20)
     if not extracted.links:
-        assert believed(leased, extracted, 4)[1] == (EMPTY_ONCE if framed else None)
+        assert judge_listing(leased, extracted, 4).remembered_count == (
+            EMPTY_ONCE if framed else None
+        )

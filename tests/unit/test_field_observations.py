@@ -28,7 +28,9 @@ def read(
     readings: FieldObserver, extracted: Extracted, number: int = 1, kind: Kind = Kind.PRODUCT
 ) -> FieldObservations | None:
     context = make_context(7, 1, load_text(DEFINITION, "shop.yaml"), Settings())
-    return readings.of(page(number, kind), fetched("<body><h1>a page</h1>"), extracted, context)
+    return readings.observe_page(
+        page(number, kind), fetched("<body><h1>a page</h1>"), extracted, context
+    )
 
 
 def test_what_was_found_is_what_the_page_itself_said() -> None:
