@@ -41,7 +41,7 @@ from scraper.rules.routing import ANY_REGION, Route, choose_route
 from scraper.rules.urls import belongs_to
 from scraper.rules.verdict import RetryPolicy
 from scraper.settings import Settings
-from scraper.sites.blocked import compile_markers
+from scraper.sites.blocked_keys import compile_markers
 from scraper.sites.definition import Site
 from scraper.sites.functions import read_function_source
 from scraper.sites.grammar.routes import NO_PROXY, STICKY_REQUESTS, ProxyUse

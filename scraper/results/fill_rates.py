@@ -23,7 +23,7 @@ from scraper.results.judgement.plausibility import Votes, sources_agree
 from scraper.results.products import parse_data
 from scraper.rules import quality
 from scraper.rules.quality import FieldFigures, Tolerances, UsualFigures
-from scraper.sites.quality import read_tolerances
+from scraper.sites.quality_keys import read_tolerances
 
 # Pages with these statuses were read.
 COUNTED = (Status.OK, Status.UNCHANGED, Status.INVALID)

@@ -23,7 +23,7 @@ from scraper.results.judgement.earlier_crawls import EARLIER, SuspectCrawl
 from scraper.results.judgement.plausibility import ShownTwice
 from scraper.rules.quality import Reason
 from scraper.sites.grammar import scalars
-from scraper.sites.quality import Quality
+from scraper.sites.quality_keys import Quality
 
 # How many complete crawls in a row must miss a product before it is delisted, if its page confirms
 # that; one more if it does not.

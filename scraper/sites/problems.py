@@ -10,7 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from scraper import registry
-from scraper.sites import blocked, definition, quality, revisit
+from scraper.sites import blocked_keys, core_keys, definition, quality_keys, revisit_keys
 from scraper.sites.grammar import fields, items, links, page_specs, routes, sources
 from scraper.sites.grammar.auto_fields import AutoField
 
@@ -203,8 +203,9 @@ def _explain_unknown_key(path: Path) -> str:
 _PLACES: dict[str, type[BaseModel]] = {
     "": definition.Site, "listing": page_specs.Listing, "listing.pages": links.Pages,
     "product": page_specs.ProductPage, "product.items": items.Items,
-    "sitemap": page_specs.Sitemap, "limits": definition.Limits, "quality": quality.Quality,
-    "routes": routes.RouteRule, "blocked": blocked.Blocked, "revisit": revisit.RevisitBounds,
+    "sitemap": page_specs.Sitemap, "limits": core_keys.Limits, "quality": quality_keys.Quality,
+    "routes": routes.RouteRule, "blocked": blocked_keys.Blocked,
+    "revisit": revisit_keys.RevisitBounds,
     **definition.plugin_places(),
 }  # fmt: skip
 

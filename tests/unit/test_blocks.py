@@ -26,7 +26,7 @@ from scraper.rules.blocks import (
     detect_block_redirect,
     judge_missing_fields,
 )
-from scraper.sites.blocked import Blocked, Markers, compile_markers, encode_spellings
+from scraper.sites.blocked_keys import Blocked, Markers, compile_markers, encode_spellings
 
 PAGES = Path(__file__).parents[1] / "pages"
 BLOCKED = sorted((PAGES / "blocked").glob("*.http"))

@@ -20,7 +20,7 @@ from scraper.rules.quality import Tolerances
 from scraper.sites import functions, loader
 from scraper.sites.definition import Site
 from scraper.sites.grammar import scalars, selectors
-from scraper.sites.quality import read_tolerances
+from scraper.sites.quality_keys import read_tolerances
 from scraper.sites.schema import json_schema, write_schema
 
 ROOT = Path(__file__).parents[2]

@@ -34,7 +34,7 @@ from selectolax.lexbor import LexborHTMLParser
 from scraper.rules.blocks import Marker
 from scraper.rules.decoding import decode_page
 from scraper.rules.urls import belongs_to, host_of
-from scraper.sites.blocked import MARKERS_MAX, Blocked
+from scraper.sites.blocked_keys import MARKERS_MAX, Blocked
 from scraper.sites.grammar import scalars
 from scraper.sites.grammar.css import parse_css
 from scraper.sites.grammar.model import (
