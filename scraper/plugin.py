@@ -79,7 +79,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Plugin:
-    """What a plug-in adds; all but its name and a summary is optional."""
+    """What a plug-in adds. Only its name and summary are required."""
 
     name: str
     summary: str
@@ -110,7 +110,7 @@ class Plugin:
 
 
 class Hooks:
-    """What the core asks of a plug-in in any process. Every method is optional."""
+    """What the core calls in any process. Every method is optional."""
 
     def check_site(self, site: Site, settings: Settings) -> Iterable[tuple[str, str]]:
         """Yields (key, sentence) for each problem that `scraper sites check` reports."""
@@ -121,7 +121,7 @@ class Hooks:
         return {}
 
     def login_signs(self, site: Site) -> LoginSigns | None:
-        """Returns what shows that a page of the site was answered to a logged-out visitor."""
+        """Returns the signs of a page that was answered to a logged-out visitor."""
         return None
 
     def adapter(self, site: Site) -> Adapter | None:
@@ -129,7 +129,7 @@ class Hooks:
         return None
 
     def handshake(self, site: Site) -> Handshake | None:
-        """Returns what opens the site's connections, where ours are not to."""
+        """Returns what opens the site's connections instead of the core."""
         return None
 
     def open_crawl(
@@ -172,7 +172,7 @@ class Hooks:
 
 
 class WorkerPart:
-    """What a plug-in has in a worker process, on its event loop. Every member is optional."""
+    """The part of a plug-in in a worker process, on its event loop. Every member is optional."""
 
     browser: PageBrowser | None = None
     sessions: SessionPool | None = None
@@ -215,10 +215,10 @@ class WorkerPart:
         """Runs until it is cancelled, as long as the worker lives."""
 
     def hand_back(self) -> None:
-        """Called when the worker is told to stop: nothing new is begun."""
+        """Called when the worker is to stop: starts nothing new."""
 
     def cut_short(self) -> None:
-        """Called when the time to stop is up: what is under way ends."""
+        """Called when the time to stop is up: ends what is under way."""
 
     async def aclose(self, within_s: float) -> None:
-        """Closes connections, within so many seconds."""
+        """Closes connections within `within_s` seconds."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from scraper.cli.main import all_commands, main
+from scraper.cli.main import main
 from scraper.domain import CrawlStatus, Outcome, Status
 from tools.docs import reference
 
@@ -29,6 +29,8 @@ WORDS_MAX = 20_000
 # A command ends where the shell's own signs, a comment or the end of code begin.
 COMMAND = re.compile(r"(?:^|[`$;&(] ?|&& )scraper ((?:[^`#;&|<>\n]|\\\n)+)", re.M)
 PLACEHOLDERS = {"CRAWL": "1", "N": "1"}
+# The command of the example plug-in, and one of an earlier version in the upgrade notes.
+OTHERS = {"owners", "mend"}
 
 
 def typed(page: Path) -> Iterator[list[str]]:
@@ -40,7 +42,7 @@ def typed(page: Path) -> Iterator[list[str]]:
                 words = shlex.split(found.strip(" )…'\""))
             except ValueError:
                 continue
-            if words and words[0] in all_commands():
+            if words and re.fullmatch(r"[a-z]+", words[0]) and words[0] not in OTHERS:
                 yield [PLACEHOLDERS.get(word, word) for word in words]
 
 
@@ -72,6 +74,7 @@ def test_commands_are_found_and_judged() -> None:
     assert mistake(["dead", "replay", "shop", "--dry-run"]) == ""
     assert mistake(["crawl", "shop", "--no-such-option"])
     assert mistake(["dead", "resurrect"])
+    assert mistake(["resurrect", "shop"])
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)

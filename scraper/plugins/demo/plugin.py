@@ -6,6 +6,6 @@ from scraper.plugin import SETUP, Command, Plugin
 
 PLUGIN = Plugin(
     name="demo",
-    summary="a bundled sample shop, and a crawl of it",
+    summary="a bundled sample shop and its crawl",
     commands={"demo": Command(SETUP, "scraper.plugins.demo.command")},
 )
