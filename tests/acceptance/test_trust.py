@@ -201,7 +201,7 @@ def test_what_a_person_may_type_wrongly(
 ) -> None:
     assert "there is no crawl 4711" in run.scraper("report", "4711", code=2).stderr
     assert "'nowhere' is no site" in run.scraper("report", "nowhere", code=2).stderr
-    assert "SCRAPER_ALERTS names no file" in run.scraper("alerts", "test", code=2).stderr
+    assert "SCRAPER_ALERTS is not set" in run.scraper("alerts", "test", code=2).stderr
     path = tmp_path / "list"
     path.write_text("https://ok.example/x\nsecret words\n")
     wrong = run.scraper("alerts", "test", code=2, env={"SCRAPER_ALERTS": str(path)})
@@ -219,7 +219,11 @@ def test_alerts_are_tested_by_hand(run: Commands, told: tuple[Webhook, Mailbox, 
     webhook, mailbox, path = told
     env = {"SCRAPER_ALERTS": str(path)}
     shown = run.scraper("alerts", "test", env=env)
-    assert shown.stdout.splitlines() == ["line\tkind\tresult", "2\thttp\ttold", "3\tmailto\ttold"]
+    assert shown.stdout.splitlines() == [
+        "line\tkind\tresult",
+        "2\thttp\tdelivered",
+        "3\tmailto\tdelivered",
+    ]
     assert webhook.got[0][1]["title"] == mailbox.got[0][1] == "scraper: a test"
     webhook.status = 503
     refused = run.scraper("alerts", "test", code=1, env=env)

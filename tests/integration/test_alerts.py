@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from scraper.errors import ConfigError
 from scraper.plugins.alerts import crawls as alert_module
 from scraper.plugins.alerts import notify
-from scraper.plugins.alerts.crawls import alert
+from scraper.plugins.alerts.crawls import alert_crawls
 from scraper.plugins.alerts.notify import Notice
 from scraper.settings import Settings
 from tests import making
@@ -50,7 +50,7 @@ def test_everybody_is_told_once(engine: sa.Engine, told: tuple[Webhook, Mailbox,
     settings = Settings(alerts=path)
     crawl = suspect(engine)
     for _ in range(3):
-        alert(engine, settings)
+        alert_crawls(engine, settings)
         now_again(engine)
     assert len(webhook.got) == len(mailbox.got) == 1
     where, message = webhook.got[0]
@@ -76,14 +76,14 @@ def test_who_could_not_be_reached_is_told_later_and_nobody_twice(
     suspect(engine)
     webhook.status = 500
     with capture_logs() as logs:
-        alert(engine, Settings(alerts=path))
+        alert_crawls(engine, Settings(alerts=path))
     assert row(engine) == (1, ["mailto"], False, "not reached: line 2 (http)")
     assert [line["unreached"] for line in logs if "unreached" in line] == [["line 2 (http)"]]
-    alert(engine, Settings(alerts=path))
+    alert_crawls(engine, Settings(alerts=path))
     assert row(engine)[0] == 1, "not at once"
     webhook.status = 200
     now_again(engine)
-    alert(engine, Settings(alerts=path))
+    alert_crawls(engine, Settings(alerts=path))
     assert len(webhook.got) == len(mailbox.got) == 1 and row(engine)[2:] == (True, None)
 
 
@@ -94,7 +94,7 @@ def test_it_is_given_up_after_its_tries(
     suspect(engine)
     webhook.status = 404
     for _ in range(12):
-        alert(engine, Settings(alerts=path))
+        alert_crawls(engine, Settings(alerts=path))
         now_again(engine)
     assert (
         row(engine) == (10, ["mailto"], True, "not reached: line 2 (http)")
@@ -105,7 +105,7 @@ def test_it_is_given_up_after_its_tries(
 def test_a_message_keeps_its_lines_and_its_signs(told: tuple[Webhook, Mailbox, Path]) -> None:
     webhook, mailbox, path = told
     text = "Pan <b>&amp;</b> (shop): fell https://shop.example/a?b=1&c=2\nPot: new\n  - one"
-    notify.send(Notice("2 products", text, {}), notify.recipients(path))
+    notify.send_notice(Notice("2 products", text, {}), notify.load_recipients(path))
     ((_, _, mail),) = mailbox.got
     assert mail.splitlines() == text.splitlines() and webhook.got[0][1]["message"] == text
 
@@ -115,7 +115,9 @@ def test_a_recipient_that_hangs_does_not_keep_the_others(
 ) -> None:
     webhook, mailbox, path = told
     webhook.hangs.set()
-    done = notify.send(Notice("a title", "a text", {}), notify.recipients(path), timeout_s=3)
+    done = notify.send_notice(
+        Notice("a title", "a text", {}), notify.load_recipients(path), timeout_s=3
+    )
     assert [one.kind for one in done] == ["mailto"] and len(mailbox.got) == 1
 
 
@@ -124,7 +126,7 @@ def test_two_coordinators_send_one_alert(
 ) -> None:
     webhook, mailbox, path = told
     suspect(engine)
-    making.at_once([lambda: alert(engine, Settings(alerts=path)) and None] * 3)
+    making.at_once([lambda: alert_crawls(engine, Settings(alerts=path)) and None] * 3)
     assert len(webhook.got) == len(mailbox.got) == 1
 
 
@@ -140,7 +142,7 @@ def test_no_address_is_stored_logged_or_shown(
     mailbox.close()
     caplog.set_level("DEBUG")
     with capture_logs() as logs:
-        alert(engine, Settings(alerts=path))
+        alert_crawls(engine, Settings(alerts=path))
     tables = making.rows(
         engine, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
     )
@@ -148,32 +150,32 @@ def test_no_address_is_stored_logged_or_shown(
         [making.rows(engine, f'SELECT * FROM "{name}"') for (name,) in tables], default=str
     )
     captured = capfd.readouterr()
-    everywhere = (
-        f"{logs} {dumped} {captured.out} {captured.err} {caplog.text} {notify.recipients(path)}"
-    )
+    everywhere = f"{logs} {dumped} {captured.out} {captured.err} {caplog.text} {notify.load_recipients(path)}"
     assert row(engine)[3] == "not reached: line 2 (http), line 3 (mailto)"
     for secret in (TOKEN, PASSWORD, "127.0.0.1", "people@"):
         assert secret not in everywhere
 
 
 def test_a_wrong_list_is_said_once_and_tells_nobody(engine: sa.Engine, tmp_path: Path) -> None:
-    alert_module._complained.clear()
+    alert_module._logged_problems.clear()
     path = tmp_path / "alerts.txt"
     path.write_text(
         "https://hooks.shop.example/secret-one\nmailbox secret-two\n\nfoo://secret-three\n"
     )
     suspect(engine)
     with capture_logs() as logs:
-        alert(engine, Settings(alerts=path))
-        alert(engine, Settings(alerts=path))
+        alert_crawls(engine, Settings(alerts=path))
+        alert_crawls(engine, Settings(alerts=path))
     problems = [line["problems"] for line in logs if "problems" in line]
-    assert len(problems) == 1 and [text.partition(": no address")[0] for text in problems[0]] == [
+    assert len(problems) == 1 and [
+        text.partition(": not an address")[0] for text in problems[0]
+    ] == [
         f"{path}:2",
         f"{path}:4",
     ]
     assert "secret" not in str(logs) and row(engine)[0] == 0, "it waits for the list to be fixed"
     with pytest.raises(ConfigError, match="No such file"):
-        notify.recipients(tmp_path / "none.txt")
+        notify.load_recipients(tmp_path / "none.txt")
 
 
 def test_a_crawl_that_failed_is_told_of(
@@ -181,7 +183,7 @@ def test_a_crawl_that_failed_is_told_of(
 ) -> None:
     webhook, _, path = told
     crawl = crawled(engine, shop(), range(5), lambda number: None)
-    alert(engine, Settings(alerts=path))
+    alert_crawls(engine, Settings(alerts=path))
     _, message = webhook.got[0]
     assert message["title"] == f"shop: crawl {crawl.id} failed" and message["status"] == "failed"
     assert "not one of 5 product pages was good" in message["note"]
@@ -194,5 +196,5 @@ def test_what_is_a_day_old_is_told_to_nobody(
     suspect(engine)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE alerts SET created_at = now() - interval '25 hours'"))
-    alert(engine, Settings(alerts=path))
-    assert not webhook.got and row(engine)[2:] == (True, "nobody was to be told within a day")
+    alert_crawls(engine, Settings(alerts=path))
+    assert not webhook.got and row(engine)[2:] == (True, "there was no recipient within a day")

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from scraper.coordinator.finish import finish
 from scraper.errors import NotFoundError
 from scraper.frontier import crawls
-from scraper.plugins.alerts.crawls import alert
+from scraper.plugins.alerts.crawls import alert_crawls
 from scraper.quality import report as reports
 from scraper.results import rejection
 from scraper.results.judgement import crawl_quality
@@ -125,7 +125,7 @@ def test_a_stopped_crawl_releases_what_it_has_read(known: sa.Engine) -> None:
     with known.begin() as connection:
         crawls.stop(connection, crawl.id, "by hand")
     assert stored(known) == ALL
-    alert(known, load())
+    alert_crawls(known, load())
     assert stored(known) == {str(n): good(n) for n in MORE} and held(known) == []
 
 

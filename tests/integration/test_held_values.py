@@ -16,7 +16,7 @@ from scraper.coordinator.finish import finish
 from scraper.domain import Outcome
 from scraper.feed import reader as feed
 from scraper.frontier import crawls
-from scraper.plugins.alerts.crawls import alert
+from scraper.plugins.alerts.crawls import alert_crawls
 from scraper.quality import report as reports
 from scraper.results import held_values
 from scraper.results.judgement import crawl_quality
@@ -233,7 +233,7 @@ def test_a_stopped_crawl_is_judged_too(known: sa.Engine) -> None:
     with known.begin() as connection:
         assert crawls.stop(connection, crawl.id, "by hand")
     assert versions(known) == 0
-    alert(known, settings_module.load())
+    alert_crawls(known, settings_module.load())
     assert versions(known) >= 1 and held(known) == []
 
 

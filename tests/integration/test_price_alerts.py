@@ -28,7 +28,7 @@ from scraper.plugins.alerts import crawls as alert_module
 from scraper.plugins.alerts import notify
 from scraper.plugins.alerts.notify import Notice
 from scraper.plugins.alerts.prices import outbox
-from scraper.plugins.alerts.prices.rules import Rule
+from scraper.plugins.alerts.prices.rules import PriceRule
 from scraper.results import rejection
 from scraper.settings import Settings
 from tests.integration.test_changes import put
@@ -43,7 +43,7 @@ DYING = """
 import os, signal, sys
 import sqlalchemy as sa
 from scraper.plugins.alerts.prices import outbox
-from scraper.plugins.alerts.prices.rules import Rule
+from scraper.plugins.alerts.prices.rules import PriceRule
 from scraper.infra.database import make_engine
 engine, left = make_engine(sys.argv[1]), [int(sys.argv[2])]
 outbox.BATCH = 40
@@ -52,7 +52,7 @@ def die(*_):
     left[0] -= 1
     if not left[0]:
         os.kill(os.getpid(), signal.SIGKILL)
-outbox.collect(engine, [Rule(name=name, when="fell") for name in ("one", "two")])
+outbox.collect(engine, [PriceRule(name=name, when="fell") for name in ("one", "two")])
 """
 
 # A coordinator that does nothing but price alerts.
@@ -90,16 +90,16 @@ SELECT rule, c.id AS change_id
 """
 
 
-def rule(when: str, **more: object) -> Rule:
-    return Rule.model_validate({"name": "r", "when": when, **more})
+def rule(when: str, **more: object) -> PriceRule:
+    return PriceRule.model_validate({"name": "r", "when": when, **more})
 
 
-def told(engine: sa.Engine, *rules: Rule) -> list[str]:
+def told(engine: sa.Engine, *rules: PriceRule) -> list[str]:
     """What rules say of the whole feed."""
     with engine.connect() as connection:
         return [
             f"{hit.change.id} {hit.text}"
-            for hit in outbox.hits(connection, rules, list(feed.read(engine, 0)))
+            for hit in outbox.match_rules(connection, rules, list(feed.read(engine, 0)))
         ]
 
 
@@ -146,7 +146,11 @@ def test_what_was_taken_back_is_not_told(engine: sa.Engine) -> None:
         range(31),
         lambda n: good(n) | ({"price": good(n)["price"] * Decimal("0.9")} if n == 5 else {}),
     )
-    rules = [rule("fell"), Rule(name="n", when="new", id="30"), Rule(name="d", when="delisted")]
+    rules = [
+        rule("fell"),
+        PriceRule(name="n", when="new", id="30"),
+        PriceRule(name="d", when="delisted"),
+    ]
     assert {line.split()[0] for line in told(engine, *rules)} == {"5", "30"}
     with engine.begin() as connection:
         assert rejection.reject_crawl(connection, cheap.id)
@@ -156,7 +160,7 @@ def test_what_was_taken_back_is_not_told(engine: sa.Engine) -> None:
 @pytest.mark.slow
 def test_none_missed_and_none_doubled_whatever_dies(engine: sa.Engine) -> None:
     """Processes die at each of their statements, and after the commit."""
-    rules = [Rule(name=name, when="fell") for name in ("one", "two")]
+    rules = [PriceRule(name=name, when="fell") for name in ("one", "two")]
     shop = Shop(engine)
     outbox.collect(engine, rules)
     priced(shop, *[str(100 - n) for n in range(60)])
@@ -195,7 +199,7 @@ def test_changes_are_replayed_through_kills(engine: sa.Engine, tmp_path: Path) -
     began, chance = time.monotonic(), random.Random(int(os.environ.get("SEED", "1")))
     good = open_crawl(engine, a_site())
     with engine.begin() as connection:
-        outbox.consumers.put(connection, outbox.CONSUMER, None, 0)
+        outbox.consumers.set_position(connection, outbox.CONSUMER, None, 0)
         ended = "UPDATE crawls SET status = 'completed', finished_at = now()"
         connection.execute(sa.text(ended))
     bad = open_crawl(engine, a_site())
@@ -220,7 +224,7 @@ def test_changes_are_replayed_through_kills(engine: sa.Engine, tmp_path: Path) -
 
     def behind() -> bool:
         with engine.connect() as connection:
-            position = outbox.consumers.position(connection, outbox.CONSUMER, None)
+            position = outbox.consumers.read_position(connection, outbox.CONSUMER, None)
             last = connection.execute(sa.text("SELECT max(id) FROM changes")).scalar_one()
             waits = "SELECT FROM price_alerts WHERE done_at IS NULL LIMIT 1"
             return position != last or connection.execute(sa.text(waits)).first() is not None
@@ -259,7 +263,7 @@ def test_changes_are_replayed_through_kills(engine: sa.Engine, tmp_path: Path) -
     assert len(written) == len(truth) and set(written) == truth, "none missed, none doubled"
     assert set(tally.ids) == truth, "and each was told"
     again = sum(tally.ids.values()) - len(truth)
-    assert again <= killed * outbox.TOLD_MAX, "only what a dead process had sent came again"
+    assert again <= killed * outbox.PER_MESSAGE_MAX, "only what a dead process had sent came again"
     print(
         f"{number:,} changes, {killed} kills ({at_work} at work), {len(truth):,} alerts in {time.monotonic() - filled:.0f} s "
         f"(filled in {filled - began:.0f} s): none missed, none doubled; {again} sent again with their ids"
@@ -343,7 +347,7 @@ def test_delivery_digest_and_commands(
         "- name: a\n  when: falls\n- {name: b, when: new, sit: x}\n- {name: b, when: new}"
     )
     wrong = ran(code=2)
-    assert f"{path}:1: rule 1: when: 'falls' is no event" in wrong
+    assert f"{path}:1: rule 1: when: 'falls' is not an event" in wrong
     assert f"{path}:3: rule 2: sit: there is no such key" in wrong
 
 
@@ -401,7 +405,7 @@ def test_rules_of_a_definition_and_whom_they_tell(
     assert set(rows(engine, "SELECT rule, error FROM price_alerts")) == {
         ("shop.drops", None),
         ("shop.gone", None),
-        ("shop.lost", "not reached: nobody is of that name"),
+        ("shop.lost", "not reached: no recipient has such a name"),
     }
 
     def ran(*words: str) -> str:
@@ -424,7 +428,7 @@ def test_rules_of_a_definition_and_whom_they_tell(
     crawled(engine, a_shop(), range(5), lambda number: None)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE sites SET enabled = false"))
-    alert_module.alert(engine, settings)
+    alert_module.alert_crawls(engine, settings)
     assert len(webhook.got) == 1 and len(mailbox.got) == 2, "who has a name hears of no crawl"
     outbox.alert_prices(engine, settings)
     assert rows(engine, "SELECT name FROM consumers") == [], "without rules nobody reads the feed"
@@ -436,17 +440,17 @@ def test_a_signed_webhook(people: tuple[Webhook, Mailbox, Path], tmp_path: Path)
     path = tmp_path / "recipients"
     path.write_text(f"{webhook.address}#whsec_{base64.b64encode(key).decode()}\n")
     path.chmod(0o600)
-    to = notify.recipients(path)
+    to = notify.load_recipients(path)
     for _ in range(2):
-        assert notify.send(Notice("a title", "a text", {"n": 1}), to) == to
+        assert notify.send_notice(Notice("a title", "a text", {"n": 1}), to) == to
     headers, body = webhook.headers[0], webhook.bodies[0]
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     expected = base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
     assert headers["webhook-signature"] == f"v1,{expected}" and json.loads(body)["n"] == 1
     assert webhook.headers[1]["webhook-id"] == headers["webhook-id"], "a repetition can be dropped"
     path.write_text(f"{webhook.address}#whsec_short\n")
-    with pytest.raises(Exception, match="recipients:1: no address") as caught:
-        notify.recipients(path)
+    with pytest.raises(Exception, match="recipients:1: not an address") as caught:
+        notify.load_recipients(path)
     assert "short" not in str(caught.value)
 
 
@@ -478,7 +482,7 @@ def test_a_price_that_was_not_there_for_a_while_is_compared_with_the_last_known(
         *("9.00", "8.10", "6.00")
     ]
     with engine.connect() as connection:
-        hits = outbox.hits(connection, [rule("fell")], list(feed.read(engine, 0)))
+        hits = outbox.match_rules(connection, [rule("fell")], list(feed.read(engine, 0)))
     assert [str(hit.details()["before"]) for hit in hits] == ["20.00", "9.00", "12.00"]
 
 
@@ -610,7 +614,7 @@ def test_a_rule_is_renamed_edited_or_removed_while_its_alerts_wait(
     assert [one["rule"] for _, one in webhook.got] == ["kept"], "as it was when the price came"
     assert rows(engine, "SELECT rule, error, done_at IS NULL FROM price_alerts ORDER BY rule") == [
         ("kept", None, False),
-        ("old", "not reached: its rule is gone", True),
+        ("old", "not reached: the rule no longer exists", True),
     ]
     path.write_text("- {name: old, when: sold out}\n")
     due_now(engine)
@@ -651,7 +655,7 @@ def test_a_crawl_that_is_rejected_while_alerts_are_sent(
 def test_a_digest_is_due_at_whole_days_of_utc_in_any_zone(engine: sa.Engine, zone: str) -> None:
     """Whatever the server's zone is, and whether its clocks change in the night."""
     shop = Shop(engine)
-    rules = [Rule(name="daily", when="fell", every="1d")]
+    rules = [PriceRule(name="daily", when="fell", every="1d")]
     outbox.collect(engine, rules)
     with engine.begin() as connection:
         name = connection.execute(sa.text("SELECT current_database()")).scalar_one()

@@ -25,7 +25,7 @@ from scraper.domain import (
     content_hash,
 )
 from scraper.frontier import crawls, leases
-from scraper.plugins.alerts.crawls import alert
+from scraper.plugins.alerts.crawls import alert_crawls
 from scraper.quality import report
 from scraper.results import products
 from scraper.results.judgement import crawl_quality
@@ -457,8 +457,8 @@ def test_a_stopped_crawl_is_judged_by_a_tick_and_tells_nobody(engine: sa.Engine)
     with engine.begin() as connection:
         assert crawls.stop(connection, crawl.id, "stopped by hand")
     assert crawl.row.judged_at is None
-    alert(engine, settings_module.load())
-    alert(engine, settings_module.load())
+    alert_crawls(engine, settings_module.load())
+    alert_crawls(engine, settings_module.load())
     assert crawl.row.suspect and crawl.why == {("price", "fill")} and stored(engine) == ALL
     assert making.rows(engine, "SELECT count(*) FROM alerts") == [(0,)]
 
@@ -467,7 +467,7 @@ def test_a_crawl_that_stalled_is_told_of(engine: sa.Engine) -> None:
     crawl = Crawl(engine, shop(), range(4))
     with engine.begin() as connection:
         crawls.stop(connection, crawl.id, "nothing happened", CrawlStatus.FAILED)
-    alert(engine, settings_module.load())
+    alert_crawls(engine, settings_module.load())
     assert making.rows(engine, "SELECT crawl_id FROM alerts") == [(crawl.id,)]
 
 
@@ -482,7 +482,7 @@ def test_a_crawl_whose_definition_is_not_valid_any_more_ends_and_is_told_of(
         crawls.stop(
             connection, crawl.id, "its site definition is no longer valid", CrawlStatus.FAILED
         )
-    alert(engine, settings_module.load())
+    alert_crawls(engine, settings_module.load())
     assert crawl.row.judged_at is not None and not crawl.row.suspect
     assert making.rows(engine, "SELECT crawl_id FROM alerts") == [(crawl.id,)]
     with engine.connect() as connection:

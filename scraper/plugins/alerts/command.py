@@ -1,4 +1,4 @@
-"""`scraper alerts`: the rules of price alerts, what they would have told, and who is told."""
+"""`scraper alerts`: shows price alert rules and what they match, and tests the recipients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scraper.plugins.alerts import notify
 from scraper.plugins.alerts.keys import AlertsKeys
 from scraper.plugins.alerts.notify import Notice
 from scraper.plugins.alerts.prices import outbox
-from scraper.plugins.alerts.prices.rules import Hit, Rule, of_site
+from scraper.plugins.alerts.prices.rules import PriceRule, RuleMatch, site_rules
 from scraper.plugins.alerts.settings import AlertsSettings
 from scraper.settings import Settings, readable_by_all
 
@@ -32,13 +32,16 @@ def alerts(context: click.Context, as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         return
     with open_engine().connect() as connection:
-        rules, states = outbox.load(connection, load_settings()), outbox.states(connection)
+        rules, states = (
+            outbox.load_rules(connection, load_settings()),
+            outbox.read_rule_states(connection),
+        )
     if not rules:
         raise ConfigError(
             "there are no rules: neither `alerts:` in a definition, nor SCRAPER_ALERT_RULES "
             "(docs/how-to/alerts.md)"
         )
-    rows = [_state(rule, states.get(rule.name)) for rule in rules]
+    rows = [_rule_row(rule, states.get(rule.name)) for rule in rules]
     if as_json:
         print_json(rows)
         return
@@ -46,13 +49,13 @@ def alerts(context: click.Context, as_json: bool) -> None:
     print_table(columns, [[plain(str(row[key] or "")) for key in columns] for row in rows])
 
 
-def _state(rule: Rule, state: sa.Row[Any] | None) -> dict[str, Any]:
+def _rule_row(rule: PriceRule, state: sa.Row[Any] | None) -> dict[str, Any]:
     scope = [rule.site, rule.id, *(f"{key}={value}" for key, value in rule.where.items())]
     return {
         "rule": rule.name,
         "when": rule.when,
         "of": " ".join(part for part in scope if part) or "all",
-        "to": ", ".join(rule.to) or "all without a name",
+        "to": ", ".join(rule.to) or "recipients without a name",
         "alerts": state.alerts if state else 0,
         "waiting": state.waiting if state else 0,
         "last": state.last.isoformat(timespec="seconds") if state else None,
@@ -67,10 +70,10 @@ def _state(rule: Rule, state: sa.Row[Any] | None) -> dict[str, Any]:
 )
 @json_option("array")
 def alerts_test(rule: str | None, days: int, as_json: bool) -> None:
-    """Send a test message to all recipients (SCRAPER_ALERTS), and show who got it; exit 1 unless
-    all did. With RULE, show what it would have sent, and send nothing."""
+    """Send a test message to all recipients (SCRAPER_ALERTS), and show who received it; exit 1
+    unless all did. With RULE, show what it would have sent, and send nothing."""
     if rule is not None:
-        _show_told(rule, days, as_json)
+        _show_matches(rule, days, as_json)
         return
     settings = load_settings()
     results = _send_test(settings)
@@ -78,7 +81,8 @@ def alerts_test(rule: str | None, days: int, as_json: bool) -> None:
         print_json(results)
     else:
         rows = [
-            [str(r["line"]), r["kind"], "told" if r["told"] else "not reached"] for r in results
+            [str(r["line"]), r["kind"], "delivered" if r["told"] else "not reached"]
+            for r in results
         ]
         print_table(["line", "kind", "result"], rows)
     if not results:
@@ -92,17 +96,15 @@ def alerts_test(rule: str | None, days: int, as_json: bool) -> None:
 
 
 def _send_test(settings: Settings) -> list[dict[str, Any]]:
-    """Tells everybody on the list that this is a test. Raises `ConfigError` where there is no list,
-    or a wrong one."""
+    """Sends a test message to all recipients. Raises `ConfigError` if SCRAPER_ALERTS is unset, or
+    its file has problems."""
     own = settings.of(AlertsSettings)
     if own.alerts is None:
-        raise ConfigError(
-            "nobody is told of anything: SCRAPER_ALERTS names no file (docs/how-to/alerts.md)"
-        )
-    recipients = notify.recipients(own.alerts)
+        raise ConfigError("no alert is sent: SCRAPER_ALERTS is not set (docs/how-to/alerts.md)")
+    recipients = notify.load_recipients(own.alerts)
     if readable_by_all(own.alerts):
         click.echo(
-            f"{own.alerts} can be read by every user of this machine (fix: chmod 600)",
+            f"every user of this machine can read {own.alerts} (fix: chmod 600)",
             err=True,
         )
     details: dict[str, Any] = {
@@ -113,44 +115,46 @@ def _send_test(settings: Settings) -> list[dict[str, Any]]:
         "reasons": [],
     }
     notice = Notice(
-        "scraper: a test", "Alerts of suspect and failed crawls come here.", details, False
+        "scraper: a test", "Alerts about suspect and failed crawls are sent here.", details, False
     )
-    reached = notify.send(notice, recipients)
+    reached = notify.send_notice(notice, recipients)
     return [
         {"line": recipient.line, "kind": recipient.kind, "told": recipient in reached}
         for recipient in recipients
     ]
 
 
-def _show_told(name: str, days: int, as_json: bool) -> None:
+def _show_matches(name: str, days: int, as_json: bool) -> None:
     settings, site = load_settings(), name.rpartition(".")[0]
     with open_engine().connect() as connection:
-        rules = {rule.name: rule for rule in outbox.load(connection, settings)}
-    # A rule is tried as it is written now, before a coordinator has taken it over.
-    written = definition_in_file(settings, site) if site else None
+        rules = {rule.name: rule for rule in outbox.load_rules(connection, settings)}
+    # The file is newer than the database until a coordinator has read it.
+    definition = definition_in_file(settings, site) if site else None
     rules |= {
-        rule.name: rule for rule in of_site(site, written.of(AlertsKeys).alerts if written else ())
+        rule.name: rule
+        for rule in site_rules(site, definition.of(AlertsKeys).alerts if definition else ())
     }
     if name not in rules:
         raise NotFoundError(f"there is no rule {name!r}{did_you_mean(name, rules)}")
-    told = _told(open_engine(), rules[name], days)
+    matches = _find_matches(open_engine(), rules[name], days)
     if as_json:
-        print_json([hit.details() for hit in told])
+        print_json([match.details() for match in matches])
         return
-    for hit in told:
-        click.echo(f"{hit.change.at.isoformat(timespec='minutes')}  {plain(hit.line)}")
-    click.echo(f"{len(told):,} alerts in {days} days", err=True)
+    for match in matches:
+        at = match.change.at.isoformat(timespec="minutes")
+        click.echo(f"{at}  {plain(match.message)}")
+    click.echo(f"{len(matches):,} alerts in {days} days", err=True)
 
 
-def _told(engine: sa.Engine, rule: Rule, days: int) -> list[Hit]:
+def _find_matches(engine: sa.Engine, rule: PriceRule, days: int) -> list[RuleMatch]:
     since: feed.Since = datetime.now(UTC) - timedelta(days=days)
     try:
         cursor = feed.resolve_cursor(engine, since)
     except CursorError:
         cursor = feed.resolve_cursor(engine, "oldest")
-    end, told = store.current_cursor(engine), list[Hit]()
+    end, matches = store.current_cursor(engine), list[RuleMatch]()
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         reader = feed.ChangeReader(connection, cursor)
         while reader.cursor < end:
-            told += outbox.hits(connection, [rule], reader.next())
-    return told
+            matches += outbox.match_rules(connection, [rule], reader.next())
+    return matches

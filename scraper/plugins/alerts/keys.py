@@ -1,4 +1,4 @@
-"""Rules of price alerts as they are written, in a definition or in `alerts.yaml`. Pure."""
+"""The YAML keys of price alert rules, in a definition or in `alerts.yaml`. Pure."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ WHEN = re.compile(
     r"|below (?P<below>\d+(?:\.\d+)?)(?: (?P<currency>[A-Z]{3}))?"
     r"|fell(?: (?P<fell>\d+(?:\.\d+)?)\s*%)?|lowest in (?P<days>[1-9]\d{0,2}) days?"
 )
-# What a line of the list of recipients may be called.
+# The name of a line in the list of recipients.
 RECIPIENT = r"[A-Za-z0-9][\w-]{0,39}"
 
 
-def _is_when(text: str) -> str:
+def _check_when(text: str) -> str:
     if not WHEN.fullmatch(text):
         raise ValueError(
-            f"{text!r} is no event (fix: below 10, below 10 EUR, fell, fell 5%, lowest in 30 "
+            f"{text!r} is not an event (fix: below 10, below 10 EUR, fell, fell 5%, lowest in 30 "
             "days, back in stock, sold out, new, delisted or relisted)"
         )
     return text
 
 
-def _is_duration(text: str) -> str:
+def _check_duration(text: str) -> str:
     if parse_duration(text) < 1:
-        raise ValueError("it must be a second at least")
+        raise ValueError("it must be at least one second")
     return text
 
 
-class Alert(Model):
+class AlertRule(Model):
     """One rule of price alerts."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][\w-]{0,59}$", description="the name of the rule")
-    when: Annotated[str, AfterValidator(_is_when)] = Field(
+    when: Annotated[str, AfterValidator(_check_when)] = Field(
         description="below 10, below 10 EUR, fell, fell 5%, lowest in 30 days, back in stock, "
         "sold out, new, delisted or relisted"
     )
@@ -49,15 +49,16 @@ class Alert(Model):
         default_factory=dict, max_length=20, description="fields and their required values"
     )
     field: str | None = Field(None, description="the field; default: price, or the stock field")
-    every: Annotated[str, AfterValidator(_is_duration)] | None = Field(
+    every: Annotated[str, AfterValidator(_check_duration)] | None = Field(
         None, description="send a digest: one message per 1d, 1h"
     )
     to: Annotated[tuple[Annotated[str, Field(pattern=f"^{RECIPIENT}$")], ...], STRINGS] = Field(
-        (), max_length=20, description="names of recipients; default: those without a name"
+        (), max_length=20, description="names of recipients; default: recipients without a name"
     )
 
 
-def check_alerts(alerts: tuple[Alert, ...]) -> tuple[Alert, ...]:
+def check_alerts(alerts: tuple[AlertRule, ...]) -> tuple[AlertRule, ...]:
+    """Returns the rules. Raises `ValueError` if two of them share a name."""
     names = [alert.name for alert in alerts]
     for name in names:
         if names.count(name) > 1:
@@ -66,6 +67,6 @@ def check_alerts(alerts: tuple[Alert, ...]) -> tuple[Alert, ...]:
 
 
 class AlertsKeys(DefinitionKeys):
-    alerts: Annotated[tuple[Alert, ...], AfterValidator(check_alerts)] = Field(
+    alerts: Annotated[tuple[AlertRule, ...], AfterValidator(check_alerts)] = Field(
         (), max_length=ALERTS_MAX, description="rules of price alerts"
     )

@@ -1,10 +1,9 @@
-"""Messages to people: webhooks, e-mail and what else apprise knows. The one place that sees the
-list of recipients.
+"""Sends messages to webhooks, by e-mail, and to the other services that apprise knows. No other
+module reads the list of recipients.
 
-Their addresses hold passwords and tokens, so they are in a secret file of their own, and nothing
-that is logged, stored or raised shows more of one than its line and kind. They are the operator's
-own configuration: addresses inside the network are as good as others, and the guard of pages'
-addresses is not for them.
+Addresses hold passwords and tokens. They are in a secret file of their own, and logs, tables and
+errors show only an address's line and kind. Addresses inside the network are allowed, since they
+are the operator's own configuration.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ NAMES = re.compile(rf"({RECIPIENT}(?:\s*,\s*{RECIPIENT})*)\s*=\s*(?=\S*://)")
 REMARK = re.compile(r"(?:^|\s)#.*")
 SIZE_MAX = 100_000
 RECIPIENTS_MAX = 50
-# What follows it in a web address is the key that a webhook's messages are signed with.
-SECRET = "#whsec_"  # noqa: S105 - what stands before one
+# In a web address, the key that signs a webhook's messages follows this.
+SECRET = "#whsec_"  # noqa: S105 - a prefix, not a secret
 KEY_MIN = 16
-# All recipients together have this long, since they are sent to at once.
+# For all recipients together: each has a thread.
 SEND_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """One line of the list. `label` is all that may be shown of it. One with names is told only of
-    what is for one of them."""
+    """One line of the list. Logs and errors may show only its `label`. A recipient with names
+    receives only messages for one of these names."""
 
     line: int
     kind: str
@@ -57,7 +56,7 @@ class Recipient:
 
     @property
     def key(self) -> str:
-        """The same wherever its line stands. Too short to find an address by."""
+        """Identifies the recipient on whichever line it is. Too short to recover the address."""
         digest = hashlib.blake2s(self.address.encode(), digest_size=4).hexdigest()
         return f"{self.kind} {digest}"
 
@@ -67,7 +66,7 @@ class Recipient:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What people are told. `details` goes along to webhooks, as keys of their JSON."""
+    """A message. Webhooks also receive `details`, as keys of their JSON."""
 
     title: str
     text: str
@@ -75,10 +74,11 @@ class Notice:
     failure: bool = True
 
 
-def recipients(path: Path) -> list[Recipient]:
-    """The list: an address a line, with names or without, `#` for remarks. Raises `ConfigError`
-    with a line a problem, none of which shows what the file holds."""
-    listed, problems = [], []
+def load_recipients(path: Path) -> list[Recipient]:
+    """Reads the list: one address per line, with or without names; `#` starts a remark. Raises
+    `ConfigError` with one line per problem, none of which shows an address."""
+    listed: list[Recipient] = []
+    problems: list[str] = []
     for number, line in enumerate(read_secret(path, "SCRAPER_ALERTS", SIZE_MAX).splitlines(), 1):
         address = REMARK.sub("", line).strip()
         if not address:
@@ -88,10 +88,10 @@ def recipients(path: Path) -> list[Recipient]:
         kind = address.partition("://")[0].lower()[:20]
         named = frozenset(re.split(r"\s*,\s*", names[1])) if names else frozenset()
         recipient = Recipient(number, kind, address, named)
-        usable = _secret(address) if SECRET in address else _service(recipient)
+        usable = _signing_key(address) if SECRET in address else _make_service(recipient)
         if "://" not in address or usable is None:
             problems.append(
-                f"{path}:{number}: no address that messages can be sent to (fix: https://… for "
+                f"{path}:{number}: not an address that messages can be sent to (fix: https://… for "
                 "a webhook, https://…#whsec_BASE64 for a signed one, "
                 "mailtos://user:password@mail.example?to=… for e-mail; apprise's documentation "
                 "has others)"
@@ -104,23 +104,25 @@ def recipients(path: Path) -> list[Recipient]:
     return listed
 
 
-def send(notice: Notice, to: Sequence[Recipient], timeout_s: float = SEND_S) -> list[Recipient]:
-    """Tells all of them at once, and waits for the slowest, but no longer than that. Returns those
-    who have got it; raises nothing. Whoever answers too late counts as not told, and may be told
-    again."""
+def send_notice(
+    notice: Notice, to: Sequence[Recipient], timeout_s: float = SEND_S
+) -> list[Recipient]:
+    """Sends to all recipients at once, and waits at most `timeout_s`. Returns the recipients that
+    accepted the message; never raises. A recipient that answers too late counts as not reached, and
+    may receive the message again."""
     reached: list[Recipient] = []
     threads = [
-        threading.Thread(target=_tell, args=(notice, recipient, reached), daemon=True)
+        threading.Thread(target=_deliver_notice, args=(notice, recipient, reached), daemon=True)
         for recipient in to
     ]
     for thread in threads:
         thread.start()
-    patience = threading.Event()
-    timer = threading.Timer(timeout_s, patience.set)
+    timed_out = threading.Event()
+    timer = threading.Timer(timeout_s, timed_out.set)
     timer.daemon = True
     timer.start()
     for thread in threads:
-        while thread.is_alive() and not patience.is_set():
+        while thread.is_alive() and not timed_out.is_set():
             thread.join(0.1)
     timer.cancel()
     return [recipient for recipient in to if recipient in list(reached)]
@@ -129,40 +131,40 @@ def send(notice: Notice, to: Sequence[Recipient], timeout_s: float = SEND_S) -> 
 def send_missing(
     notice: Notice, to: Sequence[Recipient], delivered: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """Tells those who have not got it before, by their keys. Returns the keys of those who have got
-    it now, and the labels of those who have not."""
+    """Sends to the recipients whose keys are not in `delivered`. Returns the keys of those that
+    accepted it, and the labels of those that did not."""
     missing = [recipient for recipient in to if recipient.key not in delivered]
-    reached = send(notice, missing)
+    reached = send_notice(notice, missing)
     unreached = [recipient.label for recipient in missing if recipient not in reached]
     return [recipient.key for recipient in reached], unreached
 
 
-def _tell(notice: Notice, to: Recipient, reached: list[Recipient]) -> None:
+def _deliver_notice(notice: Notice, recipient: Recipient, reached: list[Recipient]) -> None:
     try:
-        if SECRET in to.address:
-            if _post_signed(notice, to.address):
-                reached.append(to)
+        if SECRET in recipient.address:
+            if _post_signed(notice, recipient.address):
+                reached.append(recipient)
             return
-        service = _service(to)
+        service = _make_service(recipient)
         if service is None:
             return
-        # A webhook gets what the message says as JSON, for programs.
+        # A webhook's program reads the details from the JSON.
         if hasattr(service, "payload_extras"):
             service.payload_extras.update(notice.details)
         kind = "failure" if notice.failure else "info"
         if service.notify(
             body=notice.text,
             title=notice.title,
-            notify_type=_apprise().NotifyType(kind),
-            body_format=_apprise().NotifyFormat.TEXT,
+            notify_type=_import_apprise().NotifyType(kind),
+            body_format=_import_apprise().NotifyFormat.TEXT,
         ):
-            reached.append(to)
-    except Exception:  # noqa: BLE001 - some other library's: its text may hold the address
+            reached.append(recipient)
+    except Exception:  # noqa: BLE001 - the text of a library's error may hold the address
         return
 
 
-def _secret(address: str) -> bytes | None:
-    """The key of a signed webhook; None where there is none, or it is no web address."""
+def _signing_key(address: str) -> bytes | None:
+    """Returns the key of a signed webhook; None if it is not valid, or not a web address."""
     url, _, secret = address.partition(SECRET)
     try:
         key = b64decode(secret, validate=True)
@@ -173,33 +175,34 @@ def _secret(address: str) -> bytes | None:
 
 
 def _post_signed(notice: Notice, address: str) -> bool:
-    """As standardwebhooks.com has it. A message that comes again has the same id."""
-    url, key = address.partition(SECRET)[0], _secret(address)
+    """Signs by standardwebhooks.com. A message that is sent again has the same id. Returns whether
+    it was accepted."""
+    url, key = address.partition(SECRET)[0], _signing_key(address)
     assert key is not None
     kind = "failure" if notice.failure else "info"
     body = dumps(
         {"title": notice.title, "message": notice.text, "type": kind, **notice.details}
     ).encode()
     message_id, now = f"msg_{hashlib.sha256(body).hexdigest()[:32]}", str(int(time.time()))
-    signed = hmac.digest(key, f"{message_id}.{now}.".encode() + body, "sha256")
+    signature = hmac.digest(key, f"{message_id}.{now}.".encode() + body, "sha256")
     headers = {
         "content-type": "application/json",
         "webhook-id": message_id,
         "webhook-timestamp": now,
-        "webhook-signature": f"v1,{b64encode(signed).decode()}",
+        "webhook-signature": f"v1,{b64encode(signature).decode()}",
     }
     parts = urlsplit(url)
-    opened = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    with closing(opened(parts.hostname or "", parts.port, timeout=SEND_S)) as connection:
+    connection_type = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    with closing(connection_type(parts.hostname or "", parts.port, timeout=SEND_S)) as connection:
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("POST", target, body, headers)
         return 200 <= connection.getresponse().status < 300
 
 
-def _service(recipient: Recipient) -> Any:
-    """apprise's own object for an address; None where it cannot make one. A plain http(s) address
-    that is no service which it knows is a webhook."""
-    library = _apprise()
+def _make_service(recipient: Recipient) -> Any:
+    """Returns apprise's object for an address; None if it cannot make one. An http(s) address that
+    is not a service known to apprise is a webhook."""
+    library = _import_apprise()
     asset = library.AppriseAsset(
         app_id="scraper", async_mode=False, storage_mode=library.PersistentStoreMode.MEMORY
     )
@@ -211,14 +214,14 @@ def _service(recipient: Recipient) -> Any:
                 "json" + ("s" if recipient.kind == "https" else "") + address[len(recipient.kind) :]
             )
             service = library.Apprise.instantiate(webhook, asset=asset, suppress_exceptions=True)
-    except Exception:  # noqa: BLE001 - some other library's: its text may hold the address
+    except Exception:  # noqa: BLE001 - the text of a library's error may hold the address
         return None
     return service
 
 
-def _apprise() -> Any:
-    """Imported by whoever has something to send: it takes half a second. What it and its client log
-    shows addresses."""
+def _import_apprise() -> Any:
+    """Imports apprise, which takes half a second, and silences its and its HTTP clients' loggers,
+    since they show addresses."""
     for name in ("apprise", "urllib3", "requests"):
         logger = logging.getLogger(name)
         logger.propagate = False

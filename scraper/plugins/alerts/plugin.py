@@ -6,7 +6,7 @@ from scraper.plugin import DATA, Command, Plugin, Tick
 
 PLUGIN = Plugin(
     name="alerts",
-    summary="sends alerts of crawls and of price changes",
+    summary="sends alerts about crawls and price changes",
     requires={"apprise": "'celery-scraper[alerts]'"},
     settings="scraper.plugins.alerts.settings:AlertsSettings",
     keys="scraper.plugins.alerts.keys:AlertsKeys",

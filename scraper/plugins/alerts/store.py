@@ -1,8 +1,8 @@
-"""Who is still to be told of which crawl. A crawl has one alert, made in the transaction that
-judges it.
+"""Stores the alerts about crawls. A crawl has one alert, made in the transaction that judges it.
 
-It is claimed before it is sent: two coordinators do not both send it, and one that dies in between
-leaves it to a later tick. A recipient is then told twice at the worst, and never forgotten.
+An alert is claimed before it is sent, so that two coordinators do not both send it. If the
+coordinator dies in between, a later tick sends the alert: a recipient may receive it twice, but
+always receives it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-# The attempts are a minute, two, four … an hour apart, about five hours in all.
+# The attempts are 1, 2, 4 … 60 minutes apart, about five hours in all.
 ATTEMPTS_MAX = 10
-# Older crawls are left out, so that new recipients get none of last month's.
+# Older alerts are dropped, so that a new list of recipients does not receive last month's.
 OLDEST = "1 day"
+DROPPED = "there was no recipient within a day"
 
 CLAIM = sa.text("""
 UPDATE alerts
@@ -26,12 +27,12 @@ UPDATE alerts
 RETURNING crawl_id, attempts, delivered
 """)
 
-GIVE_UP_OLD = sa.text(f"""
-UPDATE alerts SET done_at = now(), error = coalesce(error, 'nobody was to be told within a day')
- WHERE done_at IS NULL AND created_at < now() - interval '{OLDEST}'
+DROP_OLD = sa.text("""
+UPDATE alerts SET done_at = now(), error = coalesce(error, :dropped)
+ WHERE done_at IS NULL AND created_at < now() - CAST(:oldest AS interval)
 """)
 
-SENT = sa.text("""
+DELIVERED = sa.text("""
 UPDATE alerts SET delivered = :delivered, error = :error,
        done_at = CASE WHEN CAST(:error AS text) IS NULL OR attempts >= :attempts_max THEN now() END
  WHERE crawl_id = :id AND done_at IS NULL
@@ -39,37 +40,41 @@ UPDATE alerts SET delivered = :delivered, error = :error,
 
 
 @dataclass(frozen=True, slots=True)
-class Alert:
-    """One that is to be sent now. `delivered` holds the keys of those who have it already."""
+class ClaimedAlert:
+    """An alert to send now. `delivered` holds the keys of the recipients that already have it."""
 
     crawl_id: int
     attempts: int
     delivered: frozenset[str]
 
 
-def due(connection: sa.Connection) -> bool:
-    """Whether there is one to be sent. One that nobody could be sent within a day is done with."""
-    connection.execute(GIVE_UP_OLD)
+def has_due(connection: sa.Connection) -> bool:
+    """Drops alerts older than a day, then returns whether an alert is due."""
+    connection.execute(DROP_OLD, {"dropped": DROPPED, "oldest": OLDEST})
     query = sa.text(
         "SELECT EXISTS (SELECT FROM alerts WHERE done_at IS NULL AND not_before <= now())"
     )
     return bool(connection.execute(query).scalar())
 
 
-def claim(connection: sa.Connection) -> Alert | None:
-    """The next alert that is due, which nobody else gets for the next minute."""
+def claim_next(connection: sa.Connection) -> ClaimedAlert | None:
+    """Returns the next due alert, and keeps it from other coordinators for at least a minute."""
     row = connection.execute(CLAIM).first()
-    return Alert(row.crawl_id, row.attempts, frozenset(row.delivered)) if row else None
+    return ClaimedAlert(row.crawl_id, row.attempts, frozenset(row.delivered)) if row else None
 
 
-def sent(
-    connection: sa.Connection, alert: Alert, delivered: Collection[str], missing: Collection[str]
+def record_delivery(
+    connection: sa.Connection,
+    alert: ClaimedAlert,
+    delivered: Collection[str],
+    missing: Collection[str],
 ) -> None:
-    """Notes who has it. It is done with when nobody is missing, or after the last try."""
+    """Records which recipients have the alert. It is done if none is missing, or after the last
+    attempt."""
     error = f"not reached: {', '.join(sorted(missing))}" if missing else None
     values = {
         "id": alert.crawl_id,
         "delivered": sorted(alert.delivered | set(delivered)),
         "error": error,
     }
-    connection.execute(SENT, {**values, "attempts_max": ATTEMPTS_MAX})
+    connection.execute(DELIVERED, {**values, "attempts_max": ATTEMPTS_MAX})

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from scraper.domain import Message
-from scraper.plugins.alerts.crawls import alert
+from scraper.plugins.alerts.crawls import alert_crawls
 from scraper.plugins.alerts.prices.outbox import alert_prices
 from scraper.settings import Settings
 
 
 def send_alerts(engine: sa.Engine, settings: Settings) -> list[Message]:
-    """Sends alerts of crawls, then of price changes. Returns nothing to send."""
-    alert(engine, settings)
+    """Sends alerts about crawls, then about prices. Returns an empty list: no task follows."""
+    alert_crawls(engine, settings)
     return alert_prices(engine, settings)

@@ -1,5 +1,5 @@
-"""Rules of price alerts, from definitions and from `alerts.yaml`: which changes of the feed people
-are told of. Pure but for the reading of the file."""
+"""Price alert rules, from definitions and from `alerts.yaml`: which changes of the feed match, and
+the text of their alerts. Pure, except for reading the file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scraper.feed.prices import (
     title_of,
 )
 from scraper.feed.reader import Change
-from scraper.plugins.alerts.keys import WHEN, Alert
+from scraper.plugins.alerts.keys import WHEN, AlertRule
 from scraper.sites.grammar import yaml12
 from scraper.sites.grammar.scalars import parse_duration
 
@@ -33,62 +33,61 @@ RULES_MAX = 500
 SIZE_MAX = 1_000_000
 
 
-class Rule(Alert):
-    """One rule, with the site that it is of (None: of all). One of a definition is called
-    SITE.NAME."""
+class PriceRule(AlertRule):
+    """A rule with its site (None: all sites). A definition's rule is called SITE.NAME."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,123}$")]
     site: str | None = None
 
     @property
-    def _when(self) -> re.Match[str]:
+    def _when_match(self) -> re.Match[str]:
         match = WHEN.fullmatch(self.when)
         assert match is not None
         return match
 
     @property
-    def reads(self) -> str:
-        """The field that it looks at, where products do not say which one is their stock."""
-        return self.field or (STOCKS[0] if self._when["stock"] else "price")
+    def default_field(self) -> str:
+        """The field that the rule reads, unless a product's own stock field differs."""
+        return self.field or (STOCKS[0] if self._when_match["stock"] else "price")
 
-    def field_of(self, data: Mapping[str, Any]) -> str:
-        """The field of a product that it looks at."""
-        stock = stock_field(data) if self._when["stock"] and self.field is None else None
-        return stock or self.reads
+    def select_field(self, data: Mapping[str, Any]) -> str:
+        """Returns the field that the rule reads of a product."""
+        stock = stock_field(data) if self._when_match["stock"] and self.field is None else None
+        return stock or self.default_field
 
     @property
     def lowest_days(self) -> int | None:
-        """Of how many days the price must be the lowest; None where the rule does not ask that."""
-        days = self._when["days"]
+        """The number of days within which the price must be the lowest; None for other rules."""
+        days = self._when_match["days"]
         return int(days) if days else None
 
     @property
     def every_s(self) -> float:
         return parse_duration(self.every) if self.every else 0.0
 
-    def lacks_before(self, change: Change) -> str | None:
-        """The field, where it has a value that the version before cannot be compared with: it had
-        none, or one in another currency. The last known one stands for it then."""
-        key = self.field_of(change.data)
+    def field_to_look_up(self, change: Change) -> str | None:
+        """Returns the rule's field if the version before has no value to compare with: none, or one
+        in another currency. The caller then looks up the last known value."""
+        key = self.select_field(change.data)
         if (
-            self._when["event"]
+            self._when_match["event"]
             or change.event not in ("changed", "relisted")
             or key not in change.changed
             or change.data.get(key) is None
-            or not self._is_about(change)
+            or not self._applies_to(change)
         ):
             return None
         comparable = change.before.get(key) is not None and key + CURRENCY not in change.changed
         return None if comparable else key
 
     def match(self, change: Change, earlier: Any = None) -> str | None:
-        """What people are told of the change; None where the rule is not about it. `earlier`: the
-        last known value, in the same currency, where the rule `lacks_before`. With `lowest_days`
-        the price has fallen, and who asks compares it with those before."""
-        # What was taken back is a product as it was, which nobody needs to be told of.
-        if change.event == "reverted" or not self._is_about(change):
+        """Returns the alert's text; None if the change does not match. `earlier` is the last known
+        value in the same currency, for a `field_to_look_up`. With `lowest_days`, a match means only
+        that the price fell: the caller compares it with earlier prices."""
+        # A reverted product is as it was before.
+        if change.event == "reverted" or not self._applies_to(change):
             return None
-        when, key = self._when, self.field_of(change.data)
+        when, key = self._when_match, self.select_field(change.data)
         if when["event"]:
             return change.event if change.event == when["event"] else None
         if change.event == "delisted":
@@ -100,17 +99,19 @@ class Rule(Alert):
                 return None
             wanted = when["stock"] == "back in stock"
             return when["stock"] if bool(after) is wanted and bool(before) is not wanted else None
-        return self._price(change, as_number(after), as_number(earlier))
+        return self._match_price(change, as_number(after), as_number(earlier))
 
-    def _is_about(self, change: Change) -> bool:
+    def _applies_to(self, change: Change) -> bool:
         return (
             self.site in (None, change.site)
             and self.id in (None, change.id)
             and all(change.data.get(key) == value for key, value in self.where.items())
         )
 
-    def _price(self, change: Change, after: Decimal | None, earlier: Decimal | None) -> str | None:
-        when, key = self._when, self.reads
+    def _match_price(
+        self, change: Change, after: Decimal | None, earlier: Decimal | None
+    ) -> str | None:
+        when, key = self._when_match, self.default_field
         currency = change.data.get(key + CURRENCY)
         moved = key in change.changed and key + CURRENCY not in change.changed
         latest = as_number(change.before.get(key))
@@ -123,8 +124,8 @@ class Rule(Alert):
             limit = Decimal(when["below"])
             if when["currency"] not in (None, currency) or after >= limit:
                 return None
-            # It is told once, when the price comes to be below: neither a currency that flickers
-            # nor a price that was not there for a while brings it there again.
+            # The alert is for the crossing of the limit: a currency that flickers, or a price that
+            # was absent for a while, does not cross it again.
             previous = before if when["currency"] or latest is None else latest
             was_below = previous is not None and previous < limit
             return None if was_below else f"{key} {shown}, {self.when}"
@@ -135,11 +136,11 @@ class Rule(Alert):
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
-    """A rule and a change that it is about, with the last known value where the version before has
-    none to compare with. `id` is the same whenever the change is told of."""
+class RuleMatch:
+    """A rule and a change that matches it, with the last known value if the version before has none
+    to compare with. `id` is the same each time the alert is sent."""
 
-    rule: Rule
+    rule: PriceRule
     change: Change
     text: str
     earlier: Any = None
@@ -149,20 +150,20 @@ class Hit:
         return f"{self.rule.name}:{self.change.cursor}"
 
     @property
-    def line(self) -> str:
+    def message(self) -> str:
         change = self.change
         return f"{title_of(change.data) or change.id} ({change.site}): {self.text} {change.url}"
 
-    def _before(self, key: str) -> Any:
-        """What the field was: by the version before, or where that is no value to compare with the
-        last known one."""
+    def _value_before(self, key: str) -> Any:
+        """Returns the value in the version before, or the last known one if those two cannot be
+        compared."""
         if self.earlier is not None or key + CURRENCY in self.change.changed:
             return self.earlier
         return self.change.before.get(key)
 
     def details(self) -> dict[str, Any]:
-        """What a webhook's program gets."""
-        change, key = self.change, self.rule.field_of(self.change.data)
+        """Returns what a webhook's program receives."""
+        change, key = self.change, self.rule.select_field(self.change.data)
         return {
             "id": self.id,
             "rule": self.rule.name,
@@ -172,21 +173,21 @@ class Hit:
             "name": title_of(change.data),
             "url": change.url,
             "field": key,
-            "before": self._before(key),
+            "before": self._value_before(key),
             "after": change.data.get(key),
             "currency": change.data.get(key + CURRENCY),
             "cursor": change.cursor,
             "crawl": change.crawl,
             "at": change.at.isoformat(),
-            "text": self.line,
+            "text": self.message,
         }
 
 
-_RULES: TypeAdapter[Rule] = TypeAdapter(Rule)
+_RULES: TypeAdapter[PriceRule] = TypeAdapter(PriceRule)
 
 
-def load(path: Path) -> list[Rule]:
-    """The rules of a file. Raises `ConfigError` with a line a problem."""
+def load_rules(path: Path) -> list[PriceRule]:
+    """Reads the rules of a file. Raises `ConfigError` with one line per problem."""
     try:
         text = path.read_text("utf-8")
         parsed = yaml12.parse(text if len(text) <= SIZE_MAX else "")
@@ -204,13 +205,13 @@ def load(path: Path) -> list[Rule]:
             f"{path}: must be a list of 1 to {RULES_MAX} rules "
             "(fix: - {name: bargains, when: below 10})"
         )
-    rules: list[Rule] = []
-    for place, entry in enumerate(parsed.data):
-        where = f"{path}:{parsed.lines.get((place,), 1)}: rule {place + 1}"
+    rules: list[PriceRule] = []
+    for index, entry in enumerate(parsed.data):
+        where = f"{path}:{parsed.lines.get((index,), 1)}: rule {index + 1}"
         try:
             rule = _RULES.validate_python(entry)
         except ValidationError as error:
-            problems += [f"{where}: {_sentence(fault)}" for fault in error.errors()]
+            problems += [f"{where}: {_explain_fault(fault)}" for fault in error.errors()]
             continue
         if any(rule.name == other.name for other in rules):
             problems.append(f"{where}: there is another rule {rule.name!r} (fix: rename one)")
@@ -220,18 +221,18 @@ def load(path: Path) -> list[Rule]:
     return rules
 
 
-def of_site(site: str, alerts: Iterable[Any]) -> list[Rule]:
-    """The rules of a definition's `alerts`."""
-    entries = [alert.model_dump() if isinstance(alert, Alert) else alert for alert in alerts]
+def site_rules(site: str, alerts: Iterable[Any]) -> list[PriceRule]:
+    """Returns the rules of a definition's `alerts`."""
+    entries = [alert.model_dump() if isinstance(alert, AlertRule) else alert for alert in alerts]
     return [
         _RULES.validate_python({**entry, "site": site, "name": f"{site}.{entry['name']}"})
         for entry in entries
     ]
 
 
-def _sentence(fault: Any) -> str:
+def _explain_fault(fault: Any) -> str:
     key = ".".join(str(part) for part in fault["loc"][:2])
     if fault["type"] == "extra_forbidden":
-        return f"{key}: there is no such key (fix: {', '.join(Rule.model_fields)})"
+        return f"{key}: there is no such key (fix: {', '.join(PriceRule.model_fields)})"
     message = str(fault["msg"]).removeprefix("Value error, ")
     return f"{key}: {message}" if key else message
