@@ -266,7 +266,7 @@ def test_a_crawl_with_workers_of_its_own(
     done = run.scraper("crawl", "demo", "--local", "-o", str(output))
     with output.open(newline="") as file:
         assert len(list(csv.DictReader(file))) == 50
-    assert "nobody serves coordinator, datacenter, residential: starting workers" in done.stderr
+    assert "no worker serves coordinator, datacenter, residential: starting workers" in done.stderr
     assert (
         "50 new" in done.stdout
         and "\x1b" not in done.stdout + done.stderr

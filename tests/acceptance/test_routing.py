@@ -32,7 +32,7 @@ def test_a_regions_worker_serves_its_region_and_any(
     run.scraper("crawl", "european")
     run.until_ready(american)
     assert said(run, american, "also serves the work of any region") == 1
-    assert "nobody serves" not in run.scraper("crawl", "anywhere", "--wait").stderr
+    assert "no worker serves" not in run.scraper("crawl", "anywhere", "--wait").stderr
     assert rows(engine, "SELECT count(*) FROM leased_pages") != [(0,)], "it was sent"
     assert european.log() == [], "no worker of another region gets it"
     run.worker("residential.eu", "-X", "residential")

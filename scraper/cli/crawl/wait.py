@@ -79,12 +79,12 @@ def _wait(engine: sa.Engine, settings: Settings, crawl_id: int, *, local: bool) 
         for queue in sorted(missing):
             beat = " -B" if queue == COORDINATOR else ""
             click.echo(
-                f"nobody serves {queue}: type `celery -A scraper worker{beat} -Q {queue}`",
+                f"no worker serves {queue}: type `celery -A scraper worker{beat} -Q {queue}`",
                 err=True,
             )
         return follow(engine, crawl_id)
     names = ", ".join(sorted(missing))
-    click.echo(f"nobody serves {names}: starting workers for this crawl", err=True)
+    click.echo(f"no worker serves {names}: starting workers for this crawl", err=True)
     with fleet.local_workers(settings, missing) as workers:
         return follow(engine, crawl_id, check=lambda: _keep_running(workers))
 

@@ -243,7 +243,7 @@ def _active(connection: sa.Connection) -> list[Metric]:
 def _consumers(connection: sa.Connection) -> list[Metric]:
     behind = gauge(
         "scraper_consumer_behind_changes",
-        f"Changes that a consumer has yet to read, {BEHIND_MAX} at the most",
+        f"Changes that a consumer has yet to read, at most {BEHIND_MAX}",
         CONSUMER_LABELS,
     )
     age = gauge(
