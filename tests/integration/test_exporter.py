@@ -111,18 +111,18 @@ def test_accounts(valkey_url: str) -> None:
                 ("other", "ann"),
                 ("other", "joe"),
             ):
-                begun, _ = await store.begin(
+                begun, _ = await store.acquire(
                     site, account, "t", seen=0, lock_s=60, every_s=0, marks=["k:s"]
                 )
                 assert begun == "yours"
-            await store.store("shop", "ann", "t", b"sealed", None, "k:s")
-            await store.store("shop", "bob", "t", b"sealed", None, "k:s")
-            await store.fail("shop", "eve", "t", Trouble.UNAVAILABLE, "503")
+            await store.store_login("shop", "ann", "t", b"sealed", None, "k:s")
+            await store.store_login("shop", "bob", "t", b"sealed", None, "k:s")
+            await store.record_failure("shop", "eve", "t", Trouble.UNAVAILABLE, "503")
             for _ in range(2):
-                await store.begin(
+                await store.acquire(
                     "other", "ann", "t", seen=0, lock_s=60, every_s=0, marks=["k:s"], force=True
                 )
-                await store.fail("other", "ann", "t", Trouble.REJECTED, "wrong password")
+                await store.record_failure("other", "ann", "t", Trouble.REJECTED, "wrong password")
 
     asyncio.run(work())
     found = {

@@ -13,13 +13,13 @@ import redis.asyncio as aredis
 
 from scraper.errors import DeferredError
 from scraper.plugins.accounts.policy import RULES, Trouble
+from scraper.plugins.accounts.status import LoginLockResult
 from scraper.plugins.accounts.store import (
-    Begun,
     LoginStore,
-    forget,
-    key_of,
-    known_accounts,
-    read_now,
+    account_key,
+    forget_account,
+    list_accounts,
+    read_status,
 )
 
 MARKS = ["key1:secret"]
@@ -46,21 +46,21 @@ async def begun(
     every_s: float = 0.0,
     marks: list[str] | None = None,
     **more: bool,
-) -> Begun:
-    answer, _ = await store.begin(
+) -> LoginLockResult:
+    answer, _ = await store.acquire(
         "shop", "ann", token, seen=seen, lock_s=5.0, every_s=every_s, marks=marks or MARKS, **more
     )
     return answer
 
 
 async def stored(store: LoginStore, seen: int = 0, lasts_s: float | None = None) -> int:
-    assert await begun(store, seen=seen) == "yours"
-    return (await store.store("shop", "ann", "t", b"sealed", lasts_s, MARKS[0])).generation
+    assert await begun(store, seen=seen) == "acquired"
+    return (await store.store_login("shop", "ann", "t", b"sealed", lasts_s, MARKS[0])).generation
 
 
 def whose(valkey_url: str) -> str:
     with redis.Redis.from_url(valkey_url) as client:
-        return client.hget(key_of("shop", "ann"), "token").decode()  # type: ignore[union-attr]
+        return client.hget(account_key("shop", "ann"), "token").decode()  # type: ignore[union-attr]
 
 
 def test_a_hundred_who_ask_at_once_are_one_login(valkey_url: str) -> None:
@@ -69,18 +69,18 @@ def test_a_hundred_who_ask_at_once_are_one_login(valkey_url: str) -> None:
             return await begun(stores[number % len(stores)], f"t{number}", seen=first)
 
         first = 0
-        assert Counter(await asyncio.gather(*map(ask, range(100)))) == {"yours": 1, "busy": 99}
+        assert Counter(await asyncio.gather(*map(ask, range(100)))) == {"acquired": 1, "busy": 99}
         first = (await stores[0].read("shop", "ann")).generation
         token = whose(valkey_url)
         first = (await stores[0].store("shop", "ann", token, b"s", None, MARKS[0])).generation
         assert first > 0
         # All of them see that this one is over; those who come after the next login learn of that
         # one.
-        assert Counter(await asyncio.gather(*map(ask, range(100)))) == {"yours": 1, "busy": 99}
+        assert Counter(await asyncio.gather(*map(ask, range(100)))) == {"acquired": 1, "busy": 99}
         token = whose(valkey_url)
         second = (await stores[1].store("shop", "ann", token, b"s", None, MARKS[0])).generation
         assert second > first
-        assert Counter(await asyncio.gather(*map(ask, range(100)))) == {"known": 100}
+        assert Counter(await asyncio.gather(*map(ask, range(100)))) == {"newer": 100}
 
     run(valkey_url, work, clients=4)
 
@@ -88,12 +88,16 @@ def test_a_hundred_who_ask_at_once_are_one_login(valkey_url: str) -> None:
 def test_who_lost_the_lock_stores_nothing(valkey_url: str) -> None:
     async def work(stores: list[LoginStore]) -> None:
         (store,) = stores
-        await store.begin("shop", "ann", "old", seen=0, lock_s=0.05, every_s=0.0, marks=MARKS)
+        await store.acquire("shop", "ann", "old", seen=0, lock_s=0.05, every_s=0.0, marks=MARKS)
         await asyncio.sleep(0.1)
-        assert await begun(store, "new") == "yours"
-        assert await store.store("shop", "ann", "old", b"old", None, MARKS[0]) is None
-        assert (await store.fail("shop", "ann", "old", Trouble.REJECTED, "no")).failures == 0
-        assert (await store.store("shop", "ann", "new", b"new", 60.0, MARKS[0])).sealed == b"new"
+        assert await begun(store, "new") == "acquired"
+        assert await store.store_login("shop", "ann", "old", b"old", None, MARKS[0]) is None
+        assert (
+            await store.record_failure("shop", "ann", "old", Trouble.REJECTED, "no")
+        ).failures == 0
+        assert (
+            await store.store_login("shop", "ann", "new", b"new", 60.0, MARKS[0])
+        ).sealed == b"new"
 
     run(valkey_url, work)
 
@@ -102,17 +106,17 @@ def test_failures_rest_and_two_refusals_are_a_quarantine(valkey_url: str) -> Non
     async def work(stores: list[LoginStore]) -> None:
         (store,) = stores
         await begun(store)
-        first = await store.fail("shop", "ann", "t", Trouble.REJECTED, "no")
+        first = await store.record_failure("shop", "ann", "t", Trouble.REJECTED, "no")
         assert 59 < first.rest_s <= 60 and not first.quarantined and await begun(store) == "resting"
         await begun(store, force=True)
-        await store.fail("shop", "ann", "t", Trouble.UNAVAILABLE, "away")
+        await store.record_failure("shop", "ann", "t", Trouble.UNAVAILABLE, "away")
         await begun(store, force=True)
-        second = await store.fail("shop", "ann", "t", Trouble.REJECTED, "no")
+        second = await store.record_failure("shop", "ann", "t", Trouble.REJECTED, "no")
         assert second.quarantined and second.rest_s > 20_000, (
             "a fault of the host's between them forgives none"
         )
         await begun(store, force=True)
-        well = await store.store("shop", "ann", "t", b"s", None, MARKS[0])
+        well = await store.store_login("shop", "ann", "t", b"s", None, MARKS[0])
         assert not well.quarantined and well.rest_s == 0 and well.kind == ""
 
     run(valkey_url, work)
@@ -123,15 +127,15 @@ def test_another_secret_ends_a_quarantine_once_and_a_foreign_mark_does_not(valke
         (store,) = stores
         for _ in range(2):
             await begun(store, force=True)
-            await store.fail("shop", "ann", "t", Trouble.REJECTED, "no")
+            await store.record_failure("shop", "ann", "t", Trouble.REJECTED, "no")
         assert await begun(store, marks=["key9:whatever"]) == "resting", (
             "of a key that we cannot compare"
         )
         assert await begun(store, marks=["key2:x", *MARKS]) == "resting", (
             "the same, by the older of two keys"
         )
-        assert await begun(store, marks=["key1:another"]) == "yours"
-        await store.fail("shop", "ann", "t", Trouble.REJECTED, "no")
+        assert await begun(store, marks=["key1:another"]) == "acquired"
+        await store.record_failure("shop", "ann", "t", Trouble.REJECTED, "no")
         assert await begun(store) == "resting", (
             "two workers with different files do not take turns at it"
         )
@@ -144,22 +148,28 @@ def test_useless_logins_are_counted_by_generation_and_proof_forgives_them(valkey
         (store,) = stores
         generation = await stored(store)
         for page in range(20):
-            times, ago_s, standing = await store.out(
+            times, ago_s, standing = await store.record_logged_out(
                 "shop", "ann", generation, page, "out", certain=True
             )
             assert (times, ago_s) == (1, None) and standing.kind == "useless"
         assert 9 < standing.rest_s <= 10, "twenty pages are one"
-        times, ago_s, _ = await store.out("shop", "ann", generation, 3, "out", certain=True)
+        times, ago_s, _ = await store.record_logged_out(
+            "shop", "ann", generation, 3, "out", certain=True
+        )
         assert times == 1 and ago_s is not None and ago_s < 5
         proven = await store.prove("shop", "ann", generation)
         assert proven.proven and proven.rest_s == 0
         later = await stored(store, seen=generation)
-        assert (await store.out("shop", "ann", later, 3, "out", certain=False))[0] == 2
+        assert (await store.record_logged_out("shop", "ann", later, 3, "out", certain=False))[
+            0
+        ] == 2
         assert not (await store.prove("shop", "ann", generation)).proven
         for _ in range(RULES[Trouble.USELESS].tries):
-            _, _, standing = await store.out("shop", "ann", later, 100 + _, "out", certain=True)
+            _, _, standing = await store.record_logged_out(
+                "shop", "ann", later, 100 + _, "out", certain=True
+            )
             await begun(store, seen=later, force=True)
-            later = (await store.store("shop", "ann", "t", b"s", None, MARKS[0])).generation
+            later = (await store.store_login("shop", "ann", "t", b"s", None, MARKS[0])).generation
         assert standing.quarantined
 
     run(valkey_url, work)
@@ -169,8 +179,8 @@ def test_cookies_are_written_by_who_has_read_the_last_ones(valkey_url: str) -> N
     async def work(stores: list[LoginStore]) -> None:
         (store,) = stores
         generation = await stored(store, lasts_s=100)
-        assert await store.save("shop", "ann", generation, 0, b"mine") is not None
-        assert await store.save("shop", "ann", generation, 0, b"theirs") is None
+        assert await store.save_cookies("shop", "ann", generation, 0, b"mine") is not None
+        assert await store.save_cookies("shop", "ann", generation, 0, b"theirs") is None
         now = await store.read("shop", "ann")
         assert (
             (now.sealed, now.revision) == (b"mine", 1)
@@ -193,10 +203,12 @@ def test_what_redis_lost_is_written_back_unless_it_was_meant(valkey_url: str) ->
             assert (
                 await store.restore("shop", "ann", generation, b"late", 0, MARKS[0], proven=True)
             ).sealed == b"kept"
-            assert known_accounts(client) == [("shop", "ann")] and forget(client, "shop", "ann")
+            assert list_accounts(client) == [("shop", "ann")] and forget_account(
+                client, "shop", "ann"
+            )
             gone = await store.restore("shop", "ann", generation, b"kept", 0, MARKS[0], proven=True)
-            assert gone.generation == 0 and read_now(client, "shop", "ann").generation == 0
-            assert not forget(client, "shop", "ann")
+            assert gone.generation == 0 and read_status(client, "shop", "ann").generation == 0
+            assert not forget_account(client, "shop", "ann")
 
         run(valkey_url, work)
 

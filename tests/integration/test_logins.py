@@ -19,7 +19,7 @@ from scraper.coordinator import plan
 from scraper.frontier import sites
 from scraper.plugins.accounts import pool as sessions
 from scraper.plugins.accounts.policy import RULES, Rule, Trouble
-from scraper.plugins.accounts.store import forget, key_of, read_now
+from scraper.plugins.accounts.store import account_key, forget_account, read_status
 from scraper.settings import Settings
 from scraper.sites import loader
 from tests.hostile_server import self_signed
@@ -147,7 +147,7 @@ def test_a_token_goes_along_and_is_asked_for_again_once(
         ).run()
         assert prices(engine) == all_prices(shop)
         assert len(shop.logins) == shop.expired + 1 and shop.expired >= 3
-        standing = read_now(client, "shop", "1")
+        standing = read_status(client, "shop", "1")
         assert (
             standing.expires_in_s is not None
             and 3000 < standing.expires_in_s <= 3600
@@ -190,7 +190,7 @@ def test_two_accounts_are_used_each_with_its_own_session(
         assert all(len(one.agents) == 1 for one in shop.sessions.values()), (
             "an account is one browser"
         )
-        assert {read_now(client, "shop", name).logins for name in ("1", "2")} == {1}
+        assert {read_status(client, "shop", name).logins for name in ("1", "2")} == {1}
 
 
 def test_an_account_that_cannot_log_in_leaves_the_work_to_the_other(
@@ -210,10 +210,10 @@ def test_the_next_worker_goes_on_with_the_login_and_the_cookies_of_the_last(
     with LoginShop(products=30) as shop:
         first = start(shop)
         first.run()
-        before = read_now(client, "shop", "1")
+        before = read_status(client, "shop", "1")
         first.worker.close()
         first.worker.close = lambda: None  # type: ignore[method-assign]
-        after = read_now(client, "shop", "1")
+        after = read_status(client, "shop", "1")
         assert (
             after.generation == before.generation
             and after.revision > 0
@@ -233,7 +233,7 @@ def test_redis_may_lose_its_memory_and_no_login_is_lost(
         rounds(broker, 30, lambda: len(prices(engine)) > 0)
         client.flushdb()
         deadline = time.monotonic() + 15
-        while not read_now(client, "shop", "1").generation:
+        while not read_status(client, "shop", "1").generation:
             assert time.monotonic() < deadline, "the worker writes back what it has"
             time.sleep(0.1)
         broker.run()
@@ -246,7 +246,7 @@ def test_a_forgotten_login_is_not_written_back(
     with LoginShop(products=20) as shop:
         broker = start(shop)
         broker.run()
-        assert forget(client, "shop", "1")
+        assert forget_account(client, "shop", "1")
         broker.send(plan.open_now(engine, "shop").messages)
         deadline = time.monotonic() + 10
         while any(
@@ -255,7 +255,7 @@ def test_a_forgotten_login_is_not_written_back(
             assert time.monotonic() < deadline
             time.sleep(0.1)
         broker.run()
-        assert len(shop.logins) == 2 and read_now(client, "shop", "1").logins == 1
+        assert len(shop.logins) == 2 and read_status(client, "shop", "1").logins == 1
 
 
 def test_a_login_sealed_with_another_key_counts_as_none(
@@ -289,7 +289,7 @@ def test_a_wrong_password_is_tried_twice_and_the_crawl_says_so(
         assert (outcome, status, attempts) == ("login_failed", "dead", 0)
         assert "account ann: rejected" in str(error) and "wr0ng" not in str(error)
         assert "account ann: rejected" in str(rows(engine, "SELECT note FROM crawls")[0][0])
-        assert read_now(client, "shop", "ann").quarantined
+        assert read_status(client, "shop", "ann").quarantined
         broker.send(plan.open_now(engine, "shop").messages)
         broker.run()
         assert len(shop.refused) == 2, "nobody tries while it is in quarantine"
@@ -304,9 +304,11 @@ def test_a_new_password_ends_the_quarantine_at_once(
             30,
             lambda: over(engine),
         )
-        assert read_now(client, "shop", "1").quarantined
+        assert read_status(client, "shop", "1").quarantined
         start(shop).run()
-        assert prices(engine) == all_prices(shop) and not read_now(client, "shop", "1").quarantined
+        assert (
+            prices(engine) == all_prices(shop) and not read_status(client, "shop", "1").quarantined
+        )
 
 
 def test_a_host_that_is_down_is_waited_for_and_costs_no_quarantine(
@@ -315,8 +317,8 @@ def test_a_host_that_is_down_is_waited_for_and_costs_no_quarantine(
     with LoginShop(products=10) as shop:
         shop.broken = True
         broker = start(shop)
-        rounds(broker, 30, lambda: read_now(client, "shop", "1").failures >= 3)
-        standing = read_now(client, "shop", "1")
+        rounds(broker, 30, lambda: read_status(client, "shop", "1").failures >= 3)
+        standing = read_status(client, "shop", "1")
         assert standing.kind == "unavailable" and not standing.quarantined and not shop.refused
         assert rows(engine, "SELECT attempts, host_attempts FROM pages") == [(0, 0)]
         (error,) = rows(engine, "SELECT error FROM pages")[0]
@@ -351,7 +353,7 @@ def test_a_definition_that_does_not_fit_is_told_so(
         assert ended(engine) == ("failed", 1, 0) and shop.logins == []
         ((error,),) = rows(engine, "SELECT error FROM pages")
         assert why in str(error) and PASSWORD not in str(error)
-        assert read_now(client, "shop", "1").failures <= 3
+        assert read_status(client, "shop", "1").failures <= 3
 
 
 def test_without_a_file_or_an_account_pages_wait_and_say_so(
@@ -382,7 +384,7 @@ def test_pages_that_are_never_there_pay_and_cause_no_storm(
         assert ended(engine) == ("completed", 2, 0)
         dead = rows(engine, "SELECT last_outcome, attempts FROM pages WHERE status = 'dead'")
         assert dead == [("logged_out", 4)] * 2
-        assert len(shop.logins) <= 5 and not read_now(client, "shop", "1").quarantined
+        assert len(shop.logins) <= 5 and not read_status(client, "shop", "1").quarantined
 
 
 def test_a_page_that_is_out_while_others_are_well_throws_no_login_away(
@@ -410,7 +412,7 @@ def test_a_page_that_no_login_opens_costs_a_few(
         assert "looks logged out (text 'logout')" in str(
             rows(engine, "SELECT note FROM crawls")[0][0]
         )
-        assert not read_now(client, "shop", "1").quarantined
+        assert not read_status(client, "shop", "1").quarantined
 
 
 def test_a_login_that_opens_nothing_is_useless_and_not_tried_for_each_page(
@@ -420,7 +422,7 @@ def test_a_login_that_opens_nothing_is_useless_and_not_tried_for_each_page(
         shop.always_out = {f"/p/{n}" for n in range(60)}
         rounds(start(shop), 60, lambda: over(engine))
         assert len(shop.logins) <= 6 and ended(engine) == ("failed", 60, 0)
-        standing = read_now(client, "shop", "1")
+        standing = read_status(client, "shop", "1")
         assert standing.quarantined and standing.kind == "useless"
         assert "useless" in str(
             rows(engine, "SELECT error FROM pages WHERE last_outcome = 'login_failed'")[0][0]
@@ -464,7 +466,7 @@ def test_nothing_secret_is_in_the_database_in_redis_or_in_the_log(
             for row in rows(engine, f"SELECT t::text FROM {table} t")
         )
         inside = b"".join(key + (client.dump(key) or b"") for key in client.scan_iter())
-        assert key_of("shop", "1").encode() in inside
+        assert account_key("shop", "1").encode() in inside
         for secret in (PASSWORD, SESSION, TOKEN, "ann@shop.example"):
             assert (
                 secret not in kept

@@ -30,7 +30,8 @@ from scraper.plugins.accounts.file import Account, AccountFile
 from scraper.plugins.accounts.login_keys import AccountsKeys, account_group
 from scraper.plugins.accounts.pool import LoginAttempt, Logins
 from scraper.plugins.accounts.settings import AccountsSettings
-from scraper.plugins.accounts.store import LoginStore, Standing
+from scraper.plugins.accounts.status import AccountStatus
+from scraper.plugins.accounts.store import LoginStore
 from scraper.politeness.fleet_limiter import RedisFleetLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.proxies.file import ProxyFile
@@ -101,8 +102,10 @@ def login_forget(site: str, account: str | None, as_json: bool) -> None:
     with open_redis(settings) as client:
         forgotten = [
             name
-            for of_site, name in store.known_accounts(client)
-            if of_site == site and account in (None, name) and store.forget(client, site, name)
+            for of_site, name in store.list_accounts(client)
+            if of_site == site
+            and account in (None, name)
+            and store.forget_account(client, site, name)
         ]
     if not forgotten:
         # A name that does not exist is a mistake.
@@ -127,9 +130,9 @@ def _list(settings: Settings, name: str | None) -> list[dict[str, Any]]:
     with open_redis(settings) as client:
         accounts = [
             _as_json(site, account, (site, account) in listed, standing)
-            for site, account in dict.fromkeys([*listed, *store.known_accounts(client)])
+            for site, account in dict.fromkeys([*listed, *store.list_accounts(client)])
             if name in (None, site)
-            for standing in [store.read_now(client, site, account)]
+            for standing in [store.read_status(client, site, account)]
             if (site, account) in listed or standing.known
         ]
     if name is not None and not accounts:
@@ -137,7 +140,7 @@ def _list(settings: Settings, name: str | None) -> list[dict[str, Any]]:
     return accounts
 
 
-def _as_json(site: str, account: str, listed: bool, standing: Standing) -> dict[str, Any]:
+def _as_json(site: str, account: str, listed: bool, standing: AccountStatus) -> dict[str, Any]:
     return {
         "site": site,
         "account": account,

@@ -18,6 +18,7 @@ from scraper.plugins.accounts.login_keys import (
     signs_of,
 )
 from scraper.plugins.accounts.settings import AccountsSettings
+from scraper.plugins.accounts.status import STATES
 from scraper.rules.urls import host_of
 from scraper.settings import Settings
 from scraper.sites.definition import Site
@@ -50,9 +51,9 @@ class AccountsHooks(Hooks):
 
     def forget_site(self, settings: Settings, site_id: int, name: str) -> None:
         with open_redis(settings) as client:
-            for site, account in store.known_accounts(client):
+            for site, account in store.list_accounts(client):
                 if site == name:
-                    store.forget(client, site, account)
+                    store.forget_account(client, site, account)
 
     def fleet_metrics(self, client: Redis) -> Iterable[Metric]:
         from prometheus_client.core import GaugeMetricFamily
@@ -64,11 +65,11 @@ class AccountsHooks(Hooks):
         )
         states = Counter(
             (site, account.state)
-            for (site, _), account in store.read_all(client).items()
+            for (site, _), account in store.read_states(client).items()
             if account.known
         )
         for site in sorted({site for site, _ in states}):
-            for state in store.STATES:
+            for state in STATES:
                 accounts.add_metric([site, state.replace(" ", "_")], states[site, state])
         yield accounts
 

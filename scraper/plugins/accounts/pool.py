@@ -41,7 +41,8 @@ from scraper.plugins.accounts.form import LoginTrouble
 from scraper.plugins.accounts.login import LOGIN_S, LoginAttempts, Made
 from scraper.plugins.accounts.login_keys import account_group, login_of
 from scraper.plugins.accounts.policy import FREE_TIMES
-from scraper.plugins.accounts.store import Begun, LoginStore, Standing
+from scraper.plugins.accounts.status import AccountStatus, LoginLockResult
+from scraper.plugins.accounts.store import LoginStore
 from scraper.plugins.accounts.vault import LoginVault
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits
@@ -207,10 +208,10 @@ class Logins:
         assert context.login is not None
         site, name, token = context.site.name, account.name, secrets.token_hex(8)
         marks = self._vault.marks(account)
-        begun, _ = await self._store.begin(
+        begun, _ = await self._store.acquire(
             site, name, token, seen=0, lock_s=LOCK_S, every_s=0.0, marks=marks, force=True
         )
-        if begun is not Begun.YOURS:
+        if begun is not LoginLockResult.ACQUIRED:
             return LoginAttempt(
                 name,
                 worked=False,
@@ -240,20 +241,22 @@ class Logins:
 
     async def _make(
         self, context: CrawlContext, account: Account, token: str, mark: str
-    ) -> tuple[Made | LoginTrouble, Standing | None]:
+    ) -> tuple[Made | LoginTrouble, AccountStatus | None]:
         """The login of whoever has the lock, and how the account stands then: None where somebody
         else took over meanwhile. It lets go of the lock, however that ends."""
         names = context.site.name, account.name
         try:
             worked = await self._attempts.make(context, account)
         except LoginTrouble as trouble:
-            return trouble, await self._store.fail(*names, token, trouble.kind, str(trouble))
+            return trouble, await self._store.record_failure(
+                *names, token, trouble.kind, str(trouble)
+            )
         except BaseException:
             with suppress(DeferredError):
-                await self._store.fail(*names, token, None, "")
+                await self._store.record_failure(*names, token, None, "")
             raise
         sealed, lasts_s = self._vault.sealed(worked.identity), worked.grant.lasts_s
-        return worked, await self._store.store(*names, token, sealed, lasts_s, mark)
+        return worked, await self._store.store_login(*names, token, sealed, lasts_s, mark)
 
     # Whom a page is asked for by.
 
@@ -355,7 +358,7 @@ class Logins:
             state.seen = max(state.seen, state.identity.generation)
         token = secrets.token_hex(8)
         login = login_of(context.site)
-        begun, standing = await self._store.begin(
+        begun, standing = await self._store.acquire(
             site,
             account.name,
             token,
@@ -365,16 +368,16 @@ class Logins:
             marks=state.marks,
         )
         match begun:
-            case Begun.YOURS:
+            case LoginLockResult.ACQUIRED:
                 await self._perform(state, context, token)
-            case Begun.LATER:
+            case LoginLockResult.NEWER:
                 self._take(state, site, standing, context)
-            case Begun.RESTING:
+            case LoginLockResult.RESTING:
                 self._rests(state, standing)
-            case Begun.SOON:
+            case LoginLockResult.TOO_SOON:
                 wait_s = max(0.0, login.every_s - (standing.tried_ago_s or 0.0))
                 self._ask_in(state, wait_s, f"it logs in once in {login.every} at the most")
-            case Begun.BUSY:
+            case LoginLockResult.BUSY:
                 self._ask_in(state, min(AGAIN_S, standing.locked_s), "another worker logs in")
             case never:
                 assert_never(never)
@@ -401,7 +404,7 @@ class Logins:
 
     # What is known.
 
-    def _use(self, state: _AccountState, identity: AccountSession, standing: Standing) -> None:
+    def _use(self, state: _AccountState, identity: AccountSession, standing: AccountStatus) -> None:
         now = asyncio.get_running_loop().time()
         state.identity, state.over, state.why, state.quarantined = identity, False, "", False
         state.revision, state.expires_us, state.until = (
@@ -414,7 +417,7 @@ class Logins:
         if standing.expires_in_s is not None:
             state.until = now + standing.expires_in_s * (1 - EARLY)
 
-    def _rests(self, state: _AccountState, standing: Standing) -> None:
+    def _rests(self, state: _AccountState, standing: AccountStatus) -> None:
         state.quarantined = standing.quarantined
         why = f"{standing.kind}: {standing.why}" if standing.kind else "it rests"
         self._ask_in(state, min(max(standing.rest_s, AGAIN_S), ASKED_EVERY_S), why)
@@ -426,7 +429,7 @@ class Logins:
         state.why = why
 
     def _take(
-        self, state: _AccountState, site: str, standing: Standing, context: CrawlContext
+        self, state: _AccountState, site: str, standing: AccountStatus, context: CrawlContext
     ) -> bool:
         """Another's login, if we can open it: True. It counts as over where it has run out."""
         identity = self._vault.opened(site, state.account, standing, context)
@@ -479,7 +482,7 @@ class Logins:
         if len(sealed) > SEALED_MAX:
             return
         state.saved_at = now
-        saved = await self._store.save(
+        saved = await self._store.save_cookies(
             identity.site, identity.account, identity.generation, state.revision, sealed
         )
         if saved is not None:
@@ -508,7 +511,7 @@ class Logins:
         if state.identity is identity and state.doubt_at is None:
             state.doubt_at = now
         try:
-            times, ago_s, standing = await self._store.out(
+            times, ago_s, standing = await self._store.record_logged_out(
                 identity.site,
                 identity.account,
                 identity.generation,

@@ -12,7 +12,7 @@ from scraper.http.account_session import AccountSession
 from scraper.plugins.accounts.file import Account
 from scraper.plugins.accounts.login import somebody
 from scraper.plugins.accounts.sealing import Seal, make_seal
-from scraper.plugins.accounts.store import Standing
+from scraper.plugins.accounts.status import AccountStatus
 from scraper.settings import Settings
 
 log = structlog.get_logger()
@@ -38,7 +38,7 @@ class LoginVault:
         return self._seal_made
 
     def opened(
-        self, site: str, account: Account, standing: Standing, context: CrawlContext
+        self, site: str, account: Account, standing: AccountStatus, context: CrawlContext
     ) -> AccountSession | None:
         text = self._seal.open(standing.sealed)
         if text is None:
@@ -71,7 +71,7 @@ class LoginVault:
         }
         return self._seal.seal(json.dumps(kept).encode())
 
-    def merge(self, identity: AccountSession, standing: Standing) -> bool:
+    def merge(self, identity: AccountSession, standing: AccountStatus) -> bool:
         """Takes over the cookies that another process has written; False where they cannot be
         opened."""
         text = self._seal.open(standing.sealed)
@@ -83,5 +83,5 @@ class LoginVault:
             return False
         return True
 
-    def opens(self, standing: Standing) -> bool:
+    def opens(self, standing: AccountStatus) -> bool:
         return self._seal.open(standing.sealed) is not None

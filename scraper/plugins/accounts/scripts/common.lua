@@ -1,0 +1,52 @@
+-- Functions that the other scripts share; each is sent behind these.
+--
+-- KEYS[1] scraper:login:SITE:ACCOUNT, a hash. Times are microseconds of the server's clock.
+--   generation          when the current login was made; 0 or absent: the account is not logged in
+--   sealed              the cookies and headers of that login, encrypted
+--   revision            how often its cookies were written since
+--   expires             when it runs out; 0 if unknown
+--   proven              the last generation that fetched a good page
+--   out                 the last generation of which every page was logged out
+--   token, locked       the process that logs in, and when its lock expires
+--   tried               when a process last began to log in
+--   rest                no login begins before this time
+--   kind, why           the last failure, for operators
+--   quarantined         1 after too many failures
+--   n:KIND, since       failures of a kind in a row; since when there are any
+--   secret, changed     KEY:MARK of the account's entry in the secrets file; when it last changed
+--   logins, failures    totals
+--   forgotten           when an operator had it forgotten: older logins are not restored
+--
+-- Nothing that the secrets file or the site gave is stored in clear.
+--
+-- Every script returns {word, now, the hash}.
+
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+local account = KEYS[1]
+local function us(n) return string.format('%.0f', n) end
+local function number(name) return tonumber(redis.call('HGET', account, name) or '0') end
+local function reply(word) return {word, us(now), redis.call('HGETALL', account)} end
+
+local function clear_failures()
+  redis.call('HDEL', account, 'rest', 'kind', 'why', 'quarantined', 'since',
+    'n:rejected', 'n:unavailable', 'n:misfit')
+end
+
+-- `rests` are the rests after the first failure, the second and so on, with commas between them.
+-- `tries` in a row end in quarantine; an unavailable host does after `patience`.
+local function record_failure(kind, why, rests, tries, quarantine, patience)
+  local failures, rest, i = redis.call('HINCRBY', account, 'n:' .. kind, 1), 0, 0
+  if not redis.call('HGET', account, 'since') then
+    redis.call('HSET', account, 'since', us(now))
+  end
+  for step in string.gmatch(rests, '[^,]+') do
+    i = i + 1
+    if i <= failures then rest = tonumber(step) end
+  end
+  local quarantined = (tries > 0 and failures >= tries)
+    or (kind == 'unavailable' and now - number('since') > patience)
+  if quarantined then rest = quarantine end
+  redis.call('HSET', account, 'rest', us(now + rest), 'kind', kind, 'why', why,
+    'quarantined', quarantined and 1 or 0)
+end
