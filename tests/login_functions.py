@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scraper.plugins.accounts.file import Account
-from scraper.plugins.accounts.form import LoginClient
+from scraper.plugins.accounts.login.form import LoginClient
 
 
 async def by_form(client: LoginClient, account: Account) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from scraper.errors import ConfigError, DefinitionError
 from scraper.http.account_session import AccountSession
 from scraper.http.cookies import AccountJar
 from scraper.plugins.accounts.file import Account, AccountFile, read
-from scraper.plugins.accounts.form import LoginTrouble
-from scraper.plugins.accounts.login import LoginAttempts, confined, somebody
+from scraper.plugins.accounts.login.attempt import LoginAttempts, confined, somebody
+from scraper.plugins.accounts.login.form import LoginTrouble
 from scraper.plugins.accounts.login_keys import at_path, header_of, render, signs_of
 from scraper.plugins.accounts.sealing import make_seal
 from scraper.proxies.proxy_list import parse_list

@@ -48,7 +48,7 @@ PARTS = (
     Part("scraper.settings", "Reads the settings.", ("load",)),
     Part("scraper.domain", "What a function of a site yields.", ("Link", "Product", "Kind")),
     Part(
-        "scraper.plugins.accounts.form",
+        "scraper.plugins.accounts.login.form",
         "The client of a [login function](../how-to/logins.md).",
         ("LoginClient", "LoginClient.get", "LoginClient.post", "LoginClient.cookie"),
     ),

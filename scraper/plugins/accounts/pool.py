@@ -1,22 +1,22 @@
-"""The accounts as one worker process has them: who is logged in, who logs in when nobody is, and
-what a logged-out page leads to.
+"""The accounts that a worker process is logged in with.
 
-A page of a site with a `login:` gets an identity (cookies, headers, one browser, one proxy), or
-waits: never is it asked for without. Of a login that has run out a thousand pages learn, in any
-number of processes, and all tell Redis which generation it was (`scraper.plugins.accounts.store`);
-one of them logs in again, if that is still the last one. Pages of the process that does wait for
-it, no longer than their batch may last; all others go back to the frontier, uncharged.
+A page of a site with a `login:` gets a session (cookies, headers, one browser, one proxy), or
+waits: it is never requested without one. When a login runs out, a thousand pages in many processes
+may see it, and each reports the generation that it was fetched with
+(`scraper.plugins.accounts.store`). One process logs in again, if that generation is still the last
+one. Pages wait for their own process, at most as long as their batch may last; all others go back
+to the frontier, uncharged.
 
-What an account leaves is in Redis, sealed (`scraper.plugins.accounts.vault`), so that a login
-outlives its process, and its process a Redis that forgets.
+Sessions are in Redis, sealed (`scraper.plugins.accounts.vault`), so that a login outlives the
+process that made it. Each process writes back what a Redis has lost.
 
-One logged-out page is a doubt, no more: some look so whatever one does. A page that leaves later
-and is good takes the doubt away, and one that is logged out, too, makes it certain. So a login that
-is good is not thrown away for a page that is not.
+One logged-out page only raises a doubt, since some pages look logged out with any login. A good
+page that leaves later clears the doubt; another logged-out one confirms it. So one odd page does
+not throw away a good login.
 
-The login itself is `scraper.plugins.accounts.login`'s. robots.txt is not asked for its requests: it
-tells crawlers what not to look for, and shops disallow their login pages; this one an account's
-owner has named."""
+`scraper.plugins.accounts.login.attempt` makes the login. robots.txt does not apply to its
+requests: it is for pages, and shops disallow their login pages, but
+the account's owner has named this one."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from scraper.errors import ConfigError, DeferredError, FetchError, NoLoginError
 from scraper.http.account_session import AccountSession
 from scraper.http.fetcher import HttpFetcher
 from scraper.plugins.accounts.file import Account, AccountFile
-from scraper.plugins.accounts.form import LoginTrouble
-from scraper.plugins.accounts.login import LOGIN_S, LoginAttempts, Made
+from scraper.plugins.accounts.login.attempt import LOGIN_S, LoginAttempts, Made
+from scraper.plugins.accounts.login.form import LoginTrouble
 from scraper.plugins.accounts.login_keys import account_group, login_of
 from scraper.plugins.accounts.policy import FREE_TIMES
 from scraper.plugins.accounts.status import AccountStatus, LoginLockResult

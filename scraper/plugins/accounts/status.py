@@ -11,7 +11,7 @@ STATES = ("logged in", "logging in", "resting", "quarantine", "not yet")
 
 
 class LoginLockResult(StrEnum):
-    """Whether a process may log an account in: the words of `acquire.lua`."""
+    """Whether a process may log an account in: the words of `scripts/acquire.lua`."""
 
     # The caller logs in, and reports the result.
     ACQUIRED = "acquired"
@@ -63,8 +63,7 @@ class AccountStatus:
 
 
 def parse_status(now_us: int, flat: Sequence[Any]) -> AccountStatus:
-    """Reads the fields of an account's hash, names and values in turn, as `common.lua` describes
-    them."""
+    """Reads an account's hash, names and values in turn, as `scripts/common.lua` describes it."""
     fields = {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
 
     def read_number(name: str) -> int:

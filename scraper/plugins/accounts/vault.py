@@ -10,7 +10,7 @@ import structlog
 from scraper.crawl.context import CrawlContext
 from scraper.http.account_session import AccountSession
 from scraper.plugins.accounts.file import Account
-from scraper.plugins.accounts.login import somebody
+from scraper.plugins.accounts.login.attempt import somebody
 from scraper.plugins.accounts.sealing import Seal, make_seal
 from scraper.plugins.accounts.status import AccountStatus
 from scraper.settings import Settings

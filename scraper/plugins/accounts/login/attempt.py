@@ -19,7 +19,7 @@ from scraper.http.cookies import AccountJar
 from scraper.http.fetcher import HttpFetcher
 from scraper.http.proxy_route import ProxyRoute
 from scraper.plugins.accounts.file import Account
-from scraper.plugins.accounts.form import Grant, LoginClient, LoginTrouble, log_in
+from scraper.plugins.accounts.login.form import Grant, LoginClient, LoginTrouble, log_in
 from scraper.plugins.accounts.login_keys import account_group, login_of, login_url, signs_of
 from scraper.plugins.accounts.policy import Trouble
 from scraper.politeness.host_limiter import HostLimiter
