@@ -3,9 +3,10 @@ bearer token.
 
 Logged-out pages answer 200 with the login form (`style` "page"), or redirect to it ("redirect"). A
 session ends after `lasts` pages (0: never), whatever it is: then it is one expiry, and the shop
-counts it. `logins` and `refused` are what it saw. `ScriptedShop` draws its prices by script, which
-asks for them with the session's cookie, and sets a cookie of its own. A second port is a foreign
-host: `foreign` holds the heads of all requests that it got.
+counts it. A page meets one expiry at most, and does not count when it comes back: which pages would
+meet two depends on how fast the machine is. `logins` and `refused` are what it saw. `ScriptedShop`
+draws its prices by script, which asks for them with the session's cookie, and sets a cookie of its
+own. A second port is a foreign host: `foreign` holds the heads of all requests that it got.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class LoginShop(Threaded):
         self.expired = 0
         self.logged_out = 0  # answers
         self.sessions: dict[str, Session] = {}
+        # the session that ended for a page
+        self.ended_for: dict[str, Session] = {}
         # pages that look logged out to everybody
         self.always_out: set[str] = set()
         # pages that redirect to the foreign host
@@ -120,22 +123,26 @@ class LoginShop(Threaded):
         )
         return Answer(body.encode(), headers=("Set-Cookie: anonymous=1; Path=/",))
 
-    def _session(self, headers: dict[str, str], peer: str) -> Session | None:
+    def _session(self, headers: dict[str, str], peer: str, path: str) -> Session | None:
         cookies = dict(pair.partition("=")[::2] for pair in headers.get("cookie", "").split("; "))
         key = cookies.get("sid") or headers.get("authorization", "").removeprefix("Bearer ")
         session = self.sessions.get(key)
-        if session is None or session.over:
+        if session is None:
             return None
-        if self.lasts and session.served >= self.lasts:
-            session.over = True
-            self.expired += 1
-            return None
-        session.served += 1
+        if self.ended_for.get(path, session) is session:
+            if self.lasts and session.served >= self.lasts and not session.over:
+                session.over = True
+                self.expired += 1
+            if session.over:
+                self.ended_for[path] = session
+                return None
+            session.served += 1
         session.peers.add(peer)
         session.agents.add(headers.get("user-agent", ""))
         return session
 
     def expire_all(self) -> None:
+        self.ended_for.clear()
         for session in self.sessions.values():
             if not session.over:
                 session.over = True
@@ -152,7 +159,7 @@ class LoginShop(Threaded):
         if path == "/api/token":
             return self._token(body)
         api = path.startswith("/api/")
-        session = self._session(headers, peer)
+        session = self._session(headers, peer, path)
         if session is None or path in self.always_out:
             self.logged_out += 1
             if api or self.style == "401":

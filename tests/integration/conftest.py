@@ -35,16 +35,24 @@ def start(
     engine: sa.Engine, environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Start]:
     """Opens a crawl of the field's shop, with a worker that has the list of its proxies. The worker
-    before has ended: it would hold the host's slots for some seconds more."""
+    before has ended: it would hold the host's slots for some seconds more. Only a test with servers
+    that never answer has a short `timeout_s`."""
     brokers: list[Broker] = []
 
-    def begin(field: Field, text: str, proxy: str = "datacenter", more: str = "") -> Broker:
+    def begin(
+        field: Field,
+        text: str,
+        proxy: str = "datacenter",
+        more: str = "",
+        timeout_s: float | None = None,
+    ) -> Broker:
         path = tmp_path / "proxies.txt"
         path.write_text(text)
         path.chmod(0o600)
         monkeypatch.setenv("PROXY_LIST", str(path))
-        monkeypatch.setenv("SCRAPER_CONNECT_TIMEOUT_S", "1")
-        monkeypatch.setenv("SCRAPER_READ_TIMEOUT_S", "1")
+        if timeout_s is not None:
+            monkeypatch.setenv("SCRAPER_CONNECT_TIMEOUT_S", str(timeout_s))
+            monkeypatch.setenv("SCRAPER_READ_TIMEOUT_S", str(timeout_s))
         settings_module.load.cache_clear()
         with engine.begin() as connection:
             sites.store_definitions(

@@ -126,7 +126,7 @@ def test_dead_banned_and_hanging_proxies_cost_no_page_anything(
     broken, stranger = TestProxy(8, mode="502"), TestProxy(9, "socks5", mode="403")
     with Field(*good, *banned, dead, deaf, broken, stranger, products=150) as field:
         field.banned = {proxy.address for proxy in banned}
-        start(field, field.lines()).run()
+        start(field, field.lines(), timeout_s=2).run()
         complete(engine, 150)
         peers = field.peers()
         assert DIRECT not in peers
