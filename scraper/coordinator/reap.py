@@ -37,7 +37,7 @@ def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
     pages, drained = retry_transaction(work)
     retry_transaction(lambda: _end_stalled(engine, settings))
     retry_transaction(lambda: _tidy(engine, settings))
-    _judge_leftovers(engine)
+    judge_leftovers(engine)
     if pages:
         log.warning("leases taken back", pages=pages)
     messages = [finish_message(crawl_id) for crawl_id in drained]
@@ -63,7 +63,7 @@ def _end_stalled(engine: sa.Engine, settings: Settings) -> None:
                 log.error("crawl stalled", crawl=crawl_id, note=note)
 
 
-def _judge_leftovers(engine: sa.Engine) -> None:
+def judge_leftovers(engine: sa.Engine) -> None:
     """Judges crawls that ended in another way than by `finish`."""
     with engine.connect() as connection:
         crawl_ids = crawl_quality.unjudged_crawls(connection)

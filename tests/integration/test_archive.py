@@ -17,15 +17,16 @@ from scraper.frontier import sites
 from scraper.infra.objects import place
 from scraper.plugins.archive import rows as store
 from scraper.plugins.archive import spool as archive_module
-from scraper.plugins.archive.keys import ArchiveUse
+from scraper.plugins.archive.keys import ArchiveKeys, ArchiveUse
 from scraper.plugins.archive.prune import prune
 from scraper.plugins.archive.reader import read_all
 from scraper.plugins.archive.rows import SpooledPage
+from scraper.plugins.archive.settings import archive_place
 from scraper.plugins.archive.spool import Archive, Spool
+from scraper.plugins.archive.worker_part import NAME, confirm_archived
 from scraper.results.transaction import CrawlLimits, settle
 from scraper.settings import Settings
 from scraper.sites.definition import Site
-from scraper.worker.commit import confirm_archived
 from tests.making import (
     a_site,
     add,
@@ -66,7 +67,7 @@ class Shop:
     async def put_aside(
         self, spool: Spool, page: LeasedPage, body: bytes | None = None
     ) -> SpooledPage | None:
-        use = self.site.archive
+        use = self.site.of(ArchiveKeys).archive
         assert use is not None
         fetched = Fetched(
             page.url + "?seen", 200, HEADERS, self.body(page) if body is None else body
@@ -79,7 +80,7 @@ class Shop:
         one = with_product(
             settled(page.id, self.crawl, lease.id), self.crawl, str(page.id), {"title": title}
         )
-        one = replace(one, spooled=spooled)
+        one = replace(one, extras={NAME: spooled})
         with self.engine.begin() as connection:
             stored = settle(connection, [one], {self.crawl[1]: LIMITS})
         confirm_archived(stored)
@@ -257,7 +258,7 @@ def test_nowhere_to_keep_pages_is_said_once(
     assert shop.archive.spool() is shop.archive.spool() is None and shop.archive.lost == 2
     assert capsys.readouterr().out.count("SCRAPER_ARCHIVE, a folder that all workers") == 1
     embedded = environment.model_copy(update={"database_url": None})
-    assert embedded.archive_place == str(environment.home_dir / "archive")
+    assert archive_place(embedded) == str(environment.home_dir / "archive")
 
 
 def age(engine: sa.Engine, days: int) -> None:

@@ -14,12 +14,13 @@ import sqlalchemy as sa
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from scraper.coordinator import plan, reap
+from scraper.coordinator import plan
 from scraper.domain import Kind, Message
 from scraper.frontier import sites
 from scraper.plugins.dedup import filters as dedup
 from scraper.plugins.dedup import remembered_links as step
 from scraper.plugins.dedup.bloom import PREFIX, FilterStore
+from scraper.plugins.dedup.worker_part import finished_pages
 from scraper.rules.urls import fingerprint
 from scraper.settings import Settings
 from scraper.sites import loader
@@ -91,7 +92,7 @@ class Crawling:
         self.shop.requests.clear()
         self.broker.send(plan.open_now(self.engine, "shop", refetch=refetch).messages)
         self.broker.run()
-        reap.reap(self.engine, self.settings)
+        step.clear(self.engine, self.settings)
         return self.fetched()
 
     def fetched(self) -> list[int]:
@@ -190,13 +191,14 @@ def test_without_redis_pages_stay_rows_and_leave_later(
         assert crawling.crawl() == list(range(21))
         assert frontier(engine) == {"ok": 23}
         assert rows(engine, "SELECT cleared_at FROM crawls") == [(None,)]
-    reap.reap(engine, crawling.settings)
+    step.clear(engine, crawling.settings)
     assert frontier(engine) == {} and rows(
         engine, "SELECT count(*) FROM crawls WHERE cleared_at IS NULL"
     ) == [(0,)]
     worker = crawling.broker.worker
-    worker.services.dedup.close()
-    worker.services.dedup = worker.services.settler.dedup = step.RememberedLinks(crawling.settings)
+    part = worker.services.parts["dedup"]
+    part.links.close()
+    part.links = step.RememberedLinks(crawling.settings)
     assert crawling.crawl() == []
 
 
@@ -207,7 +209,7 @@ def test_a_redis_that_refuses_keeps_pages_where_they_are(
     monkeypatch.setattr(step, "connect", lambda url: redis.Redis.from_url(tiny_url))
     assert crawling.crawl() == list(range(5))
     assert frontier(engine) == {"ok": 7}
-    crawling.broker.worker.services.dedup._away_until = 0
+    crawling.broker.worker.services.parts["dedup"].links._away_until = 0
     assert crawling.crawl() == [], "their rows tell them apart"
 
 
@@ -330,6 +332,11 @@ def a_filter(engine: sa.Engine, crawl: tuple[int, int]) -> Any:
         return dedup.filter_of(connection, crawl[1], crawl[0], a_site(dedup="bloom"))
 
 
+def filtered(one: Any, url: str | None = None) -> dict[str, step.FilterUse]:
+    """What a worker keeps of a page of a crawl with that filter."""
+    return {"dedup": step.FilterUse(one, fingerprint(url) if url is not None else None)}
+
+
 def settle_all(engine: sa.Engine, crawl: tuple[int, int], pages: int = 100) -> list[Any]:
     """Good verdicts for what is due, committed. Returns what may leave the frontier."""
     one = a_filter(engine, crawl)
@@ -338,10 +345,10 @@ def settle_all(engine: sa.Engine, crawl: tuple[int, int], pages: int = 100) -> l
         lease = claimed(engine, batch)
         assert lease is not None
         group = [
-            settled(page.id, crawl, lease.id, filter=one, fingerprint=fingerprint(page.url))
+            settled(page.id, crawl, lease.id, extras=filtered(one, page.url))
             for page in lease.pages
         ]
-        finished += store(engine, crawl, group).finished
+        finished += finished_pages(store(engine, crawl, group))
     return finished
 
 
@@ -370,10 +377,9 @@ def test_a_crash_before_the_verdict_is_committed_remembers_nothing(
         connection.execute(sa.text("DELETE FROM leases"))
     one = a_filter(engine, crawl)
     group = [
-        settled(page.id, crawl, lease.id, filter=one, fingerprint=fingerprint(page.url))
-        for page in lease.pages
+        settled(page.id, crawl, lease.id, extras=filtered(one, page.url)) for page in lease.pages
     ]
-    assert store(engine, crawl, group).finished == []
+    assert finished_pages(store(engine, crawl, group)) == []
 
 
 def test_a_page_that_was_taken_up_again_stays(
@@ -424,7 +430,7 @@ def test_links_that_are_remembered_are_left_out_and_others_kept(
     links.append(new_page(crawl, old[0] + "?list", Kind.LISTING))
     filters.add(one, [links[-1].fingerprint])
     worker = step.RememberedLinks(environment)
-    page = settled(1, crawl, UUID(int=1), links=links, filter=one)
+    page = settled(1, crawl, UUID(int=1), links=links, extras=filtered(one))
     (asked,) = worker.new_links([page])
     assert [link.url for link in asked.links] == [*new, old[0] + "?list"], (
         "listings are read in every crawl"
@@ -471,11 +477,10 @@ def test_a_page_that_shares_an_id_takes_over_only_when_it_is_due(
                     product.content_hash,
                 )
             ],
-            filter=one,
-            fingerprint=fingerprint(url),
+            extras=filtered(one, url),
         )
         worker = step.RememberedLinks(environment)
-        worker.leave(engine, store(engine, crawl, [page]).finished)
+        worker.leave(engine, finished_pages(store(engine, crawl, [page])))
         worker.close()
 
     first, second = urls(2)

@@ -20,6 +20,7 @@ from scraper.http.fetcher import HttpFetcher
 from scraper.http.policy import FetchPolicy
 from scraper.http.transport import guard
 from scraper.http.transport.aiohttp_transport import PoolOptions
+from scraper.plugins.impersonate.handshake import CurlHandshake
 from scraper.politeness.robots import (
     NO_ANSWER,
     RobotsRules,
@@ -73,7 +74,7 @@ class Http2Fetcher(HttpFetcher):
     libcurl."""
 
     async def fetch(self, url: str, policy: FetchPolicy, **options: Any) -> Fetched:
-        return await super().fetch(url, replace(policy, http2=True), **options)
+        return await super().fetch(url, replace(policy, handshake=CurlHandshake(None)), **options)
 
 
 @dataclass

@@ -28,6 +28,7 @@ from scraper.http.transport.aiohttp_transport import PoolOptions
 from scraper.http.transport.guard import PrivateAccess
 from scraper.infra.zstandard import zstd
 from scraper.plugins.impersonate import profiles
+from scraper.plugins.impersonate.handshake import CurlHandshake
 from scraper.politeness.robots import fetch_robots
 from scraper.proxies.proxy_list import parse_list
 from scraper.rules import browsers
@@ -36,8 +37,8 @@ from tests.hostile_server import HostileServer, answer, self_signed
 from tests.integration.test_fetch import GUARDED, POLICY, FakeResolver
 from tests.proxies import Field, TestProxy
 
-HTTP2 = replace(POLICY, http2=True)
-CHROME = replace(POLICY, impersonate="chrome")
+HTTP2 = replace(POLICY, handshake=CurlHandshake(None))
+CHROME = replace(POLICY, handshake=CurlHandshake("chrome"))
 NAMES = ["chrome", "firefox", "safari"]
 
 
@@ -90,7 +91,9 @@ def test_a_browser_is_the_one_that_curl_cffi_knows(
                 impersonate=profiles.target_of(name),
                 verify=str(tmp_path / "cert.pem"),
             )
-        fetched = await fetcher.fetch(server.url("/ok"), replace(POLICY, impersonate=name))
+        fetched = await fetcher.fetch(
+            server.url("/ok"), replace(POLICY, handshake=CurlHandshake(name))
+        )
         assert (fetched.status, fetched.body, fetched.headers["x-a"]) == (
             200,
             b"<h1>fine</h1>",
@@ -112,7 +115,7 @@ def test_aiohttp_looks_like_what_it_is(tls: ssl.SSLContext) -> None:
         with pytest.raises(FetchError):
             await fetcher.fetch(server.url("/ok"), POLICY)
         for name in NAMES:
-            await fetcher.fetch(server.url("/ok"), replace(POLICY, impersonate=name))
+            await fetcher.fetch(server.url("/ok"), replace(POLICY, handshake=CurlHandshake(name)))
         prints = [fingerprint(hello) for hello in server.hellos]
         assert len(set(prints)) == 4
         assert offered(server.hellos[0]) == ["http/1.1"]
@@ -216,7 +219,7 @@ def test_a_request_that_hangs_on_http1_holds_up_no_other(tls: ssl.SSLContext) ->
 
 def test_handshakes_do_not_share_connections(tls: ssl.SSLContext) -> None:
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
-        for policy in (CHROME, HTTP2, replace(POLICY, impersonate="firefox"), CHROME):
+        for policy in (CHROME, HTTP2, replace(POLICY, handshake=CurlHandshake("firefox")), CHROME):
             await fetcher.fetch(server.url("/ok"), policy)
         assert server.connections == 3
 
@@ -447,7 +450,7 @@ def test_a_kept_connection_is_judged_before_each_request(tls: ssl.SSLContext) ->
                 "forbidden_reason",
                 lambda a, private: None if a == "127.0.0.1" else real(a, private),
             )
-            guarded = replace(GUARDED, http2=True)
+            guarded = replace(GUARDED, handshake=CurlHandshake(None))
             assert (await fetcher.fetch(server.url("/ok", "shop.example"), guarded)).status == 200
             with pytest.raises(FetchError, match=r"10\.0\.0\.1") as caught:
                 await fetcher.fetch(server.url("/ok", "shop.example"), guarded)

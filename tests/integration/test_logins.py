@@ -250,7 +250,8 @@ def test_a_forgotten_login_is_not_written_back(
         broker.send(plan.open_now(engine, "shop").messages)
         deadline = time.monotonic() + 10
         while any(
-            state.identity is not None for state in broker.worker.services.logins._states.values()
+            state.identity is not None
+            for state in broker.worker.services.parts["accounts"].sessions._states.values()
         ):
             assert time.monotonic() < deadline
             time.sleep(0.1)

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from scraper import settings as settings_module
 from scraper.cli.main import main
+from scraper.coordinator.reap import judge_leftovers
 from scraper.domain import (
     CrawlStatus,
     Example,
@@ -165,6 +166,12 @@ def held(engine: sa.Engine) -> int:
 
 
 ALL = {str(number): good(number) for number in range(40)}
+
+
+def judge_and_alert(engine: sa.Engine) -> None:
+    """What the ticks `reap` and `alert` do with crawls that have ended."""
+    judge_leftovers(engine)
+    alert_crawls(engine, settings_module.load())
 
 
 def test_what_was_counted_equals_the_pages(engine: sa.Engine) -> None:
@@ -457,8 +464,8 @@ def test_a_stopped_crawl_is_judged_by_a_tick_and_tells_nobody(engine: sa.Engine)
     with engine.begin() as connection:
         assert crawls.stop(connection, crawl.id, "stopped by hand")
     assert crawl.row.judged_at is None
-    alert_crawls(engine, settings_module.load())
-    alert_crawls(engine, settings_module.load())
+    judge_and_alert(engine)
+    judge_and_alert(engine)
     assert crawl.row.suspect and crawl.why == {("price", "fill")} and stored(engine) == ALL
     assert making.rows(engine, "SELECT count(*) FROM alerts") == [(0,)]
 
@@ -467,7 +474,7 @@ def test_a_crawl_that_stalled_is_told_of(engine: sa.Engine) -> None:
     crawl = Crawl(engine, shop(), range(4))
     with engine.begin() as connection:
         crawls.stop(connection, crawl.id, "nothing happened", CrawlStatus.FAILED)
-    alert_crawls(engine, settings_module.load())
+    judge_and_alert(engine)
     assert making.rows(engine, "SELECT crawl_id FROM alerts") == [(crawl.id,)]
 
 
@@ -482,7 +489,7 @@ def test_a_crawl_whose_definition_is_not_valid_any_more_ends_and_is_told_of(
         crawls.stop(
             connection, crawl.id, "its site definition is no longer valid", CrawlStatus.FAILED
         )
-    alert_crawls(engine, settings_module.load())
+    judge_and_alert(engine)
     assert crawl.row.judged_at is not None and not crawl.row.suspect
     assert making.rows(engine, "SELECT crawl_id FROM alerts") == [(crawl.id,)]
     with engine.connect() as connection:

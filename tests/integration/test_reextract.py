@@ -16,17 +16,18 @@ from scraper.domain import Extracted, Fetched, FieldObservations, Kind, content_
 from scraper.errors import BusyError
 from scraper.extract import compile_site
 from scraper.frontier import sites
+from scraper.plugins.archive.keys import ArchiveKeys
 from scraper.plugins.archive.reextract import run as step
 from scraper.plugins.archive.reextract.differences import FieldChange
 from scraper.plugins.archive.reextract.run import Preview, Reextraction, WriteResult
 from scraper.plugins.archive.spool import Archive
+from scraper.plugins.archive.worker_part import NAME, confirm_archived
 from scraper.results.judgement import crawl_quality
 from scraper.results.products import NewProduct
 from scraper.results.transaction import CrawlLimits, PageResult, settle
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from scraper.views import queue_stats as state
-from scraper.worker.commit import confirm_archived
 from tests.making import a_site, add, claimed, lease_all, new_page, open_crawl, rows, settled, urls
 
 PAGES = 30
@@ -57,7 +58,7 @@ class Shop:
         async def work() -> None:
             archive = Archive(self.engine, self.settings)
             spool = archive.spool()
-            assert spool is not None and self.site.archive is not None
+            assert spool is not None and self.site.of(ArchiveKeys).archive is not None
             (batch,) = lease_all(self.engine, "shop.example")
             lease = claimed(self.engine, batch)
             assert lease is not None
@@ -75,7 +76,9 @@ class Shop:
                 extracted = compile_site(self.site).extract(
                     Kind.PRODUCT, fetched, page_url=page.url, depth=1
                 )
-                spooled = await archive.add(spool, page, fetched, self.crawl[0], self.site.archive)
+                spooled = await archive.add(
+                    spool, page, fetched, self.crawl[0], self.site.of(ArchiveKeys).archive
+                )
                 group.append(
                     self._settled(
                         settled(page.id, self.crawl, lease.id), extracted, page.url, spooled
@@ -104,7 +107,7 @@ class Shop:
         )
         reading = FieldObservations(1, extracted.found, extracted.mistyped)
         return replace(
-            one, products=[new], content_hash=hashed, observations=reading, spooled=spooled
+            one, products=[new], content_hash=hashed, observations=reading, extras={NAME: spooled}
         )
 
     def execute(self, query: str, **values: Any) -> None:

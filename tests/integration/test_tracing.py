@@ -14,7 +14,6 @@ import sqlalchemy as sa
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from scraper import settings as settings_module
 from scraper.plugins.metrics import tracing
 from scraper.settings import Settings
 from tests.integration.test_worker import Broker, crawl, shop  # noqa: F401 - fixtures
@@ -62,7 +61,7 @@ def test_a_crawls_spans_reach_a_collector(
     broker = crawl(lambda message: [message])
     broker.run()
     # as a process that ends: what is left is sent
-    broker.worker._tracing.close()
+    broker.worker.services.parts["metrics"].tracing.close()
     resources = {
         (a.key, a.value.string_value)
         for r in collector
@@ -148,7 +147,7 @@ def test_the_environment_says_where_to(
 ) -> None:
     for name, value in environment_says.items():
         monkeypatch.setenv(name, value)
-    assert settings_module.tracing_to() == to
+    assert tracing.tracing_to() == to
 
 
 def test_an_exporter_that_is_not_known_is_said_and_costs_no_worker(

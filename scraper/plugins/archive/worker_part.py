@@ -45,13 +45,7 @@ class ArchivePart(WorkerPart):
         return await self._archive.add(spool, page, fetched, context.site_id, use)
 
     def after_settling(self, stored: Stored) -> None:
-        """Notes which answers of a committed group are kept, and with which content."""
-        for page, status in stored.kept:
-            spooled = page.extras.get(NAME)
-            if isinstance(spooled, SpooledPage) and (
-                status is Status.OK or not spooled.changed_only
-            ):
-                spooled.fetched_at, spooled.content_hash = stored.at, page.content_hash
+        confirm_archived(stored)
 
     async def end_batch(self, batch: Batch) -> None:
         spool: Spool | None = batch.extras.get(NAME)
@@ -72,3 +66,11 @@ class ArchivePart(WorkerPart):
 
     async def aclose(self, within_s: float) -> None:
         self._archive.close()
+
+
+def confirm_archived(stored: Stored) -> None:
+    """Notes which answers of a committed group are kept, and with which content."""
+    for page, status in stored.kept:
+        spooled = page.extras.get(NAME)
+        if isinstance(spooled, SpooledPage) and (status is Status.OK or not spooled.changed_only):
+            spooled.fetched_at, spooled.content_hash = stored.at, page.content_hash

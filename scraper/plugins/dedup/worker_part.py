@@ -26,7 +26,7 @@ NAME = "dedup"
 class DedupPart(WorkerPart):
     def __init__(self, host: WorkerHost) -> None:
         super().__init__(host)
-        self._links = RememberedLinks(host.settings)
+        self.links = RememberedLinks(host.settings)
 
     async def keep(
         self,
@@ -42,17 +42,21 @@ class DedupPart(WorkerPart):
         return FilterUse(cast(BloomFilter, context.extras[NAME]), remembered)
 
     def before_settling(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
-        return self._links.new_links(pages)
+        return self.links.new_links(pages)
 
     def after_settling(self, stored: Stored) -> None:
-        finished = [
-            Finished(use.filter, page.page_id, use.fingerprint)
-            for page, status in stored.kept
-            if (use := filter_use(page)) is not None
-            and use.fingerprint is not None
-            and status in (Status.OK, Status.UNCHANGED)
-        ]
-        self._links.leave(self.host.engine, finished)
+        self.links.leave(self.host.engine, finished_pages(stored))
 
     async def aclose(self, within_s: float) -> None:
-        self._links.close()
+        self.links.close()
+
+
+def finished_pages(stored: Stored) -> list[Finished]:
+    """The pages of a committed group that may leave the frontier."""
+    return [
+        Finished(use.filter, page.page_id, use.fingerprint)
+        for page, status in stored.kept
+        if (use := filter_use(page)) is not None
+        and use.fingerprint is not None
+        and status in (Status.OK, Status.UNCHANGED)
+    ]

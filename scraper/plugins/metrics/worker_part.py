@@ -24,10 +24,10 @@ class MetricsPart(WorkerPart):
     def __init__(self, host: WorkerHost) -> None:
         super().__init__(host)
         self._server: MetricsServer | None = None
-        self._tracing = make_tracing(host.name)
+        self.tracing = make_tracing(host.name)
         meters = self._serve_meters()
-        if meters is not None or self._tracing is not None:
-            self.observer = WorkerObserver(meters, self._tracing)
+        if meters is not None or self.tracing is not None:
+            self.observer = WorkerObserver(meters, self.tracing)
 
     def _serve_meters(self) -> WorkerMeters | None:
         settings = self.host.settings
@@ -45,8 +45,8 @@ class MetricsPart(WorkerPart):
     async def aclose(self, within_s: float) -> None:
         if self._server is not None:
             self._server.close()
-        if self._tracing is not None:
-            self._tracing.close()
+        if self.tracing is not None:
+            self.tracing.close()
 
 
 class WorkerObserver(Observer):
