@@ -202,5 +202,5 @@ def _open(connection: sa.Connection, site_id: int, definition: Site, *, ended: b
     if ended:
         connection.execute(sa.text(query), {"id": crawl_id})
     else:
-        crawls.start(connection, crawl_id)
+        crawls.start_crawl(connection, crawl_id)
     return crawl_id

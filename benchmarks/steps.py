@@ -40,8 +40,8 @@ from scraper.results.products import NewProduct
 from scraper.results.transaction import (
     CrawlLimits,
     PageResult,
-    Stored,
-    settle,
+    StoredGroup,
+    settle_pages,
 )
 from scraper.rules.routing import page_priority
 from scraper.settings import Settings
@@ -167,7 +167,7 @@ class Crawler:
             message = channel.basic_get(QUEUE, no_ack=True)
         return UUID(json.loads(message.body)[1]["lease_id"]) if message else None
 
-    def settle(self, lease_id: UUID, pages: Sequence[LeasedPage], answer: Answer) -> Stored:
+    def settle(self, lease_id: UUID, pages: Sequence[LeasedPage], answer: Answer) -> StoredGroup:
         group = []
         for page in pages:
             if self.conditional and page.known is not None and page.id % CHANGED_EVERY:
@@ -195,9 +195,9 @@ class Crawler:
             )
         limits = {page.crawl_id: LIMITS for page in pages}
 
-        def work() -> Stored:
+        def work() -> StoredGroup:
             with self.engine.begin() as connection:
-                return settle(connection, group, limits)
+                return settle_pages(connection, group, limits)
 
         with self.timed("settle"):
             stored = retry_transaction(work)

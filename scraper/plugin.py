@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scraper.http.handshake import Handshake
     from scraper.http.page_browser import PageBrowser
     from scraper.results.missed_products import Misses
-    from scraper.results.transaction import PageResult, Stored
+    from scraper.results.transaction import PageResult, StoredGroup
     from scraper.settings import Settings
     from scraper.sites.definition import Site
     from scraper.worker.batch import Attempt, Batch
@@ -197,7 +197,7 @@ class WorkerPart:
         """Returns the results to store. Called in the writer's thread, before the transaction."""
         return pages
 
-    def after_settling(self, stored: Stored) -> None:
+    def after_settling(self, stored: StoredGroup) -> None:
         """Called in the writer's thread, once the transaction is committed."""
 
     async def end_batch(self, batch: Batch) -> None:

@@ -28,8 +28,8 @@ from scraper.results.products import NewProduct
 from scraper.results.transaction import (
     CrawlLimits,
     PageResult,
-    Stored,
-    settle,
+    StoredGroup,
+    settle_pages,
 )
 from scraper.rules.urls import fingerprint, host_of
 from scraper.sites.definition import Site
@@ -62,7 +62,7 @@ def open_crawl(engine: sa.Engine, site: Site, **more: bool) -> tuple[int, int]:
             connection, found[0], site, slot=None, trigger="manual", **more
         )
         assert crawl_id is not None
-        crawls.start(connection, crawl_id)
+        crawls.start_crawl(connection, crawl_id)
     return found[0], crawl_id
 
 
@@ -133,9 +133,9 @@ def with_product(
     return replace(one, products=[product], content_hash=hashed)
 
 
-def store(engine: sa.Engine, crawl: tuple[int, int], pages: list[PageResult]) -> Stored:
+def store(engine: sa.Engine, crawl: tuple[int, int], pages: list[PageResult]) -> StoredGroup:
     with engine.begin() as connection:
-        return settle(connection, pages, {crawl[1]: LIMITS})
+        return settle_pages(connection, pages, {crawl[1]: LIMITS})
 
 
 GONE = Verdict(Status.GONE, 0.0, True)

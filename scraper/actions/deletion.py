@@ -1,9 +1,9 @@
-"""Takes a site out: its products with their history, its part of the feed, pages, archive, crawls,
-and what Redis remembers of it. Or some of its products.
+"""Deletes a site: its products with their history, its part of the feed, pages, crawls, what
+plug-ins keep, and what Redis has stored for it. Or deletes some of its products.
 
-A bounded piece at a time, each in a transaction of its own, so that nobody waits for long; whoever
-is interrupted calls it again. First the site is paused and disabled, so that nothing begins
-meanwhile; its own row goes last.
+It deletes a bounded number of rows at a time, in a transaction of their own, so that no other
+transaction waits for long. After an interruption, call it again. The site is paused and disabled
+first, so that nothing begins in between; its own row is deleted last.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scraper.registry import installed_hooks
 from scraper.views.named_sites import no_site
 
 BATCH = 10_000
-# In the order in which they go: each refers to those after it.
+# In the order of deletion: each table refers to those after it.
 TABLES = ("changes", "products", "pages", "crawls")
 
 COUNT = sa.text("""
@@ -35,7 +35,7 @@ CLOSE = sa.text("""
 UPDATE sites SET enabled = false, paused = true, updated_at = now() WHERE id = :id
 """)
 
-# The feed is read in the order of its ids, once from its beginning to its end.
+# The feed is read in the order of its ids, once from beginning to end.
 CHANGES = sa.text(f"""
 WITH chosen AS (
     SELECT id FROM changes WHERE site_id = :id AND id > :after ORDER BY id LIMIT {BATCH}
@@ -47,27 +47,27 @@ WITH chosen AS (
 SELECT count(*) AS rows, coalesce(max(id), :after) AS last FROM chosen
 """)
 
-# Versions and held values go with their product, figures and alerts with their crawl.
+# Versions and held values are deleted with their product, figures and alerts with their crawl.
 PRODUCTS = sa.text(f"""
 DELETE FROM products WHERE id IN (SELECT id FROM products WHERE site_id = :id LIMIT {BATCH // 10})
 """)
 PAGES = sa.text(f"""
 DELETE FROM pages WHERE id IN (SELECT id FROM pages WHERE site_id = :id LIMIT {BATCH})
 """)
-# Products that are chosen go with their changes. Their pages are read anew by whoever finds them: a
-# page that has not changed stands for a product that is stored.
+# Chosen products are deleted with their changes. Their pages are read whole again, since a page
+# that has not changed would confirm a product that is no longer stored.
 CHOSEN = sa.text("""
-WITH gone AS (
+WITH deleted AS (
     DELETE FROM products WHERE site_id = :id AND id = ANY (:rows) RETURNING id, page_id
-), read_anew AS (
+), read_again AS (
     UPDATE pages SET fetched_at = NULL, content_hash = NULL, body_hash = NULL, extractor_hash = NULL
-     WHERE id IN (SELECT page_id FROM gone)
+     WHERE id IN (SELECT page_id FROM deleted)
 ), fed AS (
-    DELETE FROM changes WHERE site_id = :id AND product_id IN (SELECT id FROM gone) RETURNING id
+    DELETE FROM changes WHERE site_id = :id AND product_id IN (SELECT id FROM deleted) RETURNING id
 ), alerted AS (
     DELETE FROM price_alerts WHERE change_id IN (SELECT id FROM fed)
 )
-SELECT count(*) FROM gone
+SELECT count(*) FROM deleted
 """)
 LOCK = sa.text("SELECT FROM sites WHERE id = :id FOR UPDATE")
 CRAWLS = sa.text("""
@@ -82,14 +82,14 @@ WITH routes AS (DELETE FROM host_routes WHERE site_id = :id),
 DELETE FROM sites WHERE id = :id
 """)
 
-# It is called with what is deleted of, and how many rows just went.
+# Called with a table's name, and how many of its rows were just deleted.
 Progress = Callable[[str, int], None]
 
 
-def counts(connection: sa.Connection, name: str) -> tuple[int, dict[str, int]]:
-    """A site's id, and how many rows of each sort it has. Raises `NotFoundError`, and `BusyError`
-    while it is being crawled."""
-    site_id = _resting(connection, name)
+def count_rows(connection: sa.Connection, name: str) -> tuple[int, dict[str, int]]:
+    """Returns a site's id, and how many rows of each table it has. Raises `NotFoundError`, and
+    `BusyError` while it is being crawled."""
+    site_id = _require_idle(connection, name)
     counted = connection.execute(COUNT, {"id": site_id}).mappings().one()
     rows = {table: int(counted[table]) for table in TABLES}
     for hooks in installed_hooks().values():
@@ -98,15 +98,15 @@ def counts(connection: sa.Connection, name: str) -> tuple[int, dict[str, int]]:
 
 
 def delete_products(engine: sa.Engine, name: str, row_ids: Sequence[int]) -> None:
-    """Deletes these products of a site with their history and their part of the feed; a crawl that
-    finds them again stores them as new. Raises as `counts` does."""
+    """Deletes products of a site with their history and their part of the feed. A crawl that finds
+    them again stores them as new. Raises as `count_rows` does."""
 
     def once(rows: Sequence[int]) -> None:
         with engine.begin() as connection:
-            values = {"id": _resting(connection, name), "rows": list(rows)}
-            # No crawl begins before it is committed.
+            values = {"id": _require_idle(connection, name), "rows": list(rows)}
+            # The lock keeps crawls from beginning before the commit.
             connection.execute(LOCK, values)
-            _resting(connection, name)
+            _require_idle(connection, name)
             connection.execute(CHOSEN, values)
 
     for start in range(0, len(row_ids), BATCH):
@@ -114,51 +114,52 @@ def delete_products(engine: sa.Engine, name: str, row_ids: Sequence[int]) -> Non
 
 
 def delete_site(engine: sa.Engine, name: str, progress: Progress) -> int:
-    """Deletes everything of a site in PostgreSQL. Returns its id. Archived files go with the next
-    pruning."""
+    """Deletes everything of a site in PostgreSQL. Returns its id. Archived files are deleted by the
+    next pruning."""
     with engine.begin() as connection:
-        site_id, _ = counts(connection, name)
+        site_id, _ = count_rows(connection, name)
         connection.execute(CLOSE, {"id": site_id})
     after = 0
     while True:
-        rows, after = retry_transaction(partial(_changes, engine, site_id, after))
+        rows, after = retry_transaction(partial(_delete_changes, engine, site_id, after))
         progress("changes", rows)
         if rows < BATCH:
             break
-    for what, statement in (("products", PRODUCTS), ("pages", PAGES)):
-        _empty(engine, what, partial(_rows, statement, site_id), progress)
+    for table, statement in (("products", PRODUCTS), ("pages", PAGES)):
+        _delete_all(engine, table, partial(_delete_rows, statement, site_id), progress)
     for name_of_rows, piece in _pieces_of_plugins(site_id):
-        _empty(engine, name_of_rows, piece, progress)
-    _empty(engine, "crawls", partial(_rows, CRAWLS, site_id), progress)
+        _delete_all(engine, name_of_rows, piece, progress)
+    _delete_all(engine, "crawls", partial(_delete_rows, CRAWLS, site_id), progress)
     with engine.begin() as connection:
         connection.execute(SITE, {"id": site_id, "name": name})
     return site_id
 
 
-def _resting(connection: sa.Connection, name: str) -> int:
+def _require_idle(connection: sa.Connection, name: str) -> int:
     row = connection.execute(sa.text("SELECT id FROM sites WHERE name = :n"), {"n": name}).first()
     if row is None:
         raise no_site(name)
     running = crawls.running_ids(connection, name)
     if running:
         raise BusyError(
-            f"{name}: crawl {running[0]} is running (fix: scraper stop {running[0]}, then again)"
+            f"{name}: crawl {running[0]} is running "
+            f"(fix: run `scraper stop {running[0]}`, then retry)"
         )
     return int(row.id)
 
 
-def _empty(
-    engine: sa.Engine, what: str, piece: Callable[[sa.Connection], int], progress: Progress
+def _delete_all(
+    engine: sa.Engine, table: str, piece: Callable[[sa.Connection], int], progress: Progress
 ) -> None:
     def once() -> int:
         with engine.begin() as connection:
             return piece(connection)
 
     while rows := retry_transaction(once):
-        progress(what, rows)
+        progress(table, rows)
 
 
-def _changes(engine: sa.Engine, site_id: int, after: int) -> tuple[int, int]:
+def _delete_changes(engine: sa.Engine, site_id: int, after: int) -> tuple[int, int]:
     with engine.begin() as connection:
         row = connection.execute(CHANGES, {"id": site_id, "after": after}).one()
         return row.rows, row.last
@@ -173,5 +174,5 @@ def _delete_piece(hooks: Hooks, site_id: int, connection: sa.Connection) -> int:
     return hooks.delete_site(connection, site_id, BATCH)
 
 
-def _rows(statement: sa.TextClause, site_id: int, connection: sa.Connection) -> int:
+def _delete_rows(statement: sa.TextClause, site_id: int, connection: sa.Connection) -> int:
     return connection.execute(statement, {"id": site_id}).rowcount

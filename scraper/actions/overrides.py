@@ -18,7 +18,7 @@ def stop_crawl(engine: sa.Engine, crawl_id: int, note: str = "stopped by hand") 
 
     def work() -> bool:
         with engine.begin() as connection:
-            return crawls.stop(connection, crawl_id, note)
+            return crawls.stop_crawl(connection, crawl_id, note)
 
     if not retry_transaction(work):
         crawl = progress.read_one(engine, crawl_id)

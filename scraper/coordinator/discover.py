@@ -37,14 +37,14 @@ def discover(engine: sa.Engine, settings: Settings, crawl_id: int) -> list[Messa
                     problems=problems,
                 )
                 note = "its site definition is no longer valid"
-                crawls.end(connection, crawl_id, CrawlStatus.FAILED, note)
+                crawls.end_crawl(connection, crawl_id, CrawlStatus.FAILED, note)
                 return False
             if planned is None:
                 return False
             site_id, site = planned
             context = make_context(crawl_id, site_id, site, settings)
             pages = new_pages(start_links(context), context, depth=0)
-            crawls.start(connection, crawl_id)
+            crawls.start_crawl(connection, crawl_id)
             room = frontier.Room(crawl_id, context.limits.listings, context.limits.products)
             counts = CountsByCrawl()
             added = frontier.add_pages(connection, pages, [room])

@@ -91,7 +91,7 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
     """
     hosts: dict[str, list[DueHost]] = defaultdict(list)
     with engine.connect() as connection:
-        paused = crawls.paused(connection)
+        paused = crawls.paused_crawls(connection)
         for host in due_hosts(connection, paused):
             hosts[host.queue].append(host)
         if not hosts:

@@ -79,7 +79,7 @@ def _end_crawl(engine: sa.Engine, crawl_id: int) -> bool:
         held_products.release_products(
             connection, crawl_id, crawl.site_id, suspect=suspect, whole=whole
         )
-        crawls.end(connection, crawl_id, status, note, delisted)
+        crawls.end_crawl(connection, crawl_id, status, note, delisted)
         facts = {"status": status, "suspect": suspect, "note": note, "delisted": delisted}
         log.info("crawl ended", crawl=crawl_id, **facts)
         return False

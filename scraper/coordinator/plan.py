@@ -43,7 +43,7 @@ def plan(engine: sa.Engine, *, schedules: bool = True) -> list[Message]:
         with engine.begin() as connection:
             for site in sites.scheduled_sites(connection) if schedules else ():
                 _open_due(connection, site)
-            return crawls.planned(connection)
+            return crawls.planned_crawls(connection)
 
     return [discover_message(crawl_id) for crawl_id in retry_transaction(work)]
 

@@ -32,11 +32,11 @@ def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
             for change in changes:
                 counts[change.crawl_id].count_settled(change)
             add_counts(connection, counts)
-            return len(changes), crawls.drained(connection)
+            return len(changes), crawls.drained_crawls(connection)
 
     pages, drained = retry_transaction(work)
     retry_transaction(lambda: _end_stalled(engine, settings))
-    retry_transaction(lambda: _tidy(engine, settings))
+    retry_transaction(lambda: _tidy_history(engine, settings))
     judge_leftovers(engine)
     if pages:
         log.warning("leases taken back", pages=pages)
@@ -44,7 +44,7 @@ def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
     return [*messages, dispatch_message()] if pages else messages
 
 
-def _tidy(engine: sa.Engine, settings: Settings) -> None:
+def _tidy_history(engine: sa.Engine, settings: Settings) -> None:
     with engine.begin() as connection:
         throughput.tidy_buckets(connection, settings.throughput_days)
     with engine.begin() as connection:
@@ -56,10 +56,10 @@ def _end_stalled(engine: sa.Engine, settings: Settings) -> None:
     waited for."""
     minutes = settings.stalled_s / 60
     with engine.begin() as connection:
-        for crawl_id in crawls.stalled(connection, minutes):
+        for crawl_id in crawls.stalled_crawls(connection, minutes):
             wait = crawls.describe_wait(connection, crawl_id)
             note = f"nothing happened for {minutes:.0f} minutes: {wait}"
-            if crawls.stop(connection, crawl_id, note, CrawlStatus.FAILED):
+            if crawls.stop_crawl(connection, crawl_id, note, CrawlStatus.FAILED):
                 log.error("crawl stalled", crawl=crawl_id, note=note)
 
 

@@ -1,5 +1,4 @@
-"""What a worker needs to know of a crawl, compiled once: its definition, extractor, and the
-policies made from it."""
+"""A crawl's context: what a worker needs to know about it, compiled once from its definition."""
 
 from __future__ import annotations
 
@@ -52,8 +51,8 @@ CONTEXTS_MAX = 2000
 
 @dataclass(frozen=True, slots=True)
 class CrawlContext:
-    """Immutable for the crawl's life: a definition changed meanwhile counts from the next crawl
-    on."""
+    """The definition, extractor and policies of a crawl. They are fixed while it runs: a changed
+    definition counts from the next crawl on."""
 
     crawl_id: int
     site_id: int
@@ -62,7 +61,7 @@ class CrawlContext:
     policy: FetchPolicy
     policies: dict[Kind, FetchPolicy]
     needs: dict[Kind, ProxyNeed | None]
-    dearer: dict[str, ProxyNeed]
+    escalated_needs: dict[str, ProxyNeed]
     markers: tuple[Marker, ...]
     login: LoginSigns | None
     robots_agent: str
@@ -70,29 +69,30 @@ class CrawlContext:
     limits: CrawlLimits
     budget: Budget
     extractor_version: ExtractorVersion
-    # Of a site without rules of its own, the pages of a kind all go one way; else it is empty.
-    ways: dict[Kind, Route]
-    # How a browser shows the pages that come to its level.
+    # The route of each kind, if the site has no routing rules; otherwise empty.
+    fixed_routes: dict[Kind, Route]
+    # How a browser renders pages at its level.
     rendering: Any = None
     # What plug-ins keep of the crawl, by their names.
     extras: Mapping[str, object] = field(default_factory=dict)
 
     def choose_route(self, kind: Kind, url: str) -> Route:
-        return self.ways.get(kind) or choose_route(self.site.routing_preferences, kind, url)
+        """Returns the queue, region and priority of a page."""
+        return self.fixed_routes.get(kind) or choose_route(self.site.routing_preferences, kind, url)
 
-    def need(self, page: LeasedPage, level: str) -> ProxyNeed | None:
-        """The proxies that a page goes through at a level; a route's region is theirs too."""
+    def proxy_need(self, page: LeasedPage, level: str) -> ProxyNeed | None:
+        """Returns the proxies that a page needs at a level, in the region of its route."""
         need = self.needs[page.kind]
         if need is None:
             return None
-        # A page goes there that is blocked with the proxies of its start.
-        if level in self.dearer:
-            need = self.dearer[level]
-        return replace(need, region=self._region(page)) if self.site.routes else need
+        # A page reaches this level if it was blocked with the proxies of its starting level.
+        if level in self.escalated_needs:
+            need = self.escalated_needs[level]
+        return replace(need, region=self._region_of(page)) if self.site.routes else need
 
     def block_of(self, fetched: Fetched) -> Block | None:
-        """What keeps us out, if anything does, by the answer itself. What it was when it was good
-        does not."""
+        """Returns what blocks the page, by the answer itself, or None. An unchanged answer is not a
+        block."""
         if fetched.same:
             return None
         block = detect_block(
@@ -102,83 +102,88 @@ class CrawlContext:
             self.login is not None
             and block is not None
             and block.by == "status"
-            and self._out(fetched) is not None
+            and self._logout_sign(fetched) is not None
         ):
-            # By such a 403 a site sends one to log in.
+            # With such a 403 a site asks for a login.
             return None
         return detect_block_redirect(fetched.url) if block is None and fetched.redirects else block
 
     def logged_out(self, fetched: Fetched) -> str | None:
-        """What shows that the answer is a logged-out visitor's; None where nothing does, or it is a
-        block."""
-        sign = self._out(fetched)
+        """Returns the sign that the answer is for a logged-out visitor, or None without a sign or
+        for a block."""
+        sign = self._logout_sign(fetched)
         return sign if sign is not None and self.block_of(fetched) is None else None
 
-    def _out(self, fetched: Fetched) -> str | None:
+    def _logout_sign(self, fetched: Fetched) -> str | None:
         if self.login is None or fetched.same:
             return None
         return self.login.logged_out(fetched.status, fetched.headers, fetched.body, fetched.url)
 
     def policy_of(self, page: LeasedPage) -> FetchPolicy:
+        """Returns how a page is fetched, in the region of its route."""
         policy = self.policies[page.kind]
-        return replace(policy, region=self._region(page)) if self.site.routes else policy
+        return replace(policy, region=self._region_of(page)) if self.site.routes else policy
 
-    def _region(self, page: LeasedPage) -> str | None:
+    def _region_of(self, page: LeasedPage) -> str | None:
         region = self.choose_route(page.kind, page.url).region
         return None if region == ANY_REGION else region
 
     def validators_of(self, page: LeasedPage) -> Validators | None:
-        """Those that a page is asked with, and its answer compared by. None where that is never
-        done. Listings and sitemaps are asked for whole: the links on them are stored nowhere, and
-        are to be followed in each crawl."""
+        """Returns the validators of a page's request, with which its answer is compared; None if it
+        has none. Listings and sitemaps are always requested whole: their links are not stored, and
+        each crawl must follow them."""
         if page.kind is not Kind.PRODUCT or not self.site.conditional_s:
             return None
         last = self.last_reading_of(page)
         return NO_VALIDATORS if last is None else last.validators
 
     def last_reading_of(self, page: LeasedPage) -> LastReading | None:
-        """What stands for the page where it has not changed since; None: it is read whole."""
+        """Returns the last reading, which counts if the page has not changed; None: read it
+        whole."""
         if page.last_reading is None:
             return None
         return trusted_reading(page, self.extractor_version.hash, self.site.conditional_s)
 
     @staticmethod
     def now() -> datetime:
+        """Returns the current time."""
         return datetime.fromtimestamp(time.time(), UTC)
 
 
 class CrawlContexts:
-    """Those of one process, by their crawls' ids: made when first asked for, the latest kept."""
+    """The contexts of one process, by their crawls' ids. Compiled on first use; the newest ones are
+    kept."""
 
     def __init__(self, engine: sa.Engine, settings: Settings) -> None:
         self._engine = engine
         self._settings = settings
         self._made: dict[int, CrawlContext] = {}
 
-    async def of(self, crawl_id: int) -> CrawlContext:
-        """On the loop. Raises what PostgreSQL does, and whatever is wrong with the definition."""
+    async def context_of(self, crawl_id: int) -> CrawlContext:
+        """Returns a crawl's context. Call it on the loop. Raises PostgreSQL's errors, and those of
+        an invalid definition."""
         context = self._made.get(crawl_id)
         if context is None:
-            context = await asyncio.to_thread(self._make, crawl_id)
+            context = await asyncio.to_thread(self._compile, crawl_id)
             while len(self._made) >= CONTEXTS_MAX:
                 del self._made[next(iter(self._made))]
             self._made[crawl_id] = context
         return context
 
-    def limits(self, crawl_id: int) -> CrawlLimits:
-        """From any thread. Of a crawl without a context: no page of it adds anything."""
+    def limits_of(self, crawl_id: int) -> CrawlLimits:
+        """Returns a crawl's limits, on any thread. A crawl without a context may add nothing."""
         try:
-            context = self._made.get(crawl_id) or self._make(crawl_id)
+            context = self._made.get(crawl_id) or self._compile(crawl_id)
         except SQLAlchemyError:
             raise
-        except Exception:  # noqa: BLE001 - whatever keeps it from having a context
-            # Its pages crash, and add nothing.
+        except Exception:  # noqa: BLE001 - a definition may fail in any way
+            # The crawl's pages crash, and add nothing.
             return CrawlLimits(0, 0)
         return context.limits
 
-    def _make(self, crawl_id: int) -> CrawlContext:
+    def _compile(self, crawl_id: int) -> CrawlContext:
         with self._engine.begin() as connection:
-            site_id, site = crawls.definition(connection, crawl_id)
+            site_id, site = crawls.read_definition(connection, crawl_id)
             extras = {
                 name: extra
                 for name, hooks in plugin_hooks().items()
@@ -188,14 +193,14 @@ class CrawlContexts:
 
 
 def budget_of(site: Site) -> Budget:
-    """What a site's definition allows on each of its hosts."""
+    """Returns what a site's definition allows on each of its hosts."""
     return Budget(1 / site.rate_per_s if site.rate_per_s else 0.0, site.concurrency, site.burst)
 
 
 class ExtractorVersion:
     """What extracts a site's product pages: its definition, as far as it decides that, its
-    function's file, and the version of this package. Another one may extract another product from a
-    page that has not changed."""
+    function's file, and the version of this package. Another version may extract another product
+    from a page that has not changed."""
 
     def __init__(self, site: Site, allowed: tuple[str, ...]) -> None:
         self._site = site
@@ -215,21 +220,21 @@ class ExtractorVersion:
         return int.from_bytes(digest, "big", signed=True)
 
 
-def _networks(site: Site) -> Networks:
+def _networks_of(site: Site) -> Networks:
     listed = site.allow_private
     return () if isinstance(listed, bool) else tuple(map(ip_network, listed))
 
 
 def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) -> CrawlContext:
-    """Compiles a crawl's context. Costs some milliseconds; keep it. Crawls by the same definition
-    share one `Site`, which is most of a context: 5 KB in place of 16."""
+    """Compiles a crawl's context, which takes some milliseconds. Crawls of the same definition
+    share one `Site`, which is most of a context: 5 KB instead of 16."""
     extractor = compile_site(site, settings.site_function_modules)
     site = extractor.site
     hosts = site.allowed_hosts
     policy = FetchPolicy(
         user_agent=site.user_agent or settings.user_agent,
         headers=site.headers,
-        private=PrivateAccess(site.private_hosts, _networks(site)),
+        private=PrivateAccess(site.private_hosts, _networks_of(site)),
         allowed=lambda host: belongs_to(host, hosts),
         body_max_bytes=site.limits.body or settings.body_max_bytes,
         wire_max_bytes=site.limits.body or settings.wire_max_bytes,
@@ -241,7 +246,7 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         handshake=first_answer(hooks.handshake(site) for hooks in plugin_hooks().values()),
         cookies=site.name if site.cookies == "keep" else None,
     )
-    needs = {kind: _need(site_id, site, kind) for kind in Kind}
+    needs = {kind: _need_of(site_id, site, kind) for kind in Kind}
     return CrawlContext(
         crawl_id=crawl_id,
         site_id=site_id,
@@ -249,13 +254,14 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         extractor=extractor,
         policy=policy,
         policies={
-            kind: _policy(policy, kind, settings, proxied=needs[kind] is not None) for kind in Kind
+            kind: _policy_for(policy, kind, settings, proxied=needs[kind] is not None)
+            for kind in Kind
         },
         needs=needs,
-        dearer={level: _dearer(site_id, site) for level in site.escalate},
+        escalated_needs={level: _escalated_need(site_id, site) for level in site.escalate},
         markers=compile_markers(site.blocked),
         login=first_answer(hooks.login_signs(site) for hooks in plugin_hooks().values()),
-        # However a site wants us to look, its rules for us are those for the name that we go by.
+        # Whatever browser a site imitates, the rules of robots.txt are those for the real name.
         robots_agent=settings.user_agent
         if site.user_agent in (None, BROWSER)
         else policy.user_agent,
@@ -266,26 +272,28 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         budget=budget_of(site),
         rendering=rendering_of(site),
         extractor_version=ExtractorVersion(site, settings.site_function_modules),
-        ways={}
+        fixed_routes={}
         if site.routes
         else {kind: choose_route(site.routing_preferences, kind, "") for kind in Kind},
     )
 
 
-def _need(site_id: int, site: Site, kind: Kind) -> ProxyNeed | None:
+def _need_of(site_id: int, site: Site, kind: Kind) -> ProxyNeed | None:
     use = site.proxy_of(kind)
     if use.pool == NO_PROXY:
         return None
     return ProxyNeed(site_id, use.pool, site.region, use.sticky_s, use.sticky_requests)
 
 
-def _dearer(site_id: int, site: Site) -> ProxyNeed:
-    """Above its start a page goes through residential proxies, a browser too."""
+def _escalated_need(site_id: int, site: Site) -> ProxyNeed:
+    """Returns the proxies above the starting level: residential ones, for a browser as well."""
     use = ProxyUse.model_validate({"pool": "residential"})
     return ProxyNeed(site_id, use.pool, site.region, use.sticky_s, STICKY_REQUESTS)
 
 
-def _policy(policy: FetchPolicy, kind: Kind, settings: Settings, *, proxied: bool) -> FetchPolicy:
+def _policy_for(
+    policy: FetchPolicy, kind: Kind, settings: Settings, *, proxied: bool
+) -> FetchPolicy:
     if kind is not Kind.SITEMAP:
         return replace(policy, proxied=proxied)
     size = settings.sitemap_max_bytes

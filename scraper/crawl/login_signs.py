@@ -1,4 +1,4 @@
-"""What a crawl knows of a site's logged-out pages, from whatever logs in to it."""
+"""The signs of a site's logged-out pages, as the plug-in that logs in provides them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Protocol
 
 
 class LoginSigns(Protocol):
-    """The signs by which a page shows that it was answered to a logged-out visitor."""
+    """Recognises pages for a logged-out visitor."""
 
     def logged_out(
         self, status: int, headers: Mapping[str, str], body: bytes, url: str
     ) -> str | None:
-        """Returns the sign that an answer shows, in words; None: it shows none."""
+        """Returns the sign that an answer shows, in words, or None."""
         ...
 
     def leads_out(self, url: str) -> str | None:
-        """Returns the sign that a redirect to this URL is; None: the redirect may be followed."""
+        """Returns the sign that a redirect to this URL is, or None if it may be followed."""
         ...

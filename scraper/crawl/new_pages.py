@@ -1,4 +1,4 @@
-"""Frontier pages for the links that a page gave, and for the places where a crawl begins."""
+"""Makes frontier pages from the links of a page, and from the URLs where a crawl begins."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from scraper.sites.definition import Site
 
 DEPTH_MAX = 30_000  # a smallint column
 
-# By host, where pages start at a level: the level they need.
+# Returns the level that pages of a host need, given their starting level.
 Levels = Callable[[CrawlContext, str, str], str]
 
 
 def new_pages(
     links: Iterable[Link], context: CrawlContext, depth: int, levels: Levels | None = None
 ) -> list[NewPage]:
-    """Frontier pages of a crawl for links, each once. `levels` tells what their hosts are known to
-    need."""
+    """Returns frontier pages for links, each once. `levels` knows what level their hosts need."""
     pages: dict[UUID, NewPage] = {}
     for link in links:
         key = fingerprint(link.url)
         if key not in pages:
-            way, host = context.choose_route(link.kind, link.url), host_of(link.url)
+            route, host = context.choose_route(link.kind, link.url), host_of(link.url)
             if levels is not None and context.site.escalate:
-                way = replace(way, capability=levels(context, host, way.capability))
+                route = replace(route, capability=levels(context, host, route.capability))
             pages[key] = NewPage(
                 site_id=context.site_id,
                 crawl_id=context.crawl_id,
@@ -38,15 +37,15 @@ def new_pages(
                 url=link.url,
                 kind=link.kind,
                 host=host,
-                queue=way.queue,
-                priority=way.priority,
+                queue=route.queue,
+                priority=route.priority,
                 depth=min(depth, DEPTH_MAX),
             )
     return list(pages.values())
 
 
 def start_links(context: CrawlContext) -> list[Link]:
-    """Where a crawl begins: at the shop's own interface, else at its pages."""
+    """Returns where a crawl begins: at the shop's own interface, else at its pages."""
     site, adapter = context.site, context.extractor.adapter
     if adapter is None:
         return page_links(site)
@@ -54,7 +53,7 @@ def start_links(context: CrawlContext) -> list[Link]:
 
 
 def page_links(site: Site) -> list[Link]:
-    """The site's sitemaps and start URLs."""
+    """Returns the site's sitemaps and start URLs."""
     sitemaps = site.sitemap.urls if site.sitemap else ()
     return [
         *(Link(url, Kind.SITEMAP) for url in sitemaps),

@@ -1,5 +1,4 @@
-"""What a product page that was good keeps for its next visit: validators, and when that is due.
-Decides nothing else."""
+"""Plans the next visit of a good product page: its validators and its interval."""
 
 from __future__ import annotations
 
@@ -19,14 +18,15 @@ from scraper.rules.revisit import Bounds, next_interval_s, read_validators
 _OK = 200
 
 
-def after_read(
+def plan_after_reading(
     page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext
 ) -> NextVisit | None:
-    """Of a page that was read whole. None: there is nothing to keep."""
+    """Plans the next visit of a page that was read whole. Returns None if nothing is worth
+    keeping."""
     site = context.site
     bounds = site.revisit.bounds
     validators, extractor_hash = NO_VALIDATORS, None
-    if site.conditional_s and comparable(fetched, extracted):
+    if site.conditional_s and is_comparable(fetched, extracted):
         validators = read_validators(fetched.headers, fetched.body_hash)
         if validators is not NO_VALIDATORS:
             extractor_hash = context.extractor_version.hash
@@ -35,30 +35,35 @@ def after_read(
     return NextVisit(
         validators,
         extractor_hash,
-        _interval(page, bounds, changed=True),
-        _interval(page, bounds, changed=False),
+        _next_interval(page, bounds, changed=True),
+        _next_interval(page, bounds, changed=False),
     )
 
 
-def after_same(page: LeasedPage, fetched: Fetched, context: CrawlContext) -> NextVisit | None:
-    """Of a page that has not changed. Its row has validators; an answer may come with others."""
+def plan_after_unchanged(
+    page: LeasedPage, fetched: Fetched, context: CrawlContext
+) -> NextVisit | None:
+    """Plans the next visit of an unchanged page. Its row has validators; the answer may have newer
+    ones."""
     bounds = context.site.revisit.bounds
-    visit = NextVisit(
-        if_unchanged_s=_interval(page, bounds, changed=False) if bounds.adaptive else None
+    next_visit = NextVisit(
+        if_unchanged_s=_next_interval(page, bounds, changed=False) if bounds.adaptive else None
     )
     if fetched.status == _OK:
         validators = read_validators(fetched.headers, fetched.body_hash)
-        visit = replace(visit, validators=validators, extractor_hash=context.extractor_version.hash)
-    return visit if visit != NextVisit() else None
+        next_visit = replace(
+            next_visit, validators=validators, extractor_hash=context.extractor_version.hash
+        )
+    return next_visit if next_visit != NextVisit() else None
 
 
-def gives_the_same(
+def is_same_product(
     page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext
 ) -> bool:
-    """Whether a page with other bytes (a nonce, a banner) gives what it gave when it was last read
-    whole: one product with the same id and values. To store it would change nothing."""
+    """Returns True if a page with other bytes (a nonce, a banner) gives the same as when it was
+    last read whole: one product with the same id and values, which need not be stored."""
     last = context.last_reading_of(page)
-    if last is None or extracted.items is not None or not comparable(fetched, extracted):
+    if last is None or extracted.items is not None or not is_comparable(fetched, extracted):
         return False
     product = extracted.products[0]
     return (
@@ -66,12 +71,14 @@ def gives_the_same(
     )
 
 
-def comparable(fetched: Fetched, extracted: Extracted) -> bool:
-    """Whether a later 304, or the same bytes, say all that is to be known of a page. Not where it
-    was redirected: the validators are another URL's. Not where it has links, which are to be
-    followed each time, nor several products that a function gives: another page may come to own one
-    of them meanwhile, and this one would have to be read to get it back. (Of `items` the database
-    knows: `scraper.results.page_items`.) Nor where one of its items could not be read."""
+def is_comparable(fetched: Fetched, extracted: Extracted) -> bool:
+    """Returns True if a later 304, or the same bytes, say everything about a page.
+
+    Not for a redirected page, whose validators belong to another URL, nor for a page with links,
+    which must be followed each time. Not for several products of a function, since another page may
+    take over one of them, and only reading this page would return it. (For `items` see
+    `scraper.results.page_items`.) Not if one of its items could not be read.
+    """
     items = extracted.items
     return (
         fetched.status == _OK
@@ -81,5 +88,5 @@ def comparable(fetched: Fetched, extracted: Extracted) -> bool:
     )
 
 
-def _interval(page: LeasedPage, bounds: Bounds, *, changed: bool) -> int:
+def _next_interval(page: LeasedPage, bounds: Bounds, *, changed: bool) -> int:
     return round(next_interval_s(bounds, page.revisit_s, page.good_s, changed=changed))

@@ -150,7 +150,7 @@ def _replay_site(engine: sa.Engine, site: SitePages, selection: Selection) -> Re
                 if taken.rows < BATCH:
                     break
                 keeper.execute(PATIENCE)
-                crawls.hold(keeper, [target.crawl_id])
+                crawls.hold_crawls(keeper, [target.crawl_id])
         except ScraperError as refusal:
             refused = str(refusal)
     if target is None:
@@ -199,7 +199,7 @@ def _join_crawl(connection: sa.Connection, site: SitePages) -> _Target:
 
 
 def _rejoin_crawl(connection: sa.Connection, target: _Target) -> _Target:
-    if not crawls.hold(connection, [target.crawl_id]):
+    if not crawls.hold_crawls(connection, [target.crawl_id]):
         raise ScraperError(
             f"crawl {target.crawl_id} of {target.site.name} was ended while pages were added to "
             "it; the rest stay as they are"
@@ -242,7 +242,7 @@ def _open_crawl(connection: sa.Connection, site: SitePages) -> _Target | None:
     crawl_id = crawls.open_crawl(connection, site.id, definition, slot=None, trigger=REPLAY)
     if crawl_id is None:
         return None
-    crawls.start(connection, crawl_id)
+    crawls.start_crawl(connection, crawl_id)
     return _Target(crawl_id, site.id, definition, opened=True, outdated=False)
 
 

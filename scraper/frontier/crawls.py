@@ -1,8 +1,8 @@
 """Crawls: opened for a slot, kept from ending, ended exactly once.
 
-Whoever ends a crawl first locks its row `FOR UPDATE`, which waits for every transaction that
-settles or leases (they hold `FOR KEY SHARE`): no page joins a crawl that has ended, and none of it
-is leased.
+Ending a crawl locks its row `FOR UPDATE`, which waits for every transaction that settles or leases
+(they hold `FOR KEY SHARE`). So no page joins a crawl that has ended, and none of its pages is
+leased.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from scraper.infra.statements import sql
 from scraper.registry import plugin_hooks
 from scraper.sites.definition import Site
 
-# A crawl with this trigger takes up dead pages alone.
+# A crawl with this trigger replays dead pages.
 REPLAY = "replay"
-# A crawl with this one reads archived pages, and is never active.
+# A crawl with this trigger reads archived pages, and is never active.
 REEXTRACT = "reextract"
 
 OPEN = sa.text(sql("frontier/open_crawl.sql"))
@@ -40,9 +40,9 @@ UPDATE pages SET status = 'dropped', settled_at = now() WHERE crawl_id = :id AND
  RETURNING id, kind
 """)
 
-# A minute counts once, however many coordinators look; and none counts in which nobody looked: an
-# installation that was down for a day has not watched its crawls stand still. (Hosts are asked
-# first: mostly none is paused, and no page is read.)
+# A minute counts once, however many coordinators watch, and only if one does: an installation that
+# was down for a day has not watched its crawls stall. (Hosts are checked first: usually none is
+# paused, and no page is read.)
 WATCH = sa.text("""
 UPDATE crawls c
    SET watched_at = now(),
@@ -73,8 +73,8 @@ def open_crawl(
     refetch: bool = False,
     skipped: str | None = None,
 ) -> int | None:
-    """Opens the crawl of a slot (None: now). Returns its id, or None where the slot or the site has
-    one already."""
+    """Opens the crawl of a slot (None: now). Returns its id, or None if the slot or the site has a
+    crawl already."""
     bounds = site.revisit.bounds
     values = {
         "site_id": site_id,
@@ -89,7 +89,7 @@ def open_crawl(
         "revisit_max": None if refetch or not bounds.adaptive else timedelta(seconds=bounds.max_s),
         "refetch": refetch,
         "note": skipped,
-        # A filter remembers what is known, and would not have it read again.
+        # A filter of known pages would keep held products from being read again.
         "holds": site.tolerances.changed < 1
         and all(hooks.keeps_frontier(site) for hooks in plugin_hooks().values()),
     }
@@ -112,15 +112,16 @@ def is_replay(connection: sa.Connection, crawl_id: int) -> bool:
     return bool(connection.execute(query, {"id": crawl_id}).scalar() == REPLAY)
 
 
-def planned(connection: sa.Connection) -> list[int]:
-    """Crawls that wait for their discovery: normally empty, but a message may have been lost."""
+def planned_crawls(connection: sa.Connection) -> list[int]:
+    """Returns the crawls that wait for their discovery: normally none, but a message may be
+    lost."""
     query = sa.text("SELECT id FROM crawls WHERE status = 'planned' ORDER BY id")
     return list(connection.execute(query).scalars())
 
 
 def lock_planned(connection: sa.Connection, crawl_id: int) -> tuple[int, Site] | None:
-    """Locks a crawl that is to be started: its site's id and definition, or None where somebody was
-    faster."""
+    """Locks a planned crawl. Returns its site's id and definition, or None if another coordinator
+    was faster."""
     query = sa.text(
         "SELECT site_id, definition FROM crawls WHERE id = :id AND status = 'planned' FOR UPDATE"
     )
@@ -128,20 +129,20 @@ def lock_planned(connection: sa.Connection, crawl_id: int) -> tuple[int, Site] |
     return (row.site_id, Site.model_validate(row.definition)) if row else None
 
 
-def start(connection: sa.Connection, crawl_id: int) -> None:
+def start_crawl(connection: sa.Connection, crawl_id: int) -> None:
     query = sa.text("UPDATE crawls SET status = 'running', started_at = now() WHERE id = :id")
     connection.execute(query, {"id": crawl_id})
 
 
-def definition(connection: sa.Connection, crawl_id: int) -> tuple[int, Site]:
-    """The site id and the definition a crawl runs by."""
+def read_definition(connection: sa.Connection, crawl_id: int) -> tuple[int, Site]:
+    """Returns a crawl's site id and definition."""
     query = sa.text("SELECT site_id, definition FROM crawls WHERE id = :id")
     row = connection.execute(query, {"id": crawl_id}).one()
     return row.site_id, Site.model_validate(row.definition)
 
 
-def hold(connection: sa.Connection, crawl_ids: Iterable[int]) -> dict[int, sa.Row[Any]]:
-    """Keeps crawls from ending until this transaction does. Returns those still running, with their
+def hold_crawls(connection: sa.Connection, crawl_ids: Iterable[int]) -> dict[int, sa.Row[Any]]:
+    """Keeps crawls from ending until this transaction ends. Returns the running ones, with their
     totals."""
     query = sa.text("""
         SELECT id, discovery_total, product_total, holds_new, asking FROM crawls
@@ -150,7 +151,7 @@ def hold(connection: sa.Connection, crawl_ids: Iterable[int]) -> dict[int, sa.Ro
 
 
 def running_ids(connection: sa.Connection, site: str | None = None) -> list[int]:
-    """The crawls that have not ended, of a site or of all."""
+    """Returns the crawls that have not ended, of one site or of all."""
     query = sa.text("""
         SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
          WHERE c.status IN ('planned', 'running')
@@ -160,8 +161,9 @@ def running_ids(connection: sa.Connection, site: str | None = None) -> list[int]
 
 
 def hold_running(connection: sa.Connection) -> list[int]:
-    """Keeps the running crawls whose sites are not paused from ending until this transaction does,
-    but for those that are being ended now: who does that may take a while. Returns which."""
+    """Keeps the running crawls of sites that are not paused from ending until this transaction
+    ends, except those that another transaction is ending, which may take a while. Returns their
+    ids."""
     query = sa.text("""
         SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
          WHERE c.status = 'running' AND NOT s.paused
@@ -169,22 +171,22 @@ def hold_running(connection: sa.Connection) -> list[int]:
     return list(connection.execute(query).scalars())
 
 
-def paused(connection: sa.Connection) -> list[int]:
-    """The running crawls of paused sites."""
+def paused_crawls(connection: sa.Connection) -> list[int]:
+    """Returns the running crawls of paused sites."""
     query = sa.text("""
         SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
          WHERE s.paused AND c.status = 'running'""")
     return list(connection.execute(query).scalars())
 
 
-def stalled(connection: sa.Connection, minutes: float) -> list[int]:
-    """Looks at the running crawls, each once a minute. Returns those that have not moved for so
-    many minutes."""
+def stalled_crawls(connection: sa.Connection, minutes: float) -> list[int]:
+    """Watches the running crawls, each once a minute. Returns those without progress for
+    `minutes`."""
     return [row.id for row in connection.execute(WATCH) if row.idle_minutes >= minutes]
 
 
 def describe_wait(connection: sa.Connection, crawl_id: int) -> str:
-    """What most open pages of a crawl wait for, for a note."""
+    """Describes what most open pages of a crawl wait for."""
     row = connection.execute(WAITING_FOR, {"id": crawl_id}).first()
     if row is None:
         return "no page is open"
@@ -192,12 +194,12 @@ def describe_wait(connection: sa.Connection, crawl_id: int) -> str:
     return f"{row.pages} pages of {row.host} wait on queue {row.queue}{last}"
 
 
-def drained(connection: sa.Connection) -> list[int]:
+def drained_crawls(connection: sa.Connection) -> list[int]:
     return list(connection.execute(DRAINED).scalars())
 
 
 def lock_drained(connection: sa.Connection, crawl_id: int) -> sa.Row[Any] | None:
-    """Locks a running crawl with no open page; None where it has some, or has ended."""
+    """Locks a running crawl without open pages. Returns None if it has some, or has ended."""
     query = sa.text("SELECT * FROM crawls WHERE id = :id AND status = 'running' FOR UPDATE")
     row = connection.execute(query, {"id": crawl_id}).first()
     if row is None:
@@ -206,7 +208,7 @@ def lock_drained(connection: sa.Connection, crawl_id: int) -> sa.Row[Any] | None
     return None if connection.execute(query, {"id": crawl_id}).scalar() else row
 
 
-def end(
+def end_crawl(
     connection: sa.Connection,
     crawl_id: int,
     status: CrawlStatus,
@@ -222,11 +224,11 @@ def end(
     throughput.seal_crawl(connection, crawl_id)
 
 
-def stop(
+def stop_crawl(
     connection: sa.Connection, crawl_id: int, note: str, status: CrawlStatus = CrawlStatus.STOPPED
 ) -> bool:
-    """Ends an active crawl now: its open pages are dropped and the effects of those under way are
-    fenced off. Leases that have no other page end with it."""
+    """Ends an active crawl now. Its open pages are dropped, so the fence rejects the results of
+    those under way. Leases without other pages end with it. Returns False if it has ended."""
     query = sa.text(
         "SELECT id FROM crawls WHERE id = :id AND status IN ('planned', 'running') FOR UPDATE"
     )
@@ -239,5 +241,5 @@ def stop(
         dropped.add(page_id)
     leases.remove_pages(connection, locked, dropped)
     add_counts(connection, counts)
-    end(connection, crawl_id, status, note)
+    end_crawl(connection, crawl_id, status, note)
     return True

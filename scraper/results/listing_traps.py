@@ -22,7 +22,7 @@ from scraper.frontier.pages import NewPage
 from scraper.infra.database import dumps
 
 if TYPE_CHECKING:
-    from scraper.results.transaction import Kept
+    from scraper.results.transaction import KeptPages
 
 KNOWN_STEPS = 1
 REPEATED_STEPS = 2
@@ -39,7 +39,7 @@ RETURNING p.id, p.fruitless, r.lists IS NULL AS empty, EXISTS (
 """)
 
 
-def collect_links(connection: sa.Connection, kept: Kept) -> list[NewPage]:
+def collect_links(connection: sa.Connection, kept: KeptPages) -> list[NewPage]:
     """Returns the links of all pages. Links of listings carry the page that they were found on, and
     the barren depth behind it, if that page brings nothing new."""
     listings = {

@@ -8,8 +8,8 @@
 --   interface (`moving`) are listed where they were written. If a page has several products, those
 --   are listed that it gave when it was last read; a product that it did not give then
 --   (`absent_since`) is missed by a crawl that has read the page, or got a 304 for it. A requested
---   product is delisted if its page does not give it. If enough requested pages still give theirs
---   (`alive_share`), the others take one miss more. Products of pages with `several` count by their
+--   product is delisted if its page does not give it. If enough of the requested pages still give
+--   their products (`alive_share`), the others take one miss more. Products of pages with `several` count by their
 --   share of the page. The site is named twice, so that the pages of other sites are not read.
 WITH seen AS MATERIALIZED (
     SELECT pr.id, pg.crawl_id = :crawl_id AND pg.status <> 'gone' AND pr.asked_by IS DISTINCT FROM

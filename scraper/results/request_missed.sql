@@ -4,7 +4,7 @@
 -- parameters: crawl_id, site_id, delisted_after, doubted, moving
 -- locks: the chosen products and their pages; the crawl's row is locked before
 -- why: a product that was requested once, and whose page still gave it, has a count of misses that
---   keeps it out. The order is random, so that the sample stands for the others.
+--   keeps it out. The order is random, so that the sample represents the others.
 WITH chosen AS MATERIALIZED (
     SELECT pr.id, pr.page_id FROM products pr JOIN pages pg ON pg.id = pr.page_id
      WHERE pr.site_id = :site_id AND pg.site_id = :site_id AND pr.delisted_at IS NULL

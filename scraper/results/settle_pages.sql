@@ -1,6 +1,6 @@
 -- name: settle_pages
 -- The fence: stores the verdicts of pages that are still in their lease, and returns those pages.
--- parameters: rows (JSON array, see `transaction._row`)
+-- parameters: rows (JSON array, see `transaction._fence_row`)
 -- locks: the leases in the order of their ids, then the pages
 -- why: pages are taken out of their leases, and a lease without pages ends. A page whose lease was
 --   lost, or that another crawl has taken up since, matches no row; everything that follows in the

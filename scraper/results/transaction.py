@@ -1,8 +1,8 @@
-"""The one transaction in which pages get their verdicts: fence, verdicts, products, versions,
-links, counters.
+"""The one transaction in which pages get their verdicts: fence, verdicts, products, versions, links
+and counters.
 
-Either all of it is there or none. The fence is the first statement: a page that is no longer in the
-lease named keeps its state, and nothing of what was extracted from it is stored or counted.
+Everything is stored or nothing. The fence is the first statement: a page that is no longer in its
+lease keeps its state, and nothing that was extracted from it is stored or counted.
 """
 
 from __future__ import annotations
@@ -46,27 +46,27 @@ NO_EXTRAS: Mapping[str, object] = {}
 
 
 def no_extras() -> Mapping[str, object]:
-    """The one empty mapping: a result is made for each page."""
+    """Returns the one empty mapping, which all results without extras share."""
     return NO_EXTRAS
 
 
 @value
 class PageResult:
-    """A page with its verdict and everything that the tables learn from it. The lease id fences it.
+    """A page with its verdict and everything that the tables learn from it, fenced by the lease id.
 
-    `error` is a short sentence for people; `excerpt` is the bounded start of a body that could not
-    be used, and `head` the headers that came with it. `move` says where a page goes on that is due
-    again.
+    `error` is a short sentence for people, `excerpt` the bounded start of a body that could not be
+    used, and `head` the headers that came with it. `move` is the next queue and level of a page
+    that is due again.
 
-    `links` and `products` are empty unless the page is ok. `named`: the ids of all products
-    that are on it, of a page with several, also of those that could not be read; None: nobody
-    knows. A `partial` page counts as a link that was cut: nobody knows how many there were.
-    `lists` is one value for the products that a listing links to, `disallowed` how many of its
-    links robots.txt disallows. `signal` is for its host's tier, `observations` for its crawl's
-    fields. `cost` is None where it was not measured. With
-    `only_new_links`, links to known products were taken out before. `extras` is what plug-ins keep
-    of the page, by their names. `last_item_count` is how many products a listing names, or fields a
-    product page gives, from now on; None: as before.
+    `links` and `products` are empty unless the page is ok. `named` has the ids of all products on a
+    page with several, including those that could not be read; None if they are unknown. A `partial`
+    page counts as one link that was cut, since the number is unknown. `lists` is a hash of the
+    products that a listing links to, `disallowed` counts its links that robots.txt disallows. With
+    `only_new_links`, links to known products were removed before. `last_item_count` is how many
+    products a listing names, or how many fields a product page has; None keeps the stored number.
+
+    `signal` is for the host's tier, `observations` for the crawl's fields, and `cost` is None if it
+    was not measured. `extras` is what plug-ins keep of the page, by their names.
     """
 
     page_id: int
@@ -97,8 +97,8 @@ class PageResult:
 
 @dataclass(frozen=True, slots=True)
 class CrawlLimits:
-    """How many pages of each sort a crawl may have; what is found beyond is counted in `links_cut`
-    and left."""
+    """How many pages of each kind a crawl may have, and how deep barren listings may go. Links
+    beyond these limits are only counted."""
 
     listings: int
     products: int
@@ -106,10 +106,10 @@ class CrawlLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """What a settling transaction did: how many pages held their lease, how many were due again or
-    new, which crawls have no page left open. `kept` holds the pages of which plug-ins keep
-    something, each with its status in the frontier; `at` is then the time of the transaction."""
+class StoredGroup:
+    """What a settling transaction did: how many pages were in their lease, how many pages it added,
+    and which crawls have no open page left. `kept` has the pages of which plug-ins keep something,
+    with their status in the frontier; `at` is then the time of the transaction."""
 
     held: int
     added: int
@@ -118,9 +118,9 @@ class Stored:
     at: datetime | None = None
 
 
-class Fenced(NamedTuple):
-    """What the fence says of a page whose lease was held. (A row of SQLAlchemy's takes 0.7 us to
-    name a column.)"""
+class FencedPage(NamedTuple):
+    """A page that passed the fence. (A NamedTuple, since SQLAlchemy's rows take 0.7 us to name a
+    column.)"""
 
     page_id: int
     lease: UUID
@@ -129,19 +129,20 @@ class Fenced(NamedTuple):
     status: str
 
 
-Kept = Sequence[tuple[PageResult, Fenced]]  # whose lease was held
+# Pages whose lease was held.
+KeptPages = Sequence[tuple[PageResult, FencedPage]]
 
 
-def settle(
+def settle_pages(
     connection: sa.Connection,
     pages: Sequence[PageResult],
     limits: Mapping[int, CrawlLimits],
     worker: str = "",
-) -> Stored:
+) -> StoredGroup:
     """Stores a group of settled pages. `limits` has an entry for each of their crawls; `worker` is
-    who settled them."""
-    live = crawls.hold(connection, (page.crawl_id for page in pages))
-    kept = _fence(connection, pages, live)
+    the name of the worker that settled them."""
+    live = crawls.hold_crawls(connection, (page.crawl_id for page in pages))
+    kept = _fence_pages(connection, pages, live)
     counts = CountsByCrawl()
     for page, row in kept:
         _count_page(counts, page, row)
@@ -149,22 +150,22 @@ def settle(
     added = _add_links(connection, kept, live, limits, counts)
     signals = [page.signal for page, _ in kept if page.signal is not None]
     host_tiers.apply_signals(connection, signals)
-    throughput.add_tries(connection, worker, _settlings(kept))
+    throughput.add_tries(connection, worker, _tries_of(kept))
     rates.store_counts(connection)
     drained = add_counts(connection, counts)
     with_extras = [(page, Status(row.status)) for page, row in kept if page.extras]
     at = connection.execute(NOW).scalar_one() if with_extras else None
-    return Stored(len(kept), added, drained, with_extras, at)
+    return StoredGroup(len(kept), added, drained, with_extras, at)
 
 
-def _fence(
+def _fence_pages(
     connection: sa.Connection, pages: Sequence[PageResult], live: Mapping[int, sa.Row[Any]]
-) -> Kept:
-    """The pages that were still in their lease, and of a crawl that goes on: their rows have their
-    verdicts now."""
-    rows = connection.execute(FENCE, {"rows": dumps([_row(page) for page in pages])})
-    # A group may have a page twice: of a lost lease and of a living one.
-    fenced = {(row.page_id, row.lease): row for row in map(Fenced._make, rows)}
+) -> KeptPages:
+    """Stores the verdicts of the pages that are still in their lease and whose crawl is running,
+    and returns these pages."""
+    rows = connection.execute(FENCE, {"rows": dumps([_fence_row(page) for page in pages])})
+    # A group may have a page twice: from a lost lease and from a live one.
+    fenced = {(row.page_id, row.lease): row for row in map(FencedPage._make, rows)}
     return [
         (page, row)
         for page in pages
@@ -173,13 +174,16 @@ def _fence(
 
 
 def _store_products(
-    connection: sa.Connection, kept: Kept, live: Mapping[int, sa.Row[Any]], counts: CountsByCrawl
+    connection: sa.Connection,
+    kept: KeptPages,
+    live: Mapping[int, sa.Row[Any]],
+    counts: CountsByCrawl,
 ) -> fill_rates.FillRates:
-    """Stores what pages gave, but for what waits until its crawl is judged. Returns what they say
-    of their fields, to be counted."""
-    # A crawl that is asking only wants to know which products are there still.
+    """Stores the pages' products, except those that wait for their crawl's judgement. Returns the
+    fill rates, which the caller counts."""
+    # A crawl that requests missed products only checks whether their pages still give them.
     read = [(page, row) for page, row in kept if not live[page.crawl_id].asking]
-    rates = fill_rates.read_fill_rates(connection, _read(read))
+    rates = fill_rates.read_fill_rates(connection, _read_pages(read))
     several = [(page.page_id, page.named) for page, _ in kept if page.named is not None]
     if several:
         page_items.mark_absent(connection, several)
@@ -187,7 +191,7 @@ def _store_products(
     extracted = [product for page, _ in read for product in page.products]
     held = held_values.hold_differences(connection, extracted, rates.observed)
     rates.add_vanished(held.vanished)
-    # One that was read and gives what it gave before comes without its products.
+    # A page that gives what it gave before comes without its products.
     same = [
         (page.page_id, page.crawl_id) for page, _ in kept if page.verdict.status is Status.UNCHANGED
     ]
@@ -196,7 +200,7 @@ def _store_products(
     for written in products.upsert_products(connection, held.products, holding):
         counts[written.crawl_id].count_written(written.inserted, written.changed, written.repriced)
         rates.add_strayed(written.crawl_id, written.strayed)
-    # A product may be another page's by now, or one that a group beside this one has just stored.
+    # A product may belong to another page now, or may have been stored by a concurrent group.
     if several:
         page_items.reread_shared(connection, several)
     return rates
@@ -204,14 +208,14 @@ def _store_products(
 
 def _add_links(
     connection: sa.Connection,
-    kept: Kept,
+    kept: KeptPages,
     live: Mapping[int, sa.Row[Any]],
     limits: Mapping[int, CrawlLimits],
     counts: CountsByCrawl,
 ) -> int:
-    """Adds the pages that were found, while there is room. Returns how many are due now."""
+    """Adds the linked pages while there is room. Returns how many are due now."""
     added = frontier.add_pages(
-        connection, chains.collect_links(connection, kept), _room(live, limits)
+        connection, chains.collect_links(connection, kept), _room_of(live, limits)
     )
     for change in added.pages:
         counts[change.crawl_id].count_added(change)
@@ -221,13 +225,13 @@ def _add_links(
     return len(added.pages)
 
 
-def _read(kept: Kept) -> Iterator[fill_rates.ReadPage]:
+def _read_pages(kept: KeptPages) -> Iterator[fill_rates.ReadPage]:
     for page, row in kept:
         if page.observations is not None and row.status in fill_rates.COUNTED:
             yield fill_rates.ReadPage(page.crawl_id, page.page_id, page.observations)
 
 
-def _row(page: PageResult) -> dict[str, Any]:
+def _fence_row(page: PageResult) -> dict[str, Any]:
     hosts = page.outcome.blame is Blame.HOST
     row = {
         "id": page.page_id,
@@ -265,7 +269,7 @@ def _row(page: PageResult) -> dict[str, Any]:
     return row
 
 
-def _count_page(counts: CountsByCrawl, page: PageResult, row: Fenced) -> None:
+def _count_page(counts: CountsByCrawl, page: PageResult, row: FencedPage) -> None:
     mine = counts[page.crawl_id]
     mine.links_cut += page.partial
     mine.links_disallowed += page.disallowed
@@ -276,14 +280,14 @@ def _count_page(counts: CountsByCrawl, page: PageResult, row: Fenced) -> None:
         mine.retries += row.status == Status.DUE
 
 
-def _settlings(kept: Kept) -> Iterator[tuple[int, Outcome, bool, FetchCost]]:
+def _tries_of(kept: KeptPages) -> Iterator[tuple[int, Outcome, bool, FetchCost]]:
     for page, row in kept:
         cost = page.cost
         if cost is not None:
             yield page.crawl_id, page.outcome, row.status != Status.DUE, cost
 
 
-def _room(live: Mapping[int, sa.Row[Any]], limits: Mapping[int, CrawlLimits]) -> list[Room]:
+def _room_of(live: Mapping[int, sa.Row[Any]], limits: Mapping[int, CrawlLimits]) -> list[Room]:
     return [
         Room(
             crawl_id,

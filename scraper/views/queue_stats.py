@@ -170,7 +170,7 @@ def queues(connection: sa.Connection, site: str | None = None) -> list[QueueStat
     """Every queue with pages that are due or leased; of a site, with its pages alone."""
     states: dict[str, QueueState] = {}
     hosts = list(connection.execute(sa.text("SELECT host FROM hosts WHERE paused")).scalars())
-    values = {"hosts": hosts, "crawls": crawls.paused(connection), "site": site}
+    values = {"hosts": hosts, "crawls": crawls.paused_crawls(connection), "site": site}
     connection.execute(BY_BITMAP)
     due = list(connection.execute(DUE, values))
     connection.execute(AS_EVER)

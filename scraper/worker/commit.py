@@ -22,7 +22,7 @@ from scraper.domain import Message, Outcome, Status, Verdict
 from scraper.infra import outages
 from scraper.infra.database import retry_transaction
 from scraper.plugin import WorkerPart
-from scraper.results.transaction import PageResult, Stored, settle
+from scraper.results.transaction import PageResult, StoredGroup, settle_pages
 from scraper.worker.telemetry import Telemetry
 
 log = structlog.get_logger()
@@ -69,13 +69,13 @@ class Settler:
         if messages:
             self.send(messages)
 
-    def _settle(self, pages: Sequence[PageResult]) -> Stored:
+    def _settle(self, pages: Sequence[PageResult]) -> StoredGroup:
         crawl_ids = {page.crawl_id for page in pages}
-        limits = {crawl_id: self.contexts.limits(crawl_id) for crawl_id in crawl_ids}
+        limits = {crawl_id: self.contexts.limits_of(crawl_id) for crawl_id in crawl_ids}
         for part in self.parts:
             pages = part.before_settling(pages)
         with self.telemetry.store(pages), self.engine.begin() as connection:
-            stored = settle(connection, pages, limits, self.worker)
+            stored = settle_pages(connection, pages, limits, self.worker)
         for part in self.parts:
             part.after_settling(stored)
         return stored

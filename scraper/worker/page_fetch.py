@@ -119,7 +119,7 @@ class PageFetch:
         return self._by_its_route()
 
     def _by_its_route(self) -> Awaitable[Fetched]:
-        need = self._context.need(self._page, self._tier.level)
+        need = self._context.proxy_need(self._page, self._tier.level)
         if need is None:
             return self._get(None)
         if self._permits.identity is not None:

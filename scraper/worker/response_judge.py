@@ -11,7 +11,7 @@ from typing import Any
 
 from scraper.crawl.context import CrawlContext
 from scraper.crawl.listing_verdict import judge_listing
-from scraper.crawl.revisits import after_read, after_same, gives_the_same
+from scraper.crawl.revisits import is_same_product, plan_after_reading, plan_after_unchanged
 from scraper.domain import Extracted, Fetched, FieldObservations, Kind, LeasedPage, Outcome
 from scraper.extract import FunctionFailed, TooSlow
 from scraper.extract.subprocess.pool import ExtractionPool
@@ -156,7 +156,7 @@ def _short_circuit(
             Outcome.NOT_MODIFIED,
             fetched.status,
             fetched.url,
-            next_visit=after_same(page, fetched, context),
+            next_visit=plan_after_unchanged(page, fetched, context),
         )
     if outcome is Outcome.FETCHED:
         return None
@@ -176,11 +176,11 @@ def _good_attempt(
     next_visit, same = None, False
     if page.kind is Kind.PRODUCT:
         fields = extracted.fields_found
-        same = gives_the_same(page, fetched, extracted, context)
+        same = is_same_product(page, fetched, extracted, context)
         if same:
-            next_visit = after_same(page, fetched, context)
+            next_visit = plan_after_unchanged(page, fetched, context)
         else:
-            next_visit = after_read(page, fetched, extracted, context)
+            next_visit = plan_after_reading(page, fetched, extracted, context)
         item_count = fields if fields != page.last_item_count else None
     return Attempt(
         Outcome.FETCHED,

@@ -111,7 +111,7 @@ class Services:
             tiers=self.tiers,
             limiters=self.limiters,
             writer=self.writer,
-            contexts=contexts.of,
+            contexts=contexts.context_of,
             rng=rng,
             telemetry=telemetry,
             parts=self.parts,

@@ -175,7 +175,7 @@ def test_the_next_crawl_opens_new_accounts(engine: sa.Engine, crawl: tuple[int, 
     query = "SELECT attempts, host_attempts, error, excerpt, response_head FROM pages"
     assert rows(engine, query) == [(2, 2, "no", "<h1>no", head)]
     with engine.begin() as connection:
-        crawls.stop(connection, crawl[1], "test")
+        crawls.stop_crawl(connection, crawl[1], "test")
     second = open_crawl(engine, a_site(rate="unlimited", revisit="0s"))
     add(engine, [new_page(second, urls(1)[0])])
     assert rows(engine, query) == [(0, 0, None, None, None)]

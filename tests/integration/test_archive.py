@@ -24,7 +24,7 @@ from scraper.plugins.archive.rows import SpooledPage
 from scraper.plugins.archive.settings import archive_place
 from scraper.plugins.archive.spool import Archive, Spool
 from scraper.plugins.archive.worker_part import NAME, confirm_archived
-from scraper.results.transaction import CrawlLimits, settle
+from scraper.results.transaction import CrawlLimits, settle_pages
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from tests.making import (
@@ -82,7 +82,7 @@ class Shop:
         )
         one = replace(one, extras={NAME: spooled})
         with self.engine.begin() as connection:
-            stored = settle(connection, [one], {self.crawl[1]: LIMITS})
+            stored = settle_pages(connection, [one], {self.crawl[1]: LIMITS})
         confirm_archived(stored)
         return stored.held
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from scraper.domain import Kind, Outcome, Status, Verdict
 from scraper.frontier.pages import NewPage
 from scraper.results.listing_traps import combine_fingerprints, max_barren_depth
-from scraper.results.transaction import CrawlLimits, PageResult, settle
+from scraper.results.transaction import CrawlLimits, PageResult, settle_pages
 from scraper.rules.urls import fingerprint
 from tests.making import a_site, add, claimed, lease_all, new_page, open_crawl, rows
 
@@ -56,7 +56,7 @@ class Chain:
         ]
         if results:
             with self.engine.begin() as connection:
-                settle(connection, results, {self.crawl[1]: self.limits})
+                settle_pages(connection, results, {self.crawl[1]: self.limits})
         return any(page.kind is Kind.LISTING for _, page in due)
 
     def cut(self) -> int:

@@ -473,14 +473,14 @@ def test_a_crawl_that_is_stopped_between_two_batches(
 ) -> None:
     monkeypatch.setattr(replay, "BATCH", 10)
     first = ended_crawl(engine, 25)
-    hold = crawls.hold
+    hold = crawls.hold_crawls
 
     def stopped_before(connection: sa.Connection, ids: list[int]) -> object:
         with engine.begin() as other:
-            crawls.stop(other, ids[0], "by hand")
+            crawls.stop_crawl(other, ids[0], "by hand")
         return hold(connection, ids)
 
-    monkeypatch.setattr(crawls, "hold", stopped_before)
+    monkeypatch.setattr(crawls, "hold_crawls", stopped_before)
     ((done,), messages) = replay.replay_pages(engine, SHOP)
     assert (done.pages, done.crawl_id, len(messages)) == (10, first[1] + 1, 1)
     assert done.refused and "was ended while" in done.refused

@@ -648,5 +648,5 @@ def test_what_was_cut_is_noted(engine: sa.Engine, crawl: tuple[int, int]) -> Non
 
 def test_a_stopped_crawl_is_not_finished_again(engine: sa.Engine, crawl: tuple[int, int]) -> None:
     with engine.begin() as connection:
-        crawls.stop(connection, crawl[1], "by hand")
+        crawls.stop_crawl(connection, crawl[1], "by hand")
     assert ended(engine, crawl) == ("stopped", "by hand")

@@ -65,7 +65,7 @@ def sql(engine: sa.Engine, statement: str) -> None:
 
 def stop(engine: sa.Engine, crawl: tuple[int, int]) -> bool:
     with engine.begin() as connection:
-        return crawls.stop(connection, crawl[1], "by hand")
+        return crawls.stop_crawl(connection, crawl[1], "by hand")
 
 
 # --- stopped
@@ -171,7 +171,7 @@ def test_a_page_that_is_leased_while_its_crawl_is_stopped_leaves_no_lease(
         with engine.begin() as connection:
             pid.append(connection.execute(sa.text("SELECT pg_backend_pid()")).scalar())
             stopping.set()
-            assert crawls.stop(connection, crawl[1], "by hand")
+            assert crawls.stop_crawl(connection, crawl[1], "by hand")
 
     thread = threading.Thread(target=stops, daemon=True)
     with engine.begin() as dispatching:
@@ -542,7 +542,7 @@ def replay(engine: sa.Engine, site_name: str = "shop") -> tuple[int, int]:
         assert found is not None
         crawl_id = crawls.open_crawl(connection, found[0], found[1], slot=None, trigger=REPLAY)
         assert crawl_id is not None
-        crawls.start(connection, crawl_id)
+        crawls.start_crawl(connection, crawl_id)
     return found[0], crawl_id
 
 
@@ -557,7 +557,7 @@ def test_a_slot_waits_for_a_replay_and_is_opened_after_it(engine: sa.Engine) -> 
         "not skipped"
     )
     with engine.begin() as connection:
-        crawls.end(connection, crawl[1], CrawlStatus.COMPLETED, None)
+        crawls.end_crawl(connection, crawl[1], CrawlStatus.COMPLETED, None)
     assert len(plan(engine)) == 1
     assert rows(
         engine, "SELECT trigger, status, slot = date_trunc('hour', now()) FROM crawls ORDER BY id"

@@ -309,7 +309,7 @@ def test_every_running_crawl_is_read_and_so_many_ended_ones(engine: sa.Engine) -
         assert len(read_progress(connection, active=True)) == 4
         assert [c.site for c in read_progress(connection, site="old-2")] == ["old-2"]
         assert [c.site for c in read_progress(connection, crawl_id=found[-1].id)] == ["old-3"]
-        assert crawls.paused(connection) == []
+        assert crawls.paused_crawls(connection) == []
 
 
 def test_a_listing_that_fails_is_counted(engine: sa.Engine) -> None:

@@ -98,7 +98,7 @@ def test_nothing_is_leased_of_a_crawl_that_somebody_ends(
         with engine.begin() as stopping:
             stopping.execute(sa.text("SET LOCAL lock_timeout = '100ms'"))
             with pytest.raises(sa.exc.OperationalError, match="lock timeout"):
-                crawls.stop(stopping, crawl[1], "too early")
+                crawls.stop_crawl(stopping, crawl[1], "too early")
     assert (batch.pages, standing(engine)) == (2, {"leased": 2, "due": 1})
 
 
@@ -303,7 +303,7 @@ def test_the_next_crawl_takes_pages_up_again_but_fresh_products_not(engine: sa.E
     (page,) = claimed(engine, batch).pages
     store(engine, first, [settled(page.id, first, batch.id)])
     with engine.begin() as connection:
-        assert crawls.stop(connection, first[1], "test")
+        assert crawls.stop_crawl(connection, first[1], "test")
     second = open_crawl(engine, a_site())
     add(engine, [new_page(second, url) for url in urls(2)])
     found = rows(engine, "SELECT status, last_outcome FROM pages ORDER BY status")
@@ -320,7 +320,7 @@ def test_refetch_asks_fresh_products_too(engine: sa.Engine) -> None:
     (page,) = claimed(engine, batch).pages
     store(engine, first, [settled(page.id, first, batch.id)])
     with engine.begin() as connection:
-        crawls.stop(connection, first[1], "test")
+        crawls.stop_crawl(connection, first[1], "test")
     second = open_crawl(engine, a_site(), refetch=True)
     add(engine, [new_page(second, urls(1)[0])])
     assert rows(engine, "SELECT status FROM pages") == [("due",)]
@@ -333,8 +333,8 @@ def test_a_stopped_crawl_drops_its_pages_and_fences_its_workers(
     (batch,) = lease_all(engine, "shop.example", 1)
     (page,) = claimed(engine, batch).pages
     with engine.begin() as connection:
-        assert crawls.stop(connection, crawl[1], "by hand")
-        assert not crawls.stop(connection, crawl[1], "twice")
+        assert crawls.stop_crawl(connection, crawl[1], "by hand")
+        assert not crawls.stop_crawl(connection, crawl[1], "twice")
     late = with_product(settled(page.id, crawl, batch.id), crawl, "7", {"title": "late"})
     assert store(engine, crawl, [late]).held == 0
     assert rows(engine, "SELECT FROM products") == []

@@ -123,7 +123,7 @@ def test_a_stopped_crawl_releases_what_it_has_read(known: sa.Engine) -> None:
     crawl = Crawl(known, shop(), MORE)
     crawl.settle(good)
     with known.begin() as connection:
-        crawls.stop(connection, crawl.id, "by hand")
+        crawls.stop_crawl(connection, crawl.id, "by hand")
     assert stored(known) == ALL
     alert_crawls(known, load())
     assert stored(known) == {str(n): good(n) for n in MORE} and held(known) == []
@@ -149,7 +149,7 @@ def test_an_end_that_is_rolled_back_has_stored_nothing(
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(crawls, "end", dies)
+        patched.setattr(crawls, "end_crawl", dies)
         with pytest.raises(RuntimeError):
             finish(known, crawl.id)
     assert stored(known) == ALL and len(held(known)) == len(NEW)

@@ -80,7 +80,7 @@ def test_a_judgement_that_is_rolled_back_has_released_nothing(
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(crawls, "end", dies)
+        patched.setattr(crawls, "end_crawl", dies)
         with pytest.raises(RuntimeError):
             finish(known, crawl.id)
     assert stored(known) == ALL and len(held(known)) == 2 and versions(known) == 0
@@ -231,7 +231,7 @@ def test_a_stopped_crawl_is_judged_too(known: sa.Engine) -> None:
     crawl = Crawl(known, shop(), NUMBERS)
     crawl.settle(lambda n: good(n, name=f"new {n}") if n in (1, 2) else good(n), pages=59)
     with known.begin() as connection:
-        assert crawls.stop(connection, crawl.id, "by hand")
+        assert crawls.stop_crawl(connection, crawl.id, "by hand")
     assert versions(known) == 0
     alert_crawls(known, settings_module.load())
     assert versions(known) >= 1 and held(known) == []

@@ -80,7 +80,7 @@ def test_a_crawl_that_waits_for_a_paused_host_does_not_stand_still(engine: sa.En
                     "UPDATE crawls SET watched_at = now() - interval '2 minutes', progressed_at = '2020-01-01'"
                 )
             )
-            still = crawls.stalled(connection, 1)
+            still = crawls.stalled_crawls(connection, 1)
         assert still == ([] if paused else [crawl_id])
 
 

@@ -202,7 +202,7 @@ def test_a_forgotten_discovery_is_sent_again_until_it_has_begun(engine: sa.Engin
     take_over(engine, a_site(schedule=HOURLY))
     assert plan(engine) == plan(engine) != []
     with engine.begin() as connection:
-        crawls.start(connection, 1)
+        crawls.start_crawl(connection, 1)
     assert plan(engine) == []
 
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from scraper.domain import CrawlStatus, Status, Verdict
 from scraper.frontier import crawls, leases
 from scraper.results import products
-from scraper.results.transaction import Stored
+from scraper.results.transaction import StoredGroup
 from scraper.views import provenance
 from tests.making import (
     GONE,
@@ -49,7 +49,7 @@ class Shop:
         assert lease is not None
         return {page.url: (page.id, batch.id) for page in lease.pages}
 
-    def give(self, page: tuple[int, UUID], external_id: str, **data: object) -> Stored:
+    def give(self, page: tuple[int, UUID], external_id: str, **data: object) -> StoredGroup:
         one = settled(page[0], self.crawl, page[1])
         return store(self.engine, self.crawl, [with_product(one, self.crawl, external_id, data)])
 

@@ -462,7 +462,7 @@ def test_a_stopped_crawl_is_judged_by_a_tick_and_tells_nobody(engine: sa.Engine)
     crawl = Crawl(engine, shop(), range(40))
     crawl.settle(lambda number: without(good(number), "price"), pages=20)
     with engine.begin() as connection:
-        assert crawls.stop(connection, crawl.id, "stopped by hand")
+        assert crawls.stop_crawl(connection, crawl.id, "stopped by hand")
     assert crawl.row.judged_at is None
     judge_and_alert(engine)
     judge_and_alert(engine)
@@ -473,7 +473,7 @@ def test_a_stopped_crawl_is_judged_by_a_tick_and_tells_nobody(engine: sa.Engine)
 def test_a_crawl_that_stalled_is_told_of(engine: sa.Engine) -> None:
     crawl = Crawl(engine, shop(), range(4))
     with engine.begin() as connection:
-        crawls.stop(connection, crawl.id, "nothing happened", CrawlStatus.FAILED)
+        crawls.stop_crawl(connection, crawl.id, "nothing happened", CrawlStatus.FAILED)
     judge_and_alert(engine)
     assert making.rows(engine, "SELECT crawl_id FROM alerts") == [(crawl.id,)]
 
@@ -486,7 +486,7 @@ def test_a_crawl_whose_definition_is_not_valid_any_more_ends_and_is_told_of(
         connection.execute(
             sa.text("""UPDATE crawls SET definition = '{"of": "another version"}'""")
         )
-        crawls.stop(
+        crawls.stop_crawl(
             connection, crawl.id, "its site definition is no longer valid", CrawlStatus.FAILED
         )
     judge_and_alert(engine)

@@ -24,7 +24,7 @@ from scraper.plugins.archive.spool import Archive
 from scraper.plugins.archive.worker_part import NAME, confirm_archived
 from scraper.results.judgement import crawl_quality
 from scraper.results.products import NewProduct
-from scraper.results.transaction import CrawlLimits, PageResult, settle
+from scraper.results.transaction import CrawlLimits, PageResult, settle_pages
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from scraper.views import queue_stats as state
@@ -85,7 +85,7 @@ class Shop:
                     )
                 )
             with self.engine.begin() as connection:
-                stored = settle(connection, group, {self.crawl[1]: CrawlLimits(1000, 1000)})
+                stored = settle_pages(connection, group, {self.crawl[1]: CrawlLimits(1000, 1000)})
             confirm_archived(stored)
             await archive.finish(spool)
             assert archive.stored == len(lease.pages)

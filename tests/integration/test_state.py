@@ -240,7 +240,7 @@ def test_what_the_exporter_counts_survives_replays_and_deleted_crawls(engine: sa
     execute(engine, "UPDATE crawls SET dead = 0")
     assert exported(source, "scraper_settled_pages", status="dead") == 3
     with engine.begin() as connection:
-        crawls.stop(connection, crawl[1], "by hand")
+        crawls.stop_crawl(connection, crawl[1], "by hand")
     assert exported(source, "scraper_crawls_ended", status="stopped") == 1
     assert exported(source, "scraper_crawls_ended", status="stopped") == 1, "counted once"
     execute(engine, "DELETE FROM products; DELETE FROM pages; DELETE FROM crawls")

@@ -25,7 +25,7 @@ from scraper.frontier.due import (
     suspect_groups,
 )
 from scraper.infra.database import make_engine
-from scraper.results.transaction import PageResult, settle
+from scraper.results.transaction import PageResult, settle_pages
 from scraper.settings import Settings
 from tests.making import (
     AGAIN,
@@ -215,7 +215,7 @@ class Fleet:
         assert of, "nobody takes a living worker's pages"
         pages = [settled(page, (site, crawl), lease_id) for page, site, crawl in of]  # type: ignore[arg-type]
         with self.engine.begin() as connection:
-            settle(connection, pages, {crawl: LIMITS for _, _, crawl in of})  # type: ignore[misc]
+            settle_pages(connection, pages, {crawl: LIMITS for _, _, crawl in of})  # type: ignore[misc]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from scraper.domain import CrawlStatus, LeasedPage, Outcome, Status, Verdict
 from scraper.frontier import crawls, leases, throughput
 from scraper.frontier.progress import read_progress
 from scraper.frontier.throughput import FetchCost
-from scraper.results.transaction import PageResult, settle
+from scraper.results.transaction import PageResult, settle_pages
 from scraper.rules.urls import host_of
 from scraper.settings import Settings
 from scraper.views import charts as overview
@@ -75,7 +75,7 @@ def store(
     engine: sa.Engine, crawl: tuple[int, int], pages: list[PageResult], worker: str = "a:1"
 ) -> None:
     with engine.begin() as connection:
-        settle(connection, pages, {crawl[1]: LIMITS}, worker)
+        settle_pages(connection, pages, {crawl[1]: LIMITS}, worker)
 
 
 def test_a_group_is_summed_by_queue_proxy_outcome_and_host(
@@ -274,7 +274,7 @@ def test_a_crawl_that_ends_keeps_its_dearest_hosts_and_every_sum(
                 FROM crawl_hosts"""
     before = rows(engine, sums)
     with engine.begin() as connection:
-        crawls.end(connection, crawl[1], CrawlStatus.COMPLETED, None)
+        crawls.end_crawl(connection, crawl[1], CrawlStatus.COMPLETED, None)
     assert rows(engine, sums) == before
     kept = rows(engine, "SELECT host, worker, tries FROM crawl_hosts")
     assert len(kept) == throughput.HOSTS_KEPT + 1 and ("", "", 600) in kept

@@ -23,7 +23,7 @@ from scraper.coordinator.reap import reap
 from scraper.crawl import context
 from scraper.frontier import crawls, leases, sites
 from scraper.politeness.host_limiter import HostLimiter
-from scraper.results.transaction import PageResult, Stored
+from scraper.results.transaction import PageResult, StoredGroup
 from scraper.rules.verdict import RetryPolicy
 from scraper.settings import Settings
 from scraper.worker import keeper as keeper_module
@@ -725,7 +725,7 @@ def test_pages_whose_crawl_cannot_be_read_just_now_come_back_uncharged(
     bench.site()
     targets = bench.pages(4)
     worker = bench.worker()
-    definition, tries = crawls.definition, []
+    definition, tries = crawls.read_definition, []
 
     def away_at_first(connection: sa.Connection, crawl_id: int) -> object:
         tries.append(crawl_id)
@@ -733,7 +733,7 @@ def test_pages_whose_crawl_cannot_be_read_just_now_come_back_uncharged(
             raise AWAY
         return definition(connection, crawl_id)
 
-    monkeypatch.setattr(crawls, "definition", away_at_first)
+    monkeypatch.setattr(crawls, "read_definition", away_at_first)
     bench.begin(worker)
     bench.ended()
     assert (bench.asked(), bench.found(), bench.uncharged()) == (Counter(), {"due": 4}, True)
@@ -860,7 +860,7 @@ def test_what_was_fetched_while_the_database_was_away_is_stored_when_it_is_back(
     worker = bench.worker()
     settle, tries = worker.services.settler._settle, []
 
-    def counted(pages: Sequence[PageResult]) -> Stored:
+    def counted(pages: Sequence[PageResult]) -> StoredGroup:
         tries.append(len(pages))
         return settle(pages)
 

@@ -90,7 +90,7 @@ def test_a_routes_region_is_that_of_its_proxies_and_languages_too() -> None:
         page = LeasedPage(
             1, 1, f"https://shop.example/{path}", Kind.PRODUCT, "shop.example", 0, 0, 1, 10
         )
-        need = context.need(page, "residential")
+        need = context.proxy_need(page, "residential")
         assert need is not None and need.region == context.policy_of(page).region
         return need.region
 

@@ -73,7 +73,7 @@ def _wait(engine: sa.Engine, settings: Settings, crawl_id: int, *, local: bool) 
     """Shows a crawl until it ends. `local`: workers are started here for the queues that nobody
     serves."""
     with engine.connect() as connection:
-        _, site = crawls.definition(connection, crawl_id)
+        _, site = crawls.read_definition(connection, crawl_id)
     missing = {COORDINATOR, *site.routing_preferences.queues} - fleet.served_queues()
     if not (missing and local):
         for queue in sorted(missing):

@@ -199,7 +199,7 @@ def sites_delete(
     conditions = [view.parse_condition(text) for text in where]
     engine = open_engine()
     with engine.connect() as connection:
-        _, counts = deletion.counts(connection, name)
+        _, counts = deletion.count_rows(connection, name)
         chosen = view.row_ids(connection, name, conditions) if where else []
     if where:
         counts = {"products": len(chosen)}

@@ -12,7 +12,7 @@ from scraper.plugin import WorkerPart
 from scraper.plugins.archive.keys import ArchiveUse
 from scraper.plugins.archive.rows import SpooledPage
 from scraper.plugins.archive.spool import Archive, Spool
-from scraper.results.transaction import Stored
+from scraper.results.transaction import StoredGroup
 from scraper.worker.batch import Attempt, Batch
 from scraper.worker.host import WorkerHost
 
@@ -44,7 +44,7 @@ class ArchivePart(WorkerPart):
         batch.extras[NAME] = spool
         return await self._archive.add(spool, page, fetched, context.site_id, use)
 
-    def after_settling(self, stored: Stored) -> None:
+    def after_settling(self, stored: StoredGroup) -> None:
         confirm_archived(stored)
 
     async def end_batch(self, batch: Batch) -> None:
@@ -68,7 +68,7 @@ class ArchivePart(WorkerPart):
         self._archive.close()
 
 
-def confirm_archived(stored: Stored) -> None:
+def confirm_archived(stored: StoredGroup) -> None:
     """Notes which answers of a committed group are kept, and with which content."""
     for page, status in stored.kept:
         spooled = page.extras.get(NAME)

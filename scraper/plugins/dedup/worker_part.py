@@ -15,7 +15,7 @@ from scraper.plugins.dedup.remembered_links import (
     RememberedLinks,
     filter_use,
 )
-from scraper.results.transaction import PageResult, Stored
+from scraper.results.transaction import PageResult, StoredGroup
 from scraper.rules.urls import fingerprint
 from scraper.worker.batch import Attempt, Batch
 from scraper.worker.host import WorkerHost
@@ -44,14 +44,14 @@ class DedupPart(WorkerPart):
     def before_settling(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
         return self.links.new_links(pages)
 
-    def after_settling(self, stored: Stored) -> None:
+    def after_settling(self, stored: StoredGroup) -> None:
         self.links.leave(self.host.engine, finished_pages(stored))
 
     async def aclose(self, within_s: float) -> None:
         self.links.close()
 
 
-def finished_pages(stored: Stored) -> list[Finished]:
+def finished_pages(stored: StoredGroup) -> list[Finished]:
     """The pages of a committed group that may leave the frontier."""
     return [
         Finished(use.filter, page.page_id, use.fingerprint)
