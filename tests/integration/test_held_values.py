@@ -13,10 +13,10 @@ import sqlalchemy as sa
 
 from scraper import settings as settings_module
 from scraper.coordinator.finish import finish
+from scraper.coordinator.reap import reap
 from scraper.domain import Outcome
 from scraper.feed import reader as feed
 from scraper.frontier import crawls
-from scraper.plugins.alerts.crawls import alert_crawls
 from scraper.quality import report as reports
 from scraper.results import held_values
 from scraper.results.judgement import crawl_quality
@@ -233,7 +233,7 @@ def test_a_stopped_crawl_is_judged_too(known: sa.Engine) -> None:
     with known.begin() as connection:
         assert crawls.stop_crawl(connection, crawl.id, "by hand")
     assert versions(known) == 0
-    alert_crawls(known, settings_module.load())
+    reap(known, settings_module.load())
     assert versions(known) >= 1 and held(known) == []
 
 
