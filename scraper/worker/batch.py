@@ -1,4 +1,5 @@
-"""A batch: the pages of one lease while a worker has them, and what one try of a page came to."""
+"""A batch, which is the pages of one lease while a worker has them, and the attempt, which is what
+one try of a page gave."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from scraper.worker.writer import Pending
 
 @value
 class Attempt:
-    """One try of a page: what happened, and what came of it."""
+    """One try of a page: its outcome, and what the page gave."""
 
     outcome: Outcome
     http_status: int | None = None
@@ -36,83 +37,86 @@ class Attempt:
     excerpt: str | None = None
     head: Mapping[str, str] | None = None
     delay_s: float | None = None
-    # This is the loop time at which the last request left.
+    # The loop time at which the last request left.
     began: float = 0.0
-    sign: str = ""  # of a block
-    # It is a block that nothing names: fields are missing that used to be there.
+    # The sign by which a block was recognised.
+    sign: str = ""
+    # The block is only suspected: fields are missing that the page used to have.
     suspicion: bool = False
-    # This is what a product page said of its fields.
+    # Which fields a product page had.
     observations: FieldObservations | None = None
-    # A product page that was good has one.
+    # When a good product page is due again.
     next_visit: NextVisit | None = None
-    # What plug-ins keep of the answer, by their names.
+    # What plug-ins keep of the response, by their names.
     extras: Mapping[str, object] = field(default_factory=no_extras)
-    # It was read, and gave what is stored already.
+    # The page was read, and gave what is stored already.
     same: bool = False
-    # So many products a listing is to be known for, or a product page so many fields; None: as
-    # before.
+    # How many products to remember for a listing, or fields for a product page; None keeps the
+    # number of before.
     last_item_count: int | None = None
 
 
 @dataclass(slots=True)
 class Batch:
-    """A lease being worked on. Times are the loop's: after `deadline_at` no page is begun; until
-    `lease_expires_at` the lease is certainly ours, by our own clock from before it was claimed or
-    prolonged. A process that was frozen or cut off for longer begins nothing in its name until it
-    has been prolonged, even where nobody has told it yet that it is lost.
+    """A lease that the worker is settling. Times are the loop's.
+
+    After `deadline_at` no page is begun. Until `lease_expires_at` this worker certainly holds the
+    lease, by its own clock from before the lease was claimed or prolonged. So a process that was
+    frozen or cut off for longer begins nothing until the lease is prolonged, even if it does not
+    know yet that it has lost the lease.
     """
 
     lease: Lease
     deadline_at: float
     lease_expires_at: float
     pending: Pending
-    place: SlotCost | None = None
-    # This is when a page was last settled.
+    # The worker's slot that the batch takes up; None if slots are not counted.
+    slot: SlotCost | None = None
+    # When a page was last settled.
     moved_at: float = 0.0
     unsettled: int = 0
     lost: bool = False
     handed_back: bool = False
     cut_short: bool = False
-    # These have ended, or are of a paused site.
+    # Crawls that have ended or whose site is paused.
     inactive_crawls: set[int] = field(default_factory=set)
-    contexts: dict[int, CrawlContext | Attempt] = field(
-        default_factory=dict
-    )  # of a crawl without one: what its pages get
-    # These are the pages that are not begun.
+    # By crawl; an attempt is what the pages of a crawl without a context get.
+    contexts: dict[int, CrawlContext | Attempt] = field(default_factory=dict)
+    # The pages that are not begun.
     queued: dict[HostLimiter, deque[LeasedPage]] = field(default_factory=dict)
-    # These are of the pages that are settled.
+    # How the settled pages ended.
     outcomes: Counter[Outcome] = field(default_factory=Counter)
-    # So many pages wait for the turn of a host with a rate.
-    at_gates: int = 0
-    # Answers to be archived are put there.
+    # How many pages wait for the permit of a host with a rate.
+    waiting_for_permit: int = 0
+    # What plug-ins keep for the batch, such as the responses to archive.
     extras: dict[str, Any] = field(default_factory=dict)
-    # These lanes are on the way to a page or back.
-    visits: set[asyncio.Task[None]] = field(default_factory=set)
+    # The tasks that are fetching a page.
+    fetching: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def over(self, page: LeasedPage) -> bool:
-        """True where a page is not to be begun any more. Going back untried changes nothing if its
-        lease is lost or its crawl has ended: the fence sees to that."""
-        return self.handed_back or page.crawl_id in self.inactive_crawls or not self.ours
+    def is_dropped(self, page: LeasedPage) -> bool:
+        """Returns True if the page must no longer be begun. It goes back untried; if its lease is
+        lost or its crawl has ended, the fence ignores that."""
+        return self.handed_back or page.crawl_id in self.inactive_crawls or not self.holds_lease
 
     def may_begin(self, page: LeasedPage) -> bool:
-        return not self.over(page) and asyncio.get_running_loop().time() < self.deadline_at
+        return not self.is_dropped(page) and asyncio.get_running_loop().time() < self.deadline_at
 
     @property
     def paced(self) -> int:
-        """How many pages wait for their host, begun or not: its rate keeps them here, or how slowly
-        it answers."""
-        return self.at_gates + sum(
+        """How many pages, begun or not, wait for their host: for its rate, or because it is
+        slow."""
+        return self.waiting_for_permit + sum(
             limiter.count_queued(len(pages)) for limiter, pages in self.queued.items()
         )
 
     @property
-    def ours(self) -> bool:
-        """Whether the lease is certainly ours: what is under way may go on, with the next hop of a
-        redirect, say."""
+    def holds_lease(self) -> bool:
+        """Whether this worker certainly holds the lease, so that a page under way may send its next
+        request."""
         return not self.lost and asyncio.get_running_loop().time() < self.lease_expires_at
 
-    def cut(self) -> None:
+    def cancel_pages(self) -> None:
         """Gives up the pages under way: they go back untried, as if they had not been begun."""
         self.handed_back = self.cut_short = True
-        for lane in list(self.visits):
-            lane.cancel()
+        for task in list(self.fetching):
+            task.cancel()

@@ -1,9 +1,9 @@
-"""What happens to a page on a worker: its visit, extraction, the verdict. One batch a call.
+"""Settles a batch's pages on a worker: fetches, extracts and judges each, and passes its result on.
 
-A batch is the pages of one lease, of any number of hosts and crawls. Each host's pages go through a
-few lanes, as many as its concurrency, so that a slow host holds up nobody else. Settled pages leave
-for the writer one by one; what cannot be begun in time goes back to the frontier untried. Nothing
-here writes to a database, and nothing knows of Celery.
+A batch is the pages of one lease, of any number of hosts and crawls. Each host's pages are settled
+by a few tasks, as many as its concurrency, so that a slow host holds up no other. Settled pages go
+to the writer one by one; pages that cannot be begun in time go back to the frontier untried. This
+module writes to no database and knows nothing about Celery.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ from scraper.worker.writer import Writer
 
 log = structlog.get_logger()
 
-# A host has so many pages under way in one batch.
-LANES_MAX = 64
-# A host that says "slow down" without saying for how long rests so long.
+# A host has at most this many pages under way in one batch.
+HOST_PAGES_MAX = 64
+# How long a host rests that says "slow down" without saying for how long.
 REST_S = 5.0
 REST_MAX_S = 1800.0
 # Pages whose crawl could not be read come back after this.
 AWAY_S = 5.0
-# The pages of a batch that has settled none for so long are slow, and so many of them at the most
-# are not waited for.
+# A batch that has settled no page for this long is slow, and the writer does not wait for up to
+# SLOW_MAX slow pages.
 SLOW_S = 1.0
 SLOW_MAX = 64
 _FORBIDDEN = 403
@@ -68,8 +68,8 @@ _NOT_BEGUN = Attempt(Outcome.DEFERRED)
 
 
 class BatchProcessor:
-    """Fetches, extracts and judges. One a process, on its loop; `contexts` gives a crawl's context
-    by its id."""
+    """Fetches, extracts and judges pages. One a process, on its loop; `contexts` returns a crawl's
+    context by its id."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class BatchProcessor:
         page_fetcher: PageFetcher,
         tiers: TierChoice,
         limiters: HostLimiters,
-        page_reader: ExtractionPool,
+        extraction_pool: ExtractionPool,
         writer: Writer,
         contexts: Callable[[int], Awaitable[CrawlContext]],
         rng: random.Random,
@@ -85,7 +85,7 @@ class BatchProcessor:
         parts: Mapping[str, WorkerPart] | None = None,
     ) -> None:
         self._page_fetcher = page_fetcher
-        self._page_reader = page_reader
+        self._extraction_pool = extraction_pool
         self._tiers = tiers
         self._limiters = limiters
         self._writer = writer
@@ -96,60 +96,69 @@ class BatchProcessor:
         self._rng = rng
         self._telemetry = telemetry or Telemetry()
         self._parts = parts or {}
-        self._unsettled = 0  # pages of all batches
+        # Counts the pages of all batches.
+        self._unsettled = 0
         self._batches: list[Batch] = []
 
-    async def batch(self, batch: Batch) -> None:
-        """Settles every page of a batch. Returns when the last of them is stored."""
+    async def settle_batch(self, batch: Batch) -> None:
+        """Settles every page of a batch. Returns when the last page is stored."""
         with self._telemetry.batch(batch):
-            await self._batch(batch)
+            await self._settle_batch(batch)
 
-    async def _batch(self, batch: Batch) -> None:
+    async def _settle_batch(self, batch: Batch) -> None:
         batch.unsettled, batch.moved_at = len(batch.lease.pages), asyncio.get_running_loop().time()
         self._unsettled += batch.unsettled
         self._batches.append(batch)
         try:
-            await self._settle_all(batch)
+            await self._settle_pages(batch)
         finally:
             self._batches = [other for other in self._batches if other is not batch]
-            # There are none, unless the batch was given up.
+            # Pages are left only if the batch was given up.
             self._unsettled -= batch.unsettled
         await batch.pending.stored.wait()
         for part in self._parts.values():
             await part.end_batch(batch)
 
-    async def _settle_all(self, batch: Batch) -> None:
-        lanes = []
+    async def _settle_pages(self, batch: Batch) -> None:
         for crawl_id in {page.crawl_id for page in batch.lease.pages}:
-            batch.contexts[crawl_id] = await self._context(crawl_id)
+            batch.contexts[crawl_id] = await self._load_context(crawl_id)
         for page in batch.lease.pages:
             limiter = self._limiters.for_host(page.host)
             batch.queued.setdefault(limiter, deque()).append(page)
             limiter.pending += 1
             if not isinstance(context := batch.contexts[page.crawl_id], Attempt):
                 limiter.set_budget(context.site_id, context.budget)
-        for limiter, pages in batch.queued.items():
-            for _ in range(min(len(pages), limiter.budget.concurrency, LANES_MAX)):
-                lanes.append(self._lane(batch, limiter, pages))
-        work = asyncio.gather(*lanes)
-        if batch.place is not None:
-            # It comes after each lane's first step.
-            asyncio.get_running_loop().call_soon(batch.place.started)
+        work = asyncio.gather(
+            *(
+                self._settle_host_pages(batch, limiter, pages)
+                for limiter, pages in batch.queued.items()
+                for _ in range(min(len(pages), limiter.budget.concurrency, HOST_PAGES_MAX))
+            )
+        )
+        if batch.slot is not None:
+            # The callback runs after the first step of each task.
+            asyncio.get_running_loop().call_soon(batch.slot.started)
         try:
             await work
         finally:
-            # There are none, unless the batch was given up.
+            # Pages are left only if the batch was given up.
             for limiter, pages in batch.queued.items():
                 limiter.pending -= len(pages)
 
     async def hand_back(self, batch: Batch) -> None:
-        """Settles what is not begun as untried, at once. What is under way goes on."""
+        """Settles the pages that are not begun as untried, at once. Pages under way go on."""
         batch.handed_back = True
         await asyncio.gather(
-            *(self._lane(batch, limiter, pages) for limiter, pages in batch.queued.items())
+            *(
+                self._settle_host_pages(batch, limiter, pages)
+                for limiter, pages in batch.queued.items()
+            )
         )
 
-    async def _lane(self, batch: Batch, limiter: HostLimiter, pages: deque[LeasedPage]) -> None:
+    async def _settle_host_pages(
+        self, batch: Batch, limiter: HostLimiter, pages: deque[LeasedPage]
+    ) -> None:
+        """Settles a host's queued pages one after the other; several such tasks share `pages`."""
         while pages:
             page = pages.popleft()
             try:
@@ -161,21 +170,21 @@ class BatchProcessor:
             await step_together()
 
     async def _settle_page(self, batch: Batch, limiter: HostLimiter, page: LeasedPage) -> None:
-        """An attempt at the tier that the page's host needs now, and what follows. A page in the
-        wrong queue goes to its own."""
+        """Tries the page at the tier that its host needs now, and passes its result to the writer.
+        A page in the wrong queue goes back untried, to its own queue."""
         context, cost = batch.contexts[page.crawl_id], FetchCost(batch.lease.queue, page.host)
         site = ""
         if isinstance(context, Attempt):
             attempt = context
-            decision = Decision(await self._verdict(attempt, limiter, page, RetryPolicy()))
+            decision = Decision(await self._judge_attempt(attempt, limiter, page, RetryPolicy()))
         else:
             attempt, decision, site = _NOT_BEGUN, _BACK, context.site.name
-            if not batch.over(page):
+            if not batch.is_dropped(page):
                 tier = await self._tiers.choose(page, batch.lease.queue, context)
                 if tier.move is not None:
                     decision = Decision(_FREE, tier.move)
                 else:
-                    attempt = await self._attempt(batch, limiter, page, context, tier, cost)
+                    attempt = await self._try_page(batch, limiter, page, context, tier, cost)
                     decision = await self._decide(batch, limiter, page, context, tier, attempt)
         result = make_result(
             batch=batch,
@@ -197,18 +206,18 @@ class BatchProcessor:
 
     @property
     def moving(self) -> int:
-        """How many batches are to settle a page soon. Those of pages that never answer have come to
-        nothing for a while."""
+        """How many batches have settled a page lately and have pages left, so that they will settle
+        another one soon."""
         since = time.monotonic() - SLOW_S
         return sum(batch.unsettled > 0 and batch.moved_at > since for batch in self._batches)
 
-    async def _context(self, crawl_id: int) -> CrawlContext | Attempt:
+    async def _load_context(self, crawl_id: int) -> CrawlContext | Attempt:
         try:
             return await self._contexts(crawl_id)
         except Exception as error:
             if outages.record_outage(error):
                 return Attempt(Outcome.DEFERRED, delay_s=AWAY_S)
-            log.exception("crawl without a context", crawl=crawl_id)
+            log.exception("could not load a crawl's context", crawl=crawl_id)
             return Attempt(
                 Outcome.CRASHED,
                 error=f"its crawl's definition cannot be used: {type(error).__name__}",
@@ -223,6 +232,7 @@ class BatchProcessor:
         tier: Tier,
         attempt: Attempt,
     ) -> Decision:
+        """Returns what follows from an attempt, for the page and for its host's tier."""
         signal, queue = None, batch.lease.queue
         if attempt.outcome is Outcome.BLOCKED:
             proxied = context.needs[page.kind] is not None
@@ -236,16 +246,16 @@ class BatchProcessor:
         elif attempt.outcome in (Outcome.FETCHED, Outcome.NOT_MODIFIED):
             signal = good_signal(page, tier)
         elif attempt.outcome is Outcome.LOGGED_OUT and attempt.delay_s is not None:
-            # The login has run out, which is no page's fault.
+            # The login has expired, which is not the page's fault.
             return Decision(Verdict(Status.DUE, attempt.delay_s, charged=False))
-        verdict = await self._verdict(attempt, limiter, page, context.retry)
+        verdict = await self._judge_attempt(attempt, limiter, page, context.retry)
         return Decision(verdict, None, signal)
 
-    async def _verdict(
+    async def _judge_attempt(
         self, attempt: Attempt, limiter: HostLimiter, page: LeasedPage, retry: RetryPolicy
     ) -> Verdict:
         outcome, now = attempt.outcome, asyncio.get_running_loop().time()
-        await self._heed_host(attempt, limiter, now, failed_before=page.host_attempts > 0)
+        await self._slow_host(attempt, limiter, now, failed_before=page.host_attempts > 0)
         down = self._breakers.record(
             page.host, page.id, outcome, now, failed_before=page.host_attempts > 0
         )
@@ -264,29 +274,31 @@ class BatchProcessor:
             forbidden=attempt.http_status == _FORBIDDEN,
         )
 
-    async def _heed_host(
+    async def _slow_host(
         self, attempt: Attempt, limiter: HostLimiter, now: float, *, failed_before: bool
     ) -> None:
-        """What an answer says of the pace of the host that gave it, which is another one after a
-        redirect."""
-        says = limiter.signals.record(
+        """Slows down the host that gave the response, if the response asks for it. After a redirect
+        that is another host than the page's."""
+        must_slow = limiter.signals.record(
             attempt.outcome,
             attempt.http_status,
             now,
             failed_before=failed_before,
             alone=attempt.outcome is Outcome.TIMEOUT and limiter.answer_timeout_s() is not None,
         )
-        if not says:
-            limiter.good_answers += says is False
+        if not must_slow:
+            limiter.good_answers += must_slow is False
             return
-        at = self._limiters.for_host(host_of(attempt.final_url)) if attempt.final_url else limiter
+        host_limiter = (
+            self._limiters.for_host(host_of(attempt.final_url)) if attempt.final_url else limiter
+        )
         rest_s, why = 0.0, str(attempt.http_status or attempt.outcome)
         if attempt.outcome is Outcome.THROTTLED:
             rest_s = min(attempt.delay_s or REST_S, REST_MAX_S)
             why += f", Retry-After {attempt.delay_s:g} s" if attempt.delay_s else ""
-        await at.slow_down(rest_s, why, attempt.began)
+        await host_limiter.slow_down(rest_s, why, attempt.began)
 
-    async def _attempt(
+    async def _try_page(
         self,
         batch: Batch,
         limiter: HostLimiter,
@@ -297,12 +309,12 @@ class BatchProcessor:
     ) -> Attempt:
         if self._breakers.is_open(page.host, asyncio.get_running_loop().time()):
             return Attempt(Outcome.HOST_DOWN, error=Outcome.HOST_DOWN.phrase)
-        lane = asyncio.current_task()
-        assert lane is not None
-        batch.visits.add(lane)
+        task = asyncio.current_task()
+        assert task is not None
+        batch.fetching.add(task)
         body = HeldBody(self._bodies)
         permits = PagePermits(page.priority, body)
-        judge = ResponseJudge(self._page_reader, self._field_observer, page, context, body)
+        judge = ResponseJudge(self._extraction_pool, self._field_observer, page, context, body)
         try:
             with self._telemetry.fetch(batch, page, permits):
                 fetched = await self._page_fetcher.fetch(
@@ -320,27 +332,29 @@ class BatchProcessor:
                 attempt = replace(attempt, extras=extras)
             return attempt
         except (DeferredError, FetchError, FunctionFailed) as error:
-            return self._failed(error, permits.began)
+            return self._attempt_of_error(error, permits.began)
         except asyncio.CancelledError:
             if not batch.cut_short:
                 raise
-            lane.uncancel()
+            task.uncancel()
             return Attempt(Outcome.DEFERRED)
         except Exception as error:
-            # This is the task's edge: the fault is ours, and the page's outcome says so.
+            # The task ends here: the outcome CRASHED blames the worker, not the page.
             log.exception("page crashed", page=page.id, url=page.url, crawl=page.crawl_id)
             return Attempt(Outcome.CRASHED, error=f"{type(error).__name__}: {error}")
         finally:
             if permits.route is not None:
                 cost.proxy = permits.route.proxy.pool
-            # It failed on the way.
+            # A failed request has not set its cost above.
             if permits.began and not cost.seconds:
                 cost.seconds = asyncio.get_running_loop().time() - permits.began
             permits.release()
             body.release()
-            batch.visits.discard(lane)
+            batch.fetching.discard(task)
 
-    def _failed(self, error: DeferredError | FetchError | FunctionFailed, began: float) -> Attempt:
+    def _attempt_of_error(
+        self, error: DeferredError | FetchError | FunctionFailed, began: float
+    ) -> Attempt:
         match error:
             case NoProxyError():
                 return Attempt(
@@ -373,7 +387,7 @@ class BatchProcessor:
         fetched: Fetched,
         attempt: Attempt,
     ) -> dict[str, object]:
-        """Returns what the plug-ins that the crawl uses keep of an answer, by their names."""
+        """Returns what the crawl's plug-ins keep of a response, by their names."""
         extras = {}
         for name in context.extras:
             part = self._parts.get(name)

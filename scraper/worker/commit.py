@@ -1,9 +1,8 @@
-"""Settled pages on their way into PostgreSQL: a group in one transaction, and what is to be sent
-after its commit.
+"""Stores groups of settled pages in PostgreSQL, each in one transaction, and sends messages after
+the commit.
 
-The statements are `scraper.results.transaction`'s. Here: a filter's new links before them, the page
-that PostgreSQL rejects found by halving and settled as crashed, and what leaves the frontier
-remembered afterwards.
+`scraper.results.transaction` has the statements. This module calls the plug-ins before and after
+them, and finds a page that PostgreSQL rejects by halving the group.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ log = structlog.get_logger()
 
 @dataclass(kw_only=True, eq=False)
 class Settler:
-    """Belongs to its writer's thread, but for being made. `worker` names this process; `wants_work`
-    says whether it has little to do, so that links it has stored are asked for at once; others wait
-    for the next tick."""
+    """Stores groups, in the writer's thread. `worker` is this process's name. If `wants_work` is
+    true the process has little to do, and requests a dispatch of the pages it has just stored;
+    otherwise they wait for the next tick."""
 
     engine: sa.Engine
     worker: str
@@ -43,13 +42,14 @@ class Settler:
     wants_work: Callable[[], bool]
 
     def store(self, pages: Sequence[PageResult]) -> None:
-        """Commits a group. A page that PostgreSQL rejects is found by halving and settled as
-        crashed, alone."""
+        """Commits a group. Finds a page that PostgreSQL rejects by halving, and settles it as
+        crashed."""
         try:
-            stored = retry_transaction(lambda: self._settle(pages))
+            stored = retry_transaction(lambda: self._settle_group(pages))
         except (DataError, IntegrityError, ProgrammingError) as error:
             if outages.is_schema_missing(error):
-                raise  # no page's fault
+                # The page is not at fault.
+                raise
             if len(pages) > 1:
                 middle = len(pages) // 2
                 self.store(pages[:middle])
@@ -60,8 +60,8 @@ class Settler:
                 page=pages[0].page_id,
                 error=str(error.orig)[:500],
             )
-            crashed = [_crashed(pages[0], error)]
-            stored = retry_transaction(lambda: self._settle(crashed))
+            crashed = [_make_crashed_result(pages[0], error)]
+            stored = retry_transaction(lambda: self._settle_group(crashed))
         messages = [finish_message(crawl_id) for crawl_id in stored.drained]
         if stored.added and self.wants_work():
             messages.append(dispatch_message())
@@ -69,7 +69,7 @@ class Settler:
         if messages:
             self.send(messages)
 
-    def _settle(self, pages: Sequence[PageResult]) -> StoredGroup:
+    def _settle_group(self, pages: Sequence[PageResult]) -> StoredGroup:
         crawl_ids = {page.crawl_id for page in pages}
         limits = {crawl_id: self.contexts.limits_of(crawl_id) for crawl_id in crawl_ids}
         for part in self.parts:
@@ -81,14 +81,16 @@ class Settler:
         return stored
 
 
-def _crashed(page: PageResult, error: DataError | IntegrityError | ProgrammingError) -> PageResult:
+def _make_crashed_result(
+    page: PageResult, error: DataError | IntegrityError | ProgrammingError
+) -> PageResult:
     return PageResult(
-        page.page_id,
-        page.crawl_id,
-        page.lease_id,
-        Outcome.CRASHED,
-        Verdict(Status.DEAD, 0.0, charged=True),
-        page.http_status,
-        f"the database rejects what was extracted: {type(error.orig).__name__}",
+        page_id=page.page_id,
+        crawl_id=page.crawl_id,
+        lease_id=page.lease_id,
+        outcome=Outcome.CRASHED,
+        verdict=Verdict(Status.DEAD, 0.0, charged=True),
+        http_status=page.http_status,
+        error=f"the database rejects what was extracted: {type(error.orig).__name__}",
         cost=page.cost,
     )

@@ -1,4 +1,4 @@
-"""What a worker process lends to the parts that plug-ins have in it."""
+"""The services of a worker process that plug-ins use."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from scraper.proxies.pool import ProxyPool
 from scraper.proxies.rotation import ProxyRotation
 from scraper.settings import Settings
 
-# A slot, its pages that are left, how many of them wait for nothing but their host's permit, and
-# how many would fill a slot.
+# A slot, how many of its pages are left, how many of those only wait for their host's permit, and
+# how many pages would fill the slot.
 SlotLoad = tuple[SlotCost | None, int, int, int]
 
 
 class SessionPool(Protocol):
-    """Accounts that are logged in to the sites that ask for it."""
+    """Keeps accounts logged in to the sites whose definition asks for it."""
 
     async def visit(
         self,
@@ -42,14 +42,15 @@ class SessionPool(Protocol):
         permits: PagePermits,
         get: Callable[[AccountSession], Awaitable[Fetched]],
     ) -> Fetched:
-        """The page as an account sees it, by `get`. Raises what `get` raises, `NoLoginError` where
-        the page is to wait, and `FetchError` (LOGIN_FAILED, LOGGED_OUT)."""
+        """Returns what `get` returns for a logged-in account. Raises what `get` raises,
+        `NoLoginError` if the page must wait, and `FetchError` (LOGIN_FAILED, LOGGED_OUT)."""
         ...
 
 
 @dataclass(kw_only=True, eq=False)
 class WorkerHost:
-    """The parts of a worker process that plug-ins use. One a process; `loop` is its event loop."""
+    """The services of a worker process that plug-ins use. One a process; `loop` is its event
+    loop."""
 
     settings: Settings
     name: str
@@ -63,7 +64,7 @@ class WorkerHost:
     proxies: ProxyPool
     rotation: ProxyRotation
     send: Callable[[Sequence[Message]], None]
-    # Takes what operators say of hosts, as it was at that time of `time.monotonic`.
+    # Applies operators' settings for hosts, as they were at that time of `time.monotonic`.
     apply_control: Callable[[HostControl, float], None]
     count_batches: Callable[[], int]
     loop_silent_s: Callable[[], float]
@@ -71,10 +72,10 @@ class WorkerHost:
 
     @property
     def browser(self) -> PageBrowser | None:
-        """The browser that a plug-in brings."""
+        """The browser of the first plug-in that has one."""
         return next((part.browser for part in self.parts.values() if part.browser), None)
 
     @property
     def sessions(self) -> SessionPool | None:
-        """The accounts that a plug-in logs in."""
+        """The accounts of the first plug-in that has some."""
         return next((part.sessions for part in self.parts.values() if part.sessions), None)

@@ -1,9 +1,9 @@
-"""The leases of a worker process: taken when their message comes, prolonged while their batches are
-under way.
+"""Claims a worker process's leases when their messages come, and prolongs them while their batches
+are under way.
 
-With each answer the process hears what it has to know besides (`frontier.control`): which crawls go
-on, how its queue stands, what operators say of hosts. Claims are made in task threads; what is done
-with a lease is `scraper.worker.batch_processor`'s.
+Each claim and prolongation also returns `frontier.control`'s news: which crawls go on, how many
+batches wait in the queue, and operators' settings for hosts. Task threads make the claims;
+`scraper.worker.batch_processor` settles the pages.
 """
 
 from __future__ import annotations
@@ -27,19 +27,23 @@ from scraper.worker.wiring import Services
 
 log = structlog.get_logger()
 
-# With so many unclaimed batches for each busy worker it asks for more. It holds some more claimed.
+# With up to this many unclaimed batches per busy worker the worker requests more. It has claimed
+# some more itself.
 LOW_WATER = 2
-# Between such questions, unless there are next to none.
+# Between two requests, unless the queue has less than one batch per worker.
 ASK_PAUSE_S = 0.25
-# Leases are prolonged, and idle hosts released.
+# How often leases are prolonged and idle hosts released.
 KEEPER_S = 2.0
 STUCK_MARGIN_S = 30.0
 
 
 class Claimed(NamedTuple):
-    """A lease that is ours until a time of our own clock; which of its crawls are not to be fetched
-    now; whether its queue runs low; and what is said of hosts, as it was after a time of our own
-    clock."""
+    """A claimed lease, which the worker holds until `lease_expires_at` of its own clock.
+
+    `inactive` are its crawls that must not be fetched now; `queue_low` says that more work should
+    be requested. `control` holds operators' settings for hosts, read after `asked` of the worker's
+    clock.
+    """
 
     lease: Lease
     lease_expires_at: float
@@ -50,7 +54,7 @@ class Claimed(NamedTuple):
 
 
 class Claims:
-    """Those of one process, in the name of its worker. From any thread."""
+    """Claims and prolongs one worker's leases. Thread-safe."""
 
     def __init__(self, engine: sa.Engine, worker: str, settings: Settings) -> None:
         self._engine = engine
@@ -59,17 +63,19 @@ class Claims:
         self._asked_at = 0.0
 
     def take(self, lease_id: UUID, *, alone: bool, stopping: Callable[[], bool]) -> Claimed | None:
-        """None where the lease is not to be had any more. Where PostgreSQL does not answer, asks
-        again for as long as a batch may last, unless the process is `stopping`: else the lease
-        would have to wait for somebody to take it back."""
+        """Claims a lease; returns None if it is no longer available.
+
+        Retries for as long as a batch may last while PostgreSQL does not answer, unless the process
+        is `stopping`: the lease would otherwise stay unused until the coordinator takes it back.
+        """
         claim_id = uuid4()
         return outages.retry_until_available(
-            lambda: self._take(lease_id, claim_id, alone),
+            lambda: self._claim_lease(lease_id, claim_id, alone),
             self._settings.horizon_s,
             stopping=stopping,
         )
 
-    def _take(self, lease_id: UUID, claim_id: UUID, alone: bool) -> Claimed | None:
+    def _claim_lease(self, lease_id: UUID, claim_id: UUID, alone: bool) -> Claimed | None:
         asked = time.monotonic()
         lease_expires_at = asked + self._settings.lease_s
         with self._engine.begin() as connection:
@@ -84,15 +90,13 @@ class Claims:
             if lease is None:
                 return None
             crawl_ids = {page.crawl_id for page in lease.pages}
-            heard = poll_frontier(connection, crawl_ids, lease.queue)
-        low = self._low(heard.batches, heard.workers)
-        return Claimed(
-            lease, lease_expires_at, crawl_ids - heard.running, low, asked, heard.control
-        )
+            news = poll_frontier(connection, crawl_ids, lease.queue)
+        low = self._is_queue_low(news.batches, news.workers)
+        return Claimed(lease, lease_expires_at, crawl_ids - news.running, low, asked, news.control)
 
-    def _low(self, waiting: int, workers: int) -> bool:
-        """Whether more is to be asked for. As long as there are some, now and then is enough: it
-        costs the same for one."""
+    def _is_queue_low(self, waiting: int, workers: int) -> bool:
+        """Returns True if more work should be requested. While some batches wait, this happens only
+        every `ASK_PAUSE_S`: a request costs the same for one batch as for many."""
         now = time.monotonic()
         if waiting > LOW_WATER * workers or (
             waiting > workers and now < self._asked_at + ASK_PAUSE_S
@@ -104,17 +108,18 @@ class Claims:
     def prolong(
         self, lease_ids: Sequence[UUID], crawl_ids: Sequence[int]
     ) -> tuple[set[UUID], set[int], HostControl]:
-        """Those of the leases that are still ours, and those of the crawls that go on."""
+        """Returns which of the leases the worker still holds, which of the crawls go on, and
+        operators' settings for hosts."""
         with self._engine.begin() as connection:
-            mine = leases.extend_leases(connection, lease_ids, self._settings.lease_s)
-            heard = poll_frontier(connection, crawl_ids)
-        return mine, heard.running, heard.control
+            held = leases.extend_leases(connection, lease_ids, self._settings.lease_s)
+            news = poll_frontier(connection, crawl_ids)
+        return held, news.running, news.control
 
 
 class Keeper:
-    """Keeps the batches under way: prolongs their leases, notices crawls that have ended, passes on
-    what operators say of hosts, and gives up a batch that stands still. One a process, on its loop;
-    `batches` and `tasks` are by lease."""
+    """Keeps batches going: prolongs their leases, notices ended crawls, applies operators' settings
+    for hosts, and gives up stuck batches. One a process, on its loop. `batches` and `tasks` are
+    keyed by lease."""
 
     def __init__(self, settings: Settings, claims: Claims, services: Services) -> None:
         self.batches: dict[UUID, Batch] = {}
@@ -127,10 +132,12 @@ class Keeper:
         self._control_at = 0.0
 
     async def settle(self, batch: Batch) -> None:
-        """Settles a batch, and keeps it meanwhile."""
+        """Settles a batch, and prolongs its lease until it is settled."""
         lease_id = batch.lease.id
         self.batches[lease_id] = batch
-        self.tasks[lease_id] = task = asyncio.ensure_future(self._services.processor.batch(batch))
+        self.tasks[lease_id] = task = asyncio.ensure_future(
+            self._services.processor.settle_batch(batch)
+        )
         try:
             await task
         finally:
@@ -138,8 +145,8 @@ class Keeper:
             self.tasks.pop(lease_id, None)
 
     def apply(self, control: HostControl, asked: float) -> None:
-        """Takes what operators say, as it was when it was asked for. A claim's answer may be heard
-        after one that was asked for later."""
+        """Applies operators' settings, unless newer ones were applied before: a slow claim may
+        return after a prolongation that `asked` later."""
         if asked >= self._control_at:
             self._control_at = asked
             self._services.limiters.apply_overrides(control.overrides)
@@ -149,7 +156,7 @@ class Keeper:
         while True:
             await asyncio.sleep(KEEPER_S)
             try:
-                await self._keep()
+                await self._prolong_leases()
             except Exception as error:
                 if outages.is_postgres_away(error):
                     outages.postgres().record_failure(error)
@@ -157,14 +164,13 @@ class Keeper:
                     log.exception("could not prolong leases")
 
     async def aclose(self, within_s: float) -> None:
-        """Waits for the last question, which is in a thread that a cancelled `run` leaves
-        behind."""
+        """Waits for the last prolongation, whose thread goes on after `run` is cancelled."""
         if self._prolonging is not None:
-            for answered in (await asyncio.wait([self._prolonging], timeout=within_s))[0]:
-                # An exception that nobody has looked at makes asyncio complain.
-                answered.exception()
+            for finished in (await asyncio.wait([self._prolonging], timeout=within_s))[0]:
+                # asyncio logs an error if an exception was never retrieved.
+                finished.exception()
 
-    async def _keep(self) -> None:
+    async def _prolong_leases(self) -> None:
         await self._services.limiters.sweep()
         self._cancel_stuck()
         batches = dict(self.batches)
@@ -175,19 +181,19 @@ class Keeper:
         self._prolonging = asyncio.ensure_future(
             asyncio.to_thread(self._claims.prolong, list(batches), list(crawl_ids))
         )
-        mine, running, control = await asyncio.shield(self._prolonging)
+        held, running, control = await asyncio.shield(self._prolonging)
         self.apply(control, began)
         outages.postgres().record_answer()
         for lease_id, batch in batches.items():
-            batch.lost = batch.lost or (lease_id not in mine and lease_id in self.batches)
+            batch.lost = batch.lost or (lease_id not in held and lease_id in self.batches)
             batch.inactive_crawls = crawl_ids - running
-            if lease_id in mine:
+            if lease_id in held:
                 batch.lease_expires_at = began + self._settings.lease_s
 
     def _cancel_stuck(self) -> None:
-        """A lease is prolonged while its batch moves. Every page has its own deadline, so one that
-        stands still for longer than these take together has met a fault of ours: its lease is left
-        to run out."""
+        """Gives up batches that make no progress, so that their leases expire. Every page has a
+        deadline, so a batch without progress for longer than all deadlines together has met a bug
+        in the worker."""
         longest_s = self._settings.horizon_s + 2 * self._settings.page_timeout_s + STUCK_MARGIN_S
         for lease_id, batch in list(self.batches.items()):
             if batch.unsettled and self._loop.time() - batch.moved_at > longest_s:

@@ -1,15 +1,14 @@
-"""A page's way to its answer: a proxy where its site has one, robots.txt, its host's turn, the
-request, its redirects.
+"""Fetches a page: its browser slot, account, proxy, robots.txt, permits, request and redirects.
 
-Every request of it has a turn of its own, for the host that it goes to: robots.txt, redirects and
-second tries included. What an answer means is said elsewhere (`scraper.worker.batch_processor`).
+Every request has a permit of the host it goes to, including robots.txt, redirects and retries.
+`scraper.worker.response_judge` says what a response means.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -25,6 +24,7 @@ from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits
 from scraper.politeness.robots import RobotsRules, Unavailable, require_allowed
+from scraper.politeness.robots_cache import Permit
 from scraper.proxies.rotation import Lacks, ProxyRotation
 from scraper.rules.blocks import detect_block_redirect
 from scraper.rules.budget import MOST_SHARE
@@ -34,9 +34,8 @@ from scraper.worker.batch import Batch
 from scraper.worker.host import SessionPool
 from scraper.worker.tiers import Tier
 
+# After this the page is tried again if robots.txt could not be read.
 ROBOTS_PATIENCE_S = 30.0
-
-Turn = Callable[[], AbstractAsyncContextManager[None]]
 
 
 class Robots(Protocol):
@@ -44,7 +43,7 @@ class Robots(Protocol):
         self,
         url: str,
         context: CrawlContext,
-        turn: Turn,
+        permit: Permit,
         before_hop: BeforeHop,
         route: ProxyRoute | None = None,
     ) -> RobotsRules | Unavailable: ...
@@ -52,8 +51,7 @@ class Robots(Protocol):
 
 @dataclass(kw_only=True, eq=False)
 class PageFetcher:
-    """Fetches pages. One a process, on its loop. `browser` shows the pages that have come to its
-    level."""
+    """Fetches pages. One a process, on its loop. `browser` shows the pages whose level needs it."""
 
     fetcher: HttpFetcher
     rotation: ProxyRotation
@@ -62,7 +60,7 @@ class PageFetcher:
     sessions: SessionPool | None = None
     browser: PageBrowser | None = None
 
-    def fetch(
+    async def fetch(
         self,
         batch: Batch,
         limiter: HostLimiter,
@@ -71,107 +69,85 @@ class PageFetcher:
         permits: PagePermits,
         tier: Tier,
         lacks: Lacks,
-    ) -> Awaitable[Fetched]:
-        """The page's answer, whatever its status. `limiter` is the page's host's; `permits` holds a
-        turn when this ends with an error, and knows when the last request left. Raises FetchError,
-        NoProxyError, and DeferredError where the page is to go back untried. `lacks` as in
-        `ProxyRotation.fetch`.
+    ) -> Fetched:
+        """Returns the page's response, whatever its status.
 
-        This and the two steps below only choose what is awaited, so they are no coroutines
-        themselves: each of those between the lane and the socket is resumed for every answer."""
-        browsers = None
-        if tier.level == BROWSER and page.kind is not Kind.SITEMAP:
-            browsers = self.browser
-        page_fetch = PageFetch(self, batch, limiter, page, context, permits, tier, lacks, browsers)
-        return page_fetch.answer() if browsers is None else page_fetch.answer_in_slot(browsers)
+        `limiter` is the page's host's; `permits` notes when the last request left. `lacks` as in
+        `ProxyRotation.fetch`. Raises FetchError, NoProxyError, and DeferredError if the page goes
+        back untried.
+        """
+        page_fetch = PageFetch(self, batch, limiter, page, context, permits, tier, lacks)
+        if self.browser is None or tier.level != BROWSER or page.kind is Kind.SITEMAP:
+            return await page_fetch.fetch()
+        page_fetch.browser = self.browser
+        # The browser's slot comes before the host's permit, which would otherwise be held while the
+        # page waits for the slot.
+        async with self.browser.slot(batch.deadline_at, page.id):
+            return await page_fetch.fetch()
 
 
 @dataclass(slots=True)
 class PageFetch:
-    """One page on its way, and what it needs there. Holds nothing that another page might see."""
+    """One page being fetched. Shares nothing with other pages. `browser` is None if the page is
+    fetched by HTTP."""
 
-    _all: PageFetcher
-    _batch: Batch
-    _limiter: HostLimiter
-    _page: LeasedPage
-    _context: CrawlContext
-    _permits: PagePermits
-    _tier: Tier
-    _lacks: Lacks
-    _browsers: PageBrowser | None
+    parts: PageFetcher
+    batch: Batch
+    limiter: HostLimiter
+    page: LeasedPage
+    context: CrawlContext
+    permits: PagePermits
+    tier: Tier
+    lacks: Lacks
+    browser: PageBrowser | None = None
 
-    async def answer_in_slot(self, browsers: PageBrowser) -> Fetched:
-        # The slot comes before the host's turn, which waiting for it would hold up.
-        async with browsers.slot(self._batch.deadline_at, self._page.id):
-            return await self.answer()
-
-    def answer(self) -> Awaitable[Fetched]:
-        sessions = self._all.sessions
-        if self._context.login is None:
-            return self._by_its_route()
-        assert sessions is not None, "what knows a site's login signs logs in to it"
-        return sessions.visit(
-            self._page, self._context, self._batch.deadline_at, self._permits, self._with_account
+    async def fetch(self) -> Fetched:
+        """Fetches the page as the account that its site asks for, or without one."""
+        if self.context.login is None:
+            return await self._fetch_by_route()
+        sessions = self.parts.sessions
+        assert sessions is not None, "a site with a login needs accounts"
+        return await sessions.visit(
+            self.page, self.context, self.batch.deadline_at, self.permits, self._fetch_as_account
         )
 
-    def _with_account(self, account: AccountSession) -> Awaitable[Fetched]:
-        self._permits.identity = account
-        return self._by_its_route()
+    async def _fetch_as_account(self, account: AccountSession) -> Fetched:
+        self.permits.identity = account
+        return await self._fetch_by_route()
 
-    def _by_its_route(self) -> Awaitable[Fetched]:
-        need = self._context.proxy_need(self._page, self._tier.level)
+    async def _fetch_by_route(self) -> Fetched:
+        """Fetches the page through the proxies that its site asks for, or without one."""
+        need = self.context.proxy_need(self.page, self.tier.level)
         if need is None:
-            return self._get(None)
-        if self._permits.identity is not None:
-            need = replace(need, account=self._permits.identity.seed)
-        return self._all.rotation.fetch(
-            self._page,
+            return await self._try_route(None)
+        account = self.permits.identity
+        if account is not None:
+            need = replace(need, account=account.seed)
+        return await self.parts.rotation.fetch(
+            self.page,
             need,
-            self._get,
-            block_of=self._context.block_of,
-            can_go_up=self._tier.above is not None,
-            page_alone=self._tier.alone,
-            # Whoever is logged out lacks much, and an account stays with its proxy.
-            lacks=self._lacks if self._permits.identity is None else None,
+            self._try_route,
+            block_of=self.context.block_of,
+            can_go_up=self.tier.above is not None,
+            page_alone=self.tier.alone,
+            # A logged-out page lacks much, and an account stays with its proxy: asking other
+            # proxies would not help.
+            lacks=self.lacks if account is None else None,
         )
 
-    async def _get(self, route: ProxyRoute | None) -> Fetched:
-        """One try, all of it through `route`. A redirect to a known challenge is
-        FetchError(BLOCKED)."""
-        page, context, permits = self._page, self._context, self._permits
-        permits.route = route
+    async def _try_route(self, route: ProxyRoute | None) -> Fetched:
+        """Fetches the page once, with all its requests through `route`. Raises FetchError(BLOCKED)
+        for a redirect to a known challenge."""
+        self.permits.route = route
         try:
-            await self._heed_robots(page.url, self._limiter, self._turn)
-            await self._first_turn()
-            self._still_to_do()
-            if self._browsers is not None:
-                return await self._browsers.fetch(
-                    page.url,
-                    context.policy_of(page),
-                    context.rendering,
-                    permits=BrowserPermits(self._before_hop, self._before_sub),
-                    route=route,
-                    page_id=page.id,
-                    visitor=permits.identity,
-                )
-            return await self._all.fetcher.fetch(
-                page.url,
-                self._policy(),
-                validators=context.validators_of(page),
-                before_hop=self._before_hop,
-                extra_headers=None
-                if permits.identity is None
-                else permits.identity.headers_for(page.url),
-                route=route,
-                visitor=permits.identity,
-                held_body=permits.body,
-            )
+            await self._apply_robots(self.page.url, self.limiter, self._hold_permit)
+            await self._acquire_first_permit()
+            self._require_wanted()
+            return await self._request_page(route)
         except FetchError as error:
-            block = (
-                detect_block_redirect(error.url)
-                if error.outcome is Outcome.OFF_SITE and error.url
-                else None
-            )
+            if error.outcome is not Outcome.OFF_SITE or not error.url:
+                raise
+            block = detect_block_redirect(error.url)
             if block is None:
                 raise
             raise FetchError(
@@ -183,117 +159,147 @@ class PageFetch:
                 sign=block.sign,
             ) from error
         finally:
-            permits.release()
+            self.permits.release()
 
-    def _policy(self) -> FetchPolicy:
-        """The site's, with less time for a page while its host answers others well: else one that
-        never answers would hold a place of the host, and the end of the crawl, for several times
-        the whole page timeout. The first try of a page that was good before has all of it, and so
-        has one by a proxy, which may be slower than others."""
-        page, limiter = self._page, self._limiter
-        policy, enough_s = (
-            self._context.policy_of(page),
-            limiter.answer_timeout_s(page.host_attempts),
+    async def _request_page(self, route: ProxyRoute | None) -> Fetched:
+        page, context, account = self.page, self.context, self.permits.identity
+        if self.browser is not None:
+            return await self.browser.fetch(
+                page.url,
+                context.policy_of(page),
+                context.rendering,
+                permits=BrowserPermits(self._permit_hop, self._permit_subrequest),
+                route=route,
+                page_id=page.id,
+                visitor=account,
+            )
+        return await self.parts.fetcher.fetch(
+            page.url,
+            self._choose_policy(),
+            validators=context.validators_of(page),
+            before_hop=self._permit_hop,
+            extra_headers=None if account is None else account.headers_for(page.url),
+            route=route,
+            visitor=account,
+            held_body=self.permits.body,
         )
-        whole = not page.host_attempts and (page.good_before or self._permits.route is not None)
+
+    def _choose_policy(self) -> FetchPolicy:
+        """Returns the site's policy, with less time while the host answers other pages well.
+
+        A page that never answers would otherwise hold one of the host's permits, and the end of the
+        crawl, for several times the whole page timeout. Two tries keep the whole timeout: the first
+        one of a page that was good before, and the first one through a proxy, which may be slow.
+        """
+        page, limiter = self.page, self.limiter
+        policy = self.context.policy_of(page)
+        enough_s = limiter.answer_timeout_s(page.host_attempts)
+        whole = not page.host_attempts and (page.good_before or self.permits.route is not None)
         if whole or enough_s is None or enough_s >= policy.page_timeout_s:
             return policy
         if not limiter.signals.is_healthy(asyncio.get_running_loop().time(), MOST_SHARE):
             return policy
         return replace(policy, page_timeout_s=enough_s, hurried=True)
 
-    def _still_to_do(self) -> None:
-        """Whether it is, after it waited for a turn."""
-        if self._batch.over(self._page):
+    def _require_wanted(self) -> None:
+        """Raises DeferredError if the page was dropped while it waited for its permit."""
+        if self.batch.is_dropped(self.page):
             raise DeferredError(0.0)
 
-    def _still_ours(self) -> None:
-        if not self._batch.ours:
+    def _require_lease(self) -> None:
+        """Raises DeferredError if the lease may have expired while the page waited."""
+        if not self.batch.holds_lease:
             raise DeferredError(0.0)
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        async with self._limiter.permit(self._batch.deadline_at, self._page.priority):
-            self._still_to_do()
+    async def _hold_permit(self) -> AsyncIterator[None]:
+        """Holds a permit of the page's host for a request for robots.txt."""
+        async with self.limiter.permit(self.batch.deadline_at, self.page.priority):
+            self._require_wanted()
             yield
 
     @asynccontextmanager
-    async def _hop_turn(self, limiter: HostLimiter, deadline_at: float) -> AsyncIterator[None]:
-        """A slot within the turn that is held already, or one of the host that a redirect leads
-        to."""
-        if self._permits.limiter is limiter:
-            await limiter.take_slot(deadline_at, self._page.priority)
-            self._still_ours()
+    async def _hold_hop_permit(
+        self, limiter: HostLimiter, deadline_at: float
+    ) -> AsyncIterator[None]:
+        """Holds a permit of the host that a redirect leads to; takes a rate slot within the permit
+        that the page already has there."""
+        if self.permits.limiter is limiter:
+            await limiter.take_slot(deadline_at, self.page.priority)
+            self._require_lease()
             yield
         else:
-            self._permits.release()
-            async with limiter.permit(deadline_at, self._page.priority):
-                self._still_ours()
+            self.permits.release()
+            async with limiter.permit(deadline_at, self.page.priority):
+                self._require_lease()
                 yield
 
-    async def _first_turn(self) -> None:
-        paced = self._limiter.budget.interval_s > 0
-        self._batch.at_gates += paced
+    async def _acquire_first_permit(self) -> None:
+        paced = self.limiter.budget.interval_s > 0
+        self.batch.waiting_for_permit += paced
         try:
-            await self._permits.acquire(self._limiter, self._batch.deadline_at)
+            await self.permits.acquire(self.limiter, self.batch.deadline_at)
         finally:
-            self._batch.at_gates -= paced
+            self.batch.waiting_for_permit -= paced
 
-    async def _before_hop(self, url: str) -> None:
-        if (
-            self._permits.identity is not None
-            and self._context.login is not None
-            and url != self._page.url
-        ):
-            sign = self._context.login.leads_out(url)
-            # It comes before robots.txt is asked, which disallows such pages as a rule.
+    async def _permit_hop(self, url: str) -> None:
+        """Gets a permit for a redirect's next request. Raises FetchError if it leads to a login
+        page or robots.txt disallows it, and DeferredError."""
+        login = self.context.login
+        if self.permits.identity is not None and login is not None and url != self.page.url:
+            # The login page comes before robots.txt, which usually disallows it.
+            sign = login.leads_out(url)
             if sign is not None:
                 raise FetchError(
                     Outcome.LOGGED_OUT, f"redirects to where one logs in ({sign})", url=url
                 )
-        limiter, deadline_at = self._all.limiters.for_host(host_of(url)), self._patience()
-        # It is not idle meanwhile.
+        limiter, deadline_at = self.parts.limiters.for_host(host_of(url)), self._hop_deadline_at()
+        # The sweep must not release the host's limiter as idle while this request waits.
         limiter.pending += 1
         try:
-            await self._heed_robots(url, limiter, lambda: self._hop_turn(limiter, deadline_at))
-            await self._permits.acquire(limiter, deadline_at)
+            await self._apply_robots(
+                url, limiter, lambda: self._hold_hop_permit(limiter, deadline_at)
+            )
+            await self.permits.acquire(limiter, deadline_at)
         finally:
             limiter.pending -= 1
-        self._still_ours()
+        self._require_lease()
 
-    async def _before_sub(self, url: str) -> None:
-        """A browser's sub-request."""
-        limiter = self._all.limiters.for_host(host_of(url))
-        limiter.set_budget(self._context.site_id, self._context.budget)
-        await limiter.take_slot(self._patience(), self._page.priority)
-        self._still_ours()
+    async def _permit_subrequest(self, url: str) -> None:
+        """Takes a rate slot for a request that a browser makes for the page."""
+        limiter = self.parts.limiters.for_host(host_of(url))
+        limiter.set_budget(self.context.site_id, self.context.budget)
+        await limiter.take_slot(self._hop_deadline_at(), self.page.priority)
+        self._require_lease()
 
-    async def _heed_robots(self, url: str, limiter: HostLimiter, turn: Turn) -> None:
-        """Sets the host's budget, robots.txt's crawl delay included, and refuses what robots.txt
-        disallows.
+    async def _apply_robots(self, url: str, limiter: HostLimiter, permit: Permit) -> None:
+        """Sets the host's budget, including robots.txt's crawl delay. Raises FetchError if
+        robots.txt disallows the URL.
 
-        Before the page's own turn, so that a request for robots.txt never waits for a turn while
-        holding one.
+        Runs before the page's own permit is acquired, so that a request for robots.txt never waits
+        for a permit while the page holds one.
         """
-        context = self._context
+        context = self.context
         limiter.set_budget(context.site_id, context.budget)
         if not context.site.robots:
             return
         rules = require_allowed(
-            await self._all.robots.rules(url, context, turn, self._robots_hop, self._permits.route),
+            await self.parts.robots.rules(
+                url, context, permit, self._permit_robots_hop, self.permits.route
+            ),
             url,
             retry_after_s=ROBOTS_PATIENCE_S,
         )
-        self._permits.robots = rules
+        self.permits.robots = rules
         limiter.set_crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)
 
-    async def _robots_hop(self, url: str) -> None:
-        """robots.txt redirects: a request like any other to the host it leads to."""
-        limiter = self._all.limiters.for_host(host_of(url))
-        limiter.set_budget(self._context.site_id, self._context.budget)
-        await limiter.take_slot(self._patience())
-        self._still_ours()
+    async def _permit_robots_hop(self, url: str) -> None:
+        """Takes a rate slot of the host that robots.txt redirects to."""
+        limiter = self.parts.limiters.for_host(host_of(url))
+        limiter.set_budget(self.context.site_id, self.context.budget)
+        await limiter.take_slot(self._hop_deadline_at())
+        self._require_lease()
 
-    def _patience(self) -> float:
-        """Until when a further request of the page waits for its turn, by the loop's clock."""
-        return asyncio.get_running_loop().time() + self._context.policy.page_timeout_s
+    def _hop_deadline_at(self) -> float:
+        """Returns the loop time until which a further request of the page waits for its permit."""
+        return asyncio.get_running_loop().time() + self.context.policy.page_timeout_s

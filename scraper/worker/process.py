@@ -1,9 +1,7 @@
-"""A worker process: one event loop in a thread of its own, and what the loop needs, made when first
-used.
+"""A worker process: one event loop in its own thread, and the services that run on it.
 
-Keyed by process id, since Celery's pools fork, spawn threads, or do neither: whichever runs a task
-first in a process makes that process's runtime. Task threads block on their batch; everything else
-happens on the loop.
+`scraper.process.current_worker` makes it when a process runs its first task. Task threads block on
+their batch; everything else happens on the loop.
 """
 
 from __future__ import annotations
@@ -37,28 +35,27 @@ from scraper.worker.writer import Pending
 
 log = structlog.get_logger()
 
-TURN_S = 1.0
-# Others have so long to end, which is less than an unclaimed lease lives.
+HEARTBEAT_S = 1.0
+# How long a batch that runs alone waits for the others to end: less than an unclaimed lease lasts.
 ALONE_WAIT_S = 15.0
-# A worker that was told to stop has so long to store what it still holds.
+# How long a stopping worker has to store its pages after the last ones were cancelled.
 GIVE_UP_S = 5.0
-WEIGH_S = 0.2
+WEIGH_SLOTS_S = 0.2
 CLOSE_S = 10.0
 
 Send = Callable[[Sequence[Message]], None]
 
 
 class Worker:
-    """Everything one process shares between its batches. `send` publishes messages and may be
-    called from any thread."""
+    """Everything that a process's batches share. `send` publishes messages, from any thread."""
 
     def __init__(self, settings: Settings, send: Send) -> None:
         self.settings = settings
         self.name = f"{socket.gethostname()}:{os.getpid()}"
         self.engine = make_engine(settings.postgres_url)
         self._send = send
-        self._places = SharedExclusiveLock()
-        self._turned_at = time.monotonic()
+        self._batch_lock = SharedExclusiveLock()
+        self._beat_at = time.monotonic()
         self._claims = Claims(self.engine, self.name, settings)
         self._contexts = CrawlContexts(self.engine, settings)
         self._stopping = False
@@ -72,35 +69,35 @@ class Worker:
             raise self._failed
 
     def work(self, lease_id: UUID, *, alone: bool = False) -> None:
-        """Claims a lease and settles its pages; returns when the last one is stored. Does nothing
+        """Claims a lease and settles its pages; returns when the last page is stored. Does nothing
         for a stale lease.
 
-        `alone`: nothing else is done meanwhile. Where that cannot be arranged soon, the lease goes
-        back unclaimed.
+        With `alone`, no other batch runs at the same time. If the others do not end in time, the
+        lease stays unclaimed.
         """
         if not alone:
-            with self._places.shared():
-                self._work(lease_id, alone)
+            with self._batch_lock.shared():
+                self._claim_and_settle(lease_id, alone)
         else:
-            with self._places.exclusive(ALONE_WAIT_S) as free:
+            with self._batch_lock.exclusive(ALONE_WAIT_S) as free:
                 if free:
-                    self._work(lease_id, alone)
+                    self._claim_and_settle(lease_id, alone)
 
-    def _work(self, lease_id: UUID, alone: bool) -> None:
+    def _claim_and_settle(self, lease_id: UUID, alone: bool) -> None:
         claimed = self._claims.take(lease_id, alone=alone, stopping=lambda: self._stopping)
         if claimed is None:
             return
         if claimed.queue_low:
             self._send([dispatch_message()])
-        # Of one that is stuck the keeper has said so, and the lease runs out.
+        # The keeper cancels a stuck batch, logs it, and lets its lease expire.
         with suppress(CancelledError):
             asyncio.run_coroutine_threadsafe(
-                self._batch(claimed, slots.current_slot()), self._loop
+                self._settle_claimed(claimed, slots.current_slot()), self._loop
             ).result()
 
     def run_task(self, reference: str, arguments: Mapping[str, object]) -> None:
         """Runs a plug-in's task, as `scraper.plugin.Task` describes it."""
-        with self._places.shared():
+        with self._batch_lock.shared():
             resolve(reference)(self.services.host, **arguments)
 
     @property
@@ -110,8 +107,8 @@ class Worker:
 
     @property
     def silent_s(self) -> float:
-        """Seconds since the loop last turned: more than a few mean that something blocks it."""
-        return time.monotonic() - self._turned_at
+        """Seconds since the loop last ran: more than a few mean that something blocks it."""
+        return time.monotonic() - self._beat_at
 
     @property
     def lost(self) -> int:
@@ -119,14 +116,14 @@ class Worker:
         return self.services.writer.lost
 
     def stop(self) -> None:
-        """Hands back what has not been begun at once, and what is under way if it has not ended
-        `stop_s` later. Callable from a signal handler."""
+        """Hands back pages that are not begun at once, and those under way `stop_s` later. Safe in
+        a signal handler."""
         if not self._stopping:
             self._stopping = True
             self._loop.call_soon_threadsafe(self._hand_back)
 
     def close(self) -> None:
-        """Gives back what the fleet shares, and closes every connection. After the last batch."""
+        """Releases the hosts' slots and closes every connection. Call after the last batch."""
         asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(CLOSE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CLOSE_S)
@@ -144,14 +141,14 @@ class Worker:
         for part in self.services.parts.values():
             part.hand_back()
         self._handing_back = [
-            asyncio.ensure_future(self.services.processor.hand_back(each))
-            for each in self.keeper.batches.values()
+            asyncio.ensure_future(self.services.processor.hand_back(batch))
+            for batch in self.keeper.batches.values()
         ]
         self._loop.call_later(self.settings.stop_s, self._cut_short)
 
     def _cut_short(self) -> None:
         for batch in self.keeper.batches.values():
-            batch.cut()
+            batch.cancel_pages()
         for part in self.services.parts.values():
             part.cut_short()
         self.services.writer.give_up_in(GIVE_UP_S)
@@ -164,7 +161,7 @@ class Worker:
     def _start(self, started: threading.Event) -> None:
         try:
             self._make_services()
-        except BaseException as error:  # noqa: BLE001 - the thread that waits for us has to know
+        except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
             self._failed = error
             self._loop.stop()
         started.set()
@@ -181,10 +178,15 @@ class Worker:
             loop_silent_s=lambda: self.silent_s,
         )
         self.keeper = Keeper(self.settings, self._claims, self.services)
-        loops = (*self.services.loops(), self.keeper.run(), self._turn(), self._weigh())
-        self._loops = [self._loop.create_task(each) for each in loops]
+        loops = (
+            *self.services.loops(),
+            self.keeper.run(),
+            self._record_heartbeats(),
+            self._weigh_slots(),
+        )
+        self._loops = [self._loop.create_task(loop) for loop in loops]
 
-    async def _batch(self, claimed: Claimed, place: SlotCost | None) -> None:
+    async def _settle_claimed(self, claimed: Claimed, slot: SlotCost | None) -> None:
         self.keeper.apply(claimed.control, claimed.asked)
         lease = claimed.lease
         batch = Batch(
@@ -194,21 +196,21 @@ class Worker:
             pending=Pending(len(lease.pages)),
             handed_back=self._stopping,
             inactive_crawls=claimed.inactive,
-            place=place,
+            slot=slot,
         )
         await self.keeper.settle(batch)
 
-    async def _turn(self) -> None:
+    async def _record_heartbeats(self) -> None:
         while True:
-            self._turned_at = time.monotonic()
-            await asyncio.sleep(TURN_S)
+            self._beat_at = time.monotonic()
+            await asyncio.sleep(HEARTBEAT_S)
 
-    async def _weigh(self) -> None:
+    async def _weigh_slots(self) -> None:
         while True:
-            await asyncio.sleep(WEIGH_S)
-            left: list[SlotLoad] = [
+            await asyncio.sleep(WEIGH_SLOTS_S)
+            loads: list[SlotLoad] = [
                 (
-                    batch.place,
+                    batch.slot,
                     batch.unsettled,
                     batch.paced,
                     batch_pages_of(batch.lease.queue, self.settings),
@@ -217,11 +219,11 @@ class Worker:
                 if batch.moved_at
             ]
             for part in self.services.parts.values():
-                left += part.slot_loads()
-            # Where one begins, it may have to start a thread.
-            await asyncio.to_thread(self._weigh_places, left)
+                loads += part.slot_loads()
+            # A freed slot may begin another batch, which may start a thread.
+            await asyncio.to_thread(self._set_slot_costs, loads)
 
-    def _weigh_places(self, left: Sequence[SlotLoad]) -> None:
-        for place, pages, paced, full in left:
-            if place is not None:
-                place.weigh(pages - paced, paced, full)
+    def _set_slot_costs(self, loads: Sequence[SlotLoad]) -> None:
+        for slot, pages, paced, full in loads:
+            if slot is not None:
+                slot.weigh(pages - paced, paced, full)

@@ -1,4 +1,4 @@
-"""What a worker process is made of, put together once: each part is given the parts it needs."""
+"""Builds a worker process's services, and gives each the services that it needs."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from scraper.worker.telemetry import Telemetry
 from scraper.worker.tiers import TierChoice, begin_probe
 from scraper.worker.writer import Writer
 
-# Of one process.
+# Per process.
 REDIS_CONNECTIONS = 32
-# With more batches under way, pages that are found wait for the next tick.
+# With more moving batches, new pages wait for the next dispatch tick.
 BATCHES_WANTED = 4
 
 
 class Services:
-    """The parts that live as long as the process. Made on its loop, and closed there. `worker`
-    names it in the frontier; `wants_work`: whether pages that are found may be sent out at once."""
+    """The services that live as long as the process. Made and closed on its loop. `worker` is the
+    process's name in the frontier."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Services:
         count_batches: Callable[[], int],
         loop_silent_s: Callable[[], float],
     ) -> None:
-        self.redis = redis = _redis(settings)
+        self.redis = redis = _make_redis(settings)
         rng = random.Random()
         self.fetcher = HttpFetcher()
         self.limiters = HostLimiters(
@@ -97,7 +97,7 @@ class Services:
         )
         self.writer = Writer(self.settler.store)
         self.tiers = TierChoice(partial(begin_probe, engine), rng)
-        self.page_reader = ExtractionPool()
+        self.extraction_pool = ExtractionPool()
         self.processor = BatchProcessor(
             page_fetcher=PageFetcher(
                 fetcher=self.fetcher,
@@ -107,7 +107,7 @@ class Services:
                 sessions=self.host.sessions,
                 browser=self.host.browser,
             ),
-            page_reader=self.page_reader,
+            extraction_pool=self.extraction_pool,
             tiers=self.tiers,
             limiters=self.limiters,
             writer=self.writer,
@@ -118,13 +118,13 @@ class Services:
         )
 
     def loops(self) -> tuple[Coroutine[Any, Any, None], ...]:
-        """What each part does by itself, for as long as the process lives."""
+        """Returns what the services run for as long as the process lives."""
         runs = [part.run() for part in self.parts.values()]
         return self.writer.run(), self.proxies.run(), *runs
 
     async def aclose(self, within_s: float) -> None:
-        """Gives back what the fleet shares (the hosts' slots) and closes every connection."""
-        # Where Redis hangs, the shares run out by themselves.
+        """Releases the hosts' slots, which the fleet shares, and closes every connection."""
+        # If Redis hangs, the slots expire without being released.
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s / 4):
                 await self.limiters.sweep()
@@ -133,13 +133,13 @@ class Services:
             await part.aclose(within_s / 8)
         await self.fetcher.aclose()
         await self.redis.aclose()
-        self.page_reader.close()
+        self.extraction_pool.close()
         self.writer.close()
 
 
-def _redis(settings: Settings) -> aredis.Redis:
-    # Whoever finds all connections in use waits: redis-py's default is to tell the 101st that Redis
-    # is away.
+def _make_redis(settings: Settings) -> aredis.Redis:
+    # This pool makes a caller wait while all connections are in use; redis-py's default pool raises
+    # ConnectionError, as if Redis were away.
     pool = aredis.BlockingConnectionPool.from_url(
         settings.valkey_url,
         max_connections=REDIS_CONNECTIONS,

@@ -768,7 +768,7 @@ def test_a_batch_that_must_be_alone_has_nothing_beside_it(bench: Bench) -> None:
     bench.begin(worker, [first])
     until(lambda: len(bench.asked()) == 2)
     bench.begin(worker, [alone], alone=True)
-    until(lambda: worker._places._exclusive == 1)
+    until(lambda: worker._batch_lock._exclusive == 1)
     bench.begin(worker, [last])
     seen: list[dict[object, object]] = []
     claim = leases.claim_lease
@@ -983,7 +983,7 @@ def test_over_says_when_nothing_may_be_begun() -> None:
                 or reasons["inactive_crawls"] == {7}
                 or reasons["lease_expires_at"] < now  # type: ignore[operator]
             )
-            assert batch.over(page) == expected
+            assert batch.is_dropped(page) == expected
 
     asyncio.run(work())
 
