@@ -196,7 +196,7 @@ class BatchProcessor:
         )
         if not isinstance(context, Attempt) and context.extractor.adapter is not None:
             result = replace_interface(page, context, result)
-        self._telemetry.settled(batch, page, site, attempt, result.verdict)
+        self._telemetry.record_page(batch, page, site, attempt, result.verdict)
         self._writer.put(result, batch.pending)
         batch.unsettled -= 1
         self._unsettled -= 1

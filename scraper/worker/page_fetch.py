@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -28,6 +28,7 @@ from scraper.politeness.robots_cache import Permit
 from scraper.proxies.rotation import Lacks, ProxyRotation
 from scraper.rules.blocks import detect_block_redirect
 from scraper.rules.budget import MOST_SHARE
+from scraper.rules.proxies import ProxyNeed
 from scraper.rules.routing import BROWSER
 from scraper.rules.urls import host_of
 from scraper.worker.batch import Batch
@@ -36,6 +37,7 @@ from scraper.worker.tiers import Tier
 
 # After this the page is tried again if robots.txt could not be read.
 ROBOTS_PATIENCE_S = 30.0
+NO_SLOT = nullcontext()
 
 
 class Robots(Protocol):
@@ -77,13 +79,22 @@ class PageFetcher:
         back untried.
         """
         page_fetch = PageFetch(self, batch, limiter, page, context, permits, tier, lacks)
-        if self.browser is None or tier.level != BROWSER or page.kind is Kind.SITEMAP:
-            return await page_fetch.fetch()
-        page_fetch.browser = self.browser
-        # The browser's slot comes before the host's permit, which would otherwise be held while the
-        # page waits for the slot.
-        async with self.browser.slot(batch.deadline_at, page.id):
-            return await page_fetch.fetch()
+        slot: AbstractAsyncContextManager[None] = NO_SLOT
+        if self.browser is not None and tier.level == BROWSER and page.kind is not Kind.SITEMAP:
+            # The browser's slot comes before the host's permit, which would otherwise be held while
+            # the page waits for the slot.
+            page_fetch.browser = self.browser
+            slot = self.browser.slot(batch.deadline_at, page.id)
+        async with slot:
+            if context.login is not None:
+                assert self.sessions is not None, "a site with a login needs accounts"
+                return await self.sessions.visit(
+                    page, context, batch.deadline_at, permits, page_fetch.fetch_as_account
+                )
+            need = context.proxy_need(page, tier.level)
+            if need is None:
+                return await page_fetch.try_route(None)
+            return await page_fetch.fetch_by_proxy(need)
 
 
 @dataclass(slots=True)
@@ -101,87 +112,65 @@ class PageFetch:
     lacks: Lacks
     browser: PageBrowser | None = None
 
-    async def fetch(self) -> Fetched:
-        """Fetches the page as the account that its site asks for, or without one."""
-        if self.context.login is None:
-            return await self._fetch_by_route()
-        sessions = self.parts.sessions
-        assert sessions is not None, "a site with a login needs accounts"
-        return await sessions.visit(
-            self.page, self.context, self.batch.deadline_at, self.permits, self._fetch_as_account
-        )
-
-    async def _fetch_as_account(self, account: AccountSession) -> Fetched:
+    async def fetch_as_account(self, account: AccountSession) -> Fetched:
         self.permits.identity = account
-        return await self._fetch_by_route()
-
-    async def _fetch_by_route(self) -> Fetched:
-        """Fetches the page through the proxies that its site asks for, or without one."""
         need = self.context.proxy_need(self.page, self.tier.level)
         if need is None:
-            return await self._try_route(None)
-        account = self.permits.identity
-        if account is not None:
-            need = replace(need, account=account.seed)
+            return await self.try_route(None)
+        return await self.fetch_by_proxy(replace(need, account=account.seed))
+
+    async def fetch_by_proxy(self, need: ProxyNeed) -> Fetched:
         return await self.parts.rotation.fetch(
             self.page,
             need,
-            self._try_route,
+            self.try_route,
             block_of=self.context.block_of,
             can_go_up=self.tier.above is not None,
             page_alone=self.tier.alone,
             # A logged-out page lacks much, and an account stays with its proxy: asking other
             # proxies would not help.
-            lacks=self.lacks if account is None else None,
+            lacks=self.lacks if self.permits.identity is None else None,
         )
 
-    async def _try_route(self, route: ProxyRoute | None) -> Fetched:
+    async def try_route(self, route: ProxyRoute | None) -> Fetched:
         """Fetches the page once, with all its requests through `route`. Raises FetchError(BLOCKED)
         for a redirect to a known challenge."""
-        self.permits.route = route
+        page, context, permits = self.page, self.context, self.permits
+        permits.route = route
         try:
-            await self._apply_robots(self.page.url, self.limiter, self._hold_permit)
+            await self._apply_robots(page.url, self.limiter, self._hold_permit)
             await self._acquire_first_permit()
             self._require_wanted()
-            return await self._request_page(route)
-        except FetchError as error:
-            if error.outcome is not Outcome.OFF_SITE or not error.url:
-                raise
-            block = detect_block_redirect(error.url)
-            if block is None:
-                raise
-            raise FetchError(
-                Outcome.BLOCKED,
-                str(block),
-                url=error.url,
-                status=error.status,
-                signal=ProxySignal.BLOCKED,
-                sign=block.sign,
-            ) from error
-        finally:
-            self.permits.release()
-
-    async def _request_page(self, route: ProxyRoute | None) -> Fetched:
-        page, context, account = self.page, self.context, self.permits.identity
-        if self.browser is not None:
-            return await self.browser.fetch(
+            if self.browser is not None:
+                return await self._show_page(self.browser, route)
+            account = permits.identity
+            return await self.parts.fetcher.fetch(
                 page.url,
-                context.policy_of(page),
-                context.rendering,
-                permits=BrowserPermits(self._permit_hop, self._permit_subrequest),
+                self._choose_policy(),
+                validators=context.validators_of(page),
+                before_hop=self._permit_hop,
+                extra_headers=None if account is None else account.headers_for(page.url),
                 route=route,
-                page_id=page.id,
                 visitor=account,
+                held_body=permits.body,
             )
-        return await self.parts.fetcher.fetch(
-            page.url,
-            self._choose_policy(),
-            validators=context.validators_of(page),
-            before_hop=self._permit_hop,
-            extra_headers=None if account is None else account.headers_for(page.url),
+        except FetchError as error:
+            blocked = _find_block(error)
+            if blocked is None:
+                raise
+            raise blocked from error
+        finally:
+            permits.release()
+
+    async def _show_page(self, browser: PageBrowser, route: ProxyRoute | None) -> Fetched:
+        return await browser.fetch(
+            self.page.url,
+            self.context.policy_of(self.page),
+            self.context.rendering,
+            permits=BrowserPermits(self._permit_hop, self._permit_subrequest),
             route=route,
-            visitor=account,
-            held_body=self.permits.body,
+            page_id=self.page.id,
+            visitor=self.permits.identity,
         )
 
     def _choose_policy(self) -> FetchPolicy:
@@ -303,3 +292,20 @@ class PageFetch:
     def _hop_deadline_at(self) -> float:
         """Returns the loop time until which a further request of the page waits for its permit."""
         return asyncio.get_running_loop().time() + self.context.policy.page_timeout_s
+
+
+def _find_block(error: FetchError) -> FetchError | None:
+    """Returns the block behind a redirect that leaves the site; None for any other error."""
+    if error.outcome is not Outcome.OFF_SITE or not error.url:
+        return None
+    block = detect_block_redirect(error.url)
+    if block is None:
+        return None
+    return FetchError(
+        Outcome.BLOCKED,
+        str(block),
+        url=error.url,
+        status=error.status,
+        signal=ProxySignal.BLOCKED,
+        sign=block.sign,
+    )

@@ -1,13 +1,13 @@
-"""What a worker process tells of its work: one log event a batch and one a failure, counters,
-spans. Decides nothing.
+"""Reports a worker process's work: one log event per batch and per failure, and whatever plug-ins'
+observers count and trace. Decides nothing.
 
-Called for each page, so what is switched off costs a call and no more: no address is cleaned, no
-text put together.
+The worker calls this module for each page, so without observers a call does almost nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -29,19 +29,18 @@ FAILURES = frozenset(
     for outcome in Outcome
     if outcome.tried and outcome.blame is not Blame.NOBODY and outcome is not Outcome.NOT_FOUND
 )
-# A batch's event names so many hosts; it counts all.
+# A batch's log event names this many hosts, and counts all.
 NAMES_MAX = 10
-
 
 NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 class Observer:
-    """What looks on while a worker works: meters, spans. Every method is optional, and called for
-    each page or batch."""
+    """Counts and traces a worker's steps. Every method is optional. The context managers last as
+    long as the step."""
 
     def batch(self, lease: Lease) -> AbstractContextManager[None]:
-        """Around a batch, until its last page is stored."""
+        """Lasts until the batch's last page is stored."""
         return NOTHING
 
     def fetch(self, page: LeasedPage) -> AbstractContextManager[None]:
@@ -51,7 +50,7 @@ class Observer:
         return NOTHING
 
     def store(self, pages: int, leases: Set[UUID]) -> AbstractContextManager[None]:
-        """Around the transaction that stores a group, in the writer's thread."""
+        """Lasts as long as the transaction that stores a group, in the writer's thread."""
         return NOTHING
 
     def count_batch(self, queue: str, seconds: float) -> None: ...
@@ -59,24 +58,24 @@ class Observer:
     def count_page(self, site: str, queue: str, outcome: Outcome) -> None: ...
 
     def count_fetch(self, queue: str, seconds: float) -> None:
-        """Counts the last request of a page, from its permit on."""
+        """Counts a page's last request; `seconds` start at its permit."""
 
     def count_group(self, pages: int, seconds: float) -> None: ...
 
 
 class Telemetry:
-    """One a process, used on its loop, but for `store`. Without observers it only logs."""
+    """Logs, and calls the observers. One a process, used on its loop, except for `store`."""
 
     def __init__(self, observers: Sequence[Observer] = ()) -> None:
         self._observers = observers
 
     @contextmanager
     def batch(self, batch: Batch) -> Iterator[None]:
-        """Around a batch, until its last page is stored."""
+        """Wraps a batch, until its last page is stored."""
         loop = asyncio.get_running_loop()
         began, lease = loop.time(), batch.lease
         try:
-            with self._all(observer.batch(lease) for observer in self._observers):
+            with self._join_spans(observer.batch(lease) for observer in self._observers):
                 yield
         finally:
             seconds = loop.time() - began
@@ -84,7 +83,9 @@ class Telemetry:
                 observer.count_batch(lease.queue, seconds)
             hosts = sorted({page.host for page in lease.pages})
             sites = {
-                each.site.name for each in batch.contexts.values() if not isinstance(each, Attempt)
+                context.site.name
+                for context in batch.contexts.values()
+                if not isinstance(context, Attempt)
             }
             log.info(
                 "batch done" if not batch.unsettled else "batch given up",
@@ -101,25 +102,25 @@ class Telemetry:
                 seconds=round(seconds, 2),
             )
 
-    def settled(
-        self, batch: Batch, page: LeasedPage, site: str, tried: Attempt, verdict: Verdict
+    def record_page(
+        self, batch: Batch, page: LeasedPage, site: str, attempt: Attempt, verdict: Verdict
     ) -> None:
-        """A page has its verdict. A failure is one event; what waits or was never asked is counted
-        in its batch's alone."""
-        outcome, lease = tried.outcome, batch.lease
+        """Counts a settled page, and logs a failure. Pages that wait or were never requested only
+        count in their batch's event."""
+        outcome, lease = attempt.outcome, batch.lease
         batch.outcomes[outcome] += 1
         for observer in self._observers:
             observer.count_page(site, lease.queue, outcome)
         if outcome is Outcome.FETCHED or outcome not in FAILURES:
             return
         log.log(
-            30 if verdict.status.final else 20,  # logging's WARNING and INFO
+            logging.WARNING if verdict.status.final else logging.INFO,
             "page failed",
             outcome=outcome,
             blame=outcome.blame,
             status=verdict.status,
-            http_status=tried.http_status,
-            error=tried.error,
+            http_status=attempt.http_status,
+            error=attempt.error,
             crawl=page.crawl_id,
             site=site,
             host=page.host,
@@ -133,44 +134,47 @@ class Telemetry:
     def fetch(
         self, batch: Batch, page: LeasedPage, permits: PagePermits
     ) -> AbstractContextManager[None]:
-        """Around a page's way to its answer. What is measured is the last request alone, from its
-        turn on."""
+        """Wraps a page's fetch, and measures its last request, from its permit on."""
         if not self._observers:
             return NOTHING
-        span = self._all(observer.fetch(page) for observer in self._observers)
-        return _Fetch(self._observers, span, batch.lease.queue, permits)
+        span = self._join_spans(observer.fetch(page) for observer in self._observers)
+        return _FetchSpan(self._observers, span, batch.lease.queue, permits)
 
     def extract(self, page: LeasedPage) -> AbstractContextManager[None]:
-        return self._all(observer.extract(page) for observer in self._observers)
+        return self._join_spans(observer.extract(page) for observer in self._observers)
 
     @contextmanager
     def store(self, pages: Sequence[PageResult]) -> Iterator[None]:
-        """Around the transaction that stores a group, in the writer's thread."""
+        """Wraps the transaction that stores a group, in the writer's thread."""
         began = time.monotonic()
         leases = {page.lease_id for page in pages}
-        with self._all(observer.store(len(pages), leases) for observer in self._observers):
+        with self._join_spans(observer.store(len(pages), leases) for observer in self._observers):
             yield
         for observer in self._observers:
             observer.count_group(len(pages), time.monotonic() - began)
 
-    def _all(self, spans: Iterable[AbstractContextManager[None]]) -> AbstractContextManager[None]:
-        """One context of the observers' own; of a single one, that itself."""
+    def _join_spans(
+        self, spans: Iterable[AbstractContextManager[None]]
+    ) -> AbstractContextManager[None]:
+        """Returns one context manager for the observers' spans."""
         if not self._observers:
             return NOTHING
         if len(self._observers) == 1:
             return next(iter(spans))
-        return _entered(tuple(spans))
+        return _enter_spans(tuple(spans))
 
 
 @contextmanager
-def _entered(spans: Sequence[AbstractContextManager[None]]) -> Iterator[None]:
+def _enter_spans(spans: Sequence[AbstractContextManager[None]]) -> Iterator[None]:
     with ExitStack() as stack:
         for span in spans:
             stack.enter_context(span)
         yield
 
 
-class _Fetch:
+class _FetchSpan:
+    """The observers' spans of a fetch; reports the last request's time when it ends."""
+
     __slots__ = ("_observers", "_permits", "_queue", "_span")
 
     def __init__(
@@ -193,8 +197,8 @@ class _Fetch:
         trace: TracebackType | None,
     ) -> None:
         began = self._permits.began
-        asked = began and not isinstance(error, (DeferredError, asyncio.CancelledError))
-        if asked:
+        was_sent = began and not isinstance(error, (DeferredError, asyncio.CancelledError))
+        if was_sent:
             seconds = asyncio.get_running_loop().time() - began
             for observer in self._observers:
                 observer.count_fetch(self._queue, seconds)

@@ -1,10 +1,10 @@
-"""Which way a page goes on this worker, and what follows when it is kept out: again, by another
-proxy, or a level up.
+"""Chooses the level at which a worker tries a page, and what follows a block: another try at the
+same level, or a try one level up.
 
-`scraper.rules.escalation` says how; here is what this process knows of the hosts (read with every
-claim and every two seconds), and how a decision becomes a verdict and a queue. A page that lies in
-another queue than its host's level asks for goes to the right one, untried and unpaid: so what
-waits need not be rewritten when a host moves.
+`scraper.rules.escalation` has the rules. This module holds what the process knows about hosts'
+levels (read with every claim and every two seconds), and turns decisions into verdicts and queues.
+A page in another queue than its host's level needs goes to the right queue untried and without a
+charge, so that waiting pages need not be rewritten when a host changes its level.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """How a page is tried now: at `level`, one of `steps`. `alone`: its host needs less; `move`:
-    not here, but there."""
+    """How a page is tried now: at `level`, which is one of `steps`. `alone`: only this page needs
+    the level, and its host a cheaper one. `move`: the page is not tried here, but goes there."""
 
     key: TierKey
     steps: Ladder
@@ -52,13 +52,13 @@ class Tier:
 
     @property
     def above(self) -> str | None:
-        """The level that it can go to when it is blocked."""
+        """The level that a blocked page can go to."""
         return escalation.next_level(self.level, self.steps)
 
 
 def begin_probe(engine: sa.Engine, key: TierKey, steps: Ladder) -> bool:
-    """Whether this process may send the host's probe. Raises nothing: where PostgreSQL does not
-    answer, somebody else probes later."""
+    """Returns True if this process may send the host's probe. Raises nothing: if PostgreSQL does
+    not answer, another process probes later."""
     try:
         with engine.begin() as connection:
             return host_tiers.begin_probe(connection, key, steps)
@@ -69,28 +69,28 @@ def begin_probe(engine: sa.Engine, key: TierKey, steps: Ladder) -> bool:
 
 
 class TierChoice:
-    """One a process, on its loop. `begin_probe` asks the fleet whether this process may send a
-    host's probe."""
+    """Chooses tiers. One a process, on its loop. `begin_probe` returns True if this process may
+    send a host's probe."""
 
     def __init__(self, begin_probe: Callable[[TierKey, Ladder], bool], rng: random.Random) -> None:
         self._begin_probe = begin_probe
         self._rng = rng
         self._routes: Mapping[TierKey, HostRoute] = {}
-        # This leads from the loop's clock to PostgreSQL's.
+        # Add this to the loop's time to get PostgreSQL's.
         self._clock_s = 0.0
 
     def apply_routes(self, routes: Mapping[TierKey, HostRoute], now: float) -> None:
-        """Takes what the fleet knows; `now`: PostgreSQL's clock at about this moment."""
+        """Replaces the known levels. `now` is PostgreSQL's time at about this moment."""
         self._routes = routes
         self._clock_s = now - asyncio.get_running_loop().time()
 
     def level(self, context: CrawlContext, host: str, start: str) -> str:
-        """Where a page of the host goes that has nothing of its own to say."""
+        """Returns the level for a page that has no level of its own yet."""
         steps = escalation.build_ladder(start, context.site.escalate)
         return escalation.level_for(self._routes.get(TierKey(context.site_id, host, start)), steps)
 
     async def choose(self, page: LeasedPage, queue: str, context: CrawlContext) -> Tier:
-        """How a page that came from `queue` is to be tried."""
+        """Returns how to try a page that came from `queue`."""
         if not context.site.escalate:
             return plain_tier(queue)
         start = context.choose_route(page.kind, page.url).capability
@@ -109,7 +109,7 @@ class TierChoice:
         if route is not None and below is not None and page.level is None and not page.blocked:
             now = asyncio.get_running_loop().time() + self._clock_s
             if escalation.is_probe_due(route, steps, now):
-                # It is asked once.
+                # This process asks once for each probe.
                 self._routes = {**self._routes, key: replace(route, probe_at=now + PROBE_LOST_S)}
                 if await asyncio.to_thread(self._begin_probe, key, steps):
                     return Tier(key, steps, below, move=Move(queue_name(below, region), probe=True))
@@ -118,16 +118,16 @@ class TierChoice:
     def after_block(
         self, page: LeasedPage, tier: Tier, queue: str, *, proxied: bool, suspicion: bool
     ) -> tuple[Verdict, Move] | None:
-        """What follows where the page gets another chance for free; None: there is none left, and
-        the host's account is charged as for any fault of a host.
+        """Returns what follows if the page gets another free try. None means that the free tries
+        are used up, and the block is charged like any fault of the host.
 
-        A visit through proxies has asked several of them already. A `suspicion` (its fields are
-        missing) is looked into once, a level up.
+        A try with proxies has used several of them already. A `suspicion` (the page lacks fields)
+        gets one more try, one level up.
         """
         _, _, region = queue.partition(".")
         if tier.probe:
             level = self._routes[tier.key].level if tier.key in self._routes else tier.level
-            return _free(0.0), Move(queue_name(level, region))
+            return _due_without_charge(0.0), Move(queue_name(level, region))
         tries = PAGE_TRIES + 1 if proxied or suspicion else page.blocked + 1
         after = escalation.after_block(
             tier.level,
@@ -140,22 +140,23 @@ class TierChoice:
         )
         match after:
             case GoUp():
-                return _free(0.0), Move(queue_name(after.level, region), after.level)
+                return _due_without_charge(0.0), Move(queue_name(after.level, region), after.level)
             case RetryHere(charged=False):
-                return _free(after.delay_s), Move(queue, page.level, page.blocked + 1)
+                return _due_without_charge(after.delay_s), Move(queue, page.level, page.blocked + 1)
             case _:
                 return None
 
 
 @lru_cache
 def plain_tier(queue: str) -> Tier:
-    """That of sites whose pages stay where they are."""
+    """Returns the only tier of a site without escalation."""
     level = queue.partition(".")[0]
     return Tier(TierKey(0, "", level), (level,), level)
 
 
 def blocked_signal(page: LeasedPage, tier: Tier, sign: str) -> TierSignal | None:
-    """What a block says of a host with a ladder, once the page has been given up at its level."""
+    """Returns the signal of a page that is given up at its level; None if the host has one level
+    only."""
     return (
         None
         if len(tier.steps) == 1
@@ -164,6 +165,7 @@ def blocked_signal(page: LeasedPage, tier: Tier, sign: str) -> TierSignal | None
 
 
 def good_signal(page: LeasedPage, tier: Tier) -> TierSignal | None:
+    """Returns the signal of a page that was served; None if the host has one level only."""
     return (
         None
         if len(tier.steps) == 1
@@ -171,5 +173,5 @@ def good_signal(page: LeasedPage, tier: Tier) -> TierSignal | None:
     )
 
 
-def _free(delay_s: float) -> Verdict:
+def _due_without_charge(delay_s: float) -> Verdict:
     return Verdict(Status.DUE, delay_s, charged=False)

@@ -1,10 +1,9 @@
-"""The one writer of a worker process: settled pages from every batch, stored in groups, one
-transaction a group.
+"""The writer of a worker process: stores settled pages of all batches in groups, one transaction
+per group.
 
-A group is written when it is full, when its first page is a moment old, or when no more pages are
-under way that it could wait for, whichever comes first; so a page that hangs holds nothing back,
-and the first pages of a crawl wait for nobody. The writing itself runs in a thread of its own;
-while one group is being stored, the next one fills.
+A group is written as soon as it is full, its first page has waited for `GROUP_AGE_S`, or no other
+pages are under way. So a hanging page delays no other, and a crawl's first pages are stored at
+once. A thread stores one group while the next one fills.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ from scraper.results.transaction import PageResult
 
 log = structlog.get_logger()
 
-# Its nine statements cost 3 to 4 ms of CPU, however many pages they are for.
+# A group's nine statements cost 3 to 4 ms of CPU for any number of pages.
 GROUP_PAGES = 250
-# What its pages lead to can be leased once they are stored, 0.1 s for so many; products, of which a
-# page may have thousands, count likewise.
+# Links and products in a group. Storing this many takes 0.1 s, and new links can only be leased
+# after that; one page may have thousands of products.
 GROUP_ROWS = 2000
 GROUP_AGE_S = 0.3
 # One statement takes all of a group's products.
 GROUP_BYTES = 8_000_000
-# So much waits here at the most, beside what the pages under way will come to.
+# At most this much waits in the writer, in addition to the results of the pages under way.
 HELD_MAX_BYTES = 64_000_000
-# A page that waits for room looks so often whether it is still wanted.
-LOOK_S = 0.5
+# How often a page that waits for room checks whether it may still begin.
+CHECK_S = 0.5
 BACKOFF_MAX_S = 4.0
 FAILURES_MAX = 3
 SMALL_BYTES = 16_384
-# What Python takes for a link that was found, and for any other value.
+# The memory that Python needs for a link, and for any other value.
 LINK_BYTES = 500
 VALUE_BYTES = 60
 
@@ -46,8 +45,8 @@ Store = Callable[[Sequence[PageResult]], None]
 
 
 class Pending:
-    """How much of a batch is not stored yet; `stored` is set when all of it is, or has been given
-    up."""
+    """Counts a batch's pages that are not stored yet. `stored` is set when every page is stored or
+    given up."""
 
     def __init__(self, pages: int) -> None:
         self.left = pages
@@ -55,23 +54,25 @@ class Pending:
         if pages == 0:
             self.stored.set()
 
-    def less(self) -> None:
+    def count_stored(self) -> None:
         self.left -= 1
         if self.left <= 0:
             self.stored.set()
 
 
-def _rows(page: PageResult) -> int:
+def _count_rows(page: PageResult) -> int:
     return len(page.links) + len(page.products)
 
 
 class Writer:
-    """Collects on the loop, stores in a thread. `store` commits a whole group or raises.
+    """Collects results on the loop, and stores them in a thread. `store` commits a whole group or
+    raises.
 
-    A group is kept for as long as PostgreSQL is away: nobody can take its pages' leases back
-    meanwhile, and if somebody does so before we reach it again, the fence discards the group. One
-    that is refused for another reason is dropped after a few tries; its leases run out. While
-    `HELD_MAX_BYTES` of results wait, it is `full`, and no page should be begun.
+    The writer retries a group for as long as PostgreSQL is away: the coordinator cannot take back
+    the pages' leases during that time, and if it does so afterwards, the fence discards the group.
+    A group that fails for another reason is dropped after `FAILURES_MAX` tries, and its leases
+    expire. While `HELD_MAX_BYTES` of results wait, the writer is `full`, and no page should be
+    begun.
     """
 
     def __init__(self, store: Store) -> None:
@@ -80,14 +81,15 @@ class Writer:
         self._room = asyncio.Event()
         self._give_up_at = math.inf
         self._away = False
-        # These pages were given up when the process had to end: their leases run out.
+        # Counts pages that could not be stored before the process had to end; their leases expire.
         self.lost = 0
         self._waiting: list[tuple[PageResult, Pending, int]] = []
-        self._rows = self._bytes = 0  # theirs
-        # At this loop time the page that waits longest is to be written.
+        # The rows and bytes of the waiting pages.
+        self._rows = self._bytes = 0
+        # The loop time at which the oldest waiting page must be written.
         self._due = 0.0
         self._full = asyncio.Event()
-        self._some = asyncio.Event()
+        self._has_pages = asyncio.Event()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
 
     def put(self, page: PageResult, pending: Pending) -> None:
@@ -96,9 +98,9 @@ class Writer:
         size = size_of(page)
         self._held += size
         self._waiting.append((page, pending, size))
-        self._rows += _rows(page)
+        self._rows += _count_rows(page)
         self._bytes += size
-        self._some.set()
+        self._has_pages.set()
         if self._fills_a_group():
             self._full.set()
 
@@ -107,23 +109,23 @@ class Writer:
         return self._held >= HELD_MAX_BYTES
 
     async def room(self, wanted: Callable[[], bool]) -> None:
-        """Waits until there is some, or the page is not `wanted` any more."""
+        """Waits until the writer is no longer full, or the page is no longer `wanted`."""
         while self.full and wanted():
             self._room.clear()
             try:
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(CHECK_S):
                     await self._room.wait()
             except TimeoutError:
                 continue
 
     def hurry(self) -> None:
-        """No other page is under way: those that wait need not grow older."""
+        """Writes the waiting pages now, since no other page is under way."""
         if self._waiting:
             self._full.set()
 
     def give_up_in(self, seconds: float) -> None:
-        """The process is about to end: what cannot be stored within `seconds` is left to its
-        leases."""
+        """Limits storing to `seconds`, since the process is about to end. Leases of pages that are
+        not stored by then expire."""
         self._give_up_at = asyncio.get_running_loop().time() + seconds
 
     def close(self) -> None:
@@ -132,19 +134,19 @@ class Writer:
     async def run(self) -> None:
         """Stores groups until cancelled."""
         while True:
-            await self._some.wait()
+            await self._has_pages.wait()
             try:
                 async with asyncio.timeout_at(self._due):
                     await self._full.wait()
             except TimeoutError:
                 pass
-            await self._write(self._group())
+            await self._write_group(self._take_group())
 
-    def _group(self) -> list[tuple[PageResult, Pending, int]]:
-        """Takes the next one out of what waits."""
+    def _take_group(self) -> list[tuple[PageResult, Pending, int]]:
+        """Removes the next group from the waiting pages."""
         rows = size = pages = 0
         for page, _, page_bytes in islice(self._waiting, GROUP_PAGES):
-            rows, size, pages = rows + _rows(page), size + page_bytes, pages + 1
+            rows, size, pages = rows + _count_rows(page), size + page_bytes, pages + 1
             if rows >= GROUP_ROWS or size >= GROUP_BYTES:
                 break
         group, self._waiting = self._waiting[:pages], self._waiting[pages:]
@@ -153,7 +155,7 @@ class Writer:
         if not self._fills_a_group():
             self._full.clear()
         if not self._waiting:
-            self._some.clear()
+            self._has_pages.clear()
         return group
 
     def _fills_a_group(self) -> bool:
@@ -163,13 +165,13 @@ class Writer:
             or self._bytes >= GROUP_BYTES
         )
 
-    async def _write(self, group: list[tuple[PageResult, Pending, int]]) -> None:
+    async def _write_group(self, group: list[tuple[PageResult, Pending, int]]) -> None:
         loop = asyncio.get_running_loop()
         pages = [page for page, _, _ in group]
         failures, backoff_s = 0, 0.5
         while True:
             if self._away and loop.time() >= self._give_up_at:
-                self._lost(pages, "no time left")
+                self._count_lost(pages, "no time left")
                 break
             try:
                 await loop.run_in_executor(self._thread, self._store, pages)
@@ -183,23 +185,23 @@ class Writer:
                     log.exception("group not stored", pages=len(pages), failures=failures)
                 self._away = failures == 0
                 if failures == FAILURES_MAX:
-                    self._lost(pages, str(error)[:500])
+                    self._count_lost(pages, str(error)[:500])
                     break
             await asyncio.sleep(min(backoff_s, max(0.1, self._give_up_at - loop.time())))
             backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
         for _, pending, size in group:
             self._held -= size
-            pending.less()
+            pending.count_stored()
         self._room.set()
 
-    def _lost(self, pages: Sequence[PageResult], why: str) -> None:
+    def _count_lost(self, pages: Sequence[PageResult], why: str) -> None:
         log.error("group lost", pages=len(pages), error=why)
         if math.isfinite(self._give_up_at):
             self.lost += len(pages)
 
 
 def size_of(page: PageResult) -> int:
-    """About how many bytes a result holds. That of a small page is taken to be its body's."""
+    """Estimates how many bytes a result holds; a small page's body is the estimate."""
     if page.cost is not None and page.cost.bytes <= SMALL_BYTES:
         return page.cost.bytes
     products = sum(_text_bytes(product.data) for product in page.products)

@@ -93,9 +93,9 @@ def test_pending_counts_exactly() -> None:
     async def work() -> None:
         pending = Pending(3)
         for left in (2, 1):
-            pending.less()
+            pending.count_stored()
             assert (pending.left, pending.stored.is_set()) == (left, False)
-        pending.less()
+        pending.count_stored()
         assert (pending.left, pending.stored.is_set()) == (0, True)
 
     asyncio.run(work())
