@@ -167,7 +167,7 @@ class Keeper:
         """Waits for the last prolongation, whose thread goes on after `run` is cancelled."""
         if self._prolonging is not None:
             for finished in (await asyncio.wait([self._prolonging], timeout=within_s))[0]:
-                # asyncio logs an error if an exception was never retrieved.
+                # Retrieve the exception, or asyncio logs an error about it.
                 finished.exception()
 
     async def _prolong_leases(self) -> None:

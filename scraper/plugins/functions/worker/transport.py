@@ -276,7 +276,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
         wish_s: float | None,
         began: float,
     ) -> None:
-        """What an answer says of its host's pace, as for pages (`BatchProcessor._heed_host`)."""
+        """What an answer says of its host's pace, as for pages (`BatchProcessor._slow_host`)."""
         says = limiter.signals.record(outcome, status, asyncio.get_running_loop().time())
         if not says:
             limiter.good_answers += says is False
