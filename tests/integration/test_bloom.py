@@ -21,7 +21,7 @@ from scraper.plugins.dedup.bloom import (
     FilterStore,
 )
 from scraper.plugins.dedup.sizing import (
-    Part,
+    FilterPart,
     false_positives,
 )
 from tests.aging import age_filters
@@ -86,7 +86,7 @@ def test_what_was_added_is_known(
         assert all(filters.lookup(one, group)[0])
         age_filters(valkey_url, age * LIFE_S)
         assert all(filters.lookup(one, group)[0])
-    filters.forget(one.site_id)
+    filters.delete_filters(one.site_id)
 
 
 def test_more_than_a_call_takes_keeps_its_order(filters: FilterStore) -> None:
@@ -213,7 +213,7 @@ def test_filters_of_other_ids_and_sites_are_apart(filters: FilterStore) -> None:
     for each in (one, other, elsewhere):
         filters.add(each, prints(str(each.id), 20))
     assert not any(filters.lookup(one, prints(str(other.id), 20))[0])
-    assert filters.forget(1, but=one.id) == filters.read_state(elsewhere).keys
+    assert filters.delete_filters(1, kept=one.id) == filters.read_state(elsewhere).keys
     assert (
         filters.read_state(other).urls == 0
         and filters.read_state(one).urls == 20
@@ -277,7 +277,9 @@ def test_a_full_redis_refuses_and_takes_nothing(tiny_url: str) -> None:
 
 
 def test_the_arithmetic() -> None:
-    made = Part(shards=19, shard_bytes=1_048_512, hashes=11, capacity=10_000_000, added=10_000_000)
+    made = FilterPart(
+        shards=19, shard_bytes=1_048_512, hashes=11, capacity=10_000_000, added=10_000_000
+    )
     assert made.bytes / 10_000_000 < 2
     assert 0.00046 < made.false_positives < 0.00048
     assert 0.00092 < false_positives([made, made]) < 0.00096

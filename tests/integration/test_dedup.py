@@ -329,7 +329,7 @@ def filters(environment: Settings) -> Iterator[FilterStore]:
 
 def a_filter(engine: sa.Engine, crawl: tuple[int, int]) -> Any:
     with engine.connect() as connection:
-        return dedup.filter_of(connection, crawl[1], crawl[0], a_site(dedup="bloom"))
+        return dedup.find_filter(connection, crawl[1], crawl[0], a_site(dedup="bloom"))
 
 
 def filtered(one: Any, url: str | None = None) -> dict[str, step.FilterUse]:
@@ -394,7 +394,7 @@ def test_a_page_that_was_taken_up_again_stays(
             sa.text("UPDATE pages SET status = 'due' WHERE id <= :id"), {"id": finished[1].page_id}
         )
     worker = step.RememberedLinks(environment)
-    worker.leave(engine, finished)
+    worker.remember_pages(engine, finished)
     worker.close()
     assert frontier(engine) == {"due": 2}
 
@@ -407,7 +407,7 @@ def test_two_workers_and_two_coordinators_at_once(
     workers = [step.RememberedLinks(environment), step.RememberedLinks(environment)]
     at_once(
         [
-            lambda worker=worker, half=half: worker.leave(engine, half[:150])
+            lambda worker=worker, half=half: worker.remember_pages(engine, half[:150])
             for worker, half in zip(workers, halves, strict=True)
         ]  # type: ignore[misc]
     )
@@ -431,12 +431,12 @@ def test_links_that_are_remembered_are_left_out_and_others_kept(
     filters.add(one, [links[-1].fingerprint])
     worker = step.RememberedLinks(environment)
     page = settled(1, crawl, UUID(int=1), links=links, extras=filtered(one))
-    (asked,) = worker.new_links([page])
+    (asked,) = worker.drop_remembered([page])
     assert [link.url for link in asked.links] == [*new, old[0] + "?list"], (
         "listings are read in every crawl"
     )
     exact = settled(1, crawl, UUID(int=1), links=links)
-    assert worker.new_links([exact]) == [exact]
+    assert worker.drop_remembered([exact]) == [exact]
     worker.close()
 
 
@@ -480,7 +480,7 @@ def test_a_page_that_shares_an_id_takes_over_only_when_it_is_due(
             extras=filtered(one, url),
         )
         worker = step.RememberedLinks(environment)
-        worker.leave(engine, finished_pages(store(engine, crawl, [page])))
+        worker.remember_pages(engine, finished_pages(store(engine, crawl, [page])))
         worker.close()
 
     first, second = urls(2)

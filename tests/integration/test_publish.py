@@ -15,7 +15,7 @@ from scraper import settings as settings_module
 from scraper.feed import reader as changes
 from scraper.feed.reader import ChangeReader
 from scraper.plugins.stream import publish as publishing
-from scraper.plugins.stream.publish import Stream, publish
+from scraper.plugins.stream.publish import ChangeStream, publish
 from scraper.settings import Settings
 from tests.integration.test_changes import put
 from tests.integration.test_products import A, B, Shop
@@ -106,7 +106,7 @@ def test_a_push_that_comes_again_adds_nothing(
     reader.close()
     publish(engine, settings)
     with redis.Redis.from_url(settings.valkey_url) as other:
-        assert Stream(other, NAME, 1000).add(late, 0) == late[-1].cursor
+        assert ChangeStream(other, NAME, 1000).add_changes(late, 0) == late[-1].cursor
     assert entries(client) == positions(engine)
 
 

@@ -1,4 +1,4 @@
-"""`scraper dedup …`: what a site's Bloom filter holds, and forgetting it."""
+"""`scraper dedup …`: shows and resets a site's Bloom filter."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from scraper.settings import Settings
 from scraper.sites.definition import Site
 
 SAFE_POLICIES = ("noeviction", "unknown")
-COLUMNS = ["generation", "age", "forgotten in", "URLs", "made for", "shards", "bits", "wrong"]
+COLUMNS = ["generation", "age", "forgotten in", "URLs", "capacity", "shards", "bits", "wrong"]
 
 
 @dataclass(frozen=True, slots=True)
 class SiteFilter:
-    """A site's filter, what is in it, and the frontier's pages by status."""
+    """A site's filter, its state, and the frontier's pages by status."""
 
     site: Site
     filter: BloomFilter
@@ -44,7 +44,7 @@ class SiteFilter:
             return None
         return (
             f"Redis evicts keys when its memory is full (maxmemory-policy {self.state.policy}): "
-            "what it evicts of a filter is fetched again (fix: noeviction)"
+            "evicted URLs of a filter are fetched again (fix: noeviction)"
         )
 
 
@@ -58,7 +58,7 @@ def dedup() -> None:
 @json_option()
 def dedup_show(site: str, as_json: bool) -> None:
     """Show the filter of SITE: generations, URLs, keys, memory, and error rate."""
-    site_filter = _read(open_engine(), load_settings(), site)
+    site_filter = _read_filter(open_engine(), load_settings(), site)
     if as_json:
         print_json(_as_json(site_filter))
     else:
@@ -70,30 +70,30 @@ def dedup_show(site: str, as_json: bool) -> None:
 @json_option()
 def dedup_reset(site: str, as_json: bool) -> None:
     """Forget which pages of SITE were fetched: its next crawl fetches all of them. A running crawl
-    keeps its own knowledge."""
-    # The new id is what forgets; the old keys are deleted where no crawl asks them, and expire
-    # otherwise.
+    keeps its filter."""
+    # The new id makes the next filter empty. The old keys are deleted unless a crawl uses them;
+    # then they expire.
     with open_engine().begin() as connection:
         site_id, _ = stored_site(connection, site)
-        store.renew(connection, site_id)
+        store.renew_filter(connection, site_id)
         crawl_id = crawls.active_crawl(connection, site_id)
     keys = 0
     if crawl_id is None:
         with open_redis(load_settings()) as client:
-            keys = FilterStore(client).forget(site_id)
+            keys = FilterStore(client).delete_filters(site_id)
     if as_json:
         print_json({"site": site, "running_crawl": crawl_id, "keys_deleted": keys})
     elif crawl_id is not None:
-        click.echo(f"{site}: forgotten for the next crawl; crawl {crawl_id} keeps what it knows")
+        click.echo(f"{site}: forgotten for the next crawl; crawl {crawl_id} keeps its filter")
     else:
         click.echo(f"{site}: forgotten, {keys} keys deleted")
 
 
-def _read(engine: sa.Engine, settings: Settings, name: str) -> SiteFilter:
+def _read_filter(engine: sa.Engine, settings: Settings, name: str) -> SiteFilter:
     with engine.connect() as connection:
         site_id, site = stored_site(connection, name)
-        filter_ = store.make_filter(site_id, store.filter_id(connection, site_id), site)
-        frontier = store.frontier_of(connection, site_id)
+        filter_ = store.make_filter(site_id, store.read_filter_id(connection, site_id), site)
+        frontier = store.count_pages(connection, site_id)
     with open_redis(settings) as client:
         return SiteFilter(site, filter_, FilterStore(client).read_state(filter_), frontier)
 
@@ -141,13 +141,13 @@ def _as_json(site_filter: SiteFilter) -> dict[str, Any]:
 def _print_filter(site_filter: SiteFilter) -> None:
     state, site = site_filter.state, site_filter.site
     if site.of(DedupKeys).dedup.by == "exact" and not state.urls:
-        click.echo(f"{site.name}: exact; its pages stay in the frontier, and there is no filter")
+        click.echo(f"{site.name}: exact; its pages stay in the frontier, without a filter")
         return
     click.echo(
-        f"{site.name}: {state.urls:,} URLs remembered for {site.revisit} at the most, made for "
+        f"{site.name}: {state.urls:,} URLs remembered for at most {site.revisit}, capacity "
         f"{site_filter.filter.capacity:,}"
     )
-    density = f", {state.memory_bytes / state.urls:.2f} bytes a URL" if state.urls else ""
+    density = f", {state.memory_bytes / state.urls:.2f} bytes per URL" if state.urls else ""
     click.echo(f"{state.keys} keys, {state.memory_bytes / 1e6:,.1f} MB{density}")
     click.echo(
         f"a new URL is taken for a known one with a probability of {state.false_positives:.4%}"

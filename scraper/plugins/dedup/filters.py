@@ -1,9 +1,8 @@
-"""What `dedup: bloom` means for the tables: which filter a crawl asks, and how finished pages leave
-the frontier.
+"""The tables' part of `dedup: bloom`: assigns filters to crawls, deletes finished pages from the
+frontier, and delists missed products, which have no rows in the frontier.
 
-A page leaves only once it is finished for its crawl, by that status in the row itself; so a page
-that is taken up again stays, whoever comes late. What follows from rows that are gone is decided
-here too: which products were not found.
+A page is deleted only if its own row says that it is finished for its crawl. So a page that another
+crawl has taken up stays, however late the deletion is.
 """
 
 from __future__ import annotations
@@ -16,18 +15,19 @@ from uuid import UUID
 import sqlalchemy as sa
 from pydantic import ValidationError
 
+from scraper.infra.statements import sql
 from scraper.plugins.dedup.bloom import BloomFilter
 from scraper.plugins.dedup.keys import DedupKeys
 from scraper.sites.definition import Site
 
-# A URL must have been forgotten so often; see DELIST.
+# Lives that must pass without a fetch; see delist_missed.sql.
 DELISTED_AFTER_LIVES = 2
-# A product's `fetched_at` may be so much older than its page's last visit: `products.GUARD`.
+# A product's `fetched_at` may be this much older than its page's last fetch.
 GUARD_S = 3600
-# So many pages are taken out of the frontier in one transaction.
+# Pages deleted from the frontier in one transaction.
 CHUNK = 1000
 
-BEGIN = sa.text("""
+ASSIGN = sa.text("""
 UPDATE crawls c SET filter_id = s.filter_id FROM sites s WHERE c.id = :id AND s.id = c.site_id
 """)
 
@@ -35,7 +35,7 @@ RENEW = sa.text("UPDATE sites SET filter_id = gen_random_uuid() WHERE id = :site
 
 FILTER = sa.text("SELECT filter_id FROM crawls WHERE id = :id")
 
-LEAVE = sa.text("""
+DELETE_REMEMBERED = sa.text("""
 DELETE FROM pages WHERE id = ANY (:ids) AND kind = 'product' AND status IN ('ok', 'unchanged')
 """)
 
@@ -51,94 +51,61 @@ SELECT c.id, c.site_id, c.filter_id, s.filter_id AS newest, c.definition
  ORDER BY c.id LIMIT 20
 """)
 
-# It reads what a crawl that has ended leaves behind: listings, gone and dropped pages, which nobody
-# has to remember; and products that were not taken out at once, or come from before the site had a
-# filter. Of these the ones that are too old for a generation which begins now stay rows, until they
-# are fetched again or as old as a URL may be remembered.
-LEFT_BEHIND = sa.text("""
-SELECT id, fingerprint, good AND fetched_at > now() - :life_s * interval '0.5 second' AS remembered
-  FROM (SELECT *, kind = 'product' AND status IN ('ok', 'unchanged') AS good FROM pages
-         WHERE site_id = :site_id AND crawl_id <= :id
-           AND status IN ('ok', 'unchanged', 'gone', 'dropped')
-           AND fingerprint > :after) AS finished
- WHERE NOT good OR fetched_at > now() - :life_s * interval '0.5 second'
-       OR fetched_at <= now() - :life_s * interval '1 second'
- ORDER BY fingerprint LIMIT :chunk
-""").bindparams(sa.bindparam("after", type_=sa.Uuid))
+LEFTOVERS = sa.text(sql("plugins/dedup/leftovers.sql")).bindparams(
+    sa.bindparam("after", type_=sa.Uuid)
+)
 
-# A page that a later crawl has taken up meanwhile belongs to that one, and stays.
-TAKE_OUT = sa.text("""
+# A page that a later crawl has taken up stays.
+DELETE_FINISHED = sa.text("""
 DELETE FROM pages WHERE id = ANY (:ids) AND crawl_id <= :id
    AND status IN ('ok', 'unchanged', 'gone', 'dropped')
 """)
 
 CLEARED = sa.text("UPDATE crawls SET cleared_at = now() WHERE id = :id")
 
-# A product that was listed is fetched in this crawl, or its URL was remembered: then it was fetched
-# within a life before the crawl. Or the filter took it for another one. In each life it does so
-# anew, once in a thousand times at the most; so a product counts as missed only if two lives have
-# passed, in which a wrong answer is one in a million. A dead or invalid page was reached.
-DELIST = sa.text("""
-WITH missed AS (
-    UPDATE products pr
-       SET missed_crawls = least(pr.missed_crawls + 1, 1000),
-           delisted_at = CASE WHEN pr.missed_crawls + 1 >= :delisted_after
-                              THEN coalesce(pr.delisted_at, now()) END
-      FROM crawls c
-     WHERE c.id = :id AND pr.site_id = :site_id
-       AND pr.fetched_at < c.started_at - (:lives * :life_s + :guard_s) * interval '1 second'
-       AND NOT EXISTS (SELECT FROM pages pg
-                       WHERE pg.site_id = :site_id AND pg.status IN ('dead', 'invalid')
-                          AND pg.crawl_id = :id AND pg.url = pr.url)
-    RETURNING pr.id, pr.version, coalesce(pr.delisted_at = now(), false) AS delisted
-), fed AS (
-    INSERT INTO changes (site_id, product_id, crawl_id, version, event)
-    SELECT :site_id, id, :id, version, 'delisted' FROM missed WHERE delisted ORDER BY id
-)
-SELECT count(*) FROM missed WHERE delisted
-""")
+DELIST_MISSED = sa.text(sql("plugins/dedup/delist_missed.sql"))
 
 
 @dataclass(frozen=True, slots=True)
 class EndedCrawl:
-    """A crawl that has ended with finished pages still in the frontier. `newest` is its site's
-    filter now."""
+    """An ended crawl with finished pages still in the frontier. `newest` is its site's current
+    filter."""
 
     id: int
     filter: BloomFilter
     newest: UUID
 
 
-def begin(connection: sa.Connection, crawl_id: int, site_id: int, *, renew: bool) -> None:
-    """Gives a crawl its site's filter; with `renew` a new one, which remembers nothing."""
+def assign_filter(connection: sa.Connection, crawl_id: int, site_id: int, *, renew: bool) -> None:
+    """Assigns the site's filter to a crawl; with `renew`, a new and empty one."""
     if renew:
         connection.execute(RENEW, {"site_id": site_id})
-    connection.execute(BEGIN, {"id": crawl_id})
+    connection.execute(ASSIGN, {"id": crawl_id})
 
 
-def renew(connection: sa.Connection, site_id: int) -> None:
-    """Crawls that begin from now on remember nothing of what was before."""
+def renew_filter(connection: sa.Connection, site_id: int) -> None:
+    """Gives the site a new and empty filter, which its next crawl uses."""
     connection.execute(RENEW, {"site_id": site_id})
 
 
-def filter_id(connection: sa.Connection, site_id: int) -> UUID:
-    """The filter that the site's next crawl asks."""
+def read_filter_id(connection: sa.Connection, site_id: int) -> UUID:
+    """Returns the id of the filter that the site's next crawl uses."""
     query = sa.text("SELECT filter_id FROM sites WHERE id = :id")
     return UUID(str(connection.execute(query, {"id": site_id}).scalar_one()))
 
 
-def frontier_of(connection: sa.Connection, site_id: int) -> dict[str, int]:
-    """The site's pages in the frontier, by status."""
+def count_pages(connection: sa.Connection, site_id: int) -> dict[str, int]:
+    """Counts the site's pages in the frontier, by status."""
     query = sa.text(
         "SELECT status, count(*) AS pages FROM pages WHERE site_id = :id GROUP BY status"
     )
     return {row.status: row.pages for row in connection.execute(query, {"id": site_id})}
 
 
-def filter_of(
+def find_filter(
     connection: sa.Connection, crawl_id: int, site_id: int, site: Site
 ) -> BloomFilter | None:
-    """The filter a crawl asks; None where its pages stay in the frontier."""
+    """Returns a crawl's filter; None if its pages stay in the frontier."""
     filter_id = connection.execute(FILTER, {"id": crawl_id}).scalar()
     return None if filter_id is None else make_filter(site_id, filter_id, site)
 
@@ -152,33 +119,34 @@ def make_filter(site_id: int, filter_id: UUID, site: Site) -> BloomFilter:
     )
 
 
-def leave(connection: sa.Connection, page_ids: Sequence[int]) -> None:
-    """Takes finished product pages out of the frontier, which are remembered already. One that is
-    not finished stays."""
-    connection.execute(LEAVE, {"ids": list(page_ids)})
+def delete_remembered(connection: sa.Connection, page_ids: Sequence[int]) -> None:
+    """Deletes product pages that the filter remembers. A page that is not finished stays."""
+    connection.execute(DELETE_REMEMBERED, {"ids": list(page_ids)})
 
 
 def set_listed(connection: sa.Connection, crawl_id: int, products: int) -> None:
     connection.execute(LISTED, {"id": crawl_id, "listed": products})
 
 
-def uncleared(connection: sa.Connection) -> list[EndedCrawl]:
-    """Normally none, or those of the last seconds."""
+def read_uncleared(connection: sa.Connection) -> list[EndedCrawl]:
+    """Returns the ended crawls with finished pages in the frontier: normally those that ended in
+    the last seconds."""
     ended = []
     for row in connection.execute(UNCLEARED).all():
         try:
             site = Site.model_validate(row.definition)
         except ValidationError:
-            # Another version stored it: its pages stay until the site's next crawl has ended.
+            # Another version stored the definition: the pages stay until the site's next crawl
+            # has ended.
             set_cleared(connection, row.id)
             continue
         ended.append(EndedCrawl(row.id, make_filter(row.site_id, row.filter_id, site), row.newest))
     return ended
 
 
-def left_behind(connection: sa.Connection, ended: EndedCrawl, after: UUID) -> list[sa.Row[Any]]:
-    """The next finished pages of a crawl's site, in the order of their fingerprints: (id,
-    fingerprint, remembered: to be added to the filter first)."""
+def read_leftovers(connection: sa.Connection, ended: EndedCrawl, after: UUID) -> list[sa.Row[Any]]:
+    """Returns the next finished pages of a crawl's site in the order of their fingerprints, as
+    (id, fingerprint, remembered). `remembered` ones must be added to the filter first."""
     values = {
         "id": ended.id,
         "site_id": ended.filter.site_id,
@@ -186,21 +154,21 @@ def left_behind(connection: sa.Connection, ended: EndedCrawl, after: UUID) -> li
         "after": after,
         "chunk": CHUNK,
     }
-    return list(connection.execute(LEFT_BEHIND, values))
+    return list(connection.execute(LEFTOVERS, values))
 
 
-def take_out(connection: sa.Connection, ended: EndedCrawl, page_ids: Sequence[int]) -> None:
-    connection.execute(TAKE_OUT, {"id": ended.id, "ids": list(page_ids)})
+def delete_finished(connection: sa.Connection, ended: EndedCrawl, page_ids: Sequence[int]) -> None:
+    connection.execute(DELETE_FINISHED, {"id": ended.id, "ids": list(page_ids)})
 
 
 def set_cleared(connection: sa.Connection, crawl_id: int) -> None:
     connection.execute(CLEARED, {"id": crawl_id})
 
 
-def delist(
+def delist_missed(
     connection: sa.Connection, crawl_id: int, site_id: int, life_s: float, delisted_after: int
 ) -> int:
-    """Counts a complete crawl's misses. Returns how many products became delisted with it."""
+    """Counts a complete crawl's missed products. Returns how many of them became delisted."""
     values = {
         "id": crawl_id,
         "site_id": site_id,
@@ -209,4 +177,4 @@ def delist(
         "guard_s": GUARD_S,
         "delisted_after": delisted_after,
     }
-    return int(connection.execute(DELIST, values).scalar_one())
+    return int(connection.execute(DELIST_MISSED, values).scalar_one())

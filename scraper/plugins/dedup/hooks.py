@@ -1,4 +1,4 @@
-"""Where the core calls the plug-in `dedup`: a crawl gets its site's filter."""
+"""The hooks of the plug-in `dedup`: give a crawl its filter, and delist its missed products."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DedupHooks(Hooks):
         self, connection: sa.Connection, crawl_id: int, site_id: int, site: Site, *, refetch: bool
     ) -> None:
         if site.of(DedupKeys).dedup.by == "bloom":
-            filters.begin(connection, crawl_id, site_id, renew=refetch)
+            filters.assign_filter(connection, crawl_id, site_id, renew=refetch)
 
     def keeps_frontier(self, site: Site) -> bool:
         return site.of(DedupKeys).dedup.by == "exact"
@@ -27,18 +27,18 @@ class DedupHooks(Hooks):
     def crawl_extra(
         self, connection: sa.Connection, crawl_id: int, site_id: int, site: Site
     ) -> BloomFilter | None:
-        return filters.filter_of(connection, crawl_id, site_id, site)
+        return filters.find_filter(connection, crawl_id, site_id, site)
 
     def delist(self, connection: sa.Connection, crawl: sa.Row[tuple[object, ...]]) -> Misses | None:
         if crawl.filter_id is None:
             return None
         life_s = Site.model_validate(crawl.definition).revisit_s
-        count = filters.delist(connection, crawl.id, crawl.site_id, life_s, DELISTED_AFTER)
+        count = filters.delist_missed(connection, crawl.id, crawl.site_id, life_s, DELISTED_AFTER)
         return Misses(count, None)
 
     def forget_site(self, settings: Settings, site_id: int, name: str) -> None:
         with open_redis(settings) as client:
-            FilterStore(client).forget(site_id)
+            FilterStore(client).delete_filters(site_id)
 
 
 HOOKS = DedupHooks()

@@ -1,5 +1,4 @@
-"""How a site's pages are told apart from those that were fetched before: the `dedup:` of a
-definition. Pure."""
+"""The YAML key `dedup:` of a definition: how a site's fetched pages are remembered. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from pydantic import Field, model_validator
 
 from scraper.sites.grammar.model import Model, Problems, refuse
 
-# A filter has this where the definition names none: it grows where that is too small.
+# The largest default; a filter grows if it is too small.
 CAPACITY_MAX = 10_000_000
 
 
@@ -41,16 +40,16 @@ class Dedup(Model):
     @model_validator(mode="after")
     def _consistent(self) -> Dedup:
         if self.by == "exact" and self.capacity is not None:
-            refuse("capacity", "there is no filter to make (fix: remove it, or `by: bloom`)")
+            refuse("capacity", "`by: exact` needs no filter (fix: remove it, or `by: bloom`)")
         return self
 
     def capacity_for(self, products: int) -> int:
-        """The URLs a filter is made for, where a crawl may have so many product pages."""
+        """Returns the filter's capacity in URLs; `products` is the limit of a crawl."""
         return self.capacity or max(1000, min(products, CAPACITY_MAX))
 
 
 def check_dedup(dedup: Dedup, revisit_s: float, problems: Problems) -> None:
-    """Adds what does not go together."""
+    """Adds a problem if the filter would forget pages at once."""
     if dedup.by == "bloom" and revisit_s <= 0:
         problems.add(
             "dedup",

@@ -1,14 +1,13 @@
-"""Finished pages of sites with `dedup: bloom`: remembered by a filter in Redis, and out of the
-frontier.
+"""Moves finished pages of sites with `dedup: bloom` from the frontier to a filter in Redis.
 
-The order is what keeps a URL from being lost. While a page is open, its row is what tells it apart.
-Once its verdict is committed, its URL is added to the filter, and only then is its row deleted;
-whoever dies in between leaves a row of a page that is finished, which is taken out when its crawl
-has ended. So the filter never knows a URL that nobody has fetched, but for its false positives; and
-Redis may forget everything at any moment: then URLs are fetched once more.
+The order of steps keeps URLs from being lost. An open page has a row. Once its verdict is
+committed, its URL is added to the filter, and only then is its row deleted; a process that dies in
+between leaves a finished row, which is deleted when its crawl has ended. So apart from false
+positives, the filter never contains a URL that was not fetched. Redis may lose everything at any
+moment: then URLs are fetched again.
 
-No transaction waits for Redis. Where it does not answer, every link counts as new and finished
-pages stay where they are, told apart by their rows as at any other site.
+No transaction waits for Redis. If it does not answer, every link counts as new, and finished pages
+keep their rows, as at any other site.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ from scraper.settings import Settings
 
 log = structlog.get_logger()
 
-# The writer of a worker waits so long for an answer of Redis, and pages with it.
+# A worker's writer, and its pages, wait at most this long for Redis.
 TIMEOUT_S = 2.0
-# Redis is left alone for so long after a question without an answer.
+# After a call without an answer, Redis is not asked for this long.
 AWAY_S = 5.0
-# So much of a coordinator's tick goes into clearing.
+# A coordinator's tick clears for at most this long.
 CLEAR_S = 1.5
-# A crawl's number of listed products is written when it has grown by so much.
+# A crawl's number of listed products is written when it has grown by this share.
 LISTED_STEP = 0.005
-# So many crawls' numbers of listed products are kept in mind.
+# Crawls whose numbers of listed products are kept in memory.
 CRAWLS_KEPT = 1000
 
 START = UUID(int=0)
@@ -54,16 +53,15 @@ START = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class FilterUse:
-    """What travels with a page's result: its crawl's filter, and what the page is remembered by,
-    if it is a product page."""
+    """Accompanies a page's result: its crawl's filter, and a product page's fingerprint."""
 
     filter: BloomFilter
     fingerprint: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """A page that may leave the frontier."""
+class FinishedPage:
+    """A page whose row may be deleted once the filter remembers it."""
 
     filter: BloomFilter
     page_id: int
@@ -71,7 +69,7 @@ class Finished:
 
 
 class RememberedLinks:
-    """A worker's part. Belongs to its writer's thread."""
+    """A worker's access to the filters. Used only by its writer's thread."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = settings.valkey_url
@@ -79,14 +77,13 @@ class RememberedLinks:
         self._filters: FilterStore | None = None
         self._client: redis.Redis | None = None
         self._away_until = float("-inf")
-        # How many products each crawl has listed: as PostgreSQL has it, and as Redis has said
-        # since.
+        # How many products each crawl has listed, in PostgreSQL and by Redis's latest answer.
         self._stored: dict[int, int] = {}
         self._listed: dict[int, int] = {}
 
-    def new_links(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
-        """The pages without those of their links to products that are remembered. Other links are
-        not asked about: what lists products is read in each crawl."""
+    def drop_remembered(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
+        """Returns the pages without their links to remembered products. Other links stay, since
+        listings are read in each crawl."""
         asked: dict[tuple[BloomFilter, int], set[UUID]] = defaultdict(set)
         for page in pages:
             use = filter_use(page)
@@ -98,7 +95,7 @@ class RememberedLinks:
         for (bloom, crawl_id), links in asked.items():
             if links:
                 fingerprints = list(links)
-                with self._asking() as filters:
+                with self._connected() as filters:
                     if filters is not None:
                         answers, listed = filters.lookup(bloom, fingerprints, crawl_id)
                         remembered.update(
@@ -108,17 +105,17 @@ class RememberedLinks:
                         )
                         if listed > self._listed.get(crawl_id, 0):
                             self._listed[crawl_id] = listed
-        return [_without(page, remembered) for page in pages] if asked else pages
+        return [_drop_links(page, remembered) for page in pages] if asked else pages
 
-    def leave(self, engine: sa.Engine, finished: Sequence[Finished]) -> None:
-        """Remembers finished pages, whose verdicts are committed, and takes them out of the
-        frontier. Raises nothing: what could not be done is done when their crawl has ended."""
-        by_filter: dict[BloomFilter, list[Finished]] = defaultdict(list)
+    def remember_pages(self, engine: sa.Engine, finished: Sequence[FinishedPage]) -> None:
+        """Adds finished pages, whose verdicts are committed, to the filter, and deletes their rows.
+        Never raises: rows that are left are deleted when their crawl has ended."""
+        by_filter: dict[BloomFilter, list[FinishedPage]] = defaultdict(list)
         for page in finished:
             by_filter[page.filter].append(page)
         remembered: list[int] = []
         for bloom, group in by_filter.items():
-            with self._asking() as filters:
+            with self._connected() as filters:
                 if filters is not None:
                     filters.add(bloom, [page.fingerprint for page in group])
                     remembered += [page.page_id for page in group]
@@ -130,7 +127,7 @@ class RememberedLinks:
         if not remembered and not listed:
             return
         try:
-            retry_transaction(lambda: _store(engine, remembered, listed))
+            retry_transaction(lambda: _store_progress(engine, remembered, listed))
         except Exception as error:
             if not outages.record_outage(error):
                 log.exception("finished pages stay in the frontier for now", pages=len(remembered))
@@ -146,8 +143,8 @@ class RememberedLinks:
             self._client.close()
 
     @contextmanager
-    def _asking(self) -> Iterator[FilterStore | None]:
-        """None where Redis did not answer a moment ago. Its errors end here."""
+    def _connected(self) -> Iterator[FilterStore | None]:
+        """Yields the filters, or None if Redis did not answer a moment ago. Handles its errors."""
         if self._clock() < self._away_until:
             yield None
             return
@@ -163,10 +160,10 @@ class RememberedLinks:
 
 
 def clear(engine: sa.Engine, settings: Settings) -> Sequence[Message]:
-    """A coordinator's part: what crawls that have ended left in the frontier, a second's worth at a
-    time. Raises what PostgreSQL does."""
+    """Deletes finished pages of ended crawls from the frontier, for about a second per tick. Raises
+    errors of PostgreSQL."""
     with engine.begin() as connection:
-        ended = dedup.uncleared(connection)
+        ended = dedup.read_uncleared(connection)
     if not ended:
         return ()
     until = time.monotonic() + CLEAR_S
@@ -184,48 +181,50 @@ def clear(engine: sa.Engine, settings: Settings) -> Sequence[Message]:
 
 
 def _clear_crawl(engine: sa.Engine, filters: FilterStore, ended: EndedCrawl, until: float) -> bool:
-    """True when nothing is left. URLs are added before anything is deleted, and no lock is held
+    """Returns whether no page is left. URLs are added before rows are deleted, and no lock is held
     while Redis is asked."""
-    after, taken = START, 0
+    after, deleted = START, 0
     while time.monotonic() < until:
         with engine.begin() as connection:
-            rows = dedup.left_behind(connection, ended, after)
+            rows = dedup.read_leftovers(connection, ended, after)
         fingerprints = [row.fingerprint for row in rows if row.remembered]
         if fingerprints:
             filters.add(ended.filter, fingerprints)
-        _take_out(engine, ended, [row.id for row in rows], done=len(rows) < CHUNK)
-        taken += len(rows)
+        _delete_finished(engine, ended, [row.id for row in rows], done=len(rows) < CHUNK)
+        deleted += len(rows)
         if len(rows) < CHUNK:
-            filters.forget(ended.filter.site_id, but=ended.newest)
-            if taken:
-                log.info("finished pages left the frontier", crawl=ended.id, pages=taken)
+            filters.delete_filters(ended.filter.site_id, kept=ended.newest)
+            if deleted:
+                log.info("finished pages left the frontier", crawl=ended.id, pages=deleted)
             return True
         after = rows[-1].fingerprint
     return False
 
 
-def _take_out(engine: sa.Engine, ended: EndedCrawl, page_ids: list[int], *, done: bool) -> None:
-    def work() -> None:
+def _delete_finished(
+    engine: sa.Engine, ended: EndedCrawl, page_ids: list[int], *, done: bool
+) -> None:
+    def delete() -> None:
         with engine.begin() as connection:
-            dedup.take_out(connection, ended, page_ids)
+            dedup.delete_finished(connection, ended, page_ids)
             if done:
                 dedup.set_cleared(connection, ended.id)
 
-    retry_transaction(work)
+    retry_transaction(delete)
 
 
-def _store(engine: sa.Engine, page_ids: Sequence[int], listed: dict[int, int]) -> None:
-    """Deletes the rows of remembered pages, and writes how many products crawls have listed."""
+def _store_progress(engine: sa.Engine, page_ids: Sequence[int], listed: dict[int, int]) -> None:
+    """Deletes the rows of remembered pages, and writes crawls' numbers of listed products."""
     with engine.begin() as connection:
-        # What a crash undoes is done when the crawl has ended: nobody waits for the disk.
+        # It need not be durable: what a crash undoes is repeated when the crawl has ended.
         connection.execute(sa.text("SET LOCAL synchronous_commit = off"))
         if page_ids:
-            dedup.leave(connection, page_ids)
+            dedup.delete_remembered(connection, page_ids)
         for crawl_id, products in sorted(listed.items()):
             dedup.set_listed(connection, crawl_id, products)
 
 
-def _without(page: PageResult, remembered: set[tuple[UUID, UUID]]) -> PageResult:
+def _drop_links(page: PageResult, remembered: set[tuple[UUID, UUID]]) -> PageResult:
     use = filter_use(page)
     if use is None or not page.links:
         return page
@@ -239,7 +238,7 @@ def _without(page: PageResult, remembered: set[tuple[UUID, UUID]]) -> PageResult
 
 
 def _log_refusal(error: RedisError) -> None:
-    """`scraper.infra.outages` has logged it where Redis is away; a refusal is not that."""
+    """Logs a refusal; `scraper.infra.outages` logs that Redis is away."""
     if not outages.is_broker_away(error):
         log.error(
             "Redis refuses the Bloom filter: pages stay in the frontier, and links count as new",
@@ -248,13 +247,13 @@ def _log_refusal(error: RedisError) -> None:
 
 
 def connect(url: str) -> redis.Redis:
-    """Asks once: whoever waits for an answer has something to store."""
+    """Connects without retries, since the caller has pages to store."""
     return redis.Redis.from_url(
         url, socket_connect_timeout=TIMEOUT_S, socket_timeout=TIMEOUT_S, retry=Retry(NoBackoff(), 0)
     )
 
 
 def filter_use(page: PageResult) -> FilterUse | None:
-    """What the plug-in keeps of a page; None where its crawl has no filter."""
+    """Returns the page's use of a filter; None if its crawl has none."""
     use = page.extras.get("dedup")
     return use if isinstance(use, FilterUse) else None

@@ -1,14 +1,13 @@
-"""The arithmetic of Bloom filters: what a filter costs and how often it is wrong. Pure.
+"""The arithmetic of Bloom filters: their size, and how often they are wrong. Pure.
 
 A filter of m bits and k hashes that holds n URLs takes a new URL for a known one with the
-probability (1 - e^(-kn/m))^k. Several filters that are asked one after the other are wrong as often
-as any of them is. For a fixed probability p the least that does is 1.44 * log2(1/p) bits a URL,
-with k = log2(1/p).
+probability (1 - e^(-kn/m))^k. Several filters that are asked in turn are wrong if any of them is.
+A probability p needs at least 1.44 * log2(1/p) bits per URL, with k = log2(1/p).
 
-    bits a URL   k    wrong, full     used for
-    15.93        11   0.047 %         what a generation was made for; two of them live at a time,
-                                      which makes 0.095 % at the worst
-    26           17   0.0004 %        what comes on top, where a generation was made too small
+    bits per URL k    wrong, full     used for
+    15.93        11   0.047 %         a generation's first part; two generations live at a time,
+                                      so at most 0.095 %
+    26           17   0.0004 %        the further parts of a generation that was too small
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a part is made: bits for each URL that it is made for, and hashes."""
+    """The bits per URL of capacity, and the hashes, of a part."""
 
     bits: float
     hashes: int
@@ -31,8 +30,8 @@ FURTHER = Shape(26, 17)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One filter: `shards` keys of `shard_bytes` each, and how many URLs are in it."""
+class FilterPart:
+    """A bitmap in `shards` keys of `shard_bytes` each, with `added` URLs in it."""
 
     shards: int
     shard_bytes: int
@@ -46,10 +45,10 @@ class Part:
 
     @property
     def false_positives(self) -> float:
-        """The probability that a URL which is not in it seems to be."""
+        """The probability that an unknown URL seems to be in the part."""
         return float((1 - math.exp(-self.hashes * self.added / (8 * self.bytes))) ** self.hashes)
 
 
-def false_positives(parts: Iterable[Part]) -> float:
-    """The probability that a URL which is in none of them seems to be in one."""
+def false_positives(parts: Iterable[FilterPart]) -> float:
+    """Returns the probability that an unknown URL seems to be in one of the parts."""
     return 1 - math.prod(1 - part.false_positives for part in parts)

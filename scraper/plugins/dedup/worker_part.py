@@ -1,4 +1,4 @@
-"""The plug-in `dedup` in a worker: finished pages leave the frontier for their site's filter."""
+"""The plug-in `dedup` in a worker: moves finished pages from the frontier to a filter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scraper.plugin import WorkerPart
 from scraper.plugins.dedup.bloom import BloomFilter
 from scraper.plugins.dedup.remembered_links import (
     FilterUse,
-    Finished,
+    FinishedPage,
     RememberedLinks,
     filter_use,
 )
@@ -42,19 +42,19 @@ class DedupPart(WorkerPart):
         return FilterUse(cast(BloomFilter, context.extras[NAME]), remembered)
 
     def before_settling(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
-        return self.links.new_links(pages)
+        return self.links.drop_remembered(pages)
 
     def after_settling(self, stored: StoredGroup) -> None:
-        self.links.leave(self.host.engine, finished_pages(stored))
+        self.links.remember_pages(self.host.engine, finished_pages(stored))
 
     async def aclose(self, within_s: float) -> None:
         self.links.close()
 
 
-def finished_pages(stored: StoredGroup) -> list[Finished]:
-    """The pages of a committed group that may leave the frontier."""
+def finished_pages(stored: StoredGroup) -> list[FinishedPage]:
+    """Returns the pages of a committed group whose rows may be deleted."""
     return [
-        Finished(use.filter, page.page_id, use.fingerprint)
+        FinishedPage(use.filter, page.page_id, use.fingerprint)
         for page, status in stored.kept
         if (use := filter_use(page)) is not None
         and use.fingerprint is not None

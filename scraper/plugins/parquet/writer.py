@@ -1,22 +1,23 @@
-"""Products as Parquet: columns typed by the site's definition, row groups as they are read, zstd.
+"""Writes products as Parquet, with zstd: columns typed by the site's definition, and row groups
+written while products are read.
 
-The types follow from the definition alone, never from the values, so that files of different days
-fit together:
+The types depend only on the definition, never on values, so that files of different days fit
+together:
 
     text, url                    string
     int                          int64
     bool                         bool
     price, decimal               decimal(38, 9)
-    date                         date; timestamp where its `format` has a time, in UTC where that
+    date                         date; timestamp if its `format` has a time, in UTC if the format
                                  has an offset (%z)
     list, many                   list of the type
     first_seen_at, changed_at …  timestamp in us, UTC
-    what no definition names     string: text as it is, all else as JSON
+    fields not in the definition string: text unchanged, other values as JSON
 
-A value that does not fit its column (the field had another type once, more than nine decimals, a
-number beyond 64 bits) is null there, and kept in `_misfits`, a JSON object: nothing is lost, and
-nothing rounded. Of a date with a time in a column of dates the day stays there, and all of it is in
-`_misfits`. decimal(38, 9) is what BigQuery calls NUMERIC.
+A value that does not fit its column (the field had another type earlier, more than nine decimals, a
+number beyond 64 bits) is null there, and is kept in `_misfits`, a JSON object: no value is lost or
+rounded. A date with a time in a column of dates leaves its day there, and the whole value in
+`_misfits`. decimal(38, 9) is BigQuery's NUMERIC.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from scraper.sites.grammar.fields import FieldSpec
 from scraper.views.rows import LAST_COLUMNS, Table
 
 MISFITS = "_misfits"
-# A row group ends with whichever of these is reached first.
+# A row group ends at the first of these limits.
 ROWS, CHARS = 10_000, 32_000_000
 SCALE, DIGITS = 9, 38
 INT_MAX = 2**63
@@ -41,32 +42,31 @@ TIME_CODES = ("%H", "%I", "%M", "%S", "%X", "%c", "%f")
 
 
 class Misfit(Exception):
-    """A value is not of its column's type. `instead` stands in the column."""
+    """A value does not fit its column's type. The column receives `replacement`."""
 
-    def __init__(self, instead: Any = None) -> None:
+    def __init__(self, replacement: Any = None) -> None:
         super().__init__()
-        self.instead = instead
+        self.replacement = replacement
 
 
 class ColumnType(NamedTuple):
-    """A column's type, made once pyarrow is there, and what makes a value of it. `Misfit` where it
-    is none."""
+    """Makes a column's type, given pyarrow, and its values. `value` raises `Misfit`."""
 
     arrow: Callable[[Any], Any]
     value: Callable[[Any], Any]
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else dumps(value)
 
 
-def _int(value: Any) -> int:
+def _to_int(value: Any) -> int:
     if not _is_number(value) or value % 1 != 0 or not -INT_MAX <= value < INT_MAX:
         raise Misfit
     return int(value)
 
 
-def _decimal(value: Any) -> Decimal:
+def _to_decimal(value: Any) -> Decimal:
     if not _is_number(value):
         raise Misfit
     number = Decimal(value)
@@ -84,49 +84,49 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | Decimal) and not isinstance(value, bool)
 
 
-def _bool(value: Any) -> bool:
+def _to_bool(value: Any) -> bool:
     if not isinstance(value, bool):
         raise Misfit
     return value
 
 
-def _date(value: Any) -> date:
-    at = _moment(value)
+def _to_date(value: Any) -> date:
+    at = _parse_time(value)
     if len(value) > len("2025-11-21"):
         raise Misfit(at.date())
     return at.date()
 
 
-def _naive(value: Any) -> datetime:
-    at = _moment(value)
+def _to_local_time(value: Any) -> datetime:
+    at = _parse_time(value)
     if at.tzinfo is not None:
         raise Misfit
     return at
 
 
-def _aware(value: Any) -> datetime:
-    at = _moment(value)
+def _to_utc_time(value: Any) -> datetime:
+    at = _parse_time(value)
     if at.tzinfo is None:
         raise Misfit
     return at.astimezone(UTC)
 
 
-def _moment(value: Any) -> datetime:
+def _parse_time(value: Any) -> datetime:
     try:
         return datetime.fromisoformat(value)
     except (TypeError, ValueError):
         raise Misfit from None
 
 
-TEXT = ColumnType(lambda pa: pa.string(), _text)
-UTC_TIME = ColumnType(lambda pa: pa.timestamp("us", tz="UTC"), _aware)
-NAIVE_TIME = ColumnType(lambda pa: pa.timestamp("us"), _naive)
+TEXT = ColumnType(lambda pa: pa.string(), _to_text)
+UTC_TIME = ColumnType(lambda pa: pa.timestamp("us", tz="UTC"), _to_utc_time)
+NAIVE_TIME = ColumnType(lambda pa: pa.timestamp("us"), _to_local_time)
 COLUMN_TYPES = {
-    "int": ColumnType(lambda pa: pa.int64(), _int),
-    "decimal": ColumnType(lambda pa: pa.decimal128(DIGITS, SCALE), _decimal),
-    "price": ColumnType(lambda pa: pa.decimal128(DIGITS, SCALE), _decimal),
-    "bool": ColumnType(lambda pa: pa.bool_(), _bool),
-    "date": ColumnType(lambda pa: pa.date32(), _date),
+    "int": ColumnType(lambda pa: pa.int64(), _to_int),
+    "decimal": ColumnType(lambda pa: pa.decimal128(DIGITS, SCALE), _to_decimal),
+    "price": ColumnType(lambda pa: pa.decimal128(DIGITS, SCALE), _to_decimal),
+    "bool": ColumnType(lambda pa: pa.bool_(), _to_bool),
+    "date": ColumnType(lambda pa: pa.date32(), _to_date),
 }
 
 
@@ -162,8 +162,8 @@ def column_types(columns: list[str], definition: Site) -> dict[str, ColumnType]:
     return {name: named.get(name) or times.get(name) or TEXT for name in columns}
 
 
-def require() -> Any:
-    """pyarrow, which is an extra: imported when a Parquet file is asked for."""
+def import_pyarrow() -> Any:
+    """Imports pyarrow, which is an extra. Raises `ConfigError` if it is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -178,9 +178,9 @@ def require() -> Any:
 def write_parquet(
     table: Table, file: IO[bytes], definition: Site, metadata: Mapping[str, Any]
 ) -> int:
-    """Writes the rows as they come; `metadata` is kept in the file's metadata, as JSON under
-    `scraper`. Returns their number."""
-    pa = require()
+    """Writes the rows, and `metadata` as JSON under `scraper` in the file's metadata. Returns the
+    number of rows."""
+    pa = import_pyarrow()
     columns = column_types(table.columns, definition)
     schema = pa.schema(
         [(name, type_.arrow(pa)) for name, type_ in columns.items()] + [(MISFITS, pa.string())],
@@ -191,20 +191,20 @@ def write_parquet(
         group: dict[str, list[Any]] = {name: [] for name in (*columns, MISFITS)}
         rows = chars = 0
         for row in table.rows:
-            chars += _add(group, columns, row)
+            chars += _add_row(group, columns, row)
             rows += 1
             if rows >= ROWS or chars >= CHARS:
-                _flush(pa, writer, schema, group)
+                _write_group(pa, writer, schema, group)
                 count, rows, chars = count + rows, 0, 0
         if rows:
-            _flush(pa, writer, schema, group)
+            _write_group(pa, writer, schema, group)
     return count + rows
 
 
-def _add(
+def _add_row(
     group: dict[str, list[Any]], columns: Mapping[str, ColumnType], row: Mapping[str, Any]
 ) -> int:
-    """Adds a row to its group. Returns about how many characters it holds."""
+    """Adds a row to the group. Returns its approximate size in characters."""
     misfits: dict[str, Any] = {}
     chars = 0
     for name, type_ in columns.items():
@@ -215,13 +215,13 @@ def _add(
                 value = type_.value(value)
             except Misfit as misfit:
                 misfits[name] = value
-                value = misfit.instead
+                value = misfit.replacement
         group[name].append(value)
     group[MISFITS].append(dumps(misfits) if misfits else None)
     return chars
 
 
-def _flush(pa: Any, writer: Any, schema: Any, group: dict[str, list[Any]]) -> None:
+def _write_group(pa: Any, writer: Any, schema: Any, group: dict[str, list[Any]]) -> None:
     arrays = [pa.array(group[field.name], type=field.type) for field in schema]
     writer.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=ROWS)
     for values in group.values():
@@ -232,7 +232,7 @@ class ParquetForm:
     """The `ExportForm` of `scraper export --format parquet`."""
 
     def require(self) -> None:
-        require()
+        import_pyarrow()
 
     def write(
         self, table: Table, file: IO[bytes], definition: Site, metadata: dict[str, Any]

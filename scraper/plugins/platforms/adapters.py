@@ -1,7 +1,7 @@
-"""The adapters of shop platforms that give their products by an interface of their own.
+"""The adapters of shop platforms that publish their products through an interface.
 
-An adapter is a module with a class and its one object, named in `ADAPTERS` and in `platform:`. The
-core fetches an interface's pages, retries, stores and delists as for every listing.
+An adapter is a module with a class and one instance, listed in `ADAPTERS` and in the key
+`platform:`. The core fetches, retries, stores and delists as for every listing.
 """
 
 from __future__ import annotations

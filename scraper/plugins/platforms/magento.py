@@ -1,5 +1,5 @@
-"""Magento 2 (Adobe Commerce): GraphQL by GET, 100 products a page, configurable ones with their
-variants, which stand for them. A product's SKU is its id: other ids are deprecated there."""
+"""Magento 2 (Adobe Commerce): GraphQL by GET, 100 products per page. The variants of a configurable
+product replace it. A product's SKU is its id, since Magento deprecates other ids."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from urllib.parse import quote
 
 from scraper.domain import Fetched
 from scraper.extract.adapter import Adapter, NextPage, origin
-from scraper.plugins.platforms.adapter import amount, filled, parsed, prices, text
+from scraper.plugins.platforms.adapter import (
+    drop_empty,
+    extract_text,
+    parse_amount,
+    parse_json,
+    price_fields,
+)
 
 PER_PAGE = 100
 _PRICE = "price_range{minimum_price{regular_price{value currency}final_price{value currency}}}"
@@ -30,39 +36,39 @@ class Magento(Adapter):
     signs: tuple[bytes, ...] = (b"Magento_", b"text/x-magento-init", b"mage/cookies")
 
     def __init__(self) -> None:
-        self.first = _page(1).path
+        self.first = _next_page(1).path
 
     def read(self, page: Fetched, asked: str) -> Iterator[dict[str, Any] | NextPage]:
-        answer = parsed(page)
+        answer = parse_json(page)
         if answer.get("errors"):
             message = str(answer["errors"][0].get("message", ""))
             raise ValueError(f"it answers with an error: {message[:100]}")
         products = answer["data"]["products"]
         at = products["page_info"]
         if not products["items"] and at["current_page"] == 1:
-            raise ValueError("it lists no product")
+            raise ValueError("it lists no products")
         for product in products["items"]:
-            url = _url(product, origin(page.url))
+            url = _product_url(product, origin(page.url))
             variants = product.get("variants") or ()
             for variant in variants:
                 labels = [str(label["label"]) for label in variant["attributes"]]
-                yield _row(product, variant["product"], url, " / ".join(labels))
+                yield _make_row(product, variant["product"], url, " / ".join(labels))
             if not variants:
-                yield _row(product, product, url, None)
+                yield _make_row(product, product, url, None)
         if at["current_page"] < at["total_pages"]:
-            yield _page(at["current_page"] + 1)
+            yield _next_page(at["current_page"] + 1)
 
 
-def _page(number: int) -> NextPage:
+def _next_page(number: int) -> NextPage:
     return NextPage(f"/graphql?query={quote(_QUERY % (PER_PAGE, number), safe='')}")
 
 
-def _url(product: dict[str, Any], shop: str) -> str | None:
+def _product_url(product: dict[str, Any], shop: str) -> str | None:
     key = product.get("url_key")
     return f"{shop}/{key}{product.get('url_suffix') or ''}" if key else None
 
 
-def _row(
+def _make_row(
     product: dict[str, Any], own: dict[str, Any], url: str | None, variant: str | None
 ) -> dict[str, Any]:
     least = own["price_range"]["minimum_price"]
@@ -71,18 +77,20 @@ def _row(
     row = {
         "id": own["sku"],
         "product_id": product["sku"],
-        "title": text(product["name"]),
+        "title": extract_text(product["name"]),
         "variant": variant,
-        **prices(amount(final["value"]), amount(regular["value"]), final["currency"]),
+        **price_fields(
+            parse_amount(final["value"]), parse_amount(regular["value"]), final["currency"]
+        ),
         "availability": own["stock_status"] == "IN_STOCK",
         "stock": own.get("only_x_left_in_stock"),
         "sku": own["sku"],
         "category": next((category["name"] for category in categories), None),
         "image": (own.get("image") or product.get("image") or {}).get("url"),
-        "description": text((product.get("description") or {}).get("html")),
+        "description": extract_text((product.get("description") or {}).get("html")),
         "url": url,
     }
-    return filled(row)
+    return drop_empty(row)
 
 
 MAGENTO = Magento()

@@ -1,7 +1,7 @@
-"""WooCommerce: the Store API, `/wp-json/wc/store/v1/products`, 100 products a page.
+"""WooCommerce: the Store API, `/wp-json/wc/store/v1/products`, 100 products per page.
 
-Products with variations stand for these alone: they come by themselves, with `type=variation`, once
-any page has such a product. Prices are in the currency's smallest unit.
+Variations replace their product. They are fetched with `type=variation` if any page has a product
+with variations. Prices are in the currency's smallest unit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from typing import Any
 
 from scraper.domain import Fetched
 from scraper.extract.adapter import Adapter, NextPage
-from scraper.plugins.platforms.adapter import amount, filled, param, parsed, prices, text
+from scraper.plugins.platforms.adapter import (
+    drop_empty,
+    extract_text,
+    parse_amount,
+    parse_json,
+    price_fields,
+    read_parameter,
+)
 
 PATH, PER_PAGE = "/wp-json/wc/store/v1/products", 100
 
@@ -24,11 +31,15 @@ class WooCommerce(Adapter):
     signs: tuple[bytes, ...] = (b"woocommerce",)
 
     def read(self, page: Fetched, asked: str) -> Iterator[dict[str, Any] | NextPage]:
-        listed, number, kind = parsed(page), int(param(asked, "page", "1")), param(asked, "type")
+        listed, number, kind = (
+            parse_json(page),
+            int(read_parameter(asked, "page", "1")),
+            read_parameter(asked, "type"),
+        )
         if not isinstance(listed, list):
-            raise ValueError(f"no list of products: {str(listed.get('message', ''))[:100]}")
+            raise ValueError(f"not a list of products: {str(listed.get('message', ''))[:100]}")
         if not listed and number == 1:
-            raise ValueError("it lists no product")
+            raise ValueError("it lists no products")
         varied = False
         for product in listed:
             if kind and product["type"] != kind:
@@ -36,48 +47,49 @@ class WooCommerce(Adapter):
             if product["type"] == "variable" and product.get("variations"):
                 varied = True
             else:
-                yield _row(product)
+                yield _make_row(product)
         pages = page.headers.get("x-wp-totalpages", "")
         if number < int(pages) if pages else len(listed) == PER_PAGE:
-            yield _products(number + 1, kind)
+            yield _next_page(number + 1, kind)
         if varied:
-            yield _products(1, "variation")
+            yield _next_page(1, "variation")
 
 
-def _products(number: int, kind: str) -> NextPage:
-    beside = f"&type={kind}" if kind else ""
-    return NextPage(f"{PATH}?per_page={PER_PAGE}&page={number}{beside}")
+def _next_page(number: int, kind: str) -> NextPage:
+    suffix = f"&type={kind}" if kind else ""
+    return NextPage(f"{PATH}?per_page={PER_PAGE}&page={number}{suffix}")
 
 
-def _row(product: dict[str, Any]) -> dict[str, Any]:
+def _make_row(product: dict[str, Any]) -> dict[str, Any]:
     price = product["prices"]
     unit = int(price["currency_minor_unit"])
     rated = product.get("review_count")
     row = {
         "id": str(product["id"]),
         "product_id": str(product["parent"]) if product.get("parent") else str(product["id"]),
-        "title": text(product["name"]),
-        "variant": text(product.get("variation")),
-        **prices(
-            amount(price["price"], unit),
-            amount(price.get("regular_price"), unit),
+        "title": extract_text(product["name"]),
+        "variant": extract_text(product.get("variation")),
+        **price_fields(
+            parse_amount(price["price"], unit),
+            parse_amount(price.get("regular_price"), unit),
             price["currency_code"],
         ),
         "availability": product.get("is_in_stock"),
         "stock": product.get("low_stock_remaining"),
         "sku": product.get("sku"),
         "gtin": product.get("global_unique_id"),
-        "brand": _first(product.get("brands"), "name"),
-        "category": _first(product.get("categories"), "name"),
-        "image": _first(product.get("images"), "src"),
-        "description": text(product.get("description")) or text(product.get("short_description")),
-        "rating": amount(product.get("average_rating")) if rated else None,
+        "brand": _read_first(product.get("brands"), "name"),
+        "category": _read_first(product.get("categories"), "name"),
+        "image": _read_first(product.get("images"), "src"),
+        "description": extract_text(product.get("description"))
+        or extract_text(product.get("short_description")),
+        "rating": parse_amount(product.get("average_rating")) if rated else None,
         "url": product.get("permalink"),
     }
-    return filled(row)
+    return drop_empty(row)
 
 
-def _first(listed: Any, key: str) -> str | None:
+def _read_first(listed: Any, key: str) -> str | None:
     given = next((entry.get(key) for entry in listed or ()), None)
     return unescape(given) if isinstance(given, str) else None
 

@@ -1,17 +1,17 @@
-"""Fills a Redis Stream from the feed of changes, in its order and without doubles. A tick of the
-coordinator, where SCRAPER_CHANGES_STREAM names a stream.
+"""Copies the feed of changes to a Redis Stream, in order and without duplicates. A tick of the
+coordinator, if SCRAPER_CHANGES_STREAM names a stream.
 
-How far it has come is what the stream itself says: an entry's id is `<position>-0`, and Redis knows
-the last one. So a coordinator that dies between two steps has nothing to remember, a Redis that
-lost its last seconds gets these again, and one that was emptied gets the newest
-SCRAPER_CHANGES_STREAM_MAX changes anew; who goes on after the id that he has read last meets each
-change once all the same. A script adds a batch whole or not at all, and skips what is there, so
-that not even two coordinators at once (one was frozen and has lost its lock) double an entry,
-change the order or leave a gap.
+The stream itself records its position: an entry's id is `<position>-0`, and Redis keeps the last
+id. So a coordinator that dies between two steps loses nothing, and a Redis that lost its last
+seconds receives these changes again. An emptied stream receives the newest
+SCRAPER_CHANGES_STREAM_MAX changes; a consumer that continues after the last id that it read still
+sees each change once. A script adds a batch completely or not at all, and skips existing entries.
+So even two coordinators at once (one was frozen and has lost its lock) never duplicate or reorder
+entries, or leave a gap.
 
-Fields of an entry: `site`, `event`, `id` (the product's), `change` (all of it, JSON, as `scraper
-changes` prints it) and `after`, the id of the entry before: who finds another one there than he has
-read last was overtaken by the stream's bound.
+An entry's fields: `site`, `event`, `id` (of the product), `change` (the whole change as JSON, as
+`scraper changes` prints it) and `after`, the id of the entry before. A consumer that finds another
+`after` than the last id that it read has missed entries, which the stream's bound has removed.
 """
 
 from __future__ import annotations
@@ -24,85 +24,63 @@ from scraper.domain import Message
 from scraper.feed import reader as changes
 from scraper.feed import store as store
 from scraper.feed.reader import Change, ChangeReader
+from scraper.infra.statements import lua
 from scraper.plugins.stream.settings import StreamSettings
 from scraper.settings import Settings
 
 log = structlog.get_logger()
 
 BATCH = 500
-# A tick releases the lock after this time, for the next one.
+# A tick releases the lock after this time, so that the next one can continue.
 AT_ONCE_S = 10.0
 # A Redis that hangs must not hold a transaction longer than it may be idle.
 TIMEOUT_S = 5.0
 
-ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtextextended(:what, 0))")
+LOCK = sa.text("SELECT pg_try_advisory_xact_lock(hashtextextended(:what, 0))")
 
-_complained: set[str] = set()
-
-# KEYS[1] the stream. ARGV: how many entries it may hold, then six an entry: position, after, site,
-# event, id, change. Returns the last position that is in the stream. A first refusal ends it before
-# anything is added (no memory, not a stream).
-ADD = """
-local last = 0
-if redis.call('EXISTS', KEYS[1]) == 1 then
-  local info = redis.call('XINFO', 'STREAM', KEYS[1])
-  for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' then last = tonumber(string.match(info[i + 1], '^%d+')) end
-  end
-end
-for i = 2, #ARGV, 6 do
-  if tonumber(ARGV[i]) > last then
-    redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], ARGV[i] .. '-0',
-               'after', ARGV[i + 1] .. '-0', 'site', ARGV[i + 2],
-               'event', ARGV[i + 3], 'id', ARGV[i + 4], 'change', ARGV[i + 5])
-    last = tonumber(ARGV[i])
-  end
-end
-return last
-"""
+_logged_streams: set[str] = set()
 
 
 def publish(engine: sa.Engine, settings: Settings) -> list[Message]:
-    """Adds what the stream does not have yet. Returns nothing to send."""
+    """Adds the changes that the stream lacks. Returns an empty list: no task follows."""
     own = settings.of(StreamSettings)
     name = own.changes_stream
     if name is None:
         return []
     # The transaction only reads; it is there for the lock.
     with engine.begin() as connection:
-        if not connection.execute(ALONE, {"what": f"scraper: publish changes to {name}"}).scalar():
+        if not connection.execute(LOCK, {"what": f"scraper: publish changes to {name}"}).scalar():
             return []
         with redis.Redis.from_url(
             settings.valkey_url, socket_connect_timeout=TIMEOUT_S, socket_timeout=TIMEOUT_S
         ) as client:
-            Stream(client, name, own.changes_stream_max).fill(connection)
+            ChangeStream(client, name, own.changes_stream_max).fill(connection)
     return []
 
 
-class Stream:
+class ChangeStream:
     def __init__(self, client: redis.Redis, name: str, max_entries: int) -> None:
         self._client = client
         self._name = name
         self._max_entries = max_entries
-        self._add = client.register_script(ADD)
+        self._add = client.register_script(lua("plugins/stream/add_changes.lua"))
 
     def fill(self, connection: sa.Connection) -> int:
-        """Adds what is missing, for some seconds at the most. Returns the position that the stream
-        has come to."""
-        last = self.last()
+        """Adds missing changes for at most `AT_ONCE_S`. Returns the stream's new position."""
+        last = self.read_position()
         newest = store.last_position(connection)
         if last is not None and last > newest:
-            _complain(self._name, last, newest)
+            _log_ahead(self._name, last, newest)
             return last
         if last == newest:
             return last
         trimmed = store.read_start(connection).trimmed
         if last is None:
             last = store.position_before_newest(connection, self._max_entries)
-            log.info("the stream gets the newest changes", stream=self._name, after=last)
+            log.info("stream resumes from the newest changes", stream=self._name, after=last)
         elif last < trimmed:
             log.warning(
-                "the stream misses changes that the feed has forgotten",
+                "stream skips changes that the feed no longer has",
                 stream=self._name,
                 after=last,
                 upto=trimmed,
@@ -110,38 +88,37 @@ class Stream:
             last = trimmed
         reader = ChangeReader(connection, last, rows=BATCH)
         for batch in changes.ready_batches(reader, AT_ONCE_S):
-            last = self.add(batch, last)
+            last = self.add_changes(batch, last)
         return last
 
-    def last(self) -> int | None:
-        """The position of the newest entry that ever was in the stream; None where there is no
+    def read_position(self) -> int | None:
+        """Returns the position of the newest entry that was ever in the stream; None without a
         stream."""
         if not self._client.exists(self._name):
             return None
-        entry_id = str(_text(self._client.xinfo_stream(self._name)["last-generated-id"]))
+        entry_id = str(_decode_text(self._client.xinfo_stream(self._name)["last-generated-id"]))
         return int(entry_id.partition("-")[0])
 
-    def add(self, added: list[Change], after: int) -> int:
-        """Adds changes that follow the one at `after`. Returns the position that the stream has
-        come to."""
+    def add_changes(self, batch: list[Change], after: int) -> int:
+        """Adds changes that follow the one at `after`. Returns the stream's new position."""
         words: list[str | int] = [self._max_entries]
-        for change in added:
+        for change in batch:
             words += [change.cursor, after, change.site, change.event, change.id, change.json()]
             after = change.cursor
         return int(self._add(keys=[self._name], args=words))
 
 
-def _text(value: object) -> object:
+def _decode_text(value: object) -> object:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _complain(name: str, stream_at: int, feed_at: int) -> None:
-    """Once a process and stream: it does not recover by itself."""
-    if name not in _complained:
-        _complained.add(name)
+def _log_ahead(name: str, stream_at: int, feed_at: int) -> None:
+    """Logs once per process and stream that the stream does not recover by itself."""
+    if name not in _logged_streams:
+        _logged_streams.add(name)
         log.error(
-            "the stream is ahead of the feed, and gets nothing: it was filled from another "
-            "database or by somebody else, or this database was restored from a backup (fix: "
-            "delete the stream, or name another one)",
+            "stream is ahead of the feed and receives no changes: another database or program "
+            "filled it, or this database was restored from a backup (fix: delete the stream, or "
+            "name another one)",
             stream=name, stream_at=stream_at, feed_at=feed_at,
         )  # fmt: skip
