@@ -1,8 +1,10 @@
-"""Takes back what was lost: expired leases become due pages again, crawls whose last message was
-lost end, and so do crawls in which nothing has happened for hours. What is known of crawls' course
-is made coarser with time, and forgotten; changes are forgotten too."""
+"""Reclaims what was lost: expired leases become due pages again; crawls whose last message was lost
+end, and so do crawls without progress for hours. Old sums of throughput become coarser, and old
+sums and changes are deleted."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import sqlalchemy as sa
 import structlog
@@ -22,8 +24,8 @@ log = structlog.get_logger()
 
 
 def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
-    """Ends expired leases, and crawls that stand still. Returns a dispatch where pages came back,
-    and a finish for each crawl with nothing open."""
+    """Ends expired leases, and crawls that have stalled. Returns a dispatch if pages came back, and
+    a finish for each crawl without open pages."""
 
     def work() -> tuple[int, list[int]]:
         with engine.begin() as connection:
@@ -39,7 +41,7 @@ def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
     retry_transaction(lambda: _tidy_history(engine, settings))
     judge_leftovers(engine)
     if pages:
-        log.warning("leases taken back", pages=pages)
+        log.warning("expired leases reclaimed", pages=pages)
     messages = [finish_message(crawl_id) for crawl_id in drained]
     return [*messages, dispatch_message()] if pages else messages
 
@@ -52,8 +54,8 @@ def _tidy_history(engine: sa.Engine, settings: Settings) -> None:
 
 
 def _end_stalled(engine: sa.Engine, settings: Settings) -> None:
-    """A crawl that nobody works on (no worker serves its queue, say) ends too, and says what it
-    waited for."""
+    """Ends crawls without progress, such as those whose queue has no worker, with a note on what
+    they waited for."""
     minutes = settings.stalled_s / 60
     with engine.begin() as connection:
         for crawl_id in crawls.stalled_crawls(connection, minutes):
@@ -64,20 +66,21 @@ def _end_stalled(engine: sa.Engine, settings: Settings) -> None:
 
 
 def judge_leftovers(engine: sa.Engine) -> None:
-    """Judges crawls that ended in another way than by `finish`."""
+    """Judges crawls that `finish` did not end."""
     with engine.connect() as connection:
         crawl_ids = crawl_quality.unjudged_crawls(connection)
     for crawl_id in crawl_ids:
+        retry_transaction(partial(_judge_leftover, engine, crawl_id))
 
-        def work(crawl_id: int = crawl_id) -> None:
-            with engine.begin() as connection:
-                crawl = crawl_quality.lock_unjudged(connection, crawl_id)
-                if crawl is not None:
-                    before = earlier_crawls.suspect_crawl(connection, crawl)
-                    status = CrawlStatus(crawl.status)
-                    suspect = crawl_quality.judge_data(connection, crawl, status, before)
-                    held_products.release_products(
-                        connection, crawl.id, crawl.site_id, suspect=suspect, whole=False
-                    )
 
-        retry_transaction(work)
+def _judge_leftover(engine: sa.Engine, crawl_id: int) -> None:
+    with engine.begin() as connection:
+        crawl = crawl_quality.lock_unjudged(connection, crawl_id)
+        if crawl is None:
+            return
+        before = earlier_crawls.suspect_crawl(connection, crawl)
+        status = CrawlStatus(crawl.status)
+        suspect = crawl_quality.judge_data(connection, crawl, status, before)
+        held_products.release_products(
+            connection, crawl_id, crawl.site_id, suspect=suspect, whole=False
+        )
