@@ -25,8 +25,8 @@ from scraper.coordinator import finish, reap
 from scraper.domain import (
     Kind,
     LeasedPage,
-    NextVisit,
     Outcome,
+    Revisit,
     Status,
     Validators,
     Verdict,
@@ -179,7 +179,7 @@ class Crawler:
             hashed = product.content_hash if product else None
             cost = FetchCost(QUEUE, page.host, "", 0.2, 7000)
             visit = (
-                NextVisit(Validators(f'"{fingerprint_of(page.url).hex}"'), 7)
+                Revisit(Validators(f'"{fingerprint_of(page.url).hex}"'), 7)
                 if product and self.conditional
                 else None
             )
@@ -190,7 +190,7 @@ class Crawler:
                     products=[product] if product else [],
                     content_hash=hashed,
                     cost=cost,
-                    next_visit=visit,
+                    revisit=visit,
                 )
             )
         limits = {page.crawl_id: LIMITS for page in pages}

@@ -512,10 +512,10 @@ NO_VALIDATORS = Validators()
 
 
 @value
-class NextVisit:
-    """What a page that was good keeps for its next visit: its validators and what has read it
-    (None: it is asked without); its interval, by whether its content turns out to have changed
-    (None: the definition's)."""
+class Revisit:
+    """What a good page keeps for its next visit: its validators, the hash of what extracted it
+    (None: request it without validators), and its interval if the content changes or stays (None:
+    the definition's)."""
 
     validators: Validators = NO_VALIDATORS
     extractor_hash: int | None = None

@@ -164,7 +164,7 @@ class CrawlContexts:
         an invalid definition."""
         context = self._made.get(crawl_id)
         if context is None:
-            context = await asyncio.to_thread(self._compile, crawl_id)
+            context = await asyncio.to_thread(self._compile_context, crawl_id)
             while len(self._made) >= CONTEXTS_MAX:
                 del self._made[next(iter(self._made))]
             self._made[crawl_id] = context
@@ -173,7 +173,7 @@ class CrawlContexts:
     def limits_of(self, crawl_id: int) -> CrawlLimits:
         """Returns a crawl's limits, on any thread. A crawl without a context may add nothing."""
         try:
-            context = self._made.get(crawl_id) or self._compile(crawl_id)
+            context = self._made.get(crawl_id) or self._compile_context(crawl_id)
         except SQLAlchemyError:
             raise
         except Exception:  # noqa: BLE001 - a definition may fail in any way
@@ -181,7 +181,7 @@ class CrawlContexts:
             return CrawlLimits(0, 0)
         return context.limits
 
-    def _compile(self, crawl_id: int) -> CrawlContext:
+    def _compile_context(self, crawl_id: int) -> CrawlContext:
         with self._engine.begin() as connection:
             site_id, site = crawls.read_definition(connection, crawl_id)
             extras = {
@@ -230,22 +230,7 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
     share one `Site`, which is most of a context: 5 KB instead of 16."""
     extractor = compile_site(site, settings.site_function_modules)
     site = extractor.site
-    hosts = site.allowed_hosts
-    policy = FetchPolicy(
-        user_agent=site.user_agent or settings.user_agent,
-        headers=site.headers,
-        private=PrivateAccess(site.private_hosts, _networks_of(site)),
-        allowed=lambda host: belongs_to(host, hosts),
-        body_max_bytes=site.limits.body or settings.body_max_bytes,
-        wire_max_bytes=site.limits.body or settings.wire_max_bytes,
-        redirects_max=settings.redirects_max,
-        connect_timeout_s=settings.connect_timeout_s,
-        read_timeout_s=settings.read_timeout_s,
-        page_timeout_s=settings.page_timeout_s,
-        region=site.region,
-        handshake=first_answer(hooks.handshake(site) for hooks in plugin_hooks().values()),
-        cookies=site.name if site.cookies == "keep" else None,
-    )
+    policy = _site_policy(site, settings)
     needs = {kind: _need_of(site_id, site, kind) for kind in Kind}
     return CrawlContext(
         crawl_id=crawl_id,
@@ -275,6 +260,25 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         fixed_routes={}
         if site.routes
         else {kind: choose_route(site.routing_preferences, kind, "") for kind in Kind},
+    )
+
+
+def _site_policy(site: Site, settings: Settings) -> FetchPolicy:
+    hosts = site.allowed_hosts
+    return FetchPolicy(
+        user_agent=site.user_agent or settings.user_agent,
+        headers=site.headers,
+        private=PrivateAccess(site.private_hosts, _networks_of(site)),
+        allowed=lambda host: belongs_to(host, hosts),
+        body_max_bytes=site.limits.body or settings.body_max_bytes,
+        wire_max_bytes=site.limits.body or settings.wire_max_bytes,
+        redirects_max=settings.redirects_max,
+        connect_timeout_s=settings.connect_timeout_s,
+        read_timeout_s=settings.read_timeout_s,
+        page_timeout_s=settings.page_timeout_s,
+        region=site.region,
+        handshake=first_answer(hooks.handshake(site) for hooks in plugin_hooks().values()),
+        cookies=site.name if site.cookies == "keep" else None,
     )
 
 

@@ -10,7 +10,7 @@ from scraper.domain import (
     Extracted,
     Fetched,
     LeasedPage,
-    NextVisit,
+    Revisit,
     content_hash,
 )
 from scraper.rules.revisit import Bounds, next_interval_s, read_validators
@@ -20,7 +20,7 @@ _OK = 200
 
 def plan_after_reading(
     page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext
-) -> NextVisit | None:
+) -> Revisit | None:
     """Plans the next visit of a page that was read whole. Returns None if nothing is worth
     keeping."""
     site = context.site
@@ -31,8 +31,8 @@ def plan_after_reading(
         if validators is not NO_VALIDATORS:
             extractor_hash = context.extractor_version.hash
     if not bounds.adaptive:
-        return NextVisit(validators, extractor_hash) if extractor_hash is not None else None
-    return NextVisit(
+        return Revisit(validators, extractor_hash) if extractor_hash is not None else None
+    return Revisit(
         validators,
         extractor_hash,
         _next_interval(page, bounds, changed=True),
@@ -42,19 +42,19 @@ def plan_after_reading(
 
 def plan_after_unchanged(
     page: LeasedPage, fetched: Fetched, context: CrawlContext
-) -> NextVisit | None:
+) -> Revisit | None:
     """Plans the next visit of an unchanged page. Its row has validators; the answer may have newer
     ones."""
     bounds = context.site.revisit.bounds
-    next_visit = NextVisit(
+    revisit = Revisit(
         if_unchanged_s=_next_interval(page, bounds, changed=False) if bounds.adaptive else None
     )
     if fetched.status == _OK:
         validators = read_validators(fetched.headers, fetched.body_hash)
-        next_visit = replace(
-            next_visit, validators=validators, extractor_hash=context.extractor_version.hash
+        revisit = replace(
+            revisit, validators=validators, extractor_hash=context.extractor_version.hash
         )
-    return next_visit if next_visit != NextVisit() else None
+    return revisit if revisit != Revisit() else None
 
 
 def is_same_product(

@@ -3,7 +3,7 @@
 --   crawl, and counts of those that did not (`cut`: no room, `barren`: behind too many barren
 --   listings).
 -- parameters: rows (JSON array of `NewPage`), room (JSON array of `Room`), again (whether dead and
---   invalid pages join once more, even the crawl that gave them up)
+--   invalid pages join again, even the crawl that gave them up)
 -- locks: the pages in the order of site and fingerprint, so that two writers insert the same links
 --   in the same sequence
 -- why: pages that a crawl knows are sorted out first and without a lock, since two listings that

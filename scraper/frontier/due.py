@@ -16,7 +16,7 @@ from scraper.infra.database import dumps
 from scraper.infra.statements import sql
 from scraper.sites.grammar.scalars import parse_rate
 
-# A worker that dies takes many pages with it, one of which may be the cause. After two such deaths
+# A worker that dies takes many pages with it, and one page may be the cause. After two such deaths
 # a page is a suspect: suspects are leased in small batches, then singly, and at last by a worker
 # that does nothing else. Only a death there counts as the last one, so that only the
 # cause is given up. The index `pages_suspect_idx` and due_pages.sql have the same number.
@@ -93,12 +93,12 @@ class SuspectGroup:
 
     @property
     def size(self) -> int:
-        """How many pages a lease has."""
+        """The number of pages in a lease."""
         return SUSPECT_BATCH.get(self.losses, 1)
 
     @property
     def room(self) -> int:
-        """How many leases may be made now."""
+        """The number of leases that may be made now."""
         at_once = SUSPECT_LEASES.get(self.losses, 1)
         return max(0, min(at_once - self.leases, -(-self.due // self.size)))
 

@@ -96,7 +96,7 @@ class CrawlProgress:
 
     @property
     def ending(self) -> str | None:
-        """How the crawl ended, in words; None while it runs."""
+        """The end of the crawl in words; None while it runs."""
         if self.active:
             return None
         dead = self.status == CrawlStatus.COMPLETED and self.failed

@@ -111,7 +111,7 @@ class Comparison(NamedTuple):
 
 
 class HeldGroup(NamedTuple):
-    """The products of a group as they are to be stored now, and how often each field vanished, by
+    """The products of a group as they must be stored now, and how often each field vanished, by
     crawl."""
 
     products: list[NewProduct]
@@ -153,8 +153,8 @@ def hold_differences(
 def _lock_differing(
     connection: sa.Connection, extracted: Sequence[NewProduct]
 ) -> list[KnownProduct]:
-    """Locks the known products that differ, or of which values are held; a product's own page comes
-    before others."""
+    """Locks the known products that differ or have held values; a product's own page comes before
+    others."""
     keys = [
         {
             "ordinal": ordinal,

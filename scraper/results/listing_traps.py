@@ -2,7 +2,7 @@
 filters of filters. They end here.
 
 A page that brings its crawl no new product adds to the barren depth of the pages behind it: one
-step if the crawl has each of its products, two if another page shows the very same ones, and five
+step if the crawl has each of its products, two if another page shows exactly the same, and five
 if it shows none. A page that brings a new product resets the depth to zero. So a chain of empty
 pages ends after `limits.fruitless` of them, a chain of repeated pages after two and a half times as
 many, a chain through known products after five times as many, and a shop's own order never does. If

@@ -20,8 +20,8 @@ from scraper.domain import (
     FieldObservations,
     Kind,
     Move,
-    NextVisit,
     Outcome,
+    Revisit,
     Status,
     Verdict,
     value,
@@ -89,7 +89,7 @@ class PageResult:
     signal: TierSignal | None = None
     observations: FieldObservations | None = None
     cost: FetchCost | None = None
-    next_visit: NextVisit | None = None
+    revisit: Revisit | None = None
     only_new_links: bool = False
     extras: Mapping[str, object] = field(default_factory=no_extras)
     last_item_count: int | None = None
@@ -108,8 +108,8 @@ class CrawlLimits:
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
     """What a settling transaction did: how many pages were in their lease, how many pages it added,
-    and which crawls have no open page left. `kept` has the pages of which plug-ins keep something,
-    with their status in the frontier; `at` is then the time of the transaction."""
+    and which crawls have no open page left. `kept` has the pages with `extras` of plug-ins, with
+    their status in the frontier; `at` is then the time of the transaction."""
 
     held: int
     added: int
@@ -252,13 +252,13 @@ def _fence_row(page: PageResult) -> dict[str, Any]:
         row["last_item_count"] = page.last_item_count
     if page.head:
         row["head"] = page.head
-    visit = page.next_visit
-    if visit is not None:
-        if visit.extractor_hash is not None:
-            etag, modified, body_hash = visit.validators
+    revisit = page.revisit
+    if revisit is not None:
+        if revisit.extractor_hash is not None:
+            etag, modified, body_hash = revisit.validators
             row |= {"etag": etag, "modified": modified, "body_hash": body_hash}
-            row["extractor_hash"] = visit.extractor_hash
-        row |= {"if_changed_s": visit.if_changed_s, "if_unchanged_s": visit.if_unchanged_s}
+            row["extractor_hash"] = revisit.extractor_hash
+        row |= {"if_changed_s": revisit.if_changed_s, "if_unchanged_s": revisit.if_unchanged_s}
     if page.move:
         row |= {
             "queue": page.move.queue,

@@ -15,8 +15,8 @@ from scraper.domain import (
     FieldObservations,
     Lease,
     LeasedPage,
-    NextVisit,
     Outcome,
+    Revisit,
     value,
 )
 from scraper.infra.slots import SlotCost
@@ -46,7 +46,7 @@ class Attempt:
     # Which fields a product page had.
     observations: FieldObservations | None = None
     # When a good product page is due again.
-    next_visit: NextVisit | None = None
+    revisit: Revisit | None = None
     # What plug-ins keep of the response, by their names.
     extras: Mapping[str, object] = field(default_factory=no_extras)
     # The page was read, and gave what is stored already.

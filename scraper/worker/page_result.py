@@ -92,7 +92,7 @@ def make_failed_result(
         signal=decision.signal,
         observations=attempt.observations,
         cost=cost,
-        next_visit=attempt.next_visit,
+        revisit=attempt.revisit,
         last_item_count=attempt.last_item_count,
     )
 
@@ -135,7 +135,7 @@ def make_read_result(
         signal=decision.signal,
         observations=attempt.observations,
         cost=cost,
-        next_visit=attempt.next_visit,
+        revisit=attempt.revisit,
         extras=attempt.extras,
         last_item_count=attempt.last_item_count,
     )

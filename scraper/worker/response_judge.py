@@ -156,7 +156,7 @@ def _short_circuit(
             Outcome.NOT_MODIFIED,
             fetched.status,
             fetched.url,
-            next_visit=plan_after_unchanged(page, fetched, context),
+            revisit=plan_after_unchanged(page, fetched, context),
         )
     if outcome is Outcome.FETCHED:
         return None
@@ -173,14 +173,14 @@ def _good_attempt(
     observations: FieldObservations | None,
     item_count: int | None,
 ) -> Attempt:
-    next_visit, same = None, False
+    revisit, same = None, False
     if page.kind is Kind.PRODUCT:
         fields = extracted.fields_found
         same = is_same_product(page, fetched, extracted, context)
         if same:
-            next_visit = plan_after_unchanged(page, fetched, context)
+            revisit = plan_after_unchanged(page, fetched, context)
         else:
-            next_visit = plan_after_reading(page, fetched, extracted, context)
+            revisit = plan_after_reading(page, fetched, extracted, context)
         item_count = fields if fields != page.last_item_count else None
     return Attempt(
         Outcome.FETCHED,
@@ -188,7 +188,7 @@ def _good_attempt(
         fetched.url,
         extracted,
         observations=observations,
-        next_visit=next_visit,
+        revisit=revisit,
         last_item_count=item_count,
         same=same,
     )

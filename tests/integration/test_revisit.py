@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.coordinator import plan
-from scraper.domain import NextVisit, Outcome, Status, Validators, Verdict
+from scraper.domain import Outcome, Revisit, Status, Validators, Verdict
 from scraper.frontier import sites
 from scraper.http import exchange
 from scraper.http.body import unpack
@@ -503,7 +503,7 @@ def test_a_page_whose_product_kept_a_value_is_read_whole(engine: sa.Engine) -> N
             store(
                 engine,
                 crawl.ids,
-                [replace(page, next_visit=NextVisit(Validators('"a"'), 7)) for page in group],
+                [replace(page, revisit=Revisit(Validators('"a"'), 7)) for page in group],
             )
         crawl.end()
         return dict(rows(engine, "SELECT url, extractor_hash IS NOT NULL FROM pages"))  # type: ignore[arg-type]
