@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from urllib.parse import urljoin, urlsplit
 
@@ -17,6 +18,8 @@ from lxml import etree
 from parsel import Selector
 
 SIZE = 120
+# A page that hangs never answers.
+HANGS = httpx.Timeout(60, read=0.2)
 
 
 class Served:
@@ -36,7 +39,7 @@ class Served:
         line = self.process.stdout.readline()
         assert line.startswith("listening on http://127.0.0.1:")
         self.url = line.split()[-1]
-        self.client = httpx.Client(base_url=self.url, timeout=5)
+        self.client = httpx.Client(base_url=self.url, timeout=60)
 
     def stop(self) -> None:
         self.client.close()
@@ -60,6 +63,14 @@ def shop(_served: Served) -> httpx.Client:
     client.get("/_control/visit?n=1")
     client.delete("/_control/log")
     return client
+
+
+def wait_for_log(shop: httpx.Client, entries: int) -> list[tuple[float, str, int]]:
+    """The log, once the shop has noted so many requests: a client that gives up does not wait for
+    that."""
+    while len(log := shop.get("/_control/log").json()) < entries:
+        time.sleep(0.01)
+    return log  # type: ignore[no-any-return]
 
 
 def truth(shop: httpx.Client) -> list[dict[str, object]]:
@@ -172,7 +183,8 @@ def test_a_hanging_page_answers_the_second_time(shop: httpx.Client) -> None:
     shop.post("/_control/options", json={"hang_share": 1})
     url = str(truth(shop)[0]["url"])
     with pytest.raises(httpx.ReadTimeout):
-        shop.get(url, timeout=0.2)
+        shop.get(url, timeout=HANGS)
+    wait_for_log(shop, 1)
     assert shop.get(url).status_code == 200
 
 
@@ -190,12 +202,12 @@ def test_an_outage_hits_every_page_and_ends(shop: httpx.Client, outage: str, sta
     shop.post("/_control/options", json={"outage": outage}).raise_for_status()
     for path in paths:
         try:
-            assert shop.get(path, timeout=0.2).status_code == status
+            asked = shop.get(path, timeout=HANGS) if outage == "hang" else shop.get(path)
+            assert asked.status_code == status
         except (httpx.ReadError, httpx.RemoteProtocolError, httpx.ReadTimeout):
             assert status == 0
-    assert [(target, found) for _, target, found in shop.get("/_control/log").json()] == [
-        (p, status) for p in paths
-    ]
+    log = wait_for_log(shop, len(paths))
+    assert [(target, found) for _, target, found in log] == [(p, status) for p in paths]
     assert shop.post("/_control/options", json={"outage": None}).json()["outage"] is None
     assert [shop.get(path).status_code for path in paths] == [200] * len(paths)
 
@@ -213,7 +225,7 @@ def test_pipelined_requests_are_answered_in_order(shop: httpx.Client, latency_ms
     shop.post("/_control/options", json={"latency_ms": latency_ms})
     address = shop.base_url.host, shop.base_url.port
     targets = ["/robots.txt", "/nowhere", "/img/1.jpg", "/_control/visit"]
-    with socket.create_connection(address, timeout=5) as raw:
+    with socket.create_connection(address, timeout=60) as raw:
         asked = "".join(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n" for target in targets)
         # In small pieces, so that no request arrives whole; the last one asks to close.
         data = asked[:-2].encode() + b"Connection: close\r\n\r\n"
@@ -226,7 +238,7 @@ def test_pipelined_requests_are_answered_in_order(shop: httpx.Client, latency_ms
 
 @pytest.mark.parametrize("data", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"x" * 40_000])
 def test_nonsense_is_refused(shop: httpx.Client, data: bytes) -> None:
-    with socket.create_connection((shop.base_url.host, shop.base_url.port), timeout=5) as raw:
+    with socket.create_connection((shop.base_url.host, shop.base_url.port), timeout=60) as raw:
         raw.sendall(data)
         assert raw.recv(100).startswith((b"HTTP/1.1 400", b"HTTP/1.1 431"))
 
@@ -234,7 +246,7 @@ def test_nonsense_is_refused(shop: httpx.Client, data: bytes) -> None:
 def test_sigterm_ends_it_at_once() -> None:
     served = Served("--hang-share", "1")
     with httpx.Client() as client, pytest.raises(httpx.ReadTimeout):
-        client.get(str(truth(served.client)[0]["url"]), timeout=0.2)
+        client.get(str(truth(served.client)[0]["url"]), timeout=HANGS)
     served.process.send_signal(signal.SIGTERM)
-    assert served.process.wait(timeout=5) == -signal.SIGTERM
+    assert served.process.wait(timeout=60) == -signal.SIGTERM
     served.stop()

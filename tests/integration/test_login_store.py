@@ -109,7 +109,7 @@ def test_failures_rest_and_two_refusals_are_a_quarantine(valkey_url: str) -> Non
         (store,) = stores
         await begun(store)
         first = await store.record_failure("shop", "ann", "t", Trouble.REJECTED, "no")
-        assert 59 < first.rest_s <= 60 and not first.quarantined and await begun(store) == "resting"
+        assert 30 < first.rest_s <= 60 and not first.quarantined and await begun(store) == "resting"
         await begun(store, force=True)
         await store.record_failure("shop", "ann", "t", Trouble.UNAVAILABLE, "away")
         await begun(store, force=True)
@@ -149,16 +149,18 @@ def test_useless_logins_are_counted_by_generation_and_proof_forgives_them(valkey
     async def work(stores: list[LoginStore]) -> None:
         (store,) = stores
         generation = await stored(store)
+        began = asyncio.get_running_loop().time()
         for page in range(20):
             times, ago_s, standing = await store.record_logged_out(
                 "shop", "ann", generation, page, "out", certain=True
             )
             assert (times, ago_s) == (1, None) and standing.kind == "useless"
-        assert 9 < standing.rest_s <= 10, "twenty pages are one"
+        assert 0 < standing.rest_s <= 10, "twenty pages are one"
         times, ago_s, _ = await store.record_logged_out(
             "shop", "ann", generation, 3, "out", certain=True
         )
-        assert times == 1 and ago_s is not None and ago_s < 5
+        assert times == 1 and ago_s is not None
+        assert 0 <= ago_s <= asyncio.get_running_loop().time() - began
         proven = await store.prove("shop", "ann", generation)
         assert proven.proven and proven.rest_s == 0
         later = await stored(store, seen=generation)

@@ -36,7 +36,7 @@ def collected() -> Iterator[None]:
     gc.collect()
 
 
-PROXIED = replace(POLICY, proxied=True, connect_timeout_s=2, read_timeout_s=2)
+PROXIED = replace(POLICY, proxied=True, connect_timeout_s=20, read_timeout_s=20, page_timeout_s=60)
 SCHEMES = ["http", "https", "socks5", "socks5h"]
 
 
@@ -276,7 +276,8 @@ def test_blame(
             )
             assert said is {"502": ProxySignal.FAILED, "403": ProxySignal.BLOCKED}[mode]
             return
-        limits = replace(PROXIED, connect_timeout_s=0.3, read_timeout_s=0.3)
+        soon = replace(PROXIED, connect_timeout_s=0.3, read_timeout_s=0.3)
+        limits = soon if mode == "hang" else PROXIED
         error = failure(f"{field.url}/p/1", route, limits)
         if mode == "hang":
             assert error.outcome in (Outcome.UNREACHABLE, Outcome.TIMEOUT)

@@ -496,18 +496,17 @@ def test_a_lease_is_prolonged_while_its_worker_lives(
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch counts as stuck when it has stood still for half a second."""
+def stuck_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Says for how long a batch has to stand still to count as stuck."""
     settings = Settings()
-    monkeypatch.setattr(
-        keeper_module, "STUCK_MARGIN_S", 0.5 - settings.horizon_s - 2 * settings.page_timeout_s
-    )
+    usual_s = settings.horizon_s + 2 * settings.page_timeout_s
+    return lambda seconds: monkeypatch.setattr(keeper_module, "STUCK_MARGIN_S", seconds - usual_s)
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_batch_that_stands_still_is_given_up(
-    bench: Bench, keeper: Callable[[float], None]
+    bench: Bench, keeper: Callable[[float], None], stuck_after: Callable[[float], None]
 ) -> None:
+    stuck_after(0.5)
     keeper(0.1)
     bench.site()
     targets = bench.pages(6, hang, "/hangs")
@@ -526,14 +525,14 @@ def test_a_batch_that_stands_still_is_given_up(
     assert worker.lost == 0
     for target in targets:
         bench.shop.serve(target, product(target, "A").encode())
+    stuck_after(600)
     bench.begin(worker)
     bench.ended()
     assert bench.found() == {"ok": 6}, "the worker itself works on"
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_batch_that_was_given_up_leaves_no_page_pending(
-    bench: Bench, keeper: Callable[[float], None]
+    bench: Bench, keeper: Callable[[float], None], stuck_after: Callable[[float], None]
 ) -> None:
     """Neither those under way nor those not begun: a gate that believed in them would never be
     swept, and would reserve turns for nobody. Another batch's pages of the same host stay counted.
@@ -546,21 +545,24 @@ def test_a_batch_that_was_given_up_leaves_no_page_pending(
     until(lambda: len(bench.asked()) == 4)
     (limiter,) = worker.services.limiters._limiters.values()
     assert limiter.pending == 20
+    stuck_after(0.5)
     bench.ended()
     assert (limiter.pending, limiter.is_idle) == (0, True)
     until(lambda: not worker.services.limiters._limiters)
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_batch_that_moves_is_left_alone(bench: Bench, keeper: Callable[[float], None]) -> None:
+def test_a_batch_that_moves_is_left_alone(
+    bench: Bench, keeper: Callable[[float], None], stuck_after: Callable[[float], None]
+) -> None:
     """It takes longer than the limit in all, but never stands still for so long."""
+    stuck_after(1.5)
     keeper(0.05)
-    bench.site(rate="10/s", concurrency=1)
-    bench.pages(12)
+    bench.site(rate="8/s", concurrency=1)
+    bench.pages(16)
     worker = bench.worker()
     bench.begin(worker)
     bench.ended()
-    assert bench.found() == {"ok": 12}
+    assert bench.found() == {"ok": 16}
 
 
 # --- paused sites
