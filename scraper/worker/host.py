@@ -34,7 +34,7 @@ SlotLoad = tuple[SlotCost | None, int, int, int]
 class SessionPool(Protocol):
     """Keeps accounts logged in to the sites whose definition asks for it."""
 
-    async def visit(
+    async def fetch_as_account(
         self,
         page: LeasedPage,
         context: CrawlContext,

@@ -88,7 +88,7 @@ class PageFetcher:
         async with slot:
             if context.login is not None:
                 assert self.sessions is not None, "a site with a login needs accounts"
-                return await self.sessions.visit(
+                return await self.sessions.fetch_as_account(
                     page, context, batch.deadline_at, permits, page_fetch.fetch_as_account
                 )
             need = context.proxy_need(page, tier.level)

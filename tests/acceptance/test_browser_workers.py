@@ -92,7 +92,7 @@ def oldest_browser(pid: int) -> psutil.Process:
     return min(found)[2]
 
 
-@pytest.mark.parametrize("word", ["is no program", "no Chromium on this machine"])
+@pytest.mark.parametrize("word", ["is not a program", "no Chromium on this machine"])
 def test_a_browser_worker_without_a_browser_says_so_and_ends(
     run: Commands, environment: Settings, word: str
 ) -> None:

@@ -250,8 +250,8 @@ def test_a_forgotten_login_is_not_written_back(
         broker.send(plan.open_now(engine, "shop").messages)
         deadline = time.monotonic() + 10
         while any(
-            state.identity is not None
-            for state in broker.worker.services.parts["accounts"].sessions._states.values()
+            account.session is not None
+            for account in broker.worker.services.parts["accounts"].sessions._accounts.values()
         ):
             assert time.monotonic() < deadline
             time.sleep(0.1)

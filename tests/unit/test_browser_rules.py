@@ -68,7 +68,7 @@ def test_cookies_go_to_a_browser_and_come_back() -> None:
 
 
 def test_a_program_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="SCRAPER_CHROMIUM: .* is no program"):
+    with pytest.raises(ConfigError, match="SCRAPER_CHROMIUM: .* is not a program"):
         chromium.program(Settings(chromium=tmp_path / "none"))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="apt install chromium"):

@@ -1,5 +1,4 @@
-"""`scraper login …`: which accounts are logged in, whether a login works, and how to forget one.
-Shows their names, no more."""
+"""`scraper login …`: lists, checks and forgets logins. Shows only the names of accounts."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from scraper.infra import servers
 from scraper.plugins.accounts import file, store
 from scraper.plugins.accounts.file import Account, AccountFile
 from scraper.plugins.accounts.login_keys import AccountsKeys, account_group
-from scraper.plugins.accounts.pool import LoginAttempt, Logins
+from scraper.plugins.accounts.pool import AccountPool, LoginAttempt
 from scraper.plugins.accounts.settings import AccountsSettings
 from scraper.plugins.accounts.status import AccountStatus
 from scraper.plugins.accounts.store import LoginStore
@@ -52,14 +51,14 @@ def login() -> None:
 @login.command("list")
 @click.argument("site", required=False, shell_complete=complete_site)
 @json_option("array")
-def login_list(site: str | None, as_json: bool) -> None:
+def login_list_accounts(site: str | None, as_json: bool) -> None:
     """Show the accounts of SITE, or of all sites with a login: since when they are logged in, or
     why not."""
-    accounts = _list(load_settings(), site)
+    accounts = _list_accounts(load_settings(), site)
     if as_json:
         print_json(accounts)
     else:
-        print_table(COLUMNS, [_cells(account) for account in accounts])
+        print_table(COLUMNS, [_format_account(account) for account in accounts])
 
 
 @login.command("check")
@@ -72,10 +71,10 @@ def login_check(site: str, account: str | None, as_json: bool) -> None:
     Workers use a successful login, and it ends an account's quarantine.
     """
     settings = load_settings()
-    definition = _definition(settings, site)
-    accounts = _chosen(settings, definition, account)
+    definition = _find_site(settings, site)
+    accounts = _choose_accounts(settings, definition, account)
     servers.require_redis(settings)
-    # These ids are no crawl's, nor any site's row.
+    # These ids belong to no crawl and no site.
     context = make_context(0, -1 - secrets.randbelow(2**31), definition, settings)
     attempts = asyncio.run(_log_in(settings, context, accounts))
     if as_json:
@@ -109,7 +108,7 @@ def login_forget(site: str, account: str | None, as_json: bool) -> None:
         ]
     if not forgotten:
         # A name that does not exist is a mistake.
-        _chosen(settings, _definition(settings, site), account)
+        _choose_accounts(settings, _find_site(settings, site), account)
     if as_json:
         print_json({"site": site, "forgotten": forgotten})
     else:
@@ -117,13 +116,13 @@ def login_forget(site: str, account: str | None, as_json: bool) -> None:
         click.echo(f"{site}: forgotten: {names}")
 
 
-def _list(settings: Settings, name: str | None) -> list[dict[str, Any]]:
-    """One object an account: those of the secrets file, then those that Redis alone knows."""
+def _list_accounts(settings: Settings, name: str | None) -> list[dict[str, Any]]:
+    """Returns one object per account: those of the secrets file, then those only in Redis."""
     own = settings.of(AccountsSettings)
     in_file = file.read(own.accounts) if own.accounts else {}
     listed = [
         (site.name, account.name)
-        for site in _definitions(settings)
+        for site in _load_sites(settings)
         if site.of(AccountsKeys).login is not None
         for account in in_file.get(account_group(site), [])
     ]
@@ -136,7 +135,7 @@ def _list(settings: Settings, name: str | None) -> list[dict[str, Any]]:
             if (site, account) in listed or standing.known
         ]
     if name is not None and not accounts:
-        _definition(settings, name)
+        _find_site(settings, name)
     return accounts
 
 
@@ -157,7 +156,7 @@ def _as_json(site: str, account: str, listed: bool, standing: AccountStatus) -> 
     }
 
 
-def _cells(account: dict[str, Any]) -> list[str]:
+def _format_account(account: dict[str, Any]) -> list[str]:
     since = "" if account["age_s"] is None else f"{account['age_s'] / 60:.0f} min"
     rests = f"{account['rests_s']:.0f} s" if account["rests_s"] else ""
     counts = [str(account["logins"]), str(account["failures"])]
@@ -181,7 +180,7 @@ async def _log_in(
     fetcher = HttpFetcher()
     limiters = HostLimiters(RedisFleetLimiter(client, f"login-check:{secrets.token_hex(4)}"))
     pool = ProxyPool(ProxyFile(settings.proxy_list), ProxyHealth(client), random.Random())
-    logins = Logins(
+    accounts_pool = AccountPool(
         fetcher=fetcher,
         pool=pool,
         limiters=limiters,
@@ -191,19 +190,19 @@ async def _log_in(
         rng=random.Random(),
     )
     try:
-        return [await logins.check(context, account) for account in accounts]
+        return [await accounts_pool.check(context, account) for account in accounts]
     finally:
         await limiters.sweep()
         await fetcher.aclose()
         await client.aclose()
 
 
-def _definitions(settings: Settings) -> list[Site]:
+def _load_sites(settings: Settings) -> list[Site]:
     return loader.load_folder(settings.sites_dir) if Path(settings.sites_dir).is_dir() else []
 
 
-def _definition(settings: Settings, name: str) -> Site:
-    site = next((site for site in _definitions(settings) if site.name == name), None)
+def _find_site(settings: Settings, name: str) -> Site:
+    site = next((site for site in _load_sites(settings) if site.name == name), None)
     if site is None:
         raise NotFoundError(
             f"no site {name!r} in {settings.sites_dir}/ (`scraper sites list` shows them)"
@@ -213,9 +212,9 @@ def _definition(settings: Settings, name: str) -> Site:
     return site
 
 
-def _chosen(settings: Settings, site: Site, account: str | None) -> list[Account]:
-    """The accounts of a site, or the one of that name. Raises `NotFoundError` where there is none,
-    `ConfigError` without a secrets file."""
+def _choose_accounts(settings: Settings, site: Site, account: str | None) -> list[Account]:
+    """Returns the accounts of a site, or the one of that name. Raises `NotFoundError` if there is
+    none, and `ConfigError` without a secrets file."""
     own = settings.of(AccountsSettings)
     if own.accounts is None:
         raise ConfigError(
@@ -226,5 +225,7 @@ def _chosen(settings: Settings, site: Site, account: str | None) -> list[Account
     chosen = [entry for entry in listed if account in (None, entry.name)]
     if not chosen:
         which = f"an account {account!r} of {group}" if account else f"an account of {group}"
-        raise NotFoundError(f"{own.accounts}: has not {which} (`scraper login list` shows them)")
+        raise NotFoundError(
+            f"{own.accounts}: does not have {which} (`scraper login list` shows them)"
+        )
     return chosen

@@ -1,5 +1,5 @@
-"""The accounts of sites on disk (`SCRAPER_ACCOUNTS`), read again when the file has changed. The one
-place that sees it.
+"""Reads the file of accounts (`SCRAPER_ACCOUNTS`) again when it has changed. No other module reads
+it.
 
     books:                       # a site's name, or what its definition names as `accounts:`
       - {username: ann@example.com, password: "s3cret"}
@@ -11,9 +11,9 @@ place that sees it.
       accounts:
         - {username: cleo@example.com, password: "hunter2"}
 
-A group without `hosts` is for the site of its name alone. An account goes by its `name` (default:
-its place, `1`, `2` …) wherever it is shown: nothing else of it leaves this process but in requests
-to its site. A file that has become wrong keeps the last one that was right in use.
+A group without `hosts` is for the site of its name only. Outputs show an account's `name` (default:
+its position, `1`, `2` …); its other values leave the process only in requests to its site. If a
+changed file is invalid, the last valid one stays in use.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ SIZE_MAX = 2_000_000
 ACCOUNTS_MAX = 1000  # a group
 _GROUP = re.compile(r"[A-Za-z0-9][\w.-]{0,62}")
 _KEY = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-# A value so short is not looked for in texts.
+# Shorter values are not hidden in texts.
 _SHORT = 4
 
 
 @dataclass(frozen=True)
 class Account:
-    """One account. `values` has what placeholders stand for: username, password, token, and the
-    other keys of the file."""
+    """`values` has the values of placeholders: username, password, token, and the file's other
+    keys."""
 
     name: str
     values: dict[str, str] = field(repr=False)
@@ -62,7 +62,7 @@ class Account:
         return self.values.get("token", "")
 
     def hidden(self, text: str) -> str:
-        """The text without any of the account's values."""
+        """Returns the text without the account's values."""
         for value in sorted(self.values.values(), key=len, reverse=True):
             if len(value) >= _SHORT:
                 text = text.replace(value, "***")
@@ -73,8 +73,8 @@ class Account:
         return self.hosts is None or belongs_to(host, self.hosts)
 
     def misdirected(self, site: str, group: str, host: str) -> str | None:
-        """Why the account of `group` may not be sent to `host` for `site`, with the fix; None
-        where it may."""
+        """Returns why the account of `group` may not be sent to `host` for `site`, with the fix, or
+        None if it may."""
         if self.hosts is None:
             if group == site:
                 return None
@@ -106,12 +106,12 @@ class AccountFile(WatchedFile):
 
 
 def read(path: Path) -> dict[str, list[Account]]:
-    """By group. Raises `ConfigError` with one line a problem, none of which shows what the file
-    holds."""
+    """Returns the accounts by group. Raises `ConfigError` with one line per problem, none of which
+    shows values of the file."""
     try:
         parsed = yaml12.parse(read_secret(path, "SCRAPER_ACCOUNTS", SIZE_MAX))
     except yaml.YAMLError as error:
-        # The error's own words may quote the file.
+        # The text of the error may quote the file.
         raise ConfigError(
             f"{path}:{yaml12.explain_error(error)[0]}: not valid YAML (SCRAPER_ACCOUNTS)"
         ) from None
@@ -135,7 +135,7 @@ def read(path: Path) -> dict[str, list[Account]]:
         if not _GROUP.fullmatch(group):
             problems.append(f"{path}:{line}: no name of a site (fix: letters, digits, - _ and .)")
             continue
-        # One account may stand without a list, and has texts alone.
+        # A single account needs no list, and has only texts.
         if isinstance(entries, dict) and any(
             isinstance(entries.get(key), dict | list) for key in ("hosts", "accounts")
         ):

@@ -38,7 +38,7 @@ class AccountsHooks(Hooks):
         return {"login.function": login.function if login is not None else None}
 
     def check_site(self, site: Site, settings: Settings) -> Iterator[tuple[str, str]]:
-        """Yields where a login would send accounts to a host that they may not go to."""
+        """Yields the keys by which a login would send accounts to a forbidden host."""
         path, login = settings.of(AccountsSettings).accounts, site.of(AccountsKeys).login
         if path is None or login is None:
             return
@@ -60,7 +60,7 @@ class AccountsHooks(Hooks):
 
         accounts = GaugeMetricFamily(
             "scraper_accounts",
-            "Accounts of sites with a login, by how they stand",
+            "Accounts of sites with a login, by state",
             labels=["site", "state"],
         )
         states = Counter(

@@ -1,5 +1,4 @@
-"""How one logs in to a site, `login:` in its definition: its schema, and how a logged-out page is
-known. Pure.
+"""The schema of `login:` in a definition, and how to recognize a logged-out page. Pure.
 
     login:
       form:
@@ -8,8 +7,8 @@ known. Pure.
       success: {css: "a.logout"}
       logged_out: "Please log in to see prices"
 
-What stands in { } is the account's own and comes from the secrets file (`SCRAPER_ACCOUNTS`): a
-definition holds no secret.
+Placeholders in { } are values of the account in the secrets file (`SCRAPER_ACCOUNTS`): a definition
+holds no secret.
 """
 
 from __future__ import annotations
@@ -252,14 +251,14 @@ class Login(Model):
 
     @property
     def url(self) -> str | None:
-        """Where one logs in, if the definition says so."""
+        """The URL of the login, if the definition has one."""
         if self.form is not None:
             return self.form.url
         return self.token.url if self.token is not None else None
 
 
 def check_login(login: Login, hosts: frozenset[str], pools: set[str], problems: Problems) -> None:
-    """Adds what does not go together with the rest of a site."""
+    """Adds contradictions to the rest of a site."""
     if login.url is not None and not belongs_to(host_of(login.url), hosts):
         key = "login.form.url" if login.form is not None else "login.token.url"
         problems.add(
@@ -287,7 +286,7 @@ class Signs:
     def logged_out(
         self, status: int, headers: Mapping[str, str], body: bytes, url: str
     ) -> str | None:
-        """What shows that the page is a logged-out visitor's, in words; None where nothing does."""
+        """Returns what shows that the page is logged out, or None."""
         if status == 401:
             return "status 401"
         for marker in self.markers:
@@ -296,7 +295,7 @@ class Signs:
         return None
 
     def leads_out(self, url: str) -> str | None:
-        """What shows that a redirect leads to where one logs in: then it need not be followed."""
+        """Returns what shows that a redirect leads to the login page."""
         return next(
             (
                 marker.described
@@ -323,8 +322,7 @@ def signs_of(login: Login) -> Signs:
 
 
 def render(template: str, values: Mapping[str, str]) -> str:
-    """The template with the account's values. Raises `KeyError` with the name of one that is
-    missing.
+    """Fills in the account's values. Raises `KeyError` with the name of a missing one.
 
     >>> render("Bearer {token}", {"token": "abc"})
     'Bearer abc'
@@ -333,7 +331,7 @@ def render(template: str, values: Mapping[str, str]) -> str:
 
 
 def render_all(value: Any, values: Mapping[str, str]) -> Any:
-    """Every text in a JSON value rendered."""
+    """Renders every text in a JSON value."""
     match value:
         case str():
             return render(value, values)
@@ -346,7 +344,7 @@ def render_all(value: Any, values: Mapping[str, str]) -> Any:
 
 
 def at_path(data: Any, path: str) -> Any:
-    """What stands at `a.0.b` of a JSON value; None where nothing does."""
+    """Returns the value at a path such as `a.0.b` of a JSON value, or None."""
     for step in path.split("."):
         if isinstance(data, dict):
             data = data.get(step)
@@ -358,8 +356,8 @@ def at_path(data: Any, path: str) -> Any:
 
 
 def header_of(template: str, values: Mapping[str, str]) -> tuple[str, str]:
-    """(name, value). Raises `KeyError` as `render`, and `ValueError` for what no header may
-    hold."""
+    """Returns (name, value). Raises `KeyError` as `render` does, and `ValueError` for an invalid
+    value."""
     name, _, value = template.partition(":")
     rendered = render(value.strip(), values)
     scalars.check_header_value(name, rendered)

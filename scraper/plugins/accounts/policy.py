@@ -1,42 +1,44 @@
-"""How often an account may try to log in, and what is done about one that cannot. Pure: numbers and
-words.
+"""How often an account may try to log in, what follows when it cannot, and when a login counts as
+over. Pure.
 
-Shops lock accounts after a few wrong passwords. So there is one try at a time for the whole fleet,
-none within the rest that follows a failure, and a rejected account gets `REJECTED`'s few tries and
-no more until an operator fixes it.
+Shops lock accounts after a few wrong passwords. So the fleet makes one try at a time, none during
+the rest that follows a failure, and a rejected account gets the tries of `RULES` until an operator
+fixes it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 QUARANTINE_S = 6 * 3600.0
 # A host that does not answer is asked for a quarter of an hour, as for pages.
 PATIENCE_S = 900.0
-# With so many logins a page may be logged out, and be believed, and pay nothing.
+# A page that was logged out with up to this many logins is retried without charge.
 FREE_TIMES = 4
-# A changed password counts at once, but not two that workers disagree about.
+# A changed password counts at once. Two passwords that workers disagree about do not replace each
+# other more often than this.
 CHANGE_EVERY_S = 300.0
 
 
 class Trouble(StrEnum):
     """Why an account is not logged in."""
 
-    # The host answered, and did not let it in.
+    # The host answered and refused the account.
     REJECTED = "rejected"
-    # There was no answer, or a fault of the host's or a proxy's.
+    # The host did not answer, or the fault was the host's or a proxy's.
     UNAVAILABLE = "unavailable"
-    # The definition does not fit what is there.
+    # The definition does not fit the site.
     MISFIT = "misfit"
-    # It was let in, and pages look logged out all the same.
+    # The login worked, but pages still look logged out.
     USELESS = "useless"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`rests_s`: after the first failure, the second …; after `tries` in a row it is quarantined
-    (0: never by count)."""
+    """`rests_s`: the rest after the first failure, the second and so on. After `tries` in a row the
+    account is quarantined (0: never by count)."""
 
     rests_s: tuple[float, ...]
     tries: int
@@ -48,3 +50,48 @@ RULES = {
     Trouble.MISFIT: Rule((10.0, 60.0), 3),
     Trouble.USELESS: Rule((10.0, 60.0), 3),
 }
+
+
+class SessionState(StrEnum):
+    """Whether pages are fetched with a session."""
+
+    # The process has no session.
+    NONE = "none"
+    TRUSTED = "trusted"
+    # One page was logged out; the session stays in use.
+    DOUBTED = "doubted"
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTrust:
+    """A session's state and its transitions. `began` is when a page's request left.
+
+    >>> trust = SessionTrust(SessionState.TRUSTED).after_logged_out_page(now=10.0)
+    >>> trust.state.value, trust.is_confirmed_by(began=9.0), trust.is_confirmed_by(began=11.0)
+    ('doubted', False, True)
+    >>> trust.after_good_page(began=11.0).state.value
+    'trusted'
+    """
+
+    state: SessionState = SessionState.NONE
+    doubted_at: float = math.inf
+
+    def is_confirmed_by(self, began: float) -> bool:
+        """Whether another logged-out page makes the doubt certain: only if it left after it."""
+        return began >= self.doubted_at
+
+    def after_good_page(self, began: float) -> SessionTrust:
+        if not self.is_confirmed_by(began):
+            return self
+        over = self.state is SessionState.OVER
+        return SessionTrust(SessionState.OVER if over else SessionState.TRUSTED)
+
+    def after_logged_out_page(self, now: float) -> SessionTrust:
+        if self.doubted_at < math.inf:
+            return self
+        trusted = self.state is SessionState.TRUSTED
+        return SessionTrust(SessionState.DOUBTED if trusted else self.state, now)
+
+    def after_login_ended(self) -> SessionTrust:
+        return replace(self, state=SessionState.OVER)

@@ -21,12 +21,12 @@ the account's owner has named this one."""
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import assert_never
 
 import structlog
@@ -41,6 +41,7 @@ from scraper.plugins.accounts.login.attempt import LOGIN_S, LoginAttempts, Made
 from scraper.plugins.accounts.login.form import LoginTrouble
 from scraper.plugins.accounts.login_keys import account_group, login_of
 from scraper.plugins.accounts.policy import FREE_TIMES
+from scraper.plugins.accounts.pooled_account import PooledAccount
 from scraper.plugins.accounts.status import AccountStatus, LoginLockResult
 from scraper.plugins.accounts.store import LoginStore
 from scraper.plugins.accounts.vault import LoginVault
@@ -52,55 +53,33 @@ from scraper.settings import Settings
 log = structlog.get_logger()
 
 LOCK_S = LOGIN_S + 15.0
-KEPT_EVERY_S = 2.0
-# Cookies that changed on the way are written so often at the most.
+SYNC_EVERY_S = 2.0
+# Cookies that pages changed are written at most this often.
 SAVED_EVERY_S = 5.0
 UNUSED_S = 600.0
-# A page that was logged out comes back after this.
+# A page that was logged out comes back after this time.
 AGAIN_S = 1.0
-# An account that rests is looked at so often: an operator may have fixed it.
+# A resting account is checked this often: an operator may have fixed it.
 ASKED_EVERY_S = 10.0
-# Without any account, or a key, pages wait so long.
+# Pages wait this long for an account, or for a key, that the worker lacks.
 WAIT_S = 30.0
-# A login is renewed when so much of its time is left.
-EARLY = 0.02
 SEALED_MAX = 256_000
 
 Get = Callable[[AccountSession], Awaitable[Fetched]]
 
 
-@dataclass(slots=True)
-class _AccountState:
-    """What this process knows of an account. Times are the loop's."""
+@dataclass(frozen=True, slots=True)
+class LoggedOutAnswer:
+    """What showed that a page was logged out."""
 
-    account: Account
-    marks: list[str]
-    identity: AccountSession | None = None
-    # Its login has run out.
-    over: bool = False
-    until: float = math.inf
-    expires_us: int = 0
-    revision: int = 0
-    # This is the last generation that is over, or that we cannot open.
-    seen: int = 0
-    ask_at: float = 0.0
-    why: str = ""
-    quarantined: bool = False
-    # This is when the last request left whose answer was good.
-    good_began: float = -math.inf
-    # This is when a page was logged out, while nobody can say yet whether all are.
-    doubt_at: float | None = None
-    used_at: float = 0.0
-    saved_at: float = -math.inf
-    task: asyncio.Task[None] | None = None
-
-    def usable(self, now: float) -> bool:
-        return self.identity is not None and not self.over and now < self.until
+    why: str
+    url: str | None
+    status: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class LoginAttempt:
-    """What one login came to, for people."""
+    """The result of an operator's check. `saw` says what showed it."""
 
     account: str
     worked: bool
@@ -112,8 +91,8 @@ class LoginAttempt:
     stored: bool = False
 
 
-class Logins:
-    """One a process, on its loop."""
+class AccountPool:
+    """The accounts of one process, on its loop."""
 
     def __init__(
         self,
@@ -131,100 +110,99 @@ class Logins:
         self._file = file
         self._store = store
         self._rng = rng
-        self._states: dict[tuple[str, str, str], _AccountState] = {}  # by site, group, account
-        self._looked = False
+        # By site, group and account.
+        self._accounts: dict[tuple[str, str, str], PooledAccount] = {}
+        self._file_read = False
 
-    async def visit(
+    async def fetch_as_account(
         self, page: LeasedPage, context: CrawlContext, latest: float, permits: PagePermits, get: Get
     ) -> Fetched:
-        """The page as an account sees it, by `get`, which goes by `trip`. Raises what `get` raises,
-        `NoLoginError` where the page is to wait, FetchError(LOGIN_FAILED) where it need not, and
-        FetchError(LOGGED_OUT): with `retry_after_s` where the page is to come back for free."""
-        state = await self._pick_account(page, context, latest)
-        identity = state.identity
-        assert identity is not None
+        """Fetches the page with `get`, logged in as an account. Raises what `get` raises,
+        `NoLoginError` if the page has to wait, FetchError(LOGIN_FAILED) if waiting would not help,
+        and FetchError(LOGGED_OUT), with `retry_after_s` if the page comes back uncharged."""
+        account = await self._pick_account(page, context, latest)
+        session = account.session
+        assert session is not None
         try:
-            fetched = await get(identity)
+            fetched = await get(session)
         except FetchError as error:
             if error.outcome is not Outcome.LOGGED_OUT:
                 raise
-            raise await self._out(
-                state, identity, page, permits, str(error), error.url, error.status
-            ) from None
+            answer = LoggedOutAnswer(str(error), error.url, error.status)
+            raise await self._record_logged_out(account, session, page, permits, answer) from None
         sign = context.logged_out(fetched)
         if sign is not None:
             why = f"the answer looks logged out ({sign})"
-            raise await self._out(state, identity, page, permits, why, fetched.url, fetched.status)
+            answer = LoggedOutAnswer(why, fetched.url, fetched.status)
+            raise await self._record_logged_out(account, session, page, permits, answer)
         if fetched.status < 400:
-            state.good_began = max(state.good_began, permits.began)
-            if state.doubt_at is not None and permits.began >= state.doubt_at:
-                state.doubt_at = None
-            if not identity.proven:
-                identity.proven = True
+            account.record_good_page(permits.began)
+            if not session.proven:
+                session.proven = True
                 with suppress(DeferredError):
-                    await self._store.prove(identity.site, identity.account, identity.generation)
+                    await self._store.prove(session.site, session.account, session.generation)
         return fetched
 
     async def run(self) -> None:
-        """Keeps what is known until it is cancelled."""
+        """Synchronizes with Redis until it is cancelled."""
         while True:
-            await asyncio.sleep(KEPT_EVERY_S)
+            await asyncio.sleep(SYNC_EVERY_S)
             try:
-                await self.keep()
+                await self.sync()
             except Exception:
-                log.exception("could not keep the logins")
+                log.exception("could not synchronize the accounts with Redis")
 
     async def close(self, seconds: float = 2.0) -> None:
-        """Writes changed cookies, and gives up logins under way, so that others need not wait for
-        their locks to end."""
-        tasks = [state.task for state in self._states.values() if state.task is not None]
+        """Writes changed cookies and cancels logins, so that other processes need not wait for
+        their locks to expire."""
+        tasks = [state.login for state in self._accounts.values() if state.login is not None]
         for task in tasks:
             task.cancel()
         with suppress(TimeoutError, DeferredError):
             async with asyncio.timeout(seconds):
                 await asyncio.gather(*tasks, return_exceptions=True)
-                for state in self._states.values():
-                    await self._save(state, 0.0)
+                for state in self._accounts.values():
+                    await self._save_cookies(state, 0.0)
 
-    async def keep(self) -> None:
-        """Once: takes over a changed file, reads what others did, writes what changed here."""
-        if not self._states:
+    async def sync(self) -> None:
+        """Reads a changed file and the logins of other processes, and writes changed cookies."""
+        if not self._accounts:
             return
-        self._look()
+        self._refresh_file()
         now = asyncio.get_running_loop().time()
-        for key, state in list(self._states.items()):
-            if state.task is None and now - state.used_at > UNUSED_S:
-                await self._save(state, 0.0)
-                self._states.pop(key, None)
-        # While Redis is away, what is known stays in use.
+        for key, state in list(self._accounts.items()):
+            if state.login is None and now - state.used_at > UNUSED_S:
+                await self._save_cookies(state, 0.0)
+                self._accounts.pop(key, None)
+        # While Redis is away, the sessions stay in use.
         with suppress(DeferredError):
-            for state in list(self._states.values()):
-                identity = state.identity
-                if identity is not None and not state.over and state.task is None:
-                    await self._compare(state, identity)
+            for state in list(self._accounts.values()):
+                session = state.session
+                if session is not None and state.logged_in and state.login is None:
+                    await self._sync_session(state, session)
 
     async def check(self, context: CrawlContext, account: Account) -> LoginAttempt:
-        """Logs the account in now, whatever it did before, and keeps the login where it works."""
+        """Logs the account in now, even if it rests, and stores the login if it works."""
         assert context.login is not None
         site, name, token = context.site.name, account.name, secrets.token_hex(8)
         marks = self._vault.marks(account)
-        begun, _ = await self._store.acquire(
+        lock, _ = await self._store.acquire(
             site, name, token, seen=0, lock_s=LOCK_S, every_s=0.0, marks=marks, force=True
         )
-        if begun is not LoginLockResult.ACQUIRED:
+        if lock is not LoginLockResult.ACQUIRED:
             return LoginAttempt(
                 name,
                 worked=False,
-                saw="somebody is logging it in at this moment (try again)",
-                kind=begun.value,
+                saw="another process is logging it in (try again)",
+                kind=lock.value,
             )
         try:
-            result, stored = await self._make(context, account, token, marks[0])
+            result, stored = await self._attempt_login(context, account, token, marks[0])
         except DeferredError as deferred:
             why = (
                 str(deferred)
                 if isinstance(deferred, NoLoginError)
-                else "its host has no turn for it now, or no proxy"
+                else "its host has no permit for it now, or no proxy is free"
             )
             return LoginAttempt(name, worked=False, saw=why, kind="deferred")
         if isinstance(result, LoginTrouble):
@@ -239,11 +217,11 @@ class Logins:
             stored=stored is not None,
         )
 
-    async def _make(
+    async def _attempt_login(
         self, context: CrawlContext, account: Account, token: str, mark: str
     ) -> tuple[Made | LoginTrouble, AccountStatus | None]:
-        """The login of whoever has the lock, and how the account stands then: None where somebody
-        else took over meanwhile. It lets go of the lock, however that ends."""
+        """Logs in under the caller's lock, and releases it in every case. The status is None if
+        another process has taken the lock."""
         names = context.site.name, account.name
         try:
             worked = await self._attempts.make(context, account)
@@ -258,27 +236,25 @@ class Logins:
         sealed, lasts_s = self._vault.sealed(worked.identity), worked.grant.lasts_s
         return worked, await self._store.store_login(*names, token, sealed, lasts_s, mark)
 
-    # Whom a page is asked for by.
-
     async def _pick_account(
         self, page: LeasedPage, context: CrawlContext, latest: float
-    ) -> _AccountState:
+    ) -> PooledAccount:
         loop = asyncio.get_running_loop()
         candidates = self._accounts_of(page, context)
         while True:
             now = loop.time()
             first = candidates[0]
-            if first.usable(now):
+            if first.is_usable(now):
                 first.used_at = now
                 return first
             for state in candidates:
                 state.used_at = now
-                if not state.usable(now) and state.task is None and now >= state.ask_at:
-                    self._begin(state, context)
-            fit = next((state for state in candidates if state.usable(now)), None)
+                if not state.is_usable(now) and state.login is None and now >= state.ask_at:
+                    self._start_login(state, context)
+            fit = next((state for state in candidates if state.is_usable(now)), None)
             if fit is not None:
                 return fit
-            tasks = [state.task for state in candidates if state.task is not None]
+            tasks = [state.login for state in candidates if state.login is not None]
             if not tasks or now >= latest:
                 break
             await asyncio.wait(tasks, timeout=latest - now, return_when=asyncio.FIRST_COMPLETED)
@@ -286,19 +262,21 @@ class Logins:
             reasons = "; ".join(
                 f"account {state.account.name}: {state.why}" for state in candidates[:3]
             )
-            raise FetchError(Outcome.LOGIN_FAILED, f"nobody can log in ({reasons})", url=page.url)
+            raise FetchError(
+                Outcome.LOGIN_FAILED, f"no account can log in ({reasons})", url=page.url
+            )
         ask_at = min(state.ask_at for state in candidates)
         wait_s = max(ask_at - now, AGAIN_S) * self._rng.uniform(1.0, 1.5)
-        reason = next((state.why for state in candidates if state.why), "somebody is logging in")
+        reason = next((state.why for state in candidates if state.why), "a login is under way")
         raise NoLoginError(f"not logged in: {reason}", wait_s)
 
-    def _accounts_of(self, page: LeasedPage, context: CrawlContext) -> list[_AccountState]:
-        """The accounts, that which is the page's own first. Raises `NoLoginError`."""
+    def _accounts_of(self, page: LeasedPage, context: CrawlContext) -> list[PooledAccount]:
+        """Returns the accounts, with the page's own first. Raises `NoLoginError`."""
         assert context.login is not None
         site = context.site.name
         group = account_group(context.site)
-        if not self._looked:
-            self._looked = True
+        if not self._file_read:
+            self._file_read = True
             self._file.refresh()
         accounts = self._file.groups.get(group)
         if not accounts:
@@ -308,22 +286,22 @@ class Logins:
         start = page.id % len(accounts)
         states = []
         for account in accounts if not start else accounts[start:] + accounts[:start]:
-            state = self._states.get((site, group, account.name))
+            state = self._accounts.get((site, group, account.name))
             if state is None:
-                state = self._states[site, group, account.name] = _AccountState(
+                state = self._accounts[site, group, account.name] = PooledAccount(
                     account, self._marks(account)
                 )
             states.append(state)
         return states
 
-    def _look(self) -> None:
+    def _refresh_file(self) -> None:
         version = self._file.version
         self._file.refresh()
         if self._file.version != version:
-            for (site, group, name), state in list(self._states.items()):
+            for (site, group, name), state in list(self._accounts.items()):
                 now_listed = {account.name: account for account in self._file.groups.get(group, [])}
-                if now_listed.get(name) != state.account and state.task is None:
-                    del self._states[site, group, name]
+                if now_listed.get(name) != state.account and state.login is None:
+                    del self._accounts[site, group, name]
 
     def _marks(self, account: Account) -> list[str]:
         try:
@@ -331,205 +309,190 @@ class Logins:
         except ConfigError as error:
             raise NoLoginError(str(error), WAIT_S) from None
 
-    # One login for all.
+    def _start_login(self, account: PooledAccount, context: CrawlContext) -> None:
+        """Logs in as a task, since the page that asked first may have to leave before it ends."""
+        task = self._log_in_guarded(account, context)
+        account.login = asyncio.get_running_loop().create_task(task)
 
-    def _begin(self, state: _AccountState, context: CrawlContext) -> None:
-        """In a task of its own: the page that asked first may have to go before it is done."""
-        state.task = asyncio.get_running_loop().create_task(self._log_in_guarded(state, context))
-
-    async def _log_in_guarded(self, state: _AccountState, context: CrawlContext) -> None:
+    async def _log_in_guarded(self, state: PooledAccount, context: CrawlContext) -> None:
         try:
             state.quarantined = False
             await self._log_in(state, context)
         except DeferredError as deferred:
-            why = "what its host or Redis has to say must be waited for"
+            why = "its host or Redis defers the login"
             self._ask_in(state, deferred.delay_s, why)
         except Exception as error:
-            # This is a fault of ours, which must not take the pages with it.
+            # A fault of this application must not take the pages with it.
             log.exception("login crashed", site=context.site.name, account=state.account.name)
-            self._ask_in(state, ASKED_EVERY_S, f"our own fault: {type(error).__name__}")
+            self._ask_in(state, ASKED_EVERY_S, f"internal error: {type(error).__name__}")
         finally:
-            state.task = None
+            state.login = None
 
-    async def _log_in(self, state: _AccountState, context: CrawlContext) -> None:
+    async def _log_in(self, state: PooledAccount, context: CrawlContext) -> None:
         assert context.login is not None
         site, account = context.site.name, state.account
-        if state.identity is not None:
-            state.seen = max(state.seen, state.identity.generation)
+        if state.session is not None:
+            state.seen_generation = max(state.seen_generation, state.session.generation)
         token = secrets.token_hex(8)
         login = login_of(context.site)
-        begun, standing = await self._store.acquire(
+        lock, status = await self._store.acquire(
             site,
             account.name,
             token,
-            seen=state.seen,
+            seen=state.seen_generation,
             lock_s=LOCK_S,
             every_s=login.every_s,
             marks=state.marks,
         )
-        match begun:
+        match lock:
             case LoginLockResult.ACQUIRED:
                 await self._perform(state, context, token)
             case LoginLockResult.NEWER:
-                self._take(state, site, standing, context)
+                self._adopt_login(state, site, status, context)
             case LoginLockResult.RESTING:
-                self._rests(state, standing)
+                self._hold_back(state, status)
             case LoginLockResult.TOO_SOON:
-                wait_s = max(0.0, login.every_s - (standing.tried_ago_s or 0.0))
-                self._ask_in(state, wait_s, f"it logs in once in {login.every} at the most")
+                wait_s = max(0.0, login.every_s - (status.tried_ago_s or 0.0))
+                self._ask_in(state, wait_s, f"it logs in at most once in {login.every}")
             case LoginLockResult.BUSY:
-                self._ask_in(state, min(AGAIN_S, standing.locked_s), "another worker logs in")
+                self._ask_in(state, min(AGAIN_S, status.locked_s), "another worker logs in")
             case never:
                 assert_never(never)
 
-    async def _perform(self, state: _AccountState, context: CrawlContext, token: str) -> None:
-        """The lock is ours."""
+    async def _perform(self, state: PooledAccount, context: CrawlContext, token: str) -> None:
+        """Logs in under the lock that this process holds."""
         account_log = log.bind(site=context.site.name, account=state.account.name)
-        result, standing = await self._make(context, state.account, token, state.marks[0])
-        if standing is None:
+        result, status = await self._attempt_login(context, state.account, token, state.marks[0])
+        if status is None:
             self._ask_in(state, AGAIN_S, "another worker took over")
         elif isinstance(result, LoginTrouble):
             account_log.warning(
                 "login failed",
                 kind=result.kind,
                 reason=str(result),
-                quarantined=standing.quarantined,
-                again_in_s=round(standing.rest_s),
+                quarantined=status.quarantined,
+                again_in_s=round(status.rest_s),
             )
-            self._rests(state, standing)
+            self._hold_back(state, status)
         else:
             account_log.info("logged in", saw=result.grant.saw)
-            result.identity.generation = standing.generation
-            self._use(state, result.identity, standing)
+            result.identity.generation = status.generation
+            self._use_session(state, result.identity, status)
 
-    # What is known.
+    def _use_session(
+        self, account: PooledAccount, session: AccountSession, status: AccountStatus
+    ) -> None:
+        account.use_session(session, status, asyncio.get_running_loop().time())
 
-    def _use(self, state: _AccountState, identity: AccountSession, standing: AccountStatus) -> None:
-        now = asyncio.get_running_loop().time()
-        state.identity, state.over, state.why, state.quarantined = identity, False, "", False
-        state.revision, state.expires_us, state.until = (
-            standing.revision,
-            standing.expires_us,
-            math.inf,
-        )
-        state.good_began, state.doubt_at, state.ask_at = -math.inf, None, 0.0
-        identity.proven = standing.proven
-        if standing.expires_in_s is not None:
-            state.until = now + standing.expires_in_s * (1 - EARLY)
-
-    def _rests(self, state: _AccountState, standing: AccountStatus) -> None:
-        state.quarantined = standing.quarantined
-        why = f"{standing.kind}: {standing.why}" if standing.kind else "it rests"
-        self._ask_in(state, min(max(standing.rest_s, AGAIN_S), ASKED_EVERY_S), why)
+    def _hold_back(self, account: PooledAccount, status: AccountStatus) -> None:
+        account.quarantined = status.quarantined
+        why = f"{status.kind}: {status.why}" if status.kind else "it rests"
+        self._ask_in(account, min(max(status.rest_s, AGAIN_S), ASKED_EVERY_S), why)
 
     @staticmethod
-    def _ask_in(state: _AccountState, seconds: float, why: str) -> None:
-        """Nobody asks for this account's login before then."""
-        state.ask_at = asyncio.get_running_loop().time() + seconds
-        state.why = why
+    def _ask_in(account: PooledAccount, seconds: float, why: str) -> None:
+        """Attempts no login of this account in the next `seconds`."""
+        account.ask_at = asyncio.get_running_loop().time() + seconds
+        account.why = why
 
-    def _take(
-        self, state: _AccountState, site: str, standing: AccountStatus, context: CrawlContext
-    ) -> bool:
-        """Another's login, if we can open it: True. It counts as over where it has run out."""
-        identity = self._vault.opened(site, state.account, standing, context)
-        if identity is None:
-            state.seen = max(state.seen, standing.generation)
-            return False
-        self._use(state, identity, standing)
-        return True
+    def _adopt_login(
+        self, account: PooledAccount, site: str, status: AccountStatus, context: CrawlContext
+    ) -> None:
+        """Uses another process's login, if this process has its key."""
+        session = self._vault.opened(site, account.account, status, context)
+        if session is None:
+            account.seen_generation = max(account.seen_generation, status.generation)
+        else:
+            self._use_session(account, session, status)
 
-    async def _compare(self, state: _AccountState, identity: AccountSession) -> None:
-        """What Redis has of it, beside ours: a later login, others' cookies, or nothing any
-        more."""
-        standing = await self._store.read(identity.site, identity.account)
-        if state.identity is not identity:
-            return  # meanwhile
-        if standing.generation == 0:
-            restored = await self._store.restore(
-                identity.site,
-                identity.account,
-                identity.generation,
-                self._vault.sealed(identity),
-                state.expires_us,
-                state.marks[0],
-                proven=identity.proven,
-            )
-            if restored.generation == 0:
-                state.identity, state.seen, state.ask_at = None, 0, 0.0
-            state.revision = 0
+    async def _sync_session(self, account: PooledAccount, session: AccountSession) -> None:
+        """Takes over a later login or cookies from Redis, or restores what Redis has lost."""
+        status = await self._store.read(session.site, session.account)
+        if account.session is not session:
+            # A login has replaced it during the call.
             return
-        if standing.generation > identity.generation:
-            # Otherwise ours is good for as long as it lasts.
-            if self._vault.opens(standing):
-                state.over, state.ask_at = True, 0.0
-            return
-        if standing.generation == identity.generation:
-            if standing.revision != state.revision and self._vault.merge(identity, standing):
-                state.revision = standing.revision
-            await self._save(state, SAVED_EVERY_S)
+        if status.generation == 0:
+            await self._restore_session(account, session)
+        elif status.generation > session.generation:
+            # A login that cannot be opened does not replace a good session.
+            if self._vault.opens(status):
+                account.end_session()
+                account.ask_at = 0.0
+        elif status.generation == session.generation:
+            if status.revision != account.revision and self._vault.merge(session, status):
+                account.revision = status.revision
+            await self._save_cookies(account, SAVED_EVERY_S)
 
-    async def _save(self, state: _AccountState, every_s: float) -> None:
-        identity, now = state.identity, asyncio.get_running_loop().time()
+    async def _restore_session(self, account: PooledAccount, session: AccountSession) -> None:
+        restored = await self._store.restore(
+            session.site,
+            session.account,
+            session.generation,
+            self._vault.sealed(session),
+            account.expires_us,
+            account.marks[0],
+            proven=session.proven,
+        )
+        # An operator had it forgotten.
+        if restored.generation == 0:
+            account.forget_session()
+        account.revision = 0
+
+    async def _save_cookies(self, account: PooledAccount, every_s: float) -> None:
+        session, now = account.session, asyncio.get_running_loop().time()
         if (
-            identity is None
-            or state.over
-            or not identity.jar.changed
-            or now - state.saved_at < every_s
+            session is None
+            or not account.logged_in
+            or not session.jar.changed
+            or now - account.saved_at < every_s
         ):
             return
-        sealed = self._vault.sealed(identity)
+        sealed = self._vault.sealed(session)
         if len(sealed) > SEALED_MAX:
             return
-        state.saved_at = now
+        account.saved_at = now
         saved = await self._store.save_cookies(
-            identity.site, identity.account, identity.generation, state.revision, sealed
+            session.site, session.account, session.generation, account.revision, sealed
         )
         if saved is not None:
-            identity.jar.mark_saved()
-            state.revision = saved.revision
+            session.jar.mark_saved()
+            account.revision = saved.revision
 
-    async def _out(
+    async def _record_logged_out(
         self,
-        state: _AccountState,
-        identity: AccountSession,
+        account: PooledAccount,
+        session: AccountSession,
         page: LeasedPage,
         permits: PagePermits,
-        why: str,
-        url: str | None,
-        status: int | None,
+        answer: LoggedOutAnswer,
     ) -> FetchError:
-        """Somebody was logged out. Whether their login is over, and whether the page has to pay for
-        it: where others were good that left after it was last logged out, or where it is so with
-        every login."""
-        now = asyncio.get_running_loop().time()
-        certain = (
-            state.identity is identity
-            and state.doubt_at is not None
-            and permits.began >= state.doubt_at
-        )
-        if state.identity is identity and state.doubt_at is None:
-            state.doubt_at = now
+        """Decides whether the login is over, and returns the page's error. The page is charged if
+        later requests of this session were good, or if it is logged out with every login."""
+        now, why, certain = asyncio.get_running_loop().time(), answer.why, False
+        if account.session is session:
+            certain = account.trust.is_confirmed_by(permits.began)
+            account.trust = account.trust.after_logged_out_page(now)
+        error = partial(FetchError, Outcome.LOGGED_OUT, why, url=answer.url, status=answer.status)
         try:
-            times, ago_s, standing = await self._store.record_logged_out(
-                identity.site,
-                identity.account,
-                identity.generation,
+            times, ago_s, status = await self._store.record_logged_out(
+                session.site,
+                session.account,
+                session.generation,
                 page.id,
                 f"logged in, but {why}",
                 certain=certain,
             )
         except DeferredError as deferred:
-            return FetchError(
-                Outcome.LOGGED_OUT, why, url=url, status=status, retry_after_s=deferred.delay_s
-            )
-        mine = state.identity is identity and not state.over
-        if mine and certain and times <= FREE_TIMES:
-            log.info("logged out", site=identity.site, account=identity.account, reason=why)
-            state.over = True
-            if standing.rest_s > 0 and standing.generation == identity.generation:
-                self._rests(state, standing)
-        alone = mine and not certain and ago_s is not None and now - ago_s < state.good_began
-        pays = alone or times > FREE_TIMES
-        again_s = None if pays else AGAIN_S * self._rng.uniform(0.5, 1.5)
-        return FetchError(Outcome.LOGGED_OUT, why, url=url, status=status, retry_after_s=again_s)
+            return error(retry_after_s=deferred.delay_s)
+        current = account.session is session and account.logged_in
+        if current and certain and times <= FREE_TIMES:
+            log.info("logged out", site=session.site, account=session.account, reason=why)
+            account.end_session()
+            if status.rest_s > 0 and status.generation == session.generation:
+                self._hold_back(account, status)
+        only_this_page = (
+            current and not certain and ago_s is not None and now - ago_s < account.good_began
+        )
+        if only_this_page or times > FREE_TIMES:
+            return error()
+        return error(retry_after_s=AGAIN_S * self._rng.uniform(0.5, 1.5))

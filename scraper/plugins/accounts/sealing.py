@@ -1,9 +1,8 @@
-"""What only this application's own processes may read: texts sealed with a key that is never where
-they are kept.
+"""Seals texts that only this application's processes may read. The key is never stored with them.
 
-The key is `SCRAPER_SECRET_KEY`, or made once and kept in `SCRAPER_HOME`. Workers on several
-machines need the same one. Of several, separated by commas, the first seals and all open: so keys
-are changed without losing what is sealed.
+The key is `SCRAPER_SECRET_KEY`, or is made once in `SCRAPER_HOME`. Workers on several machines need
+the same one. Of several keys, separated by commas, the first seals and all open, so that a key can
+be replaced without losing sealed texts.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ class Seal:
         return self._fernet.encrypt(text)
 
     def open(self, sealed: bytes) -> bytes | None:
-        """None where none of our keys opens it."""
+        """Returns None if none of the keys opens it."""
         try:
             return self._fernet.decrypt(sealed)
         except InvalidToken:
             return None
 
     def marks(self, text: bytes) -> list[str]:
-        """`KEY:MARK` under each of our keys: equal texts have equal marks, and nobody without the
-        key can try texts out."""
+        """Returns `KEY:MARK` for each key. Equal texts have equal marks, and only the holder of a
+        key can compute them."""
         return [
-            f"{each}:{hmac.new(key, text, 'sha256').hexdigest()[:24]}"
-            for each, key in zip(self._ids, self._keys, strict=True)
+            f"{key_id}:{hmac.new(key, text, 'sha256').hexdigest()[:24]}"
+            for key_id, key in zip(self._ids, self._keys, strict=True)
         ]
 
     def __repr__(self) -> str:
@@ -56,22 +55,23 @@ class Seal:
 
 
 def make_seal(settings: Settings) -> Seal:
-    """Raises `ConfigError`, which shows nothing of a key."""
+    """Raises `ConfigError`, whose message shows no key."""
     own = settings.of(AccountsSettings)
     if own.secret_key is None:
-        return Seal([_kept(settings)])
+        return Seal([_read_or_make_key(settings)])
     keys = [key.strip() for key in own.secret_key.split(",") if key.strip()]
     if not keys or any(len(key) < KEY_MIN_CHARS for key in keys):
         raise ConfigError(
-            f"environment variable SCRAPER_SECRET_KEY: a key has {KEY_MIN_CHARS} characters at "
-            "the least (fix: make one "
+            f"environment variable SCRAPER_SECRET_KEY: a key has at least "
+            f"{KEY_MIN_CHARS} characters (fix: make one "
             "with `openssl rand -hex 32`)"
         )
     return Seal(keys)
 
 
-def _kept(settings: Settings) -> str:
-    """The key in `SCRAPER_HOME`, made on first use: whole before it has its name."""
+def _read_or_make_key(settings: Settings) -> str:
+    """Returns the key in `SCRAPER_HOME`, made on first use. The file is complete before it has its
+    name."""
     path = settings.home_dir / FILE
     try:
         if not path.exists():

@@ -1,5 +1,5 @@
-"""Logins as they lie in Redis: sealed, and opened again by whoever has the key. One that cannot be
-opened is none; that is said once."""
+"""Seals logins for Redis and opens them. A login that cannot be opened counts as
+none, and is logged once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 
 class LoginVault:
-    """One a process. The key is read, or made, when it is first needed."""
+    """The vault of one process. It reads or makes the key when it is first needed."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -27,8 +27,8 @@ class LoginVault:
         self._unreadable: set[tuple[str, str]] = set()
 
     def marks(self, account: Account) -> list[str]:
-        """What tells in Redis whether an account is still the one that was refused. Raises
-        `ConfigError` for a wrong key."""
+        """Returns the marks by which Redis recognizes a changed account. Raises `ConfigError` for a
+        wrong key."""
         return self._seal.marks(account.whole())
 
     @property
@@ -72,7 +72,7 @@ class LoginVault:
         return self._seal.seal(json.dumps(kept).encode())
 
     def merge(self, identity: AccountSession, standing: AccountStatus) -> bool:
-        """Takes over the cookies that another process has written; False where they cannot be
+        """Takes over the cookies that another process has written. Returns False if they cannot be
         opened."""
         text = self._seal.open(standing.sealed)
         if text is None:

@@ -1,10 +1,10 @@
-"""The plug-in `accounts` in a worker: the pool of accounts that are logged in."""
+"""The plug-in `accounts` in a worker: its pool of logged-in accounts."""
 
 from __future__ import annotations
 
 from scraper.plugin import WorkerPart
 from scraper.plugins.accounts.file import AccountFile
-from scraper.plugins.accounts.pool import Logins
+from scraper.plugins.accounts.pool import AccountPool
 from scraper.plugins.accounts.settings import AccountsSettings
 from scraper.plugins.accounts.store import LoginStore
 from scraper.worker.host import WorkerHost
@@ -13,7 +13,7 @@ from scraper.worker.host import WorkerHost
 class AccountsPart(WorkerPart):
     def __init__(self, host: WorkerHost) -> None:
         super().__init__(host)
-        self.sessions = self._pool = Logins(
+        self.sessions = self._pool = AccountPool(
             fetcher=host.fetcher,
             pool=host.proxies,
             limiters=host.limiters,

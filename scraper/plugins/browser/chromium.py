@@ -46,8 +46,8 @@ ARGUMENTS = (
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     f"--js-flags=--max-old-space-size={HEAP_MAX_MB}",
 )
-# These settings below /proc/sys keep user namespaces from whoever is not root: setting, value, and
-# what to type.
+# These settings below /proc/sys deny user namespaces to users that are not root: setting, value,
+# and what to type.
 _NO_NAMESPACES = (
     # Debian's kernels have this setting.
     ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
@@ -64,7 +64,7 @@ _NO_SANDBOX = ("No usable sandbox", "Failed to move to new namespace")
 STEALTH_ARGUMENT = "--disable-blink-features=AutomationControlled"
 # A page can see this argument, since everybody's browser has a `Notification`.
 PLAIN_ARGUMENT = "--disable-notifications"
-# The browser runs strangers' code: it is told no address, password or key that we were given.
+# The browser runs code of strangers, so its environment has no addresses, passwords or keys.
 _ENVIRONMENT = (
     "PATH",
     "HOME",
@@ -86,7 +86,7 @@ def program(settings: Settings) -> str:
         if path.is_file() and os.access(path, os.X_OK):
             return str(path)
         raise ConfigError(
-            f"environment variable SCRAPER_CHROMIUM: {path} is no program (fix: the path of a "
+            f"environment variable SCRAPER_CHROMIUM: {path} is not a program (fix: the path of a "
             "Chromium)"
         )
     for name in NAMES:
@@ -115,8 +115,8 @@ def sandboxed() -> bool:
 async def launch(
     playwright: Playwright, settings: Settings, proxy: str | None, *, stealth: bool = False
 ) -> Browser:
-    """A new browser. `proxy`: the default way out, that of whatever is no page's; it refuses
-    everybody without a password."""
+    """Starts a browser. `proxy` is the default one, for requests that belong to no page; it refuses
+    requests without a password."""
     return await playwright.chromium.launch(
         executable_path=program(settings),
         headless=True,
@@ -169,8 +169,8 @@ def reason(error: BaseException) -> str:
 
 
 def no_sandbox(kernel: Path = Path("/proc/sys")) -> str:
-    """Who keeps the user namespaces from it that its sandbox is made of, as far as the kernel
-    tells, and what to type."""
+    """Returns what denies Chromium the user namespaces that its sandbox needs, as far as the kernel
+    shows it, and what to type."""
     text = "its sandbox needs user namespaces, which user {} does not get on this machine: {}"
     for name, value, fix in _NO_NAMESPACES:
         with suppress(OSError):

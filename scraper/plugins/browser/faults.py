@@ -26,7 +26,7 @@ _UNREACHED = (
 
 
 class BrowserLostError(Exception):
-    """The browser, or one page's renderer, is gone. `own`: no other page was lost with it."""
+    """The browser or one page's renderer ended. `own`: no other page was lost with it."""
 
     def __init__(self, text: str, *, own: bool = False) -> None:
         super().__init__(text)

@@ -4,11 +4,10 @@ Pure.
     browser:
       wait_for: .product              # a CSS selector, or: networkidle (the default), load
       click: {css: button.more, max: 30}
-      scroll: 20                      # to the end, at most so often, as long as it grows
+      scroll: 20                      # to the end, at most this often, while it grows
       responses: {api: "/api/products"}
 
-What is waited for and does not come is no failure: what is there by then is read, and judged like
-any other page.
+A wait that runs out is not a failure: the page is read as it is, and judged like any other page.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def _check_viewport(text: str) -> str:
         and 200 <= int(height) <= 4000
     ):
         raise ValueError(
-            f"{text!r} is no viewport (fix: width x height from 200 to 4000, as in 1280x800)"
+            f"{text!r} is not a viewport (fix: width x height from 200 to 4000, as in 1280x800)"
         )
     return text
 
@@ -147,7 +146,7 @@ def check_rendering(
     reads: Mapping[str, _Reads],
     problems: Problems,
 ) -> None:
-    """Adds what cannot be: a `browser:` without a page that goes there, a response nobody captures.
+    """Adds contradictions: a `browser:` that no page uses, a response that is not captured.
     `reads`: every source of the definition, by its key."""
     reached = any(BROWSER in build_ladder(start, escalate) for start in starts)
     if rendering is not None and not reached:

@@ -1,14 +1,13 @@
-"""One page's visit with a browser: from its URL to the rendered document, within the same bounds as
-any other page.
+"""One page in a browser: from its URL to the rendered document, within the limits of any page.
 
-Every navigation of the main frame is held before it leaves, redirects' hops included: where it may
-not go, it ends the visit; where it may, it waits for its turn (`before_hop`). What the page asks of
-its site's hosts by itself (documents in frames, XHR, fetch) waits for a turn of their rate
-(`before_sub`); its scripts and styles, and what it asks of others, do not. The page's clock stands
-still while politeness makes it wait, but not for longer than a page may take in all.
+Every navigation of the main frame is held before it leaves, hops of redirects included. A forbidden
+one ends the page; an allowed one waits for its permit (`before_hop`). Requests of the page to its
+site's hosts (documents in frames, XHR, fetch) wait for a permit of their rate (`before_sub`);
+scripts, styles and requests to other hosts do not. The page's clock stops while politeness makes it
+wait, but at most for as long as a page may take.
 
-Refuses to open windows, answer dialogs, save files or run service workers. What ends a visit early
-is its `error`.
+Refuses to open windows, answer dialogs, save files or run service workers. `error` says what ended
+the page early.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ NEVER = frozenset({"ping", "manifest", "cspviolationreport"})
 UNPACKED_FACTOR = 4
 # The bound holds for the captured answers of all names together.
 CAPTURED_MAX = 200
-# A script is run again where the page has moved on meanwhile; the count of its navigations, or
-# its deadline, ends a page that moves on again and again.
+# A script runs again if the page navigated during it. The limit of navigations, or the deadline,
+# ends a page that keeps navigating.
 EVALUATE_TRIES = 60
 POLL_S = 0.05
 NO_FAILURES = frozenset({"net::ERR_ABORTED", "net::ERR_HTTP_RESPONSE_CODE_FAILURE"})
@@ -113,7 +112,7 @@ class PageVisit:
         self._wait_began = 0.0
         self._waited_s = 0.0
 
-    # What the proxy is told, and says.
+    # For the proxy.
 
     @property
     def proxy_id(self) -> str:
@@ -189,8 +188,7 @@ class PageVisit:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _soon(self, work: Awaitable[Any]) -> None:
-        """In the background, until the visit ends; what a page that is being closed does not do any
-        more is no error."""
+        """Runs `work` in the background until the page ends, without errors of a closing page."""
 
         async def quietly() -> None:
             with suppress(Error):
@@ -316,8 +314,8 @@ class PageVisit:
             return False
 
     async def _wait(self, turn: Awaitable[None]) -> None:
-        """The page's clock stands still meanwhile. All its waits together last no longer than a
-        page may."""
+        """Waits with the page's clock stopped. All waits together last at most as long as a page
+        may."""
         left_s = self.policy.page_timeout_s - self._waited_s
         self._waits += 1
         if self._waits == 1:
@@ -433,7 +431,7 @@ class PageVisit:
             )
 
     async def evaluate(self, expression: str) -> Any:
-        """A value by JavaScript of ours, in a world of its own that the page cannot reach."""
+        """Evaluates JavaScript in an isolated world, which the page cannot reach."""
         for left in reversed(range(EVALUATE_TRIES)):
             try:
                 if not self._world:
@@ -450,7 +448,7 @@ class PageVisit:
                     raise
                 await asyncio.sleep(POLL_S)
 
-    # The whole of it.
+    # The whole page.
 
     @asynccontextmanager
     async def bounded(self) -> AsyncIterator[None]:

@@ -1,25 +1,24 @@
-"""The browsers of a worker process: started when first needed, replaced when they degrade, gone
-when the process is.
+"""The browsers of a worker process: started when first needed, replaced when they degrade, ended
+with the process.
 
     permits = BrowserPermits(before_hop, before_sub, paid=False)
     async with browsers.slot(latest):  # one of the pages that may be open at once
         async with browsers.page(policy, rendering, route=route, permits=permits) as page:
             await page.goto(url)                                        # a ready Playwright page
 
-`page` is for whoever drives a page by code of their own, within a site's limits, guard, proxies and
-budgets; `fetch` gives what an http fetch gives. One page a context. An identity's contexts are used
-again, by one page after the other and `browser_context_pages` times at the most; its cookies go
-from context to context in its jar. Without an identity each page is somebody new.
+`page` is for code that drives a page itself, within a site's limits, guard, proxies and budgets;
+`fetch` returns what an HTTP fetch returns. A context has one page at a time. An identity's contexts
+serve up to `browser_context_pages` pages, one after the other, and its jar carries its cookies from
+context to context. Without an identity, each page is a new visitor.
 
 A browser is replaced once it has shown `browser_restart_pages` pages or its processes are larger
-than `browser_memory_max_mb`, when it makes no more contexts, and when it does not answer. Pages
-that are open may end first; with a browser that died or hangs they are lost, which is no fault of
-theirs: they go back uncharged. A page that loses its renderer or browser again and again is the
-likely cause: it is tried once more with nothing beside it, and then charged (`_lost`). Other
-processes know nothing of that count.
+than `browser_memory_max_mb`, when it makes no more contexts, and when it does not answer. Open
+pages may end first. A browser that died or hangs loses them, and they go back uncharged. A page
+that loses its renderer or browser again and again is the likely cause: it is tried once more as the
+only page, and then charged (`_lost`). Other processes do not share that count.
 
-Imports Playwright when the first page comes. Refuses to choose proxies, to wait for a host's turn,
-and to retry.
+Imports Playwright for the first page. Refuses to choose proxies, to wait for a host's permit, and
+to retry.
 """
 
 from __future__ import annotations
@@ -211,7 +210,7 @@ class Browsers:
         return navigation_fault(error, {}, url, policy, None)  # type: ignore[arg-type]
 
     async def aclose(self) -> None:
-        """Ends every browser. They may be used again, and are then started anew."""
+        """Ends every browser. The next page starts a new one."""
         if self._watching is not None:
             self._watching.cancel()
             self._watching = None
@@ -239,8 +238,8 @@ class Browsers:
                     self._start(stealth), chromium.LAUNCH_S + CONTEXT_S
                 )
             except Exception as error:
-                # No page's fault. The worker looked at its start; by now somebody has taken its
-                # Chromium away.
+                # The pages are not to blame. The worker checked Chromium at its start, so it was
+                # removed since.
                 self._not_before = now + RELAUNCH_S
                 text = str(error) if isinstance(error, ConfigError) else chromium.reason(error)
                 log.error("no browser: pages go back untried", error=text)
@@ -312,7 +311,7 @@ class Browsers:
         self._all.discard(running)
         try:
             await asyncio.wait_for(running.browser.close(), CLOSE_S)
-        except Exception:  # noqa: BLE001 - it hangs, or is gone already
+        except Exception:  # noqa: BLE001 - it hangs, or has ended already
             _kill(running)
 
     def _later(self, work: Any) -> asyncio.Task[None]:
@@ -444,14 +443,14 @@ class Browsers:
     async def _leave(
         self, running: _Running, context: _Context | None, visit: PageVisit, jar: CookieJar | None
     ) -> None:
-        """Closes the page, and its context unless somebody may use it again."""
+        """Closes the page, and its context unless another page may use it."""
         await visit.end()
         if context is not None:
             context.proxy_user.release()
             try:
                 async with asyncio.timeout(CLOSE_S):
                     await self._close(running, context, visit, jar)
-            except Exception:  # noqa: BLE001 - gone, or it hangs: what comes next will tell
+            except Exception:  # noqa: BLE001 - the browser ended or hangs: its watcher ends it
                 self._proxy.dismiss(context.proxy_user)
                 self._retire(running, "a page could not be closed")
         running.visits.discard(visit)

@@ -1,16 +1,14 @@
-"""Chromium's only way out: a proxy on loopback, on the worker's own loop, where the guard holds as
-everywhere else.
+"""The proxy on loopback that applies the guard to Chromium; it runs on the worker's loop.
 
-Chromium looks no name up and connects to nobody but this proxy. Here names are resolved and
-addresses judged, once for the connection that is then opened (`scraper.http.transport.resolver`),
-so that nothing can be rebound; or the connection goes through the page's own proxy
-(`scraper.http.transport.tunnel`), and then never any other way. WebSockets come the same way (as
-CONNECT).
+Chromium resolves no names and connects only to this proxy. The proxy resolves a name and judges its
+addresses once, for the connection that it then opens (`scraper.http.transport.resolver`), so that a
+name cannot be rebound. Or it connects through the page's own proxy
+(`scraper.http.transport.tunnel`), and never around it. WebSockets come the same way (as CONNECT).
 
-Who may use it is a `ProxyUser`: a name and a one-time password that one browser context has.
-Everybody else on the machine gets a 407. A user whose visit is over (`release`) is served nothing
-more, and its connections are closed. Bytes are counted as they come. It sees no further into TLS
-than a name and a port, and keeps no connection for later: a plain http request has its own.
+A `ProxyUser` has a name and a one-time password, known to one browser context. Other programs on
+the machine get a 407. After `release`, a user is served no more, and its connections are closed.
+Bytes are counted as they arrive. Of TLS the proxy sees only the host and port. It reuses no
+connections: each plain http request has its own.
 """
 
 from __future__ import annotations
@@ -195,7 +193,7 @@ class BrowserProxy:
             return
         try:
             upstream = await self._reached(grant, host, port, tunnel=tunnel)
-        except Exception as error:  # noqa: BLE001 - the visit hears of it, and judges
+        except Exception as error:  # noqa: BLE001 - the page judges the error
             grant.failed(host, error)
             if tunnel:
                 client[1].write(
@@ -240,7 +238,7 @@ class BrowserProxy:
         async def answer() -> None:
             try:
                 head = b"HTTP/1.1 100 "
-                # What comes before the answer is no news to a page.
+                # A page ignores interim responses.
                 while head[9:10] == b"1":
                     head = await upstream[0].readuntil(b"\r\n\r\n")
             except asyncio.IncompleteReadError as error:
@@ -322,8 +320,7 @@ def _end_to_end(lines: list[bytes]) -> list[bytes]:
 async def _pump(
     source: asyncio.StreamReader, sink: asyncio.StreamWriter, size: int | None = None
 ) -> None:
-    """Passes on what comes, `size` bytes at the most; ends when the other side has gone, or has
-    said more than that."""
+    """Passes on at most `size` bytes; ends when the source ends, or has sent more than that."""
     while data := await source.read(CHUNK_BYTES):
         if size is not None:
             data, size = data[:size], size - len(data)

@@ -1,8 +1,8 @@
-"""What is done with a page before it is read: waiting, clicking "load more", scrolling, a script of
-the definition's.
+"""The steps before a page is read: waiting, clicking "load more", scrolling, the definition's
+script.
 
-Time is the page's own (`PageVisit.clock`), which stands still while its requests wait for their
-host. What does not come in time is left: the page is read as it is.
+Time is the page's own (`PageVisit.clock`), which stops while its requests wait for their host. The
+page is read as it is when time runs out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SCROLL = "window.scrollTo(0, (document.scrollingElement || document.body).scrol
 
 
 async def prepare(visit: PageVisit) -> None:
-    """All of it, in this order. Raises FetchError(FUNCTION_FAILED) where the script does."""
+    """Runs the steps in this order. Raises FetchError(FUNCTION_FAILED) if the script fails."""
     rendering = visit.rendering
     # Half a document is none, so only the page's deadline ends this wait.
     await visit.until(lambda: _parsed(visit), math.inf)

@@ -1,20 +1,20 @@
-"""Calls of users' functions while they last, in Redis: who works on which group, and results on
-their way back.
+"""Running calls of users' functions in Redis: which worker has which group, and results on their
+way back.
 
     scraper:call:ID          hash
-        state    open, or cancelled: no worker begins anything any more
-        g:N      of a group that is out: until when a worker has it, by Redis's clock; or 0
-        pending  bytes of results that nobody has read
+        state    open, or cancelled: workers begin no further input
+        g:N      the time until which a worker has the group, by Redis's clock; 0: none has
+        pending  bytes of results that the caller has not read
     scraper:call:ID:results  stream
         d        {"g": N, "r": [[index, 1, value] | [index, 0, failure], …]}, and with them
                  "b": [indexes that go back], "end": true, "refused": "…"
 
-Both are gone by themselves half a minute after their caller is. Nothing here is the truth: the
-caller knows which results it is waiting for, and sends again what was lost. What was read is
-removed by those who read it, so that an answer of Redis that gets lost loses nothing.
+Both keys expire half a minute after the caller's last sign of life. The caller, not Redis, knows
+which results are missing, and sends lost groups again. It removes entries only after it has read
+them, so that a lost reply of Redis loses no result.
 
-Weakness: a Redis that is emptied forgets who works on what. Workers say so again within two
-seconds; until then a group that waited in the broker may be given out twice.
+Weakness: a Redis that is emptied forgets which worker has which group. Workers report it again
+within two seconds; until then, two workers may get a group that waited in the broker.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import redis
 import redis.asyncio as aredis
 
 CALLER_TTL_S = 30.0
-# With so many bytes of one call unread, workers wait until somebody reads.
+# With this many unread bytes of one call, workers wait until the caller reads.
 PENDING_MAX_BYTES = 32_000_000
 # Entries that are read at once.
 READ_MAX = 50
@@ -98,23 +98,23 @@ redis.call('PEXPIRE', KEYS[1], ARGV[1])
 
 
 class Groups:
-    """As workers see them. Raises what Redis does."""
+    """The groups of calls, for a worker. Methods raise `RedisError`."""
 
     def __init__(self, client: aredis.Redis, lease_s: float) -> None:
         self._lease_us = round(lease_s * 1e6)
         self._hold, self._push = client.register_script(HOLD), client.register_script(PUSH)
 
     async def claim(self, call: str, group: int) -> bool:
-        """Whether the group is ours now. False: its call has ended, or somebody has had it."""
+        """Returns False if the call has ended, or a worker has already begun the group."""
         return await self._held(call, group, 1) == DONE
 
     async def keep(self, call: str, group: int) -> int:
-        """DONE: it is ours for another lease. CANCELLED: it is not to be gone on with; GONE: Redis
-        knows nothing of it."""
+        """Renews the lease. Returns DONE, CANCELLED if the worker must stop, or GONE if Redis does
+        not know the call."""
         return await self._held(call, group, 0)
 
     async def push(self, call: str, entry: Mapping[str, Any]) -> int:
-        """DONE, CANCELLED, GONE; FULL where too much waits to be read."""
+        """Returns DONE, CANCELLED, GONE, or FULL if too many bytes are unread."""
         args: list[bytes | int] = [orjson.dumps(entry), PENDING_MAX_BYTES, _ms(CALLER_TTL_S)]
         return int(await self._push(keys=keys(call), args=args))
 
@@ -123,8 +123,8 @@ class Groups:
 
 
 class Look(NamedTuple):
-    """Who has what, seconds by Redis's clock: `until` None where nobody has begun a group.
-    `forgotten`: Redis knew nothing of the call, and may have lost its messages as well."""
+    """The leases of groups, in seconds by Redis's clock; None before a worker begins a group.
+    `forgotten`: Redis did not know the call, and may have lost its messages as well."""
 
     forgotten: bool
     now: float
@@ -141,7 +141,7 @@ class Entry(NamedTuple):
 
 
 class Calls:
-    """One call as its caller sees it. Raises what Redis does."""
+    """One call, for its caller. Methods raise `RedisError`."""
 
     def __init__(self, client: redis.Redis, call: str) -> None:
         self._client, self._keys = client, keys(call)
@@ -149,33 +149,32 @@ class Calls:
         self._heard, self._cancel = client.register_script(HEARD), client.register_script(CANCEL)
 
     def sent(self, group: int, stale: Collection[int] = ()) -> None:
-        """A group is about to be sent, and nobody has it yet. Those that are stale are not to be
-        begun or gone on with."""
+        """Records a group before it is sent. Workers neither begin nor continue the stale ones."""
         self._sent(keys=self._keys, args=[_ms(CALLER_TTL_S), group, *stale])
 
     def look(self, groups: Collection[int]) -> Look:
-        """Says that the caller is there, and looks who works on the groups that are out."""
+        """Renews the call, and returns the leases of the groups that were sent."""
         forgotten, now, untils = self._look(keys=self._keys, args=[_ms(CALLER_TTL_S), *groups])
         until = {group: int(at) / 1e6 or None for group, at in zip(groups, untils, strict=True)}
         return Look(bool(forgotten), int(now) / 1e6, until)
 
     def read(self, wait_s: float) -> list[Entry]:
-        """What workers have sent and `heard` has not yet removed, in its order; waits so long for
-        the first."""
+        """Returns the entries that workers have pushed, oldest first. Waits up to `wait_s` for the
+        first one."""
         streams: Any = self._client.xread(
             {self._keys[1]: "0"}, count=READ_MAX, block=_ms(wait_s) or None
         )
         return [Entry(key, values[b"d"]) for key, values in streams[0][1]] if streams else []
 
     def heard(self, entries: Sequence[Entry]) -> None:
-        """They have arrived, and need not be kept."""
+        """Removes entries that the caller has read."""
         self._heard(
             keys=self._keys,
             args=[sum(len(entry.raw) for entry in entries), *(entry.key for entry in entries)],
         )
 
     def close(self) -> None:
-        """Nobody waits any more: what is under way under any of its groups need not go on."""
+        """Cancels the call: workers stop all of its groups."""
         self._cancel(keys=self._keys, args=[_ms(CALLER_TTL_S)])
         self._client.close()
 

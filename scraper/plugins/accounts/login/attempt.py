@@ -1,9 +1,7 @@
-"""One login of one account: by a form, for a token, or by a site's own function, through the
-account's own proxy.
+"""One login of one account through its own proxy: by a form, a token, or a function of the site.
 
-Its requests take the turns of their host like any other, before all pages, which wait for it.
-Whether it is to be made at all, and what becomes of it, is said elsewhere
-(`scraper.plugins.accounts.pool`).
+Its requests need their host's permits, and get them before all pages, which wait for the login.
+`scraper.plugins.accounts.pool` decides when to log in, and what follows.
 """
 
 from __future__ import annotations
@@ -30,10 +28,10 @@ from scraper.proxies.pool import ProxyPool
 from scraper.rules.urls import host_of
 from scraper.sites import functions
 
-# A login takes no longer than this, its turns included.
+# A login takes at most this long, waits for permits included.
 LOGIN_S = 60.0
-# One of its turns is waited for so long.
-TURN_S = 15.0
+# A request of a login waits this long for its permit.
+PERMIT_S = 15.0
 # A login goes before all pages, which wait for it.
 URGENCY = 1_000
 
@@ -48,7 +46,7 @@ class Made:
 
 @dataclass(eq=False)
 class LoginAttempts:
-    """One a process, on its loop. `allowed`: the modules whose functions may log in."""
+    """Makes the logins of one process. `allowed`: the modules whose functions may log in."""
 
     fetcher: HttpFetcher
     pool: ProxyPool
@@ -56,7 +54,7 @@ class LoginAttempts:
     allowed: Collection[str]
 
     async def make(self, context: CrawlContext, account: Account) -> Made:
-        """The login itself. Raises `LoginTrouble` and `DeferredError`."""
+        """Logs the account in. Raises `LoginTrouble` and `DeferredError`."""
         site = context.site
         first = login_url(site)
         misdirected = account.misdirected(site.name, account_group(site), host_of(first))
@@ -78,12 +76,12 @@ class LoginAttempts:
             except ImportError as error:
                 raise LoginTrouble(Trouble.MISFIT, str(error)) from None
 
-        async def before(url: str) -> None:
+        async def acquire_permit(url: str) -> None:
             limiter: HostLimiter = self.limiters.for_host(host_of(url))
             limiter.set_budget(context.site_id, context.budget)
             limiter.pending += 1
             limiters.append(limiter)
-            await permits.acquire(limiter, loop.time() + TURN_S)
+            await permits.acquire(limiter, loop.time() + PERMIT_S)
 
         try:
             async with asyncio.timeout(LOGIN_S):
@@ -91,7 +89,7 @@ class LoginAttempts:
                     route = await self.pool.lend(
                         replace(need, account=identity.seed), host_of(first)
                     )
-                client = LoginClient(self.fetcher, policy, identity, before, route)
+                client = LoginClient(self.fetcher, policy, identity, acquire_permit, route)
                 grant = await log_in(
                     signs_of(login), account.values, account, client, identity, function
                 )
@@ -99,7 +97,7 @@ class LoginAttempts:
             raise LoginTrouble(Trouble.UNAVAILABLE, f"not done within {LOGIN_S:g} s") from None
         except LoginTrouble as trouble:
             if route is not None:
-                await self._tell_pool(route, host_of(first), trouble)
+                await self._report_to_pool(route, host_of(first), trouble)
             raise LoginTrouble(trouble.kind, account.hidden(str(trouble))) from None
         finally:
             permits.release()
@@ -108,7 +106,7 @@ class LoginAttempts:
         identity.headers = grant.headers
         return Made(identity, grant)
 
-    async def _tell_pool(self, route: ProxyRoute, host: str, trouble: LoginTrouble) -> None:
+    async def _report_to_pool(self, route: ProxyRoute, host: str, trouble: LoginTrouble) -> None:
         self.pool.record_requests(route, host)
         match trouble.signal:
             case ProxySignal.UNUSABLE:
@@ -121,8 +119,8 @@ class LoginAttempts:
 
 
 def confined(allowed: Callable[[str], bool] | None, account: Account) -> Callable[[str], bool]:
-    """Where the requests of a login may lead, redirects among them: to hosts of the site that the
-    account's group names, too."""
+    """Returns the check of hosts for a login's requests and redirects: `allowed`, if the account's
+    group allows the host, too."""
 
     def both(host: str) -> bool:
         return account.may_go_to(host) and (allowed is None or allowed(host))
@@ -131,7 +129,7 @@ def confined(allowed: Callable[[str], bool] | None, account: Account) -> Callabl
 
 
 def somebody(context: CrawlContext, account: Account) -> AccountSession:
-    """The account, with nothing yet."""
+    """Returns a session of the account without cookies and headers."""
     login, site = login_of(context.site), context.site
     first = login_url(site)
     hosts = {host_of(first), *login.hosts}

@@ -1,10 +1,9 @@
-"""Logging in: what an account's credentials are sent to, and what comes back. Knows nothing of
-Redis, locks or retries.
+"""Sends an account's credentials, and reads the response. Does without Redis, locks and retries.
 
-Every request goes the way of pages: the guard, the limits, the host's turn (`before`), the
-account's proxy. It goes to the site's own hosts alone, never from https down to http, and what was
-posted is never sent on by a redirect to anybody else. No error shows more of an account than its
-name; of an answer, its status.
+Every request goes the way of pages: the guard, the limits, the host's permit (`before`), the
+account's proxy. It goes only to the site's hosts, never from https down to http, and a redirect
+never sends posted data to another host. Errors show only an account's name and a response's
+status.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ LoginFunction = Callable[["LoginClient", Any], Awaitable[Any]]
 
 
 class LoginTrouble(Exception):
-    """The account is not logged in. The message holds nothing of it. `signal`: what that says of
-    the proxy."""
+    """The account is not logged in. The message holds none of its values. `signal` judges the
+    proxy."""
 
     def __init__(self, kind: Trouble, message: str, signal: ProxySignal | None = None) -> None:
         super().__init__(message)
@@ -63,8 +62,8 @@ class LoginTrouble(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a login gave beside the cookies in the jar: `headers` for each request, and how long it
-    is good, if that was said. `saw`: what showed that it worked, for people."""
+    """The result of a login in addition to the cookies in the jar: `headers` for each request, and
+    how long it lasts, if known. `saw` says what showed that it worked."""
 
     headers: Mapping[str, str] = field(repr=False)
     lasts_s: float | None
@@ -143,17 +142,17 @@ async def log_in(
     identity: AccountSession,
     function: Any = None,
 ) -> Grant:
-    """Logs the account in; the identity's jar has its cookies then. Raises `LoginTrouble`, and what
-    `before` raises. `function` is the site's own, imported; `account` what it is given."""
+    """Logs the account in, and puts its cookies into the identity's jar. Raises `LoginTrouble`, and
+    what `before` raises. `function` is the site's, and receives `account`."""
     login = signs.login
     try:
         if login.form is not None:
-            return await _by_form(login, login.form, signs, values, client, identity)
+            return await _log_in_by_form(login, login.form, signs, values, client, identity)
         if login.token is not None:
-            return await _by_token(login, login.token, values, client, identity)
-        return await _by_function(login, function, account, client, identity)
+            return await _log_in_by_token(login, login.token, values, client, identity)
+        return await _log_in_by_function(login, function, account, client, identity)
     except FetchError as error:
-        raise _trouble(error) from None
+        raise _as_trouble(error) from None
     except KeyError as error:
         raise _misfit(
             f"the account has no {error} (fix: add it to the secrets file, or change the "
@@ -169,14 +168,14 @@ def _rejected(message: str) -> LoginTrouble:
     return LoginTrouble(Trouble.REJECTED, message)
 
 
-def _trouble(error: FetchError) -> LoginTrouble:
+def _as_trouble(error: FetchError) -> LoginTrouble:
     ours = error.blame in (Blame.PAGE, Blame.PARSER) and error.outcome is not Outcome.MALFORMED
     return LoginTrouble(
         Trouble.MISFIT if ours else Trouble.UNAVAILABLE, f"{error.outcome}: {error}", error.signal
     )
 
 
-async def _by_form(
+async def _log_in_by_form(
     login: Login,
     form: Form,
     signs: Signs,
@@ -186,32 +185,32 @@ async def _by_form(
 ) -> Grant:
     filled = {name: render(template, values) for name, template in form.fields.items()}
     page = await client.get(form.url)
-    _answered(page, "the login page")
-    element = _form_in(page, form.selector)
+    _check_answer(page, "the login page")
+    element = _find_form(page, form.selector)
     if element is None:
         what = f"no {form.selector}" if form.selector else "no form with a password field"
         raise _misfit(f"the login page has {what} (status {page.status}; fix: form.selector)")
     if (element.attributes.get("method") or "get").lower() != "post":
         raise _misfit("its form would send the password in an address (method is not post)")
-    sent = [(name, value) for name, value in _fields_of(element) if name not in filled]
+    sent = [(name, value) for name, value in _read_fields(element) if name not in filled]
     action = page.follow(element.attributes.get("action") or page.url)
     parts = urlsplit(page.url)
     headers = {"Referer": page.url, "Origin": f"{parts.scheme}://{parts.netloc}"}
     answer = await client.post(action, data=[*sent, *filled.items()], headers=headers)
-    _answered(answer, "the answer to the form")
+    _check_answer(answer, "the answer to the form")
     if answer.status in REFUSALS:
         raise _rejected(f"the answer to the form was {answer.status}")
     if login.success:
-        return Grant({}, login.expires_s, _shown(login, answer, identity))
-    if _form_in(answer, form.selector) is not None:
+        return Grant({}, login.expires_s, _find_success(login, answer, identity))
+    if _find_form(answer, form.selector) is not None:
         raise _rejected("the answer shows the form again")
     sign = signs.logged_out(answer.status, answer.headers, answer.body, answer.url)
     if sign is not None:
         raise _rejected(f"the answer looks logged out ({sign})")
-    return Grant({}, login.expires_s, f"status {answer.status}, and no form any more")
+    return Grant({}, login.expires_s, f"status {answer.status}, and the form is no longer there")
 
 
-async def _by_token(
+async def _log_in_by_token(
     login: Login,
     token: Token,
     values: Mapping[str, str],
@@ -228,7 +227,7 @@ async def _by_token(
         data={key: str(value) for key, value in body.items()} if token.send == "form" else None,
         headers={"Accept": JSON},
     )
-    _answered(answer, "the answer")
+    _check_answer(answer, "the answer")
     if answer.status in REFUSALS:
         raise _rejected(f"the answer was {answer.status}")
     if answer.status >= 300:
@@ -240,21 +239,22 @@ async def _by_token(
     token_value = at_path(document, token.path)
     if not isinstance(token_value, str | int) or token_value == "" or isinstance(token_value, bool):
         raise _rejected(f"the answer has no token at {token.path}")
-    saw = _shown(login, answer, identity) if login.success else f"a token at {token.path}"
+    saw = _find_success(login, answer, identity) if login.success else f"a token at {token.path}"
     name, value = _header(token.header, {**values, "token": str(token_value)})
     lasts = at_path(document, token.expires_path) if token.expires_path else None
     try:
         lasts_s = float(lasts) if lasts is not None else login.expires_s
     except (TypeError, ValueError):
-        raise _misfit(f"what stands at {token.expires_path} is no number of seconds") from None
+        raise _misfit(f"the value at {token.expires_path} is not a number of seconds") from None
     return Grant({name: value}, lasts_s, saw)
 
 
-async def _by_function(
+async def _log_in_by_function(
     login: Login, function: Any, account: Any, client: LoginClient, identity: AccountSession
 ) -> Grant:
-    """It returns nothing, or a mapping with cookies (name -> value, for the login's first host),
-    headers, and `expires` (seconds). `PermissionError` says that the account was rejected."""
+    """Calls the site's function. It returns nothing, or a mapping with cookies (name -> value, for
+    the login's first host), headers, and `expires` (seconds). `PermissionError` means that the
+    account was rejected."""
     try:
         answer = await function(client, account)
     except (LoginTrouble, FetchError):
@@ -262,7 +262,7 @@ async def _by_function(
     except PermissionError as error:
         raise _rejected(f"{login.function}: {account.hidden(str(error))[:MESSAGE_MAX]}") from None
     except Exception as error:
-        # Its turn did not come, which is nobody's fault.
+        # The permit did not come in time, which is not the function's fault.
         if hasattr(error, "delay_s"):
             raise
         text = account.hidden(str(error))[:MESSAGE_MAX]
@@ -289,8 +289,8 @@ async def _by_function(
     )
 
 
-def _answered(page: Page, what: str) -> None:
-    """Raises where the host does not answer as itself: a fault, a block, a wish for patience."""
+def _check_answer(page: Page, what: str) -> None:
+    """Raises for a fault, a block, or a request to slow down."""
     block = detect_block(page.status, page.headers, page.body, url=page.url)
     if block is not None and block.by != "status":
         raise LoginTrouble(Trouble.UNAVAILABLE, f"{what}: {block}")
@@ -300,8 +300,8 @@ def _answered(page: Page, what: str) -> None:
         raise _misfit(f"{what} was {page.status}")
 
 
-def _shown(login: Login, answer: Page, identity: AccountSession) -> str:
-    """What of `success` the answer shows. Raises LoginTrouble(REJECTED)."""
+def _find_success(login: Login, answer: Page, identity: AccountSession) -> str:
+    """Returns the sign of `success` that the answer shows. Raises LoginTrouble(REJECTED)."""
     for success in login.success:
         if success.cookie is not None and success.cookie not in identity.jar.cookie_names():
             continue
@@ -314,7 +314,7 @@ def _shown(login: Login, answer: Page, identity: AccountSession) -> str:
         if success.marker().matches(answer.status, answer.headers, answer.body, answer.url):
             return success.described
     raise _rejected(
-        f"nothing of `success` is in the answer (status {answer.status}), so it is taken for a "
+        f"nothing of `success` is in the answer (status {answer.status}), so it counts as a "
         "refusal",
     )
 
@@ -323,18 +323,18 @@ def _header(template: str, values: Mapping[str, str]) -> tuple[str, str]:
     try:
         return header_of(template, values)
     except ValueError:
-        # The error's own words may hold a value.
+        # The text of the error may hold a value.
         raise _misfit("the token has a character that no header may have") from None
 
 
-def _form_in(page: Page, selector: str | None) -> LexborNode | None:
+def _find_form(page: Page, selector: str | None) -> LexborNode | None:
     if not page.body.strip():
         return None
     return parse_css(selector or _LOGIN_FORM).select_first(LexborHTMLParser(page.text))
 
 
-def _fields_of(form: LexborNode) -> list[tuple[str, str]]:
-    """What a browser would send of the form as it is, without its buttons."""
+def _read_fields(form: LexborNode) -> list[tuple[str, str]]:
+    """Returns the fields that a browser would send, without the buttons."""
     sent: list[tuple[str, str]] = []
     for element in form.css("input, select, textarea"):
         attributes = element.attributes

@@ -1,9 +1,9 @@
 """What a user's function gets as its first argument: an httpx client, or what SCRAPER_CLIENT_INIT
 makes.
 
-The httpx client is one input's own, so that no cookie of one input is sent with another. What an
-operator's init makes is one a process: made when first needed, closed with the process. It is given
-the transport that keeps to the budgets; a client that does without answers to nobody.
+Each input has an httpx client of its own, so that inputs never share cookies. The operator's init
+makes one client per process, when it is first needed; it is closed with the process. It receives
+the transport that keeps to the budgets; a client without that transport has no limits.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Clients:
             timeout=httpx.Timeout(policy.read_timeout_s, connect=policy.connect_timeout_s),
             trust_env=False,
         )
-        # Ours are put in below, where it is known through which proxy a request leaves.
+        # The transport adds the headers, since they depend on the proxy of the request.
         client.headers.clear()
         async with client:
             yield client

@@ -33,7 +33,7 @@ _DEFAULTS = {name: Site.model_fields[name].default for name in ("rate", "concurr
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """`site_id` tells its budget apart at a host's limiter; it is negative without a site."""
+    """`site_id` identifies the budget at a host's limiter; it is negative without a site."""
 
     site_id: int
     policy: FetchPolicy

@@ -26,12 +26,12 @@ from scraper.http.transport.faults import fetch_error
 METHODS = ("GET", "POST")
 POSTED_MAX_BYTES = 10_000_000
 _UNPACKED = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
-# This is httpx's own name, which nobody has chosen.
+# This is httpx's default, not a choice of the function.
 HTTPX_AGENT = "python-httpx/"
 
 
 class RequestSender(Exchanger):
-    """Sends requests as a policy says, each header of the function's own before ours."""
+    """Sends requests by a policy. Headers that the function sets replace the policy's."""
 
     async def send(
         self,

@@ -1,14 +1,13 @@
 """A group of calls on a worker: a user's async function, run for each of the group's inputs, within
 their deadlines.
 
-Inputs of a group go through a few lanes; their results leave in handfuls, as they come. What goes
-wrong with one input is its own failure. A group ends when its last result is in Redis; a worker
-that is told to stop sends back what it has not begun, and what does not end in time. What is
-under way when a worker dies is begun again elsewhere: at least once, and the caller takes each
-result once.
+Inputs of a group go through a few lanes, and their results leave in small batches. An error of one
+input is that input's failure only. A group ends when its last result is in Redis. A worker that
+stops sends back the inputs that it has not begun, and those that do not end in time. Another worker
+repeats the inputs of a worker that dies: each runs at least once, and the caller takes each result
+once.
 
-Here nothing is imported that a message names: whoever calls `run` has the function already, or the
-reason why not.
+This module imports nothing that a message names: the caller of `run` passes the function.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class RunningGroup:
     ready: list[tuple[int, orjson.Fragment]] = field(default_factory=list)
     back: list[int] = field(default_factory=list)
     unsent_bytes: int = 0
-    # Nobody waits for it any more.
+    # The caller no longer waits for it.
     over: bool = False
     handed_back: bool = False
     # Its last input has ended.
@@ -91,7 +90,7 @@ class RunningGroup:
         self.wake.set()
 
     def take(self) -> list[orjson.Fragment]:
-        """As much as goes into one entry."""
+        """Removes and returns the results that fit into one entry."""
         size = taken = 0
         while taken < len(self.ready) and (
             not taken or size + self.ready[taken][0] <= ENTRY_MAX_BYTES
@@ -107,7 +106,7 @@ class RunningGroup:
         return back
 
     def drop(self) -> None:
-        """Nobody waits: nothing is begun, and what only waits for a host's turn ends."""
+        """Begins no further input, and ends those that wait for a host's permit."""
         self.over = True
         self.queued.clear()
         self.cancel(standing_only=True)
@@ -136,8 +135,8 @@ class CallRunner:
         return bool(self._running)
 
     def left(self) -> list[tuple[SlotCost | None, int, int, int]]:
-        """Of each group: its place, its inputs that are left, how many of them wait for nothing but
-        their host's turn, and how many would fill a place."""
+        """Returns for each group: its slot, the inputs that are left, how many of them only wait
+        for a host's permit, and how many would fill a slot."""
         full = self._settings.batch_pages
         return [
             (
@@ -150,7 +149,7 @@ class CallRunner:
         ]
 
     async def refuse(self, group: Group, why: str) -> None:
-        """Tells the caller that this is not to be had here, for none of the inputs."""
+        """Reports to the caller that this worker cannot run the function."""
         if await self._groups.claim(group.call, group.number):
             log.warning("call refused", function=group.function, why=why)
             await self._push(None, group, {"refused": why, "end": True})
@@ -158,7 +157,7 @@ class CallRunner:
     async def run(
         self, group: Group, context: CallContext, function: Function, place: SlotCost | None
     ) -> None:
-        """Returns when the last result has been sent, or nobody waits for it."""
+        """Returns when the last result has been sent, or the call has ended."""
         if not await self._groups.claim(group.call, group.number):
             return
         if self._stopping:
@@ -310,7 +309,7 @@ class CallRunner:
         )
 
     async def _keep(self, running: RunningGroup) -> None:
-        """Says that we are at it, and hears when nobody wants it any more."""
+        """Renews the lease, and drops the group when its call has ended."""
         gone_since: float | None = None
         while True:
             await asyncio.sleep(KEEP_S)
@@ -342,7 +341,7 @@ class CallRunner:
     async def _push(
         self, running: RunningGroup | None, group: Group, entry: dict[str, Any]
     ) -> None:
-        """Until Redis has it, or nobody waits for it; then the group is over."""
+        """Retries until Redis has the entry, or the call has ended; then the group is over."""
         loop = asyncio.get_running_loop()
         entry = {"g": group.number, **entry}
         gone_by, away_by = loop.time() + GONE_S, loop.time() + AWAY_S
@@ -380,8 +379,7 @@ def _by_function(kind: str, message: str, outcome: Outcome = Outcome.FUNCTION_FA
 
 
 def failure_of(error: BaseException) -> Failure:
-    """What the caller is told of an exception; whose fault it is, where we know better than the
-    function."""
+    """Returns what the caller sees of an exception. Known causes decide whom to blame."""
     if isinstance(error, _EndedItselfError):
         error = error.__cause__ or error
     outcome = Outcome.FUNCTION_FAILED
@@ -395,7 +393,7 @@ def failure_of(error: BaseException) -> Failure:
                 response.status_code, retry_after="retry-after" in response.headers
             )
             break
-        # There is no browser, or it was lost.
+        # The worker lacks a browser, or lost it.
         if isinstance(cause, DeferredError):
             outcome = Outcome.DEFERRED
             break
@@ -427,7 +425,7 @@ def _causes(error: BaseException) -> Sequence[BaseException]:
 
 
 def _sendable(text: str) -> str:
-    """Lone surrogates are no JSON."""
+    """Replaces lone surrogates, which JSON cannot hold."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -1,13 +1,12 @@
-"""The way out of a user's function: httpx's transport interface over all that a crawl's pages go
-through as well.
+"""The httpx transport of users' functions, with the same limits as a crawl's pages.
 
-Every request, each hop of a redirect included: robots.txt, its host's permit (the fleet's
-budget, an operator's word), a proxy where the call asks for one, the guard, sizes and deadlines.
-A context variable says whose request it is. Tasks that the function starts inherit it, so one
-client may serve many inputs; a request outside of any is refused.
+Every request and every hop of a redirect goes through robots.txt, its host's permit (the fleet's
+budget, an operator's limits), a proxy if the call asks for one, the guard, sizes and deadlines. A
+context variable holds the input that a request belongs to. Tasks that the function starts inherit
+it, so one client may serve many inputs; a request outside any input is refused.
 
-Waiting for a permit counts against no deadline: `Clock` stands still. Who waits longer than
-`PATIENCE_S` gets an error.
+Waiting for a permit counts against no deadline: it stops the `Clock`. A request that waits longer
+than `PATIENCE_S` raises an error.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ from scraper.proxies.rotation import ProxyRotation
 from scraper.rules.urls import host_of
 from scraper.rules.verdict import outcome_of_status, retry_after_s
 
-# A request waits so long for a permit, or for a free proxy.
+# A request waits this long for a permit, or for a free proxy.
 PATIENCE_S = 300.0
 PAUSE_MIN_S, PAUSE_MAX_S = 0.05, 5.0
-# A host that says "slow down" rests for the first, or as long as it says, the second at the most.
+# A host that says "slow down" rests for the first time, or as long as it says, at most the second.
 REST_S, REST_MAX_S = 5.0, 1800.0
 
 T = TypeVar("T")
