@@ -7,7 +7,7 @@
     (WatchdogStep)          signals and the watchdog, once Celery's handlers are there
     worker_ready            what the first batch needs is imported ahead; a worker of a command's
                             own begins to watch that command
-    (WatchdogStep.close)    a shutdown begins, whoever asked for it
+    (WatchdogStep.close)    a shutdown begins, from a signal or a remote command
     worker_shutdown         the worker is closed, and the exit code is decided
 
 Beat passes `beat_init` as a process of its own, `beat_embedded_init` as a worker's child (`-B`);
@@ -63,17 +63,18 @@ def _configure_logs(**_: Any) -> None:
 @signals.worker_init.connect
 @signals.beat_init.connect
 def _require_servers(**_: Any) -> None:
-    """A process that finds no server says which address it tried and what to type, and lets its
-    supervisor retry."""
+    """Ends the process if a server does not answer, with a message that names the address and the
+    fix; its supervisor retries."""
     from scraper.infra import migrations
     from scraper.infra.database import make_engine
 
-    # The beat of `worker -B` was forked by a process that has just looked. Were it to find another
-    # answer, it would die of it, and take the reason along.
+    # The beat of `worker -B` was forked by a process that has just checked the servers. A second
+    # check that failed would end beat without a visible reason.
     if os.getppid() == IMPORTED_BY:
         return
     if os.getcwd() not in sys.path:
-        # Users' functions are imported from there; Celery takes it out once it has found us.
+        # Users' functions are imported from there. Celery removes the folder after importing the
+        # app.
         sys.path.append(os.getcwd())
     try:
         servers.require_reachable(settings.load())
@@ -91,7 +92,7 @@ def _refuse(error: ScraperError) -> NoReturn:
 
 @signals.celeryd_after_setup.connect
 def _announce_wider_queues(**_: Any) -> None:
-    """A worker of a region's queue also serves that of any region: it says so."""
+    """Logs that a regional worker also serves the region-less queue."""
     served = app.amqp.queues.consume_from
     for queue in served:
         for wider in queues_served_with(queue)[1:]:
@@ -103,8 +104,8 @@ def _announce_wider_queues(**_: Any) -> None:
 
 @signals.celeryd_after_setup.connect
 def _start_plugins(**_: Any) -> None:
-    """Lets plug-ins look for what they need before any page does; one that lacks it ends the
-    worker."""
+    """Lets plug-ins check what they need before any page is fetched. A plug-in that lacks something
+    ends the worker."""
     try:
         run_plugin_steps("on_worker_start", settings.load(), app.amqp.queues.consume_from)
     except ScraperError as error:
@@ -112,8 +113,8 @@ def _start_plugins(**_: Any) -> None:
 
 
 class WatchdogStep(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no types
-    """Starts after Celery has installed its signal handlers, and hears first that the worker shuts
-    down."""
+    """Starts after Celery has installed its signal handlers, and is the first step to close when
+    the worker shuts down."""
 
     requires = tuple(f"celery.worker.components:{step}" for step in ("Pool", "Beat", "Timer"))
 
@@ -122,7 +123,7 @@ class WatchdogStep(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has 
         from scraper.process.shutdown import take_over_signals
 
         take_over_signals()
-        # With `-P solo` tasks run in the consumer's thread, which is silent meanwhile.
+        # With `-P solo` tasks run in the consumer's thread, which cannot beat during a task.
         is_solo = worker.pool_cls.__module__.endswith("solo")
         own_loop = worker.use_eventloop and not is_solo
         watchdog.start(worker, every=worker.timer.call_repeatedly if own_loop else None)
@@ -138,7 +139,7 @@ app.steps["worker"].add(WatchdogStep)
 
 @signals.worker_ready.connect
 def _import_ahead(**_: Any) -> None:
-    """A third of what there is to import is needed by the first batch, and not to be ready."""
+    """Imports in the background what only the first batch needs, a third of all imports."""
     from scraper.process.current_worker import import_ahead
 
     fetches = bool(set(app.amqp.queues.consume_from) - {COORDINATOR})
@@ -147,8 +148,8 @@ def _import_ahead(**_: Any) -> None:
 
 @signals.worker_ready.connect
 def _end_with_command(**_: Any) -> None:
-    """A worker that a command has started for itself hands back its pages and ends once that
-    command has gone, however it went."""
+    """Ends a worker that a command started for itself, once that command has ended for any reason.
+    The worker hands back its pages first."""
     parent = settings.ends_with()
     if parent is not None:
         _watch_parent(parent, lambda: os.kill(os.getpid(), signal.SIGTERM))
@@ -163,7 +164,7 @@ def _finish(sender: Any, **_: Any) -> None:
 
 @signals.worker_process_shutdown.connect
 def _close_child(**_: Any) -> None:
-    """A process of a prefork pool has a worker of its own."""
+    """Closes the worker of a prefork pool's child process."""
     from scraper.process import current_worker
 
     current_worker.stop()
@@ -172,7 +173,7 @@ def _close_child(**_: Any) -> None:
 
 @signals.beat_embedded_init.connect
 def _end_with_parent(**_: Any) -> None:
-    """`worker -B` runs beat as a child, which would go on after a worker that was killed."""
+    """Ends the beat of `worker -B`, a child process, once its worker was killed."""
     from scraper.process import heartbeat
 
     heartbeat.process_heartbeat().mute()

@@ -1,5 +1,5 @@
-"""Queues, limits and beat's ticks: data only. What is measured or surprising about a value is said
-above it."""
+"""Queues, limits and beat's ticks: data only. A comment above a value says what was measured or is
+surprising about it."""
 
 from kombu import Exchange, Queue  # type: ignore[attr-defined]
 
@@ -33,9 +33,9 @@ _REDIS = {
     # Priority is strict across all queues of a worker; among messages of equal priority its queues
     # take turns, so that a region's own work and that of any region do not starve each other.
     "queue_order_strategy": "round_robin",
-    # A peer that is gone without a word is noticed: by a command within 5 s, by a consumer that
-    # only listens within 2 x 10 s (it asks for a sign of life that often; reading itself is never
-    # cut off by these timeouts).
+    # A broken connection is noticed: by a command within 5 s, by a consumer that only listens
+    # within 2 x 10 s (its health check runs that often; these timeouts never interrupt reading
+    # itself).
     "socket_connect_timeout": 3,
     "socket_timeout": 5,
     "socket_keepalive": True,
@@ -51,7 +51,7 @@ _RABBITMQ = {
     **_PUBLISHING,
     # A message is sent when RabbitMQ has it, not when the socket's buffer has.
     "confirm_publish": True,
-    # Whoever waits for the answer of a broker that hangs gives up. A consumer that only listens has
+    # A publisher gives up waiting for a broker that hangs. A consumer that only listens has
     # heartbeats for that.
     "read_timeout": 5,
     "write_timeout": 5,
@@ -61,7 +61,7 @@ task_publish_retry_policy = _PUBLISHING
 
 task_serializer = "json"
 accept_content = ["json"]
-# Leases and verdicts are in PostgreSQL; nobody waits for a Celery result.
+# Leases and verdicts are in PostgreSQL; no code waits for a Celery result.
 task_ignore_result = True
 # A lease gives the recovery; late acknowledgement brings duplicates and a visibility timeout.
 task_acks_late = False
@@ -81,8 +81,8 @@ task_store_errors_even_if_ignored = False
 # Batches wait on one event loop a process; threads only hold their slots.
 worker_pool = "scraper.runtime.pool:TaskPool"
 # Slots of a process (`scraper.runtime.admission`). Eight full batches are more pages than it can
-# have under way; with more than that the others' pages only wait, a fifth dearer each, and are kept
-# from other workers. Batches that wait for slow hosts take a part.
+# have under way; with more batches the additional pages only wait, cost a fifth more each, and are
+# kept from other workers. Batches that wait for slow hosts take a part.
 worker_concurrency = 8
 # Messages that are read ahead and not yet begun: what all queues of a worker hold for it must fit
 # (8 batches a queue and priority for each busy worker, all of which read), or urgent messages would

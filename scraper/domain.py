@@ -21,9 +21,8 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def value(cls: type[T]) -> type[T]:
-    """A frozen dataclass, of the sort that is made for each page. That it is frozen is for mypy to
-    see: Python's own guard makes each of them five times as dear to create, and a page comes to a
-    dozen."""
+    """Makes a dataclass that mypy treats as frozen. Python's own guard would make creation five
+    times slower, and a page creates about twelve of these values."""
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
 
@@ -90,8 +89,8 @@ class Outcome(StrEnum):
 
     @property
     def tried(self) -> bool:
-        """False where the page's host was not asked, or nobody can say so: no fetch, no retry, no
-        charge, no progress of the crawl, and nothing learned of the page or its host."""
+        """False if the page's host was not asked, or that is unknown: such an outcome counts as no
+        fetch, retry, charge or progress, and shows nothing about the page or its host."""
         return self not in _NOT_TRIED
 
     @property
@@ -104,12 +103,12 @@ class Outcome(StrEnum):
 
     @classmethod
     def stored(cls, name: str | None) -> Outcome | None:
-        """The outcome of that name; None where there is none, or another version has stored it."""
+        """Returns the outcome of that name; None without a name, or for one of another version."""
         return cls(name) if name in set(cls) else None
 
     @classmethod
     def blame_of(cls, name: str | None) -> Blame:
-        """Whom a stored outcome blames: one of another version nobody."""
+        """Returns whom a stored outcome blames; `Blame.NOBODY` for one of another version."""
         outcome = cls.stored(name)
         return Blame.NOBODY if outcome is None else outcome.blame
 
@@ -194,15 +193,15 @@ _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
 
 
 class ProxySignal(StrEnum):
-    """What one request through a proxy says about that proxy. FAILED and BLOCKED may be the host's
-    or the page's doing as well: what several proxies say is theirs, what one alone says is the
-    proxy's."""
+    """What one request through a proxy says about that proxy. FAILED and BLOCKED may also be
+    the fault of the host or the page: if several proxies agree it is, and if only one says so the
+    proxy is at fault."""
 
     ANSWERED = "answered"
     # There was no answer: a timeout, a broken connection, or its own word that the host cannot be
     # reached.
     FAILED = "failed"
-    # The host answered, and will not serve whoever asks from there.
+    # The host answered, and refuses the client's IP address.
     BLOCKED = "blocked"
     # The page lacks what it should have.
     LACKING = "pages lack what others have"
@@ -210,15 +209,15 @@ class ProxySignal(StrEnum):
     REPEATED = "one page for all"
     # The proxy itself will not go to that host.
     DENIED = "denied"
-    # There is no connection to it, or its TLS or its login fails: it serves nobody.
+    # The connection to the proxy, its TLS or its login fails, so that it serves no page.
     UNUSABLE = "unusable"
-    # It has nothing to do with the proxy.
+    # The result has nothing to do with the proxy.
     NEUTRAL = "neutral"
 
 
 class Status(StrEnum):
-    """Where a page stands in its crawl. Everything but `due` is final for that crawl; a page in a
-    lease is due as well."""
+    """A page's state in its crawl. Every status except `due` is final for that crawl; a leased page
+    is due as well."""
 
     DUE = "due"
     OK = "ok"
@@ -276,8 +275,8 @@ class Fetched:
     `url` is the final URL after redirects; `headers` has lower-case names; `body` is decompressed;
     `status` is the final answer's, any code; `conditional`: its request had validators, so that it
     may be 304. `captured`: bodies of answers that a browser got on the way, by the name that the
-    definition gives them. `body_hash` is the validator that the body itself is, where somebody
-    asked for it; `same`: that is the last time's, and the body was not unpacked.
+    definition gives them. `body_hash` is the body's hash as a validator, if it
+    was asked for; `same`: it equals the last reading's, and the body was not unpacked.
     """
 
     url: str
@@ -356,7 +355,7 @@ class ItemsRead:
     whole: bool = True
 
 
-# So many problems of a page are shown.
+# How many of a page's problems are shown.
 PROBLEMS_SHOWN = 5
 
 
@@ -404,8 +403,7 @@ class Extracted:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A page on which a field was not found: what the reader says of it, and the part of the page
-    that people look at."""
+    """A page on which a field was not found: the problem, and the excerpt that people look at."""
 
     field: str
     url: str

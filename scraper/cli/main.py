@@ -1,5 +1,5 @@
-"""The `scraper` command: a table of commands, each imported when somebody asks for it, so that
-`scraper --help` stays fast and modules import what they need at their top.
+"""The `scraper` command: a table of commands, each imported only when it is used, so that
+`scraper --help` stays fast and modules can import what they need at their top.
 
 Exit codes: 0 done; 1 something went wrong that can be fixed; 2 wrong usage, definition or setting;
 3 a server does not answer; 4 a crawl that was waited for did not complete, or calls failed; 5 its
@@ -92,8 +92,8 @@ def help_of(command: str) -> str:
 
 
 class Commands(click.Group):
-    """Imports a command when it is asked for. Prints our own errors as one message and exits with
-    their code; everything else is a bug and keeps its trace."""
+    """Imports a command when it is used. Prints a `ScraperError` as one message and exits with its
+    code; any other error is a bug and keeps its traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(all_commands())
@@ -101,7 +101,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in all_commands():
             return None
-        # A tenth of the time would be looking for garbage, of which importing makes none.
+        # Importing makes no garbage, and looking for it would take a tenth of the time.
         gc.disable()
         module = import_module(all_commands()[cmd_name].module)
         gc.enable()
@@ -140,7 +140,7 @@ class Commands(click.Group):
             sys.stderr.close()
             ctx.exit(0)
         except Exception as error:
-            # Imported here, when it is too late for speed to matter.
+            # This import is slow, and a failed command does not need to be fast.
             from sqlalchemy.exc import OperationalError
 
             if not isinstance(error, OperationalError):
@@ -161,9 +161,9 @@ def main() -> None:
     sys.path.append(os.getcwd())
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _end)
+            signal.signal(number, _exit_by_signal)
 
 
-def _end(number: int, _: object) -> None:
-    """Ends a command that is told to, or whose terminal was closed, with what it has started."""
+def _exit_by_signal(number: int, _: object) -> None:
+    """Ends a command by an exception, so that the command also ends what it has started."""
     sys.exit(128 + number)

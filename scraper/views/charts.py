@@ -58,7 +58,7 @@ SELECT CASE WHEN worker IS NOT NULL THEN 'worker' WHEN queue IS NOT NULL THEN 'q
  ORDER BY sum(tries) DESC, 1, 2
 """)
 
-# One without a name stands for all those that are not kept singly.
+# The row without a name sums up all hosts that have no row of their own.
 HOSTS = sa.text("""
 SELECT host, CAST(sum(tries) AS int) AS tries, CAST(sum(failures) AS int) AS failures,
        sum(seconds) AS seconds, max(slowest_s) AS slowest_s, CAST(sum(bytes) AS bigint) AS bytes,
@@ -132,8 +132,8 @@ class Shares:
 def window(
     start: datetime, end: datetime, *, points: int = CHART_POINTS, coarsest_s: int = BUCKET_S
 ) -> Window:
-    """The shortest step with which a time has no more than so many points, and that is no finer
-    than what is stored.
+    """Returns the shortest step that gives at most `points` points and is not finer than what is
+    stored.
 
     >>> window(datetime(2026, 7, 1, 6, tzinfo=UTC), datetime(2026, 7, 1, 7, tzinfo=UTC)).step_s
     60
@@ -244,8 +244,8 @@ def dead(
 
 
 def fill_rates(connection: sa.Connection, crawl_id: int) -> Sequence[dict[str, Any]]:
-    """How often each field was filled, beside earlier crawls: `field`, `rate` and `usual` (parts of
-    one, `usual` may be None), `suspect` (a bool). Nothing where no product page has been read."""
+    """Returns how often each field was filled, compared with earlier crawls: `field`, `rate` and
+    `usual` (shares; `usual` may be None), `suspect` (a bool). Empty if no product page was read."""
     return [
         {
             "field": field.field,

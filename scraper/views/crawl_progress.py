@@ -20,19 +20,19 @@ PLAIN_LINE_S = 5.0
 
 
 def average_per_s(progress: CrawlProgress) -> float:
-    """Pages a second since it began. Those that were not due are no work."""
+    """Returns the crawl's pages per second since it began, without pages that were not due."""
     fetched = progress.done - progress.counts.fresh
     return fetched / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
 
 
 def per_s(progress: CrawlProgress) -> float:
-    """Pages a second: of the last half minute while it goes on, over all once it has ended."""
+    """Returns the pages per second of the last half minute, or of an ended crawl as a whole."""
     return progress.recent_per_s if progress.active else average_per_s(progress)
 
 
 def left_s(progress: CrawlProgress, per_s: float) -> float | None:
-    """Seconds until its last page, at this rate; None where nobody can say: the total grows, or
-    nothing moves or is to."""
+    """Returns the seconds until the last page at this rate. None while the total grows, or if the
+    crawl is paused or does not move."""
     if progress.phase != "fetching" or progress.paused or per_s <= 0:
         return None
     return (progress.total - progress.done) / per_s

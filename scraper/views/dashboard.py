@@ -31,9 +31,9 @@ from scraper.views.host_states import HostState
 from scraper.views.queue_stats import LeaseHolder, QueueState, Trouble, Unusable
 from scraper.views.site_table import Totals
 
-# How sites stand that somebody has to look at.
+# The states of sites that need an operator.
 BROKEN = ("failed", "suspect", "dead pages")
-# More than anybody has.
+# More sites than any installation has.
 SITES_MAX = 100_000
 
 
@@ -76,9 +76,9 @@ def read(
     every_site: bool = False,
     nodes: Mapping[str, fleet.Node] | None = None,
 ) -> FleetStatus:
-    """Reads all of it: every running crawl, and the newest ended ones, or with `every_site` the one
-    that each site stands as; of a site, what is its own, and the workers that have pages of it.
-    Workers are asked, which takes a second, unless somebody has their `nodes` already."""
+    """Reads the fleet's status: every running crawl and the newest ended ones, or with `every_site`
+    each site's newest crawl. With `site`, only what concerns that site, and the workers that have
+    pages of it. Asking the workers takes a second, unless the caller passes their `nodes`."""
     with ThreadPoolExecutor(1) as pool:
         inspection = None if nodes is not None else pool.submit(fleet.list_nodes)
         with engine.connect() as connection:

@@ -1,5 +1,4 @@
-"""The sites that somebody names: whether they are in the database, and what is stored of their
-definitions."""
+"""Finds the sites that a command names in the database, with their stored definitions."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class HeldBack:
 @dataclass(frozen=True, slots=True)
 class Origin:
     """A stored value: since when it holds, which crawl wrote it by which definition (None: it is
-    not kept any more), and what is held beside it."""
+    no longer kept), and which value is held back."""
 
     field: str
     value: Any

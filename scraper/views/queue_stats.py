@@ -102,8 +102,8 @@ SELECT s.name, s.paused, coalesce(good.suspect, false) AS suspect,
 class QueueState:
     """A queue's pages: due now, due later, `held` by a pause of their site or host, leased.
     `waiting` are batches that no worker has claimed yet, `claimed` those under way. `oldest_s`: for
-    how long the oldest page that is due has been. `workers` that serve it: filled in by whoever has
-    asked them."""
+    how long the oldest due page has been due. `workers`: those that serve the queue, if the caller
+    has asked them."""
 
     queue: str
     due: int = 0
@@ -155,9 +155,8 @@ class Trouble:
 @dataclass(frozen=True, slots=True)
 class SiteFreshness:
     """`complete_s`: since the last complete crawl ended; None: there was none. `missed_s`: for how
-    long a slot of the schedule has been due and nobody has opened its crawl; 0 where nothing is
-    missed, None without a schedule. `suspect`: whether what its last complete crawl read is not to
-    be trusted."""
+    long a scheduled crawl has been due without being opened; 0 if none is missed, None without a
+    schedule. `suspect`: whether the data of its last complete crawl is suspect."""
 
     site: str
     paused: bool
@@ -212,8 +211,8 @@ def unusable(connection: sa.Connection, site: str | None = None) -> list[Unusabl
 
 
 def troubles(engine: sa.Engine, site: str | None = None, *, limit: int = 10) -> list[Trouble]:
-    """What failed last, the latest first. Where more is due than can be looked through in two
-    seconds, only what was given up is told."""
+    """Returns the latest failures, newest first. If searching the due pages takes longer than two
+    seconds, only pages that were given up are returned."""
     values = {"site": site, "limit": limit}
     with engine.connect() as connection:
         troubles = [_trouble(row, final=True) for row in connection.execute(ERRORS_DEAD, values)]

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from scraper.feed.prices import CURRENCY
 from scraper.infra.database import dumps
 
-# Spreadsheets take full-width signs for the same, and skip what stands before them.
+# Spreadsheets also accept full-width signs, and skip blanks before a sign.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 LAST_COLUMNS = ("first_seen_at", "changed_at", "fetched_at", "delisted_at")
 
@@ -55,7 +55,7 @@ def columns_of(types: Mapping[str, str], others: Iterable[str]) -> list[str]:
 
 
 def keys_of(name: str, type_: str) -> list[str]:
-    """The keys a field has in a product's data: a price has its currency beside it."""
+    """Returns a field's keys in a product's data: a price also has a key for its currency."""
     return [name, f"{name}{CURRENCY}"] if type_ == "price" else [name]
 
 
@@ -69,7 +69,7 @@ def _row(product: sa.Row[Any], columns: list[str]) -> dict[str, Any]:
 
 
 def _whole(text: str) -> int | Decimal:
-    """Beyond 64 bits a Decimal: other than an int it can be written again."""
+    """Returns an int, or a Decimal beyond 64 bits, since a larger int cannot be written again."""
     return int(text) if len(text) < 19 else Decimal(text)
 
 

@@ -1,5 +1,5 @@
-"""A site's page: how it stands, when it is crawled, by which definition, and what came of it day by
-day and over weeks. Reads PostgreSQL, and the site's file for its problems."""
+"""A site's page: its state, schedule and definition, and its results by day and by week. Reads
+PostgreSQL, and the site's file for its problems."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ def read(connection: sa.Connection, settings: Settings, name: str) -> dict[str, 
 
 
 def problems(settings: Settings, name: str, stored: dict[str, Any]) -> list[str]:
-    """What is wrong with a site's definition in its file, or else seldom meant. Who has no files
-    looks at the stored one."""
+    """Returns the problems of a site's definition and what is probably a mistake in it. Reads the
+    site's file, or the stored definition if there are no files."""
     files = loader.list_definition_files(settings.sites_dir)
     mine = [path for path in files if name in loader.guess_names(path)]
     if files and not mine:

@@ -23,11 +23,11 @@ from scraper.frontier.progress import (
 from scraper.infra.redaction import redact
 from scraper.rules.schedule import next_slot
 
-# Of a crawl that does not move, so many open pages are looked at.
+# Up to this many open pages of a crawl that does not move are examined.
 SAMPLE = 50
-# For so long a batch that no worker has claimed is nothing to speak of.
+# A batch that no worker has claimed is only worth mentioning after this time.
 UNCLAIMED_S = 10
-# Each running crawl is looked at by a coordinator once a minute.
+# A coordinator checks each running crawl once a minute.
 UNWATCHED_S = 180
 REASON_MAX = 300
 
@@ -37,7 +37,7 @@ QUEUES = """
                 (coalesce(s.definition -> 'product' ->> 'queue', s.definition ->> 'queue'))
         ) AS kind(queue))"""
 
-# A site stands as its running crawl does, else its newest one that was not skipped.
+# A site has the state of its running crawl, else of its newest one that was not skipped.
 SITES = """
   FROM sites s
   LEFT JOIN LATERAL (
@@ -49,7 +49,7 @@ SITES = """
         ORDER BY status IN ('planned', 'running') DESC LIMIT 1) c ON true {rate}
  WHERE (s.enabled OR c.status IN ('planned', 'running'))"""
 
-# A site that nobody crawls stands so, unless what its newest crawl left is to be looked at.
+# A paused site that is not being crawled is shown as paused, unless its newest crawl needs a look.
 SITE_STATE = f"""
 CASE WHEN s.paused AND coalesce(c.status NOT IN ('planned', 'running', 'failed') AND NOT c.suspect,
                                 true) THEN 'paused' ELSE {STATE} END"""
@@ -109,9 +109,9 @@ ALL_TAGS = sa.text(
     " WHERE s.enabled ORDER BY 1"
 )
 
-# A queue of which nobody holds a lease, though one waits or pages have been due for long, has no
-# worker: an idle one claims at once. How long a lease waits says nothing: it is taken back after a
-# while and leased anew, and not at all once too many lie unread in the broker.
+# A queue has no worker if a lease waits, or pages have been due for long, and no worker holds one
+# of the queue's leases: an idle worker claims at once. The age of a waiting lease says nothing: it
+# is taken back after a while and leased again, and leasing stops once too many messages are unread.
 HOLDUPS = sa.text("""
 SELECT c.id, c.rate_per_s,
        concat_ws(': ', c.reasons -> 0 ->> 'field', c.reasons -> 0 ->> 'text') AS suspicion,
@@ -146,7 +146,8 @@ SELECT c.id, c.rate_per_s,
 
 @dataclass(frozen=True, slots=True)
 class FleetRow:
-    """A site as its newest crawl stands, or a crawl. `why`: what is wrong, in words, or nothing."""
+    """A site with the state of its newest crawl, or a crawl. `why` says what is wrong, or is
+    empty."""
 
     site: str
     state: str
@@ -262,8 +263,7 @@ def tag_names(connection: sa.Connection) -> list[str]:
 
 
 def reasons(connection: sa.Connection, crawls: Iterable[CrawlProgress]) -> dict[int, str]:
-    """Why each of these crawls stands as it does; those of which there is nothing to say are left
-    out."""
+    """Returns the reasons for the crawls' states by id, without crawls that need none."""
     wanted = {crawl.id: crawl for crawl in crawls if crawl.state not in ("completed", "planned")}
     values = {
         "ids": list(wanted),
@@ -276,7 +276,7 @@ def reasons(connection: sa.Connection, crawls: Iterable[CrawlProgress]) -> dict[
 
 
 def reason(crawl: CrawlProgress, row: sa.Row[Any]) -> str:
-    """Why a crawl stands as it does, from a row of `HOLDUPS`; empty: there is nothing to say."""
+    """Returns the reason for a crawl's state, from its row of `HOLDUPS`; "" if it needs none."""
     failure = _failure(row) if row.error else ""
     match crawl.state:
         case "suspect":
@@ -292,14 +292,14 @@ def reason(crawl: CrawlProgress, row: sa.Row[Any]) -> str:
 
 
 def _failure(row: sa.Row[Any]) -> str:
-    """A page's failure, with what is new in it first: neither its host nor its outcome twice."""
+    """Returns a page's failure, naming its host and its outcome only once."""
     cause = str(row.error).removeprefix(f"no connection to {row.failed_host}: ")
     repeats = cause.startswith(("robots.txt", f"{row.outcome} ", f"{row.outcome}:"))
     return cause if repeats else f"{row.outcome}: {cause}"
 
 
 def _holdup(row: sa.Row[Any], failure: str) -> str:
-    """Why nothing moves. A host's budget stands here as it is written: 4/s."""
+    """Returns why a crawl does not move. A host's budget is written as in definitions: 4/s."""
     if not row.pages:
         return "no page is open: it is about to end"
     if row.host_paused:
