@@ -15,7 +15,6 @@ import signal
 import sys
 from functools import lru_cache
 from importlib import import_module
-from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,8 @@ First steps:  scraper up                     start the servers (or set DATABASE_
 """
 
 SECTIONS = (SETUP, CRAWLS, DATA, FLEET)
+
+PACKAGE = Path(__file__).parents[1]
 
 CORE_COMMANDS = {
     "accept": Command(CRAWLS, "scraper.cli.crawl.decisions"),
@@ -76,14 +77,16 @@ def function_of(command: str) -> str:
 
 
 def help_of(command: str) -> str:
-    """The first paragraph of a command's docstring, from its module's text: to import all of them
-    takes a second."""
+    """Returns the first paragraph of a command's docstring. Commands of this package are read from
+    their modules' texts, since to import all of them takes a second; those of others may be
+    written in any way, and are imported."""
     module = all_commands()[command].module
     package, _, rest = module.partition(".")
-    spec = find_spec(package)
-    assert spec is not None and spec.submodule_search_locations is not None
-    folder = Path(spec.submodule_search_locations[0])
-    text = folder.joinpath(*rest.split(".")).with_suffix(".py").read_text("utf-8")
+    if package != PACKAGE.name:
+        text = getattr(import_module(module), function_of(command)).help or ""
+        return " ".join(str(text).partition("\n\n")[0].split())
+    path = PACKAGE.joinpath(*rest.split(".")).with_suffix(".py")
+    text = path.read_text("utf-8")
     function = re.search(rf"^def {function_of(command)}\(.*?\) -> ", text, re.DOTALL | re.MULTILINE)
     assert function is not None
     docstring = re.compile(r'"""(.*?)(?:\n\n|""")', re.DOTALL).search(text, function.end())

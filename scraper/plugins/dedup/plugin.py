@@ -7,7 +7,6 @@ from scraper.plugin import FLEET, Command, Plugin, Tick
 PLUGIN = Plugin(
     name="dedup",
     summary="remembers finished pages in a Bloom filter, for crawls of millions",
-    requires={"xxhash": "'celery-scraper[dedup]'"},
     keys="scraper.plugins.dedup.keys:DedupKeys",
     hooks="scraper.plugins.dedup.hooks:HOOKS",
     worker="scraper.plugins.dedup.worker_part:DedupPart",

@@ -7,7 +7,6 @@ from scraper.plugin import Plugin
 PLUGIN = Plugin(
     name="flower",
     summary="the Crawls tab in Flower",
-    requires={"flower": "'celery-scraper[flower]'"},
     settings="scraper.plugins.flower.settings:FlowerSettings",
     on_load="scraper.plugins.flower.hooks:load_app",
     hooks="scraper.plugins.flower.hooks:HOOKS",

@@ -1,0 +1,56 @@
+"""A crawl completes with each plug-in switched off in turn."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from scraper import registry
+from scraper.settings import Settings
+from tests.odd_shop import OddShop, listing, product
+
+PRODUCTS = 12
+DEFINITION = """
+start: {start}
+rate: unlimited
+allow_private: true
+listing: {{products: a.p}}
+product:
+  id: {{css: "body::attr(data-id)"}}
+  fields: {{title: h1}}
+"""
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[OddShop]:
+    with OddShop() as server:
+        server.serve("/all", listing([f"/p/{number}" for number in range(PRODUCTS)]))
+        for number in range(PRODUCTS):
+            page = product(str(number), f"thing {number}", "1.90 €")
+            server.serve(f"/p/{number}", page.encode())
+        yield server
+
+
+@pytest.mark.parametrize("name", [plugin.name for plugin in registry.active_plugins()])
+def test_a_crawl_completes_without(
+    name: str, shop: OddShop, environment: Settings, engine: sa.Engine, tmp_path: Path
+) -> None:
+    text = DEFINITION.format(start=shop.url("/all"))
+    (tmp_path / "sites" / "shop.yaml").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "scraper", "crawl", "shop", "--wait", "--json"],
+        env={**os.environ, "SCRAPER_PLUGINS_OFF": name},
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["status"] == "completed"
+    with engine.connect() as connection:
+        count = sa.text("SELECT count(*) FROM products WHERE data ->> 'title' LIKE 'thing %'")
+        assert connection.execute(count).scalar_one() == PRODUCTS

@@ -1,0 +1,157 @@
+"""Plug-ins: what the shipped ones name is there, what is off says why, and one from outside works
+like ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scraper import registry
+from scraper.plugin import VERSION, Hooks, Plugin, WorkerPart
+
+OUTSIDE = '''"""Ratings of shops: a plug-in of another author."""
+
+import click
+
+from scraper.plugin import DATA, Command, Hooks, Plugin
+from scraper.sites.plugin_keys import DefinitionKeys
+
+
+class RatingKeys(DefinitionKeys):
+    ratings: bool = False
+
+
+class RatingHooks(Hooks):
+    def check_site(self, site, settings):
+        if site.of(RatingKeys).ratings and not site.title:
+            yield "ratings", "a rated shop needs a `title` (fix: add one)"
+
+
+@click.command()
+def ratings():
+    """Show the ratings of shops."""
+    click.echo("5 of 5")
+
+
+HOOKS = RatingHooks()
+PLUGIN = Plugin(
+    name="ratings",
+    summary="rates shops",
+    keys="shop_ratings.plugin:RatingKeys",
+    hooks="shop_ratings.plugin:HOOKS",
+    commands={"ratings": Command(DATA, "shop_ratings.plugin")},
+)
+'''
+SHOP = """
+start: https://shop.example/
+listing: {products: a.product}
+product: {fields: {title: h1}}
+"""
+
+
+def references(plugin: Plugin) -> Iterator[str]:
+    named = (plugin.settings, plugin.keys, plugin.hooks, plugin.worker)
+    named += (plugin.on_load, plugin.on_worker_start)
+    yield from (reference for reference in named if reference is not None)
+    yield from (tick.step for tick in plugin.ticks)
+    for task in plugin.tasks:
+        yield from (task.run, *task.arguments.values())
+    yield from (*plugin.services.values(), *plugin.exports.values())
+    for name, command in plugin.commands.items():
+        name = name.rpartition(" ")[2]
+        yield f"{command.module}:{'try_' if name == 'try' else name}"
+
+
+@pytest.mark.parametrize("plugin", registry.active_plugins(), ids=lambda plugin: plugin.name)
+def test_what_a_shipped_plugin_names_is_there(plugin: Plugin) -> None:
+    for reference in references(plugin):
+        assert registry.resolve(reference) is not None, reference
+    if plugin.hooks is not None:
+        assert isinstance(registry.resolve(plugin.hooks), Hooks)
+    if plugin.worker is not None:
+        assert issubclass(registry.resolve(plugin.worker), WorkerPart)
+
+
+def test_every_shipped_plugin_is_on_where_everything_is_installed() -> None:
+    folder = Path(registry.__file__).parent / "plugins"
+    shipped = {path.parent.name for path in folder.glob("*/plugin.py")}
+    assert {row.name for row in registry.found_plugins() if not row.off} == shipped
+
+
+def examined(plugin: object, off: frozenset[str] = frozenset()) -> registry.FoundPlugin:
+    """What the registry says of a plug-in with that value."""
+
+    class Entry(EntryPoint):
+        def load(self) -> Any:
+            return plugin
+
+    return registry._examine(Entry("a", "a.plugin:PLUGIN", registry.GROUP), off)
+
+
+def test_a_plugin_that_is_off_says_why() -> None:
+    lacking = Plugin(name="a", summary="", requires={"no_such_module": "'a[b]'"})
+    assert examined(lacking).off == "not installed (fix: pip install 'a[b]')"
+    assert "SCRAPER_PLUGINS_OFF" in examined(Plugin(name="a", summary=""), frozenset({"a"})).off
+    assert "version" in examined(Plugin(name="a", summary="", version=VERSION + 1)).off
+    assert "is not a Plugin" in examined("something else").off
+    assert not examined(Plugin(name="a", summary="")).off
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder with a site, and a plug-in that is installed beside this program."""
+    package = tmp_path / "installed" / "shop_ratings"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "plugin.py").write_text(OUTSIDE)
+    metadata = tmp_path / "installed" / "shop_ratings-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: shop-ratings\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(
+        "[scraper.plugins]\nratings = shop_ratings.plugin:PLUGIN\n"
+    )
+    (tmp_path / "sites").mkdir()
+    return tmp_path
+
+
+def scraper(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if "SCRAPER" not in name}
+    environ |= {"PYTHONPATH": str(folder / "installed"), **more}
+    return subprocess.run(
+        [sys.executable, "-m", "scraper", *words],
+        cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def test_a_plugin_of_another_author_adds_keys_commands_and_checks(outside: Path) -> None:
+    rows = {row["name"]: row for row in json.loads(scraper(outside, "plugins", "--json").stdout)}
+    assert rows["ratings"]["on"] and rows["ratings"]["distribution"] == "shop-ratings"
+    assert rows["ratings"]["keys"] == ["ratings"] and rows["ratings"]["commands"] == ["ratings"]
+    assert "ratings" in scraper(outside, "--help").stdout
+    assert scraper(outside, "ratings").stdout == "5 of 5\n"
+    site = outside / "sites" / "shop.yaml"
+    site.write_text(SHOP + "ratings: true\n")
+    refused = scraper(outside, "sites", "check")
+    assert refused.returncode == 2 and "shop.yaml:5: ratings: a rated shop needs" in refused.stderr
+    site.write_text(SHOP + "ratings: true\ntitle: A shop\n")
+    assert scraper(outside, "sites", "check").returncode == 0
+
+
+def test_a_definition_that_needs_a_plugin_that_is_off_names_it(outside: Path) -> None:
+    (outside / "sites" / "shop.yaml").write_text(SHOP + "archive: true\n")
+    assert scraper(outside, "sites", "check").returncode == 0
+    refused = scraper(outside, "sites", "check", SCRAPER_PLUGINS_OFF="archive")
+    assert refused.returncode == 2
+    assert "archive: needs the plug-in archive, which is off" in refused.stderr
+    unknown = scraper(outside, "plugins", SCRAPER_PLUGINS_OFF="arhive")
+    assert unknown.returncode == 2 and "there is no plug-in 'arhive'" in unknown.stderr
+    gone = scraper(outside, "reextract", "shop", SCRAPER_PLUGINS_OFF="archive")
+    assert gone.returncode == 2 and "reextract" in gone.stderr
