@@ -4,6 +4,7 @@ somewhere."""
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,15 @@ def test_every_page_is_in_the_site_and_every_picture_is_shown() -> None:
     written = "".join(text(page) for page in PAGES)
     for image in [*DOCS.glob("*.svg"), *(DOCS / "img").glob("*.[ps][nv]g")]:
         assert image.name in written, f"no page shows {image.name}"
+
+
+def test_the_readme_names_every_extra_and_no_other() -> None:
+    project = tomllib.loads(text(ROOT / "pyproject.toml"))["project"]
+    (names,) = re.findall(
+        r"^Other extras add optional features: (.*?)\.$", text(ROOT / "README.md"), re.M
+    )
+    shown = {*re.findall(r"`(\w+)`", names), "embedded"}
+    assert shown == set(project["optional-dependencies"])
 
 
 MODULE = re.compile(r"(?<![\w./-])((?:[a-z_]+/)+[a-z_0-9]+\.py)\b")
