@@ -9,13 +9,13 @@ from typing import Any
 
 from scraper.domain import Blame, Outcome, ProxySignal
 
-# A process ends with it to be started again, having grown too large, say: nothing is wrong.
-# sysexits.h calls it EX_TEMPFAIL.
+# A process exits with this code to be restarted, for example because it has grown too large.
+# sysexits.h calls the code EX_TEMPFAIL.
 RESTART_CODE = 75
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """The end of a message about a word that is none of `words`; empty where none is near."""
+    """Returns the end of a message about a word that is not one of `words`; "" if none is close."""
     near = get_close_matches(word, list(words), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
@@ -57,11 +57,11 @@ class NotRunningError(ScraperError):
 
 
 class PausedError(ScraperError):
-    """A site is paused, and what was asked for would fetch from it."""
+    """A site is paused, and the command would fetch from it."""
 
 
 class BusyError(ScraperError):
-    """A site is being crawled in a way that does not go together with what was asked for."""
+    """A site is being crawled in a way that conflicts with the command."""
 
 
 class ServerUnavailableError(ScraperError):
@@ -101,7 +101,7 @@ class CursorError(ScraperError):
 
 
 class LoginFailedError(ScraperError):
-    """An account did not get in."""
+    """An account could not log in."""
 
 
 class FunctionRefusedError(ScraperError):
@@ -153,9 +153,9 @@ class CallTimeoutError(ScraperError, TimeoutError):
 class FetchError(Exception):
     """A page could not be fetched: the only error that `scraper.http.fetcher` raises.
 
-    `outcome` says what happened, `retry_after_s` is the server's own wish (seconds from now),
-    `status` the HTTP status if there was one, `url` the hop that failed; `signal`, where it is
-    certain, what it says of the proxy that was used; `sign` what a block was known by.
+    `outcome` says what happened, `retry_after_s` is the delay that the server asked for,
+    `status` the HTTP status if there was one, `url` the hop that failed, `signal` what is certain
+    about the proxy that was used, and `sign` what a block was recognised by.
     """
 
     def __init__(
@@ -183,8 +183,8 @@ class FetchError(Exception):
 
 
 class DeferredError(Exception):
-    """The page's turn does not come within the batch's horizon: it goes back untried, due in
-    `delay_s` seconds."""
+    """The page gets no permit within the batch's horizon. It goes back untried, due in `delay_s`
+    seconds."""
 
     def __init__(self, delay_s: float) -> None:
         super().__init__(f"deferred for {delay_s:.1f} s")
@@ -193,9 +193,9 @@ class DeferredError(Exception):
 
 class NoProxyError(DeferredError):
     """No proxy of the pool that the site asks for is free for the host. The page waits; it is never
-    asked for directly.
+    fetched directly.
 
-    `blocked`: all that work rest because the host has blocked them.
+    `blocked`: all working proxies rest because the host has blocked them.
     """
 
     def __init__(self, reason: str, delay_s: float, *, blocked: bool = False) -> None:
@@ -207,7 +207,7 @@ class NoProxyError(DeferredError):
 
 class NoLoginError(DeferredError):
     """No account that the site asks for is logged in at the moment. The page waits; it is never
-    asked for without."""
+    fetched without an account."""
 
     def __init__(self, reason: str, delay_s: float) -> None:
         super().__init__(delay_s)

@@ -82,7 +82,7 @@ def read(
     with ThreadPoolExecutor(1) as pool:
         inspection = None if nodes is not None else pool.submit(fleet.list_nodes)
         with engine.connect() as connection:
-            crawls, why = _crawls(connection, site, newest, every_site=every_site)
+            crawls, why = _read_crawls(connection, site, newest, every_site=every_site)
             status = FleetStatus(
                 crawls=crawls,
                 why=why,
@@ -111,7 +111,7 @@ def read(
     return status
 
 
-def _crawls(
+def _read_crawls(
     connection: sa.Connection, site: str | None, newest: int, *, every_site: bool
 ) -> tuple[list[CrawlProgress], dict[int, str]]:
     """Crawls, and by their ids what is wrong with them."""

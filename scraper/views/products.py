@@ -61,7 +61,7 @@ def parse_condition(text: str) -> Condition:
             "as in 'price<10' or 'title~pan')"
         )
     condition = Condition(match[1], match[2], match[3])
-    if condition.sign[0] in "<>" and _number(condition.value) is None:
+    if condition.sign[0] in "<>" and _parse_number(condition.value) is None:
         raise ConfigError(f"{text!r} compares with something that is no number")
     return condition
 
@@ -80,14 +80,14 @@ def read(
     """Products, each with the number of all that match. `sort`: a field, or `-field` for the
     largest first; products without it come last. `search`: in any value, the id or the URL."""
     values: dict[str, Any] = {"site": site, "delisted": delisted, "limit": limit, "offset": offset}
-    clauses = [_clause(index, condition, values) for index, condition in enumerate(where)]
+    clauses = [_condition_clause(index, condition, values) for index, condition in enumerate(where)]
     if search:
         clauses.append(
             "strpos(lower(p.external_id || ' ' || p.url || ' ' || CAST(p.data AS text)),"
             " lower(:search)) > 0"
         )
         values["search"] = search
-    order = _order(sort, values)
+    order = _order_clause(sort, values)
     statement = SELECT.format(where="".join(f"\n   AND {c}" for c in clauses), order=order)
     return list(connection.execute(sa.text(statement), values))
 
@@ -95,7 +95,7 @@ def read(
 def row_ids(connection: sa.Connection, site: str, where: Sequence[Condition]) -> list[int]:
     """All products that meet the conditions, delisted ones too."""
     values: dict[str, Any] = {"site": site}
-    clauses = [_clause(index, condition, values) for index, condition in enumerate(where)]
+    clauses = [_condition_clause(index, condition, values) for index, condition in enumerate(where)]
     statement = ROW_IDS.format(where="".join(f"\n   AND {c}" for c in clauses))
     return list(connection.execute(sa.text(statement), values).scalars())
 
@@ -141,7 +141,7 @@ def field_history(versions: Sequence[dict[str, Any]], field: str) -> list[dict[s
     return points
 
 
-def _clause(index: int, condition: Condition, values: dict[str, Any]) -> str:
+def _condition_clause(index: int, condition: Condition, values: dict[str, Any]) -> str:
     """One condition in SQL. Names and values are parameters; signs are a fixed few."""
     field, value = f"field_{index}", f"value_{index}"
     text = OWN.get(condition.field)
@@ -151,23 +151,23 @@ def _clause(index: int, condition: Condition, values: dict[str, Any]) -> str:
         del values[field]
     if condition.sign == "~":
         return f"strpos(lower({text}), lower(:{value})) > 0"
-    wanted = _number(condition.value)
+    wanted = _parse_number(condition.value)
     if wanted is None or condition.field in OWN:
         equal = "IS DISTINCT FROM" if condition.sign == "!=" else condition.sign
         return f"{text} {equal} CAST(:{value} AS text)"
     values[value] = wanted
     equal = "IS DISTINCT FROM" if condition.sign == "!=" else condition.sign
-    return f"{_numeric(field)} {equal} CAST(:{value} AS numeric)"
+    return f"{_numeric_value(field)} {equal} CAST(:{value} AS numeric)"
 
 
-def _numeric(field: str) -> str:
+def _numeric_value(field: str) -> str:
     return (
         f"CASE WHEN jsonb_typeof(p.data -> CAST(:{field} AS text)) = 'number'"
         f" THEN CAST(p.data ->> CAST(:{field} AS text) AS numeric) END"
     )
 
 
-def _order(sort: str, values: dict[str, Any]) -> str:
+def _order_clause(sort: str, values: dict[str, Any]) -> str:
     name, direction = sort.removeprefix("-"), "DESC" if sort.startswith("-") else "ASC"
     if name == "id":
         return BY_ID.replace("NULLS LAST", f"{direction} NULLS LAST") + direction
@@ -175,10 +175,10 @@ def _order(sort: str, values: dict[str, Any]) -> str:
         return f"{OWN[name]} {direction}, {BY_ID}"
     values["sort"] = name
     return (
-        f"{_numeric('sort')} {direction} NULLS LAST,"
+        f"{_numeric_value('sort')} {direction} NULLS LAST,"
         f" lower(p.data ->> CAST(:sort AS text)) {direction} NULLS LAST, {BY_ID}"
     )
 
 
-def _number(text: str) -> Decimal | None:
+def _parse_number(text: str) -> Decimal | None:
     return Decimal(text) if re.fullmatch(r"-?\d{1,30}(\.\d{1,30})?", text) else None

@@ -166,7 +166,9 @@ def read(
         product.fetched_at,
         product.delisted_at,
         definition,
-        tuple(_origin(name, versions, held.get(name)) for name in names if field in (None, name)),
+        tuple(
+            _make_origin(name, versions, held.get(name)) for name in names if field in (None, name)
+        ),
         dict(row) if row else None,
     )
 
@@ -204,7 +206,7 @@ def crawls_of(connection: sa.Connection, site: str, external_id: str) -> list[sa
     return list(connection.execute(CRAWLS, values))
 
 
-def _origin(
+def _make_origin(
     name: str, versions: Sequence[tuple[sa.Row[Any], dict[str, Any]]], held: HeldBack | None
 ) -> Origin:
     """From the newest version back to the one that has brought the value."""

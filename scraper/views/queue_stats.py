@@ -215,12 +215,14 @@ def troubles(engine: sa.Engine, site: str | None = None, *, limit: int = 10) -> 
     seconds, only pages that were given up are returned."""
     values = {"site": site, "limit": limit}
     with engine.connect() as connection:
-        troubles = [_trouble(row, final=True) for row in connection.execute(ERRORS_DEAD, values)]
+        troubles = [
+            _make_trouble(row, final=True) for row in connection.execute(ERRORS_DEAD, values)
+        ]
     try:
         with engine.begin() as connection:
             connection.execute(sa.text(f"SET LOCAL statement_timeout = {ERRORS_TIMEOUT_MS}"))
             rows = list(connection.execute(ERRORS_DUE, values))
-        troubles += [_trouble(row, final=False) for row in rows]
+        troubles += [_make_trouble(row, final=False) for row in rows]
     except sa.exc.OperationalError as error:
         if getattr(error.orig, "sqlstate", None) != QUERY_CANCELED:
             raise
@@ -254,7 +256,7 @@ def _missed_s(row: sa.Row[Any]) -> float | None:
     return float((row.now - slot).total_seconds())
 
 
-def _trouble(row: sa.Row[Any], *, final: bool) -> Trouble:
+def _make_trouble(row: sa.Row[Any], *, final: bool) -> Trouble:
     return Trouble(
         outcome=row.outcome or "",
         blame=str(Outcome.blame_of(row.outcome)),

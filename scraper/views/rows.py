@@ -45,7 +45,7 @@ def make_table(
     """A table of any of a site's products."""
     stored = set(connection.execute(KEYS, {"site": site}).scalars())
     columns = columns_of(types, [*sorted(stored), *LAST_COLUMNS])
-    return Table(columns, (_row(product, columns) for product in stream))
+    return Table(columns, (_product_row(product, columns) for product in stream))
 
 
 def columns_of(types: Mapping[str, str], others: Iterable[str]) -> list[str]:
@@ -59,16 +59,16 @@ def keys_of(name: str, type_: str) -> list[str]:
     return [name, f"{name}{CURRENCY}"] if type_ == "price" else [name]
 
 
-def _row(product: sa.Row[Any], columns: list[str]) -> dict[str, Any]:
+def _product_row(product: sa.Row[Any], columns: list[str]) -> dict[str, Any]:
     values = {"id": product.external_id, "url": product.url}
     for name in LAST_COLUMNS:
         at = getattr(product, name)
         values[name] = at.isoformat() if at else None
-    values.update(json.loads(product.data, parse_float=Decimal, parse_int=_whole))
+    values.update(json.loads(product.data, parse_float=Decimal, parse_int=_parse_int))
     return {name: values.get(name) for name in columns}
 
 
-def _whole(text: str) -> int | Decimal:
+def _parse_int(text: str) -> int | Decimal:
     """Returns an int, or a Decimal beyond 64 bits, since a larger int cannot be written again."""
     return int(text) if len(text) < 19 else Decimal(text)
 
@@ -86,15 +86,15 @@ def write_csv(table: Table, file: IO[str], shown: Callable[[str], str] = str) ->
     """RFC 4180 with a header line; lists as JSON, missing values empty; each cell as `shown` makes
     it. Returns the number of rows."""
     writer = csv.writer(file)
-    writer.writerow([shown(_cell(name)) for name in table.columns])
+    writer.writerow([shown(_format_cell(name)) for name in table.columns])
     count = 0
     for row in table.rows:
-        writer.writerow([shown(_cell(row[name])) for name in table.columns])
+        writer.writerow([shown(_format_cell(row[name])) for name in table.columns])
         count += 1
     return count
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     match value:
         case None:
             return ""

@@ -215,12 +215,12 @@ def rows(connection: sa.Connection, query: Query) -> FleetRows:
     crawls = {row["id"]: progress_of(row) for row in matching if row["id"] is not None}
     why = reasons(connection, crawls.values())
     return FleetRows(
-        [_row(row, crawls.get(row["id"]), why.get(row["id"], "")) for row in matching],
+        [_fleet_row(row, crawls.get(row["id"]), why.get(row["id"], "")) for row in matching],
         matching[0]["matching"] if matching else 0,
     )
 
 
-def _row(row: sa.RowMapping, crawl: CrawlProgress | None, why: str) -> FleetRow:
+def _fleet_row(row: sa.RowMapping, crawl: CrawlProgress | None, why: str) -> FleetRow:
     schedule, timezone = row["schedule"], row["timezone"] or "UTC"
     if row["paused"]:
         why = "; ".join(filter(None, ["its site is paused", why]))
@@ -277,13 +277,13 @@ def reasons(connection: sa.Connection, crawls: Iterable[CrawlProgress]) -> dict[
 
 def reason(crawl: CrawlProgress, row: sa.Row[Any]) -> str:
     """Returns the reason for a crawl's state, from its row of `HOLDUPS`; "" if it needs none."""
-    failure = _failure(row) if row.error else ""
+    failure = _failure_text(row) if row.error else ""
     match crawl.state:
         case "suspect":
             more = f"; {row.suspicions - 1} more" if row.suspicions and row.suspicions > 1 else ""
             return (row.suspicion or "its data is not to be trusted") + more
         case "waiting":
-            return _holdup(row, failure)
+            return _holdup_text(row, failure)
         case "failing" | "dead pages":
             pages = "page" if crawl.failed == 1 else "pages"
             return f"{failure} (the last of {crawl.failed:,} dead or invalid {pages})"
@@ -291,14 +291,14 @@ def reason(crawl: CrawlProgress, row: sa.Row[Any]) -> str:
             return crawl.note or ""
 
 
-def _failure(row: sa.Row[Any]) -> str:
+def _failure_text(row: sa.Row[Any]) -> str:
     """Returns a page's failure, naming its host and its outcome only once."""
     cause = str(row.error).removeprefix(f"no connection to {row.failed_host}: ")
     repeats = cause.startswith(("robots.txt", f"{row.outcome} ", f"{row.outcome}:"))
     return cause if repeats else f"{row.outcome}: {cause}"
 
 
-def _holdup(row: sa.Row[Any], failure: str) -> str:
+def _holdup_text(row: sa.Row[Any], failure: str) -> str:
     """Returns why a crawl does not move. A host's budget is written as in definitions: 4/s."""
     if not row.pages:
         return "no page is open: it is about to end"
@@ -308,18 +308,18 @@ def _holdup(row: sa.Row[Any], failure: str) -> str:
         soon = f"asked again in {max(0.0, row.next_s):.0f} s"
         if failure:
             return f"{failure}; {row.host} is {soon}"
-        return f"waits for {row.host}, {_rate(row)}: {soon}"
+        return f"waits for {row.host}, {_rate_text(row)}: {soon}"
     if row.unwatched:
         return "no worker takes the queue coordinator"
     if row.unserved:
         return f"no worker takes the queue {row.queue}"
     if row.crowded:
         return f"waits for a free worker of the queue {row.queue}"
-    waits = f"waits for {row.host}, {_rate(row)}"
+    waits = f"waits for {row.host}, {_rate_text(row)}"
     return f"{failure}; {waits}" if failure else waits
 
 
-def _rate(row: sa.Row[Any]) -> str:
+def _rate_text(row: sa.Row[Any]) -> str:
     """A host's budget for people: 2/m, and not 0.0333333/s."""
     if row.host_rate:
         return str(row.host_rate)
