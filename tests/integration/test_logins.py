@@ -206,7 +206,7 @@ def test_the_next_worker_goes_on_with_the_login_and_the_cookies_of_the_last(
 ) -> None:
     """A login outlives its process; what the site set on the way was written, at its end at the
     latest."""
-    monkeypatch.setattr(sessions, "KEPT_EVERY_S", 3600.0)
+    monkeypatch.setattr(sessions, "SYNC_EVERY_S", 3600.0)
     with LoginShop(products=30) as shop:
         first = start(shop)
         first.run()
