@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from scraper.domain import Example, FieldObservations, Status
 from scraper.infra.database import dumps
+from scraper.infra.statements import sql
 from scraper.results.excerpts import is_absent, shorten_excerpt
 from scraper.results.judgement.plausibility import Votes, sources_agree
 from scraper.results.products import parse_data
@@ -44,32 +45,7 @@ INSERT INTO crawl_quality (crawl_id, usual) VALUES (:crawl_id, CAST(:usual AS js
  ON CONFLICT DO NOTHING
 """)
 
-
-def _sum_of(column: str, weight: str = "1") -> str:
-    """Returns SQL for the sums of two mappings of numbers. Most groups add nothing to most of
-    them."""
-    return f"""CASE WHEN i.{column} = '{{}}' AND '{weight}' = '1' THEN q.{column} ELSE (
-        SELECT coalesce(jsonb_object_agg(key, n), '{{}}') FROM (
-            SELECT key, sum(n) AS n FROM (
-                SELECT key, CAST(value AS float8) * {weight} AS n FROM jsonb_each(q.{column})
-                UNION ALL SELECT key, CAST(value AS float8) FROM jsonb_each(i.{column})) AS both_of
-             GROUP BY key) AS summed) END"""
-
-
-_FADED = f"power({FADES}, least(i.records, 1000))"
-COUNT = sa.text(f"""
-UPDATE crawl_quality q
-   SET records = q.records + i.records, found = {_sum_of("found")},
-       mistyped = {_sum_of("mistyped")},
-       strayed = q.strayed + i.strayed, vanished = {_sum_of("vanished")},
-       votes = {_sum_of("votes")},
-       recent_records = q.recent_records * {_FADED} + i.records,
-       recent = {_sum_of("found", _FADED).replace("q.found", "q.recent")}
-  FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-    AS i(crawl_id bigint, records int, found jsonb, mistyped jsonb, vanished jsonb,
-         votes jsonb, strayed int)
- WHERE q.crawl_id = i.crawl_id
-""")
+COUNT = sa.text(sql("results/count_fill_rates.sql"))
 
 ADD_EXAMPLES = sa.text("""
 INSERT INTO crawl_examples (crawl_id, field, url, problem, excerpt, known, nowhere)
@@ -232,7 +208,7 @@ class FillRates:
         if not self._sums:
             return
         rows = [sums.row_of(crawl_id) for crawl_id, sums in sorted(self._sums.items())]
-        connection.execute(COUNT, {"rows": dumps(rows)})
+        connection.execute(COUNT, {"rows": dumps(rows), "fades": FADES})
         # Few pages have examples: see `scraper.worker.observations`.
         pages = [page for page in self._pages if page.observations.examples]
         if pages:

@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.coordinator.finish import finish
+from scraper.coordinator.reap import reap
 from scraper.errors import NotFoundError
 from scraper.frontier import crawls
-from scraper.plugins.alerts.crawls import alert_crawls
 from scraper.quality import report as reports
 from scraper.results import rejection
 from scraper.results.judgement import crawl_quality
@@ -125,7 +125,7 @@ def test_a_stopped_crawl_releases_what_it_has_read(known: sa.Engine) -> None:
     with known.begin() as connection:
         crawls.stop_crawl(connection, crawl.id, "by hand")
     assert stored(known) == ALL
-    alert_crawls(known, load())
+    reap(known, load())
     assert stored(known) == {str(n): good(n) for n in MORE} and held(known) == []
 
 

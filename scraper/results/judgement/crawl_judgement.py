@@ -9,130 +9,21 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from scraper.infra.database import dumps
 from scraper.results import fill_rates, held_products
-from scraper.results.fill_rates import ADD_EXAMPLES, FieldBaseline, FieldCounts
-from scraper.results.judgement import implausible_values, plausibility
-from scraper.results.judgement.earlier_crawls import EARLIER, SuspectCrawl
+from scraper.results.fill_rates import FieldBaseline, FieldCounts
+from scraper.results.judgement import implausible_values, judged_crawl, plausibility
+from scraper.results.judgement.earlier_crawls import SuspectCrawl
 from scraper.results.judgement.implausible_values import FieldMark
-from scraper.results.judgement.plausibility import Changes, DoubtfulPages
+from scraper.results.judgement.plausibility import Changes
 from scraper.rules import quality as policy
 from scraper.rules.quality import FieldFigures, Reason, UsualFigures
 from scraper.sites.definition import Site
 
-# How many examples of each broken field are kept.
-EXAMPLES = 3
 # Held values are the examples of fields that are in breach for these reasons.
 HELD_REASONS = ("implausible", "changed")
 # Fields of these types are mostly stocks.
 STOCKS = ("bool", "int")
 NO_BASELINE = FieldBaseline(UsualFigures(), 0.0)
-# The values of this many products are compared with each other.
-SAMPLED = 20_000
-
-# It counts what the crawl has counted, since product pages may have left the frontier. If a filter
-# keeps known pages out of the crawl, what its listings named counts.
-GOOD = sa.text("""
-SELECT greatest(c.ok + c.unchanged - (
-           SELECT count(*) FROM pages
-            WHERE site_id = :site_id AND crawl_id = :id AND kind <> 'product'
-              AND status IN ('ok', 'unchanged')),
-       c.products_listed - c.gone - c.dead - c.invalid)
-  FROM crawls c WHERE c.id = :id
-""")
-
-# Product pages that were not believed, and those that were good in the previous crawl and now lack
-# required fields.
-DOUBTFUL = sa.text(f"""
-SELECT count(*) AS pages, count(product_id) AS of_known, mode() WITHIN GROUP (ORDER BY why) AS why,
-       (array_agg(url ORDER BY url))[1] AS example
-  FROM (SELECT pg.url, pg.error AS why, (SELECT min(pr.id) FROM products pr
-                                          WHERE pr.page_id = pg.id) AS product_id
-          FROM pages pg WHERE pg.site_id = :site_id AND pg.crawl_id = :id
-           AND pg.kind = 'product' AND pg.status = 'invalid'
-           AND (pg.last_outcome = 'doubtful' OR pg.fetched_at >= (
-                SELECT started_at FROM crawls c
-                 WHERE {EARLIER} AND c.status IN ('completed', 'failed')
-                 ORDER BY c.id DESC LIMIT 1))) AS of_crawl
-""")
-
-
-# Hashes are counted, since texts of any length would have to be sorted. Values that wait count as
-# they were read.
-def _distinct_of(sample: str) -> sa.TextClause:
-    return sa.text(f"""
-SELECT key AS field, count(*) AS sampled,
-       count(DISTINCT hashtextextended(CAST(value AS text), 0)) AS distinct_values
-  FROM ({sample} LIMIT {SAMPLED}) AS sample
-  LEFT JOIN LATERAL (
-       SELECT jsonb_object_agg(e.key, e.value) AS data
-         FROM held_values h CROSS JOIN jsonb_each(h.value) AS e
-        WHERE h.product_id = sample.id AND h.crawl_id = :id) AS waiting ON true,
-       jsonb_each(sample.data || coalesce(waiting.data, '{{}}'))
- WHERE jsonb_typeof(value) <> 'null' GROUP BY key
-""")
-
-
-# What the crawl has read counts, not what was fresh.
-DISTINCT = _distinct_of("""
-        SELECT pr.id, pr.data FROM pages pg JOIN products pr ON pr.page_id = pg.id
-         WHERE pg.site_id = :site_id AND pg.crawl_id = :id AND pg.status IN ('ok', 'unchanged')
-           AND pg.last_outcome = 'fetched'""")
-
-# If pages have left the frontier, what the crawl has written counts: nearly all that it has read.
-DISTINCT_WRITTEN = _distinct_of(
-    "SELECT id, data FROM products WHERE site_id = :site_id AND crawl_id = :id"
-)
-
-ADD_FIELDS = sa.text("""
-INSERT INTO crawl_fields (crawl_id, field, records, found, mistyped, vanished, distinct_values,
-                          sampled, compared, changed, held, votes, usual_fill,
-                          usual_mistyped, usual_distinct, line, breach)
-SELECT :id, i.* FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-  AS i(field text, records int, found int, mistyped int, vanished int, "distinct" int,
-       sampled int, compared int, changed int, held int, votes jsonb, usual_fill float8,
-       usual_mistyped float8, usual_distinct float8, line float8, breach text)
-""")
-
-COUNTED = sa.text("""
-UPDATE crawl_quality SET products = :products, usual_products = :usual WHERE crawl_id = :id
-""")
-
-# The previous crawl counts even if it was suspect: what stays the same is usual.
-STRAYED = sa.text(f"""
-SELECT strayed, coalesce((
-    SELECT q.strayed FROM crawls c JOIN crawl_quality q ON q.crawl_id = c.id
-     WHERE {EARLIER} AND c.status = 'completed' ORDER BY c.id DESC LIMIT 1), 0) AS usual
-  FROM crawl_quality WHERE crawl_id = :id
-""")
-
-PRUNE_EXAMPLES = sa.text(f"""
-DELETE FROM crawl_examples e USING (
-    SELECT field, url, row_number() OVER (PARTITION BY field ORDER BY seen_at DESC, url) AS place
-      FROM crawl_examples WHERE crawl_id = :id) AS placed
- WHERE e.crawl_id = :id AND e.field = placed.field AND e.url = placed.url
-   AND (e.field <> ALL (:fields) OR placed.place > {EXAMPLES})
-""")
-
-NOWHERE = sa.text("""
-SELECT field FROM crawl_examples WHERE crawl_id = :id AND known IS NOT NULL
- GROUP BY field HAVING count(*) >= :least AND bool_and(nowhere)
-""")
-
-# Examples of fields whose values are held, and of fields without an example from the worker, which
-# a Python function left out. A price is followed by its currency.
-HELD_EXAMPLES = sa.text(f"""
-SELECT name AS field, pr.url, h.difference,
-       left(concat_ws(' ', h.value ->> name, h.value ->> (name || '_currency')), 200) AS value,
-       nullif(left(concat_ws(' ', pr.data ->> name, pr.data ->> (name || '_currency')), 200), '')
-         AS known
-  FROM unnest(CAST(:fields AS text[])) AS name
- CROSS JOIN LATERAL (SELECT * FROM held_values WHERE crawl_id = :id AND field = name
-                     ORDER BY difference = 'vanished', product_id LIMIT {EXAMPLES}) AS h
-  JOIN products pr ON pr.id = h.product_id
- WHERE name = ANY (:held) AND h.difference <> 'vanished'
-    OR NOT EXISTS (SELECT FROM crawl_examples WHERE crawl_id = :id AND field = name)
-""")
 
 
 class CrawlJudgement:
@@ -151,10 +42,10 @@ class CrawlJudgement:
         unlisted: int,
     ) -> None:
         self._connection, self._crawl, self._site, self._before = connection, crawl, site, before
-        self._ids = {"id": crawl.id, "site_id": crawl.site_id}
+        self._ids = crawl.id, crawl.site_id
         fill_rates.begin_sums(connection, crawl.id)
         sums = fill_rates.read_sums(connection, crawl.id)
-        self.good = connection.execute(GOOD, self._ids).scalar_one() - unlisted
+        self.good = judged_crawl.count_good_pages(connection, *self._ids) - unlisted
         share = sums.stored.records / max(1, self.good)
         self._usual = fill_rates.read_baseline(connection, crawl.site_id, crawl.id, share)
         self._lines = self._usual.baselines(site.tolerances)
@@ -170,9 +61,8 @@ class CrawlJudgement:
         self._tolerances = site.tolerances if usual else replace(site.tolerances, changed=1.0)
 
     def _read_figures(self, sums: FieldCounts, names: list[str]) -> dict[str, FieldFigures]:
-        statement = DISTINCT if self._crawl.filter_id is None else DISTINCT_WRITTEN
-        rows = self._connection.execute(statement, self._ids)
-        values = {row.field: (row.distinct_values, row.sampled) for row in rows}
+        written = self._crawl.filter_id is not None
+        values = judged_crawl.count_distinct(self._connection, *self._ids, written=written)
         return {name: sums.figures_of(name, *values.get(name, (0, 0))) for name in names}
 
     def _broken_fields(self) -> dict[str, Reason]:
@@ -258,11 +148,10 @@ class CrawlJudgement:
         if self._before is None:
             return set()
         missing = {reason["field"] for reason in self._before.reasons}
-        values = {"id": self._crawl.id, "least": plausibility.GONE_LEAST}
         texts = self._of_type("text")
         return {
             name
-            for name in self._connection.execute(NOWHERE, values).scalars()
+            for name in judged_crawl.read_absent_fields(self._connection, self._crawl.id)
             if name in missing
             and name in texts
             and (self._baseline_of(name).usual.changed or 0.0) <= plausibility.SELDOM_CHANGES
@@ -320,8 +209,7 @@ class CrawlJudgement:
         if self._site.tolerances.changed >= 1:
             return []
         read = max((now.records for now in self.figures.values()), default=0)
-        row = self._connection.execute(DOUBTFUL, self._ids).one()
-        doubtful = DoubtfulPages(row.pages, row.of_known, row.why or "", row.example or "")
+        doubtful = judged_crawl.read_doubtful_pages(self._connection, *self._ids)
         crawl, several = self._crawl, self._site.product.items is not None
         others = held_products.mark_implausible(
             self._connection, crawl.id, crawl.site_id, self._of_type("price"), several=several
@@ -331,15 +219,15 @@ class CrawlJudgement:
             plausibility.judge_ids(others, read),
         ]
         if not several:
-            strayed = self._connection.execute(STRAYED, self._ids).one()
-            odd.append(plausibility.judge_strayed(strayed.strayed, strayed.usual, read))
+            strayed, usual = judged_crawl.count_strayed(self._connection, *self._ids)
+            odd.append(plausibility.judge_strayed(strayed, usual, read))
         return [reason for reason in odd if reason is not None]
 
     def store_number(self, *, whole: bool) -> None:
         """Stores the number of good products, unless the crawl is only a part of the site."""
-        values = {"id": self._crawl.id, "products": self.good if whole else None}
-        values["usual"] = policy.usual_product_count(self._usual.products)
-        self._connection.execute(COUNTED, values)
+        usual = policy.usual_product_count(self._usual.products)
+        products = self.good if whole else None
+        judged_crawl.store_number(self._connection, self._crawl.id, products, usual)
 
     def keep_examples(self) -> None:
         """Keeps a few examples of each field that is in breach or seldom filled, and no others."""
@@ -349,24 +237,8 @@ class CrawlJudgement:
             if policy.is_rare(self._baseline_of(name).usual.fill, now.fill)
         ]
         held = [name for name, breach in self.breaches.items() if breach.what in HELD_REASONS]
-        values = {"id": self._crawl.id, "fields": [*self.breaches, *seldom], "held": held}
-        rows = [
-            {
-                "crawl_id": self._crawl.id,
-                "field": row.field,
-                "url": row.url,
-                "problem": "it came without"
-                if row.difference == "vanished"
-                else f"it came as {row.value}",
-                "excerpt": "",
-                "known": row.known,
-                "nowhere": False,
-            }
-            for row in self._connection.execute(HELD_EXAMPLES, values)
-        ]
-        if rows:
-            self._connection.execute(ADD_EXAMPLES, {"rows": dumps(rows)})
-        self._connection.execute(PRUNE_EXAMPLES, values)
+        fields = [*self.breaches, *seldom]
+        judged_crawl.keep_examples(self._connection, self._crawl.id, fields, held)
 
     def store_fields(self, held: Mapping[str, int]) -> None:
         """Stores the judged figures. `held` says how many values of each field stay held."""
@@ -386,4 +258,4 @@ class CrawlJudgement:
                     "breach": self.breaches[name].what if name in self.breaches else None,
                 }
             )
-        self._connection.execute(ADD_FIELDS, {"id": self._crawl.id, "rows": dumps(rows)})
+        judged_crawl.store_fields(self._connection, self._crawl.id, rows)
