@@ -114,11 +114,11 @@ def test_types_follow_from_the_definition(engine: sa.Engine, shop: Shop, tmp_pat
 def test_decimals_are_exact_or_misfits(value: str, fits: bool) -> None:
     number = Decimal(value)
     if fits:
-        found = parquet._decimal(number)
+        found = parquet._to_decimal(number)
         assert pa.array([found], parquet.COLUMN_TYPES["decimal"].arrow(pa)).to_pylist() == [number]
     else:
         with pytest.raises(parquet.Misfit):
-            parquet._decimal(number)
+            parquet._to_decimal(number)
 
 
 def test_parquet_equals_postgresql_over_many_row_groups(

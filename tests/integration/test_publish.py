@@ -87,7 +87,7 @@ def test_several_coordinators_at_once(
     """Even without the lock that keeps them from trying: each adds in small steps what the others
     add too."""
     monkeypatch.setattr(publishing, "BATCH", 3)
-    monkeypatch.setattr(publishing, "ALONE", sa.text("SELECT CAST(:what AS text) IS NOT NULL"))
+    monkeypatch.setattr(publishing, "LOCK", sa.text("SELECT CAST(:what AS text) IS NOT NULL"))
     with engine.begin() as connection:
         for _ in range(60):
             put(connection, 1)
@@ -178,7 +178,7 @@ def test_a_stream_of_another_database_is_left_alone(
     engine: sa.Engine, settings: Settings, client: Any, shop: Shop, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(publishing, "_complained", set())
+    monkeypatch.setattr(publishing, "_logged_streams", set())
     client.xadd(NAME, {"a": "b"}, id="99999-0")
     for _ in range(3):
         publish(engine, settings)
