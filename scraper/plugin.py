@@ -93,8 +93,6 @@ class Plugin:
     commands: Mapping[str, Command] = field(default_factory=dict)
     ticks: Sequence[Tick] = ()
     tasks: Sequence[Task] = ()
-    # A package of Alembic revisions, the first of which has the plug-in's name as branch label.
-    migrations: str | None = None
     # `load(arguments)`, called with the command line when Celery loads the application.
     on_load: str | None = None
     # `start(settings, queues)`, called before a worker takes messages; a `ScraperError` ends it.
