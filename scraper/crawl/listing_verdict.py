@@ -5,7 +5,7 @@ products. So a page that named products before is tried again if it names none, 
 is incomplete. If the page still has the links of a menu, it is the shop's own page, and the next
 crawl accepts it; a page without any link is not accepted until a person accepts the crawl.
 
-A page that names far fewer products than before is read once more. The last page of a category may
+A page that names far fewer products than before is read again. The last page of a category may
 shrink on any day, so the second reading is accepted. A page that says itself that another page
 follows should be full: its links are taken, but its crawl has not seen the whole catalogue, and the
 next crawl accepts the smaller number.
