@@ -98,7 +98,7 @@ def test_a_browser_worker_without_a_browser_says_so_and_ends(
 ) -> None:
     env = {"SCRAPER_CHROMIUM": "/no/such/chromium"} if "program" in word else {"PATH": "/nowhere"}
     worker = run.worker("browser.eu", env=env)
-    assert worker.wait(60) == 2
+    assert worker.wait(120) == 2
     assert word in run.log(worker) and "fix:" in run.log(worker)
 
 

@@ -249,7 +249,7 @@ def test_a_worker_that_is_told_to_stop_hands_back(
     until(lambda: log.exists() and len(begun(log)) >= 30, 30)
     first.send_signal(signal.SIGTERM)
     second = run.worker("datacenter", env={"SCRAPER_LEASE_S": "600"})
-    assert first.wait(30) == 0, run.log(first)
+    assert first.wait(120) == 0, run.log(first)
     there.touch()
     assert list(call) == list(range(300))
     assert second.pid in pids(log)

@@ -204,7 +204,7 @@ def test_a_reader_of_the_pipe_that_leaves(run: Commands, engine: sa.Engine, prod
         process.stdout.close()
         errors = process.stderr.read()
         process.stderr.close()
-        assert process.wait(30) == 0 and errors == ""
+        assert process.wait(120) == 0 and errors == ""
     (one,) = run.json("consumers")
     assert one["behind"] > 0, "what nobody has read is not noted as read"
     idle = subprocess.Popen(
@@ -212,7 +212,7 @@ def test_a_reader_of_the_pipe_that_leaves(run: Commands, engine: sa.Engine, prod
     )
     assert idle.stdout is not None
     idle.stdout.close()
-    assert idle.wait(30) == 0, "noticed without a change"
+    assert idle.wait(120) == 0, "noticed without a change"
 
 
 def test_parquet_by_the_command(

@@ -151,7 +151,7 @@ def test_export_to_a_reader_that_leaves(run: Commands, engine: sa.Engine) -> Non
         process.stdout.close()
         errors = process.stderr.read()
         process.stderr.close()
-        assert process.wait(20) == 0 and errors == ""
+        assert process.wait(120) == 0 and errors == ""
     count = len(run.scraper("export", "shop").stdout.splitlines())
     assert count == 3000
 
@@ -241,7 +241,7 @@ def test_servers_that_do_not_answer(
     ).stderr
     assert "SCRAPER_LEASE_S" in errors and "DATABASE_URL" in errors
     worker = run.worker("datacenter", env=away)
-    assert worker.wait(30) == 3
+    assert worker.wait(120) == 3
     assert f"127.0.0.1:{port}" in run.log(worker) and "s3cret" not in run.log(worker)
 
 
@@ -302,7 +302,7 @@ def test_a_shop_that_cannot_be_reached_is_named_at_once(
     assert reason in crawl["last_error"] and crawl["status"] == "running"
     assert reason in run.scraper("status", "away").stdout
     run.scraper("stop", "1")
-    assert waiting.wait(30) == 4
+    assert waiting.wait(120) == 4
 
 
 def test_interrupted_and_stopped(
@@ -330,7 +330,7 @@ def test_interrupted_and_stopped(
     until(lambda: "pages/s" in run.log(waiting), 20)
     assert run.scraper("stop", str(crawl_id)).stdout == f"crawl {crawl_id} stopped\n"
     stopped_at = time.time()
-    assert waiting.wait(20) == 4
+    assert waiting.wait(120) == 4
     assert f"crawl {crawl_id} of demo stopped: stopped by hand" in run.log(waiting)
     time.sleep(max(0.0, stopped_at + 4 - time.time()))
     seen = len(shop.log())
@@ -376,7 +376,7 @@ def test_a_command_that_ends_takes_its_workers_with_it(
 # --- one machine without servers
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_embedded_servers(sample_shop: Callable[..., SampleShop], tmp_path: Path) -> None:
     """up, up, crawl, down, up: from nothing, and the data is still there."""
     home = tmp_path / "e"
@@ -443,7 +443,7 @@ def test_a_port_that_is_taken_is_said_in_one_line(words: tuple[str, ...], run: C
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         process = run.start(*(word.format(port) for word in words))
-        assert process.wait(40) not in (0, None)
+        assert process.wait(120) not in (0, None)
     lines = [line for line in run.log(process).splitlines() if "Error" in line or port in line]
     assert len(lines) == 1 and "(fix: " in lines[0] and "in use" in lines[0], lines
     assert "Traceback" not in run.log(process)

@@ -109,7 +109,7 @@ def _crawl(
             limiter.pending = 20
             sweeping = asyncio.ensure_future(sweep(limiters))
             await limiter.maintain()
-            ready.wait(30)
+            ready.wait(120)
             end = time.monotonic() + lasts_s
             await asyncio.gather(
                 *(lane(limiter, fetcher, end) for _ in range(min(20, budget.concurrency)))
@@ -132,18 +132,18 @@ def crawl(url: str, budget: Budget, lasts_s: float, *, killed: int = 0) -> list[
     fleet = [SPAWN.Process(target=_crawl, args=(url, port, n, *args)) for n in range(PROCESSES)]
     for process in fleet:
         process.start()
-    ready.wait(30)
+    ready.wait(120)
     if killed:
         time.sleep(3.0)
     for process in fleet[:killed]:
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
     for process in fleet:
-        process.join(30)
+        process.join(120)
     assert [process.exitcode for process in fleet[killed:]] == [0] * (PROCESSES - killed)
     ours.send("end")
     visits = ours.recv()
-    server.join(10)
+    server.join(120)
     return sorted(visits)
 
 

@@ -158,7 +158,7 @@ def test_flower_and_commands_read_what_is_theirs(calling: Settings, run: Command
         try:
             assert [name.startswith("w0-") for name in flower.json("/api/workers?refresh=1")]
             inspected = run.start("celery", "-A", "scraper", "inspect", "active_queues")
-            assert inspected.wait(60) == 0 and "datacenter" in run.log(inspected)
+            assert inspected.wait(120) == 0 and "datacenter" in run.log(inspected)
         finally:
             done.set()
             answering.join()

@@ -137,7 +137,7 @@ def test_servers_that_are_killed_and_come_back(own: Settings, own_run: Commands)
     servers.kill(own, "postgres")
     send(own, STALE)
     for process in (coordinator, worker):
-        assert process.wait(60) == 3, run.log(process)
+        assert process.wait(120) == 3, run.log(process)
         assert said(run, process, "gives up") == 1
         assert_quiet(run, process)
     until(lambda: not beat.is_running(), 30)
@@ -171,7 +171,7 @@ def test_a_second_signal_quits_now(run: Commands, engine: sa.Engine, database: s
         time.sleep(1)
         assert coordinator.poll() is None
         coordinator.terminate()
-        assert coordinator.wait(30) == 128 + signal.SIGTERM
+        assert coordinator.wait(120) == 128 + signal.SIGTERM
     assert said(run, coordinator, "SIGTERM again: quits now") == 1
     until(lambda: not beat.is_running(), 30)
 
@@ -191,7 +191,7 @@ def test_what_hangs_ends_all_the_same(run: Commands, engine: sa.Engine, database
         run.until_ready(coordinator)
         until_a_step_hangs(engine)
         coordinator.terminate()
-        assert coordinator.wait(60) == 1
+        assert coordinator.wait(120) == 1
     assert said(run, coordinator, "could not end in time") == 1
 
 
@@ -201,7 +201,7 @@ def test_too_large_a_process_ends_to_be_started_again(run: Commands) -> None:
     run.until_ready(coordinator)
     beat = beat_of(coordinator)
     assert said(run, coordinator, "right after its start") == 1
-    assert coordinator.wait(60) == RESTART_CODE
+    assert coordinator.wait(120) == RESTART_CODE
     assert said(run, coordinator, "grown too large") == 1
     until(lambda: not beat.is_running(), 10)
     assert "Traceback" not in run.log(coordinator)
@@ -218,7 +218,7 @@ def test_a_coordinator_whose_beat_dies_ends_to_be_started_again(run: Commands) -
     coordinator = run.coordinator()
     run.until_ready(coordinator)
     beat_of(coordinator).kill()
-    assert coordinator.wait(60) == RESTART_CODE
+    assert coordinator.wait(120) == RESTART_CODE
     assert said(run, coordinator, "beat died: ends") == 1
 
 
@@ -229,7 +229,7 @@ def test_a_database_of_another_revision(run: Commands, engine: sa.Engine) -> Non
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
         connection.execute(sa.text("ALTER TABLE leases RENAME TO leases_of_tomorrow"))
-    assert coordinator.wait(60) == 3
+    assert coordinator.wait(120) == 3
     assert said(run, coordinator, "the database is at revision 9999") == 1
 
 
