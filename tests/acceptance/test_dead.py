@@ -303,7 +303,7 @@ def test_what_is_wrong_is_said(run: Commands, engine: sa.Engine, crawl: tuple[in
         all(outcome in reasons for outcome in ("refused", "not_extracted", "worker_lost"))
         and "fresh" not in reasons
     )
-    assert "no length of time" in told("list", "--older", "soon") and "12h" in told(
+    assert "not a length of time" in told("list", "--older", "soon") and "12h" in told(
         "list", "--newer", "-1h"
     )
     assert "ok" in told("list", "--status", "ok") and "no site named 'x'" in told("list", "x")

@@ -11,6 +11,7 @@ from prometheus_client import Metric
 
 from scraper.feed import consumers
 from scraper.plugins.accounts.policy import Trouble
+from scraper.plugins.accounts.status import LoginLockResult
 from scraper.plugins.accounts.store import LoginStore
 from scraper.plugins.archive import rows as archive
 from scraper.plugins.metrics import postgres
@@ -114,7 +115,7 @@ def test_accounts(valkey_url: str) -> None:
                 begun, _ = await store.acquire(
                     site, account, "t", seen=0, lock_s=60, every_s=0, marks=["k:s"]
                 )
-                assert begun == "yours"
+                assert begun is LoginLockResult.ACQUIRED
             await store.store_login("shop", "ann", "t", b"sealed", None, "k:s")
             await store.store_login("shop", "bob", "t", b"sealed", None, "k:s")
             await store.record_failure("shop", "eve", "t", Trouble.UNAVAILABLE, "503")

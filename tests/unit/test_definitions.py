@@ -657,7 +657,7 @@ def test_a_browser_block_says_what_it_does_and_is_checked() -> None:
 
     assert "no page goes to a browser" in problems(browser={"scroll": 3})
     assert "no response is called 'api'" in problems(queue="browser", product=product)
-    assert "no viewport" in problems(queue="browser", browser={"viewport": "big"})
+    assert "is not a viewport" in problems(queue="browser", browser={"viewport": "big"})
     assert "needs a path in the response" in problems(
         product={"fields": {"x": {"response": "api"}}}
     )
