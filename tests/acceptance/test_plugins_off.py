@@ -16,6 +16,7 @@ from scraper import registry
 from scraper.settings import Settings
 from tests.odd_shop import OddShop, listing, product
 
+ROOT = Path(__file__).parents[2]
 PRODUCTS = 12
 DEFINITION = """
 start: {start}
@@ -44,11 +45,22 @@ def test_a_crawl_completes_without(
 ) -> None:
     text = DEFINITION.format(start=shop.url("/all"))
     (tmp_path / "sites" / "shop.yaml").write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-m", "scraper", "crawl", "shop", "--wait", "--json"],
-        env={**os.environ, "SCRAPER_PLUGINS_OFF": name},
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    environ = {**os.environ, "SCRAPER_PLUGINS_OFF": name, "PYTHONPATH": str(ROOT)}
+    queues = ["-Q", "coordinator,datacenter"]
+    # The crawl's own worker would not start while another test's worker is still seen.
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "celery", "-A", "scraper", "worker", "-B", *queues],
+        env=environ, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )  # fmt: skip
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "scraper", "crawl", "shop", "--wait", "--json"],
+            env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False,
+        )  # fmt: skip
+    finally:
+        worker.terminate()
+        worker.wait(60)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["status"] == "completed"
     with engine.connect() as connection:
