@@ -20,6 +20,7 @@ import sqlalchemy as sa
 
 from scraper import settings as settings_module
 from scraper.plugins.functions.client import Client
+from scraper.plugins.metrics.settings import targets_dir
 from scraper.settings import Settings
 from tests import called, invented
 from tests.acceptance.commands import Commands, until
@@ -66,7 +67,7 @@ class Fleet:
     def dropped(self) -> float:
         """As the worker's metrics have it."""
         pattern = f"*-{self.worker.pid}.json"
-        path = until(lambda: next(self.settings.targets_dir.glob(pattern), None), 30)
+        path = until(lambda: next(targets_dir(self.settings).glob(pattern), None), 30)
         ((target,),) = [entry["targets"] for entry in json.loads(path.read_text())]
         text = httpx.get(f"http://{target}/metrics", timeout=15).text
         (value,) = re.findall(r"^scraper_worker_dropped_messages_total (\S+)$", text, re.MULTILINE)

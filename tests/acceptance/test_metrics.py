@@ -21,6 +21,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from scraper.plugins.accounts.store import LoginStore
+from scraper.plugins.metrics.settings import targets_dir
 from scraper.politeness.fleet_limiter import RedisFleetLimiter
 from scraper.proxies.health import ProxyHealth, Tally
 from scraper.rules.budget import Budget
@@ -105,7 +106,7 @@ async def trouble(settings: Settings) -> None:
             {"residential-de-aa": Tally(5, 4, 1, 2.0), "residential-de-bb": Tally(1, 1)},
         )
         await health.strike("slow.example", "residential-de-aa", "blocked", 600)
-        await LoginStore(client).begin(
+        await LoginStore(client).acquire(
             "shop", "ann", "t", seen=0, lock_s=600, every_s=0, marks=["k:s"]
         )
 
@@ -154,7 +155,7 @@ def test_everything_that_rules_and_panels_ask_for_is_there_after_a_crawl(
     asyncio.run(trouble(environment))
     targets = [
         entry
-        for path in environment.targets_dir.glob("*.json")
+        for path in targets_dir(environment).glob("*.json")
         for entry in json.loads(path.read_text())
     ]
     own = [scraped(target) for entry in targets for target in entry["targets"]]
@@ -205,7 +206,7 @@ def test_everything_that_rules_and_panels_ask_for_is_there_after_a_crawl(
 
     for worker in workers:
         assert run.end(worker) == 0
-    assert list(environment.targets_dir.glob("*.json")) == [], "whoever ends takes its file along"
+    assert list(targets_dir(environment).glob("*.json")) == [], "whoever ends takes its file along"
 
 
 def _plain(scrape: dict[str, Metric]) -> dict[str, Metric]:
@@ -247,7 +248,7 @@ def test_pages_that_could_not_be_archived_are_counted(
         run.until_ready(worker)
         run.crawl(engine, shop.name, "--refetch")
         ((target,),) = [
-            json.loads(path.read_text()) for path in environment.targets_dir.glob("*.json")
+            json.loads(path.read_text()) for path in targets_dir(environment).glob("*.json")
         ]
         counted.append(until(partial(_archived, target["targets"][0], 12), 10))
         assert run.end(worker) == 0
@@ -296,7 +297,7 @@ def test_a_worker_without_a_port_serves_nothing_and_one_whose_port_is_taken_work
     assert run.crawl(engine, shop.name)["status"] == "completed"
     assert "this worker's metrics are not served" in run.log(worker)
     assert (
-        not environment.targets_dir.exists() or list(environment.targets_dir.glob("*.json")) == []
+        not targets_dir(environment).exists() or list(targets_dir(environment).glob("*.json")) == []
     )
     assert run.end(worker) == 0
 

@@ -115,7 +115,7 @@ def test_both_distributions_hold_what_runs_and_the_licence(dist: Path) -> None:
         "py.typed",
         "shipped/flowerconfig.py",
         "shipped/sites/schema.json",
-        "demo/shop.yaml",
+        "plugins/demo/shop.yaml",
     ):
         assert f"scraper/{name}" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)

@@ -200,12 +200,12 @@ def test_what_a_person_may_type_wrongly(
     run: Commands, shop: Shop, engine: sa.Engine, tmp_path: Path
 ) -> None:
     assert "there is no crawl 4711" in run.scraper("report", "4711", code=2).stderr
-    assert "'nowhere' is no site" in run.scraper("report", "nowhere", code=2).stderr
+    assert "'nowhere' is not a site" in run.scraper("report", "nowhere", code=2).stderr
     assert "SCRAPER_ALERTS is not set" in run.scraper("alerts", "test", code=2).stderr
     path = tmp_path / "list"
     path.write_text("https://ok.example/x\nsecret words\n")
     wrong = run.scraper("alerts", "test", code=2, env={"SCRAPER_ALERTS": str(path)})
-    assert f"{path}:2: no address" in wrong.stderr and "secret words" not in wrong.stderr
+    assert f"{path}:2: not an address" in wrong.stderr and "secret words" not in wrong.stderr
     text = DEFINITION.format(start="https://a.example/", price=".p", required="")
     (shop.folder / "shop.yaml").write_text(f"{text}quality:\n  fill: 150%\n")
     checked = run.scraper("sites", "check", code=2)
