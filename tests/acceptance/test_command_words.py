@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from scraper.cli.common.tables import plain
+from scraper.cli.common.tables import one_line
 from scraper.cli.data.export import form_of
 from scraper.errors import ConfigError
 from scraper.views.rows import Table, write_csv
@@ -61,7 +61,7 @@ def test_a_crawl_is_stopped_by_its_site_or_with_all_others(run: Commands, crawl_
 def test_a_definition_is_checked_by_its_name(run: Commands) -> None:
     done = run.scraper("sites", "check", "books", env=EXAMPLES)
     estimate, checked = done.stdout.splitlines()
-    assert estimate.startswith("books: no crawl of it is complete; ") and " at 4/s" in estimate
+    assert estimate.startswith("books: no complete crawl yet; ") and " at 4/s" in estimate
     assert checked == "1 definition checked, no errors"
     assert run.scraper("sites", "check", "books", "--json", env=EXAMPLES).stdout == "[]\n"
 
@@ -93,7 +93,7 @@ def test_names_of_sites_are_completed(run: Commands) -> None:
 def test_the_ending_of_a_file_says_its_form() -> None:
     names = ("x.csv", "x.jsonl", "s3://b/x.PARQUET", "x", None)
     assert [form_of(name) for name in names] == ["csv", "jsonl", "parquet", "jsonl", "jsonl"]
-    with pytest.raises(ConfigError, match="no form is known by the ending .xlsx"):
+    with pytest.raises(ConfigError, match="unknown ending .xlsx"):
         form_of("x.xlsx")
 
 
@@ -111,6 +111,6 @@ def test_a_formula_is_defused(start: str, tmp_path: Path) -> None:
 def test_a_terminal_is_not_steered(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     with path.open("w", newline="") as out:
-        write_csv(Table(["a"], iter([{"a": "x\x1b]0;y\x07\u202e"}])), out, plain)
+        write_csv(Table(["a"], iter([{"a": "x\x1b]0;y\x07\u202e"}])), out, one_line)
     assert path.read_text().isprintable() or "\x1b" not in path.read_text()
     assert "\u202e" not in path.read_text() and "\x07" not in path.read_text()

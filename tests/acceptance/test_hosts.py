@@ -58,8 +58,7 @@ def test_the_commands(run: Commands, engine: sa.Engine) -> None:
     assert host("resume", "a.example") == "a.example: resumed\n"
     assert host("set", "a.example", "--reset") == "a.example: as the site definitions say\n"
     assert (
-        "no page of nobody.example is known yet"
-        in run.scraper("host", "pause", "nobody.example").stderr
+        "nobody.example has no pages yet" in run.scraper("host", "pause", "nobody.example").stderr
     )
     assert "say what" in host("set", "a.example", code=2)
     assert "is not a rate" in host("set", "a.example", "--rate", "often", code=2)

@@ -132,7 +132,7 @@ def test_status_says_how_things_stand(
     assert (
         "# crawls  1 running" in plain
         and "\tfailing\t" in plain
-        and "nobody" in plain
+        and "\tnone" in plain
         and "\x1b" not in plain
     )
     assert "no site named 'nobody'" in run.scraper("status", "nobody", code=2).stderr

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.cli.crawl.report import _print_report
-from scraper.cli.setup.sites import _crawled
+from scraper.cli.setup.sites import _read_history
 from scraper.extract.heuristics import evidence
 from scraper.quality import report as reports
 from scraper.settings import Settings
@@ -139,7 +139,7 @@ def test_a_selector_that_other_sources_contradict_is_named(
     assert votes["price"]["jsonld"][0] == 0 and votes["price"]["jsonld"][1] >= 3
     assert votes["name"]["jsonld"][1] == 0 and votes["brand"] == {}
     monkeypatch.setattr("scraper.cli.setup.sites.open_engine", lambda: engine)
-    warnings = _crawled([crawls.site.name, "another"]).contradictions
+    warnings = _read_history([crawls.site.name, "another"]).contradictions
     assert list(warnings) == [crawls.site.name]
     assert warnings[crawls.site.name] == [f"{line}, in crawl {crawl.id}"]
 

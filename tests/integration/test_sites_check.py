@@ -32,9 +32,9 @@ def test_the_time_is_that_of_the_last_complete_crawl_or_of_the_limits(
     monkeypatch.setattr("scraper.cli.setup.sites.open_engine", lambda: engine)
     path = environment.sites_dir / "shop.yaml"
     path.write_text(DEFINITION.replace("listings: 40, ", ""))
-    assert "no crawl of it is complete; 1,000 pages would take 3 h at 6/m" in checked()
+    assert "no complete crawl yet; 1,000 pages would take 3 h at 6/m" in checked()
     path.write_text(DEFINITION)
-    assert "no crawl of it is complete; 120 pages (limits) take 20 min at 6/m" in checked()
+    assert "no complete crawl yet; 120 pages (limits) take 20 min at 6/m" in checked()
     shop = Shop(engine)
     pages = shop.begin(A, B)
     shop.give(pages[A], "a")

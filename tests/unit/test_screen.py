@@ -22,7 +22,7 @@ from scraper.cli.crawl.screen import (
     make_screen,
     span,
 )
-from scraper.cli.crawl.watch import press
+from scraper.cli.crawl.watch import press_keys
 from scraper.frontier.counters import Counts
 from scraper.frontier.progress import CrawlProgress
 from scraper.views.dashboard import FleetStatus, WorkerState
@@ -91,7 +91,7 @@ def test_eighty_columns_show_what_matters_whole() -> None:
     for word in (
         "1,000,003/1,234,570",
         "discovering",
-        "nobody",
+        "none",
         "residential.eu",
         "rests 12 s (429",
         "slowed to 25%",
@@ -169,29 +169,29 @@ def test_pages_are_turned_until_the_whole_fleet_was_seen() -> None:
     choice, seen = Choice(), []
     while rows := sites_of(choice)[: choice.shown]:
         seen += rows
-        assert press(choice, "n")
+        assert press_keys(choice, "n")
     assert len(seen) == len(set(seen)) == 60 and seen[0] == "shop-33"
     for _ in range(60):
-        press(choice, "p")
+        press_keys(choice, "p")
     assert choice.first == 0
 
 
 def test_keys() -> None:
     choice = Choice()
     for sort in (*SORTS[1:], "worst"):
-        press(choice, "s")
+        press_keys(choice, "s")
         assert choice.sort == sort and len(sites_of(choice)) == 60
-    press(choice, "/SHOP-4q")
+    press_keys(choice, "/SHOP-4q")
     assert choice.typing and sites_of(choice) == []
-    press(choice, "\x7f")
+    press_keys(choice, "\x7f")
     assert len(sites_of(choice)) == 11
-    press(choice, "\r")
+    press_keys(choice, "\r")
     assert not choice.typing and choice.search == "SHOP-4"
-    press(choice, "\x1b[6~")
+    press_keys(choice, "\x1b[6~")
     assert choice.search == "SHOP-4"
-    press(choice, "\x1b")
+    press_keys(choice, "\x1b")
     assert choice.search == "" and len(sites_of(choice)) == 60
-    assert press(choice, "") and not press(choice, "q")
+    assert press_keys(choice, "") and not press_keys(choice, "q")
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=7), st.integers(0, 100))

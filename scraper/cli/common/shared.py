@@ -1,5 +1,5 @@
-"""What commands share: the settings, the servers with a clear error where one does not answer,
-options that many have, and JSON that is harmless to a terminal."""
+"""Helpers that commands share: settings, servers with a clear error if one does not answer,
+common options, and JSON that is safe to print on a terminal."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ TERMINAL_CONTROLS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-
 
 
 def json_option(shape: Literal["array", "object"] = "object") -> Callable[[FC], FC]:
-    """The option that asks a command for JSON."""
+    """Returns the option `--json`."""
     return click.option("--json", "as_json", is_flag=True, help=f"One JSON {shape}.")
 
 
 def parsed_by(
     parse: Callable[[str], T],
 ) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
-    """The callback of an option or argument whose text `parse` reads; its ValueError is an error of
-    usage."""
+    """Returns the callback of an option or argument that `parse` reads; a ValueError of `parse`
+    becomes a usage error."""
 
     def callback(_: click.Context, __: click.Parameter, text: str | None) -> T | None:
         try:
@@ -50,8 +50,8 @@ def parsed_by(
 
 
 def parse_time(text: str, now: datetime | None = None) -> datetime:
-    """A date or time in ISO 8601 (UTC unless it says otherwise), or how long ago: `7d`. ValueError
-    says what it should be."""
+    """Parses a date or time in ISO 8601 (UTC without a zone), or an age such as `7d`. Raises
+    ValueError with a fix."""
     text = text.strip()
     if not re.match(r"\d{4}-", text):
         # Most commands take no time.
@@ -62,14 +62,14 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
-            f"{text!r} is no date (fix: as in 2026-11-20 or 2026-11-20T18:00)"
+            f"{text!r} is not a date (fix: as in 2026-11-20 or 2026-11-20T18:00)"
         ) from None
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def complete_site(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """The names of sites that begin so, for a shell's completion: by their files, without a
-    server."""
+    """Returns the sites whose names begin with `incomplete`, for shell completion. Reads definition
+    files only: no server is needed."""
     # Most commands load no definition.
     from scraper.sites.loader import list_definition_files
 
@@ -82,17 +82,17 @@ def load_settings() -> Settings:
 
 
 def require_project(settings: Settings) -> None:
-    """Raises `ConfigError` in a folder that is no project: nothing is made where nobody expects
-    it."""
+    """Raises `ConfigError` unless this folder is a project, so that no command creates files in an
+    unrelated folder."""
     if not settings.in_project:
         raise ConfigError(
-            f"{os.getcwd()} is no project: there is neither scraper.toml nor sites/ here\n"
-            "type `scraper init` to make it one, or go to the folder of yours"
+            f"{os.getcwd()} is not a project: there is neither scraper.toml nor sites/ here\n"
+            "type `scraper init` to make it one, or go to your project's folder"
         )
 
 
 def open_engine() -> sa.Engine:
-    """The database, known to answer and to be migrated."""
+    """Returns the engine, after checking that PostgreSQL answers and is migrated."""
     settings = load_settings()
     require_project(settings)
     servers.require_postgres(settings)
@@ -103,8 +103,8 @@ def open_engine() -> sa.Engine:
 
 @contextmanager
 def open_redis(settings: Settings) -> Iterator[redis.Redis]:
-    """A client of Redis, which is known to answer. Raises `ServerUnavailableError`."""
-    # Most commands ask PostgreSQL alone.
+    """Yields a client of Redis. Raises `ServerUnavailableError` if Redis does not answer."""
+    # Most commands need only PostgreSQL.
     import redis
 
     servers.require_redis(settings)
@@ -119,19 +119,19 @@ def open_redis(settings: Settings) -> Iterator[redis.Redis]:
 
 
 def print_json(value: Any) -> None:
-    """Prints JSON of the same meaning that does not steer a terminal, whatever a shop has sent."""
-    click.echo(harmless(dumps(value)))
+    """Prints a value as JSON. Terminal control characters in shops' texts are escaped."""
+    click.echo(escape_controls(dumps(value)))
 
 
-def harmless(text: str) -> str:
-    """JSON text of the same meaning that does not steer a terminal."""
+def escape_controls(text: str) -> str:
+    """Escapes terminal control characters in JSON text."""
     return TERMINAL_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def print_paused(
     kind: Literal["site", "host"], name: str, *, paused: bool, changed: bool, as_json: bool
 ) -> None:
-    """Prints what became of a site or host that was to be paused, or resumed."""
+    """Prints the result of pausing or resuming a site or host."""
     if as_json:
         print_json({kind: name, "paused": paused, "changed": changed})
     elif paused:

@@ -1,5 +1,5 @@
-"""Tables on a terminal; plain, tab-separated lines where there is none. All that a shop sent is
-shown on one line and without control characters."""
+"""Tables on a terminal; plain, tab-separated lines elsewhere. Shops' texts are shown on one line
+and without control characters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         for row in [columns, *rows]:
             click.echo("\t".join(text.replace("\t", " ").replace("\n", " ") for text in row))
         return
-    # Pipes and files need none of it.
+    # Only a terminal needs rich.
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -39,34 +39,34 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     Console().print(table)
 
 
-def cell(value: Any) -> str:
-    """A value of a product: short enough for a table on a terminal, whole elsewhere."""
+def format_cell(value: Any) -> str:
+    """Formats a product's value: shortened on a terminal, whole elsewhere."""
     if value is None:
         return ""
-    text = plain(format(value, "f") if isinstance(value, Decimal) else str(value))
+    text = one_line(format(value, "f") if isinstance(value, Decimal) else str(value))
     if len(text) <= CELL_CHARS or not sys.stdout.isatty():
         return text
     return text[: CELL_CHARS - 1] + "…"
 
 
-def plain(text: str) -> str:
-    """A stranger's text on one line, without what would steer a terminal: control characters,
-    escape sequences, marks that turn the direction of writing."""
+def one_line(text: str) -> str:
+    """Returns a shop's text on one line, without control characters, escape sequences, and marks
+    that change the direction of writing."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
-def minute(at: datetime | None) -> str:
-    """A time for people, to the minute; empty for None."""
+def format_minute(at: datetime | None) -> str:
+    """Formats a time to the minute; None as an empty text."""
     return at.strftime("%Y-%m-%d %H:%M") if at else ""
 
 
-def local(at: datetime | None) -> str:
-    """A time for people, in their zone, which is named; empty for None."""
+def format_local_time(at: datetime | None) -> str:
+    """Formats a time in the local zone, with the zone's name; None as an empty text."""
     return f"{at.astimezone():%Y-%m-%d %H:%M:%S %Z}" if at else ""
 
 
-def span(seconds: float) -> str:
-    """A time for people, in one unit.
+def format_span(seconds: float) -> str:
+    """Formats a duration in one unit.
 
     >>> span(95.0)
     '95 s'

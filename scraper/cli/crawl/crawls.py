@@ -67,7 +67,7 @@ def crawl(
     if wanted is not None:
         if wait or refetch or local:
             raise click.UsageError("--preview waits by itself, and knows of no former crawl")
-        # It reads pages, with all that takes: a crawl's opening and end do without.
+        # The preview imports what reads pages, which opening a crawl does not need.
         preview = import_module("scraper.plugins.author.commands.preview")
         preview.preview_site(site, wanted, form, output, as_json=as_json)
         return
@@ -81,17 +81,17 @@ def crawl(
         try:
             wait_all(engine, settings, ids, local=local or settings.embedded, as_json=as_json)
         except SuspectError:
-            # What is not to be trusted of it is held, and is not among the products.
-            _write(engine, site, form, output)
+            # Untrusted values are held back, so the products are safe to write.
+            _write_products(engine, site, form, output)
             raise
-        _write(engine, site, form, output)
+        _write_products(engine, site, form, output)
     elif as_json:
         print_json(progress.as_json(progress.read_one(engine, opened.crawl_id)))
     else:
         click.echo(opened.crawl_id)
 
 
-def _write(engine: sa.Engine, site: str, form: str, output: str | None) -> None:
+def _write_products(engine: sa.Engine, site: str, form: str, output: str | None) -> None:
     if output is not None:
         exported = write_export(engine, site, form, output, delisted=False)
         click.echo(f"{exported.products:,} products written to {output}", err=True)

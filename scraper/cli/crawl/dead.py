@@ -1,8 +1,7 @@
-"""`scraper dead …`: pages that were given up, what is known of them, and replaying or dropping
-them.
+"""`scraper dead …`: shows pages that were given up, and replays or drops them.
 
-All that a shop sent is shown without control characters: an excerpt or a header must not steer the
-reader's terminal.
+Excerpts and headers are shown without control characters, so that a shop's text cannot control the
+terminal.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from scraper.cli.common.shared import (
     parsed_by,
     print_json,
 )
-from scraper.cli.common.tables import minute, plain, print_table
+from scraper.cli.common.tables import format_minute, one_line, print_table
 from scraper.cli.crawl.wait import wait_all
 from scraper.dead_letters import replay as dead_letters
 from scraper.dead_letters import store
@@ -45,7 +44,7 @@ HINTS = {
     Blame.HOST: "once its host answers again, type",
     Blame.PROXY: "once there is a way to its host again, type",
     Blame.PAGE: "if that has changed, or the definition allows it by now, type",
-    Blame.US: "a fault of ours: please report it with the URL. To try it again, type",
+    Blame.US: "this is a bug of scraper: please report it with the URL. To try it again, type",
 }
 COLUMNS = ["page", "site", "status", "reason", "http", "tries", "when", "url", "error"]
 SUMMARY_COLUMNS = ["site", "status", "reason", "host", "pages", "first", "last", "such as page"]
@@ -62,7 +61,7 @@ FILTERS = (
     click.option("--newer", "newer_s", metavar="AGE", callback=parsed_by(parse_duration),
                  help="Given up less than AGE ago."),
 )  # fmt: skip
-# What replay and drop have in common: they want to be told which pages are meant.
+# Replay and drop share the options that select pages.
 SELECTION = (
     click.argument("words", metavar="[SITE] [PAGE]...", nargs=-1),
     *FILTERS,
@@ -151,7 +150,7 @@ def dead_replay(
     They join the site's running crawl, or a new crawl of their own, which delists nothing.
     """
     settings, engine = load_settings(), open_engine()
-    selection = _select(engine, words, everything, filters)
+    selection = _select_pages(engine, words, everything, filters)
     if dry_run:
         replayed = dead_letters.preview_replay(engine, selection)
     else:
@@ -176,7 +175,7 @@ def dead_drop(
 ) -> None:
     """Drop dead and invalid pages until a crawl finds them again. Products stay as they are."""
     engine = open_engine()
-    selection = _select(engine, words, everything, filters)
+    selection = _select_pages(engine, words, everything, filters)
     drop = dead_letters.preview_drop if dry_run else dead_letters.drop_pages
     dropped = drop(engine, selection)
     _warn_of_missing(selection, sum(site.pages for site in dropped))
@@ -190,7 +189,7 @@ def dead_drop(
             click.echo("nothing was changed", err=True)
 
 
-def _select(
+def _select_pages(
     engine: sa.Engine, words: tuple[str, ...], everything: bool, filters: dict[str, Any]
 ) -> Selection:
     if not (everything or words or any(value is not None for value in filters.values())):
@@ -201,19 +200,19 @@ def _select(
 
 
 def _warn_of_missing(selection: Selection, pages: int) -> None:
-    """Of pages that were named one by one, some may not be dead or invalid any more."""
+    """Says how many of the pages named by id were left alone."""
     named = len(set(selection.ids or ()))
     if pages < named:
         click.echo(
             f"{named - pages} of the {named} pages named were left alone: not dead or invalid "
-            "(any more), or not meant by the filters",
+            "(or no longer), or excluded by the filters",
             err=True,
         )
 
 
 def _print_replayed(replayed: Sequence[ReplayResult], *, dry_run: bool) -> None:
-    """A line a site; on stderr, what a reader should know beside it."""
-    rows = [[site.site, f"{site.pages:,}", _crawl(site)] for site in replayed if site.pages]
+    """Prints a line for each site; remarks go to stderr."""
+    rows = [[site.site, f"{site.pages:,}", _crawl_text(site)] for site in replayed if site.pages]
     if rows:
         print_table(["site", "pages", "crawl"], rows)
     for site in replayed:
@@ -227,14 +226,14 @@ def _print_replayed(replayed: Sequence[ReplayResult], *, dry_run: bool) -> None:
         click.echo("nothing was changed", err=True)
 
 
-def _crawl(site: ReplayResult) -> str:
+def _crawl_text(site: ReplayResult) -> str:
     if site.crawl_id is None:
         return "a new one"
     return f"{site.crawl_id}, {'opened for this' if site.opened else 'running already'}"
 
 
 def _as_json(row: sa.Row[Any]) -> dict[str, Any]:
-    """A page's columns, and whom its reason blames."""
+    """Returns a page's columns, and the party that its reason blames."""
     return {**row._asdict(), "blame": Outcome.blame_of(row.reason)}
 
 
@@ -254,42 +253,43 @@ def _page_cells(row: sa.Row[Any]) -> list[str]:
     tries = f"{row.attempts}+{row.host_attempts}" if row.host_attempts else str(row.attempts)
     return [
         str(row.id), row.site, row.status, row.reason or "", str(row.http_status or ""), tries,
-        minute(row.settled_at), plain(row.url), plain(row.error or ""),
+        format_minute(row.settled_at), one_line(row.url), one_line(row.error or ""),
     ]  # fmt: skip
 
 
 def _summary_cells(row: sa.Row[Any]) -> list[str]:
     return [
-        row.site, row.status, row.reason or "", plain(row.host), f"{row.pages:,}",
-        minute(row.first_at), minute(row.last_at), str(row.example),
+        row.site, row.status, row.reason or "", one_line(row.host), f"{row.pages:,}",
+        format_minute(row.first_at), format_minute(row.last_at), str(row.example),
     ]  # fmt: skip
 
 
 def _print_page(row: sa.Row[Any]) -> None:
-    """Everything about one page, line by line."""
+    """Prints everything about one page, line by line."""
     paused = " (paused)" if row.paused else ""
-    times = f"found {minute(row.discovered_at)}, last good {minute(row.fetched_at) or 'never'}"
+    last_good = format_minute(row.fetched_at) or "never"
+    times = f"found {format_minute(row.discovered_at)}, last good {last_good}"
     lines = {
-        "page": f"{row.id}  {plain(row.url)}",
+        "page": f"{row.id}  {one_line(row.url)}",
         "site": f"{row.site}{paused}, crawl {row.crawl_id} ({row.crawl_status})",
-        "kind": f"{row.kind}, depth {row.depth}, queue {plain(row.queue)}",
+        "kind": f"{row.kind}, depth {row.depth}, queue {one_line(row.queue)}",
         "status": row.status,
-        "reason": _reason(row.reason),
+        "reason": _reason_text(row.reason),
         "tries": f"{row.attempts} charged to the page, {row.host_attempts} to its host; "
         f"workers that died holding it: {row.losses}",
         "last status": str(row.http_status or "no answer"),
-        "error": plain(row.error or ""),
-        "when": f"{minute(row.settled_at)}, {times}",
+        "error": one_line(row.error or ""),
+        "when": f"{format_minute(row.settled_at)}, {times}",
     }
     width = max(map(len, lines)) + 1
     for name, text in lines.items():
         click.echo(f"{name + ':':<{width}} {text}")
-    head = [f"{plain(str(n))}: {plain(str(v))}" for n, v in (row.response_head or {}).items()]
+    head = [f"{one_line(str(n))}: {one_line(str(v))}" for n, v in (row.response_head or {}).items()]
     for title, texts in (("answer's head", head), ("excerpt", str(row.excerpt or "").splitlines())):
         if texts:
             click.echo(f"\n{title}:")
         for text in texts:
-            click.echo(f"  {plain(text)}")
+            click.echo(f"  {one_line(text)}")
     click.echo()
     _print_next(row)
 
@@ -306,7 +306,7 @@ def _print_next(row: sa.Row[Any]) -> None:
     click.echo(f"  scraper dead drop {row.id}")
 
 
-def _reason(reason: str | None) -> str:
+def _reason_text(reason: str | None) -> str:
     outcome = Outcome.stored(reason)
     if outcome is None:
         return reason or ""

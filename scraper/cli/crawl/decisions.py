@@ -1,5 +1,5 @@
-"""`scraper accept` and `scraper reject`: what a person makes of a crawl that is not believed, or
-should not have been."""
+"""`scraper accept` and `scraper reject`: an operator's decision on a suspect crawl, or on one that
+should have been suspect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from scraper.actions import judgements
 from scraper.cli.common.shared import complete_site, json_option, open_engine, print_json
-from scraper.cli.common.tables import plain, print_table
+from scraper.cli.common.tables import one_line, print_table
 from scraper.quality import report as reports
 from scraper.results.rejection import Rejection
 
@@ -62,7 +62,7 @@ def _print_rejection(crawl_id: int, outcome: Rejection, dry: bool) -> None:
     click.echo(judgements.rejected_phrase(crawl_id, outcome, dry=dry))
     if outcome.values:
         rows = [
-            [plain(name), f"{number:,}", plain(outcome.examples[name])]
+            [one_line(name), f"{number:,}", one_line(outcome.examples[name])]
             for name, number in sorted(outcome.values.items())
         ]
         print_table(["field", "products", "such as"], rows)
@@ -70,5 +70,5 @@ def _print_rejection(crawl_id: int, outcome: Rejection, dry: bool) -> None:
 
 def _crawl_id(engine: sa.Engine, crawl: str) -> int:
     with engine.connect() as connection:
-        # Raises where there is no such crawl.
+        # Raises `NotFoundError` for an unknown crawl.
         return reports.read_report(connection, reports.resolve_crawl(connection, crawl)).crawl_id

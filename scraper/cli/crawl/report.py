@@ -1,5 +1,4 @@
-"""`scraper report` and `scraper alerts`: whether a crawl's data can be trusted, why not, where to
-look, and who is told."""
+"""`scraper report`: whether a crawl's data can be trusted, and if not, why and where to look."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import Any
 import click
 
 from scraper.cli.common.shared import json_option, open_engine, print_json
-from scraper.cli.common.tables import plain, print_table
+from scraper.cli.common.tables import one_line, print_table
 from scraper.domain import CrawlStatus
 from scraper.errors import CrawlFailedError, SuspectError
 from scraper.quality import report as reports
@@ -56,53 +55,56 @@ def report(crawl: str, as_json: bool) -> None:
 
 
 def _print_report(report: Report) -> None:
-    click.echo(f"{report.site}: crawl {report.crawl_id}, {report.status}: {_verdict(report)}")
+    click.echo(f"{report.site}: crawl {report.crawl_id}, {report.status}: {_crawl_verdict(report)}")
     click.echo(f"products: {report.products_phrase}")
     if report.products and report.records < report.products:
         click.echo(f"read: {report.records:,} product pages; the others were fresh, or not changed")
     if report.note and not any(report.note in reason["text"] for reason in report.reasons):
-        click.echo(f"note: {plain(report.note)}")
+        click.echo(f"note: {one_line(report.note)}")
     for reason in report.reasons:
         _print_reason(report, reason)
     if report.fields:
         click.echo()
         ended_well = report.status != CrawlStatus.FAILED
-        _print_fields([_cells(field, ended_well) for field in report.fields])
+        _print_fields([_field_cells(field, ended_well) for field in report.fields])
     for text in report.contradictions:
-        click.echo(f"\n{plain(text)}")
+        click.echo(f"\n{one_line(text)}")
     for field in report.fields:
         if _is_seldom(field):
             click.echo(f"\n{field.field}: {SELDOM_FOUND} it is not on")
             for example in report.examples.get(field.field, []):
-                click.echo(f"  page: {plain(example['url'])}: {plain(example['problem'])}")
+                click.echo(f"  page: {one_line(example['url'])}: {one_line(example['problem'])}")
     if report.held:
         click.echo("\nheld until the next crawl reads the same:")
     for held in report.held:
         if held.field is None:
             click.echo(f"  {held.number:,} new products: {held.why}")
-            click.echo(f"    page: {plain(held.url)}")
+            click.echo(f"    page: {one_line(held.url)}")
             continue
         click.echo(f"  {held.field}: {held.number:,} values: {held.why}")
-        known, value = plain(held.known or "nothing"), plain(held.value or "nothing")
-        click.echo(f"    page: {plain(held.url)}: {value!r} (the product has {known!r})")
+        known, value = (
+            one_line(held.known or "nothing"),
+            one_line(held.value or "nothing"),
+        )
+        click.echo(f"    page: {one_line(held.url)}: {value!r} (the product has {known!r})")
     if report.suspect:
         click.echo(
-            "\nNothing was delisted, and what is not believed is held: products keep what they "
-            "had. Fix the definition and crawl again"
+            "\nNothing was delisted, and suspect values are held back: products keep their earlier "
+            "values. Fix the definition and crawl again"
             f"{_repair_hint(report)}; or, if the shop has changed for good:\n"
             f"  scraper accept {report.crawl_id}"
         )
 
 
 def _repair_hint(report: Report) -> str:
-    """What looks for the sources of the fields that are not believed."""
+    """Returns the commands that search new sources for the suspect fields."""
     fields = dict.fromkeys(reason["field"] for reason in report.reasons if reason["field"])
     if not fields:
         return ""
     return " (" + ", ".join(f"`scraper repair {report.site} {name}`" for name in fields) + " looks)"
 
 
-def _verdict(report: Report) -> str:
+def _crawl_verdict(report: Report) -> str:
     if report.status == CrawlStatus.FAILED and not report.suspect:
         return "not to be trusted"
     if report.suspect:
@@ -117,7 +119,7 @@ def _verdict(report: Report) -> str:
 
 
 def _print_fields(cells: list[list[str]]) -> None:
-    """On a terminal without the columns that say nothing, so that the verdict has room."""
+    """Prints the fields; on a terminal without empty columns, to leave room for the verdict."""
     shown = [
         index
         for index in range(len(COLUMNS))
@@ -126,7 +128,7 @@ def _print_fields(cells: list[list[str]]) -> None:
     print_table([COLUMNS[i] for i in shown], [[row[i] for i in shown] for row in cells])
 
 
-def _cells(field: FieldReport, ended_well: bool) -> list[str]:
+def _field_cells(field: FieldReport, ended_well: bool) -> list[str]:
     return [
         field.field,
         "" if field.fill is None else f"{field.fill:.1%}",
@@ -137,11 +139,11 @@ def _cells(field: FieldReport, ended_well: bool) -> list[str]:
         f"{field.usual_distinct:,.0f}" if field.usual_distinct else "",
         f"{field.changed:,}" if field.changed else "",
         f"{field.held:,}" if field.held else "",
-        _verdict_on(field, ended_well),
+        _field_verdict(field, ended_well),
     ]
 
 
-def _verdict_on(field: FieldReport, ended_well: bool) -> str:
+def _field_verdict(field: FieldReport, ended_well: bool) -> str:
     if field.breach:
         return field.breach
     if _is_seldom(field):
@@ -155,15 +157,15 @@ def _is_seldom(field: FieldReport) -> bool:
 
 def _print_reason(report: Report, reason: dict[str, Any]) -> None:
     name = reason["field"]
-    click.echo(f"\n{name or 'products'}: {plain(reason['text'])}")
+    click.echo(f"\n{name or 'products'}: {one_line(reason['text'])}")
     if name is None:
         return
     selector, examples = report.selector(name), report.examples.get(name, [])
     if selector:
-        click.echo(f"  selector: {plain(selector)}")
+        click.echo(f"  selector: {one_line(selector)}")
     for example in examples:
-        stored = f" (the product has {plain(example['known'])!r})" if example["known"] else ""
-        click.echo(f"  page: {plain(example['url'])}: {plain(example['problem'])}{stored}")
+        stored = f" (the product has {one_line(example['known'])!r})" if example["known"] else ""
+        click.echo(f"  page: {one_line(example['url'])}: {one_line(example['problem'])}{stored}")
     excerpt = next((example["excerpt"] for example in examples if example["excerpt"]), None)
     if excerpt:
-        click.echo(f"  excerpt: {plain(excerpt)[:EXCERPT_CHARS]}")
+        click.echo(f"  excerpt: {one_line(excerpt)[:EXCERPT_CHARS]}")

@@ -1,7 +1,7 @@
-"""How things stand, on one screen of any size: for `scraper status` and `scraper watch`.
+"""The fleet's status on one screen of any size, for `scraper status` and `scraper watch`.
 
-Each part says what there is and how much of it is not shown. Where there is little room, columns go
-first, then rows: of ended crawls before running ones, of the longest list before the short ones.
+Each part says how many rows it hides. On a small screen columns go first, then rows: those of ended
+crawls before running ones, those of the longest list before shorter ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from scraper.cli.common.tables import plain, span
+from scraper.cli.common.tables import format_span, one_line
 from scraper.frontier.progress import STATES, CrawlProgress
 from scraper.infra.redaction import redact
 from scraper.views import crawl_progress as progress
@@ -45,8 +45,8 @@ PHASES = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`from_width`: the narrowest screen that shows it. `least`: cells it keeps where the longest
-    texts give way; None: it is never cut."""
+    """A column. `from_width`: the narrowest screen that shows it. `least`: the cells it keeps when
+    columns shrink; None: it never shrinks."""
 
     title: str
     from_width: int = 0
@@ -54,35 +54,47 @@ class Column:
     right: bool = False
 
 
-def _number(title: str, from_width: int = 0) -> Column:
+def _number_column(title: str, from_width: int = 0) -> Column:
     return Column(title, from_width, least=None, right=True)
 
 
 CRAWLS = [
-    _number("id", 60), Column("site", least=8), Column("state", least=None),
-    Column("", 110, least=None), _number("pages", 34), _number("now", 66), _number("failed", 50),
-    _number("left"), _number("ended", 100), Column("why", 76, least=12),
-]  # fmt: skip
+    _number_column("id", 60),
+    Column("site", least=8),
+    Column("state", least=None),
+    Column("", 110, least=None),
+    _number_column("pages", 34),
+    _number_column("now", 66),
+    _number_column("failed", 50),
+    _number_column("left"),
+    _number_column("ended", 100),
+    Column("why", 76, least=12),
+]
 QUEUES = [
-    Column("queue", least=8), _number("due"), _number("later", 44), _number("held", 74),
-    _number("leased", 34), _number("batches", 58), _number("oldest due", 50),
-    _number("workers", 40),
-]  # fmt: skip
-HOSTS = [Column("host", least=12), Column("what", least=12), _number("due", 50)]
+    Column("queue", least=8),
+    _number_column("due"),
+    _number_column("later", 44),
+    _number_column("held", 74),
+    _number_column("leased", 34),
+    _number_column("batches", 58),
+    _number_column("oldest due", 50),
+    _number_column("workers", 40),
+]
+HOSTS = [Column("host", least=12), Column("what", least=12), _number_column("due", 50)]
 WORKERS = [
-    Column("worker", least=12), Column("state", least=None), _number("batches", 60),
-    _number("pages", 40), Column("queues", 50, least=8),
+    Column("worker", least=12), Column("state", least=None), _number_column("batches", 60),
+    _number_column("pages", 40), Column("queues", 50, least=8),
 ]  # fmt: skip
 ERRORS = [
-    _number("ago"), Column("site", 50, least=6), Column("blames", least=None),
-    Column("outcome", least=None), _number("pages", 66), Column("what", 44, least=8),
+    _number_column("ago"), Column("site", 50, least=6), Column("blames", least=None),
+    Column("outcome", least=None), _number_column("pages", 66), Column("what", 44, least=8),
 ]  # fmt: skip
 
 
 @dataclass(slots=True)
 class Choice:
-    """Which crawls are wanted, and from where on. `shown`: how many the last screen had. `typing`:
-    a search that is being typed."""
+    """Which crawls to show, from the crawl number `first` on. `shown`: how many the last screen
+    had. `typing`: whether a search is being typed."""
 
     sort: str = "worst"
     search: str = ""
@@ -91,7 +103,7 @@ class Choice:
     typing: bool = False
 
     def arrange(self, crawls: Sequence[CrawlProgress]) -> list[CrawlProgress]:
-        """Those that match, in the order that is wanted, the newest first among equals."""
+        """Returns the matching crawls in the chosen order, the newest first among equals."""
         matching = [c for c in crawls if self.search.lower() in c.site.lower()]
         keys: dict[str, Callable[[CrawlProgress], Any]] = {
             "worst": lambda c: (rank(c), -c.failed),
@@ -104,18 +116,18 @@ class Choice:
 
 
 def first_choice(*, one_site: bool) -> Choice:
-    """Of a fleet the worst comes first, of one site what happened last."""
+    """Returns the initial choice: the worst crawl of a fleet first, the newest of one site."""
     return Choice(sort="newest" if one_site else "worst")
 
 
 def rank(crawl: CrawlProgress) -> int:
-    """How bad it stands; what runs comes before all that ended well or long ago."""
+    """Ranks a crawl, the worst lowest; running crawls come before those that ended well."""
     return STATES.index(crawl.state) if crawl.state in STATES else len(STATES)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`about` stands behind how much is hidden, and is the first to be cut."""
+    """A part of the screen. `about` follows the number of hidden rows, and is cut first."""
 
     title: str
     columns: Sequence[Column] = ()
@@ -132,18 +144,18 @@ def make_screen(
     header: Text | None = None,
     choice: Choice | None = None,
 ) -> Group:
-    """As many rows as fit into `height` (None: all there are)."""
+    """Renders as many rows as fit into `height` (None: all rows)."""
     choice = choice or first_choice(one_site=status.totals.sites == 1)
     parts = [part for part in make_parts(status, choice) if part.rows or part.note]
     room = None if height is None else height - (header is not None)
     if room is not None and status.totals.sites == 1:
-        room -= _title(parts[0], 0).cell_len // width
+        room -= _part_title(parts[0], 0).cell_len // width
     sizes = fit_rows([len(part.rows) for part in parts], room)
     choice.shown = sizes[0] if parts[0].columns is CRAWLS else 0
     lines: list[RenderableType] = [] if header is None else [header]
     for part, size in zip(parts, sizes, strict=True):
-        title = _title(part, size)
-        # Of one site the whole reason is shown, since there is room.
+        title = _part_title(part, size)
+        # A single site's reason is shown whole: there is room for it.
         if height is not None and not (part.columns is CRAWLS and status.totals.sites == 1):
             title.truncate(width, overflow="ellipsis")
         lines.append(title)
@@ -153,8 +165,8 @@ def make_screen(
 
 
 def fit_rows(sizes: Sequence[int], room: int | None) -> list[int]:
-    """How many rows of each part are shown, where each has a title and each list a line of column
-    titles. The first gives way last."""
+    """Returns how many rows of each part fit into `room` lines; a title and a list's column titles
+    take a line each. The first part shrinks last."""
     fitted = list(sizes)
     if room is None:
         return fitted
@@ -169,7 +181,7 @@ def fit_rows(sizes: Sequence[int], room: int | None) -> list[int]:
     return fitted
 
 
-def _title(part: Part, size: int) -> Text:
+def _part_title(part: Part, size: int) -> Text:
     hidden = len(part.rows) - size
     return Text.assemble(
         (part.title, "bold"),
@@ -182,7 +194,7 @@ def _title(part: Part, size: int) -> Text:
 def _make_table(part: Part, size: int, width: int) -> Table:
     visible = [k for k, column in enumerate(part.columns) if width >= column.from_width]
     columns = [part.columns[k] for k in visible]
-    rows = [[_cell(row[k]) for k in visible] for row in part.rows[:size]]
+    rows = [[_as_text(row[k]) for k in visible] for row in part.rows[:size]]
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
     for column, cells in zip(columns, fit_columns(columns, rows, width), strict=True):
         table.add_column(
@@ -198,8 +210,9 @@ def _make_table(part: Part, size: int, width: int) -> Table:
 
 
 def fit_columns(columns: Sequence[Column], rows: Sequence[Sequence[Text]], room: int) -> list[int]:
-    """What each column gets: all it wants where there is room; else the widest that may give way do
-    so, down to their least. (rich would take from all alike, and the short ones would be gone.)"""
+    """Returns the width of each column: its longest text if there is room; otherwise the widest
+    columns shrink, down to their `least`. (rich would shrink all columns alike, and short ones
+    would disappear.)"""
     widths = [
         max(cell_len(column.title), *(row[k].cell_len for row in rows))
         for k, column in enumerate(columns)
@@ -216,7 +229,7 @@ def fit_columns(columns: Sequence[Column], rows: Sequence[Sequence[Text]], room:
     return widths
 
 
-def _cell(content: Text | str) -> Text:
+def _as_text(content: Text | str) -> Text:
     return content if isinstance(content, Text) else Text(content)
 
 
@@ -229,7 +242,7 @@ def make_parts(status: FleetStatus, choice: Choice | None = None) -> list[Part]:
         stand = ", ".join(f"{sites} {state}" for state, sites in status.totals.states.items())
         about = f"{status.totals.sites:,} sites: {stand}"
     elif crawls and (why := status.why.get(crawls[0].id)):
-        about = f"{crawls[0].state}: {plain(why)}"
+        about = f"{crawls[0].state}: {one_line(why)}"
     dead = ", ".join(f"{pages.site} {pages.pages:,} {pages.status}" for pages in status.dead)
     no_crawl = "" if status.crawls else "none yet; `scraper crawl SITE` starts one"
     if status.crawls and not crawls:
@@ -239,30 +252,30 @@ def make_parts(status: FleetStatus, choice: Choice | None = None) -> list[Part]:
         Part(
             f"crawls  {running} running",
             CRAWLS,
-            [_crawl(c, status.why.get(c.id, "")) for c in crawls],
+            [_crawl_cells(c, status.why.get(c.id, "")) for c in crawls],
             no_crawl,
             about,
         ),
         Part("paused sites", note=", ".join(status.paused)),
-        Part("queues", QUEUES, [*map(_queue, status.queues)]),
+        Part("queues", QUEUES, [*map(_queue_cells, status.queues)]),
         Part(
             "hosts in trouble",
             HOSTS,
-            [*map(_host, status.hosts)],
+            [*map(_host_cells, status.hosts)],
             f"Redis does not answer: {redis}" if redis else "",
         ),
         Part(
             f"workers  {len(status.workers)}",
             WORKERS,
-            [*map(_worker, status.workers)],
+            [*map(_worker_cells, status.workers)],
             f"the broker does not answer: {broker}" if broker else "",
         ),
         Part("given up", note=dead),
-        Part("latest errors", ERRORS, [*map(_error, status.errors)]),
+        Part("latest errors", ERRORS, [*map(_error_cells, status.errors)]),
     ]
 
 
-def _crawl(crawl: CrawlProgress, why: str) -> list[Text | str]:
+def _crawl_cells(crawl: CrawlProgress, why: str) -> list[Text | str]:
     known = crawl.state in STATES and crawl.state not in ("running", "paused")
     state = crawl.state if known else crawl.ending or crawl.phase
     state = "dead pages" if state == "completed with dead pages" else state
@@ -273,58 +286,58 @@ def _crawl(crawl: CrawlProgress, why: str) -> list[Text | str]:
     ended = crawl.finished_at and f"{crawl.finished_at.astimezone():%m-%d %H:%M %Z}"
     return [
         str(crawl.id), crawl.site, Text(state, PHASES.get(state, "")),
-        _bar(crawl) if crawl.active else "", f"{crawl.done:,}/{crawl.total:,}",
+        _draw_bar(crawl) if crawl.active else "", f"{crawl.done:,}/{crawl.total:,}",
         f"{per_s:,.0f}/s" if crawl.active else "",
         Text(f"{crawl.failed:,}", "red" if crawl.failed else "dim"), left, ended or "",
-        plain(why),
+        one_line(why),
     ]  # fmt: skip
 
 
-def _bar(crawl: CrawlProgress) -> Text:
-    """Of a total that still grows nothing is full: the bar is only drawn once it is known."""
+def _draw_bar(crawl: CrawlProgress) -> Text:
+    """Draws the share of finished pages; dots while the total still grows."""
     if crawl.phase == "discovering" or not crawl.total:
         return Text("·" * BAR_CELLS, "dim")
     full = int(BAR_CELLS * crawl.done / crawl.total)
     return Text.assemble(("━" * full, "green"), ("─" * (BAR_CELLS - full), "dim"))
 
 
-def _queue(queue: QueueState) -> list[Text | str]:
+def _queue_cells(queue: QueueState) -> list[Text | str]:
     if queue.workers is None:
         served = Text("?", "dim")
     else:
-        served = Text(f"{queue.workers}") if queue.workers else Text("nobody", "red")
+        served = Text(f"{queue.workers}") if queue.workers else Text("none", "red")
     return [
         queue.queue, f"{queue.due:,}", f"{queue.later:,}", f"{queue.held:,}", f"{queue.leased:,}",
         f"{queue.claimed} + {queue.waiting}",
-        "" if queue.oldest_s is None else span(queue.oldest_s), served,
+        "" if queue.oldest_s is None else format_span(queue.oldest_s), served,
     ]  # fmt: skip
 
 
-def _host(host: HostState) -> list[Text | str]:
-    trouble = Text(plain(host_trouble(host)), "yellow")
-    return [plain(host.host), trouble, f"{host.due + host.later:,}"]
+def _host_cells(host: HostState) -> list[Text | str]:
+    trouble = Text(one_line(host_trouble(host)), "yellow")
+    return [one_line(host.host), trouble, f"{host.due + host.later:,}"]
 
 
-def _worker(worker: WorkerState) -> list[Text | str]:
+def _worker_cells(worker: WorkerState) -> list[Text | str]:
     return [
         worker.worker, Text(worker.state, WORKER_STATES.get(worker.state, "")),
         f"{worker.batches:,}", f"{worker.pages:,}", ", ".join(worker.queues),
     ]  # fmt: skip
 
 
-def _error(trouble: Trouble) -> list[Text | str]:
+def _error_cells(trouble: Trouble) -> list[Text | str]:
     return [
-        span(trouble.ago_s), trouble.site, trouble.blame,
+        format_span(trouble.ago_s), trouble.site, trouble.blame,
         Text(trouble.outcome, "red" if trouble.final else "yellow"), f"{trouble.pages:,}",
-        plain(f"{redact(trouble.error or '')}  {redact(trouble.url)}"),
+        one_line(f"{redact(trouble.error or '')}  {redact(trouble.url)}"),
     ]  # fmt: skip
 
 
 def host_trouble(host: HostState) -> str:
-    """Why a host is asked less than it might be, in words."""
+    """Says why a host gets fewer requests than its limit allows."""
     troubles = ["paused"] if host.paused else []
     if host.rests_s is not None:
-        troubles.append(f"rests {span(host.rests_s)} ({host.why})")
+        troubles.append(f"rests {format_span(host.rests_s)} ({host.why})")
     if host.pace < 1:
         rate = f", {host.pace_per_s:.2g}/s" if host.pace_per_s else ""
         troubles.append(f"slowed to {host.pace:.0%}{rate}")
@@ -333,5 +346,5 @@ def host_trouble(host: HostState) -> str:
 
 
 def host_levels(host: HostState) -> list[str]:
-    """The tiers that blocks have led to at a host, by site."""
+    """Returns the tiers to which blocks have raised sites at a host."""
     return [f"{route['level']} for {route['site']} ({route['why']})" for route in host.routes]

@@ -1,5 +1,5 @@
-"""`scraper status`: how things stand, printed once. One screen for people; elsewhere each part
-under its name, tab-separated."""
+"""`scraper status`: prints the fleet's status once: a screen on a terminal, tab-separated parts
+elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from scraper.views.dashboard import FleetStatus
 from scraper.views.named_sites import require_site
 
 NEWEST = 20
-# The lines of the shell's prompt, so that the first line stays in sight.
+# Lines left free for the shell's prompt, so that the first line stays visible.
 PROMPT_LINES = 2
 
 

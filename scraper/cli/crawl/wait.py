@@ -1,4 +1,4 @@
-"""Crawls waited for: a bar on a terminal, else lines, and what each came to."""
+"""Waits for crawls: shows a bar on a terminal, otherwise lines, and then each crawl's result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.progress import Progress as Bar
 from sqlalchemy.exc import OperationalError
 
 from scraper.cli.common.shared import print_json
-from scraper.cli.common.tables import plain
+from scraper.cli.common.tables import one_line
 from scraper.domain import CrawlStatus
 from scraper.errors import CrawlFailedError, SuspectError
 from scraper.frontier import crawls
@@ -28,7 +28,7 @@ from scraper.views import crawl_progress as views
 
 POLL_S = 0.5
 AWAY_S = 60.0
-# A crawl that has fetched nothing for so long is worth a word.
+# After this long without a fetched page, the last error is printed.
 NOTHING_FETCHED_S = 10.0
 
 Show = Callable[[CrawlProgress], None]
@@ -43,12 +43,12 @@ def wait_all(
     summary_to_stderr: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Shows crawls until each has ended, and what it came to. Raises `CrawlFailedError` unless all
-    completed, `SuspectError` where the data of one is suspect."""
+    """Shows each crawl until it has ended, then its result. Raises `CrawlFailedError` unless all
+    completed, and `SuspectError` if one is suspect."""
     failed, suspect = [], []
     for crawl_id in crawl_ids:
         try:
-            crawl = _wait(engine, settings, crawl_id, local=local)
+            crawl = _wait_for_crawl(engine, settings, crawl_id, local=local)
         except KeyboardInterrupt:
             click.echo(
                 f"\nthe crawl goes on where workers run; `scraper stop {crawl_id}` ends it",
@@ -69,9 +69,10 @@ def wait_all(
         raise SuspectError("\n".join(suspect))
 
 
-def _wait(engine: sa.Engine, settings: Settings, crawl_id: int, *, local: bool) -> CrawlProgress:
-    """Shows a crawl until it ends. `local`: workers are started here for the queues that nobody
-    serves."""
+def _wait_for_crawl(
+    engine: sa.Engine, settings: Settings, crawl_id: int, *, local: bool
+) -> CrawlProgress:
+    """Shows a crawl until it ends. `local`: starts workers here for queues without a worker."""
     with engine.connect() as connection:
         _, site = crawls.read_definition(connection, crawl_id)
     missing = {COORDINATOR, *site.routing_preferences.queues} - fleet.served_queues()
@@ -82,11 +83,11 @@ def _wait(engine: sa.Engine, settings: Settings, crawl_id: int, *, local: bool) 
                 f"no worker serves {queue}: type `celery -A scraper worker{beat} -Q {queue}`",
                 err=True,
             )
-        return follow(engine, crawl_id)
+        return follow_crawl(engine, crawl_id)
     names = ", ".join(sorted(missing))
     click.echo(f"no worker serves {names}: starting workers for this crawl", err=True)
     with fleet.local_workers(settings, missing) as workers:
-        return follow(engine, crawl_id, check=lambda: _keep_running(workers))
+        return follow_crawl(engine, crawl_id, check=lambda: _keep_running(workers))
 
 
 def _keep_running(workers: Sequence[LocalWorker]) -> None:
@@ -94,23 +95,23 @@ def _keep_running(workers: Sequence[LocalWorker]) -> None:
         worker.keep_running()
 
 
-def follow(
+def follow_crawl(
     engine: sa.Engine, crawl_id: int, *, check: Callable[[], None] | None = None
 ) -> CrawlProgress:
-    """Shows a crawl until it ends. `check` is called each time it was read, and may raise."""
-    display = _bar() if sys.stderr.isatty() else _lines()
-    began, told = time.monotonic(), False
+    """Shows a crawl until it ends. Calls `check` after each read; it may raise."""
+    display = _show_bar() if sys.stderr.isatty() else _show_lines()
+    began, warned = time.monotonic(), False
     with display as show:
         while True:
-            progress = _read(engine, crawl_id)
+            progress = _read_progress(engine, crawl_id)
             show(progress)
-            hopeless = not progress.done and time.monotonic() - began > NOTHING_FETCHED_S
-            if hopeless and progress.last_error and not told:
-                told = True
+            is_stuck = not progress.done and time.monotonic() - began > NOTHING_FETCHED_S
+            if is_stuck and progress.last_error and not warned:
+                warned = True
                 click.echo(
                     f"no page could be fetched in {NOTHING_FETCHED_S:g} s: "
-                    f"{plain(progress.last_error)}\n"
-                    f"it is tried for some minutes more; `scraper stop {crawl_id}` ends the crawl",
+                    f"{one_line(progress.last_error)}\n"
+                    f"retries go on for some minutes; `scraper stop {crawl_id}` ends the crawl",
                     err=True,
                 )
             if check:
@@ -120,8 +121,8 @@ def follow(
             time.sleep(POLL_S)
 
 
-def _read(engine: sa.Engine, crawl_id: int) -> CrawlProgress:
-    """The crawl now. A database that is away for a moment (a restart, a failover) is waited for."""
+def _read_progress(engine: sa.Engine, crawl_id: int) -> CrawlProgress:
+    """Reads the crawl's progress. Waits up to `AWAY_S` for a PostgreSQL that does not answer."""
     deadline = time.monotonic() + AWAY_S
     warned = False
     while True:
@@ -137,7 +138,7 @@ def _read(engine: sa.Engine, crawl_id: int) -> CrawlProgress:
 
 
 @contextmanager
-def _lines() -> Iterator[Show]:
+def _show_lines() -> Iterator[Show]:
     last_at, last_phase, last_error = 0.0, "", None
 
     def show(progress: CrawlProgress) -> None:
@@ -148,14 +149,14 @@ def _lines() -> Iterator[Show]:
         if progress.active and due:
             click.echo(views.line(progress, progress.recent_per_s), err=True)
             if progress.last_error and progress.last_error != last_error and not progress.done:
-                click.echo(f"  {plain(progress.last_error)}", err=True)
+                click.echo(f"  {one_line(progress.last_error)}", err=True)
             last_at, last_phase, last_error = now, progress.phase, progress.last_error
 
     yield show
 
 
 @contextmanager
-def _bar() -> Iterator[Show]:
+def _show_bar() -> Iterator[Show]:
     columns = (
         TextColumn("{task.fields[site]}  [cyan]{task.fields[phase]}"),
         BarColumn(bar_width=None),

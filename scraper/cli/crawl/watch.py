@@ -1,5 +1,4 @@
-"""`scraper watch`: the status again and again, on one screen that is left as it was found; lines
-where there is none."""
+"""`scraper watch`: the live status on a screen of its own, or as lines without a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from rich.text import Text
 from sqlalchemy.exc import OperationalError
 
 from scraper.cli.common.shared import complete_site, load_settings, open_engine, print_json
-from scraper.cli.common.tables import plain
+from scraper.cli.common.tables import one_line
 from scraper.cli.crawl.screen import SORTS, Choice, first_choice, host_trouble, make_screen
 from scraper.infra import outages
 from scraper.runtime import fleet
@@ -69,22 +68,22 @@ def watch(site: str | None, every_s: float, as_json: bool) -> None:
 
 
 class Inspector:
-    """The last answers of the workers. They are asked in a thread: a broker that is away must not
-    hold up what PostgreSQL says."""
+    """The workers' last answers. A thread asks for them, so that an unavailable broker does not
+    delay what PostgreSQL says."""
 
     def __init__(self) -> None:
         self.nodes: Mapping[str, fleet.Node] = {}
         self.error: str | None = None
         self._stop = threading.Event()
         self._first = threading.Event()
-        threading.Thread(target=self._inspect, name="inspector", daemon=True).start()
+        threading.Thread(target=self._ask_workers, name="inspector", daemon=True).start()
         self._first.wait(FIRST_ANSWERS_S)
 
-    def _inspect(self) -> None:
+    def _ask_workers(self) -> None:
         while not self._stop.is_set():
             try:
                 self.nodes, self.error = fleet.list_nodes(), None
-            except Exception as error:  # noqa: BLE001 - shown in place of the workers
+            except Exception as error:  # noqa: BLE001 - shown instead of the workers
                 if outages.is_broker_away(error):
                     outages.broker().record_failure(error)
                     self.error = outages.broker().error
@@ -98,7 +97,7 @@ class Inspector:
 
 
 class Watch:
-    """The newest status that could be read, and why there is no newer one."""
+    """The last status that could be read, and the error of a read that failed since."""
 
     def __init__(
         self, engine: sa.Engine, settings: Settings, *, site: str | None, every_s: float
@@ -120,15 +119,15 @@ class Watch:
             ) as live,
         ):
             while True:
-                self._refresh()
+                self._read_status()
                 until = time.monotonic() + self._rest_s()
                 while time.monotonic() < until:
-                    live.update(self._screen(*console.size), refresh=True)
-                    if not press(self._choice, keyboard.read(until - time.monotonic())):
+                    live.update(self._render_screen(*console.size), refresh=True)
+                    if not press_keys(self._choice, keyboard.read(until - time.monotonic())):
                         return
 
-    def _screen(self, width: int, height: int) -> RenderableType:
-        header = self._header()
+    def _render_screen(self, width: int, height: int) -> RenderableType:
+        header = self._make_header()
         if self._status is None:
             return header
         return make_screen(
@@ -137,24 +136,25 @@ class Watch:
 
     def print_lines(self) -> None:
         while True:
-            status = self._refresh()
+            status = self._read_status()
             if status is None:
-                click.echo(self._header().plain, err=True)
+                click.echo(self._make_header().plain, err=True)
             else:
-                click.echo("\n".join(_lines(status)))
+                click.echo("\n".join(_status_lines(status)))
             sys.stdout.flush()
-            self._pause(progress.PLAIN_LINE_S)
+            self._wait_for_update(progress.PLAIN_LINE_S)
 
     def print_json(self) -> None:
         while True:
-            status = self._refresh()
+            status = self._read_status()
             if status is not None:
                 print_json({"at": datetime.now().astimezone(), **views.as_json(status)})
                 sys.stdout.flush()
-            self._pause()
+            self._wait_for_update()
 
-    def _refresh(self) -> FleetStatus | None:
-        """The status now; None while PostgreSQL does not answer: then the last one stays."""
+    def _read_status(self) -> FleetStatus | None:
+        """Reads the status. Returns None, and keeps the last one, while PostgreSQL does not
+        answer."""
         began = time.monotonic()
         try:
             status = views.read(
@@ -179,15 +179,15 @@ class Watch:
         self._status, self._read_at, self._error = status, time.monotonic(), ""
         return status
 
-    def _pause(self, least_s: float = 0.0) -> None:
+    def _wait_for_update(self, least_s: float = 0.0) -> None:
         time.sleep(max(self._rest_s(), least_s))
 
     def _rest_s(self) -> float:
-        """At least three times as long as the last read took: a frontier of millions takes
-        its time to be counted, and watching takes at most a quarter of PostgreSQL's."""
+        """Returns the time until the next read: at least three times as long as the last one took,
+        so that watching a frontier of millions takes at most a quarter of a PostgreSQL core."""
         return max(self._every_s, 3 * self._took_s)
 
-    def _header(self) -> Text:
+    def _make_header(self) -> Text:
         if self._error:
             away_s = time.monotonic() - self._read_at
             header = Text(f"PostgreSQL does not answer for {away_s:.0f} s: {self._error}", "red")
@@ -203,8 +203,7 @@ class Watch:
 
 
 class Keyboard:
-    """Keys as they are pressed; the terminal is left as it was found. None where the input is no
-    terminal."""
+    """Reads single keys, and restores the terminal at the end. Without a terminal it reads none."""
 
     def __enter__(self) -> Self:
         self._file: int | None = sys.stdin.fileno() if sys.stdin.isatty() else None
@@ -218,7 +217,7 @@ class Keyboard:
             termios.tcsetattr(self._file, termios.TCSADRAIN, self._before)
 
     def read(self, timeout_s: float) -> str:
-        """What is typed within a time; empty: nothing."""
+        """Returns what is typed within the time; an empty text if nothing is."""
         if self._file is None:
             time.sleep(max(0.0, timeout_s))
             return ""
@@ -226,13 +225,13 @@ class Keyboard:
             return ""
         typed = os.read(self._file, 64)
         if not typed:
-            # The terminal is gone.
+            # The terminal was closed.
             self._file = None
         return typed.decode(errors="ignore")
 
 
-def press(choice: Choice, typed: str) -> bool:
-    """Applies keys to what is shown. Returns whether it goes on."""
+def press_keys(choice: Choice, typed: str) -> bool:
+    """Applies typed keys to the choice. Returns False when the operator quits."""
     if typed in ("\x1b[6~", "\x1b[B", "\x1b[5~", "\x1b[A"):
         typed = "n" if typed in ("\x1b[6~", "\x1b[B") else "p"
         choice.typing = False
@@ -259,12 +258,12 @@ def press(choice: Choice, typed: str) -> bool:
     return True
 
 
-def _lines(status: FleetStatus) -> list[str]:
-    """What moves, a line each: for a log or a pipe."""
+def _status_lines(status: FleetStatus) -> list[str]:
+    """Returns the changing parts of the status, a line each, for a log or a pipe."""
     active = [crawl for crawl in status.crawls if crawl.active]
     lines = [progress.line(crawl, progress.per_s(crawl)) for crawl in active]
     lines += [
-        f"{crawl.site}: last error: {plain(crawl.last_error)}"
+        f"{crawl.site}: last error: {one_line(crawl.last_error)}"
         for crawl in active
         if crawl.last_error and not crawl.recent_per_s
     ]
@@ -273,7 +272,9 @@ def _lines(status: FleetStatus) -> list[str]:
         f"{queue.claimed} batches under way, {queue.waiting} waiting"
         for queue in status.queues
     ]
-    lines += [f"host {plain(host.host)}: {plain(host_trouble(host))}" for host in status.hosts]
+    lines += [
+        f"host {one_line(host.host)}: {one_line(host_trouble(host))}" for host in status.hosts
+    ]
     lines += [f"worker {w.worker}: {w.state}" for w in status.workers if w.state == "silent"]
     lines += [f"{server} does not answer: {error}" for server, error in status.away.items()]
     return lines or ["no crawl is running"]

@@ -1,10 +1,10 @@
-"""`scraper changes` and `scraper consumers`: the feed of changes on a terminal or into a pipe, once
-or as it comes, and the consumers whose place is kept here.
+"""`scraper changes` and `scraper consumers`: prints the change feed once or continuously, and keeps
+the positions of named consumers.
 
-A consumer's place is moved on after its lines were written and flushed, never before: whoever ends
-in between has the last lines (a thousand at the most) once more when he comes again. At-least-once,
-then; exactly once has who keeps each line's `cursor` beside what he made of it, and begins
-`--since` there.
+A consumer's position advances only after its lines were written and flushed. If the command ends in
+between, the next run prints the last lines (at most 1,000) again: delivery is at-least-once. For
+exactly-once, store each line's `cursor` in the same transaction as its effect, and continue with
+`--since` from there.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ import sqlalchemy as sa
 
 from scraper.cli.common.shared import (
     complete_site,
-    harmless,
+    escape_controls,
     json_option,
     open_engine,
     parse_time,
     print_json,
 )
-from scraper.cli.common.tables import cell, local, plain, print_table
+from scraper.cli.common.tables import format_cell, format_local_time, one_line, print_table
 from scraper.errors import ConfigError, NotFoundError
-from scraper.feed import consumers as places
+from scraper.feed import consumers as feed_consumers
 from scraper.feed import reader as feed
 from scraper.feed.prices import (
     CURRENCY,
@@ -102,14 +102,14 @@ def changes(
         reader = ChangeReader(engine, cursor, site=site)
         _print_changes(engine, reader, None, describe, wanted, follow=follow, limit=limit)
         return
-    with places.hold_consumer(engine, consumer, site):
-        place = Place(engine, consumer, site)
-        reader = ChangeReader(engine, place.begin(start), site=site)
-        _print_changes(engine, reader, place, describe, wanted, follow=follow, limit=limit)
+    with feed_consumers.hold_consumer(engine, consumer, site):
+        position = ConsumerPosition(engine, consumer, site)
+        reader = ChangeReader(engine, position.begin(start), site=site)
+        _print_changes(engine, reader, position, describe, wanted, follow=follow, limit=limit)
 
 
 def parse_since(text: str) -> Since:
-    """`1234` (a cursor), `oldest`, `now`, `2h` (so long ago), `2025-11-21`,
+    """Parses `1234` (a cursor), `oldest`, `now`, `2h` (ago), `2025-11-21`, or
     `2025-11-21T06:00+01:00` (UTC without a zone)."""
     if text.isdecimal() and len(text) < 19:
         return int(text)
@@ -126,27 +126,28 @@ def parse_since(text: str) -> Since:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which changes are shown: of these events (none: all), prices that moved at least so far."""
+    """The changes to show: of these events (none: all), and prices that moved at least `least`
+    %."""
 
     events: frozenset[str] = frozenset()
     least: Decimal = Decimal(0)
 
     @classmethod
     def parse(cls, events: Sequence[str], least: str | None) -> Wanted:
-        """Raises `ConfigError`."""
+        """Reads the options. Raises `ConfigError`."""
         if least is None:
             return cls(frozenset(events))
         events = events or ("price-drop", "price-rise")
         if not set(events) & {"price-drop", "price-rise"}:
             raise ConfigError("--min goes with --event price-drop or price-rise")
         if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?%?", least):
-            raise ConfigError(f"--min {least!r} is no percentage (fix: as in 5% or 2.5%)")
+            raise ConfigError(f"--min {least!r} is not a percentage (fix: as in 5% or 2.5%)")
         return cls(frozenset(events), Decimal(least.rstrip("%")))
 
     def matches(self, change: Change) -> bool:
         if not self.events or change.event in self.events:
             return True
-        # What a person took back moved no price in the shop.
+        # When an operator rejects a crawl, no price in the shop has moved.
         moves = [] if change.event == "reverted" else price_moves(change)
         shares = [move.percent for move in moves]
         return any(
@@ -158,8 +159,8 @@ class Wanted:
 
 
 class StopSignal:
-    """SIGTERM and Ctrl-C end the command between two batches, so that what was written is noted; a
-    second one ends it now."""
+    """Ends the command between two batches on SIGTERM or Ctrl-C, so that the position of what was
+    written is stored. A second signal ends it at once."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
@@ -168,7 +169,7 @@ class StopSignal:
     @contextmanager
     def on_signals(self) -> Iterator[None]:
         before = {
-            number: signal.signal(number, self._handle)
+            number: signal.signal(number, self._handle_signal)
             for number in (signal.SIGTERM, signal.SIGINT)
         }
         try:
@@ -177,15 +178,15 @@ class StopSignal:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _handle(self, number: int, _frame: Any) -> None:
+    def _handle_signal(self, number: int, _frame: Any) -> None:
         if self.event.is_set():
             sys.exit(128 + number)
         self.number = number
         self.event.set()
 
 
-class Place:
-    """A named consumer's place in the feed."""
+class ConsumerPosition:
+    """A named consumer's position in the feed."""
 
     def __init__(self, engine: sa.Engine, name: str, site: str | None) -> None:
         self._engine, self._name, self._site = engine, name, site
@@ -193,21 +194,21 @@ class Place:
 
     def begin(self, since: Since | None) -> int:
         with self._engine.connect() as connection:
-            position = places.read_position(connection, self._name, self._site)
+            position = feed_consumers.read_position(connection, self._name, self._site)
         if position is not None and since is None:
             self._position = position
         else:
             self._position = 0 if since is None else feed.resolve_cursor(self._engine, since)
-            # Raises, before the place is noted, where the feed cannot be read from there.
+            # Raises before the position is stored if the feed cannot be read from it.
             ChangeReader(self._engine, self._position, site=self._site)
             with self._engine.begin() as connection:
-                places.set_position(connection, self._name, self._site, self._position)
+                feed_consumers.set_position(connection, self._name, self._site, self._position)
         return self._position
 
-    def move(self, position: int) -> None:
+    def advance(self, position: int) -> None:
         if position != self._position:
             with self._engine.begin() as connection:
-                places.advance_position(
+                feed_consumers.advance_position(
                     connection, self._name, self._site, self._position, position
                 )
             self._position = position
@@ -216,43 +217,47 @@ class Place:
 def _print_changes(
     engine: sa.Engine,
     reader: ChangeReader,
-    place: Place | None,
+    consumer: ConsumerPosition | None,
     describe: Callable[[Change], str],
     wanted: Wanted,
     *,
     follow: bool,
     limit: int | None,
 ) -> None:
-    """Writes changes until there are no more, or for good."""
+    """Writes changes until the feed's end; with `follow`, until a signal."""
     stop, left = StopSignal(), limit
     end = None if follow else max(reader.cursor, feed.resolve_cursor(engine, "now"))
     reader.rows = min(ROWS, left or ROWS)
     with (
         stop.on_signals(),
-        closing(feed.follow_batches(reader, stop.event, _warn, wait_out=follow)) as batches,
+        closing(
+            feed.follow_batches(reader, stop.event, _print_warning, wait_out=follow)
+        ) as batches,
     ):
         for batch in batches:
             shown = [change for change in batch if wanted.matches(change)]
             _write_batch(shown, describe)
-            if place is not None:
-                _move(place, reader.cursor, stop, wait_out=follow)
+            if consumer is not None:
+                _store_position(consumer, reader.cursor, stop, wait_out=follow)
             if left is not None:
                 left -= len(shown)
                 reader.rows = min(ROWS, left)
             if (
                 left == 0
                 or (end is not None and reader.cursor >= end)
-                or (not batch and _nobody_reads())
+                or (not batch and _is_pipe_closed())
             ):
                 break
     if stop.number and not follow:
         sys.exit(128 + stop.number)
 
 
-def _move(place: Place, position: int, stop: StopSignal, *, wait_out: bool) -> None:
-    """Waits for a PostgreSQL that is away, since the lines are written; unless told to end."""
+def _store_position(
+    consumer: ConsumerPosition, position: int, stop: StopSignal, *, wait_out: bool
+) -> None:
+    """Stores the position; retries while PostgreSQL does not answer, until a signal."""
     for _ in feed.retry_while_away(
-        lambda: place.move(position), stop.event, _warn, wait_out=wait_out
+        lambda: consumer.advance(position), stop.event, _print_warning, wait_out=wait_out
     ):
         pass
 
@@ -264,21 +269,19 @@ def _write_batch(batch: list[Change], describe: Callable[[Change], str]) -> None
 
 
 def _json_line(change: Change) -> str:
-    return harmless(change.json())
+    return escape_controls(change.json())
 
 
 def describe_change(change: Change) -> str:
-    """One line for people:
+    """Describes a change on one line:
     `2025-11-21 06:00:12 CET  shop  changed  1010  Pan  price: 9.90 -> 8.50 EUR (-14.1%)`."""
     if change.changed:
         moves = {move.field: move for move in price_moves(change)}
-        beside = {f"{name}{CURRENCY}" for name in moves}
-        names = [name for name in change.changed if name not in beside]
+        currencies = {f"{name}{CURRENCY}" for name in moves}
+        names = [name for name in change.changed if name not in currencies]
         texts = [
-            _move_text(moves[n])
-            if n in moves
-            else f"{plain(n)}: {cell(change.before.get(n))} -> {cell(change.data.get(n))}"
-            for n in names[:FIELDS_SHOWN]
+            _move_text(moves[name]) if name in moves else _change_text(change, name)
+            for name in names[:FIELDS_SHOWN]
         ]
         more = len(names) - FIELDS_SHOWN
         text = ", ".join(texts) + (f", {more} more" if more > 0 else "")
@@ -288,24 +291,38 @@ def describe_change(change: Change) -> str:
         hidden = {*NAMES, *(f"{name}{CURRENCY}" for name in prices)}
         names = [name for name in change.data if name not in hidden] if listed else []
         names.sort(key=lambda name: name not in prices)
-        text = ", ".join(
-            f"{plain(n)}: {cell(format_amount(change.data[n], change.data.get(f'{n}{CURRENCY}')))}"
-            for n in names[:FIELDS_SHOWN]
-        ) or plain(change.url)
-    parts = [local(change.at), change.site, f"{change.event:<8}", cell(change.id)]
-    return "  ".join(filter(None, [*parts, cell(title_of(change.data)), text]))
+        text = ", ".join(_value_text(change, name) for name in names[:FIELDS_SHOWN]) or one_line(
+            change.url
+        )
+    parts = [
+        format_local_time(change.at),
+        change.site,
+        f"{change.event:<8}",
+        format_cell(change.id),
+    ]
+    return "  ".join(filter(None, [*parts, format_cell(title_of(change.data)), text]))
+
+
+def _change_text(change: Change, name: str) -> str:
+    before, after = format_cell(change.before.get(name)), format_cell(change.data.get(name))
+    return f"{one_line(name)}: {before} -> {after}"
+
+
+def _value_text(change: Change, name: str) -> str:
+    amount = format_amount(change.data[name], change.data.get(f"{name}{CURRENCY}"))
+    return f"{one_line(name)}: {format_cell(amount)}"
 
 
 def _move_text(move: PriceMove) -> str:
     share = percent_text(move.percent)
     after = format_amount(move.after, move.currency)
-    text = f"{plain(move.field)}: {cell(move.before)} -> {cell(after)}"
+    text = f"{one_line(move.field)}: {format_cell(move.before)} -> {format_cell(after)}"
     return f"{text} ({share})" if share else text
 
 
-def _nobody_reads() -> bool:
-    """Whether the reader of our pipe has left. Otherwise the next line is what tells us, and that
-    may be tomorrow's."""
+def _is_pipe_closed() -> bool:
+    """Returns whether the pipe's reader has exited. Without this check, the command would notice
+    only with the next line, which may be hours away."""
     poll = select.poll()
     try:
         poll.register(sys.stdout.fileno(), 0)
@@ -314,7 +331,7 @@ def _nobody_reads() -> bool:
         return False
 
 
-def _warn(text: str) -> None:
+def _print_warning(text: str) -> None:
     click.echo(f"scraper: {text}", err=True)
 
 
@@ -326,13 +343,13 @@ def consumers(forget: str | None, as_json: bool) -> None:
     engine = open_engine()
     if forget is not None:
         with engine.begin() as connection:
-            if not places.forget_consumer(connection, forget):
+            if not feed_consumers.forget_consumer(connection, forget):
                 raise NotFoundError(
-                    f"there is no consumer {forget!r}; `scraper consumers` lists them"
+                    f"no consumer is named {forget!r}; `scraper consumers` lists them"
                 )
         return
     with engine.connect() as connection:
-        rows = places.list_consumers(connection)
+        rows = feed_consumers.list_consumers(connection)
     if as_json:
         print_json([_consumer_json(row) for row in rows])
     else:
@@ -347,4 +364,4 @@ def _consumer_json(row: sa.Row[Any]) -> dict[str, Any]:
 
 def _consumer_cells(row: sa.Row[Any]) -> list[str]:
     behind = "expired" if row.expired else str(row.behind)
-    return [row.name, row.site or "all", str(row.position), behind, local(row.read_at)]
+    return [row.name, row.site or "all", str(row.position), behind, format_local_time(row.read_at)]

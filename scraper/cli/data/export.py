@@ -1,8 +1,8 @@
-"""`scraper export`: products as files: CSV, JSON lines or Parquet, streamed.
+"""`scraper export`: streams products as CSV, JSON lines or Parquet.
 
-Since a cursor: the products that have a change after it, as they are now, the delisted ones among
-them. What is written comes from one moment, and the result has the feed's position at that moment:
-`scraper changes --since` goes on from there.
+With a cursor, exports the products that have changed since, including delisted ones, as they are
+now. An export is a snapshot, and reports the feed's position at that moment: `scraper changes
+--since` continues from there.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import click
 import sqlalchemy as sa
 
 from scraper.actions.crawls import stored_site
-from scraper.cli.common.shared import complete_site, harmless, open_engine, print_json
-from scraper.cli.common.tables import plain
+from scraper.cli.common.shared import complete_site, escape_controls, open_engine, print_json
+from scraper.cli.common.tables import one_line
 from scraper.cli.data import output
 from scraper.cli.data.changes import parse_since
 from scraper.errors import ConfigError
@@ -43,23 +43,23 @@ ENDINGS: dict[str, str] = {
 
 
 class ExportForm(Protocol):
-    """A form of exported products that a plug-in brings."""
+    """A form of exported products that a plug-in adds."""
 
     def require(self) -> None:
-        """Raises `ConfigError` that says what to install."""
+        """Raises `ConfigError`, naming what to install, if a dependency is missing."""
         ...
 
     def write(
         self, table: Table, file: IO[bytes], definition: Site, metadata: dict[str, Any]
     ) -> int:
-        """Writes all rows. Returns how many."""
+        """Writes all rows. Returns their number."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export came to. `cursor` (None: read from a standby): what changed later comes after
-    it in the feed; with `exact` unset, some of what was exported as well. `since` None: all
+    """The result of an export. `cursor`: where later changes begin in the feed (None: read from a
+    standby); unless `exact`, some changes after it are in the export already. `since` None: all
     products."""
 
     site: str
@@ -114,7 +114,7 @@ def export(
     continues.
     """
     if as_json and output is None:
-        raise click.UsageError("--json tells what was written to a file; --output is missing")
+        raise click.UsageError("--json describes the written file; --output is missing")
     start = "last" if since == "last" else None if since is None else parse_since(since)
     exported = write_export(
         open_engine(),
@@ -131,20 +131,20 @@ def export(
     where = f" written to {output}" if output else ""
     click.echo(f"{exported.products:,} products{where}", err=True)
     if exported.cursor is not None:
-        early = "" if exported.exact else "; some of what it brings is in here already"
+        early = "" if exported.exact else "; the first changes may be in this export already"
         command = f"scraper changes {site} --since {exported.cursor}"
-        click.echo(f"cursor {exported.cursor}: go on with `{command}`{early}", err=True)
+        click.echo(f"cursor {exported.cursor}: continue with `{command}`{early}", err=True)
 
 
 def form_of(where: str | None) -> str:
-    """The form that a file's ending means; JSON lines on a terminal, and for a name without an
+    """Returns the form for a file's ending; JSON lines for the terminal, and for a name without an
     ending."""
     ending = PurePosixPath(where or "").suffix.lower()
     if not ending:
         return "jsonl"
     if ending not in ENDINGS:
         raise ConfigError(
-            f"{where}: no form is known by the ending {ending} "
+            f"{where}: unknown ending {ending} "
             "(fix: --format csv, jsonl or parquet, or such an ending)"
         )
     return ENDINGS[ending]
@@ -160,16 +160,16 @@ def write_export(
     since: Since | Literal["last"] | None = None,
     consumer: str | None = None,
 ) -> Exported:
-    """Writes products to `where`, which is there whole or not at all. A consumer's place is then
-    where this one ends."""
+    """Writes products to `where`, completely or not at all, and stores a consumer's position at the
+    end of the export."""
     if form not in FORMS:
         _form_of_plugin(form).require()
         if where is None:
             raise ConfigError(
-                f"{form} is not for a terminal (fix: --output FILE or s3://bucket/key)"
+                f"{form} cannot be printed on a terminal (fix: --output FILE or s3://bucket/key)"
             )
     with consumers.hold_consumer(engine, consumer, site) if consumer else nullcontext():
-        after = _after(engine, site, since, consumer)
+        after = _start_cursor(engine, site, since, consumer)
         with output.open_destination(where) as file, feed.open_view(engine) as view:
             _, definition = stored_site(view.connection, site)
             types = {name: spec.type for name, spec in definition.product.all_fields.items()}
@@ -196,20 +196,20 @@ def _form_of_plugin(form: str) -> ExportForm:
     return exported_form
 
 
-def _after(
+def _start_cursor(
     engine: sa.Engine, site: str, since: Since | Literal["last"] | None, consumer: str | None
 ) -> int | None:
     if since == "last":
         if consumer is None:
             raise ConfigError(
-                "--since last is where a consumer has come to (fix: --consumer NAME beside it)"
+                "--since last continues at a consumer's position (fix: add --consumer NAME)"
             )
         with engine.connect() as connection:
             after = consumers.read_position(connection, consumer, site)
     else:
         after = None if since is None else reader.resolve_cursor(engine, since)
     if after is not None:
-        # Raises where the feed does not reach back so far.
+        # Raises if the feed no longer reaches back to it.
         ChangeReader(engine, after, site=site)
     return after
 
@@ -222,5 +222,5 @@ def write_table(
     on_terminal = file.isatty()
     with output.as_text(file) as text:
         if form == "csv":
-            return rows.write_csv(table, text, plain if on_terminal else str)
-        return rows.write_jsonl(table, text, harmless if on_terminal else str)
+            return rows.write_csv(table, text, one_line if on_terminal else str)
+        return rows.write_jsonl(table, text, escape_controls if on_terminal else str)

@@ -1,8 +1,8 @@
-"""Where an export goes: to the terminal, to a file, or to S3 (`s3://bucket/key`). It is there whole
-or not at all.
+"""Destinations of an export: the terminal, a file, or S3 (`s3://bucket/key`). A file or object
+appears completely or not at all.
 
-A file is written beside its place and renamed; what goes to S3 is written to the temporary folder
-first (TMPDIR, which needs the room), and sent in parts where it is large.
+A file is written under a temporary name in the same folder and renamed. An object is written to the
+temporary folder (TMPDIR, which needs the space), and uploaded in parts if it is large.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ S3 = "s3://"
 
 @contextmanager
 def open_destination(where: str | None) -> Iterator[IO[bytes]]:
-    """A file to write bytes to. When the block ends well it is where it belongs; otherwise nothing
-    is there that was not before. Raises `ConfigError` before the block where the place cannot be
-    one."""
+    """Yields a binary file, which becomes `where` if the block ends without an error; otherwise
+    `where` is unchanged. Raises `ConfigError` before the block for an invalid destination."""
     if where is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -40,7 +39,7 @@ def open_destination(where: str | None) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def as_text(file: IO[bytes]) -> Iterator[IO[str]]:
-    """UTF-8, line ends as they are written; what is below stays open."""
+    """Yields the file as UTF-8 text without newline translation, and leaves it open."""
     text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=False)
     try:
         yield text
@@ -77,7 +76,7 @@ def _for_bucket(where: str) -> Iterator[IO[bytes]]:
     try:
         bucket, key = objects.place_of_file(where, "--output")
     except ValueError:
-        raise ConfigError(f"--output: {where!r} is no key that every tool could read") from None
+        raise ConfigError(f"--output: {where!r} is not a key that every tool can read") from None
     try:
         with NamedTemporaryFile("w+b", prefix="scraper-export-") as temporary:
             yield temporary.file

@@ -1,4 +1,4 @@
-"""`scraper products` and `history`: what crawls have extracted."""
+"""`scraper products` and `scraper history`: extracted products and their versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 import sqlalchemy as sa
 
 from scraper.cli.common.shared import complete_site, json_option, open_engine, print_json
-from scraper.cli.common.tables import cell, local, print_table
+from scraper.cli.common.tables import format_cell, format_local_time, print_table
 from scraper.errors import ConfigError, NotFoundError
 from scraper.feed.prices import (
     CURRENCY,
@@ -27,7 +27,7 @@ from scraper.views.rows import LAST_COLUMNS, make_table
 
 COLUMNS_MAX = 7
 COLUMNS_LEAST = 3
-# A text that has so many cells says enough.
+# A text needs at most this many cells.
 NAME_CHARS = 36
 # Cells between two columns.
 GAP = 2
@@ -78,7 +78,7 @@ def products(
 def read_products(
     connection: sa.Connection, site: str, limit: int
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """The columns and first products of a site."""
+    """Returns the columns and first products of a site."""
     stored = view.read(connection, site, limit=limit)
     table = make_table(connection, site, field_types(connection, site), stored)
     return table.columns, list(table.rows)
@@ -89,18 +89,17 @@ def print_products(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> No
     priced = {name for name in columns if f"{name}{CURRENCY}" in columns}
     hidden = HIDDEN | {f"{name}{CURRENCY}" for name in priced}
     names = [name for name in columns if name not in hidden][:COLUMNS_MAX]
-    cells = [[_value(row, name, name in priced) for name in names] for row in rows]
+    cells = [[_value_text(row, name, name in priced) for name in names] for row in rows]
     if sys.stdout.isatty():
-        shown = fitting(names, cells, shutil.get_terminal_size().columns)
+        shown = count_fitting_columns(names, cells, shutil.get_terminal_size().columns)
         names, cells = names[:shown], [row[:shown] for row in cells]
     print_table(names, cells)
 
 
-def fitting(names: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> int:
-    """How many columns are shown: where room is short the last ones go, so that what products are
-    called stays wide.
+def count_fitting_columns(names: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> int:
+    """Returns how many columns fit. The last ones are dropped, so that product names stay wide.
 
-    >>> fitting(["id", "name", "price", "sku"], [["1", "A long name", "9.50 EUR", "A-1"]], 27)
+    >>> count_fitting_columns(["id", "name", "price", "a"], [["1", "A name", "9.50", "x"]], 18)
     3
     """
     widths = [
@@ -113,10 +112,10 @@ def fitting(names: Sequence[str], cells: Sequence[Sequence[str]], width: int) ->
     return shown
 
 
-def _value(row: dict[str, Any], name: str, priced: bool) -> str:
+def _value_text(row: dict[str, Any], name: str, priced: bool) -> str:
     if not priced or row[name] is None:
-        return cell(row[name])
-    return cell(format_amount(row[name], row[f"{name}{CURRENCY}"]))
+        return format_cell(row[name])
+    return format_cell(format_amount(row[name], row[f"{name}{CURRENCY}"]))
 
 
 @click.command()
@@ -153,8 +152,8 @@ def history(site: str, product_id: str, field: str | None, as_json: bool) -> Non
 def _print_field(field: str, points: Sequence[dict[str, Any]]) -> None:
     rows = [
         [
-            *(local(point["valid_from"]), local(point["valid_to"])),
-            cell(format_amount(point["value"], point["currency"])),
+            *(format_local_time(point["valid_from"]), format_local_time(point["valid_to"])),
+            format_cell(format_amount(point["value"], point["currency"])),
             percent_text(point["percent"]),
         ]
         for point in points
@@ -172,9 +171,9 @@ def _print_history(versions: Sequence[dict[str, Any]]) -> None:
     for version in versions:
         data = version["data"]
         text = ", ".join(
-            f"{name}: {cell(format_amount(data.get(name), data.get(f'{name}{CURRENCY}')))}"
+            f"{name}: {format_cell(format_amount(data.get(name), data.get(f'{name}{CURRENCY}')))}"
             for name in changed_fields(before, data)
         )
-        rows.append([str(version["version"]), local(version["valid_from"]), text])
+        rows.append([str(version["version"]), format_local_time(version["valid_from"]), text])
         before = data
     print_table(["version", "since", "what changed"], rows)

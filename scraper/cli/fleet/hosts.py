@@ -1,4 +1,4 @@
-"""`scraper host …`: budgets, pauses, and what blocks have led to."""
+"""`scraper host …`: shows, limits, pauses and resumes hosts."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def host_list(host: str | None, as_json: bool) -> None:
     if as_json:
         print_json(states)
     elif states:
-        print_table(COLUMNS, [_cells(state) for state in states])
+        print_table(COLUMNS, [_host_cells(state) for state in states])
     else:
-        click.echo("no host has pages open, and nobody has said anything of one")
+        click.echo("no host has open pages, a pause or a limit")
 
 
 @host.command("pause")
@@ -110,7 +110,7 @@ def host_set(
             connection, host, rate=rate, concurrency=concurrency, burst=burst, reset=reset
         )
 
-    _change(host, set_budget)
+    _change_host(host, set_budget)
     values = {"rate": rate, "concurrency": concurrency, "burst": burst}
     if as_json:
         print_json({"host": host, **values})
@@ -120,11 +120,13 @@ def host_set(
 
 
 def _set_paused(host: str, *, paused: bool, as_json: bool) -> None:
-    changed = _change(host, lambda connection: hosts.set_paused(connection, host, paused=paused))
+    changed = _change_host(
+        host, lambda connection: hosts.set_paused(connection, host, paused=paused)
+    )
     print_paused("host", host, paused=paused, changed=changed, as_json=as_json)
 
 
-def _change(host: str, change: Callable[[sa.Connection], T]) -> T:
+def _change_host(host: str, change: Callable[[sa.Connection], T]) -> T:
     engine = open_engine()
 
     def work() -> tuple[T, bool]:
@@ -134,14 +136,13 @@ def _change(host: str, change: Callable[[sa.Connection], T]) -> T:
     result, is_known = retry_transaction(work)
     if not is_known:
         click.echo(
-            f"no page of {host} is known yet; a host is written as in `scraper host list`, with "
-            "its port",
+            f"{host} has no pages yet; hosts are written as in `scraper host list`, with the port",
             err=True,
         )
     return result
 
 
-def _cells(host: HostState) -> list[str]:
+def _host_cells(host: HostState) -> list[str]:
     rate = f"{host.rate_per_s:.3g}/s" if host.rate_per_s else "unlimited"
     pace = f" ({host.pace_per_s:.2g}/s)" if host.pace_per_s else ""
     return [
@@ -155,12 +156,12 @@ def _cells(host: HostState) -> list[str]:
         f"{host.due:,}",
         f"{host.later:,}",
         f"{host.leased:,}",
-        _state(host),
+        _state_text(host),
         " ".join(host.sites),
     ]
 
 
-def _state(host: HostState) -> str:
+def _state_text(host: HostState) -> str:
     parts = ["paused"] if host.paused else []
     if host.rests_s is not None:
         parts.append(f"rests {host.rests_s:.0f} s ({host.why})")

@@ -1,7 +1,6 @@
-"""`scraper proxies …`: what the fleet knows of the proxies, by id; whether the list is right, and
-its proxies answer.
+"""`scraper proxies …`: shows the health of proxies, and checks the proxy list.
 
-Refuses to print what stands on the list: a proxy is its id here as everywhere.
+Never prints a proxy's address or login, only its id.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 import click
 
 from scraper.cli.common.shared import json_option, load_settings, open_redis, print_json
-from scraper.cli.common.tables import print_table, span
+from scraper.cli.common.tables import format_span, print_table
 from scraper.errors import ConfigError, NotFoundError, ScraperError
 from scraper.http.transport.aiohttp_transport import tls_context
 from scraper.http.transport.tunnel import ProxyHopError, probe_proxy
@@ -60,9 +59,9 @@ def proxies(ctx: click.Context, host: str | None, as_json: bool) -> None:
     if as_json:
         print_json(rows)
     elif rows:
-        print_table(COLUMNS, [_cells(row) for row in rows])
+        print_table(COLUMNS, [_proxy_cells(row) for row in rows])
     else:
-        click.echo("no proxies: the list is empty, and none is known from before")
+        click.echo("no proxies: the list is empty, and none was used before")
 
 
 @proxies.command("check")
@@ -74,16 +73,14 @@ def proxies_check(connect: bool, as_json: bool) -> None:
     """Check the list of proxies: every mistake, with its line."""
     path = load_settings().proxy_list
     if path is None:
-        raise ConfigError(
-            "there is no list of proxies: set PROXY_LIST to a file with one URL a line"
-        )
+        raise ConfigError("PROXY_LIST is not set (fix: set it to a file with one URL a line)")
     listed = file.read_proxies(path)
     if readable_by_all(path):
         click.echo(
             f"{path}: warning: every user of this machine can read it (fix: chmod 600 {path})",
             err=True,
         )
-    failures = asyncio.run(_failures(listed)) if connect else []
+    failures = asyncio.run(_find_failures(listed)) if connect else []
     if as_json:
         pools = Counter((proxy.pool, proxy.region) for proxy in listed)
         counts = [
@@ -104,9 +101,9 @@ def proxies_check(connect: bool, as_json: bool) -> None:
         raise ScraperError(f"{len(failures)} of {len(listed)} proxies do not answer")
 
 
-async def _failures(listed: Sequence[Proxy]) -> list[tuple[str, str]]:
-    """Those that no connection can be opened to, TLS with an https proxy included. Logins are not
-    tried: that takes a request to some host."""
+async def _find_failures(listed: Sequence[Proxy]) -> list[tuple[str, str]]:
+    """Finds the proxies that cannot be connected to (an https proxy with TLS), with the reasons.
+    Logins are not tried, since that would take a request to some host."""
     tls, at_once = tls_context(), asyncio.Semaphore(CONNECTS_AT_ONCE)
 
     async def connect(proxy: Proxy) -> tuple[str, str] | None:
@@ -125,7 +122,8 @@ async def _failures(listed: Sequence[Proxy]) -> list[tuple[str, str]]:
 
 
 def _as_json(listed: Sequence[Proxy], healths: Healths, host: str | None) -> list[dict[str, Any]]:
-    """One object a proxy, those that are only known from Redis last. Times are seconds from now."""
+    """Returns one object for each proxy; those that only Redis has come last. Times are seconds
+    from now."""
     by_id = {proxy.id: proxy for proxy in listed}
     ids = dict.fromkeys([*by_id, *(id_ for at_host in healths.values() for id_ in at_host)])
     rows = []
@@ -165,7 +163,7 @@ def _proxy_json(
         "answered": answered,
         "failed": failed,
         "success": round(answered / (answered + failed), 4) if answered + failed else None,
-        "latency_s": _latency(hosts),
+        "latency_s": _mean_latency(hosts),
         "hosts": [_host_json(name, health) for name, health in sorted(hosts.items())],
     }
 
@@ -184,7 +182,7 @@ def _host_json(name: str, health: ProxyStats) -> dict[str, Any]:
     }
 
 
-def _latency(hosts: Mapping[str, ProxyStats]) -> float | None:
+def _mean_latency(hosts: Mapping[str, ProxyStats]) -> float | None:
     timed = [health for health in hosts.values() if health.latency_s]
     answered = sum(health.answered for health in timed)
     if not answered:
@@ -192,9 +190,9 @@ def _latency(hosts: Mapping[str, ProxyStats]) -> float | None:
     return round(sum(health.latency_s * health.answered for health in timed) / answered, 3)
 
 
-def _cells(row: Mapping[str, Any]) -> list[str]:
+def _proxy_cells(row: Mapping[str, Any]) -> list[str]:
     resting = [
-        f"{h['host']} ({h['why']}, {span(h['quarantine_s'])})"
+        f"{h['host']} ({h['why']}, {format_span(h['quarantine_s'])})"
         for h in row["hosts"]
         if h["quarantine_s"]
     ]
@@ -204,7 +202,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         row["class"],
         row["region"] or "any",
         "" if row["weight"] is None else f"{row['weight']:g}",
-        f"dead ({row['why']}, {span(row['free_in_s'])})" if state == "dead" else state,
+        f"dead ({row['why']}, {format_span(row['free_in_s'])})" if state == "dead" else state,
         f"{row['requests']:,}",
         "" if row["success"] is None else f"{row['success']:.0%}",
         "" if row["latency_s"] is None else f"{row['latency_s']:.2f} s",

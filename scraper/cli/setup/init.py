@@ -1,4 +1,4 @@
-"""`scraper init`: makes a project folder. `scraper settings`: what is in force, and from where."""
+"""`scraper init`: makes a project folder. `scraper settings`: shows settings and their origins."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def init(folder: Path, compose: bool, as_json: bool) -> None:
         ".gitignore": IGNORED,
     }
     if compose:
-        files |= _deployment()
+        files |= _deployment_files()
     if (folder / "sites").is_dir():
         del files["sites/example.yaml"]
     try:
         written = [name for name, text in files.items() if _write_new(folder / name, text)]
     except OSError as error:
-        raise ConfigError(f"{folder}: cannot be made a project: {error}") from None
+        raise ConfigError(f"{folder}: cannot make a project: {error}") from None
     if as_json:
         print_json({"folder": str(folder), "written": written})
         return
@@ -90,8 +90,8 @@ def init(folder: Path, compose: bool, as_json: bool) -> None:
     click.echo(f"next: {cd}scraper up, then scraper demo, or edit sites/example.yaml")
 
 
-def _deployment() -> dict[str, str]:
-    """The compose file and what it refers to, for an image made of the package."""
+def _deployment_files() -> dict[str, str]:
+    """Returns the compose file and the files that it mounts, for an image with the package."""
     image = Path(__file__).with_name("project.Dockerfile").read_text()
     deploy = shipped.path("deploy")
     paths = [deploy / "make_secrets.py", *(deploy / name for name in DEPLOYED)]
@@ -126,7 +126,7 @@ def settings(as_json: bool, changed: bool) -> None:
         rows.append(
             {
                 "name": short_name(name, field),
-                "value": _shown(name, getattr(values, name)),
+                "value": _hide_secrets(name, getattr(values, name)),
                 "from": origins.get(name, "default"),
                 "variable": variable(name, field),
                 "description": field.description,
@@ -140,8 +140,8 @@ def settings(as_json: bool, changed: bool) -> None:
         click.echo(f"{row['name']:<24}{value!s:<28}{row['from']}")
 
 
-def _shown(name: str, value: Any) -> Any:
-    """The value as people may see it: no password, neither by itself nor within an address."""
+def _hide_secrets(name: str, value: Any) -> Any:
+    """Hides passwords: a setting that is one, and those inside URLs."""
     if value is None:
         return None
     if name in ("secret_key", "flower_password"):

@@ -19,7 +19,7 @@ def plugins(as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    print_table(("plug-in", "", "adds", "what for"), [_cells(row) for row in rows])
+    print_table(("plug-in", "", "adds", "what for"), [_plugin_cells(row) for row in rows])
     for row in rows:
         if row["off"]:
             click.echo(f"{row['name']} is off: {row['off']}")
@@ -42,7 +42,7 @@ def _as_json(row: FoundPlugin) -> dict[str, Any]:
     }
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _plugin_cells(row: dict[str, Any]) -> list[str]:
     kinds = ("commands", "keys", "settings", "ticks", "tasks")
     adds = "; ".join(f"{kind}: {', '.join(row[kind])}" for kind in kinds if row[kind])
     return [row["name"], "off" if row["off"] else "on", adds, row["summary"]]

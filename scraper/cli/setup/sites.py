@@ -1,4 +1,4 @@
-"""`scraper sites …`: the definitions."""
+"""`scraper sites …`: checks and shows definitions; pauses, resumes and deletes sites."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scraper.cli.common.shared import (
     print_json,
     print_paused,
 )
-from scraper.cli.common.tables import span
+from scraper.cli.common.tables import format_span
 from scraper.errors import ConfigError, DefinitionError, NotFoundError, ScraperError
 from scraper.quality import report as reports
 from scraper.registry import installed_hooks, plugin_hooks, plugin_subcommands
@@ -33,12 +33,12 @@ from scraper.sites.definition import Site
 from scraper.views import products as view
 from scraper.views import site_history
 
-# Nobody knows how many pages a site has that was never crawled: so many are an example.
+# The size of a site that was never crawled is unknown: this one serves as an example.
 UNKNOWN_PAGES = 1000
 
 
 class Sites(click.Group):
-    """Has the subcommands of plug-ins, which are imported when they are asked for."""
+    """The group with the subcommands of plug-ins, which are imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*super().list_commands(ctx), *plugin_subcommands("sites")])
@@ -81,30 +81,30 @@ def sites_check(files: tuple[str, ...], as_json: bool) -> None:
     if problems:
         raise DefinitionError(problems)
     sites_of = {path: loader.load_file(path) for path in paths}
-    crawled = _crawled([site.name for site in sites_of.values()])
+    history = _read_history([site.name for site in sites_of.values()])
     for path, site in sites_of.items():
-        for warning in (*loader.find_warnings(site), *crawled.contradictions.get(site.name, ())):
+        for warning in (*loader.find_warnings(site), *history.contradictions.get(site.name, ())):
             click.echo(f"{path}: warning: {warning}", err=True)
     for site in sites_of.values():
         if site.rate_per_s is not None:
-            click.echo(_duration(site, site.rate_per_s, crawled.pages.get(site.name)))
+            click.echo(_duration_text(site, site.rate_per_s, history.pages.get(site.name)))
     click.echo(f"{len(paths)} definition{'s' if len(paths) != 1 else ''} checked, no errors")
 
 
-class _Crawled(NamedTuple):
-    """By site, what its newest crawl has found to contradict a selector, and the pages of its
+class _CrawlHistory(NamedTuple):
+    """By site, what its newest crawl found to contradict a selector, and the number of pages of its
     newest complete crawl."""
 
     contradictions: dict[str, list[str]]
     pages: dict[str, int]
 
 
-def _crawled(names: Sequence[str]) -> _Crawled:
-    """Nothing where there is no database."""
+def _read_history(names: Sequence[str]) -> _CrawlHistory:
+    """Reads the sites' crawls; returns empty mappings without a database."""
     try:
         engine = open_engine()
     except ScraperError:
-        return _Crawled({}, {})
+        return _CrawlHistory({}, {})
     contradictions: dict[str, list[str]] = {}
     with engine.connect() as connection:
         for name in names:
@@ -112,26 +112,26 @@ def _crawled(names: Sequence[str]) -> _Crawled:
                 crawl = reports.read_report(connection, reports.newest_crawl(connection, name))
             except NotFoundError:
                 continue
-            found = [f"{text}, in crawl {crawl.crawl_id}" for text in crawl.contradictions]
-            contradictions[name] = found
-        return _Crawled(contradictions, site_history.last_sizes(connection, names))
+            texts = [f"{text}, in crawl {crawl.crawl_id}" for text in crawl.contradictions]
+            contradictions[name] = texts
+        return _CrawlHistory(contradictions, site_history.last_sizes(connection, names))
 
 
-def _duration(site: Site, rate_per_s: float, pages: int | None) -> str:
+def _duration_text(site: Site, rate_per_s: float, pages: int | None) -> str:
     limits = site.limits
     if pages is not None:
-        known = f"the {pages:,} pages of its last complete crawl take about"
+        text = f"the {pages:,} pages of its last complete crawl take about"
     elif limits.model_fields_set >= {"listings", "products"}:
         pages = limits.listings + limits.products
-        known = f"no crawl of it is complete; {pages:,} pages (limits) take"
+        text = f"no complete crawl yet; {pages:,} pages (its limits) take"
     else:
         pages = UNKNOWN_PAGES
-        known = f"no crawl of it is complete; {pages:,} pages would take"
-    return f"{site.name}: {known} {span(pages / rate_per_s)} at {site.rate} a host"
+        text = f"no complete crawl yet; {pages:,} pages would take"
+    return f"{site.name}: {text} {format_span(pages / rate_per_s)} at {site.rate} a host"
 
 
 def _problems_of_plugins(settings: Settings, site: Site) -> list[tuple[str, str]]:
-    """(key, sentence) of each problem that plug-ins see in a definition."""
+    """Returns (key, sentence) for each problem that plug-ins see in a definition."""
     hooks = plugin_hooks().values()
     return [problem for hook in hooks for problem in hook.check_site(site, settings)]
 
@@ -142,7 +142,7 @@ def sites_list(as_json: bool) -> None:
     """Show the definitions in sites/."""
     folder = load_settings().sites_dir
     if not folder.is_dir():
-        raise NotFoundError(f"there is no folder {folder}/ here; `scraper init` makes one")
+        raise NotFoundError(f"the folder {folder}/ is missing; `scraper init` makes one")
     definitions = loader.load_folder(folder)
     if as_json:
         print_json([site.model_dump(mode="json") for site in definitions])
@@ -203,14 +203,14 @@ def sites_delete(
         chosen = view.row_ids(connection, name, conditions) if where else []
     if where:
         counts = {"products": len(chosen)}
-    told = ", ".join(f"{rows:,} {what}" for what, rows in counts.items())
+    deleted_rows = ", ".join(f"{rows:,} {what}" for what, rows in counts.items())
     if not dry_run:
         if not where:
             _require_undefined(settings.sites_dir, name)
         if not yes and not sys.stdin.isatty():
-            raise click.UsageError(f"{name} has {told}: say --yes to delete them")
+            raise click.UsageError(f"{name} has {deleted_rows}: say --yes to delete them")
         if not yes:
-            click.confirm(f"delete {name} with {told}?", abort=True, err=True)
+            click.confirm(f"delete {name} with {deleted_rows}?", abort=True, err=True)
         if where:
             deletion.delete_products(engine, name, chosen)
         else:
@@ -218,7 +218,7 @@ def sites_delete(
     if as_json:
         print_json({"site": name, "deleted": not dry_run, **counts})
     else:
-        click.echo(f"{name}: {told} {'would be ' if dry_run else ''}deleted")
+        click.echo(f"{name}: {deleted_rows} {'would be ' if dry_run else ''}deleted")
 
 
 def _delete_whole(
@@ -233,13 +233,12 @@ def _require_undefined(folder: Path, name: str) -> None:
     for path in loader.list_definition_files(folder):
         if name in loader.guess_names(path):
             raise ConfigError(
-                f"{path} defines {name}, which would come back with it (fix: delete that file "
-                "first)"
+                f"{path} defines {name}, so the site would return (fix: delete that file first)"
             )
 
 
 def _print_progress(counts: Mapping[str, int]) -> deletion.Progress:
-    """Lines on a terminal, for what takes long."""
+    """Returns a callback that prints the progress of large deletions on a terminal."""
     done: Counter[str] = Counter()
 
     def progress(what: str, rows: int) -> None:

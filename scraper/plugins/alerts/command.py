@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from scraper.actions.crawls import definition_in_file
 from scraper.cli.common.shared import json_option, load_settings, open_engine, print_json
-from scraper.cli.common.tables import plain, print_table
+from scraper.cli.common.tables import one_line, print_table
 from scraper.domain import CrawlStatus
 from scraper.errors import ConfigError, CursorError, NotFoundError, ScraperError, did_you_mean
 from scraper.feed import reader as feed
@@ -46,7 +46,7 @@ def alerts(context: click.Context, as_json: bool) -> None:
         print_json(rows)
         return
     columns = ["rule", "when", "of", "to", "alerts", "waiting", "last", "problem"]
-    print_table(columns, [[plain(str(row[key] or "")) for key in columns] for row in rows])
+    print_table(columns, [[one_line(str(row[key] or "")) for key in columns] for row in rows])
 
 
 def _rule_row(rule: PriceRule, state: sa.Row[Any] | None) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _show_matches(name: str, days: int, as_json: bool) -> None:
         return
     for match in matches:
         at = match.change.at.isoformat(timespec="minutes")
-        click.echo(f"{at}  {plain(match.message)}")
+        click.echo(f"{at}  {one_line(match.message)}")
     click.echo(f"{len(matches):,} alerts in {days} days", err=True)
 
 

@@ -12,7 +12,7 @@ import click
 import sqlalchemy as sa
 
 from scraper.cli.common.shared import complete_site, json_option, open_engine, print_json
-from scraper.cli.common.tables import minute, plain, print_table
+from scraper.cli.common.tables import format_minute, one_line, print_table
 from scraper.errors import ScraperError
 from scraper.plugins.archive import prune as pruning
 from scraper.plugins.archive import rows as store
@@ -86,7 +86,7 @@ def archive_verify(
         print_json(verified)
     else:
         for problem in verified.problems:
-            click.echo(f"{plain(problem['url'])}: {plain(problem['problem'])}")
+            click.echo(f"{one_line(problem['url'])}: {one_line(problem['problem'])}")
         click.echo(f"{verified.pages:,} records read, {verified.broken:,} of them cannot be used")
     if verified.broken:
         raise ScraperError(
@@ -115,7 +115,7 @@ def _list(engine: sa.Engine, site: str | None) -> list[dict[str, Any]]:
 def _cells(archive: dict[str, Any]) -> list[str]:
     counts = [f"{archive[name]:,}" for name in ("pages", "urls", "segments")]
     sizes = [f"{archive[name] / 1e6:,.1f} MB" for name in ("bytes", "body_bytes")]
-    times = [minute(archive["oldest"]), minute(archive["newest"])]
+    times = [format_minute(archive["oldest"]), format_minute(archive["newest"])]
     return [archive["site"], *counts, *sizes, *times, f"{archive['keep_s'] / 86400:g} d"]
 
 

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from scraper.actions import deletion, overrides
 from scraper.cli.common.shared import load_settings
 from scraper.cli.common.tables import print_table
-from scraper.cli.crawl.wait import follow
+from scraper.cli.crawl.wait import follow_crawl
 from scraper.cli.data.products import print_products, read_products
 from scraper.coordinator import plan
 from scraper.errors import ConfigError, CrawlFailedError, ScraperError, ServerUnavailableError
@@ -228,7 +228,7 @@ def _is_answering(port: int) -> bool:
 def _run_crawl(engine: sa.Engine) -> CrawlProgress:
     opened = plan.open_now(engine, "demo")
     send(opened.messages)
-    crawl = follow(engine, opened.crawl_id)
+    crawl = follow_crawl(engine, opened.crawl_id)
     click.echo(progress.summary(crawl))
     if crawl.status != "completed":
         raise CrawlFailedError(f"the demo's crawl {crawl.id} {crawl.status}: {crawl.note}")

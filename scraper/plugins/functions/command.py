@@ -9,7 +9,7 @@ from typing import IO, Any
 import click
 
 from scraper.cli.common.shared import load_settings, print_json
-from scraper.cli.common.tables import plain
+from scraper.cli.common.tables import one_line
 from scraper.errors import CallsFailedError
 from scraper.infra.database import dumps
 from scraper.plugins.functions.client import CallError, Client
@@ -116,12 +116,14 @@ def _print(index: int, text: str, result: Any, *, as_json: bool) -> None:
             print_json({"index": index, "input": text, "error": error})
         else:
             click.echo(
-                f"{plain(text)}\t{result.type}: {plain(result.message)} ({result.blame})", err=True
+                f"{one_line(text)}\t{result.type}: {one_line(result.message)} ({result.blame})",
+                err=True,
             )
     elif as_json:
         print_json({"index": index, "input": text, "result": result})
     else:
-        click.echo(f"{plain(text)}\t{plain(result if isinstance(result, str) else dumps(result))}")
+        shown = result if isinstance(result, str) else dumps(result)
+        click.echo(f"{one_line(text)}\t{one_line(shown)}")
 
 
 def _progress(done: int, failed: int, sent: int) -> None:

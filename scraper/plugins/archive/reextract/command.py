@@ -25,7 +25,7 @@ from scraper.cli.common.shared import (
     parsed_by,
     print_json,
 )
-from scraper.cli.common.tables import cell, minute, plain, print_table
+from scraper.cli.common.tables import format_cell, format_minute, one_line, print_table
 from scraper.errors import ScraperError, SuspectError
 from scraper.frontier import sites
 from scraper.plugins.archive.reextract.differences import FieldSums
@@ -205,13 +205,13 @@ def _field_json(preview: Preview, sums: FieldSums) -> dict[str, Any]:
 
 
 def _print_preview(name: str, preview: Preview) -> None:
-    times = f", fetched {minute(preview.oldest)} to {minute(preview.newest)}"
+    times = f", fetched {format_minute(preview.oldest)} to {format_minute(preview.newest)}"
     click.echo(f"{name}: {preview.pages:,} archived product pages{times if preview.oldest else ''}")
     click.echo(f"products: {preview.same:,} same, {preview.changed:,} changed, {preview.new:,} new")
     for reason, count in sorted(preview.left.items()):
         click.echo(f"left alone: {count:,} {reason}")
     if preview.vanished:
-        ids = ", ".join(map(plain, preview.vanished_examples))
+        ids = ", ".join(map(one_line, preview.vanished_examples))
         click.echo(
             f"not found on their pages, and left as they are: {preview.vanished:,}, such as {ids}"
         )
@@ -220,7 +220,7 @@ def _print_preview(name: str, preview: Preview) -> None:
     if preview.unreadable:
         click.echo(f"pages not readable: {preview.unreadable:,}")
     for url, problem in preview.problems:
-        click.echo(f"  {plain(url)}: {plain(problem)}")
+        click.echo(f"  {one_line(url)}: {one_line(problem)}")
     if preview.sums.fields:
         click.echo()
         rows = [_cells(preview, field, sums) for field, sums in sorted(preview.sums.fields.items())]
@@ -232,7 +232,7 @@ def _print_preview(name: str, preview: Preview) -> None:
         if left:
             click.echo(f"and {left:,} products more; `--show` shows more", err=True)
     for suspicion in preview.reasons:
-        click.echo(f"SUSPECT: {suspicion.field}: {plain(suspicion.text)}")
+        click.echo(f"SUSPECT: {suspicion.field}: {one_line(suspicion.text)}")
 
 
 def _print_written(written: WriteResult | None) -> None:
@@ -247,7 +247,7 @@ def _cells(preview: Preview, name: str, sums: FieldSums) -> list[str]:
     example = ""
     if sums.examples:
         external_id, change = sums.examples[0]
-        example = f"{cell(external_id)}: {_value(change.before)} -> {_value(change.after)}"
+        example = f"{format_cell(external_id)}: {_value(change.before)} -> {_value(change.after)}"
     return [
         name,
         _share(sums.before, preview.sums.known),
@@ -260,13 +260,18 @@ def _cells(preview: Preview, name: str, sums: FieldSums) -> list[str]:
 def _changes(preview: Preview) -> Iterator[list[str]]:
     for product in preview.shown:
         if product.new:
-            yield [cell(product.external_id), "", "", "new"]
+            yield [format_cell(product.external_id), "", "", "new"]
         for name, change in product.fields.items():
-            yield [cell(product.external_id), name, _value(change.before), _value(change.after)]
+            yield [
+                format_cell(product.external_id),
+                name,
+                _value(change.before),
+                _value(change.after),
+            ]
 
 
 def _value(value: Any) -> str:
-    return "nothing" if value is None else cell(value)
+    return "nothing" if value is None else format_cell(value)
 
 
 def _share(part: int, whole: int) -> str:

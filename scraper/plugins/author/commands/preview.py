@@ -9,7 +9,7 @@ import click
 
 from scraper.cli.common.definitions import load_definition
 from scraper.cli.common.shared import load_settings, print_json
-from scraper.cli.common.tables import plain
+from scraper.cli.common.tables import one_line
 from scraper.cli.data.export import write_table
 from scraper.cli.data.output import open_destination
 from scraper.cli.data.products import print_products
@@ -36,7 +36,7 @@ def preview_site(name: str, wanted: int, form: str, output: str | None, *, as_js
     else:
         print_products(table.columns, list(table.rows))
     for url, problem in result.problems[:PROBLEMS_SHOWN]:
-        click.echo(f"problem: {plain(url)}: {plain(problem)}", err=True)
+        click.echo(f"problem: {one_line(url)}: {one_line(problem)}", err=True)
     hidden = len(result.problems) - PROBLEMS_SHOWN
     more = f" ({hidden} more problems)" if hidden > 0 else ""
     where = f" written to {output}" if output else ""

@@ -6,7 +6,7 @@ import click
 
 from scraper.cli.common.definitions import definition_file, page_errors
 from scraper.cli.common.shared import complete_site, json_option, load_settings, print_json
-from scraper.cli.common.tables import cell, plain, print_table
+from scraper.cli.common.tables import format_cell, one_line, print_table
 from scraper.domain import Kind
 from scraper.errors import NotFoundError, ScraperError
 from scraper.plugins.author.repair.record_checks import check_sites
@@ -84,7 +84,13 @@ def test(names: tuple[str, ...], update: bool, as_json: bool) -> None:
         print_table(
             ("site", "field", "expected", "today", "page"),
             [
-                (row.site, row.field, cell(row.old), cell(row.new), plain(row.page))
+                (
+                    row.site,
+                    row.field,
+                    format_cell(row.old),
+                    format_cell(row.new),
+                    one_line(row.page),
+                )
                 for row in differing
             ],
         )

@@ -19,7 +19,7 @@ from scraper.cli.common.shared import (
     open_engine,
     print_json,
 )
-from scraper.cli.common.tables import plain
+from scraper.cli.common.tables import one_line
 from scraper.domain import Fetched, Kind
 from scraper.errors import ConfigError, FetchError, NotFoundError, ScraperError, did_you_mean
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
@@ -191,7 +191,7 @@ def _show_repair(repair: FieldRepair) -> None:
     if repair.old.pages:
         shown += f", {repair.old} recorded pages ({repair.old.wrong} wrong)"
     word = "proposed" if repair.value else "not certain enough"
-    click.echo(f"  {word}: {plain(repair.nearest)}: {shown}; confidence {repair.confidence:.2f}")
+    click.echo(f"  {word}: {one_line(repair.nearest)}: {shown}; confidence {repair.confidence:.2f}")
 
 
 def _show_next_step(site: str, path: Path, repairs: list[FieldRepair], *, applied: bool) -> None:

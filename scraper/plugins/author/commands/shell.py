@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from scraper.cli.common.definitions import load_definition, page_errors
 from scraper.cli.common.shared import complete_site, load_settings
-from scraper.cli.common.tables import plain
+from scraper.cli.common.tables import one_line
 from scraper.domain import Fetched, Kind
 from scraper.errors import FetchError
 from scraper.extract.document import Document
@@ -71,7 +71,7 @@ class Prompt:
         try:
             self.read_page(urljoin(Document(self._page, self._page.url).base, url))
         except FetchError as error:
-            click.echo(f"{error.outcome}: {plain(str(error))}", err=True)
+            click.echo(f"{error.outcome}: {one_line(str(error))}", err=True)
             return None
         shown: ShownPage = self.names["page"]
         return shown

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from scraper.cli.common.tables import cell, plain, print_table, span
+from scraper.cli.common.tables import format_cell, format_span, one_line, print_table
 from scraper.plugins.author.discovery.fields.induction import FieldChoice
 from scraper.plugins.author.discovery.platform import OpenInterface
 from scraper.plugins.author.discovery.survey import Survey
@@ -30,7 +30,9 @@ def _format_example(choice: FieldChoice) -> str:
     assert choice.best is not None
     position = next(at for at, value in enumerate(choice.best.values) if value is not None)
     currency = choice.currency or choice.best.currencies[position]
-    return cell(choice.best.values[position])[:EXAMPLE_CHARS] + (f" {currency}" if currency else "")
+    return format_cell(choice.best.values[position])[:EXAMPLE_CHARS] + (
+        f" {currency}" if currency else ""
+    )
 
 
 def show_survey(
@@ -51,7 +53,7 @@ def show_survey(
     if survey.interface is not None:
         click.echo(_describe_interface(survey.interface))
     for note in survey.notes:
-        click.echo(f"note: {plain(note)}", err=True)
+        click.echo(f"note: {one_line(note)}", err=True)
     if definition.allow_private:
         click.echo(
             "allow_private: true was written, since the address is on this machine or its network",
@@ -69,17 +71,29 @@ def _describe_products(survey: Survey, trials: list[PageTrial]) -> list[Row]:
     number = f"{survey.links or len(survey.known_urls)} links"
     identity = ", ".join(f"{key} {value}" for key, value in (survey.id or {"the": "URL"}).items())
     identified = sum(trial.external_id is not None for trial in trials)
-    example = plain(trials[0].external_id or "") if trials else ""
+    example = one_line(trials[0].external_id or "") if trials else ""
     rows = [
-        ("products", plain(str(links)), number, f"{plain(survey.pages_text)[:60]}{about}", ""),
-        ("id", plain(identity), f"{identified} of {len(trials)}", example, ""),
+        (
+            "products",
+            one_line(str(links)),
+            number,
+            f"{one_line(survey.pages_text)[:60]}{about}",
+            "",
+        ),
+        ("id", one_line(identity), f"{identified} of {len(trials)}", example, ""),
     ]
     items = survey.items
     if items is not None:
         (scope, where), *_ = items.items.items()
-        sizes = plain(f"{items.sizes} a page, as {items.example}")
+        sizes = one_line(f"{items.sizes} a page, as {items.example}")
         rows.append(
-            ("items", plain(f"{scope} {where}"), f"{items.pages} of {len(trials)}", sizes, "")
+            (
+                "items",
+                one_line(f"{scope} {where}"),
+                f"{items.pages} of {len(trials)}",
+                sizes,
+                "",
+            )
         )
     return rows
 
@@ -88,12 +102,12 @@ def _describe_fields(survey: Survey, trials: list[PageTrial]) -> Iterator[Row]:
     counts = _count_fields(trials)
     for name, choice in survey.fields.items():
         if choice.best is None:
-            yield name, "-", "", plain("; ".join(choice.guesses)), ""
+            yield name, "-", "", one_line("; ".join(choice.guesses)), ""
             continue
         source = [str(value) for key, value in choice.best.candidate.source.items() if key != "map"]
         agrees = ", ".join(sorted(choice.best.agrees))
         pages = f"{counts[name]} of {len(trials)}"
-        yield name, plain(", ".join(source)), pages, _format_example(choice), agrees
+        yield name, one_line(", ".join(source)), pages, _format_example(choice), agrees
 
 
 def _describe_interface(interface: OpenInterface) -> str:
@@ -102,12 +116,13 @@ def _describe_interface(interface: OpenInterface) -> str:
     counts = ", ".join(f"{name} {named.count(name)}" for name in dict.fromkeys(named))
     first = interface.products[0]
     example = ", ".join(
-        plain(f"{name} {cell(value)[:EXAMPLE_CHARS]}") for name, value in first.data.items()
+        one_line(f"{name} {format_cell(value)[:EXAMPLE_CHARS]}")
+        for name, value in first.data.items()
     )
     return (
         f"platform: {interface.name}: its interface gives {len(interface.products)} variants on "
         f"its first page{', and has more' if interface.more else ''}: {counts}\n"
-        f"  such as {plain(first.external_id)}: {example}"
+        f"  such as {one_line(first.external_id)}: {example}"
     )
 
 
@@ -117,7 +132,7 @@ def _estimate_crawl(survey: Survey, definition: Site) -> str:
         return ""
     pages = survey.products + (survey.pages or 0)
     seconds = pages / definition.rate_per_s
-    return f"{pages:,} pages at {definition.rate}: about {span(max(1.0, seconds))}; "
+    return f"{pages:,} pages at {definition.rate}: about {format_span(max(1.0, seconds))}; "
 
 
 def survey_as_json(

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from scraper.cli.common.definitions import load_definition, page_errors
 from scraper.cli.common.shared import complete_site, json_option, load_settings, print_json
-from scraper.cli.common.tables import cell, plain, print_table
+from scraper.cli.common.tables import format_cell, one_line, print_table
 from scraper.domain import Fetched, Kind
 from scraper.errors import DefinitionError, ScraperError
 from scraper.plugins.author.discovery.fields.standard import standard_definition
@@ -205,28 +205,28 @@ def _show_sample(site: Site, sample: Sample, *, as_json: bool) -> None:
 
 
 def _show_listing(listing: ListingTrial) -> None:
-    click.echo(plain(listing.url))
+    click.echo(one_line(listing.url))
     for name, links in (("products", listing.products), ("listings", listing.listings)):
         click.echo(f"  {name}: {len(links)} link{'s' if len(links) != 1 else ''}")
         for link in spread_sample(links, LINKS_SHOWN):
-            click.echo(f"    {plain(link)}")
+            click.echo(f"    {one_line(link)}")
     _show_problems(listing.problems)
 
 
 def _show_product(page: PageTrial) -> None:
     if page.gone:
-        click.echo(f"{plain(page.url)}\n  gone: the shop answers that it no longer exists")
+        click.echo(f"{one_line(page.url)}\n  gone: the shop answers that it no longer exists")
         return
     stored = "" if page.complete else "  (would not be stored)"
-    click.echo(f"{plain(page.url)}\n  id {plain(page.external_id or '-')}{stored}")
+    click.echo(f"{one_line(page.url)}\n  id {one_line(page.external_id or '-')}{stored}")
     rows = [
         (
             trial.name,
-            cell(trial.value),
+            format_cell(trial.value),
             trial.source,
-            plain("; ".join(trial.problems)),
+            one_line("; ".join(trial.problems)),
             ", ".join(
-                f"{rival.source}: {cell(rival.value)}"
+                f"{rival.source}: {format_cell(rival.value)}"
                 for rival in trial.rivals
                 if rival.value != trial.value
             ),
@@ -248,7 +248,10 @@ def _show_items(page: PageTrial) -> None:
     print_table(
         ("id", *columns),
         [
-            (plain(item.external_id), *(cell(item.data.get(key)) for key in columns))
+            (
+                one_line(item.external_id),
+                *(format_cell(item.data.get(key)) for key in columns),
+            )
             for item in page.items[:ITEMS_SHOWN]
         ],
     )
@@ -258,7 +261,7 @@ def _show_items(page: PageTrial) -> None:
 
 def _show_problems(problems: tuple[str, ...]) -> None:
     for problem in problems:
-        click.echo(f"  problem: {plain(problem)}", err=True)
+        click.echo(f"  problem: {one_line(problem)}", err=True)
 
 
 def _show_matches(result: Matches, *, as_json: bool) -> None:
@@ -266,10 +269,10 @@ def _show_matches(result: Matches, *, as_json: bool) -> None:
         print_json(result)
         return
     for match in result.matches:
-        click.echo(cell(match))
+        click.echo(format_cell(match))
     count = len(result.matches)
     click.echo(
-        f"{result.source}: {count} match{'es' if count != 1 else ''} on {plain(result.url)}",
+        f"{result.source}: {count} match{'es' if count != 1 else ''} on {one_line(result.url)}",
         err=True,
     )
     if result.nearest:

@@ -17,7 +17,7 @@ from scraper.cli.common.shared import (
     open_engine,
     print_json,
 )
-from scraper.cli.common.tables import cell, local, plain, print_table
+from scraper.cli.common.tables import format_cell, format_local_time, one_line, print_table
 from scraper.domain import Fetched, Kind
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.plugins.author.discovery.trial import FieldTrial, PageTrial, try_product
@@ -49,7 +49,7 @@ def why(site: str, product_id: str, field: str | None, fetch: bool, as_json: boo
     if as_json:
         print_json(_as_json(site, product_id, found, page, trials, fetch))
         return
-    click.echo(f"{plain(found.url)}, last read {local(found.fetched_at)}")
+    click.echo(f"{one_line(found.url)}, last read {format_local_time(found.fetched_at)}")
     click.echo(_where(found, page, fetch))
     columns = ("field", "value", "since", "crawl", "definition", "source", "others say", "held")
     print_table(columns, [_row(origin, found.site, trials) for origin in found.origins])
@@ -64,7 +64,7 @@ def _archived(
         return None
     page = archive.read_page(row, settings.body_max_bytes)
     if page.fetched is None:
-        click.echo(f"its archived page cannot be read: {plain(page.problem)}", err=True)
+        click.echo(f"its archived page cannot be read: {one_line(page.problem)}", err=True)
         return None
     site = Site.model_validate(row["definition"])
     return try_product(
@@ -91,8 +91,9 @@ def _where(found: Provenance, page: PageTrial | None, fetch: bool) -> str:
         return "sources: all that may have given it (`--fetch` reads the page, and says which does)"
     row = found.archived
     return (
-        f"sources: by the page as archived {local(row['fetched_at'])}, crawl {row['crawl_id']} "
-        f"({plain(row['key'])}, bytes {row['start']:,} to {row['start'] + row['size']:,})"
+        f"sources: by the page as archived {format_local_time(row['fetched_at'])}, "
+        f"crawl {row['crawl_id']} "
+        f"({one_line(row['key'])}, bytes {row['start']:,} to {row['start'] + row['size']:,})"
     )
 
 
@@ -101,12 +102,12 @@ def _row(origin: Origin, site: Site, trials: Mapping[str, FieldTrial]) -> list[s
     rivals = trial.rivals if trial else ()
     return [
         origin.field,
-        cell(origin.value),
-        local(origin.since),
+        format_cell(origin.value),
+        format_local_time(origin.since),
         str(origin.crawl or ""),
         origin.definition or "",
         trial.source if trial else " or ".join(provenance.sources(site, origin.field)),
-        ", ".join(f"{rival.source}: {cell(rival.value)}" for rival in rivals),
+        ", ".join(f"{rival.source}: {format_cell(rival.value)}" for rival in rivals),
         _held(origin.held),
     ]
 
@@ -114,8 +115,8 @@ def _row(origin: Origin, site: Site, trials: Mapping[str, FieldTrial]) -> list[s
 def _held(held: HeldBack | None) -> str:
     if held is None:
         return ""
-    value = ", ".join(cell(part) for part in held.value.values()) or "nothing"
-    return plain(f"{value} (crawl {held.crawl}: {held.why})")
+    value = ", ".join(format_cell(part) for part in held.value.values()) or "nothing"
+    return one_line(f"{value} (crawl {held.crawl}: {held.why})")
 
 
 def _as_json(
