@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
+from scraper.cli.common.tables import format_span
 from scraper.cli.crawl.screen import (
     GAP,
     SORTS,
@@ -20,7 +21,6 @@ from scraper.cli.crawl.screen import (
     fit_columns,
     fit_rows,
     make_screen,
-    span,
 )
 from scraper.cli.crawl.watch import press_keys
 from scraper.frontier.counters import Counts
@@ -225,4 +225,4 @@ def test_columns_that_stay_whole_do(columns: list[tuple[int, bool]], room: int) 
     [(-1.0, "0 s"), (99.0, "99 s"), (100.0, "2 min"), (7200.0, "2 h"), (864_000.0, "10 d")],
 )
 def test_a_span_has_one_unit(seconds: float, text: str) -> None:
-    assert span(seconds) == text
+    assert format_span(seconds) == text
