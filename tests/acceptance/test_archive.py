@@ -285,6 +285,4 @@ def test_a_place_that_cannot_be_written_to_costs_no_page(
     assert crawl["status"] == "completed" and crawl["ok"] == PRODUCTS + 1 and crawl["dead"] == 0
     assert "pages could not be stored for the archive" in run.log(worker)
     assert not rows(engine, "SELECT FROM archived_pages")
-    assert (
-        "no archived pages of products of shop" in run.scraper("reextract", "shop", code=1).stderr
-    )
+    assert "no archived product pages of shop" in run.scraper("reextract", "shop", code=1).stderr

@@ -90,7 +90,7 @@ class Shop:
         """A whole batch, good."""
 
         async def work() -> None:
-            lease, spool = self.lease(), self.archive.spool()
+            lease, spool = self.lease(), self.archive.open_spool()
             assert spool is not None
             for page in lease.pages:
                 self.settle(lease, page, await self.put_aside(spool, page), title)
@@ -100,7 +100,7 @@ class Shop:
 
     def found(self) -> list[Any]:
         with self.engine.connect() as connection:
-            records = store.records(connection, None, None, (0, -1), 1000)
+            records = store.list_records(connection, None, None, (0, -1), 1000)
         return list(read_all([row._asdict() for row in records], 10_000_000))
 
 
@@ -141,7 +141,7 @@ def test_a_batch_is_one_segment_and_its_rows_read_each_page(
 
 def test_a_page_whose_lease_was_lost_is_not_archived(shop: Shop, engine: sa.Engine) -> None:
     async def work() -> None:
-        lease, spool = shop.lease(), shop.archive.spool()
+        lease, spool = shop.lease(), shop.archive.open_spool()
         assert spool is not None
         spooled = [await shop.put_aside(spool, page) for page in lease.pages]
         with engine.begin() as connection:
@@ -177,7 +177,7 @@ def test_bodies_wait_in_a_file_once_they_are_many(
     folder = settings.home_dir / "tmp"
 
     async def work() -> None:
-        lease, spool = shop.lease(), shop.archive.spool()
+        lease, spool = shop.lease(), shop.archive.open_spool()
         assert spool is not None
         bodies = {page.id: bytes([65 + number]) * 900 for number, page in enumerate(lease.pages)}
         spooled = [await shop.put_aside(spool, page, bodies[page.id]) for page in lease.pages]
@@ -214,7 +214,7 @@ def test_a_place_that_fails_costs_its_pages_and_is_left_in_peace_for_a_while(
 def test_a_segment_that_was_swept_meanwhile_gets_no_rows(
     shop: Shop, engine: sa.Engine, tmp_path: Path
 ) -> None:
-    put = archive_module.Archive._database
+    put = archive_module.Archive._run_transaction
     calls = []
 
     def late(self: Archive, work: Any) -> Any:
@@ -229,7 +229,7 @@ def test_a_segment_that_was_swept_meanwhile_gets_no_rows(
         return put(self, work)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(archive_module.Archive, "_database", late)
+        patch.setattr(archive_module.Archive, "_run_transaction", late)
         shop.batch()
     assert len(calls) == 2 and shop.archive.lost == 3
     assert (
@@ -244,7 +244,7 @@ def test_storing_a_segment_once_more_does_nothing(shop: Shop, engine: sa.Engine)
     shop.batch()
     (segment_id,) = rows(engine, "SELECT id FROM archive_segments")[0]
     with engine.begin() as connection:
-        assert store.store(connection, segment_id, 1, [])  # type: ignore[arg-type]
+        assert store.store_segment(connection, segment_id, 1, [])  # type: ignore[arg-type]
     assert rows(engine, "SELECT count(*), max(pages) FROM archived_pages, archive_segments") == [
         (3, 3)
     ]
@@ -255,8 +255,8 @@ def test_nowhere_to_keep_pages_is_said_once(
 ) -> None:
     # a PostgreSQL of one's own, and no SCRAPER_ARCHIVE
     shop = Shop(engine, environment, a_site(archive=True))
-    assert shop.archive.spool() is shop.archive.spool() is None and shop.archive.lost == 2
-    assert capsys.readouterr().out.count("SCRAPER_ARCHIVE, a folder that all workers") == 1
+    assert shop.archive.open_spool() is shop.archive.open_spool() is None and shop.archive.lost == 2
+    assert capsys.readouterr().out.count("SCRAPER_ARCHIVE is not set") == 1
     embedded = environment.model_copy(update={"database_url": None})
     assert archive_place(embedded) == str(environment.home_dir / "archive")
 

@@ -84,9 +84,9 @@ def test_segments_that_nobody_finishes(engine: sa.Engine) -> None:
     source = Postgres(engine, 60)
     with engine.begin() as connection:
         begun, stored, doomed, _young = (
-            archive.announce(connection, "/x", f"k{n}", "gzip") for n in range(4)
+            archive.announce_segment(connection, "/x", f"k{n}", "gzip") for n in range(4)
         )
-        assert archive.store(connection, stored, 100, [])
+        assert archive.store_segment(connection, stored, 100, [])
         old = sa.text(
             "UPDATE archive_segments SET created_at = now() - interval '1 hour' WHERE id = ANY (:ids)"
         )

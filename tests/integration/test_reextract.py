@@ -57,7 +57,7 @@ class Shop:
     def fetch(self) -> None:
         async def work() -> None:
             archive = Archive(self.engine, self.settings)
-            spool = archive.spool()
+            spool = archive.open_spool()
             assert spool is not None and self.site.of(ArchiveKeys).archive is not None
             (batch,) = lease_all(self.engine, "shop.example")
             lease = claimed(self.engine, batch)
@@ -281,7 +281,7 @@ def test_a_selector_that_breaks_is_told_as_a_crawl_would_tell_it(shop: Shop) -> 
 def test_nothing_is_written_beside_a_crawl_by_another_definition(shop: Shop) -> None:
     open_crawl(shop.engine, shop.site)
     with pytest.raises(
-        BusyError, match=r"crawl 2 of shop runs by another definition .* `scraper stop 2`"
+        BusyError, match=r"crawl 2 of shop runs with another definition, .* `scraper stop 2`"
     ):
         reextract(shop, definition(price="s"))
     assert shop.data()["1"]["price"] == "1.50"

@@ -49,7 +49,7 @@ def test_the_defaults_are_product_pages_each_good_answer_a_month() -> None:
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ("yes", "is no archive"),
+        ("yes", "is not an archive"),
         ({"keep": "0"}, "keeps nothing"),
         ({"keep": "soon"}, "is not a length of time"),
         ({"pages": "none"}, "products"),
@@ -98,7 +98,7 @@ def test_changes_of_a_product_and_their_sums() -> None:
         "d": FieldChange(None, "new"),
     }
     assert sums.compare("2", {"a": 1}, {"a": 1, "c": None}) == {}
-    sums.new({"a": 5, "b": None})
+    sums.add_new({"a": 5, "b": None})
     found = {
         name: (one.before, one.after, one.gained, one.changed, one.lost)
         for name, one in sums.fields.items()

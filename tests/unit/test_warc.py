@@ -14,10 +14,10 @@ from warcio.archiveiterator import ArchiveIterator
 
 from scraper.infra.zstandard import zstd
 from scraper.plugins.archive import warc
-from scraper.plugins.archive.warc import Answer, Codec, RecordError
+from scraper.plugins.archive.warc import ArchivedResponse, Codec, RecordError
 
 AT = datetime(2026, 11, 20, 18, 30, 1, 250000, tzinfo=UTC)
-ANSWER = Answer(
+ANSWER = ArchivedResponse(
     "https://shop.example/p/1?a=ü",
     "https://shop.example/old/1",
     200,
@@ -41,7 +41,7 @@ def plain(data: bytes, codec: Codec) -> bytes:
 
 @CODECS
 def test_what_is_written_is_read(codec: Codec) -> None:
-    found = warc.read(warc.response(ANSWER, codec), codec, len(ANSWER.body))
+    found = warc.read_response(warc.make_response(ANSWER, codec), codec, len(ANSWER.body))
     size = str(len(ANSWER.body))
     assert found == replace(
         ANSWER,
@@ -55,8 +55,8 @@ def test_what_is_written_is_read(codec: Codec) -> None:
 
 @CODECS
 def test_warcio_reads_a_segment_and_agrees_with_its_digests(codec: Codec) -> None:
-    segment = plain(warc.warcinfo("x.warc", codec), codec) + plain(
-        warc.response(ANSWER, codec), codec
+    segment = plain(warc.make_warcinfo("x.warc", codec), codec) + plain(
+        warc.make_response(ANSWER, codec), codec
     )
     info, response = [
         (record.rec_type, record.rec_headers, record.content_stream().read())
@@ -75,7 +75,7 @@ def test_warcio_reads_a_segment_and_agrees_with_its_digests(codec: Codec) -> Non
 def test_a_zstd_record_is_one_frame_with_its_size_and_a_checksum() -> None:
     """As IIPC's "Zstandard Compression for WARC Files" wants it; the frame's header is that of RFC
     8878, 3.1.1.1."""
-    data = warc.response(ANSWER, "zstd")
+    data = warc.make_response(ANSWER, "zstd")
     assert data[:4] == bytes.fromhex("28b52ffd")
     assert data[4] & 0b100, "a checksum of the content"
     assert data[4] >> 6 or data[4] & 0b100000, "the content's size"
@@ -84,7 +84,7 @@ def test_a_zstd_record_is_one_frame_with_its_size_and_a_checksum() -> None:
 
 @CODECS
 def test_a_record_that_is_not_what_was_written_is_told(codec: Codec) -> None:
-    good, size = warc.response(ANSWER, codec), len(ANSWER.body)
+    good, size = warc.make_response(ANSWER, codec), len(ANSWER.body)
     for bad, why in {
         good[:-4]: "cut off",
         good + b"x": "more than one record",
@@ -92,31 +92,34 @@ def test_a_record_that_is_not_what_was_written_is_told(codec: Codec) -> None:
         b"": "cut off",
         b"<html>": "does not unpack",
         good[:40] + bytes([good[40] ^ 1]) + good[41:]: ".",
-        warc.warcinfo("x", codec): "no response record",
+        warc.make_warcinfo("x", codec): "no response record",
     }.items():
         with pytest.raises(RecordError, match=why):
-            warc.read(bad, codec, size)
+            warc.read_response(bad, codec, size)
 
 
 def test_an_altered_body_does_not_pass_for_the_one_that_was_written() -> None:
     altered = zlib.compress(
-        zlib.decompress(warc.response(ANSWER, "gzip"), 31).replace(b"Stuhl", b"Tisch"), wbits=31
+        zlib.decompress(warc.make_response(ANSWER, "gzip"), 31).replace(b"Stuhl", b"Tisch"),
+        wbits=31,
     )
     with pytest.raises(RecordError, match="digest"):
-        warc.read(altered, "gzip", len(ANSWER.body))
+        warc.read_response(altered, "gzip", len(ANSWER.body))
 
 
 @CODECS
 def test_a_bomb_is_not_unpacked(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
-    bomb = warc.response(replace(ANSWER, body=bytes(30_000_000)), codec)
+    bomb = warc.make_response(replace(ANSWER, body=bytes(30_000_000)), codec)
     assert len(bomb) < 100_000
     asked: list[int] = []
-    unpack = warc._unpack
+    unpack = warc._decompress
     monkeypatch.setattr(
-        warc, "_unpack", lambda data, codec, most: asked.append(most) or unpack(data, codec, most)
+        warc,
+        "_decompress",
+        lambda data, codec, most: asked.append(most) or unpack(data, codec, most),
     )
     with pytest.raises(RecordError, match="unpacks to more than it may"):
-        warc.read(bomb, codec, 1000)
+        warc.read_response(bomb, codec, 1000)
     assert asked == [1000 + warc.HEAD_MAX]
 
 
@@ -130,10 +133,10 @@ def test_a_bomb_is_not_unpacked(codec: Codec, monkeypatch: pytest.MonkeyPatch) -
 def test_nothing_that_a_shop_sends_breaks_a_record(
     headers: dict[str, str], url: str, body: bytes, status: int
 ) -> None:
-    answer = Answer(
+    answer = ArchivedResponse(
         f"https://shop.example/{url}", "https://shop.example/", status, headers, body, AT
     )
-    found = warc.read(warc.response(answer, "gzip"), "gzip", len(body))
+    found = warc.read_response(warc.make_response(answer, "gzip"), "gzip", len(body))
     assert (found.status, found.body, found.at) == (status, body, AT)
     known = {name.lower() for name in headers} | {"content-length"}
     assert {name.lower() for name in found.headers} <= known, "no header becomes two"
@@ -141,6 +144,8 @@ def test_nothing_that_a_shop_sends_breaks_a_record(
 
 def test_headers_are_bounded() -> None:
     headers = {f"x-{number}": "y" * 10_000 for number in range(500)}
-    found = warc.read(warc.response(replace(ANSWER, headers=headers), "gzip"), "gzip", 1000)
+    found = warc.read_response(
+        warc.make_response(replace(ANSWER, headers=headers), "gzip"), "gzip", 1000
+    )
     assert len(found.headers) == warc.HEADERS_MAX + 1
     assert max(len(value) for value in found.headers.values()) == warc.HEADER_CHARS

@@ -1,5 +1,4 @@
-"""`scraper archive …`: raw pages that were kept, forgetting what is old, and whether every record
-is what was written."""
+"""`scraper archive …`: lists, prunes and verifies archived pages."""
 
 from __future__ import annotations
 
@@ -22,16 +21,16 @@ from scraper.plugins.archive.reextract.command import progress_bar, since_option
 from scraper.views.named_sites import require_site
 
 PROBLEMS_MAX = 20
-# Records that are looked up in one transaction; reading them takes longer than one should.
+# Rows are read in batches, since reading their records takes longer than a transaction should.
 BATCH = 2000
-# What was stored is to be read, whatever a limit says now.
+# Verifying reads every stored body, whatever today's limit is.
 BODY_MAX = 2**31 - 1
 COLUMNS = ["site", "pages", "urls", "segments", "size", "unpacked", "oldest", "newest", "kept"]
 
 
 @dataclass(slots=True)
 class Verified:
-    """How many records were read, and which of them are not what was written."""
+    """The number of records read, and the records that cannot be used."""
 
     pages: int = 0
     broken: int = 0
@@ -48,11 +47,11 @@ def archive() -> None:
 @json_option("array")
 def archive_list(site: str | None, as_json: bool) -> None:
     """Show the archived pages of SITE or of all sites."""
-    archives = _list(open_engine(), site)
+    archives = _list_archives(open_engine(), site)
     if as_json:
         print_json(archives)
     elif archives:
-        print_table(COLUMNS, [_cells(archive) for archive in archives])
+        print_table(COLUMNS, [_archive_cells(archive) for archive in archives])
     else:
         click.echo("no pages are archived; `archive: true` in a site's definition keeps them")
 
@@ -62,7 +61,7 @@ def archive_list(site: str | None, as_json: bool) -> None:
 def archive_prune(as_json: bool) -> None:
     """Delete pages that are older than their site's `keep` now; coordinators also do this by
     themselves."""
-    pruned = _prune(open_engine())
+    pruned = _prune_all(open_engine())
     if as_json:
         print_json({name: value for name, value in asdict(pruned).items() if name != "more"})
     else:
@@ -81,7 +80,7 @@ def archive_verify(
 ) -> None:
     """Read every record of SITE or of all sites, and compare its digests; exit 1 unless all
     match."""
-    verified = _verify(open_engine(), site, since, limit)
+    verified = _verify_records(open_engine(), site, since, limit)
     if as_json:
         print_json(verified)
     else:
@@ -94,13 +93,13 @@ def archive_verify(
         )
 
 
-def _list(engine: sa.Engine, site: str | None) -> list[dict[str, Any]]:
-    """Per site: pages, URLs, segments, bytes packed and unpacked, oldest and newest, how long they
-    are kept."""
+def _list_archives(engine: sa.Engine, site: str | None) -> list[dict[str, Any]]:
+    """Returns, for each site, pages, URLs, segments, bytes packed and unpacked, oldest and newest
+    page, and how long pages are kept."""
     with engine.connect() as connection:
         require_site(connection, site)
-        rows = store.summary(connection, site)
-        keep = {keeping.site: keeping.keep for keeping in store.keeping(connection)}
+        rows = store.summarize_sites(connection, site)
+        keep = {keeping.site: keeping.keep for keeping in store.list_retentions(connection)}
     return [
         {
             **row._asdict(),
@@ -112,15 +111,15 @@ def _list(engine: sa.Engine, site: str | None) -> list[dict[str, Any]]:
     ]
 
 
-def _cells(archive: dict[str, Any]) -> list[str]:
+def _archive_cells(archive: dict[str, Any]) -> list[str]:
     counts = [f"{archive[name]:,}" for name in ("pages", "urls", "segments")]
     sizes = [f"{archive[name] / 1e6:,.1f} MB" for name in ("bytes", "body_bytes")]
     times = [format_minute(archive["oldest"]), format_minute(archive["newest"])]
     return [archive["site"], *counts, *sizes, *times, f"{archive['keep_s'] / 86400:g} d"]
 
 
-def _prune(engine: sa.Engine) -> Pruned:
-    """Prunes everything that is due, not only one batch of it."""
+def _prune_all(engine: sa.Engine) -> Pruned:
+    """Prunes everything that is due, batch by batch."""
     pruned = Pruned()
     while True:
         batch = pruning.prune(engine)
@@ -131,7 +130,7 @@ def _prune(engine: sa.Engine) -> Pruned:
             return pruned
 
 
-def _verify(
+def _verify_records(
     engine: sa.Engine, site: str | None, since: datetime | None, limit: int | None
 ) -> Verified:
     """Reads every record and compares its digests."""
@@ -139,7 +138,7 @@ def _verify(
     with engine.connect() as connection:
         require_site(connection, site)
     with progress_bar("reading") as tick:
-        for record in read_all(_records(engine, site, since, limit), BODY_MAX):
+        for record in read_all(_read_rows(engine, site, since, limit), BODY_MAX):
             verified.pages += 1
             tick(verified.pages, limit or verified.pages)
             if record.answer is None:
@@ -150,14 +149,14 @@ def _verify(
     return verified
 
 
-def _records(
+def _read_rows(
     engine: sa.Engine, site: str | None, since: datetime | None, limit: int | None
 ) -> Iterator[dict[str, Any]]:
     after, left = (0, -1), limit
     while True:
         with engine.connect() as connection:
             batch = BATCH if left is None else min(BATCH, left)
-            rows = store.records(connection, site, since, after, batch)
+            rows = store.list_records(connection, site, since, after, batch)
         yield from (row._asdict() for row in rows)
         left = None if left is None else left - len(rows)
         if len(rows) < BATCH or left == 0:

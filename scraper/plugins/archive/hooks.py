@@ -17,10 +17,10 @@ class ArchiveHooks(Hooks):
         return site.of(ArchiveKeys).archive
 
     def delete_site(self, connection: sa.Connection, site_id: int, limit: int) -> int:
-        return rows.forget(connection, site_id, 0.0)
+        return rows.forget_pages(connection, site_id, 0.0)
 
     def count_site(self, connection: sa.Connection, site_id: int) -> dict[str, int]:
-        return {"archived pages": rows.count_of_site(connection, site_id)}
+        return {"archived pages": rows.count_pages(connection, site_id)}
 
 
 HOOKS = ArchiveHooks()

@@ -41,7 +41,7 @@ class ArchiveUse(Model):
         return scalars.parse_duration(self.keep)
 
     def wants(self, kind: Kind) -> bool:
-        """Whether good answers of such pages are kept."""
+        """Returns whether good answers of pages of this kind are kept."""
         return kind is Kind.PRODUCT or (kind is Kind.LISTING and self.pages == "all")
 
 
@@ -50,7 +50,7 @@ def _as_archive(value: Any) -> Any:
         return {} if value else None
     if isinstance(value, str):
         raise ValueError(
-            f"{value!r} is no archive (fix: `true`, or a mapping, as in `{{keep: 30d}}`)"
+            f"{value!r} is not an archive (fix: `true`, or a mapping, as in `{{keep: 30d}}`)"
         )
     return value
 

@@ -1,9 +1,8 @@
-"""Forgets archived pages that are older than their sites' `keep`, and deletes the files of which no
-page is left.
+"""Deletes archived pages that are older than their sites' `keep`, and files without any page left.
 
-Rows go first, files after their commit, and then the files' own rows: whoever dies in between
-leaves something that the next call finds. A bounded piece at a time; any number of coordinators may
-prune at once.
+Pages' rows are deleted first, files after the commit, and then the files' own rows: if a process
+dies in between, the next call finds the rest. Each call is bounded, and any number of coordinators
+may prune at once.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class Pruned:
-    """What one call came to. `more`: there may be more of it. `problems` say which files could not
-    be deleted, and why."""
+    """The result of one call. `more`: whether there may be more to prune. `problems`: the files
+    that could not be deleted, and why."""
 
     pages: int = 0
     segments: int = 0
@@ -46,16 +45,16 @@ def tick(engine: sa.Engine, settings: Settings) -> Sequence[Message]:
 
 
 def prune(engine: sa.Engine) -> Pruned:
-    """One bounded piece."""
+    """Prunes a bounded number of pages of each site, and of files."""
     done = Pruned()
     with engine.connect() as connection:
-        sites = store.keeping(connection)
+        sites = store.list_retentions(connection)
     for site in sites:
-        pages = retry_transaction(partial(_forget, engine, site.site_id, keep_s(site.keep)))
+        pages = retry_transaction(partial(_forget_pages, engine, site.site_id, keep_s(site.keep)))
         done.pages += pages
         done.more = done.more or pages == store.PAGES_A_PRUNE
-    for doomed in retry_transaction(partial(_doom, engine)):
-        if _delete(engine, doomed, done):
+    for doomed in retry_transaction(partial(_doom_segments, engine)):
+        if _delete_segments(engine, doomed, done):
             done.more = done.more or len(doomed.ids) == store.SEGMENTS_A_PRUNE
     if done.pages or done.segments:
         log.info("archive pruned", pages=done.pages, segments=done.segments)
@@ -65,30 +64,30 @@ def prune(engine: sa.Engine) -> Pruned:
 
 
 def keep_s(keep: str | None) -> float:
-    """As a stored definition says it; the default where it says nothing that can be read."""
+    """Parses the `keep` of a stored definition; an unreadable one counts as the default."""
     try:
         return parse_duration(keep or "") or ArchiveUse().keep_s
     except ValueError:
         return ArchiveUse().keep_s
 
 
-def _forget(engine: sa.Engine, site_id: int, keep: float) -> int:
+def _forget_pages(engine: sa.Engine, site_id: int, keep: float) -> int:
     with engine.begin() as connection:
-        return store.forget(connection, site_id, keep)
+        return store.forget_pages(connection, site_id, keep)
 
 
-def _doom(engine: sa.Engine) -> list[EmptySegments]:
+def _doom_segments(engine: sa.Engine) -> list[EmptySegments]:
     with engine.begin() as connection:
-        return store.doom(connection)
+        return store.doom_segments(connection)
 
 
-def _delete(engine: sa.Engine, doomed: EmptySegments, done: Pruned) -> bool:
+def _delete_segments(engine: sa.Engine, doomed: EmptySegments, done: Pruned) -> bool:
     try:
         objects.place(doomed.place, "archive_segments.place").delete(doomed.keys)
     except ScraperError as error:
         done.problems.append(str(error))
         return False
     with engine.begin() as connection:
-        store.deleted(connection, doomed.ids)
+        store.delete_segments(connection, doomed.ids)
     done.segments += len(doomed.ids)
     return True

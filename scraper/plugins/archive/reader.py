@@ -1,5 +1,5 @@
-"""Archived answers read back, many at once: neighbours in a segment with one request, several
-requests at a time."""
+"""Reads archived answers back: neighbours in a segment with one request, and several requests at
+once."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from scraper.errors import ObjectsError
 from scraper.infra import objects
 from scraper.infra.objects import Objects
 from scraper.plugins.archive import warc
-from scraper.plugins.archive.warc import Answer, RecordError
+from scraper.plugins.archive.warc import ArchivedResponse, RecordError
 from scraper.views.provenance import ArchivedAnswer
 
 READERS = 8
-# One request reads no more than this, unless a single record is larger.
+# One request reads at most this much, unless a single record is larger.
 SPAN_BYTES = 2_000_000
-# A smaller gap between records is read and thrown away, which costs less than a request.
+# A smaller gap between records is read and discarded, which costs less than a request.
 GAP_BYTES = 32_768
-# Stored bodies may be larger by this, since a limit may have been lowered.
+# Stored bodies may exceed the limit by this factor, since it may have been lowered.
 HEADROOM = 1.1
-# A browser may capture this many times the bound of a body.
+# Captured answers may have this many times the size limit of a body.
 CAPTURED_FACTOR = 4
 
 
 @dataclass(frozen=True, slots=True)
-class ArchivedPage:
-    """A row of `archived_pages` with where its segment is, and the answer; or what is wrong with
-    it."""
+class RecordResult:
+    """A row of `archived_pages` with its answer, or the problem that made it unusable. The row
+    includes the segment's place and key."""
 
     row: Mapping[str, Any]
-    answer: Answer | None
+    answer: ArchivedResponse | None
     problem: str = ""
 
 
 @dataclass(slots=True)
 class _Span:
-    """Records of a segment that are read together."""
+    """Records of a segment that one request reads."""
 
     place: str
     key: str
@@ -48,27 +48,26 @@ class _Span:
     end: int
     rows: list[Mapping[str, Any]]
 
-    def takes(self, row: Mapping[str, Any]) -> bool:
+    def can_take(self, row: Mapping[str, Any]) -> bool:
         if (row["place"], row["key"]) != (self.place, self.key) or not 0 <= row[
             "start"
         ] - self.end <= GAP_BYTES:
             return False
-        return _end(row) - self.start <= SPAN_BYTES
+        return _record_end(row) - self.start <= SPAN_BYTES
 
 
-def read_all(rows: Iterable[Mapping[str, Any]], body_max_bytes: int) -> Iterator[ArchivedPage]:
-    """The answers of rows that are in the order in which they lie in their segments; in that order.
-    An answer whose body is larger than allowed, or that is not what was written, comes as a
-    problem."""
+def read_all(rows: Iterable[Mapping[str, Any]], body_max_bytes: int) -> Iterator[RecordResult]:
+    """Yields a result for each row, in order. Rows are sorted by segment and start. An answer whose
+    body is too large, or whose record was altered, becomes a problem."""
     places: dict[str, Objects] = {}
     with ThreadPoolExecutor(READERS, thread_name_prefix="archived") as pool:
-        under_way: deque[Future[list[ArchivedPage]]] = deque()
+        under_way: deque[Future[list[RecordResult]]] = deque()
         try:
-            for span in _spans(rows):
+            for span in _group_spans(rows):
                 place = places.get(span.place)
                 if place is None:
                     place = places[span.place] = objects.place(span.place, "archive_segments.place")
-                under_way.append(pool.submit(_read, place, span, body_max_bytes))
+                under_way.append(pool.submit(_read_span, place, span, body_max_bytes))
                 if len(under_way) >= READERS:
                     yield from under_way.popleft().result()
             while under_way:
@@ -77,44 +76,46 @@ def read_all(rows: Iterable[Mapping[str, Any]], body_max_bytes: int) -> Iterator
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _spans(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Span]:
+def _group_spans(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Span]:
     span: _Span | None = None
     for row in rows:
-        if span is not None and span.takes(row):
-            span.end = _end(row)
+        if span is not None and span.can_take(row):
+            span.end = _record_end(row)
             span.rows.append(row)
             continue
         if span is not None:
             yield span
-        span = _Span(row["place"], row["key"], row["start"], _end(row), [row])
+        span = _Span(row["place"], row["key"], row["start"], _record_end(row), [row])
     if span is not None:
         yield span
 
 
-def _read(place: Objects, span: _Span, body_max_bytes: int) -> list[ArchivedPage]:
+def _read_span(place: Objects, span: _Span, body_max_bytes: int) -> list[RecordResult]:
     try:
         data = place.read(span.key, span.start, span.end - span.start)
     except ObjectsError as error:
         if not error.missing:
             raise
-        return [ArchivedPage(row, None, str(error)) for row in span.rows]
+        return [RecordResult(row, None, str(error)) for row in span.rows]
     return [
-        _answer(row, data[row["start"] - span.start : _end(row) - span.start], body_max_bytes)
+        _read_record(
+            row, data[row["start"] - span.start : _record_end(row) - span.start], body_max_bytes
+        )
         for row in span.rows
     ]
 
 
-def _end(row: Mapping[str, Any]) -> int:
+def _record_end(row: Mapping[str, Any]) -> int:
     return int(row["start"] + row["size"] + row["captured_size"])
 
 
-def _answer(row: Mapping[str, Any], data: bytes, body_max_bytes: int) -> ArchivedPage:
+def _read_record(row: Mapping[str, Any], data: bytes, body_max_bytes: int) -> RecordResult:
     try:
         if row["body_bytes"] > body_max_bytes * HEADROOM:
             raise RecordError(
                 f"its body of {row['body_bytes']:,} bytes is over the limit of {body_max_bytes:,}"
             )
-        answer = warc.read(data[: row["size"]], row["codec"], row["body_bytes"])
+        answer = warc.read_response(data[: row["size"]], row["codec"], row["body_bytes"])
         if row["captured_size"]:
             limit = CAPTURED_FACTOR * body_max_bytes
             answer = replace(
@@ -123,10 +124,10 @@ def _answer(row: Mapping[str, Any], data: bytes, body_max_bytes: int) -> Archive
         if answer.page_url != row["url"] or len(answer.body) != row["body_bytes"]:
             raise RecordError("it is another page's")
     except RecordError as error:
-        return ArchivedPage(
+        return RecordResult(
             row, None, f"its record in {row['key']} at {row['start']:,} cannot be used: {error}"
         )
-    return ArchivedPage(row, answer)
+    return RecordResult(row, answer)
 
 
 class StoredPages:

@@ -1,13 +1,12 @@
-"""Which raw pages are kept, and where: `archive_segments` (files) and `archived_pages` (the records
-in them).
+"""The tables of the archive: `archive_segments` (files) and `archived_pages` (records in them).
 
-PostgreSQL never points at bytes that are not there. A segment's row is made before its file
-(`announce`), its pages' rows after the file is whole and durable (`store`), and they are gone
-before the file is deleted. So whoever dies in between leaves a segment without pages, of which the
-row knows the file: a day later both are swept.
+PostgreSQL never points at missing bytes. A segment's row is inserted before its file is written
+(`announce_segment`), its pages' rows once the file is complete and durable (`store_segment`), and
+the pages' rows are deleted before the file. A process that dies in between leaves a segment without
+pages, whose row names the file: both are swept a day later.
 
-No foreign keys: a row would be checked for each page, for crawls and sites that are never deleted;
-and pages may leave the frontier before their archive ends.
+There are no foreign keys: each page would check rows of crawls and sites that are never deleted
+alone, and pages may leave the frontier before their archive ends.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from scraper.infra.database import dumps
-from scraper.plugins.archive.warc import Answer, Codec
+from scraper.plugins.archive.warc import ArchivedResponse, Codec
 
-# No worker takes this long from announcing a segment to storing it.
+# Workers take far less time between announcing and storing a segment.
 ORPHANED_AFTER = "1 day"
 PAGES_A_PRUNE = 20_000
 SEGMENTS_A_PRUNE = 500
@@ -45,8 +44,8 @@ SELECT :id, i.* FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(
          content_hash uuid, fetched_at timestamptz)
 """)
 
-# What a site's definition says now; of one that archives nothing any more, what it said when it
-# last did.
+# The `keep` of each site's definition; for a site that no longer archives, that of its last crawl
+# with archived pages.
 KEPT = sa.text("""
 SELECT s.id, s.name, coalesce(nullif(CAST(s.definition -> 'archive' ->> 'keep' AS text), ''),
                               (SELECT c.definition -> 'archive' ->> 'keep' FROM crawls c
@@ -93,7 +92,7 @@ SELECT s.name AS site, count(*) AS pages, count(DISTINCT a.page_id) AS urls,
  GROUP BY s.name ORDER BY s.name
 """)
 
-# Rows come in the order in which records lie in their files.
+# Rows are in the order of the records in their files.
 RECORDS = sa.text("""
 SELECT a.*, g.place, g.key, g.codec, s.name AS site
   FROM archived_pages a JOIN archive_segments g ON g.id = a.segment_id
@@ -104,8 +103,8 @@ SELECT a.*, g.place, g.key, g.codec, s.name AS site
  ORDER BY a.segment_id, a.start LIMIT :rows
 """)
 
-# The newest answer of each product page. One that is gone has no product to write; one that is not
-# in the frontier any more has left it for its site's filter.
+# The newest answer of each product page. A gone page has no product to write; a page that is
+# missing from the frontier was moved to its site's Bloom filter.
 NEWEST = sa.text("""
 SELECT n.*, g.place, g.key, g.codec FROM (
     SELECT DISTINCT ON (a.page_id) a.segment_id, a.start, a.size, a.body_bytes, a.captured_size,
@@ -122,9 +121,9 @@ SELECT n.*, g.place, g.key, g.codec FROM (
 
 @dataclass(frozen=True, slots=True)
 class PageRecord:
-    """A page's answer in a segment: bytes `start` to `start` + `size`, and `captured_size` bytes
-    behind it of what its browser captured. `fetched_at` is when it was settled, by PostgreSQL's
-    clock; `content_hash` is of what was extracted from it then."""
+    """A page's answer in a segment: bytes `start` to `start` + `size`, followed by `captured_size`
+    bytes of what its browser captured. `fetched_at` is when the page was settled, by PostgreSQL's
+    clock; `content_hash` is of the data extracted then."""
 
     start: int
     size: int
@@ -143,10 +142,10 @@ class PageRecord:
 
 @dataclass(slots=True)
 class SpooledPage:
-    """A good answer that waits for the end of its batch: its body is `size` bytes from `start` on
-    of the batch's spool, and what a browser captured the `captured_size` bytes behind it; `at` when
-    it came, by the worker's clock. `fetched_at` is PostgreSQL's time of its verdict, set once that
-    is stored and the answer is to be kept."""
+    """A good answer that waits for the end of its batch: its body is the `size` bytes from `start`
+    of the batch's spool, followed by `captured_size` bytes of what a browser captured. `at` is when
+    it arrived, by the worker's clock; `fetched_at` is PostgreSQL's time of its verdict, and is set
+    if the answer is to be kept."""
 
     site_id: int
     page_id: int
@@ -168,11 +167,11 @@ class SpooledPage:
     def wanted(self) -> bool:
         return self.fetched_at is not None
 
-    def answer(self, body: bytes) -> Answer:
-        return Answer(self.url, self.page_url, self.status, self.headers, body, self.at)
+    def answer(self, body: bytes) -> ArchivedResponse:
+        return ArchivedResponse(self.url, self.page_url, self.status, self.headers, body, self.at)
 
     def record(self, start: int, size: int, captured_size: int) -> PageRecord:
-        """Where it lies in its segment."""
+        """Returns its row, with its position in the segment."""
         assert self.fetched_at is not None
         return PageRecord(
             start=start,
@@ -193,7 +192,7 @@ class SpooledPage:
 
 @dataclass(frozen=True, slots=True)
 class EmptySegments:
-    """Segments of one place whose files are to be deleted, and then their rows."""
+    """Segments of one place that no longer have pages: their files are deleted, then their rows."""
 
     place: str
     ids: list[int]
@@ -202,53 +201,52 @@ class EmptySegments:
 
 @dataclass(frozen=True, slots=True)
 class SiteRetention:
-    """A site with archived pages, and how long they are kept, as its definition says it; None:
-    nobody knows."""
+    """A site with archived pages, and its definition's `keep`; None: unknown."""
 
     site_id: int
     site: str
     keep: str | None
 
 
-def announce(connection: sa.Connection, place: str, key: str, codec: Codec) -> int:
-    """A segment that is going to be written. Returns its id."""
+def announce_segment(connection: sa.Connection, place: str, key: str, codec: Codec) -> int:
+    """Inserts the row of a segment that is about to be written. Returns its id."""
     return int(
         connection.execute(ANNOUNCE, {"place": place, "key": key, "codec": codec}).scalar_one()
     )
 
 
-def store(
-    connection: sa.Connection, segment_id: int, size: int, records: Sequence[PageRecord]
+def store_segment(
+    connection: sa.Connection, segment_id: int, size: int, list_records: Sequence[PageRecord]
 ) -> bool:
-    """Takes in the pages of a segment whose file is whole and durable. False where the segment was
-    swept meanwhile; storing it once more does nothing."""
-    values = {"id": segment_id, "pages": len(records), "bytes": size}
+    """Inserts the pages of a segment whose file is complete and durable. Returns False if the
+    segment has been swept; storing it a second time does nothing."""
+    values = {"id": segment_id, "pages": len(list_records), "bytes": size}
     if connection.execute(STORE, values).first() is None:
         query = sa.text(
             "SELECT stored_at IS NOT NULL FROM archive_segments "
             "WHERE id = :id AND doomed_at IS NULL"
         )
         return bool(connection.execute(query, {"id": segment_id}).scalar())
-    connection.execute(ADD, {"id": segment_id, "rows": dumps(records)})
+    connection.execute(ADD, {"id": segment_id, "rows": dumps(list_records)})
     return True
 
 
-def keeping(connection: sa.Connection) -> list[SiteRetention]:
-    """How long the pages of each site that has some are kept."""
+def list_retentions(connection: sa.Connection) -> list[SiteRetention]:
+    """Returns the sites with archived pages, and how long each keeps them."""
     return [SiteRetention(row.id, row.name, row.keep) for row in connection.execute(KEPT)]
 
 
-def forget(
+def forget_pages(
     connection: sa.Connection, site_id: int, keep_s: float, rows: int = PAGES_A_PRUNE
 ) -> int:
-    """Forgets older pages of a site, a bounded number at once. Returns how many."""
+    """Deletes up to `rows` pages of a site that are older than `keep_s`. Returns their number."""
     values = {"site_id": site_id, "keep_s": keep_s, "rows": rows}
     return sum(row.pages for row in connection.execute(FORGET, values))
 
 
-def doom(connection: sa.Connection, rows: int = SEGMENTS_A_PRUNE) -> list[EmptySegments]:
-    """Marks segments of which no page is left, or that were never finished: nobody adds to them any
-    more. Returns all that are marked, by place, so many of each at the most."""
+def doom_segments(connection: sa.Connection, rows: int = SEGMENTS_A_PRUNE) -> list[EmptySegments]:
+    """Marks segments without pages, and those that were never finished: no worker adds to a marked
+    one. Returns marked segments by place, at most `rows` of each."""
     connection.execute(DOOM, {"rows": rows})
     return [
         EmptySegments(row.place, row.ids, row.keys)
@@ -256,41 +254,41 @@ def doom(connection: sa.Connection, rows: int = SEGMENTS_A_PRUNE) -> list[EmptyS
     ]
 
 
-def deleted(connection: sa.Connection, segment_ids: Sequence[int]) -> None:
-    """The files of doomed segments are gone; so are their rows."""
+def delete_segments(connection: sa.Connection, segment_ids: Sequence[int]) -> None:
+    """Deletes the rows of doomed segments whose files are deleted."""
     query = sa.text(
         "DELETE FROM archive_segments WHERE id = ANY (:ids) AND doomed_at IS NOT NULL AND pages = 0"
     )
     connection.execute(query, {"ids": list(segment_ids)})
 
 
-def summary(connection: sa.Connection, site: str | None = None) -> list[sa.Row[Any]]:
+def summarize_sites(connection: sa.Connection, site: str | None = None) -> list[sa.Row[Any]]:
     return list(connection.execute(SUMMARY, {"site": site}))
 
 
-def records(
+def list_records(
     connection: sa.Connection,
     site: str | None,
     since: datetime | None,
     after: tuple[int, int],
     rows: int,
 ) -> list[sa.Row[Any]]:
-    """Archived pages in the order in which they lie in their segments: the next ones after a
-    segment's id and a start."""
+    """Returns the next `rows` archived pages after a segment's id and a start, in the order of the
+    records in their segments."""
     values = {"site": site, "since": since, "segment_id": after[0], "start": after[1], "rows": rows}
     return list(connection.execute(RECORDS, values))
 
 
-def newest(
+def stream_newest(
     connection: sa.Connection, site_id: int, since: datetime | None, limit: int | None
 ) -> Iterator[sa.Row[Any]]:
-    """The newest answer of each product page, in the order in which they lie in their segments;
-    streamed."""
+    """Streams the newest answer of each product page, in the order of the records in their
+    segments."""
     streaming = connection.execution_options(stream_results=True, max_row_buffer=1000)
     yield from streaming.execute(NEWEST, {"site_id": site_id, "since": since, "limit": limit})
 
 
-def count_of_site(connection: sa.Connection, site_id: int) -> int:
-    """The archived pages of a site."""
+def count_pages(connection: sa.Connection, site_id: int) -> int:
+    """Counts the archived pages of a site."""
     query = sa.text("SELECT count(*) FROM archived_pages WHERE site_id = :id")
     return int(connection.execute(query, {"id": site_id}).scalar_one())

@@ -24,8 +24,8 @@ class ArchiveSettings(BaseModel):
 
 
 def archive_place(settings: Settings) -> str | None:
-    """Where raw pages are kept. With a PostgreSQL that other machines may use, a folder of this
-    machine is not the default: the other machines would look in folders of their own."""
+    """Returns the folder or bucket of raw pages. There is no default folder with a PostgreSQL that
+    other machines may use: each machine would look in its own folder."""
     place = settings.of(ArchiveSettings).archive
     if place is None and settings.database_url is None:
         return str(settings.home_dir / "archive")

@@ -1,15 +1,13 @@
-"""The raw pages of a worker: a batch's good answers are put aside while it runs, and become one
-segment at its end.
+"""Spools a batch's good answers while it runs, and writes them as one segment at its end.
 
-Until then they wait in memory, and from some hundred kilobytes on in a file without a name, which
-is gone with the process. What is written at the end are the answers whose verdict is stored: a page
-whose lease was lost has none. First the segment's row is announced, then its file is put where it
-is kept, then its pages' rows are added (`scraper.plugins.archive.rows`).
+Answers wait in memory, and beyond some hundred kilobytes in an unnamed file, which disappears with
+the process. The segment holds the answers whose verdicts are stored; a page whose lease was lost
+has none. First the segment's row is announced, then its file is written, then its pages' rows are
+added (`scraper.plugins.archive.rows`).
 
-The archive is a copy, and never in the way of a crawl. A folder or bucket that cannot be written to
-costs the archive of the batches that end meanwhile, which is logged and counted; no page fails for
-it, and none waits longer than `FINISH_S`. A worker that is killed loses the archive of the batches
-under way.
+Archiving never blocks a crawl. If the folder or bucket cannot be written to, the batches that end
+during that time are not archived, which is logged and counted; no page fails, and no batch waits
+longer than `FINISH_S`. A worker that is killed loses the archive of its running batches.
 """
 
 from __future__ import annotations
@@ -50,24 +48,24 @@ T = TypeVar("T")
 WAITING_BYTES = 262_144
 # A batch waits this long for its segment.
 FINISH_S = 30.0
-# After a failure, batches that end within this time lose their pages at once, rather than each
-# of them after a timeout.
+# After a failure, batches that end within this time give up their pages at once, instead of each
+# one waiting for a timeout.
 REST_S = 20.0
-# A segment waits this long for PostgreSQL to come back.
+# Storing a segment waits this long for PostgreSQL to answer again.
 DATABASE_S = 20.0
 # A process writes this many segments at once.
 UPLOADS = 2
-# An older file was left by a process that was killed.
+# An older file is the leftover of a killed process.
 STALE_S = 86_400.0
 NOWHERE = (
-    "a site has `archive`, but nobody says where pages are kept (fix: SCRAPER_ARCHIVE, a folder "
-    "that all workers and "
-    "coordinators share, or s3://bucket/prefix)"
+    "a site has `archive`, but SCRAPER_ARCHIVE is not set (fix: set it to a folder that all "
+    "workers and coordinators share, or to s3://bucket/prefix)"
 )
 
 
 class Spool:
-    """The answers of one batch. Filled on the loop; written to and read by one thread at a time."""
+    """The answers of one batch. The event loop fills it; one thread at a time writes and reads
+    it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -104,7 +102,7 @@ class Spool:
         return spooled
 
     def take(self) -> list[bytes]:
-        """What waits in memory, for `write`. On the loop."""
+        """Takes the bodies in memory out, for `write`. Called on the event loop."""
         waiting, self._waiting, self.waiting_bytes = self._waiting, [], 0
         return waiting
 
@@ -114,8 +112,8 @@ class Spool:
         self._file.seek(0, os.SEEK_END)
         self._file.writelines(bodies)
 
-    def body(self, spooled: SpooledPage) -> tuple[bytes, bytes]:
-        """And what was captured beside it."""
+    def read_body(self, spooled: SpooledPage) -> tuple[bytes, bytes]:
+        """Reads an answer's body and its captured answers."""
         assert self._file is not None
         self._file.seek(spooled.start)
         return self._file.read(spooled.size), self._file.read(spooled.captured_size)
@@ -127,13 +125,14 @@ class Spool:
 
 
 class Archive:
-    """One a process, on its loop. Raises nothing: errors are logged, and counted in `lost`."""
+    """The archive of a worker process, used on its event loop. It raises nothing: errors are
+    logged, and counted in `lost`."""
 
     def __init__(self, engine: sa.Engine, settings: Settings) -> None:
         self._engine = engine
         self._settings = settings
         self._folder = settings.home_dir / "tmp"
-        # There is one thread, so that bodies are written in their order.
+        # A single thread keeps bodies in order.
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="spool")
         self._finishing = ThreadPoolExecutor(UPLOADS, thread_name_prefix="segment")
         self._objects: Objects | None = None
@@ -142,11 +141,11 @@ class Archive:
         self.stored = 0  # pages
         self.lost = 0
 
-    def spool(self) -> Spool | None:
-        """For a batch that is going to need one for a page. None where there is no place to keep
-        it: it counts as lost."""
+    def open_spool(self) -> Spool | None:
+        """Returns a spool for a batch with a page to keep; None, counting the page as lost, if the
+        archive is unusable."""
         if self._objects is None and not self._unusable:
-            self._open()
+            self._open_storage()
         if self._unusable:
             self.lost += 1
             return None
@@ -155,8 +154,8 @@ class Archive:
     async def add(
         self, spool: Spool, page: LeasedPage, fetched: Fetched, site_id: int, use: ArchiveUse
     ) -> SpooledPage | None:
-        """Puts a good answer aside, and waits where much of the batch is in memory. None where it
-        is not wanted."""
+        """Spools a good answer; writes the spool if much of it is in memory. Returns None if the
+        answer is not kept."""
         if not use.wants(page.kind):
             return None
         if spool.failed:
@@ -170,7 +169,7 @@ class Archive:
                 )
             except OSError as error:
                 spool.failed = True
-                self._failed("put aside", len(spool.pages), error)
+                self._record_failure("spooled", len(spool.pages), error)
         return spooled
 
     async def finish(self, spool: Spool) -> None:
@@ -184,83 +183,85 @@ class Archive:
             self.lost += len(pages)
             spool.close()
             return
-        done = loop.run_in_executor(self._finishing, self._segment, spool, pages, spool.take())
+        done = loop.run_in_executor(
+            self._finishing, self._write_segment, spool, pages, spool.take()
+        )
         await asyncio.wait({done}, timeout=FINISH_S)
         if not done.done():
             self._rests_until = time.monotonic() + REST_S
             log.error(
-                "the archive is slow: a batch does not wait for its segment any longer",
+                "the archive is slow; batch ended without waiting for its segment",
                 pages=len(pages),
             )
 
     def close(self) -> None:
-        """After the last batch: what is still being written has used up its time."""
+        """Ends the threads after the last batch; unfinished writes have used up their time."""
         self._writing.shutdown(wait=False, cancel_futures=True)
         self._finishing.shutdown(wait=False, cancel_futures=True)
 
-    def _open(self) -> None:
+    def _open_storage(self) -> None:
         where = archive_place(self._settings)
         try:
             if where is None:
                 raise ConfigError(NOWHERE)
             self._objects = objects.place(where, "SCRAPER_ARCHIVE")
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._sweep()
+            self._sweep_leftovers()
         except (ConfigError, OSError) as error:
             self._unusable = True
             log.error("pages are not archived", reason=str(error))
 
-    def _sweep(self) -> None:
+    def _sweep_leftovers(self) -> None:
         for path in self._folder.glob("segment-*"):
             with suppress(OSError):
                 if time.time() - path.stat().st_mtime > STALE_S:
                     path.unlink()
 
-    def _segment(self, spool: Spool, pages: list[SpooledPage], waiting: list[bytes]) -> None:
+    def _write_segment(self, spool: Spool, pages: list[SpooledPage], waiting: list[bytes]) -> None:
         try:
             spool.write(waiting)
-            self._store(spool, pages)
+            self._store_segment(spool, pages)
             self.stored += len(pages)
         except (ScraperError, SQLAlchemyError, OSError) as error:
-            self._failed("stored", len(pages), error)
+            self._record_failure("stored", len(pages), error)
         except Exception:
             self.lost += len(pages)
             log.exception("pages not archived", pages=len(pages))
         finally:
             spool.close()
 
-    def _store(self, spool: Spool, pages: list[SpooledPage]) -> None:
+    def _store_segment(self, spool: Spool, pages: list[SpooledPage]) -> None:
         place = self._objects
         assert place is not None
         codec = self._settings.of(ArchiveSettings).archive_codec
         name = f"{uuid4().hex}{warc.SUFFIXES[codec]}"
         key = f"{datetime.fromtimestamp(time.time(), UTC):%Y/%m/%d}/{name}"
         with tempfile.NamedTemporaryFile(dir=self._folder, prefix="segment-") as segment:
-            segment.write(warc.warcinfo(name, codec))
+            segment.write(warc.make_warcinfo(name, codec))
             records = []
             for page in pages:
-                body, captured = spool.body(page)
+                body, captured = spool.read_body(page)
                 answer = page.answer(body)
-                packed = warc.response(answer, codec)
-                beside = warc.captured(answer, captured, codec) if captured else b""
-                records.append(page.record(segment.tell(), len(packed), len(beside)))
-                segment.write(packed + beside)
+                packed = warc.make_response(answer, codec)
+                metadata = warc.make_captured(answer, captured, codec) if captured else b""
+                records.append(page.record(segment.tell(), len(packed), len(metadata)))
+                segment.write(packed + metadata)
             size = segment.tell()
             segment.flush()
-            segment_id = self._database(
-                lambda connection: store.announce(connection, place.where, key, codec)
+            segment_id = self._run_transaction(
+                lambda connection: store.announce_segment(connection, place.where, key, codec)
             )
             place.put(key, Path(segment.name))
-        if not self._database(
-            lambda connection: store.store(connection, segment_id, size, records)
+        if not self._run_transaction(
+            lambda connection: store.store_segment(connection, segment_id, size, records)
         ):
             raise ScraperError(
-                "the segment was swept before its pages were stored: this process stood still "
+                "the segment was swept before its pages were stored: this process was suspended "
                 "for a day"
             )
 
-    def _database(self, work: Callable[[sa.Connection], T]) -> T:
-        """A transaction, tried again for a while where PostgreSQL is away."""
+    def _run_transaction(self, work: Callable[[sa.Connection], T]) -> T:
+        """Runs a transaction, and retries it for a while if PostgreSQL does not answer."""
 
         def once() -> T:
             with self._engine.begin() as connection:
@@ -270,7 +271,7 @@ class Archive:
             lambda: retry_transaction(once), DATABASE_S, pause_s=0.5, pause_max_s=8.0
         )
 
-    def _failed(self, verb: str, pages: int, error: Exception) -> None:
+    def _record_failure(self, verb: str, pages: int, error: Exception) -> None:
         self.lost += pages
         self._rests_until = time.monotonic() + REST_S
         log.error(

@@ -1,20 +1,17 @@
-"""WARC 1.1 records (ISO 28500), as they are in a segment: written and read, each compressed by
-itself.
+"""Writes and reads the WARC 1.1 records (ISO 28500) of a segment.
 
-A segment is a file that any reader of WARC opens: a `warcinfo` record, then a `response` a page,
-and behind that of a page whose browser captured JSON answers a `metadata` record with these. Each
-record is a gzip member or a zstd frame of its own (IIPC's "Zstandard Compression for WARC Files
-1.0": one record a frame, no dictionary), so that its offset and length are all that is needed to
-read it alone.
+A segment is a file that any WARC reader opens: a `warcinfo` record, then a `response` record for
+each page, followed by a `metadata` record if the page's browser captured JSON answers. Each record
+is a gzip member or zstd frame of its own (IIPC's "Zstandard Compression for WARC Files 1.0": one
+record a frame, no dictionary), so that its offset and length suffice to read it alone.
 
-What is in a record: the answer as it was extracted, which is after its content coding was undone;
-so `Content-Encoding` and what else described the transfer is left out, and `Content-Length` is the
-body's. Cookies are never among the headers. There are no `request` records: requests carry the
-identity, and the login, of whoever asks.
+A record holds the answer as it was extracted, after its content coding was undone. `Content-Length`
+is the body's, and `Content-Encoding` and other headers about the transfer are left out. Cookies are
+never stored, and neither are `request` records, which would contain identities and logins.
 
-warcio writes and reads the records, in plain; compressing them is done here, since warcio knows no
-zstd (webrecorder/warcio#118) and no level of gzip but 9. gzip is the default because everything
-reads it; zstd takes half the CPU for large pages, and no less room.
+warcio writes and reads uncompressed records; this module compresses them, since warcio supports
+neither zstd (webrecorder/warcio#118) nor gzip levels below 9. gzip is the default because every
+tool reads it; zstd takes half the CPU for large pages, and the same space.
 """
 
 from __future__ import annotations
@@ -41,15 +38,15 @@ Codec = Literal["gzip", "zstd"]
 SUFFIXES: Mapping[Codec, str] = {"gzip": ".warc.gz", "zstd": ".warc.zst"}
 GZIP_LEVEL = 6
 ZSTD_LEVEL = 3
-# This is zstd's own default; a frame that needs more memory is not ours.
+# This is zstd's default: a frame that needs more memory was not written here.
 ZSTD_WINDOW_LOG_MAX = 27
 HEADERS_MAX, HEADER_CHARS = 100, 4000
-# A record has at most this many bytes beside its body.
+# A record has at most this many bytes in addition to its body.
 HEAD_MAX = 1_000_000
-# The header holds the page's own URL where another one answered.
+# This header holds the page's own URL if another URL answered.
 PAGE_URL = "WARC-Scraper-Page-URL"
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}").fullmatch  # RFC 9110, 5.1
-# These headers describe the transfer, and not what is stored.
+# These headers describe the transfer, not the stored answer.
 _DROPPED = frozenset(
     {
         "content-encoding",
@@ -64,12 +61,12 @@ _DROPPED = frozenset(
 
 
 class RecordError(Exception):
-    """A record that is not what was written: cut off, altered, or another one."""
+    """A record that is cut off, altered, or another page's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A page's answer as it is kept. `url` is where it was answered, `page_url` the page's own;
+class ArchivedResponse:
+    """A page's answer in the archive. `url` is the URL that answered, `page_url` the page's own;
     `at` is UTC by the worker's clock; header names are in lower case."""
 
     url: str
@@ -81,9 +78,9 @@ class Answer:
     captured: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
 
 
-def warcinfo(name: str, codec: Codec) -> bytes:
-    """The first record of the segment with that file name."""
-    writer, buffer = _writer()
+def make_warcinfo(name: str, codec: Codec) -> bytes:
+    """Returns the first record of the segment with that file name."""
+    writer, buffer = _make_writer()
     about = {
         "software": "scraper",
         "format": "WARC File Format 1.1",
@@ -92,20 +89,20 @@ def warcinfo(name: str, codec: Codec) -> bytes:
         "description": "answers of pages, their content coding undone; no cookies, no requests",
     }
     writer.write_record(writer.create_warcinfo_record(name, about))
-    return _pack(buffer.getvalue(), codec)
+    return _compress(buffer.getvalue(), codec)
 
 
-def response(answer: Answer, codec: Codec) -> bytes:
-    """The record of one answer."""
+def make_response(answer: ArchivedResponse, codec: Codec) -> bytes:
+    """Returns the record of one answer."""
     size = len(answer.body)
     phrase = responses.get(answer.status, "Unknown")
-    head = [*_kept(answer.headers), ("content-length", str(size))]
+    head = [*_kept_headers(answer.headers), ("content-length", str(size))]
     about = {"WARC-Date": answer.at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
     if answer.page_url != answer.url:
-        about[PAGE_URL] = _line(answer.page_url)
-    writer, buffer = _writer()
+        about[PAGE_URL] = _one_line(answer.page_url)
+    writer, buffer = _make_writer()
     record = writer.create_warc_record(
-        _line(answer.url),
+        _one_line(answer.url),
         "response",
         payload=BytesIO(answer.body),
         length=size,
@@ -113,11 +110,11 @@ def response(answer: Answer, codec: Codec) -> bytes:
         warc_headers_dict=about,
     )
     writer.write_record(record)
-    return _pack(buffer.getvalue(), codec)
+    return _compress(buffer.getvalue(), codec)
 
 
 def pack_captured(captured: Mapping[str, tuple[bytes, ...]]) -> bytes:
-    """Captured answers as one JSON object, name -> texts; b"" for none."""
+    """Returns captured answers as a JSON object, name -> texts; b"" for none."""
     if not captured:
         return b""
     texts = {
@@ -127,11 +124,11 @@ def pack_captured(captured: Mapping[str, tuple[bytes, ...]]) -> bytes:
     return json.dumps(texts, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def captured(answer: Answer, packed: bytes, codec: Codec) -> bytes:
-    """The record of what was captured beside an answer, as `pack_captured` gives it."""
-    writer, buffer = _writer()
+def make_captured(answer: ArchivedResponse, packed: bytes, codec: Codec) -> bytes:
+    """Returns the record of an answer's captured JSON, which `pack_captured` has packed."""
+    writer, buffer = _make_writer()
     record = writer.create_warc_record(
-        _line(answer.url),
+        _one_line(answer.url),
         "metadata",
         payload=BytesIO(packed),
         length=len(packed),
@@ -139,13 +136,13 @@ def captured(answer: Answer, packed: bytes, codec: Codec) -> bytes:
         warc_headers_dict={"WARC-Date": answer.at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")},
     )
     writer.write_record(record)
-    return _pack(buffer.getvalue(), codec)
+    return _compress(buffer.getvalue(), codec)
 
 
 def read_captured(data: bytes, codec: Codec, max_bytes: int) -> dict[str, tuple[bytes, ...]]:
-    """What is in such a record, which is unpacked to no more than `max_bytes`. Raises
+    """Reads the captured answers of a record, unpacking at most `max_bytes`. Raises
     `RecordError`."""
-    plain = _unpack(data, codec, max_bytes + HEAD_MAX)
+    plain = _decompress(data, codec, max_bytes + HEAD_MAX)
     try:
         record = next(iter(ArchiveIterator(BytesIO(plain), check_digests="raise")), None)
         if record is None or record.rec_type != "metadata":
@@ -161,10 +158,10 @@ def read_captured(data: bytes, codec: Codec, max_bytes: int) -> dict[str, tuple[
         ) from error
 
 
-def read(data: bytes, codec: Codec, body_max_bytes: int) -> Answer:
-    """The answer in one record, which is unpacked to no more than its body may have. Its digests
-    are compared. Raises `RecordError`."""
-    plain = _unpack(data, codec, body_max_bytes + HEAD_MAX)
+def read_response(data: bytes, codec: Codec, body_max_bytes: int) -> ArchivedResponse:
+    """Reads the answer of one record, unpacking at most the allowed body size, and checks its
+    digests. Raises `RecordError`."""
+    plain = _decompress(data, codec, body_max_bytes + HEAD_MAX)
     try:
         record = next(iter(ArchiveIterator(BytesIO(plain), check_digests="raise")), None)
         if record is None or record.rec_type != "response" or record.http_headers is None:
@@ -176,7 +173,7 @@ def read(data: bytes, codec: Codec, body_max_bytes: int) -> Answer:
         if len(body) != int(head.get_header("content-length", "-1")):
             raise RecordError("the body is cut off")
         url = about.get_header("WARC-Target-URI")
-        return Answer(
+        return ArchivedResponse(
             url=url,
             page_url=about.get_header(PAGE_URL) or url,
             status=int(head.get_statuscode()),
@@ -190,18 +187,19 @@ def read(data: bytes, codec: Codec, body_max_bytes: int) -> Answer:
         ) from error
 
 
-def _kept(headers: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+def _kept_headers(headers: Mapping[str, str]) -> Iterable[tuple[str, str]]:
     allowed = [
         (name, value)
         for name, value in headers.items()
         if _TOKEN(name) and name.lower() not in _DROPPED
     ]
-    return [(name, _ascii(_line(value[:HEADER_CHARS]))) for name, value in allowed[:HEADERS_MAX]]
+    return [
+        (name, _to_ascii(_one_line(value[:HEADER_CHARS]))) for name, value in allowed[:HEADERS_MAX]
+    ]
 
 
-def _ascii(text: str) -> str:
-    """Percent-encoded where it is not ASCII. (warcio would do so, and gives up at a parameter whose
-    name is not.)"""
+def _to_ascii(text: str) -> str:
+    """Percent-encodes what is not ASCII. (warcio does so too, but fails at parameter names.)"""
     return (
         text
         if text.isascii()
@@ -209,17 +207,17 @@ def _ascii(text: str) -> str:
     )
 
 
-def _line(text: str) -> str:
-    """On one line, so that no header of a shop's becomes two of ours."""
+def _one_line(text: str) -> str:
+    """Returns the text on one line, so that a shop's value cannot add a header to the record."""
     return "".join(char if char.isprintable() else " " for char in text).strip()
 
 
-def _writer() -> tuple[Any, BytesIO]:
+def _make_writer() -> tuple[Any, BytesIO]:
     buffer = BytesIO()
     return WARCWriter(buffer, gzip=False, warc_version="1.1"), buffer
 
 
-def _pack(plain: bytes, codec: Codec) -> bytes:
+def _compress(plain: bytes, codec: Codec) -> bytes:
     if codec == "gzip":
         return zlib.compress(plain, GZIP_LEVEL, wbits=31)
     parameter = zstd.CompressionParameter
@@ -229,8 +227,8 @@ def _pack(plain: bytes, codec: Codec) -> bytes:
     return packed
 
 
-def _unpack(data: bytes, codec: Codec, max_bytes: int) -> bytes:
-    """One member or frame, and nothing behind it."""
+def _decompress(data: bytes, codec: Codec, max_bytes: int) -> bytes:
+    """Unpacks exactly one gzip member or zstd frame."""
     if codec == "gzip":
         inflate: Any = zlib.decompressobj(wbits=31)
         failed: type[Exception] = zlib.error

@@ -1,5 +1,5 @@
-"""The plug-in `archive` in a worker: puts a batch's good answers aside, and makes one segment of
-them at its end."""
+"""The plug-in `archive` in a worker: spools a batch's good answers, and writes them as one segment
+at the batch's end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ArchivePart(WorkerPart):
         use = cast(ArchiveUse, context.extras[NAME])
         if attempt.outcome is not Outcome.FETCHED or not use.wants(page.kind):
             return None
-        spool = batch.extras.get(NAME) or self._archive.spool()
+        spool = batch.extras.get(NAME) or self._archive.open_spool()
         if spool is None:
             return None
         batch.extras[NAME] = spool
@@ -69,7 +69,7 @@ class ArchivePart(WorkerPart):
 
 
 def confirm_archived(stored: StoredGroup) -> None:
-    """Notes which answers of a committed group are kept, and with which content."""
+    """Marks the answers of a committed group that are to be kept, with their content hashes."""
     for page, status in stored.kept:
         spooled = page.extras.get(NAME)
         if isinstance(spooled, SpooledPage) and (status is Status.OK or not spooled.changed_only):

@@ -1,7 +1,7 @@
-"""`scraper reextract`: the definition and the pages that are meant, what would change in words and
-as JSON, and the question before it is written.
+"""`scraper reextract`: shows what today's definition would change in stored products, asks, and
+writes it.
 
-All that a shop sent is shown without control characters.
+Shops' texts are shown without control characters.
 """
 
 from __future__ import annotations
@@ -86,21 +86,26 @@ def reextract(
                 _print_preview(site, preview)
             refused = bool(preview.reasons) and not accept
             written = None
-            if not diff and not refused and preview.to_write > 0 and _confirm(preview, yes=yes):
+            if (
+                not diff
+                and not refused
+                and preview.to_write > 0
+                and _ask_to_write(preview, yes=yes)
+            ):
                 if in_file:
-                    _take_over(engine, in_file)
+                    _store_definition(engine, in_file)
                 with progress_bar("writing") as tick:
                     written = extraction.write(site_id, tick)
-            # The JSON comes before anything is refused.
+            # JSON is printed even if writing is refused.
             if as_json:
                 print_json(_as_json(site, preview, written))
             else:
                 _print_written(written)
             if refused and not diff:
-                raise _refusal(preview)
+                raise _suspect_error(preview)
     except KeyboardInterrupt:
         click.echo(
-            "\nbroken off; what was written stays, and the same command does the rest", err=True
+            "\ninterrupted; what was written stays, and the same command does the rest", err=True
         )
         sys.exit(130)
 
@@ -108,35 +113,35 @@ def reextract(
 def _require_pages(name: str, preview: Preview) -> None:
     if not preview.pages:
         raise ScraperError(
-            f"no archived pages of products of {name}: `archive: true` in its definition keeps "
-            "them from the next crawl on; `scraper archive list` shows what there is"
+            f"no archived product pages of {name} (fix: with `archive: true` in its definition, "
+            "the next crawl keeps them; `scraper archive list` shows what is kept)"
         )
 
 
-def _confirm(preview: Preview, *, yes: bool) -> bool:
+def _ask_to_write(preview: Preview, *, yes: bool) -> bool:
     if yes or not sys.stdin.isatty():
         return True
     question = f"write {preview.changed:,} changed and {preview.new:,} new products?"
     return click.confirm(question, err=True)
 
 
-def _take_over(engine: sa.Engine, site: Site) -> None:
-    """Crawls from now on run by the definition that products are written by."""
+def _store_definition(engine: sa.Engine, site: Site) -> None:
+    """Makes later crawls use the definition with which the products are written."""
     with engine.begin() as connection:
         sites.store_definitions(connection, [site])
 
 
-def _refusal(preview: Preview) -> SuspectError:
+def _suspect_error(preview: Preview) -> SuspectError:
     reasons = "\n".join(f"  {reason.field}: {reason.text}" for reason in preview.reasons)
     return SuspectError(
-        f"not written, for a crawl with this outcome would be suspect:\n{reasons}\n"
+        f"not written, since a crawl with this outcome would be suspect:\n{reasons}\n"
         "fix the definition; or, if this is what you want, add --accept"
     )
 
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[Tick]:
-    """A bar on stderr, where that is a terminal."""
+    """Shows a progress bar on stderr if that is a terminal."""
     bars: list[Any] = []
 
     def tick(done: int, total: int) -> None:
@@ -213,7 +218,7 @@ def _print_preview(name: str, preview: Preview) -> None:
     if preview.vanished:
         ids = ", ".join(map(one_line, preview.vanished_examples))
         click.echo(
-            f"not found on their pages, and left as they are: {preview.vanished:,}, such as {ids}"
+            f"no longer on their pages, and left as they are: {preview.vanished:,}, such as {ids}"
         )
     if preview.not_extracted:
         click.echo(f"pages not extracted: {preview.not_extracted:,}")
@@ -223,14 +228,17 @@ def _print_preview(name: str, preview: Preview) -> None:
         click.echo(f"  {one_line(url)}: {one_line(problem)}")
     if preview.sums.fields:
         click.echo()
-        rows = [_cells(preview, field, sums) for field, sums in sorted(preview.sums.fields.items())]
+        rows = [
+            _field_cells(preview, field, sums)
+            for field, sums in sorted(preview.sums.fields.items())
+        ]
         print_table(FIELD_COLUMNS, rows)
     if preview.shown:
         click.echo()
-        print_table(["product", "field", "before", "then"], list(_changes(preview)))
+        print_table(["product", "field", "before", "then"], list(_change_rows(preview)))
         left = preview.to_write - len(preview.shown)
         if left:
-            click.echo(f"and {left:,} products more; `--show` shows more", err=True)
+            click.echo(f"{left:,} more products; `--show` shows more", err=True)
     for suspicion in preview.reasons:
         click.echo(f"SUSPECT: {suspicion.field}: {one_line(suspicion.text)}")
 
@@ -243,21 +251,22 @@ def _print_written(written: WriteResult | None) -> None:
     click.echo(f"written: {counts}, as crawl {written.crawl_id}")
 
 
-def _cells(preview: Preview, name: str, sums: FieldSums) -> list[str]:
+def _field_cells(preview: Preview, name: str, sums: FieldSums) -> list[str]:
     example = ""
     if sums.examples:
         external_id, change = sums.examples[0]
-        example = f"{format_cell(external_id)}: {_value(change.before)} -> {_value(change.after)}"
+        values = f"{_value_text(change.before)} -> {_value_text(change.after)}"
+        example = f"{format_cell(external_id)}: {values}"
     return [
         name,
-        _share(sums.before, preview.sums.known),
-        _share(sums.after, preview.sums.found),
+        _share_text(sums.before, preview.sums.known),
+        _share_text(sums.after, preview.sums.found),
         *(f"{count:,}" if count else "" for count in (sums.gained, sums.changed, sums.lost)),
         example,
     ]
 
 
-def _changes(preview: Preview) -> Iterator[list[str]]:
+def _change_rows(preview: Preview) -> Iterator[list[str]]:
     for product in preview.shown:
         if product.new:
             yield [format_cell(product.external_id), "", "", "new"]
@@ -265,14 +274,14 @@ def _changes(preview: Preview) -> Iterator[list[str]]:
             yield [
                 format_cell(product.external_id),
                 name,
-                _value(change.before),
-                _value(change.after),
+                _value_text(change.before),
+                _value_text(change.after),
             ]
 
 
-def _value(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return "nothing" if value is None else format_cell(value)
 
 
-def _share(part: int, whole: int) -> str:
+def _share_text(part: int, whole: int) -> str:
     return f"{part / whole:.1%}" if whole else "?"

@@ -1,4 +1,4 @@
-"""What a product's data was and what it would be, field by field: one product's changes, and the
+"""Compares products' stored data with newly extracted data: the changes of one product, and the
 sums over many. Pure."""
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 from scraper.domain import filled
 
-EXAMPLES = 3  # a field
+# Examples of each field.
+EXAMPLES = 3
 
 
 class FieldChange(NamedTuple):
-    """One key of one product's data, before and after; None stands for nothing."""
+    """One key of one product's data, before and after; None: no value."""
 
     before: Any
     after: Any
@@ -21,8 +22,8 @@ class FieldChange(NamedTuple):
 
 @dataclass(slots=True)
 class FieldSums:
-    """One key over many products: on how many of those known, and of those extracted now, it held
-    something; how many gained, changed or lost a value."""
+    """One key of many products: how many stored (`before`) and extracted (`after`) products have a
+    value, and how many gained, changed or lost one."""
 
     before: int = 0
     after: int = 0
@@ -44,42 +45,42 @@ class FieldSums:
 
 @dataclass(slots=True)
 class Sums:
-    """Products compared: `known` before, `found` now, and their keys."""
+    """The number of stored (`known`) and extracted (`found`) products, and the sums of each key."""
 
     known: int = 0
     found: int = 0
     fields: dict[str, FieldSums] = field(default_factory=dict)
 
-    def of(self, name: str) -> FieldSums:
+    def sums_of(self, name: str) -> FieldSums:
         sums = self.fields.get(name)
         if sums is None:
             sums = self.fields[name] = FieldSums()
         return sums
 
-    def new(self, data: Mapping[str, Any]) -> None:
-        """A product that was not known."""
+    def add_new(self, data: Mapping[str, Any]) -> None:
+        """Adds a product that is not stored."""
         self.found += 1
         for name in filled(data):
-            self.of(name).after += 1
+            self.sums_of(name).after += 1
 
     def compare(
         self, external_id: str, before: Mapping[str, Any], after: Mapping[str, Any]
     ) -> dict[str, FieldChange]:
-        """A product that was known. Returns what changes of it: nothing and nothing at all are the
-        same."""
+        """Adds a stored product. Returns its changes; an empty value equals a missing one."""
         self.known += 1
         self.found += 1
-        held, holds = set(filled(before)), set(filled(after))
-        for name in held:
-            self.of(name).before += 1
-        for name in holds:
-            self.of(name).after += 1
+        old_names, new_names = set(filled(before)), set(filled(after))
+        for name in old_names:
+            self.sums_of(name).before += 1
+        for name in new_names:
+            self.sums_of(name).after += 1
         changes = {}
-        for name in sorted(held | holds):
+        for name in sorted(old_names | new_names):
             change = FieldChange(
-                before[name] if name in held else None, after[name] if name in holds else None
+                before[name] if name in old_names else None,
+                after[name] if name in new_names else None,
             )
             if change.before != change.after:
                 changes[name] = change
-                self.of(name).add(external_id, change)
+                self.sums_of(name).add(external_id, change)
         return changes

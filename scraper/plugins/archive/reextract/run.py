@@ -1,16 +1,16 @@
-"""Today's definition over yesterday's pages: what it would change, and then the change itself.
-Nothing is fetched.
+"""Extracts archived pages again with today's definition: first a preview, then the writing. Nothing
+is fetched.
 
-First everything is read: the newest archived answer of each product page goes through the extractor
-that workers use, and what it gives is compared with what is stored. So the whole outcome is known
-before a row is written: products, fields, fill rates, and whether they are as usual for the site
-(`scraper.rules.quality`, as when a crawl ends). What is to be written waits in a file without a
-name, so that memory does not grow with the catalogue.
+The preview reads the newest archived answer of each product page with the extractor that workers
+use, and compares the products with the stored ones. So the outcome is known before a row is
+written: products, fields, fill rates, and whether these are usual for the site
+(`scraper.rules.quality`, as at the end of a crawl). Products to write wait in an unnamed file, so
+that memory does not grow with the catalogue.
 
-Then it is written, in batches, by the upsert that crawls use: versions are kept, the feed of
-changes gets its entries. A product that was fetched later than its archived page stays as it is,
-and so does one that is delisted, or read from another page. None is delisted, listed or taken for
-fresher than its page.
+Then they are written in batches, with the upsert that crawls use, which keeps versions and feeds
+changes. A product that was fetched after its archived page stays as it is, and so does one that is
+delisted or was read from another page. Re-extraction never delists or lists a product, and never
+makes it fresher than its page.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from scraper.errors import BusyError
 from scraper.extract import FunctionFailed, TooSlow, compile_site
 from scraper.infra.database import dumps, retry_transaction
 from scraper.plugins.archive import rows as archive
-from scraper.plugins.archive.reader import ArchivedPage, read_all
+from scraper.plugins.archive.reader import RecordResult, read_all
 from scraper.plugins.archive.reextract import store as store
 from scraper.plugins.archive.reextract.differences import FieldChange, Sums
 from scraper.plugins.archive.reextract.store import Extract
@@ -48,15 +48,17 @@ BATCH = 500
 # This many values of a field are compared with each other.
 SAMPLED = 20_000
 EXAMPLES = 5
-CRAWL_UNKNOWN = 0  # until one is opened
+# The crawl's id before it is opened.
+CRAWL_UNKNOWN = 0
 ANY_LATER_CRAWL = 2**62
 
-Tick = Callable[[int, int], None]  # done, of how many
+# Called with the number of pages done, and of all pages.
+Tick = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
 class ProductChange:
-    """A product that would change or be new, for people: `fields` is empty for a new one."""
+    """A product that would change or be new, for display; `fields` is empty for a new one."""
 
     external_id: str
     url: str
@@ -66,16 +68,16 @@ class ProductChange:
 
 @dataclass(slots=True)
 class Preview:
-    """What a re-extraction came to, before anything is written. `left` counts products that stay as
-    they are, by reason; `vanished` are known ones that their page does not give any more: they stay
-    as well."""
+    """The outcome of a re-extraction before anything is written. `left` counts products that stay
+    as they are, by reason; `vanished` counts stored products that are no longer on their page,
+    which stay too. `problems` are pairs of URL and problem."""
 
     pages: int = 0
     oldest: datetime | None = None
     newest: datetime | None = None
     unreadable: int = 0
     not_extracted: int = 0
-    problems: list[tuple[str, str]] = field(default_factory=list)  # URL, problem
+    problems: list[tuple[str, str]] = field(default_factory=list)
     same: int = 0
     changed: int = 0
     new: int = 0
@@ -99,7 +101,7 @@ class WriteResult:
 
 
 class Reextraction:
-    """One site's. Use as a context: it holds temporary files."""
+    """The re-extraction of one site: a context manager, since it has temporary files."""
 
     def __init__(self, engine: sa.Engine, settings: Settings, site: Site) -> None:
         self._engine = engine
@@ -111,11 +113,12 @@ class Reextraction:
         self._records: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         self._extracts: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         self._names = list(site.product.all_fields)
-        self._figures: dict[str, list[int]] = {}  # field -> found, mistyped
+        # The numbers of values found and mistyped, by field.
+        self._figures: dict[str, list[int]] = {}
         self._looked_for = 0
         self._values: dict[str, tuple[set[int], list[int]]] = {}
-        # These are hashes of ids: of a new product the first page counts.
-        self._given: set[UUID] = set()
+        # Hashes of the ids seen so far: only the first page with an id counts.
+        self._seen_ids: set[UUID] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -138,44 +141,44 @@ class Reextraction:
         show: int = 0,
         tick: Tick,
     ) -> Preview:
-        """Reads every page, and says what would change. Writes nothing."""
+        """Reads every page, and returns what would change. Writes nothing."""
         preview = Preview(pages=self._keep_records(site_id, since, limit))
-        waiting: list[tuple[ArchivedPage, Extracted]] = []
+        waiting: list[tuple[RecordResult, Extracted]] = []
         for number, archived in enumerate(read_all(self._read_records(), self._body_max), 1):
-            extracted = self._extract(archived, preview)
+            extracted = self._extract_page(archived, preview)
             if extracted is not None:
                 waiting.append((archived, extracted))
             if len(waiting) >= BATCH:
-                self._compare(site_id, waiting, preview, show)
+                self._compare_batch(site_id, waiting, preview, show)
                 waiting = []
             tick(number, preview.pages)
-        self._compare(site_id, waiting, preview, show)
-        preview.reasons = self._judged(site_id)
+        self._compare_batch(site_id, waiting, preview, show)
+        preview.reasons = self._judge_fields(site_id)
         return preview
 
     def write(self, site_id: int, tick: Tick) -> WriteResult:
-        """Writes what `read` found, in the name of a crawl of its own. Raises `BusyError` where a
-        crawl by another definition runs."""
+        """Writes what `read` found, in the name of a crawl of its own. Raises `BusyError` if a
+        crawl with another definition runs."""
 
         def begin() -> int:
             with self._engine.begin() as connection:
-                running = store.busy_with(connection, site_id, self._site)
+                running = store.find_blocking_crawl(connection, site_id, self._site)
                 if running is not None:
                     raise BusyError(
-                        f"crawl {running} of {self._site.name} runs by another definition and "
-                        "would write over this: wait "
-                        f"for its end, or end it with `scraper stop {running}`"
+                        f"crawl {running} of {self._site.name} runs with another definition, and "
+                        "would overwrite this (fix: wait for its end, or type "
+                        f"`scraper stop {running}`)"
                     )
                 return store.open_crawl(connection, site_id, self._site)
 
         crawl_id = retry_transaction(begin)
-        total, done, new, changed = self._lines(), 0, 0, 0
-        for batch in self._batches(site_id, crawl_id):
-            counts = retry_transaction(partial(self._write, site_id, crawl_id, batch))
+        total, done, new, changed = self._count_extracts(), 0, 0, 0
+        for batch in self._read_batches(site_id, crawl_id):
+            counts = retry_transaction(partial(self._write_batch, site_id, crawl_id, batch))
             new, changed, done = new + counts[0], changed + counts[1], done + len(batch)
             tick(done, total)
         with self._engine.begin() as connection:
-            store.done(
+            store.finish_crawl(
                 connection,
                 crawl_id,
                 f"archived pages re-extracted: {new:,} products new, {changed:,} changed",
@@ -183,11 +186,10 @@ class Reextraction:
         return WriteResult(crawl_id, new, changed)
 
     def _keep_records(self, site_id: int, since: datetime | None, limit: int | None) -> int:
-        """Which records there are, into a file: the extraction takes longer than a transaction
-        should."""
+        """Writes the rows to a file, since extraction takes longer than a transaction should."""
         count = 0
         with self._engine.connect() as connection:
-            for row in archive.newest(connection, site_id, since, limit):
+            for row in archive.stream_newest(connection, site_id, since, limit):
                 self._records.write(orjson.dumps(row._asdict()) + b"\n")
                 count += 1
         return count
@@ -197,13 +199,13 @@ class Reextraction:
         for line in self._records:
             yield orjson.loads(line)
 
-    def _extract(self, archived: ArchivedPage, preview: Preview) -> Extracted | None:
+    def _extract_page(self, archived: RecordResult, preview: Preview) -> Extracted | None:
         at = datetime.fromisoformat(archived.row["fetched_at"])
         preview.oldest = min(at, preview.oldest or at)
         preview.newest = max(at, preview.newest or at)
         if archived.answer is None:
             preview.unreadable += 1
-            self._problem(preview, archived.row["url"], archived.problem)
+            self._note_problem(preview, archived.row["url"], archived.problem)
             return None
         answer = archived.answer
         page = Fetched(
@@ -215,20 +217,20 @@ class Reextraction:
             )
         except (FunctionFailed, TooSlow) as error:
             extracted = Extracted(problems=[str(error)], complete=False)
-        self._count(extracted)
+        self._count_fields(extracted)
         if not extracted.complete:
             preview.not_extracted += 1
-            self._problem(preview, archived.row["url"], extracted.problems_text)
+            self._note_problem(preview, archived.row["url"], extracted.problems_text)
             return Extracted(complete=False)
         return extracted
 
     @staticmethod
-    def _problem(preview: Preview, url: str, problem: str) -> None:
+    def _note_problem(preview: Preview, url: str, problem: str) -> None:
         if len(preview.problems) < EXAMPLES:
             preview.problems.append((url, problem))
 
-    def _count(self, extracted: Extracted) -> None:
-        """As `scraper.worker.observations` counts for a crawl's figures."""
+    def _count_fields(self, extracted: Extracted) -> None:
+        """Counts fields as `scraper.worker.observations` does for a crawl."""
         self._looked_for += len(extracted.products) or int(not extracted.complete)
         for name in extracted.found:
             self._figures.setdefault(name, [0, 0])[0] += 1
@@ -242,10 +244,10 @@ class Reextraction:
                         sampled[0] += 1
                         different.add(hash(dumps(value)))
 
-    def _compare(
+    def _compare_batch(
         self,
         site_id: int,
-        waiting: Sequence[tuple[ArchivedPage, Extracted]],
+        waiting: Sequence[tuple[RecordResult, Extracted]],
         preview: Preview,
         show: int,
     ) -> None:
@@ -254,7 +256,7 @@ class Reextraction:
         ids = [product.external_id for _, extracted in waiting for product in extracted.products]
         pages = [archived.row["page_id"] for archived, _ in waiting]
         with self._engine.connect() as connection:
-            rows = store.known(connection, site_id, ids, pages)
+            rows = store.find_products(connection, site_id, ids, pages)
         stored = {row.external_id: row for row in rows}
         of_pages: dict[int, list[Any]] = {}
         for row in rows:
@@ -267,13 +269,13 @@ class Reextraction:
                     if len(preview.vanished_examples) < EXAMPLES:
                         preview.vanished_examples.append(row.external_id)
             for product in extracted.products:
-                new = self._product(site_id, archived, product.external_id, product.data)
+                new = self._make_extract(site_id, archived, product.external_id, product.data)
                 shown = self._compare_product(new, stored.get(product.external_id), preview)
                 if shown is not None and len(preview.shown) < show:
                     preview.shown.append(shown)
 
-    def _product(
-        self, site_id: int, archived: ArchivedPage, external_id: str, data: Any
+    def _make_extract(
+        self, site_id: int, archived: RecordResult, external_id: str, data: Any
     ) -> Extract:
         assert archived.answer is not None
         product = NewProduct(
@@ -288,33 +290,33 @@ class Reextraction:
         return Extract(product, datetime.fromisoformat(archived.row["fetched_at"]))
 
     def _compare_product(self, new: Extract, stored: Any, preview: Preview) -> ProductChange | None:
-        """One product compared with what is stored. None: it stays as it is."""
+        """Compares a product with the stored one. Returns None if that stays as it is."""
         product = new.product
         key = content_hash({"id": product.external_id})
-        if key in self._given:
+        if key in self._seen_ids:
             preview.left["given by several pages"] += 1
             return None
         data = products.parse_data(dumps(product.data))
         if stored is None:
-            self._given.add(key)
+            self._seen_ids.add(key)
             preview.new += 1
-            preview.sums.new(data)
-            self._keep(new)
+            preview.sums.add_new(data)
+            self._keep_extract(new)
             return ProductChange(product.external_id, product.url, {}, new=True)
-        reason = store.left_alone(stored, product.page_id, new.fetched_at)
+        reason = store.reason_to_keep(stored, product.page_id, new.fetched_at)
         if reason is not None:
             preview.left[reason] += 1
             return None
-        self._given.add(key)
+        self._seen_ids.add(key)
         changes = preview.sums.compare(product.external_id, products.parse_data(stored.data), data)
         if stored.content_hash == product.content_hash:
             preview.same += 1
             return None
         preview.changed += 1
-        self._keep(new)
+        self._keep_extract(new)
         return ProductChange(product.external_id, product.url, changes)
 
-    def _keep(self, new: Extract) -> None:
+    def _keep_extract(self, new: Extract) -> None:
         product = new.product
         row = [
             product.external_id,
@@ -325,11 +327,11 @@ class Reextraction:
         ]
         self._extracts.write(orjson.dumps([*row, new.fetched_at]) + b"\n")
 
-    def _lines(self) -> int:
+    def _count_extracts(self) -> int:
         self._extracts.seek(0)
         return sum(1 for _ in self._extracts)
 
-    def _batches(self, site_id: int, crawl_id: int) -> Iterator[list[Extract]]:
+    def _read_batches(self, site_id: int, crawl_id: int) -> Iterator[list[Extract]]:
         self._extracts.seek(0)
         batch: list[Extract] = []
         for line in self._extracts:
@@ -350,12 +352,12 @@ class Reextraction:
         if batch:
             yield batch
 
-    def _write(self, site_id: int, crawl_id: int, batch: list[Extract]) -> tuple[int, int]:
+    def _write_batch(self, site_id: int, crawl_id: int, batch: list[Extract]) -> tuple[int, int]:
         with self._engine.begin() as connection:
-            return store.write(connection, site_id, crawl_id, batch)
+            return store.write_products(connection, site_id, crawl_id, batch)
 
-    def _judged(self, site_id: int) -> list[Reason]:
-        """What a crawl that had read these pages would be suspect for."""
+    def _judge_fields(self, site_id: int) -> list[Reason]:
+        """Returns the reasons for which a crawl of these pages would be suspect."""
         tolerances = self._site.tolerances
         with self._engine.connect() as connection:
             usual = fill_rates.read_baseline(connection, site_id, ANY_LATER_CRAWL).fields

@@ -1,9 +1,8 @@
-"""Products written from archived pages: what is known of them, and the crawl in whose name they are
-written.
+"""Writes products from archived pages, in the name of a crawl of their own.
 
-That crawl fetches nothing and has no pages, so it is never active: its row says that it was stopped
-until the last product is written. Whoever is killed in between thus leaves the truth, and nothing
-that keeps the site from being crawled.
+That crawl fetches nothing and has no pages, so it is never active: its row says `stopped` until the
+last product is written. If the command is killed in between, the row is still true, and does not
+keep the site from being crawled.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from scraper.results import products
 from scraper.results.products import NewProduct
 from scraper.sites.definition import Site
 
-UNDER_WAY = "re-extraction under way, or broken off: the same command does the rest"
+UNDER_WAY = "re-extraction running or interrupted; the same command does the rest"
 
 OPEN = sa.text("""
 INSERT INTO crawls (site_id, slot, trigger, status, definition, definition_hash, rate_per_s,
@@ -53,10 +52,10 @@ LOCKED = sa.text(f"""
 SELECT {_COLUMNS} FROM products WHERE site_id = :site_id AND external_id = ANY (:ids)
  ORDER BY id FOR UPDATE
 """)
-# A page that is not in the frontier any more has left it for its site's filter.
+# A page that is missing from the frontier was moved to its site's Bloom filter, and is not gone.
 GONE = sa.text("SELECT id FROM pages WHERE id = ANY (:ids) AND status = 'gone'")
 
-# The upsert takes what it writes for just fetched, and its product for listed. It was neither.
+# The upsert marks products as just fetched and listed; these were neither.
 AS_OF = sa.text("""
 UPDATE products p SET fetched_at = i.fetched_at, missed_crawls = i.missed_crawls
   FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(
@@ -67,15 +66,15 @@ UPDATE products p SET fetched_at = i.fetched_at, missed_crawls = i.missed_crawls
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """A product as an archived page gives it now; `fetched_at` is when the page came."""
+    """A product as extracted now from an archived page, which was fetched at `fetched_at`."""
 
     product: NewProduct
     fetched_at: datetime
 
 
-def busy_with(connection: sa.Connection, site_id: int, site: Site) -> int | None:
-    """The site's active crawl, where that runs by another definition: it would write over what is
-    re-extracted."""
+def find_blocking_crawl(connection: sa.Connection, site_id: int, site: Site) -> int | None:
+    """Returns the site's active crawl if its definition differs: it would overwrite the
+    re-extracted products."""
     return connection.execute(OTHERWISE, {"site_id": site_id, "hash": site.content_hash}).scalar()
 
 
@@ -92,14 +91,14 @@ def open_crawl(connection: sa.Connection, site_id: int, site: Site) -> int:
     return int(connection.execute(OPEN, values).scalar_one())
 
 
-def done(connection: sa.Connection, crawl_id: int, note: str) -> None:
+def finish_crawl(connection: sa.Connection, crawl_id: int, note: str) -> None:
     connection.execute(DONE, {"id": crawl_id, "note": note})
 
 
-def known(
+def find_products(
     connection: sa.Connection, site_id: int, external_ids: Sequence[str], page_ids: Sequence[int]
 ) -> list[sa.Row[Any]]:
-    """The products of those ids, and those that are read from those pages."""
+    """Returns the products with those ids, and those extracted from those pages."""
     return list(
         connection.execute(
             KNOWN, {"site_id": site_id, "ids": list(external_ids), "pages": list(page_ids)}
@@ -107,25 +106,24 @@ def known(
     )
 
 
-def left_alone(stored: Any, page_id: int, fetched_at: datetime) -> str | None:
-    """Why a known product stays as it is; None: it may be written."""
+def reason_to_keep(stored: Any, page_id: int, fetched_at: datetime) -> str | None:
+    """Returns why a stored product must stay as it is; None: it may be written."""
     if stored.fetched_at > fetched_at:
         return "fetched later"
     if stored.delisted_at is not None:
         return "delisted"
     if stored.absent_since is not None:
-        return "not on its page any more"
+        return "no longer on its page"
     if stored.page_id != page_id:
         return "read from another page"
     return None
 
 
-def write(
+def write_products(
     connection: sa.Connection, site_id: int, crawl_id: int, extracts: Sequence[Extract]
 ) -> tuple[int, int]:
-    """Writes a batch as the upsert does, with a version of what was before. Returns how many were
-    new, and changed. What has become newer, equal or another page's since somebody looked stays as
-    it is."""
+    """Upserts a batch of products, keeping versions. Returns how many were new, and how many
+    changed. A product that has become newer, equal or another page's since the preview is left."""
     page_ids = [extract.product.page_id for extract in extracts]
     gone = set(connection.execute(GONE, {"ids": page_ids}).scalars())
     ids = [extract.product.external_id for extract in extracts]
@@ -139,7 +137,7 @@ def write(
             continue
         if row is not None and (
             row.content_hash == product.content_hash
-            or left_alone(row, product.page_id, extract.fetched_at)
+            or reason_to_keep(row, product.page_id, extract.fetched_at)
         ):
             continue
         chosen[product.external_id] = extract
