@@ -86,12 +86,7 @@ def reextract(
                 _print_preview(site, preview)
             refused = bool(preview.reasons) and not accept
             written = None
-            if (
-                not diff
-                and not refused
-                and preview.to_write > 0
-                and _ask_to_write(preview, yes=yes)
-            ):
+            if not diff and not refused and _ask_to_write(preview, yes=yes):
                 if in_file:
                     _store_definition(engine, in_file)
                 with progress_bar("writing") as tick:
@@ -119,6 +114,8 @@ def _require_pages(name: str, preview: Preview) -> None:
 
 
 def _ask_to_write(preview: Preview, *, yes: bool) -> bool:
+    if not preview.to_write:
+        return False
     if yes or not sys.stdin.isatty():
         return True
     question = f"write {preview.changed:,} changed and {preview.new:,} new products?"

@@ -9,7 +9,7 @@ from scraper.cli.common.shared import complete_site, json_option, load_settings,
 from scraper.cli.common.tables import format_cell, one_line, print_table
 from scraper.domain import Kind
 from scraper.errors import NotFoundError, ScraperError
-from scraper.plugins.author.repair.record_checks import check_sites
+from scraper.plugins.author.repair.record_checks import RecordDifference, check_sites
 from scraper.plugins.author.repair.record_files import INDEX, records_folder, save_records
 from scraper.plugins.author.repair.records import record_site
 from scraper.sites import loader
@@ -81,19 +81,8 @@ def test(names: tuple[str, ...], update: bool, as_json: bool) -> None:
             }
         )
     elif differing:
-        print_table(
-            ("site", "field", "expected", "today", "page"),
-            [
-                (
-                    row.site,
-                    row.field,
-                    format_cell(row.old),
-                    format_cell(row.new),
-                    one_line(row.page),
-                )
-                for row in differing
-            ],
-        )
+        columns = ("site", "field", "expected", "today", "page")
+        print_table(columns, [_difference_cells(row) for row in differing])
     summary = f"{len(checks)} sites, {pages} pages: {len(differing)} differences"
     if problems:
         raise ScraperError("\n".join([*problems, summary]))
@@ -101,3 +90,8 @@ def test(names: tuple[str, ...], update: bool, as_json: bool) -> None:
         raise ScraperError(f"{summary} (fix: correct the definition; or, if it is right: --update)")
     if not as_json:
         click.echo(f"{summary}{', taken as expected' if differing else ''}")
+
+
+def _difference_cells(row: RecordDifference) -> tuple[str, ...]:
+    page, old, new = one_line(row.page), format_cell(row.old), format_cell(row.new)
+    return row.site, row.field, old, new, page
