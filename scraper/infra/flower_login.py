@@ -1,4 +1,4 @@
-"""Where the login of Flower's Crawls tab is found, as the commands that start servers show it."""
+"""The login of Flower, as the commands that start servers show it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from scraper.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
-    """`where` says where the password is found, not what it is."""
+class Credentials:
+    """Flower's user and password. `where` names the password's place, not the password."""
 
     user: str
     password: str = field(repr=False)
     where: str
-    # The password was made here and is kept in a file; otherwise a setting gives it.
+    # Whether the password was generated and is stored in a file; otherwise it is a setting.
     generated: bool = False
 
 
 class FlowerLogin(Protocol):
-    """A service of the plug-in that brings Flower."""
+    """A service of the plug-in that adds Flower."""
 
-    def get(self, settings: Settings) -> Login:
-        """The login, with a password that is made on first use."""
+    def read_login(self, settings: Settings) -> Credentials:
+        """Reads the login; generates its password on first use."""
         ...

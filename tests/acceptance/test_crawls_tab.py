@@ -149,7 +149,7 @@ def test_an_operators_evening(
     expect(page.locator("#crawls-message")).to_contain_text("demo is paused.")
     expect(page.locator("#actions .crawl-badge")).to_have_text("paused")
     page.get_by_role("button", name="Resume site").click()
-    expect(page.locator("#crawls-message")).to_contain_text("demo goes on.")
+    expect(page.locator("#crawls-message")).to_contain_text("demo is resumed.")
     # second tries come after all first ones
     until(lambda: counted(engine, crawl_id)["dead"] > 3, 180)
     stop = page.locator('[data-action="stop"]')

@@ -184,7 +184,7 @@ def test_a_site_is_paused_and_goes_on(flower: Flower, engine: sa.Engine) -> None
         assert sites.paused_names(connection) == ["shop"]
     refused = flower.post("/api/crawls/1/replay", {"page": 1})
     assert refused.status_code == 409 and "scraper sites resume shop" in refused.json()["error"]
-    assert flower.post("/api/crawls/1/resume").json() == {"message": "shop goes on."}
+    assert flower.post("/api/crawls/1/resume").json() == {"message": "shop is resumed."}
     assert flower.post("/api/crawls/1/resume").json() == {"message": "shop was not paused."}
 
 
@@ -210,7 +210,7 @@ def test_dead_pages_are_replayed_one_by_reason_or_all(flower: Flower, engine: sa
     assert rows(engine, f"SELECT status FROM pages WHERE id = {first}") == [("due",)]
     assert rows(engine, "SELECT dead, invalid FROM crawls") == [(1, 1)]
     again = flower.post("/api/crawls/1/replay", {"page": first})
-    assert again.status_code == 404 and "any more" in again.json()["error"]
+    assert again.status_code == 404 and "no longer" in again.json()["error"]
     assert flower.post("/api/crawls/1/replay", {"reason": "not_extracted"}).status_code == 200
     assert rows(engine, "SELECT dead, invalid FROM crawls") == [(1, 0)]
     assert flower.post("/api/crawls/1/replay").json() == {
@@ -453,7 +453,7 @@ def test_a_site_that_was_never_crawled_is_crawled_and_paused(
     assert "fresh is paused." in flower.post("/api/sites/fresh/pause").text
     assert rows(engine, "SELECT paused FROM sites WHERE name = 'fresh'") == [(True,)]
     assert flower.json("/api/sites/fresh")["state"] == "planned"
-    assert "fresh goes on." in flower.post("/api/sites/fresh/resume").text
+    assert "fresh is resumed." in flower.post("/api/sites/fresh/resume").text
     for path, status in (("nobody/crawl", 404), ("fresh/stop", 404), ("nobody/pause", 404)):
         assert flower.post(f"/api/sites/{path}").status_code == status
     assert flower.post("/api/sites/fresh/pause", token=False).status_code == 403
@@ -535,7 +535,7 @@ def test_what_is_shown_is_exported(
     assert flower.get("/api/products.csv?site=shop", auth=("admin", "x")).status_code == 401
     monkeypatch.setattr(view, "EXPORT_MAX", 2)
     with engine.connect() as connection, pytest.raises(ConfigError, match="3 products are too"):
-        view.export(connection, "shop", "", "id", "csv")
+        view.export_products(connection, "shop", "", "id", "csv")
 
 
 def test_behind_a_prefix_every_link_works(

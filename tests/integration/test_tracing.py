@@ -147,7 +147,7 @@ def test_the_environment_says_where_to(
 ) -> None:
     for name, value in environment_says.items():
         monkeypatch.setenv(name, value)
-    assert tracing.tracing_to() == to
+    assert tracing.span_destination() == to
 
 
 def test_an_exporter_that_is_not_known_is_said_and_costs_no_worker(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scraper.plugins.metrics import sources
 from scraper.plugins.metrics.counters import Growing
-from scraper.plugins.metrics.sources import Source
+from scraper.plugins.metrics.sources import MetricSource
 
 SHOP = ("shop",)
 
@@ -64,13 +64,13 @@ def test_a_source_that_hangs_is_asked_once_and_holds_up_nobody() -> None:
         go.wait(30)
         return []
 
-    source = Source("slow", read)  # type: ignore[arg-type]
+    source = MetricSource("slow", read)  # type: ignore[arg-type]
     for _ in range(3):
         source.refresh()
-        assert source.answer(time.monotonic()) is None
+        assert source.wait_for_reading(time.monotonic()) is None
     assert len(asked) == 1
     go.set()
-    answer = source.answer(time.monotonic() + 30)
+    answer = source.wait_for_reading(time.monotonic() + 30)
     assert answer is not None and answer.metrics == []
 
 
@@ -84,15 +84,15 @@ def test_an_answer_is_kept_and_a_failure_is_not() -> None:
             raise RuntimeError("away")
         return next(answers)
 
-    source = Source("moody", read)  # type: ignore[arg-type]
+    source = MetricSource("moody", read)  # type: ignore[arg-type]
 
     def scrape() -> list[str] | None:
         source.refresh()
-        answer = source.answer(time.monotonic() + 30)
+        answer = source.wait_for_reading(time.monotonic() + 30)
         return None if answer is None else list(answer.metrics)  # type: ignore[arg-type]
 
     assert scrape() == scrape() == ["first"] and len(asked) == 1
-    assert source._answer is not None
-    source._answer = sources.Answer(source._answer.metrics, time.monotonic() - 60, 0.0)
+    assert source._reading is not None
+    source._reading = sources.SourceReading(source._reading.metrics, time.monotonic() - 60, 0.0)
     assert scrape() is None, "nothing stale is shown"
     assert scrape() == ["second"]

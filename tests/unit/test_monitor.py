@@ -12,21 +12,21 @@ import pytest
 
 from scraper.domain import Outcome
 from scraper.plugins.flower import view
-from scraper.plugins.flower.actions import ACTIONS, BadRequestError, selected
+from scraper.plugins.flower.actions import ACTIONS, BadRequestError, select_pages
 from scraper.plugins.flower.handlers import ASSETS, FOLDER, HEADERS
-from scraper.plugins.flower.tab import ITEM, with_tab
+from scraper.plugins.flower.tab import ITEM, add_tab
 
 NAVIGATION = (Path(flower.__file__).parent / "templates" / "navbar.html").read_text()
 
 
 def test_the_tab_is_the_first_in_flowers_own_navigation() -> None:
-    changed = with_tab(NAVIGATION)
+    changed = add_tab(NAVIGATION)
     assert changed.replace(ITEM, "") == NAVIGATION
     assert re.findall(r">(\w+)</a>", changed)[:4] == ["Crawls", "Workers", "Tasks", "Broker"]
 
 
 def test_a_navigation_that_is_unknown_stays_as_it_is() -> None:
-    assert with_tab("<nav>new</nav>") == "<nav>new</nav>"
+    assert add_tab("<nav>new</nav>") == "<nav>new</nav>"
 
 
 @pytest.mark.parametrize("name", ASSETS)
@@ -59,10 +59,10 @@ def test_the_policy_lets_nothing_in_from_elsewhere_and_nobody_frame_it() -> None
 
 
 def test_a_replay_is_of_the_crawls_own_pages() -> None:
-    assert selected(7, "shop", {}).crawl_id == 7
-    assert selected(7, "shop", {"page": 3}).ids == (3,)
-    assert selected(7, "shop", {"reason": "timeout"}).reason == "timeout"
-    assert {selected(7, "shop", wish).site for wish in ({}, {"page": 3})} == {"shop"}
+    assert select_pages(7, "shop", {}).crawl_id == 7
+    assert select_pages(7, "shop", {"page": 3}).ids == (3,)
+    assert select_pages(7, "shop", {"reason": "timeout"}).reason == "timeout"
+    assert {select_pages(7, "shop", wish).site for wish in ({}, {"page": 3})} == {"shop"}
 
 
 WRONG: list[dict[str, Any]] = [
@@ -74,17 +74,20 @@ WRONG: list[dict[str, Any]] = [
 @pytest.mark.parametrize("wish", WRONG, ids=str)
 def test_a_wish_that_makes_no_sense_is_refused(wish: dict[str, Any]) -> None:
     with pytest.raises(BadRequestError):
-        selected(7, "shop", wish)
+        select_pages(7, "shop", wish)
 
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_every_outcome_says_whom_it_blames(outcome: Outcome) -> None:
-    assert view._meaning(outcome.value) == {"phrase": outcome.phrase, "blame": outcome.blame.value}
+    assert view._outcome_meaning(outcome.value) == {
+        "phrase": outcome.phrase,
+        "blame": outcome.blame.value,
+    }
 
 
 @pytest.mark.parametrize("outcome", [None, "of another version"])
 def test_an_unknown_outcome_blames_nobody(outcome: str | None) -> None:
-    assert view._meaning(outcome) == {"phrase": outcome or "", "blame": "nobody"}
+    assert view._outcome_meaning(outcome) == {"phrase": outcome or "", "blame": "nobody"}
 
 
 def test_every_action_has_its_button() -> None:

@@ -95,7 +95,7 @@ def _run_demo(settings: Settings, *, products: int, keep: bool) -> None:
         _wait_until_ready(settings, started, port)
         service = find_service(FlowerLogin)  # type: ignore[type-abstract]
         if service is not None:
-            login = service.get(settings)
+            login = service.read_login(settings)
             click.echo(
                 f"Flower: http://127.0.0.1:{port}  (user {login.user}, password in {login.where})\n"
             )

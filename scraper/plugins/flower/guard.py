@@ -1,5 +1,5 @@
-"""Flower is never open: a login, loopback and no frames, whatever it is configured with, unless
-somebody says otherwise in so many words.
+"""Closes Flower: it requires a login, listens on loopback and allows no frames, unless its options
+explicitly say otherwise.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class Unframed(OutputTransform):
-    """No page of Flower's, ours or its own, can be shown within another site's."""
+    """Keeps other sites from showing Flower's pages in a frame."""
 
     def transform_first_chunk(
         self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
@@ -33,8 +33,8 @@ class Unframed(OutputTransform):
 
 
 def install(settings: Settings) -> None:
-    """To be called before Flower reads its options. Each time that it has read some (first the
-    command line, then a file, then both), what is still open is closed."""
+    """Closes Flower each time after it has read options: the command line, a file, then both. Call
+    this before that."""
 
     def close() -> None:
         if not options.address:
@@ -42,23 +42,23 @@ def install(settings: Settings) -> None:
         if settings.of(FlowerSettings).flower_login == "password" and not (
             options.basic_auth or options.auth
         ):
-            login = flower_login.get(settings)
+            login = flower_login.read_login(settings)
             options.basic_auth = [f"{login.user}:{login.password}"]
 
     options.add_parse_callback(close)
     urls.settings["transforms"] = [Unframed]
-    Flower.start_http_server = _listen
+    Flower.start_http_server = _start_listening
 
 
 _start_http_server = Flower.start_http_server
 
 
-def _listen(app: Flower) -> Any:
+def _start_listening(app: Flower) -> Any:
     try:
         return _start_http_server(app)
     except OSError as error:
         place = options.unix_socket or f"{options.address}:{options.port}"
         sys.exit(
             f"scraper: Flower cannot listen at {place}: {error.strerror} "
-            "(fix: end what listens there, or --port, --address)"
+            "(fix: stop the other program, or use --port or --address)"
         )

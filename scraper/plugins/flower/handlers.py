@@ -1,8 +1,8 @@
-"""The Crawls tab's pages, its API and its files, as handlers of Flower's Tornado. All of them are
-behind Flower's login.
+"""The Crawls tab's pages, API and files, as handlers of Flower's Tornado. All require Flower's
+login.
 
-Nothing a shop has sent becomes HTML here: pages are empty shells, drawn in the browser from JSON by
-`crawls.js`, which writes text and never markup.
+Shops' texts never become HTML here: pages are empty shells that `crawls.js` fills in the browser
+from JSON, as text and never as markup.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scraper.errors import NotFoundError, ScraperError, ServerUnavailableError
 from scraper.frontier.progress import STATES
 from scraper.infra.database import dumps
 from scraper.plugins.flower import actions, view
-from scraper.plugins.flower.reader import Reader, UnavailableError
+from scraper.plugins.flower.reader import PostgresReader, UnavailableError
 from scraper.settings import Settings
 from scraper.views.site_table import ORDERS, Query
 
@@ -42,8 +42,8 @@ ASSETS = {
 BODY_MAX_BYTES = 4096
 PAGE_MAX = 1_000_000
 
-# Flower's layout has no script or style of its own in a page; Bootstrap's icons are data: images
-# within its style sheet.
+# Flower's pages contain no inline scripts or styles; the icons in Bootstrap's style sheet are data:
+# images.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; "
@@ -61,19 +61,19 @@ HEADERS = {
 
 
 def assets_version() -> str:
-    """Changes with what is served, so that a browser may keep it."""
+    """Returns a hash of the assets, so that browsers may cache each version."""
     return hashlib.sha256(
         b"".join((FOLDER / "assets" / name).read_bytes() for name in ASSETS)
     ).hexdigest()[:12]
 
 
-class Guarded(BaseHandler):  # type: ignore[misc] # Flower has no types
-    """A route that wants Flower's login, whoever asks and by whichever method."""
+class GuardedHandler(BaseHandler):  # type: ignore[misc] # Flower has no types
+    """A route that requires Flower's login for every method."""
 
-    reader: Reader
+    reader: PostgresReader
     version: str
 
-    def initialize(self, reader: Reader, version: str) -> None:
+    def initialize(self, reader: PostgresReader, version: str) -> None:
         self.reader, self.version = reader, version
 
     def set_default_headers(self) -> None:
@@ -82,40 +82,42 @@ class Guarded(BaseHandler):  # type: ignore[misc] # Flower has no types
             self.set_header(name, value)
 
     def prepare(self) -> None:
-        # With a wrong or no basic auth this raises the 401 itself.
+        # `current_user` itself raises a 401 if basic auth is wrong or missing.
         if not self.current_user:
-            self.refuse()
+            self.refuse_access()
 
-    def refuse(self) -> None:
+    def refuse_access(self) -> None:
         raise tornado.web.HTTPError(401)
 
     def options(self, *_: str) -> None:
         raise tornado.web.HTTPError(405)
 
     def check_xsrf_cookie(self) -> None:
-        """Flower's check of where a request comes from, and always the token too: browsers send
-        basic auth along with whatever another site makes them send."""
-        # The answer to whoever is not logged in comes first.
+        """Checks the origin as Flower does, and always the token too: browsers add basic auth to
+        requests that another site makes them send."""
+        # Clients that are not logged in get a 401 first.
         self.prepare()
         super().check_xsrf_cookie()
         tornado.web.RequestHandler.check_xsrf_cookie(self)
 
     @property
     def user(self) -> str:
-        """Who is logged in, by name."""
+        """The name of the user who is logged in."""
         if isinstance(self.current_user, str):
             return self.current_user
         _, _, credentials = self.request.headers.get("Authorization", "").partition(" ")
         return b64decode(credentials).decode("utf-8", "replace").partition(":")[0] or "nobody"
 
 
-class PageHandler(Guarded):
+class PageHandler(GuardedHandler):
     """The shell of a page."""
 
-    def refuse(self) -> None:
+    def refuse_access(self) -> None:
         self.redirect(self.get_login_url())  # OAuth
 
-    def show(self, template: str, *, site: str = "", crawl_id: str = "", problem: str = "") -> None:
+    def render_shell(
+        self, template: str, *, site: str = "", crawl_id: str = "", problem: str = ""
+    ) -> None:
         self.render(
             template,
             site=site,
@@ -127,8 +129,8 @@ class PageHandler(Guarded):
 
 
 class CrawlsPage(PageHandler):
-    """All crawls, or one. Where PostgreSQL is away it says so, with 503, and tries again by
-    itself."""
+    """The page of all crawls, or of one. While PostgreSQL does not answer, it says so with a 503,
+    and reloads itself."""
 
     async def get(self, crawl_id: str = "") -> None:
         problem = ""
@@ -138,7 +140,7 @@ class CrawlsPage(PageHandler):
                     ("crawl", int(crawl_id)), lambda c: view.crawl_details(c, int(crawl_id))
                 )
             else:
-                await self.reader.read(Query(), lambda c: view.listing(c, Query()))
+                await self.reader.read(Query(), lambda c: view.fleet_listing(c, Query()))
         except NotFoundError as error:
             raise tornado.web.HTTPError(404, str(error)) from None
         except UnavailableError as error:
@@ -146,13 +148,13 @@ class CrawlsPage(PageHandler):
             self.set_status(503)
             self.set_header("Retry-After", "5")
         template = "crawl.html" if crawl_id else "crawls.html"
-        self.show(template, crawl_id=crawl_id, problem=problem)
+        self.render_shell(template, crawl_id=crawl_id, problem=problem)
 
 
-class ApiHandler(Guarded):
+class ApiHandler(GuardedHandler):
     """JSON, errors included: `{"error": …}`."""
 
-    # Every other error of ours is a conflict.
+    # Any other `ScraperError` is a conflict.
     STATUS: ClassVar[dict[type[Exception], int]] = {
         actions.BadRequestError: 400,
         NotFoundError: 404,
@@ -160,23 +162,23 @@ class ApiHandler(Guarded):
         UnavailableError: 503,
     }
 
-    async def ask(self, key: Hashable, ask: Callable[[sa.Connection], T]) -> T | None:
-        """What `ask` reads; None where an error was the answer."""
+    async def read_or_fail(self, key: Hashable, ask: Callable[[sa.Connection], T]) -> T | None:
+        """Returns what `ask` reads; None, after answering with the error, if it fails."""
         try:
             return await self.reader.read(key, ask)
         except (ScraperError, UnavailableError) as error:
-            self.fail(error)
+            self.answer_error(error)
             return None
 
     async def answer_with(
         self, key: Hashable, ask: Callable[[sa.Connection], dict[str, Any]]
     ) -> None:
         """Answers with what `ask` reads."""
-        value = await self.ask(key, ask)
+        value = await self.read_or_fail(key, ask)
         if value is not None:
-            self.answer(value)
+            self.answer_json(value)
 
-    def answer(self, value: Any) -> None:
+    def answer_json(self, value: Any) -> None:
         _ = self.xsrf_token  # sets the cookie
         self.set_header("Content-Type", "application/json; charset=utf-8")
         self.finish(dumps(value))
@@ -190,18 +192,18 @@ class ApiHandler(Guarded):
         self.set_header("Content-Type", "application/json; charset=utf-8")
         self.finish(dumps({"error": message or self._reason}))
 
-    def number(self, name: str, default: int, largest: int) -> int:
+    def parse_number(self, name: str, default: int, largest: int) -> int:
         text = self.get_query_argument(name, str(default))
         if not (text.isdecimal() and len(text) < 9 and 1 <= int(text) <= largest):
             raise tornado.web.HTTPError(400, f"{name} is a number from 1 to {largest}")
         return int(text)
 
-    def fail(self, error: Exception) -> None:
+    def answer_error(self, error: Exception) -> None:
         status = next((code for kind, code in self.STATUS.items() if isinstance(error, kind)), 409)
         self.set_status(status)
         if status == 503:
             self.set_header("Retry-After", "5")
-        self.answer({"error": str(error)})
+        self.answer_json({"error": str(error)})
 
 
 class ListApi(ApiHandler):
@@ -209,25 +211,25 @@ class ListApi(ApiHandler):
     `sort`, `page` and `limit`."""
 
     async def get(self) -> None:
-        query = self._query()
-        await self.answer_with(query, lambda c: view.listing(c, query))
+        query = self._parse_query()
+        await self.answer_with(query, lambda c: view.fleet_listing(c, query))
 
-    def _query(self) -> Query:
-        show = self._choice("show", "sites", ("sites", "crawls"))
-        limit = self.number("limit", view.LIMIT, view.LIMIT_MAX)
+    def _parse_query(self) -> Query:
+        show = self._parse_choice("show", "sites", ("sites", "crawls"))
+        limit = self.parse_number("limit", view.LIMIT, view.LIMIT_MAX)
         return Query(
             history=show == "crawls",
             site=self.get_query_argument("site", None),
             search=self.get_query_argument("search", None),
-            state=self._choice("state", "", ("", *STATES)) or None,
+            state=self._parse_choice("state", "", ("", *STATES)) or None,
             queue=self.get_query_argument("queue", None) or None,
             tag=self.get_query_argument("tag", None) or None,
-            sort=self._choice("sort", "worst" if show == "sites" else "newest", ORDERS),
+            sort=self._parse_choice("sort", "worst" if show == "sites" else "newest", ORDERS),
             limit=limit,
-            offset=(self.number("page", 1, PAGE_MAX) - 1) * limit,
+            offset=(self.parse_number("page", 1, PAGE_MAX) - 1) * limit,
         )
 
-    def _choice(self, name: str, default: str, choices: Collection[str]) -> str:
+    def _parse_choice(self, name: str, default: str, choices: Collection[str]) -> str:
         value: str = self.get_query_argument(name, default)
         if value not in choices:
             raise tornado.web.HTTPError(400, f"{name} is one of: {', '.join(choices)}")
@@ -240,7 +242,7 @@ class ProductsApi(ApiHandler):
     async def get(self) -> None:
         site, external_id = self.get_query_argument("site"), self.get_query_argument("id", None)
         search, sort = self.get_query_argument("search", ""), self.get_query_argument("sort", "id")
-        offset = (self.number("page", 1, PAGE_MAX) - 1) * view.LIMIT
+        offset = (self.parse_number("page", 1, PAGE_MAX) - 1) * view.LIMIT
 
         def ask(connection: sa.Connection) -> dict[str, Any]:
             if external_id is not None:
@@ -251,13 +253,14 @@ class ProductsApi(ApiHandler):
 
 
 class ExportApi(ApiHandler):
-    """GET /api/products.csv or .jsonl?site=…&search=…&sort=…: all pages of what is shown."""
+    """GET /api/products.csv or .jsonl?site=…&search=…&sort=…: all matching products."""
 
     async def get(self, form: str) -> None:
         site, search = self.get_query_argument("site"), self.get_query_argument("search", "")
         sort = self.get_query_argument("sort", "id")
-        body = await self.ask(
-            ("export", form, site, search, sort), lambda c: view.export(c, site, search, sort, form)
+        body = await self.read_or_fail(
+            ("export", form, site, search, sort),
+            lambda c: view.export_products(c, site, search, sort, form),
         )
         if body is not None:
             kind = "text/csv" if form == "csv" else "application/x-ndjson"
@@ -270,7 +273,7 @@ class ProductsPage(PageHandler):
     """A site's products, and a product."""
 
     def get(self) -> None:
-        self.show("products.html")
+        self.render_shell("products.html")
 
 
 class CrawlApi(ApiHandler):
@@ -294,68 +297,68 @@ class SitePage(PageHandler):
     """A site's page."""
 
     def get(self, site: str) -> None:
-        self.show("site.html", site=site)
+        self.render_shell("site.html", site=site)
 
 
 class ActionApi(ApiHandler):
-    """POST /api/crawls/ID/ACTION, one of `ACTIONS`. Each is logged: who, what, which crawl,
-    and what came of it."""
+    """POST /api/crawls/ID/ACTION, one of `ACTIONS`. Logs the user, the action, the crawl and the
+    result."""
 
     async def post(self, crawl_id: str, action: str) -> None:
         if int(crawl_id) > view.ID_MAX:
-            raise tornado.web.HTTPError(404, f"there is no crawl {crawl_id}")
-        wish, act = self._wish(), actions.ACTIONS[action]
-        await self.act(
-            lambda engine, settings: act(engine, settings, int(crawl_id), wish, self.user),
+            raise tornado.web.HTTPError(404, f"no crawl has the id {crawl_id}")
+        body, act = self._read_body(), actions.ACTIONS[action]
+        await self.run_action(
+            lambda engine, settings: act(engine, settings, int(crawl_id), body, self.user),
             action=action,
             crawl=int(crawl_id),
-            **wish,
+            **body,
         )
 
-    async def act(self, work: Callable[[sa.Engine, Settings], str], **event: Any) -> None:
+    async def run_action(self, work: Callable[[sa.Engine, Settings], str], **event: Any) -> None:
         if self.application.options.read_only:
             raise tornado.web.HTTPError(403, "Flower is in read-only mode")
         logger = log.bind(by=self.user, ip=self.request.remote_ip, **event)
         reader = self.reader
         try:
-            done = await reader.run(work, reader.engine, reader.settings)
+            message = await reader.run(work, reader.engine, reader.settings)
         except ScraperError as error:
             logger.warning("refused in Flower", error=str(error))
-            self.fail(error)
+            self.answer_error(error)
         except UnavailableError as error:
             logger.warning("failed in Flower", error=str(error))
-            self.fail(error)
+            self.answer_error(error)
         else:
-            logger.info("done in Flower", result=done)
-            self.answer({"message": done})
+            logger.info("done in Flower", result=message)
+            self.answer_json({"message": message})
         finally:
             reader.forget()
 
-    def _wish(self) -> dict[str, Any]:
+    def _read_body(self) -> dict[str, Any]:
         if len(self.request.body) > BODY_MAX_BYTES:
             raise tornado.web.HTTPError(413)
         try:
-            wish = json.loads(self.request.body or b"{}")
+            body = json.loads(self.request.body or b"{}")
         except ValueError:
             raise tornado.web.HTTPError(400, "the body is not JSON") from None
-        if not isinstance(wish, dict) or not set(wish) <= {"page", "reason", "dry"}:
+        if not isinstance(body, dict) or not set(body) <= {"page", "reason", "dry"}:
             raise tornado.web.HTTPError(
                 400, 'the body is {"page": ID}, {"reason": OUTCOME}, {"dry": true}, or {}'
             )
-        return wish
+        return body
 
 
 class SiteActionApi(ActionApi):
-    """POST /api/sites/NAME/ACTION, one of `OF_SITES`. Each is logged likewise."""
+    """POST /api/sites/NAME/ACTION, one of `OF_SITES`. Logs likewise."""
 
     async def post(self, site: str, action: str) -> None:
         act = actions.OF_SITES[action]
-        await self.act(
+        await self.run_action(
             lambda engine, settings: act(engine, settings, site), action=action, site=site
         )
 
 
-class AssetHandler(Guarded):
+class AssetHandler(GuardedHandler):
     """Scripts and style sheets, from a fixed list of names."""
 
     async def get(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The plug-in `flower` where Celery loads the application for Flower."""
+"""The plug-in `flower` when Celery loads the application for Flower."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from scraper.settings import Settings
 
 
 def load_app(arguments: Sequence[str]) -> None:
-    """Guards Flower, whose login must not depend on the folder or the configuration that it is
-    started with."""
+    """Guards Flower, whose login must not depend on the folder or configuration with which it
+    starts."""
     if "flower" not in arguments:
         return
-    # Flower is imported only by its own process.
+    # Only Flower's own process imports Flower.
     from scraper.plugins.flower import guard
 
     os.environ.setdefault("FLOWER_CONF", str(shipped.path("flowerconfig.py")))

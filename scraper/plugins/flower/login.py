@@ -1,4 +1,4 @@
-"""Who may log in to Flower: what the environment says, or a password made once and kept in
+"""The login of Flower: a setting, or a password that is generated once and stored in
 `SCRAPER_HOME`."""
 
 from __future__ import annotations
@@ -6,17 +6,16 @@ from __future__ import annotations
 import os
 import secrets
 
-from scraper.infra.flower_login import Login
+from scraper.infra.flower_login import Credentials
 from scraper.plugins.flower.settings import FlowerSettings
 from scraper.settings import Settings
 
 
-def get(settings: Settings) -> Login:
-    """The login, its password made on first use. `where` says where the password is to be found,
-    not what it is."""
+def read_login(settings: Settings) -> Credentials:
+    """Reads the login; generates its password on first use."""
     own = settings.of(FlowerSettings)
     if own.flower_password:
-        return Login(
+        return Credentials(
             own.flower_user,
             own.flower_password,
             "SCRAPER_FLOWER_PASSWORD",
@@ -30,14 +29,14 @@ def get(settings: Settings) -> Login:
     else:
         with os.fdopen(handle, "w") as file:
             file.write(secrets.token_urlsafe(18) + "\n")
-    return Login(own.flower_user, path.read_text().strip(), str(path), generated=True)
+    return Credentials(own.flower_user, path.read_text().strip(), str(path), generated=True)
 
 
-class KeptLogin:
+class StoredLogin:
     """The service `FlowerLogin`."""
 
-    def get(self, settings: Settings) -> Login:
-        return get(settings)
+    def read_login(self, settings: Settings) -> Credentials:
+        return read_login(settings)
 
 
-LOGIN = KeptLogin()
+LOGIN = StoredLogin()

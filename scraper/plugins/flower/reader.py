@@ -1,6 +1,6 @@
-"""Flower's way to PostgreSQL: in threads, so that its event loop never waits; bounded in number and
-time; and asked once where many ask for the same at the same moment. One transaction an answer, so
-that its numbers agree."""
+"""Flower's access to PostgreSQL: in threads, so that its event loop never blocks, and bounded in
+number and time. Simultaneous requests for the same data share a read. Each answer is read in one
+transaction, so that its numbers agree."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 THREADS = 3
-# An answer serves everybody who asks within this time.
+# An answer serves all requests within this time.
 FRESH_S = 1.0
 STATEMENT_S = 8
 ANSWER_S = 12.0
 UNDER_WAY_MAX = 20
 
 AWAY = (
-    "PostgreSQL does not answer. This page tries again by itself; crawls that run go on by "
-    "themselves once it is back."
+    "PostgreSQL does not answer. This page retries automatically; running crawls continue "
+    "as soon as PostgreSQL answers."
 )
 OTHER_REVISION = (
-    "The database is at another revision than this program: `scraper migrate`, then start Flower "
-    "again."
+    "The database and this program have different revisions: run `scraper migrate`, then restart "
+    "Flower."
 )
-BUSY = "PostgreSQL takes too long to answer. This page tries again by itself."
+BUSY = "PostgreSQL takes too long to answer. This page retries automatically."
 
 
 class UnavailableError(Exception):
-    """There is no answer now. The message is for people."""
+    """PostgreSQL cannot answer now. The message is shown to the user."""
 
 
-class Reader:
-    """One a process."""
+class PostgresReader:
+    """Reads PostgreSQL for Flower's process."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -52,8 +52,8 @@ class Reader:
         self._answers: dict[Any, tuple[float, asyncio.Future[Any]]] = {}
 
     async def read(self, key: Any, ask: Callable[[sa.Connection], T]) -> T:
-        """What `ask` reads. Raises `UnavailableError` where PostgreSQL is away or slow; errors of
-        `ask` pass through."""
+        """Returns what `ask` reads, or a recent answer of the same key. Raises `UnavailableError`
+        if PostgreSQL is slow or does not answer; errors of `ask` pass through."""
         now = time.monotonic()
         self._answers = {
             key: (asked, answer)
@@ -61,19 +61,19 @@ class Reader:
             if not answer.done() or now - asked < FRESH_S
         }
         if key not in self._answers:
-            answer = asyncio.ensure_future(self.run(self._ask, ask))
-            # An exception that nobody has read makes asyncio complain.
+            answer = asyncio.ensure_future(self.run(self._read_in_transaction, ask))
+            # Otherwise asyncio warns of an exception that is never retrieved.
             answer.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._answers[key] = now, answer
         result: T = await asyncio.shield(self._answers[key][1])
         return result
 
     def forget(self) -> None:
-        """Something was changed: nobody is shown what was before."""
+        """Drops recent answers after a change."""
         self._answers = {}
 
     async def run(self, work: Callable[..., T], *words: Any) -> T:
-        """Runs work that speaks to PostgreSQL in a thread."""
+        """Runs work that uses PostgreSQL in a thread."""
         if sum(not answer.done() for _, answer in self._answers.values()) > UNDER_WAY_MAX:
             raise UnavailableError(BUSY)
         try:
@@ -82,11 +82,12 @@ class Reader:
         except TimeoutError:
             raise UnavailableError(BUSY) from None
         except sa.exc.DBAPIError as error:
-            raise self._unavailable(error) from error
-        except sa.exc.TimeoutError as error:  # of the pool
+            raise self._as_unavailable(error) from error
+        except sa.exc.TimeoutError as error:
+            # All connections of the pool are in use.
             raise UnavailableError(AWAY) from error
 
-    def _ask(self, ask: Callable[[sa.Connection], T]) -> T:
+    def _read_in_transaction(self, ask: Callable[[sa.Connection], T]) -> T:
         with self.engine.connect() as raw:
             connection = raw.execution_options(
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
@@ -98,13 +99,13 @@ class Reader:
         return answer
 
     @staticmethod
-    def _unavailable(error: sa.exc.DBAPIError) -> UnavailableError:
+    def _as_unavailable(error: sa.exc.DBAPIError) -> UnavailableError:
         if outages.is_postgres_away(error):
             outages.postgres().record_failure(error)
             return UnavailableError(AWAY)
         if outages.is_schema_missing(error):
             return UnavailableError(OTHER_REVISION)
-        # The statement took longer than it may.
+        # This is a statement's timeout.
         if getattr(error.orig, "sqlstate", None) == "57014":
             return UnavailableError(BUSY)
         raise error

@@ -1,9 +1,7 @@
-"""Puts the Crawls tab into Flower, before Flower has made its application: called by
-`flowerconfig.py`.
+"""Adds the Crawls tab to Flower before Flower makes its application. `flowerconfig.py` calls it.
 
-Flower has no interface for this. What it has are two module-level values that its application is
-made from, `flower.urls.handlers` and `flower.urls.settings`; both are changed here, and nowhere
-else.
+Flower has no interface for this. Its application is made from two module-level values,
+`flower.urls.handlers` and `flower.urls.settings`, and only this module changes them.
 """
 
 from __future__ import annotations
@@ -37,13 +35,13 @@ from scraper.plugins.flower.handlers import (
     SitePage,
     assets_version,
 )
-from scraper.plugins.flower.reader import Reader
+from scraper.plugins.flower.reader import PostgresReader
 from scraper.plugins.flower.settings import FlowerSettings
 from scraper.settings import Settings
 
 log = structlog.get_logger()
 
-OURS = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 ITEM = """
         <li class="nav-item">
           <a class="nav-link{% if active_tab == 'crawls' %} active{% end %}"
@@ -56,7 +54,7 @@ FIRST_LIST = re.compile(r'<ul class="app-nav navbar-nav">')
 
 
 class Templates(template.Loader):
-    """Flower's templates, ours beside them, and our tab as the first in Flower's navigation."""
+    """Loads Flower's templates and those of the tab, which comes first in the navigation."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(folder)
@@ -65,29 +63,29 @@ class Templates(template.Loader):
         return name
 
     def _create_template(self, name: str) -> template.Template:
-        if (OURS / name).is_file():
-            return template.Template((OURS / name).read_bytes(), name=name, loader=self)
+        if (TEMPLATES / name).is_file():
+            return template.Template((TEMPLATES / name).read_bytes(), name=name, loader=self)
         if name == "navbar.html":
             return template.Template(
-                with_tab((Path(self.root) / name).read_text("utf-8")), name=name, loader=self
+                add_tab((Path(self.root) / name).read_text("utf-8")), name=name, loader=self
             )
         return super()._create_template(name)
 
 
-def with_tab(navigation: str) -> str:
-    """Flower's navigation with one more item. A Flower that has changed it keeps its own, without
-    the tab."""
+def add_tab(navigation: str) -> str:
+    """Adds the tab to the template of Flower's navigation. A navigation of unknown form stays
+    without the tab."""
     changed, lists = FIRST_LIST.subn(lambda match: match[0] + ITEM, navigation, count=1)
     if not lists:
         log.warning(
-            "this Flower's navigation is unknown: "
-            "the Crawls tab is at /crawls, without a link to it"
+            "Flower's navigation has an unknown form; the Crawls tab is at /crawls, without a link"
         )
     return changed
 
 
 class GuardedMetrics(Metrics):  # type: ignore[misc] # Flower has no types
-    """Flower serves its metrics to everybody, names of workers and tasks included."""
+    """Requires a login for Flower's metrics, which Flower itself serves without one, with the names
+    of workers and tasks."""
 
     async def get(self) -> None:
         if not self.current_user:
@@ -96,38 +94,38 @@ class GuardedMetrics(Metrics):  # type: ignore[misc] # Flower has no types
 
 
 def install(settings: Settings) -> None:
-    """Adds our routes, templates and checks. Twice does the same as once."""
+    """Adds the tab's make_routes, templates and checks. Calling it twice does no harm."""
     if isinstance(urls.settings.get("template_loader"), Templates):
         return
     logs.configure(settings)
     urls.settings["template_loader"] = Templates(urls.settings["template_path"])
-    # Not `httponly`: scripts of the same origin, Flower's own too, read the token and send it
-    # along.
+    # The cookie is not `httponly`: scripts of the same origin, including Flower's, read the token
+    # and send it.
     urls.settings["xsrf_cookie_kwargs"] = {"samesite": "Strict"}
-    urls.handlers[:] = [_metrics(handler, settings) for handler in urls.handlers]
-    urls.handlers[-1:-1] = routes(settings)
+    urls.handlers[:] = [_guard_metrics(handler, settings) for handler in urls.handlers]
+    urls.handlers[-1:-1] = make_routes(settings)
 
 
-def routes(settings: Settings) -> list[Any]:
-    ours = {"reader": Reader(settings), "version": assets_version()}
+def make_routes(settings: Settings) -> list[Any]:
+    arguments = {"reader": PostgresReader(settings), "version": assets_version()}
     names = "|".join(re.escape(name) for name in ASSETS)
     return [
-        url(r"/crawls", CrawlsPage, ours, name="crawls"),
-        url(r"/crawls/(\d{1,19})", CrawlsPage, ours, name="crawl"),
-        url(r"/crawls/products", ProductsPage, ours, name="products"),
-        url(rf"/crawls/sites/({SITE})", SitePage, ours),
-        url(rf"/api/sites/({SITE})", SiteApi, ours, name="api_site"),
-        url(rf"/api/sites/({SITE})/({'|'.join(OF_SITES)})", SiteActionApi, ours),
-        url(r"/api/products\.(csv|jsonl)", ExportApi, ours),
-        url(r"/api/products", ProductsApi, ours, name="api_products"),
-        url(rf"/crawls/assets/({names})", AssetHandler, ours, name="crawls_asset"),
-        url(r"/api/crawls", ListApi, ours, name="api_crawls"),
-        url(r"/api/crawls/(\d{1,19})", CrawlApi, ours),
-        url(rf"/api/crawls/(\d{{1,19}})/({'|'.join(ACTIONS)})", ActionApi, ours),
+        url(r"/crawls", CrawlsPage, arguments, name="crawls"),
+        url(r"/crawls/(\d{1,19})", CrawlsPage, arguments, name="crawl"),
+        url(r"/crawls/products", ProductsPage, arguments, name="products"),
+        url(rf"/crawls/sites/({SITE})", SitePage, arguments),
+        url(rf"/api/sites/({SITE})", SiteApi, arguments, name="api_site"),
+        url(rf"/api/sites/({SITE})/({'|'.join(OF_SITES)})", SiteActionApi, arguments),
+        url(r"/api/products\.(csv|jsonl)", ExportApi, arguments),
+        url(r"/api/products", ProductsApi, arguments, name="api_products"),
+        url(rf"/crawls/assets/({names})", AssetHandler, arguments, name="crawls_asset"),
+        url(r"/api/crawls", ListApi, arguments, name="api_crawls"),
+        url(r"/api/crawls/(\d{1,19})", CrawlApi, arguments),
+        url(rf"/api/crawls/(\d{{1,19}})/({'|'.join(ACTIONS)})", ActionApi, arguments),
     ]
 
 
-def _metrics(handler: Any, settings: Settings) -> Any:
+def _guard_metrics(handler: Any, settings: Settings) -> Any:
     own = settings.of(FlowerSettings)
     if own.flower_metrics == "public" or not (
         isinstance(handler, tuple) and handler[0] == "/metrics"

@@ -1,5 +1,5 @@
-"""What the Crawls tab shows, as JSON: the fleet, a crawl, a site's products, a product. `/api/…`
-serves it, and the pages are drawn from it, so that both show the same numbers."""
+"""The JSON of the Crawls tab: the fleet, a crawl, a site's products, a product. `/api/…` serves it,
+and the pages are drawn from it, so that both show the same numbers."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from scraper.views.charts import Point
 
 LIMIT = 50
 LIMIT_MAX = 100
-# Products that a browser is given as a file.
+# The most products of a file for the browser.
 EXPORT_MAX = 50_000
 ID_MAX = 2**63 - 1
-# Pages of a reason that are shown.
+# Example pages of a reason.
 EXAMPLES = 3
-# Characters of a value that are shown.
+# Characters shown of a value.
 VALUE_MAX = 500
 
 
-def listing(connection: sa.Connection, query: fleet.Query) -> dict[str, Any]:
-    """The totals of the fleet, and the rows of a page of it: sites or crawls, those that run with a
+def fleet_listing(connection: sa.Connection, query: fleet.Query) -> dict[str, Any]:
+    """Returns the fleet's totals, and a page of its sites or crawls; running crawls have a
     sparkline."""
-    now = _now(connection)
+    now = _database_time(connection)
     matching = fleet.rows(connection, query)
     times = {
-        row.crawl.id: _times(row.crawl, now)
+        row.crawl.id: _crawl_span(row.crawl, now)
         for row in matching.rows
         if row.crawl is not None and row.crawl.started_at and row.crawl.active
     }
@@ -59,7 +59,7 @@ def listing(connection: sa.Connection, query: fleet.Query) -> dict[str, Any]:
 
 def _fleet_row(row: fleet.FleetRow, sparks: dict[int, list[float]]) -> dict[str, Any]:
     crawl = {} if row.crawl is None else progress.as_json(row.crawl)
-    # What it says, `why` does.
+    # `why` says the same.
     for name in ("note", "last_error"):
         crawl.pop(name, None)
     return {
@@ -78,11 +78,11 @@ def _fleet_row(row: fleet.FleetRow, sparks: dict[int, list[float]]) -> dict[str,
 
 
 def crawl_details(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
-    """Everything about one crawl. Raises `NotFoundError` where there is none."""
+    """Returns everything about one crawl. Raises `NotFoundError`."""
     if not 0 < crawl_id <= ID_MAX:
-        raise NotFoundError(f"there is no crawl {crawl_id}")
-    crawl, now = progress.read(connection, crawl_id), _now(connection)
-    shown, points = overview.course(connection, crawl_id, *_times(crawl, now))
+        raise NotFoundError(f"no crawl has the id {crawl_id}")
+    crawl, now = progress.read(connection, crawl_id), _database_time(connection)
+    shown, points = overview.course(connection, crawl_id, *_crawl_span(crawl, now))
     shares = overview.shares(connection, crawl_id)
     hosts = overview.hosts(connection, crawl_id)
     dead, reasons = overview.dead(connection, crawl_id)
@@ -90,28 +90,32 @@ def crawl_details(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
         "now": now,
         "crawl": progress.as_json(crawl),
         "why": fleet.reasons(connection, [crawl]).get(crawl_id, ""),
-        "course": {"step_s": shown.step_s, "points": [_point(point) for point in points]},
-        "outcomes": [{**_measured(row), **_meaning(row.name)} for row in shares.outcome],
-        "workers": [_measured(row) for row in shares.worker],
+        "course": {"step_s": shown.step_s, "points": [_point_json(point) for point in points]},
+        "outcomes": [
+            {**_measured_json(row), **_outcome_meaning(row.name)} for row in shares.outcome
+        ],
+        "workers": [_measured_json(row) for row in shares.worker],
         "queues": [
-            {**_measured(row), "region": row.name.partition(".")[2] or "any"}
+            {**_measured_json(row), "region": row.name.partition(".")[2] or "any"}
             for row in shares.queue
         ],
-        "proxies": [_measured(row) for row in shares.proxy],
-        "hosts": [_measured(row) | {"slowest_s": round(row.slowest_s, 3)} for row in hosts],
+        "proxies": [_measured_json(row) for row in shares.proxy],
+        "hosts": [_measured_json(row) | {"slowest_s": round(row.slowest_s, 3)} for row in hosts],
         "hosts_in_all": hosts[0].hosts if hosts else 0,
         "errors": [
-            {**_row(row), **_meaning(row.outcome)} for row in overview.errors(connection, crawl_id)
+            {**_row_json(row), **_outcome_meaning(row.outcome)}
+            for row in overview.errors(connection, crawl_id)
         ],
-        "dead": [{**_row(row), **_meaning(row.reason)} for row in dead],
-        "dead_reasons": [{**_row(row), **_meaning(row.reason)} for row in reasons],
+        "dead": [{**_row_json(row), **_outcome_meaning(row.reason)} for row in dead],
+        "dead_reasons": [{**_row_json(row), **_outcome_meaning(row.reason)} for row in reasons],
         "fields": list(overview.fill_rates(connection, crawl_id)),
-        **_judgement(connection, crawl_id),
+        **_judgement_json(connection, crawl_id),
     }
 
 
-def _judgement(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
-    """Why a crawl is suspect, with pages, what is held of it, and what a person may make of it."""
+def _judgement_json(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
+    """Returns the reasons why a crawl is suspect, with example pages, its held values, and whether
+    it may be accepted or rejected."""
     report = reports.read_report(connection, crawl_id)
     judged = report.judged_at is not None
     rejected = any(reason["what"] == "rejected" for reason in report.reasons)
@@ -131,10 +135,10 @@ def _judgement(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
 
 
 def site_details(connection: sa.Connection, settings: Settings, site: str) -> dict[str, Any]:
-    """Everything about a site. Raises `NotFoundError` for an unknown one."""
+    """Returns everything about a site. Raises `NotFoundError`."""
     named_sites.require_site(connection, site)
     return {
-        "now": _now(connection),
+        "now": _database_time(connection),
         "site": site,
         **site_history.read(connection, settings, site),
     }
@@ -143,21 +147,21 @@ def site_details(connection: sa.Connection, settings: Settings, site: str) -> di
 def products_listing(
     connection: sa.Connection, site: str, search: str, sort: str, offset: int
 ) -> dict[str, Any]:
-    """A page of a site's products. Raises `NotFoundError` for an unknown site."""
+    """Returns a page of a site's products. Raises `NotFoundError` for an unknown site."""
     named_sites.require_site(connection, site)
     shown = products.read(
         connection, site, search=search, sort=sort, delisted=True, limit=LIMIT, offset=offset
     )
     return {
-        "now": _now(connection),
+        "now": _database_time(connection),
         "site": site,
         "matching": shown[0].matching if shown else 0,
-        "products": [_product(row) for row in shown],
+        "products": [_product_json(row) for row in shown],
     }
 
 
 def product_details(connection: sa.Connection, site: str, external_id: str) -> dict[str, Any]:
-    """A product with all that it has been, the newest first. Raises `NotFoundError`."""
+    """Returns a product with its history, the newest change first. Raises `NotFoundError`."""
     named_sites.require_site(connection, site)
     stored = products.read(
         connection,
@@ -179,17 +183,17 @@ def product_details(connection: sa.Connection, site: str, external_id: str) -> d
             {
                 "at": after["valid_from"],
                 "fields": [
-                    _difference(before["data"], after["data"], name)
+                    _difference_json(before["data"], after["data"], name)
                     for name in prices.changed_fields(before["data"], after["data"])
                 ],
             }
         )
     return {
-        "now": _now(connection),
+        "now": _database_time(connection),
         "site": site,
-        "product": _product(stored[0]),
-        "values": [_origin(origin, found, data) for origin in found.origins],
-        "crawls": [_row(row) for row in provenance.crawls_of(connection, site, external_id)],
+        "product": _product_json(stored[0]),
+        "values": [_origin_json(origin, found, data) for origin in found.origins],
+        "crawls": [_row_json(row) for row in provenance.crawls_of(connection, site, external_id)],
         "prices": {
             name: products.field_history(versions, name) for name in prices.price_fields(data)
         },
@@ -199,44 +203,46 @@ def product_details(connection: sa.Connection, site: str, external_id: str) -> d
     }
 
 
-def export(connection: sa.Connection, site: str, search: str, sort: str, form: str) -> bytes:
-    """The products that are shown, all pages of them, as CSV or JSON lines. Raises `NotFoundError`,
-    and `ConfigError` where there are too many."""
+def export_products(
+    connection: sa.Connection, site: str, search: str, sort: str, form: str
+) -> bytes:
+    """Returns all matching products as CSV or JSON lines. Raises `NotFoundError`, and `ConfigError`
+    if there are too many."""
     types = named_sites.field_types(connection, site)
     shown = products.read(
         connection, site, search=search, sort=sort, delisted=True, limit=EXPORT_MAX
     )
     if shown and shown[0].matching > EXPORT_MAX:
         raise ConfigError(
-            f"{shown[0].matching:,} products are too many for a browser (at the most "
-            f"{EXPORT_MAX:,}): search for fewer, or `scraper export {site}`"
+            f"{shown[0].matching:,} products are too many for a browser (limit {EXPORT_MAX:,}; "
+            f"fix: search for fewer, or type `scraper export {site}`)"
         )
     table, text = rows.make_table(connection, site, types, shown), io.StringIO(newline="")
     (rows.write_csv if form == "csv" else rows.write_jsonl)(table, text)
     return text.getvalue().encode()
 
 
-def _origin(
+def _origin_json(
     origin: provenance.Origin, found: provenance.Provenance, data: dict[str, Any]
 ) -> dict[str, Any]:
     held = origin.held
     return {
         "field": origin.field,
-        "value": _text(origin.value, data.get(f"{origin.field}{prices.CURRENCY}")),
+        "value": _value_text(origin.value, data.get(f"{origin.field}{prices.CURRENCY}")),
         "since": origin.since,
         "crawl": origin.crawl,
         "definition": origin.definition,
         "sources": provenance.sources(found.site, origin.field),
         "held": held
         and {
-            "value": ", ".join(map(_text, held.value.values())) or "nothing",
+            "value": ", ".join(map(_value_text, held.value.values())) or "nothing",
             "crawl": held.crawl,
             "why": held.why,
         },
     }
 
 
-def _product(row: sa.Row[Any]) -> dict[str, Any]:
+def _product_json(row: sa.Row[Any]) -> dict[str, Any]:
     data = parse_data(row.data)
     stock = prices.stock_field(data)
     return {
@@ -254,19 +260,19 @@ def _product(row: sa.Row[Any]) -> dict[str, Any]:
     }
 
 
-def _difference(before: dict[str, Any], after: dict[str, Any], name: str) -> dict[str, Any]:
+def _difference_json(before: dict[str, Any], after: dict[str, Any], name: str) -> dict[str, Any]:
     currency = f"{name}{prices.CURRENCY}"
     alike = before.get(currency) == after.get(currency)
     share = prices.percent_change(before.get(name), after.get(name)) if alike else None
     return {
         "field": name,
-        "before": _text(before.get(name), before.get(currency)),
-        "after": _text(after.get(name), after.get(currency)),
+        "before": _value_text(before.get(name), before.get(currency)),
+        "after": _value_text(after.get(name), after.get(currency)),
         "percent": prices.percent_text(share),
     }
 
 
-def _text(value: Any, currency: str | None = None) -> str:
+def _value_text(value: Any, currency: str | None = None) -> str:
     if value is None:
         return ""
     return (
@@ -274,16 +280,16 @@ def _text(value: Any, currency: str | None = None) -> str:
     )[:VALUE_MAX]
 
 
-def _now(connection: sa.Connection) -> datetime:
+def _database_time(connection: sa.Connection) -> datetime:
     now: datetime = connection.execute(sa.text("SELECT now()")).scalar_one()
     return now
 
 
-def _times(crawl: CrawlProgress, now: datetime) -> tuple[datetime, datetime]:
+def _crawl_span(crawl: CrawlProgress, now: datetime) -> tuple[datetime, datetime]:
     return crawl.started_at or crawl.created_at, crawl.finished_at or now
 
 
-def _point(point: Point) -> dict[str, Any]:
+def _point_json(point: Point) -> dict[str, Any]:
     return {
         **_with_mean(asdict(point)),
         "covered_s": round(point.covered_s, 1),
@@ -291,22 +297,22 @@ def _point(point: Point) -> dict[str, Any]:
     }
 
 
-def _measured(row: sa.Row[Any]) -> dict[str, Any]:
+def _measured_json(row: sa.Row[Any]) -> dict[str, Any]:
     return _with_mean(row._asdict())
 
 
 def _with_mean(sums: dict[str, Any]) -> dict[str, Any]:
-    """The sums, with the mean time of a try instead of all tries' time."""
+    """Replaces the time of all tries by the mean time of a try."""
     seconds = sums.pop("seconds")
     return {**sums, "mean_s": round(seconds / sums["tries"], 3) if sums["tries"] else None}
 
 
-def _row(row: sa.Row[Any]) -> dict[str, Any]:
+def _row_json(row: sa.Row[Any]) -> dict[str, Any]:
     return row._asdict()
 
 
-def _meaning(outcome: str | None) -> dict[str, str]:
-    """What an outcome is in words, and whom it blames."""
-    known = Outcome.stored(outcome)
-    phrase = (outcome or "") if known is None else known.phrase
+def _outcome_meaning(outcome: str | None) -> dict[str, str]:
+    """Returns an outcome's phrase, and the party that it blames."""
+    stored = Outcome.stored(outcome)
+    phrase = (outcome or "") if stored is None else stored.phrase
     return {"phrase": phrase, "blame": Outcome.blame_of(outcome).value}

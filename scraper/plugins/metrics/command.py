@@ -1,5 +1,4 @@
-"""`scraper metrics`: serves what the fleet's servers know, until it is told to end; or prints it
-once."""
+"""`scraper metrics`: serves the fleet's metrics until a signal, or prints them once."""
 
 from __future__ import annotations
 
@@ -42,11 +41,11 @@ def metrics(host: str | None, port: int | None, once: bool) -> None:
     host = own.metrics_host if host is None else host
     port = own.exporter_port if port is None else port
     try:
-        # It starts even where no server answers: `scraper_up` says so.
+        # It starts even if no server answers: `scraper_up` says so.
         server = MetricsServer(registry, host, port)
     except OSError as error:
         raise ConfigError(
-            f"metrics cannot be served at {host}:{port}: {error.strerror} "
+            f"cannot serve metrics at {host}:{port}: {error.strerror} "
             "(fix: --host, --port, SCRAPER_EXPORTER_PORT)"
         ) from None
     click.echo(f"metrics: http://{server.address}/metrics", err=True)

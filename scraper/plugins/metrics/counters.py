@@ -1,9 +1,9 @@
-"""Counters that only grow, made of rows that may shrink or vanish.
+"""Counters that only grow, made from rows whose numbers may fall or disappear.
 
-Prometheus takes a counter that falls for one that began again at zero, and would count all of it a
-second time. A crawl's numbers fall where dead pages are replayed or dropped, and are gone with its
-row; a proxy's are gone when Redis forgets. So a counter exports what was added since this process
-began to read, which is what `rate()` and `increase()` need.
+If a counter falls, Prometheus assumes that it restarted at zero, and counts its whole value again.
+A crawl's numbers fall when dead pages are replayed or dropped, and disappear with its row; a
+proxy's disappear when Redis drops them. So a counter exports the growth since this process began to
+read, which is what `rate()` and `increase()` need.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ class Growing:
         self._updated = False
 
     def start(self, labels: Iterable[Labels]) -> None:
-        """Labels that are exported from the beginning on, as zero: Prometheus counts nothing of a
-        first value that it did not see grow."""
+        """Exports labels as zero from the beginning, since Prometheus does not count the first
+        value that it sees."""
         for values in labels:
             self.sums[values] += 0.0
 
     def update(
         self, rows: Mapping[Any, Mapping[Labels, float]], *, keep: Iterable[object] | None = None
     ) -> None:
-        """Takes each row's numbers of now. In the first update that is where they are counted from;
-        in a later one a new row began at nothing. Rows that are gone are forgotten, but for those
-        to `keep`."""
+        """Adds the growth of each row's numbers. Those of the first update are the base; a row that
+        is new in a later one began at zero. Rows that are missing are forgotten, except those to
+        `keep`."""
         for key, values in rows.items():
             before = self._last.get(key, {})
             for labels, value in values.items():

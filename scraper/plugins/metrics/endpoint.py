@@ -1,9 +1,8 @@
-"""A process's metrics over HTTP, and the file that tells Prometheus where: a port may be any free
-one.
+"""Serves a process's metrics over HTTP, and writes the file from which Prometheus learns the port.
 
-`SCRAPER_HOME/metrics/HOST-PID.json` is a list of targets as Prometheus's `file_sd_configs` reads
-it. A process that ends removes its file; those of processes that were killed are removed by the
-next one that starts here.
+`SCRAPER_HOME/metrics/HOST-PID.json` is a list of targets for Prometheus's `file_sd_configs`. A
+process removes its file when it ends; the next process to start on the machine removes the files of
+killed ones.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from scraper.settings import Settings
 
 log = structlog.get_logger()
 
-# Bound to one of these, a server is reached by its host's name instead.
+# A server bound to one of these addresses is reached by its host's name instead.
 ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104
 
 
@@ -31,7 +30,7 @@ class MetricsServer:
     """Serves a registry from a thread of its own, until it is closed."""
 
     def __init__(self, registry: CollectorRegistry, host: str, port: int) -> None:
-        """Raises OSError where the port is taken or the address is not this machine's."""
+        """Raises OSError if the port is taken or the address is not this machine's."""
         self._server, self._thread = start_http_server(port, host, registry)
         self._target_file: Path | None = None
         name = socket.gethostname() if host in ANYWHERE else host
@@ -59,8 +58,8 @@ class MetricsServer:
 
 
 def serve_worker(settings: Settings, registry: CollectorRegistry) -> MetricsServer | None:
-    """This process's own metrics, where `SCRAPER_METRICS_PORT` says. A port that is taken is logged
-    and borne: a worker works without being looked at."""
+    """Serves this process's own metrics at `SCRAPER_METRICS_PORT`. Returns None, and logs it, if
+    the port is taken: a worker also works without metrics."""
     own = settings.of(MetricsSettings)
     assert own.metrics_port is not None
     try:
@@ -81,7 +80,7 @@ def serve_worker(settings: Settings, registry: CollectorRegistry) -> MetricsServ
         server.announce(targets_dir(settings))
     except OSError as error:
         log.error(
-            "Prometheus is not told of this worker",
+            "cannot write the Prometheus target file",
             file=str(targets_dir(settings)),
             error=error.strerror,
         )
@@ -90,7 +89,7 @@ def serve_worker(settings: Settings, registry: CollectorRegistry) -> MetricsServ
 
 
 def _remove_stale_files(folder: Path) -> None:
-    """Removes the files of processes of this machine that are gone."""
+    """Removes the files of this machine's processes that no longer run."""
     prefix = f"{socket.gethostname()}-"
     for path in folder.glob(f"{prefix}*.json"):
         pid = path.stem.removeprefix(prefix)

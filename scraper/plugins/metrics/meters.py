@@ -1,9 +1,8 @@
-"""What a worker process measures of itself, for Prometheus: pages by outcome, how long fetching and
-storing take, pages that could not be archived.
+"""A worker process's own metrics for Prometheus: pages by outcome, and how long fetching and
+storing take.
 
-It counts what this process did, from its start on, and it is gone with the process. What is true of
-crawls, queues and hosts is in PostgreSQL and Redis, and is exported once for the whole fleet
-(`scraper.plugins.metrics.exporter`). Durations and pages that could not be archived are in neither.
+They count from the process's start, and end with it. The state of crawls, queues and hosts is in
+PostgreSQL and Redis, and is exported once for the whole fleet (`scraper.plugins.metrics.exporter`).
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ STORE_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 
 
 class WorkerMeters:
-    """One a process. Children are kept by their labels: `labels()` costs more than counting (1.2 us
-    against 0.3)."""
+    """The meters of a process. Labelled children are cached, since `labels()` takes 1.2 us and
+    counting 0.3."""
 
     def __init__(self) -> None:
-        # It would be a series more for each counter, of which Prometheus makes nothing.
+        # Each counter would have another series, which Prometheus does not use.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
@@ -39,13 +38,13 @@ class WorkerMeters:
         GCCollector(registry=registry)
         self._pages = Counter(
             "scraper_worker_pages",
-            "Pages settled by this process, by what happened; those of a lost lease included",
+            "Pages settled by this process, by outcome, including those of a lost lease",
             ["site", "queue", "outcome"],
             registry=registry,
         )
         self._fetch = Histogram(
             "scraper_worker_fetch_seconds",
-            "From a request's turn to the whole answer, or to its failure; of a page with "
+            "From a request's permit to the whole answer or the failure; for a page with "
             "redirects, the last request",
             ["queue"],
             buckets=FETCH_S,
@@ -71,8 +70,8 @@ class WorkerMeters:
         self._fetch_histograms: dict[str, Histogram] = {}
 
     def watch(self, host: WorkerHost) -> None:
-        """Also exports what the worker and its plug-ins know of themselves."""
-        self.registry.register(_WorkerState(host))
+        """Also exports the state of the worker and its plug-ins."""
+        self.registry.register(_WorkerCollector(host))
 
     def count_page(self, site: str, queue: str, outcome: Outcome) -> None:
         key = (site, queue, outcome)
@@ -95,8 +94,8 @@ class WorkerMeters:
         self._stored.inc(pages)
 
 
-class _WorkerState(Collector):
-    """What is counted where it happens, and read for each scrape."""
+class _WorkerCollector(Collector):
+    """Reads counters of other modules at each scrape."""
 
     def __init__(self, host: WorkerHost) -> None:
         self._host = host

@@ -1,5 +1,5 @@
-"""What PostgreSQL knows of the fleet, as metrics: queues, leases, dead pages, fresh sites, crawls
-and their results, consumers of the feed, the archive."""
+"""Metrics of the fleet from PostgreSQL: queues, leases, dead pages, sites, crawls and their
+results, consumers of the feed, the archive."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from scraper.sites.definition import Site
 from scraper.views import queue_stats as state
 from scraper.views.queue_stats import QueueState
 
-# A row may be committed after one whose id is so much higher.
+# A row may be committed after another one whose id is higher by this much.
 LATE_IDS = 50
 CRAWLS_MAX = 10_000
 READ_MS = 20_000
 CONSUMERS_MAX = 500
-# So many changes after a consumer's position are counted: 5 ms.
+# At most this many changes after a consumer's position are counted, in 5 ms.
 BEHIND_MAX = 10_000
 
 CONSUMER_LABELS = ["consumer", "site"]
 CHANGES = ("new", "changed", "delisted")
-# Keyed by what `_values` calls them: name, help, labels.
+# Keyed by what `_counter_values` calls them: name, help, labels.
 COUNTERS = {
     "fetches": ("scraper_fetches", "Pages tried, retries included", ["site"]),
     "retries": ("scraper_retries", "Tries after which a page was to be tried again", ["site"]),
@@ -40,7 +40,7 @@ COUNTERS = {
 STATUSES = [status for status in Status if status.final]
 ENDINGS = [status for status in CrawlStatus if not status.active]
 
-# By index: crawls that run, those opened since the last reading, those that ran then.
+# Running crawls, those opened since the last reading, and those that ran then; each by an index.
 CRAWLS = sa.text("""
 SELECT c.id, s.name AS site, c.status, c.fetches, c.retries, c.links_cut, c.ok, c.unchanged, c.gone,
        c.dead, c.invalid, c.dropped, c.products_new, c.products_changed, c.products_delisted
@@ -65,7 +65,7 @@ SELECT c.name, c.site, f.trimmed > c.position AS expired, unread.changes,
  ORDER BY c.name, c.site LIMIT :consumers
 """)
 
-# Segments that were announced, longer ago than a worker takes, and neither stored nor swept. By the
+# Segments that were announced longer ago than a worker takes, and neither stored nor swept; by the
 # index of segments without pages.
 UNFINISHED = sa.text("""
 SELECT count(*) FROM archive_segments
@@ -81,9 +81,10 @@ class Postgres:
         self._seen = -1
         self._known: list[int] = []
         self._growing = {key: Growing() for key in COUNTERS}
-        # Queues that sites name, or that had pages: an empty one is zero, not missing.
+        # Queues that definitions name or that have had pages, so that an empty one is exported as
+        # 0.
         self.queues: set[str] = set()
-        # Hashes of the definitions whose queues are among them.
+        # The hashes of definitions whose queues were read.
         self._definitions: set[str] = set()
 
     def read(self) -> list[Metric]:
@@ -91,30 +92,30 @@ class Postgres:
             connection.execute(sa.text(f"SET LOCAL statement_timeout = {READ_MS}"))
             connection.execute(sa.text("SET TRANSACTION READ ONLY"))
             return [
-                *self._queues(connection),
-                *_workers(connection, self._lease_s),
-                *_sites(connection),
-                *_dead(connection),
-                *_active(connection),
-                *_consumers(connection),
-                *_archive(connection),
-                *self._counters(connection),
+                *self._queue_metrics(connection),
+                *_worker_metrics(connection, self._lease_s),
+                *_site_metrics(connection),
+                *_dead_page_metrics(connection),
+                *_active_crawl_metrics(connection),
+                *_consumer_metrics(connection),
+                *_archive_metrics(connection),
+                *self._counter_metrics(connection),
             ]
 
-    def _queues(self, connection: sa.Connection) -> list[Metric]:
-        pages = gauge(
+    def _queue_metrics(self, connection: sa.Connection) -> list[Metric]:
+        pages = make_gauge(
             "scraper_pages",
             "Open pages, held ones are paused with their site or host",
             ["queue", "state"],
         )
-        oldest = gauge(
+        oldest = make_gauge(
             "scraper_oldest_due_seconds", "For how long the oldest due page has been due", ["queue"]
         )
-        leases = gauge(
+        leases = make_gauge(
             "scraper_leases", "Batches: waiting for a worker, or claimed by one", ["queue", "state"]
         )
         states = {queue.queue: queue for queue in state.queues(connection)}
-        self.queues |= set(states) | self._named(connection)
+        self.queues |= set(states) | self._read_new_queues(connection)
         for name in sorted(self.queues):
             queue = states.get(name, QueueState(name))
             for page_state in ("due", "later", "held", "leased"):
@@ -124,17 +125,17 @@ class Postgres:
             leases.add_metric([name, "claimed"], queue.claimed)
         return [pages, oldest, leases]
 
-    def _named(self, connection: sa.Connection) -> set[str]:
-        """The queues of definitions that are new."""
+    def _read_new_queues(self, connection: sa.Connection) -> set[str]:
+        """Returns the queues of definitions that were not read before."""
         named: set[str] = set()
         for row in connection.execute(DEFINITIONS, {"known": list(self._definitions)}):
             self._definitions.add(row.definition_hash)
-            # Another version may have stored one that is wrong for this one.
+            # Another version may have stored a definition that this version rejects.
             with suppress(ValidationError):
                 named |= Site.model_validate(row.definition).routing_preferences.queues
         return named
 
-    def _counters(self, connection: sa.Connection) -> list[Metric]:
+    def _counter_metrics(self, connection: sa.Connection) -> list[Metric]:
         first = self._seen < 0
         if first:
             self._seen = int(
@@ -144,32 +145,34 @@ class Postgres:
             connection.execute(CRAWLS, {"seen": self._seen - LATE_IDS, "known": self._known})
         )
         for name, growing in self._growing.items():
-            growing.start(_labels(name, state.site_names(connection)))
+            growing.start(_counter_labels(name, state.site_names(connection)))
         active = [row.id for row in rows if CrawlStatus(row.status).active]
         self._seen = max([self._seen, *(row.id for row in rows)])
         keep = [*active, *(row.id for row in rows if row.id > self._seen - LATE_IDS)]
         for name, growing in self._growing.items():
-            growing.update({row.id: _values(name, row) for row in rows}, keep=keep)
+            growing.update({row.id: _counter_values(name, row) for row in rows}, keep=keep)
         self._known = active
         return [
-            counter(name, text, labels, self._growing[key])
+            make_counter(name, text, labels, self._growing[key])
             for key, (name, text, labels) in COUNTERS.items()
         ]
 
 
-def gauge(name: str, text: str, labels: Sequence[str] = ()) -> GaugeMetricFamily:
+def make_gauge(name: str, text: str, labels: Sequence[str] = ()) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, text, labels=labels)
 
 
-def counter(name: str, text: str, labels: Sequence[str], growing: Growing) -> CounterMetricFamily:
+def make_counter(
+    name: str, text: str, labels: Sequence[str], growing: Growing
+) -> CounterMetricFamily:
     family = CounterMetricFamily(name, text, labels=labels)
     for values, value in sorted(growing.sums.items()):
         family.add_metric(values, value)
     return family
 
 
-def _workers(connection: sa.Connection, lease_s: float) -> list[Metric]:
-    workers = gauge(
+def _worker_metrics(connection: sa.Connection, lease_s: float) -> list[Metric]:
+    workers = make_gauge(
         "scraper_workers",
         "Worker processes with leases; silent ones prolong none of them",
         ["state"],
@@ -181,20 +184,20 @@ def _workers(connection: sa.Connection, lease_s: float) -> list[Metric]:
     return [workers]
 
 
-def _sites(connection: sa.Connection) -> list[Metric]:
-    age = gauge(
+def _site_metrics(connection: sa.Connection) -> list[Metric]:
+    age = make_gauge(
         "scraper_complete_crawl_age_seconds", "Since the site's last complete crawl ended", ["site"]
     )
-    missed = gauge(
+    missed = make_gauge(
         "scraper_schedule_missed_seconds",
         "For how long a slot has been due without a crawl; 0: none is",
         ["site"],
     )
-    suspect = gauge(
+    suspect = make_gauge(
         "scraper_crawl_suspect", "Whether the data of the last complete crawl is suspect", ["site"]
     )
-    paused = gauge("scraper_sites_paused", "Sites that are paused")
-    hosts = gauge("scraper_hosts_paused", "Hosts that are paused")
+    paused = make_gauge("scraper_sites_paused", "Sites that are paused")
+    hosts = make_gauge("scraper_hosts_paused", "Hosts that are paused")
     sites = state.freshness(connection)
     for site in sites:
         if site.complete_s is not None:
@@ -208,8 +211,8 @@ def _sites(connection: sa.Connection) -> list[Metric]:
     return [age, missed, suspect, paused, hosts]
 
 
-def _dead(connection: sa.Connection) -> list[Metric]:
-    dead = gauge(
+def _dead_page_metrics(connection: sa.Connection) -> list[Metric]:
+    dead = make_gauge(
         "scraper_dead_pages",
         "Pages given up, until a crawl or a replay takes them up",
         ["site", "status"],
@@ -225,9 +228,9 @@ def _dead(connection: sa.Connection) -> list[Metric]:
     return [dead]
 
 
-def _active(connection: sa.Connection) -> list[Metric]:
-    active = gauge("scraper_crawls_active", "Crawls by phase", ["phase"])
-    pages = gauge(
+def _active_crawl_metrics(connection: sa.Connection) -> list[Metric]:
+    active = make_gauge("scraper_crawls_active", "Crawls by phase", ["phase"])
+    pages = make_gauge(
         "scraper_crawl_pages", "Of a site's running crawl: pages done and open", ["site", "state"]
     )
     phases = dict.fromkeys(("planned", "discovering", "fetching", "paused"), 0)
@@ -240,19 +243,18 @@ def _active(connection: sa.Connection) -> list[Metric]:
     return [active, pages]
 
 
-def _consumers(connection: sa.Connection) -> list[Metric]:
-    behind = gauge(
+def _consumer_metrics(connection: sa.Connection) -> list[Metric]:
+    behind = make_gauge(
         "scraper_consumer_behind_changes",
         f"Changes that a consumer has yet to read, at most {BEHIND_MAX}",
         CONSUMER_LABELS,
     )
-    age = gauge(
+    age = make_gauge(
         "scraper_consumer_position_age_seconds",
-        "Since the first change after a consumer's position was made, of whatever site; "
-        "0: there is none",
+        "Since the first change, of any site, after a consumer's position; 0: none",
         CONSUMER_LABELS,
     )
-    expired = gauge(
+    expired = make_gauge(
         "scraper_consumer_expired",
         "Whether changes were forgotten before a consumer read them",
         CONSUMER_LABELS,
@@ -264,17 +266,16 @@ def _consumers(connection: sa.Connection) -> list[Metric]:
     return [behind, age, expired]
 
 
-def _archive(connection: sa.Connection) -> list[Metric]:
-    unfinished = gauge(
+def _archive_metrics(connection: sa.Connection) -> list[Metric]:
+    unfinished = make_gauge(
         "scraper_archive_unfinished_segments",
-        "Segments of the archive that a worker began and did not store: it was killed, or could "
-        "not. Swept after a day",
+        "Segments of the archive that a worker announced and did not store; swept after a day",
     )
     unfinished.add_metric([], connection.execute(UNFINISHED).scalar_one())
     return [unfinished]
 
 
-def _labels(name: str, sites: Sequence[str]) -> list[Labels]:
+def _counter_labels(name: str, sites: Sequence[str]) -> list[Labels]:
     match name:
         case "settled":
             return [(site, status) for site in sites for status in STATUSES]
@@ -286,7 +287,7 @@ def _labels(name: str, sites: Sequence[str]) -> list[Labels]:
             return [(site,) for site in sites]
 
 
-def _values(name: str, row: sa.Row[Any]) -> dict[Labels, float]:
+def _counter_values(name: str, row: sa.Row[Any]) -> dict[Labels, float]:
     match name:
         case "settled":
             return {(row.site, status): getattr(row, status) for status in STATUSES}

@@ -1,25 +1,29 @@
-"""What Redis knows of the fleet, as metrics: hosts that rest or are slowed, proxies, accounts.
-Names only few hosts, no proxy and no account."""
+"""Metrics of the fleet from Redis: resting and slowed hosts, proxies, accounts. Labels name few
+hosts, and no proxy or account."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from prometheus_client.core import Metric
 from redis import Redis
 
 from scraper.plugins.metrics.counters import Growing, Labels
-from scraper.plugins.metrics.postgres import counter, gauge
+from scraper.plugins.metrics.postgres import make_counter, make_gauge
 from scraper.proxies import file
 from scraper.proxies import health as proxies
 from scraper.registry import plugin_hooks
 from scraper.rules.proxies import ProxyStats
 from scraper.views import host_states
 
-# Of thousands of hosts, so many are named that rest longest, and that are slowed most.
+# This many hosts are named that rest longest, and that are slowed most.
 HOSTS_NAMED = 20
 STATES = ("free", "quarantine", "dead")
+
+# The stats of proxies by host and proxy id.
+ByHost = Mapping[str, Mapping[str, ProxyStats]]
 
 
 class RedisState:
@@ -29,18 +33,18 @@ class RedisState:
         self._requests = Growing()
 
     def read(self) -> list[Metric]:
-        return [*self._hosts(), *self._proxies(), *self._of_plugins()]
+        return [*self._host_metrics(), *self._proxy_metrics(), *self._plugin_metrics()]
 
-    def _hosts(self) -> list[Metric]:
-        troubled = gauge(
+    def _host_metrics(self) -> list[Metric]:
+        troubled = make_gauge(
             "scraper_hosts_troubled", "Hosts that rest, or are slowed below their budget", ["state"]
         )
-        rests = gauge(
+        rests = make_gauge(
             "scraper_host_cooldown_seconds",
             f"Until a host's rest is over, of the {HOSTS_NAMED} longest",
             ["host"],
         )
-        pace = gauge(
+        pace = make_gauge(
             "scraper_host_pace_ratio",
             f"The part of its budget in force, of the {HOSTS_NAMED} slowest",
             ["host"],
@@ -58,68 +62,74 @@ class RedisState:
             pace.add_metric([name], ratio)
         return [troubled, rests, pace]
 
-    def _proxies(self) -> list[Metric]:
+    def _proxy_metrics(self) -> list[Metric]:
         by_host = proxies.read_all_stats(self._client)
         listed = {}
         if self._proxy_list is not None:
             listed = {proxy.id: proxy.pool for proxy in file.read_proxies(self._proxy_list)}
         pools = listed | {
-            proxy: listed.get(proxy, _pool(proxy))
+            proxy: listed.get(proxy, _pool_of_id(proxy))
             for at_host in by_host.values()
             for proxy in at_host
         }
-        states = Counter((pool, _state(proxy, by_host)) for proxy, pool in pools.items())
-        resting = Counter(
-            pools[proxy]
-            for host, at_host in by_host.items()
-            for proxy, health in at_host.items()
-            if host != proxies.EVERYWHERE and health.free_at > 0
-        )
-        by_state = gauge(
-            "scraper_proxies",
-            "Proxies: free, in quarantine at some host, or dead (resting everywhere)",
-            ["pool", "state"],
-        )
-        pairs = gauge(
-            "scraper_proxy_quarantines", "Pairs of a proxy and a host at which it rests", ["pool"]
-        )
-        for pool in sorted(set(pools.values())):
-            for name in STATES:
-                by_state.add_metric([pool, name], states[pool, name])
-            pairs.add_metric([pool], resting[pool])
+        return [*_proxy_states(pools, by_host), self._proxy_requests(pools, by_host)]
+
+    def _proxy_requests(self, pools: Mapping[str, str], by_host: ByHost) -> Metric:
         self._requests.start(
             (pool, result) for pool in set(pools.values()) for result in ("answered", "failed")
         )
         self._requests.update(
             {
-                (host, proxy): _results(pools[proxy], health)
+                (host, proxy): _request_counts(pools[proxy], health)
                 for host, at_host in by_host.items()
                 if host != proxies.EVERYWHERE
                 for proxy, health in at_host.items()
             }
         )
-        requests = counter(
+        return make_counter(
             "scraper_proxy_requests",
-            "Requests through proxies of which the proxy answered or failed",
+            "Requests that a proxy answered or failed",
             ["pool", "result"],
             self._requests,
         )
-        return [by_state, pairs, requests]
 
-    def _of_plugins(self) -> list[Metric]:
+    def _plugin_metrics(self) -> list[Metric]:
         hooks = plugin_hooks().values()
         return [metric for hook in hooks for metric in hook.fleet_metrics(self._client)]
 
 
-def _results(pool: str, health: ProxyStats) -> dict[Labels, float]:
+def _proxy_states(pools: Mapping[str, str], by_host: ByHost) -> list[Metric]:
+    states = Counter((pool, _proxy_state(proxy, by_host)) for proxy, pool in pools.items())
+    resting = Counter(
+        pools[proxy]
+        for host, at_host in by_host.items()
+        for proxy, health in at_host.items()
+        if host != proxies.EVERYWHERE and health.free_at > 0
+    )
+    by_state = make_gauge(
+        "scraper_proxies",
+        "Proxies: free, in quarantine at some host, or dead (resting everywhere)",
+        ["pool", "state"],
+    )
+    pairs = make_gauge(
+        "scraper_proxy_quarantines", "Pairs of a proxy and a host at which it rests", ["pool"]
+    )
+    for pool in sorted(set(pools.values())):
+        for name in STATES:
+            by_state.add_metric([pool, name], states[pool, name])
+        pairs.add_metric([pool], resting[pool])
+    return [by_state, pairs]
+
+
+def _request_counts(pool: str, health: ProxyStats) -> dict[Labels, float]:
     return {(pool, "answered"): health.answered, (pool, "failed"): health.failed}
 
 
-def _pool(proxy_id: str) -> str:
+def _pool_of_id(proxy_id: str) -> str:
     return proxy_id.partition("-")[0]
 
 
-def _state(proxy_id: str, by_host: dict[str, dict[str, ProxyStats]]) -> str:
+def _proxy_state(proxy_id: str, by_host: ByHost) -> str:
     everywhere = by_host.get(proxies.EVERYWHERE, {}).get(proxy_id)
     if everywhere is not None and everywhere.free_at > 0:
         return "dead"

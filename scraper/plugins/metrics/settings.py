@@ -27,5 +27,5 @@ class MetricsSettings(BaseModel):
 
 
 def targets_dir(settings: Settings) -> Path:
-    """The folder in which worker processes write where their metrics are, for Prometheus."""
+    """Returns the folder of the worker processes' target files for Prometheus."""
     return settings.home_dir / "metrics"

@@ -1,8 +1,7 @@
-"""Servers that are read for metrics. Each is read in a thread of its own, never twice at once, and
-nobody waits for it longer than for a moment.
+"""Reads servers for metrics: each in a thread of its own, never twice at once.
 
-A server that hangs would otherwise hang the scrape, and Prometheus would see a dead target rather
-than `scraper_up 0`.
+Scrapes wait a bounded time. Otherwise a server that hangs would hang the scrape, and Prometheus
+would see a dead target instead of `scraper_up 0`.
 """
 
 from __future__ import annotations
@@ -17,69 +16,73 @@ from prometheus_client.core import Metric
 
 log = structlog.get_logger()
 
-# Several Prometheuses, or somebody with a browser, cost one reading.
+# Several scrapes within this time share one reading.
 CACHE_S = 5.0
-# A server is read for a tenth of its time at the most: an answer that took 3 s is good for 30.
+# A reading is valid for this many times as long as it took (3 s: 30 s), so that a server spends at
+# most a tenth of its time on them.
 SHARE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SourceReading:
     metrics: Sequence[Metric]
     read_at: float
     took_s: float
 
 
-class Source:
-    """`read` gives metrics or raises; what it raises is logged when it begins, not each time."""
+class MetricSource:
+    """A server with its last reading. `read` returns metrics or raises; only the first of several
+    failures in a row is logged."""
 
     def __init__(self, name: str, read: Callable[[], Sequence[Metric]]) -> None:
         self.name = name
         self._read = read
         self._lock = threading.Lock()
-        self._answer: Answer | None = None
+        self._reading: SourceReading | None = None
         self._done = threading.Event()
         self._done.set()
         self._failing = False
 
     def refresh(self) -> None:
-        """Begins to read, unless that is under way or the last answer is young enough."""
+        """Starts a reading, unless one is running or the last one is recent enough."""
         with self._lock:
-            fresh = self._answer is not None and self._age_s() < max(
-                CACHE_S, SHARE * self._answer.took_s
+            fresh = self._reading is not None and self._age_s() < max(
+                CACHE_S, SHARE * self._reading.took_s
             )
             if fresh or not self._done.is_set():
                 return
             self._done.clear()
-        threading.Thread(target=self._run, name=f"read {self.name}", daemon=True).start()
+        threading.Thread(target=self._read_metrics, name=f"read {self.name}", daemon=True).start()
 
-    def answer(self, until: float) -> Answer | None:
-        """What is known by `until` (monotonic); None where it failed, or is still being read and
-        nothing is fresh."""
+    def wait_for_reading(self, until: float) -> SourceReading | None:
+        """Returns the reading that is available by `until` (monotonic); None if it failed or is
+        still running."""
         self._done.wait(max(0.0, until - time.monotonic()))
-        return self._answer if self._done.is_set() else None
+        return self._reading if self._done.is_set() else None
 
     def _age_s(self) -> float:
-        return time.monotonic() - self._answer.read_at if self._answer is not None else float("inf")
+        return (
+            time.monotonic() - self._reading.read_at if self._reading is not None else float("inf")
+        )
 
-    def _run(self) -> None:
+    def _read_metrics(self) -> None:
         began = time.monotonic()
         try:
             metrics = self._read()
-        except Exception as error:  # noqa: BLE001 - whatever it is: the next scrape tries again
-            self._answer = None
+        except Exception as error:  # noqa: BLE001 - the next scrape tries again
+            self._reading = None
             if not self._failing:
                 log.warning(
-                    "cannot be read",
+                    "metrics source cannot be read",
                     source=self.name,
                     error=f"{type(error).__name__}: {error}"[:300],
                 )
             self._failing = True
         else:
             now = time.monotonic()
-            self._answer = Answer(metrics, now, now - began)
+            self._reading = SourceReading(metrics, now, now - began)
             if self._failing:
-                log.info("can be read again", source=self.name)
+                log.info("metrics source can be read again", source=self.name)
             self._failing = False
         finally:
             self._done.set()

@@ -1,10 +1,10 @@
-"""Spans of what a worker does: batch, fetch, extract, store. Their names and settings are
-OpenTelemetry's own.
+"""OpenTelemetry spans of a worker's steps: batch, fetch, extract, store. OpenTelemetry's own
+environment variables configure them.
 
-Off unless the extra `tracing` is installed and the environment names where spans are to go
-(`tracing_to`). Then a span costs some 30 us, so that a sampler (`OTEL_TRACES_SAMPLER`)
-belongs to a large crawl. OpenTelemetry's tracer that does nothing would cost 4 us a span, and it is
-an extra as well: where tracing is off there is no `Tracing` at all.
+Off unless the extra `tracing` is installed and the environment names a destination
+(`span_destination`). A span takes about 30 us, so use a sampler (`OTEL_TRACES_SAMPLER`) for large
+crawls. When tracing is off there is no `Tracing` at all, since even OpenTelemetry's no-op tracer
+would take 4 us a span.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 ERROR_CHARS = 300
-# A process that ends waits so long for its last spans to be sent.
+# A process waits this long at its end for its last spans to be sent.
 SHUTDOWN_S = 2.0
 
 
 class Tracing:
-    """A page's spans are children of its batch's; a group's, of many batches, is a trace of its own
-    that names their leases. An error that ends a span is its status, with its message redacted.
-    """
+    """Opens spans. A page's spans are children of its batch's span; a stored group, which has pages
+    of many batches, is a trace of its own that names their leases. An error that ends a span
+    becomes its status, with a redacted message."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
@@ -51,29 +51,29 @@ class Tracing:
             "scraper.pages": len(lease.pages),
             "scraper.crawls": sorted({page.crawl_id for page in lease.pages}),
         }
-        return self._span("batch", attributes)
+        return self._open_span("batch", attributes)
 
     def fetch(self, page: LeasedPage) -> AbstractContextManager[None]:
         where = {"url.full": redact(page.url), "server.address": page.host}
-        return self._span("fetch", where | _page_attributes(page))
+        return self._open_span("fetch", where | _page_attributes(page))
 
     def extract(self, page: LeasedPage) -> AbstractContextManager[None]:
-        return self._span("extract", _page_attributes(page))
+        return self._open_span("extract", _page_attributes(page))
 
     def store(self, pages: int, leases: Set[UUID]) -> AbstractContextManager[None]:
         attributes = {"scraper.pages": pages, "scraper.leases": sorted(map(str, leases))}
-        return self._span("store", attributes)
+        return self._open_span("store", attributes)
 
     def close(self) -> None:
-        """Sends what is left, for as long as a process that ends may wait."""
+        """Sends the remaining spans, for at most `SHUTDOWN_S`."""
         thread = threading.Thread(target=self._provider.shutdown, name="spans", daemon=True)
         thread.start()
         thread.join(SHUTDOWN_S)
 
     @contextmanager
-    def _span(self, name: str, attributes: dict[str, Any]) -> Iterator[None]:
-        """An error is described in our words: OpenTelemetry would keep its message as it is,
-        addresses and all."""
+    def _open_span(self, name: str, attributes: dict[str, Any]) -> Iterator[None]:
+        """Opens a span, and redacts the message of an error. OpenTelemetry would record the message
+        as it is, URLs included."""
         # The extra is optional.
         from opentelemetry.trace import StatusCode
 
@@ -96,13 +96,13 @@ class Tracing:
 
 
 def make_tracing(instance: str) -> Tracing | None:
-    """What this process's environment asks for; `instance` names the process. Never raises: a
-    worker works without being traced."""
-    to = tracing_to()
+    """Makes the tracing that this process's environment configures; None: it configures none.
+    `instance` names the process. Never raises, since a worker also works without tracing."""
+    to = span_destination()
     if to is None:
         return None
     try:
-        return Tracing(_provider(_exporter(to), instance))
+        return Tracing(_make_provider(_make_exporter(to), instance))
     except ImportError:
         log.warning(
             "no spans are sent: OpenTelemetry is not installed "
@@ -110,27 +110,28 @@ def make_tracing(instance: str) -> Tracing | None:
         )
     except Exception as error:  # noqa: BLE001 - the library's errors about OTEL_ variables vary
         log.error(
-            "no spans are sent: OpenTelemetry does not take its settings",
+            "no spans are sent: OpenTelemetry rejects its settings",
             error=str(error)[:ERROR_CHARS],
         )
     return None
 
 
-def _exporter(to: str) -> SpanExporter:
+def _make_exporter(to: str) -> SpanExporter:
     # These imports need the extra.
     if to == "console":
         from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
         return ConsoleSpanExporter(out=sys.stderr)
     if to != "otlp":
-        raise ValueError(f"OTEL_TRACES_EXPORTER is {to!r}; otlp, console and none are known here")
+        raise ValueError(f"OTEL_TRACES_EXPORTER is {to!r} (fix: otlp, console or none)")
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     return OTLPSpanExporter()
 
 
-def _provider(exporter: SpanExporter, instance: str) -> TracerProvider:
-    """Sampler, limits, batching and resource are read from the environment by the library."""
+def _make_provider(exporter: SpanExporter, instance: str) -> TracerProvider:
+    """Makes the provider. The library reads sampler, limits, batching and resource from the
+    environment."""
     # These imports need the extra.
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
@@ -152,10 +153,9 @@ def _page_attributes(page: LeasedPage) -> dict[str, Any]:
     }
 
 
-def tracing_to() -> str | None:
-    """Where OpenTelemetry's own variables send spans to: "otlp", "console", or whatever somebody
-    wrote there; None: nowhere. By its specification spans go to a collector on this machine unless
-    a variable says no; here they go nowhere unless one says yes."""
+def span_destination() -> str | None:
+    """Returns the destination in OpenTelemetry's variables: "otlp", "console", or any other text;
+    None: none. Unlike in its specification, no spans are sent unless a variable asks for it."""
     given = {name: value.strip() for name, value in os.environ.items() if name.startswith("OTEL_")}
     if given.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None

@@ -1,5 +1,5 @@
-"""The plug-in `metrics` in a worker: Prometheus meters where a port is set, and OpenTelemetry spans
-where the environment asks for them."""
+"""The plug-in `metrics` in a worker: Prometheus meters if a port is set, and OpenTelemetry spans if
+the environment configures them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MetricsPart(WorkerPart):
         settings = self.host.settings
         if settings.of(MetricsSettings).metrics_port is None:
             return None
-        # prometheus_client is imported only where a port is set.
+        # prometheus_client is imported only if a port is set.
         from scraper.plugins.metrics import endpoint
         from scraper.plugins.metrics.meters import WorkerMeters
 

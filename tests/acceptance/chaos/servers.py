@@ -110,7 +110,7 @@ class Servers:
     def end(self, name: str, number: signal.Signals) -> None:
         """One signal to the server's main process; SIGKILL to all of it where that is not enough."""
         pid = self.pid(name)
-        if pid is not None and not process.end(pid, [(number, END_S)]):
+        if pid is not None and not process.end_process(pid, [(number, END_S)]):
             self.kill(name)
 
     def pause(self, name: str, seconds: float) -> None:
@@ -119,7 +119,7 @@ class Servers:
         pid = self.pid(name)
         if pid is None:
             return
-        frozen = process.family(pid)
+        frozen = process.list_family(pid)
         try:
             for each in frozen:
                 with suppress(ProcessLookupError):
@@ -147,7 +147,7 @@ class Servers:
         """Ends both, whatever state they are in. Never fails: it is the teardown."""
         self.engine.dispose()
         pids = [pid for name in self._alone if (pid := self.pid(name)) is not None]
-        for each in [one for pid in pids for one in process.family(pid)]:
+        for each in [one for pid in pids for one in process.list_family(pid)]:
             with suppress(psutil.Error, OSError):
                 os.kill(each, signal.SIGCONT)
         with suppress(Exception):

@@ -588,7 +588,7 @@
         everyMs = AWAY_MS;
       }
     } catch (error) {
-      problem(error instanceof TypeError || error.name === "TimeoutError" ? "Flower does not answer. This page tries again by itself." : `This page failed: ${error}`);
+      problem(error instanceof TypeError || error.name === "TimeoutError" ? "Flower does not answer. This page retries automatically." : `This page failed: ${error}`);
       if (!(error instanceof TypeError)) console.error(error);
       everyMs = AWAY_MS;
     }
