@@ -6,20 +6,36 @@ upgrade head` opens its own.
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from sqlalchemy import Connection, create_engine, text
 
 from alembic import context
 from scraper import models, settings
 from scraper.infra import servers
+from scraper.infra.migrations import VERSION_TABLE
+from scraper.registry import active_plugins
 
 # any number will do, as long as nobody else takes it
 MIGRATION_LOCK = 7_203_001
 
 
+def is_compared(name: str | None, kind: str, _: object) -> bool:
+    """Whether `alembic check` compares a table with the models."""
+    return kind != "table" or not (name or "").startswith(VERSION_TABLE)
+
+
 def migrate(connection: Connection) -> None:
     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+    for plugin in active_plugins():
+        if plugin.models is not None:
+            import_module(plugin.models)
     context.configure(
-        connection=connection, target_metadata=models.Base.metadata, compare_type=True
+        connection=connection,
+        target_metadata=models.Base.metadata,
+        compare_type=True,
+        version_table=context.config.attributes.get("version_table", VERSION_TABLE),
+        include_name=is_compared,
     )
     with context.begin_transaction():
         context.run_migrations()

@@ -103,6 +103,10 @@ class Plugin:
     worker: str | None = None
     # A protocol of the core, by name, to an object that fills it, as `LocalServers`.
     services: Mapping[str, str] = field(default_factory=dict)
+    # A module whose tables inherit from `scraper.models.Base`, and the package whose folder holds
+    # their Alembic revisions, `0001_*.py` first: a history of the plug-in's own.
+    models: str | None = None
+    migrations: str | None = None
     # A form of exports, to a `scraper.cli.data.export.ExportForm`.
     exports: Mapping[str, str] = field(default_factory=dict)
 

@@ -50,7 +50,7 @@ SELECT md5(concat(
 
 TABLES = """
 SELECT relname, pg_relation_size(oid) FROM pg_class
- WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname <> 'alembic_version'
+ WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname !~ '^alembic_version'
 """
 
 RESTART_SEQUENCES = """

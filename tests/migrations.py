@@ -39,6 +39,8 @@ def there_and_back(engine: sa.Engine) -> None:
     migrations.upgrade(engine)
     migrations.require_current(engine)
     _run(engine, command.check)
+    for history in migrations.histories()[1:]:
+        _run(engine, lambda config: command.downgrade(config, "base"), history)
     down(engine, "base")
     with engine.connect() as connection:
         left = list(connection.execute(LEFT_BEHIND).scalars())
@@ -51,8 +53,12 @@ def down(engine: sa.Engine, revision: str) -> None:
     _run(engine, lambda config: command.downgrade(config, revision))
 
 
-def _run(engine: sa.Engine, what: Callable[[Config], object]) -> None:
-    config = migrations.config()
+def _run(
+    engine: sa.Engine,
+    what: Callable[[Config], object],
+    history: migrations.History = migrations.CORE,
+) -> None:
+    config = migrations.config(history)
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         what(config)
