@@ -56,7 +56,7 @@ def histories() -> list[History]:
 def _folder_of(package: str) -> Path:
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(f"there is no package {package}")
+        raise ModuleNotFoundError(f"cannot find the package {package}")
     return Path(spec.submodule_search_locations[0])
 
 
@@ -110,14 +110,14 @@ def _read_revision(connection: sa.Connection, history: History) -> str | None:
 
 def _require_head(history: History, revision: str | None) -> None:
     needed = history.head()
-    what = "" if history is CORE else f" of the plug-in {history.name}"
+    scope = "" if history is CORE else f" of the plug-in {history.name}"
     if revision is not None and revision > needed:
         raise ServerUnavailableError(
-            f"the database is at revision {revision}{what}, newer than this program, which has "
+            f"the database is at revision {revision}{scope}, newer than this program, which has "
             f"{needed}\nuse the version of celery-scraper that migrated it, or a later one"
         )
     if revision != needed:
         raise ServerUnavailableError(
-            f"the database is at revision {revision or 'nothing'}{what}, this program needs "
+            f"the database is at revision {revision or 'nothing'}{scope}, this program needs "
             f"{needed}\ntype `scraper migrate` (or `scraper up`, which migrates as well)"
         )

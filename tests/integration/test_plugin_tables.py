@@ -80,7 +80,7 @@ with engine.begin() as connection:
 
 
 class OutsidePlugin:
-    """A plug-in that is installed beside this program, and a database."""
+    """A plug-in that is installed next to this program, and a database."""
 
     def __init__(self, folder: Path, database: str) -> None:
         self.folder, self.database = folder, database
