@@ -303,9 +303,9 @@ def test_an_input_that_kills_workers(run: Commands, calling: Settings) -> None:
         ("os:system", "SCRAPER_FUNCTIONS allows tests.called"),
         ("tests:called", "SCRAPER_FUNCTIONS allows tests.called"),
         ("tests.called.Walk:echo", "SCRAPER_FUNCTIONS allows tests.called"),
-        ("tests.called:Walk.echo", "names no function"),
-        ("tests.called:__import__", "names no function"),
-        ("tests.called:_private", "names no function"),
+        ("tests.called:Walk.echo", "does not name a function"),
+        ("tests.called:__import__", "does not name a function"),
+        ("tests.called:_private", "does not name a function"),
     ],
 )
 def test_what_may_not_be_called_is_refused_before_anything_is_sent(
@@ -324,11 +324,11 @@ def test_what_may_not_be_called_is_refused_by_the_worker(
     refused = {
         "os:getpid": "SCRAPER_FUNCTIONS allows tests.called",
         "antigravity:fly": "SCRAPER_FUNCTIONS allows tests.called",
-        "tests.called:Walk.echo": "names no function",
+        "tests.called:Walk.echo": "does not name a function",
         "tests.called:Path": "not a function that is defined in",
         "tests.called:imported": "not a function that is defined in",
         "tests.called:not_async": "not an async function",
-        "tests.called:_private": "names no function",
+        "tests.called:_private": "does not name a function",
         "tests.called:ecco": "did you mean 'echo'",
     }
     for function, told in refused.items():

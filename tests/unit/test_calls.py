@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from scraper.domain import Message, Outcome
 from scraper.errors import FetchError, FunctionRefusedError
 from scraper.plugins.functions.group import (
+    CallOptions,
     Failure,
     Group,
-    Options,
     group_size,
     input_size,
     parts_of,
@@ -26,7 +26,7 @@ from scraper.plugins.functions.group import (
 )
 from scraper.plugins.functions.sender import CallGroup, CallSender
 from scraper.plugins.functions.store import Look
-from scraper.plugins.functions.worker.allowed_functions import resolve
+from scraper.plugins.functions.worker.allowed_functions import resolve_function
 from scraper.plugins.functions.worker.runner import failure_of
 from scraper.settings import Settings
 
@@ -52,9 +52,9 @@ def test_only_whole_names_of_allowed_modules_are_parts(text: str) -> None:
 def test_nothing_is_imported_that_is_not_allowed() -> None:
     assert "antigravity" not in sys.modules
     with pytest.raises(FunctionRefusedError, match="allows tests.called"):
-        resolve("antigravity:fly", ALLOWED)
-    with pytest.raises(FunctionRefusedError, match="no module at all"):
-        resolve("tests.called:echo", ())
+        resolve_function("antigravity:fly", ALLOWED)
+    with pytest.raises(FunctionRefusedError, match="no module"):
+        resolve_function("tests.called:echo", ())
     assert "antigravity" not in sys.modules
 
 
@@ -62,9 +62,9 @@ def test_nothing_is_imported_that_is_not_allowed() -> None:
     "name", ["Walk", "Path", "imported", "not_async", "make", "nothing", "POLL_S", "annotations"]
 )
 def test_only_async_functions_of_the_module_itself_are_called(name: str) -> None:
-    assert resolve("tests.called:echo", ALLOWED).__name__ == "echo"
+    assert resolve_function("tests.called:echo", ALLOWED).__name__ == "echo"
     with pytest.raises(FunctionRefusedError, match="fix"):
-        resolve(f"tests.called:{name}", ALLOWED)
+        resolve_function(f"tests.called:{name}", ALLOWED)
 
 
 @pytest.mark.parametrize("value", ["a;b", "os.system()", "a,..b", "1a", "a:b"])
@@ -88,13 +88,13 @@ def test_a_group_comes_out_as_it_went_in() -> None:
         "a:b",
         "browser.eu",
         10,
-        Options(site="x", concurrency=2),
+        CallOptions(site="x", concurrency=2),
         [(7, {"ä": [1, None]}), (9, "u")],
     )
-    assert Group.of(group.message()) == group
+    assert Group.parse(group.message()) == group
     for wrong in ("", "[]", "{}", group.message().replace('"number"', '"n"')):
         with pytest.raises(ValueError, match="not a group|unexpected|Input"):
-            Group.of(wrong)
+            Group.parse(wrong)
 
 
 def test_inputs_are_json_of_some_size() -> None:
@@ -133,12 +133,12 @@ class World:
             function="a:b",
             queue="q",
             priority=10,
-            options=Options(),
+            options=CallOptions(),
             timeout_s=None,
         )
 
     def publish(self, messages: Sequence[Message]) -> None:
-        self.sent += [Group.of(message.kwargs["message"]) for message in messages]
+        self.sent += [Group.parse(message.kwargs["message"]) for message in messages]
 
     def answer(self, number: int, **told: Any) -> dict[str, Any]:
         return dict(orjson.loads(orjson.dumps({"g": number, **told})))
@@ -152,11 +152,11 @@ def test_a_lost_group_goes_out_again_without_what_it_gave() -> None:
     world = World()
     sender = world.sender()
     sender._out = {1: parcel(0, 1, 2)}
-    sender._take(world.answer(1, r=[[1, 1, "one"]]))
-    sender._judge(Look(False, 100.0, {1: 99.0}), 0.0)
+    sender._apply_entry(world.answer(1, r=[[1, 1, "one"]]))
+    sender._find_lost_groups(Look(False, 100.0, {1: 99.0}), 0.0)
     assert sender._out == {} and sender._stale == [1]
     assert [(list(each.open), each.losses) for each in sender._unsent] == [([0, 2], 1)]
-    sender._take(world.answer(1, r=[[0, 1, "late"], [1, 1, "again"]], end=True))
+    sender._apply_entry(world.answer(1, r=[[0, 1, "late"], [1, 1, "again"]], end=True))
     assert sender.inbox.results == {1: "one", 0: "late"}, "each once, whoever brings it"
 
 
@@ -164,10 +164,10 @@ def test_what_workers_are_lost_with_gets_smaller_and_goes_alone_at_last() -> Non
     sender = World().sender()
     for losses, sizes in ((0, [25]), (1, [10, 10, 5]), (2, [1] * 25)):
         sender._unsent.clear()
-        sender._lost(parcel(*range(25), losses=losses))
+        sender._split_lost_group(parcel(*range(25), losses=losses))
         out = sender._suspects if losses == 2 else sender._unsent
         assert [len(each.open) for each in out] == sizes
-    sender._lost(parcel(7, losses=3))
+    sender._split_lost_group(parcel(7, losses=3))
     assert (
         isinstance(sender.inbox.results[7], Failure)
         and sender.inbox.results[7].outcome == "worker_lost"
@@ -179,11 +179,11 @@ def test_suspects_go_one_after_the_other() -> None:
     world = World()
     sender = world.sender()
     sender._suspects.extend([parcel(0, losses=3), parcel(1, losses=3)])
-    calls: Any = type("C", (), {"sent": lambda *_: None})()
+    calls: Any = type("C", (), {"record_sent": lambda *_: None})()
     sender._send_what_waits(calls, world.publish)
     sender._send_what_waits(calls, world.publish)
     assert [group.inputs for group in world.sent] == [[(0, "in 0")]]
-    sender._take(world.answer(1, r=[[0, 1, 5]], end=True))
+    sender._apply_entry(world.answer(1, r=[[0, 1, 5]], end=True))
     sender._send_what_waits(calls, world.publish)
     assert [group.inputs for group in world.sent] == [[(0, "in 0")], [(1, "in 1")]]
 
@@ -192,8 +192,8 @@ def test_what_is_handed_back_or_ends_without_results_goes_out_again() -> None:
     world = World()
     sender = world.sender()
     sender._out = {1: parcel(0, 1), 2: parcel(2, 3)}
-    sender._take(world.answer(1, b=[1]))
-    sender._take(
+    sender._apply_entry(world.answer(1, b=[1]))
+    sender._apply_entry(
         world.answer(
             2,
             r=[
@@ -216,17 +216,17 @@ def test_a_message_that_nobody_takes_up_is_sent_again_and_somebody_asks_why() ->
     sender = World().sender(asked.append)
     sender._out = {1: parcel(0)}
     sender._idle_since = sender._out[1].sent_at = 0.0
-    sender._judge(Look(False, 0.0, {1: None}), 10.0)
+    sender._find_lost_groups(Look(False, 0.0, {1: None}), 10.0)
     assert list(sender._out) == [1] and asked == [10.0]
-    sender._judge(Look(False, 0.0, {1: None}), 21.0)
+    sender._find_lost_groups(Look(False, 0.0, {1: None}), 21.0)
     assert sender._out == {} and sender._stale == [1] and sender._unsent[0].patience_s == 40.0
 
 
 def test_after_redis_was_emptied_workers_have_a_moment_to_say_what_they_have() -> None:
     sender = World().sender()
     sender._out = {1: parcel(0), 2: parcel(1)}
-    sender._judge(Look(True, 0.0, {1: None, 2: None}), 100.0)
-    sender._judge(Look(False, 50.0, {1: 60.0, 2: None}), 106.0)
+    sender._find_lost_groups(Look(True, 0.0, {1: None, 2: None}), 100.0)
+    sender._find_lost_groups(Look(False, 50.0, {1: 60.0, 2: None}), 106.0)
     assert list(sender._out) == [1] and [list(each.open) for each in sender._unsent] == [[1]]
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper import celeryconfig
-from scraper.plugins.functions.group import GROUP_MAX_BYTES, Group, Options, input_size
+from scraper.plugins.functions.group import GROUP_MAX_BYTES, CallOptions, Group, input_size
 from scraper.registry import plugin_tasks, resolve
 from scraper.runtime import envelopes, message_schema
 from scraper.runtime.envelopes import ForeignMessageError
@@ -184,11 +184,11 @@ def test_the_largest_groups_of_calls_pass(character: str) -> None:
     value = character * ((GROUP_MAX_BYTES - 2) // 100 // character_bytes - 2)
     inputs = [(index, value) for index in range(100)]
     assert 0.9 * GROUP_MAX_BYTES < sum(input_size(*each) for each in inputs) <= GROUP_MAX_BYTES
-    group = Group(uuid4().hex, 1, "a:b", "datacenter", 10, Options(), inputs)
+    group = Group(uuid4().hex, 1, "a:b", "datacenter", 10, CallOptions(), inputs)
     raw = ours(*invented.task("call_functions", message=group.message()))
     message = passed(raw)
     assert message is not None
-    assert Group.of(content_of(message)[1]["message"]) == group
+    assert Group.parse(content_of(message)[1]["message"]) == group
 
 
 def test_what_is_too_large_is_not_even_parsed() -> None:

@@ -28,7 +28,7 @@ from scraper.errors import CallError, CallTimeoutError, FunctionRefusedError, Se
 
 if TYPE_CHECKING:
     from scraper.plugins.functions.sender import CallSender, Send
-    from scraper.plugins.functions.store import Calls
+    from scraper.plugins.functions.store import CallStore
     from scraper.runtime.fleet import LocalWorker
     from scraper.settings import Settings
 
@@ -50,7 +50,7 @@ ASK_S = 2.0
 T = TypeVar("T")
 
 
-class _Options(TypedDict, total=False):
+class _MapOptions(TypedDict, total=False):
     """The options of `Client.map` that do not change the type of its results."""
 
     queue: str
@@ -66,7 +66,7 @@ class _Options(TypedDict, total=False):
 
 
 class Client:
-    """Calls functions on the workers to which the settings lead (DATABASE_URL, REDIS_URL,
+    """CallStore functions on the workers to which the settings lead (DATABASE_URL, REDIS_URL,
     BROKER_URL).
 
     With `local`, the client starts a worker on this machine if no worker serves the queue, and ends
@@ -88,7 +88,7 @@ class Client:
         inputs: Iterable[Any],
         *,
         ordered: Literal[True] = ...,
-        **options: Unpack[_Options],
+        **options: Unpack[_MapOptions],
     ) -> Call[Any]: ...
     @overload
     def map(
@@ -97,7 +97,7 @@ class Client:
         inputs: Iterable[Any],
         *,
         ordered: Literal[False],
-        **options: Unpack[_Options],
+        **options: Unpack[_MapOptions],
     ) -> Call[tuple[int, Any]]: ...
     def map(
         self,
@@ -116,7 +116,8 @@ class Client:
         concurrency: int | None = None,
         priority: str = "normal",
     ) -> Call[Any]:
-        """Calls `MODULE:FUNCTION` once for each input, which is a JSON value, and starts at once.
+        """CallStore `MODULE:FUNCTION` once for each input, which is a JSON value, and starts at
+        once.
 
         - `queue`, `region`: which workers run the function. On `browser` its first argument is a
           Playwright page.
@@ -135,31 +136,24 @@ class Client:
         no worker serves the queue.
         """
         from scraper import settings
-        from scraper.domain import Kind
-        from scraper.plugins.functions.group import Options, parts_of
+        from scraper.plugins.functions.group import CallOptions, check_call
         from scraper.plugins.functions.sender import CallSender
         from scraper.plugins.functions.settings import FunctionsSettings
-        from scraper.rules.routing import COORDINATOR, page_priority, queue_name
-        from scraper.sites.grammar.scalars import parse_priority
+        from scraper.rules.routing import queue_name
 
         loaded = settings.load()
-        try:
-            parts_of(function, loaded.of(FunctionsSettings).function_modules)
-            number = page_priority(parse_priority(priority), Kind.PRODUCT)
-            if queue == COORDINATOR:
-                raise ValueError(f"{queue!r} is the coordinators' own queue (fix: another one)")
-        except ValueError as error:
-            raise FunctionRefusedError(str(error)) from None
+        allowed = loaded.of(FunctionsSettings).function_modules
+        number = check_call(function, allowed, queue, priority)
         name = queue_name(queue, region or "")
         unserved = _Unserved(self, loaded, name)
         sender = CallSender(
-            connect=lambda call: _connected(loaded, call),
-            send=_sender,
+            connect=lambda call: _open_call_store(loaded, call),
+            send=_load_send,
             unserved=unserved,
             function=function,
             queue=name,
             priority=number,
-            options=Options(site, region, proxy, rate, concurrency, input_timeout_s),
+            options=CallOptions(site, region, proxy, rate, concurrency, input_timeout_s),
             timeout_s=timeout_s,
         )
         return Call(sender, inputs, ordered=ordered, return_exceptions=return_exceptions)
@@ -212,10 +206,10 @@ class Call(Generic[T]):
         self._left_over: list[tuple[int, Any]] = []
         # The inputs whose results are not taken yet: errors name them.
         self._open: dict[int, Any] = {}
-        self._given = self._sent = 0
+        self._taken = self._sent = 0
         self._over = False
         self._cancel = weakref.finalize(self, sender.cancel)
-        self._feed()
+        self._feed_groups()
         sender.start()
 
     @property
@@ -243,32 +237,32 @@ class Call(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        self._feed()
+        self._feed_groups()
         with self._inbox.changed:
-            while not self._ready():
+            while not self._is_ready():
                 self._inbox.changed.wait()
-        if self._at_end():
+        if self._is_at_end():
             raise StopIteration
-        return self._next()
+        return self._take_next()
 
     def __aiter__(self) -> AsyncIterator[T]:
         return self
 
     async def __anext__(self) -> T:
-        self._feed()
-        while not self._ready():
-            await self._change()
-        if self._at_end():
+        self._feed_groups()
+        while not self._is_ready():
+            await self._wait_for_change()
+        if self._is_at_end():
             raise StopAsyncIteration
-        return self._next()
+        return self._take_next()
 
     def __await__(self) -> Generator[Any, None, list[T]]:
-        return self._all().__await__()
+        return self._collect_results().__await__()
 
-    async def _all(self) -> list[T]:
+    async def _collect_results(self) -> list[T]:
         return [result async for result in self]
 
-    async def _change(self) -> None:
+    async def _wait_for_change(self) -> None:
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -278,16 +272,16 @@ class Call(Generic[T]):
 
         with self._inbox.changed:
             self._inbox.wake = wake
-            if self._ready():
+            if self._is_ready():
                 return
         await changed.wait()
 
-    def _feed(self) -> None:
+    def _feed_groups(self) -> None:
         """Hands over inputs, group by group, as far as results are taken. Runs in the caller's
         thread."""
-        while self._inputs is not None and not self._over and self._sent - self._given < OUT_MAX:
+        while self._inputs is not None and not self._over and self._sent - self._taken < OUT_MAX:
             try:
-                group = self._group(self._inputs)
+                group = self._next_group(self._inputs)
             except BaseException:
                 self.cancel()
                 raise
@@ -297,9 +291,9 @@ class Call(Generic[T]):
                 self._sender.feed(group)
             else:
                 self._inputs = None
-                self._sender.fed()
+                self._sender.end_inputs()
 
-    def _group(self, inputs: Iterator[tuple[int, Any]]) -> dict[int, Any]:
+    def _next_group(self, inputs: Iterator[tuple[int, Any]]) -> dict[int, Any]:
         """Returns as many inputs as fit into one message; an empty dict after the last input."""
         from scraper.plugins.functions.group import GROUP_MAX_BYTES, input_size
 
@@ -316,22 +310,22 @@ class Call(Generic[T]):
                 break
         return group
 
-    def _at_end(self) -> bool:
-        return self._over or (self._inputs is None and self._given == self._sent)
+    def _is_at_end(self) -> bool:
+        return self._over or (self._inputs is None and self._taken == self._sent)
 
-    def _ready(self) -> bool:
-        return self._at_end() or self._at() is not None or self._inbox.error is not None
+    def _is_ready(self) -> bool:
+        return self._is_at_end() or self._next_index() is not None or self._inbox.error is not None
 
-    def _at(self) -> int | None:
+    def _next_index(self) -> int | None:
         """Returns the index of the next result, or None if it is not there yet."""
         if not self._ordered:
             return self._inbox.order[0] if self._inbox.order else None
-        return self._given if self._given in self._inbox.results else None
+        return self._taken if self._taken in self._inbox.results else None
 
-    def _next(self) -> T:
+    def _take_next(self) -> T:
         from scraper.plugins.functions.group import Failure
 
-        index = self._at()
+        index = self._next_index()
         if index is None:
             assert self._inbox.error is not None
             self.cancel()
@@ -339,7 +333,7 @@ class Call(Generic[T]):
         if not self._ordered:
             self._inbox.order.popleft()
         value, given = self._inbox.results.pop(index), self._open.pop(index)
-        self._given += 1
+        self._taken += 1
         if isinstance(value, Failure):
             f = value
             value = CallError(
@@ -387,20 +381,20 @@ class _Unserved:
             )
 
 
-def _connected(settings: Settings, call: str) -> Calls:
+def _open_call_store(settings: Settings, call: str) -> CallStore:
     import redis
 
     from scraper.infra import servers
-    from scraper.plugins.functions.store import Calls
+    from scraper.plugins.functions.store import CallStore
 
     servers.require_redis(settings)
     if settings.broker_url is not None:
         servers.require_broker(settings)
     client = redis.Redis.from_url(settings.valkey_url, socket_connect_timeout=3, socket_timeout=10)
-    return Calls(client, call)
+    return CallStore(client, call)
 
 
-def _sender() -> Send:
+def _load_send() -> Send:
     from scraper.runtime.send import send
 
     return send

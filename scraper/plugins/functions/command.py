@@ -1,4 +1,4 @@
-"""`scraper run`: a function of one's own on the workers, from the command line."""
+"""`scraper run`: runs a user's function on the workers."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def run(
     if bool(inputs) == (file is not None):
         raise click.UsageError("give URLS, or --file, or - for the standard input")
     load_settings()
-    lines = _lines(file or sys.stdin) if file or inputs == ("-",) else iter(inputs)
+    lines = _read_lines(file or sys.stdin) if file or inputs == ("-",) else iter(inputs)
     texts: dict[int, str] = {}
-    inputs_ = _remembered(lines, texts)
+    inputs_ = _remember_lines(lines, texts)
     done = failed = 0
     try:
         with (
@@ -89,26 +89,26 @@ def run(
             for index, result in call if unordered else enumerate(call):
                 done += 1
                 failed += isinstance(result, CallError)
-                _print(index, texts.pop(index), result, as_json=as_json)
-                _progress(done, failed, call.sent)
+                _print_result(index, texts.pop(index), result, as_json=as_json)
+                _print_progress(done, failed, call.sent)
     except KeyboardInterrupt:
-        click.echo(f"\ninterrupted: {done} done; what was not begun is cancelled", err=True)
+        click.echo(f"\ninterrupted: {done} done; the rest is cancelled", err=True)
         sys.exit(130)
     if failed:
         raise CallsFailedError(f"{failed} of {done} calls failed")
 
 
-def _lines(file: IO[str]) -> Iterator[str]:
+def _read_lines(file: IO[str]) -> Iterator[str]:
     return (line.strip() for line in file if line.strip())
 
 
-def _remembered(lines: Iterator[str], texts: dict[int, str]) -> Iterator[str]:
+def _remember_lines(lines: Iterator[str], texts: dict[int, str]) -> Iterator[str]:
     for index, line in enumerate(lines):
         texts[index] = line
         yield line
 
 
-def _print(index: int, text: str, result: Any, *, as_json: bool) -> None:
+def _print_result(index: int, text: str, result: Any, *, as_json: bool) -> None:
     if isinstance(result, CallError):
         if as_json:
             names = ("type", "message", "blame", "outcome", "traceback")
@@ -126,7 +126,7 @@ def _print(index: int, text: str, result: Any, *, as_json: bool) -> None:
         click.echo(f"{one_line(text)}\t{one_line(shown)}")
 
 
-def _progress(done: int, failed: int, sent: int) -> None:
-    """On a terminal that does not show the results themselves."""
+def _print_progress(done: int, failed: int, sent: int) -> None:
+    """Prints the progress on stderr, if that is a terminal and stdout is not."""
     if sys.stderr.isatty() and not sys.stdout.isatty() and (done % 10 == 0 or done == sent):
         click.echo(f"\r{done} of {sent} done, {failed} failed ", err=True, nl=done == sent)

@@ -1,14 +1,13 @@
-"""Carries a call's inputs to the workers and their results back: one thread a call, on the side of
-whoever called.
+"""Sends a call's inputs to the workers and receives their results, in one thread per call in the
+caller's process.
 
-The caller's own thread hands over inputs group by group (`feed`) and takes results (`Inbox`); this
-one sends messages, reads what comes back, says that the caller is still there, and sends again what
-was lost: groups whose worker fell silent, whose message nobody took up, or that a worker gave back.
-Each input's result is passed on once, whichever worker's came first.
+The caller's thread adds inputs group by group (`feed`) and takes results (`Inbox`). This thread
+sends messages, reads results, renews the call, and sends lost groups again: those whose worker fell
+silent, whose message no worker claimed, or that a worker gave back. Each input's result is passed
+on once, from the first worker that has it.
 
-An input that workers are lost with, again and again, is sent in ever smaller groups, at last alone,
-and given up then; so one that kills workers does not kill all of them, and costs no other input its
-result.
+An input that repeatedly loses workers is sent in ever smaller groups, at last alone, and then given
+up. So an input that kills workers does not kill all of them, and no other input loses its result.
 """
 
 from __future__ import annotations
@@ -30,22 +29,22 @@ from scraper.errors import (
 )
 from scraper.plugins.functions.group import (
     LOSSES_MAX,
+    CallOptions,
     Failure,
     Group,
-    Options,
     size_after,
 )
-from scraper.plugins.functions.store import Calls, Look
+from scraper.plugins.functions.store import CallStore, Look
 
 LOOK_S = 1.0
-# Without Redis or the broker for so long, the call fails.
+# The call fails after this time without Redis or the broker.
 AWAY_S = 60.0
 RETRY_S = 0.5
-# A message that nobody took up by then is sent again, less often each time.
+# A message that no worker has claimed is sent again after this time, which doubles each time.
 UNCLAIMED_S, UNCLAIMED_MAX_S = 20.0, 160.0
-# After Redis was emptied, workers have so long to say what they have.
+# After Redis was emptied, workers have this time to report their groups.
 FORGOTTEN_S = 5.0
-# A message expires after this; one that is no longer meant is refused by its number anyway.
+# A message expires after this; workers refuse a stale one by its number before.
 EXPIRES_S = 3600.0
 CLOSE_S = 3.0
 
@@ -54,7 +53,7 @@ Send = Callable[[Sequence[Message]], None]
 
 @dataclass(slots=True)
 class CallGroup:
-    """Inputs that go out together: those that have no result yet. `losses`: workers that were lost
+    """Inputs that are sent together and have no result yet. `losses`: the workers that were lost
     with them."""
 
     open: dict[int, Any]
@@ -70,13 +69,14 @@ class CallGroup:
 
 @dataclass(slots=True)
 class Inbox:
-    """What has come, for the caller's thread or loop. `changed` is notified, and `wake` called, at
+    """Results for the caller's thread or event loop. `changed` is notified, and `wake` called, at
     each change."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
     # By index: a value, or a Failure.
     results: dict[int, Any] = field(default_factory=dict)
-    order: deque[int] = field(default_factory=deque)  # as they came
+    # Indexes in the order in which results came.
+    order: deque[int] = field(default_factory=deque)
     error: BaseException | None = None
     wake: Callable[[], None] | None = None
 
@@ -84,7 +84,7 @@ class Inbox:
         self.results[index] = value
         self.order.append(index)
 
-    def tell(self) -> None:
+    def notify_caller(self) -> None:
         with self.changed:
             self.changed.notify_all()
             wake = self.wake
@@ -93,19 +93,19 @@ class Inbox:
 
 
 class CallSender:
-    """`unserved` is told for how long nobody has taken up any message that waits; it may do
-    something about it, or raise."""
+    """The sending side of a call. `unserved` is called with the seconds for which no worker has
+    claimed any waiting message; it may start a worker, or raise."""
 
     def __init__(
         self,
         *,
-        connect: Callable[[str], Calls],
+        connect: Callable[[str], CallStore],
         send: Callable[[], Send],
         unserved: Callable[[float], None],
         function: str,
         queue: str,
         priority: int,
-        options: Options,
+        options: CallOptions,
         timeout_s: float | None,
     ) -> None:
         self.call = uuid4().hex
@@ -116,18 +116,20 @@ class CallSender:
         self._queue, self._priority = queue, priority
         self._timeout_s = timeout_s
         self._deadline_at = None if timeout_s is None else time.monotonic() + timeout_s
-        self._unsent: deque[CallGroup] = deque()  # to be sent
-        # These are to be sent one after the other.
+        self._unsent: deque[CallGroup] = deque()
+        # Groups of one input that may kill workers: one is sent at a time.
         self._suspects: deque[CallGroup] = deque()
         self._out: dict[int, CallGroup] = {}
-        # These are the numbers of what is not meant any more.
+        # The numbers of groups that workers must not run.
         self._stale: list[int] = []
         self._groups = 0
         self._seen: set[int] = set()
         self._all_fed = self._cancelled = False
-        # Since then nobody has taken up anything that waits.
+        # Since then no worker has claimed a waiting message.
         self._idle_since = time.monotonic()
-        self._thread = threading.Thread(target=self._run, name=f"call {self.call[:8]}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run_thread, name=f"call {self.call[:8]}", daemon=True
+        )
 
     def start(self) -> None:
         self._thread.start()
@@ -135,31 +137,31 @@ class CallSender:
     def feed(self, inputs: dict[int, Any]) -> None:
         self._unsent.append(CallGroup(inputs))
 
-    def fed(self) -> None:
-        """There are no more inputs."""
+    def end_inputs(self) -> None:
+        """Says that there are no more inputs."""
         self._all_fed = True
 
     def cancel(self) -> None:
-        """Nothing more is begun, nobody waits for results. Returns once workers can know it, or
-        after some seconds."""
+        """Cancels the inputs that have not started. Returns once Redis has it, or after some
+        seconds."""
         self._cancelled = True
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(CLOSE_S)
 
-    # What follows runs in the thread.
+    # The methods below run in the thread.
 
-    def _run(self) -> None:
+    def _run_thread(self) -> None:
         try:
-            self._carry()
-        except BaseException as error:  # noqa: BLE001 - whoever waits for results has to know
+            self._exchange_messages()
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
             self.inbox.error = error
-        self.inbox.tell()
+        self.inbox.notify_caller()
 
-    def _carry(self) -> None:
+    def _exchange_messages(self) -> None:
         calls, send = self._connect(self.call), self._sender()
         looked_at, away_since = 0.0, None
         try:
-            while not self._cancelled and not self._done():
+            while not self._cancelled and not self._is_done():
                 self._check_timeout()
                 now = time.monotonic()
                 try:
@@ -167,15 +169,15 @@ class CallSender:
                     if now - looked_at >= LOOK_S:
                         looked_at = now
                         look = calls.look(list(self._out))
-                        # What was sent before we looked comes first.
-                        self._read(calls, 0.0)
-                        self._judge(look, now)
-                    self._read(calls, min(LOOK_S, 0.2))
+                        # Results that were pushed before the look are read first.
+                        self._read_entries(calls, 0.0)
+                        self._find_lost_groups(look, now)
+                    self._read_entries(calls, min(LOOK_S, 0.2))
                     away_since = None
                 except ScraperError:
                     raise
                 except Exception as error:
-                    if not _away(error):
+                    if not _is_outage(error):
                         raise
                     away_since = away_since or now
                     if now - away_since > AWAY_S:
@@ -185,9 +187,9 @@ class CallSender:
                         ) from error
                     time.sleep(RETRY_S)
         finally:
-            self._end(calls)
+            self._close_call(calls)
 
-    def _done(self) -> bool:
+    def _is_done(self) -> bool:
         return self._all_fed and not (self._unsent or self._suspects or self._out)
 
     def _check_timeout(self) -> None:
@@ -196,7 +198,7 @@ class CallSender:
                 f"the calls of {self._function} did not end within {self._timeout_s:g} s"
             )
 
-    def _send_what_waits(self, calls: Calls, send: Send) -> None:
+    def _send_what_waits(self, calls: CallStore, send: Send) -> None:
         while not self._cancelled:
             if self._unsent:
                 waiting = self._unsent
@@ -209,17 +211,17 @@ class CallSender:
             group = waiting[0]
             self._groups += 1
             number = self._groups
-            # This is for the case that it is not sent.
+            # The number stays stale if sending fails.
             stale, self._stale = self._stale, [number]
-            calls.sent(number, stale)
-            send([self._message(number, group.open)])
+            calls.record_sent(number, stale)
+            send([self._make_message(number, group.open)])
             self._stale.remove(number)
             self.messages += 1
             waiting.popleft()
             group.sent_at, group.claimed = time.monotonic(), False
             self._out[number] = group
 
-    def _message(self, number: int, inputs: dict[int, Any]) -> Message:
+    def _make_message(self, number: int, inputs: dict[int, Any]) -> Message:
         group = Group(
             self.call,
             number,
@@ -232,22 +234,22 @@ class CallSender:
         kwargs = {"message": group.message()}
         return Message("call_functions", self._queue, kwargs, self._priority, EXPIRES_S)
 
-    def _read(self, calls: Calls, wait_s: float) -> None:
+    def _read_entries(self, calls: CallStore, wait_s: float) -> None:
         while entries := calls.read(wait_s):
             for entry in entries:
-                self._take(entry.content())
-            calls.heard(entries)
-            self.inbox.tell()
+                self._apply_entry(entry.content())
+            calls.remove_entries(entries)
+            self.inbox.notify_caller()
             wait_s = 0.0
 
-    def _take(self, content: dict[str, Any]) -> None:
+    def _apply_entry(self, content: dict[str, Any]) -> None:
         if "refused" in content:
             raise FunctionRefusedError(
                 f"{self._function} is refused by a worker of {self._queue}: {content['refused']}"
             )
         self._idle_since = time.monotonic()
         for index, ok, value in content.get("r", ()):
-            self._settle(index, value if ok else Failure(**value))
+            self._record_result(index, value if ok else Failure(**value))
         group = self._out.get(content["g"])
         if group is None:
             return
@@ -259,22 +261,22 @@ class CallSender:
             self._unsent.append(CallGroup(back, group.losses))
         if content.get("end"):
             del self._out[content["g"]]
-            # What it did was lost on the way.
+            # The results of these inputs were lost.
             if group.open:
                 self._unsent.append(CallGroup(group.open, group.losses))
 
     def _drop_seen(self, group: CallGroup) -> None:
-        """What another worker was faster with."""
+        """Drops inputs that already have a result from another worker."""
         for index in self._seen.intersection(group.open):
             del group.open[index]
 
-    def _settle(self, index: int, value: Any) -> None:
+    def _record_result(self, index: int, value: Any) -> None:
         if index not in self._seen:
             self._seen.add(index)
             self.inbox.put(index, value)
 
-    def _judge(self, look: Look, now: float) -> None:
-        """Finds groups that nobody works on any more, by Redis's clock."""
+    def _find_lost_groups(self, look: Look, now: float) -> None:
+        """Finds groups that no worker runs, by Redis's clock, and has them sent again."""
         if look.forgotten:
             for group in self._out.values():
                 group.claimed, group.sent_at, group.patience_s = False, now, FORGOTTEN_S
@@ -283,12 +285,12 @@ class CallSender:
             until = look.until.get(number)
             group.claimed = until is not None
             if not group.open:
-                self._call_in(number)
+                self._withdraw_group(number)
             elif until is not None and until < look.now:
-                self._call_in(number)
-                self._lost(group)
+                self._withdraw_group(number)
+                self._split_lost_group(group)
             elif until is None and now - group.sent_at > group.patience_s:
-                self._call_in(number)
+                self._withdraw_group(number)
                 group.patience_s = min(UNCLAIMED_MAX_S, max(UNCLAIMED_S, 2 * group.patience_s))
                 self._unsent.append(group)
         if any(group.claimed for group in self._out.values()) or not self._out:
@@ -296,24 +298,24 @@ class CallSender:
         elif now - self._idle_since > LOOK_S:
             self._unserved(now - self._idle_since)
 
-    def _call_in(self, number: int) -> None:
+    def _withdraw_group(self, number: int) -> None:
         del self._out[number]
         self._stale.append(number)
 
-    def _lost(self, group: CallGroup) -> None:
-        """A worker fell silent with it."""
+    def _split_lost_group(self, group: CallGroup) -> None:
+        """Sends the inputs of a silent worker again in smaller groups, or gives up the last one."""
         losses = group.losses + 1
         if losses >= LOSSES_MAX and group.suspect:
             (index,) = group.open
             message = (
-                f"{losses} workers were lost with it, the last by it alone: "
-                "it kills them, or blocks their loop"
+                f"{losses} workers were lost with it, the last ones with it alone: "
+                "it kills them or blocks their event loop"
             )
-            self._settle(
+            self._record_result(
                 index,
                 Failure("WorkerLostError", message, Blame.US.value, Outcome.WORKER_LOST.value),
             )
-            self.inbox.tell()
+            self.inbox.notify_caller()
             return
         size, items = size_after(losses), list(group.open.items())
         parts = [
@@ -321,16 +323,16 @@ class CallSender:
         ]
         (self._suspects if size == 1 else self._unsent).extend(parts)
 
-    def _end(self, calls: Calls) -> None:
+    def _close_call(self, calls: CallStore) -> None:
         try:
             calls.close()
         except Exception as error:
-            # It ends by itself then.
-            if not _away(error):
+            # The call then expires in Redis.
+            if not _is_outage(error):
                 raise
 
 
-def _away(error: Exception) -> bool:
+def _is_outage(error: Exception) -> bool:
     from scraper.infra import outages
 
     return outages.is_broker_away(error) or isinstance(error, (ConnectionError, TimeoutError))

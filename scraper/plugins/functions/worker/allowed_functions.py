@@ -1,6 +1,5 @@
-"""Users' functions that may be called from outside, by name. Nothing is imported that is not on the
-allow-list, no attribute is walked, and only what is written in the module itself counts: not what
-it has imported from elsewhere."""
+"""Finds the user's function that a call names. Only modules of the allow-list are imported, names
+are never walked through attributes, and only functions that the module itself defines count."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ from scraper.sites.functions import explain_missing_function, import_user_module
 Function = Callable[[Any, Any], Awaitable[Any]]
 
 
-def resolve(function: str, allowed: Collection[str]) -> Function:
-    """The async function that `MODULE:FUNCTION` names. Raises `FunctionRefusedError` with the
-    fix."""
+def resolve_function(function: str, allowed: Collection[str]) -> Function:
+    """Returns the async function that `MODULE:FUNCTION` names. Raises `FunctionRefusedError` with
+    the fix."""
     try:
         module_name, name = parts_of(function, allowed)
         module = import_user_module(module_name)
@@ -39,9 +38,9 @@ def resolve(function: str, allowed: Collection[str]) -> Function:
     return target
 
 
-def resolve_init(name: str) -> Callable[..., Any]:
-    """What SCRAPER_CLIENT_INIT names: an operator's word, so no allow-list. Raises
-    `FunctionRefusedError`."""
+def resolve_client_init(name: str) -> Callable[..., Any]:
+    """Returns the function that SCRAPER_CLIENT_INIT names; it needs no allow-list, since it is the
+    operator's setting. Raises `FunctionRefusedError`."""
     module_name, _, attribute = name.partition(":")
     try:
         module = import_user_module(module_name)

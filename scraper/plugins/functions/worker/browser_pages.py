@@ -1,9 +1,8 @@
-"""A browser's page for a user's function: open and blank, the function's own while it runs, and
-bound as a crawl's pages are.
+"""Lends a blank browser page to a user's function, with the same limits as a crawl's pages.
 
-Each navigation waits for robots.txt and its host's turn, what the page loads for a slot of its
-host; guard, sizes and proxies are the browser's. Waiting for a page to be free,
-and for turns, counts against no deadline."""
+Each navigation waits for robots.txt and a permit of its host, and each request of the page for a
+slot of its host; the browser applies guard, sizes and proxies. Waiting for a free page and for
+permits counts against no deadline."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class CallPages:
-    """One a process, on its loop."""
+    """The pages of a worker process, on its event loop."""
 
     def __init__(self, browser: PageBrowser, polite: PoliteTransport, proxies: ProxyPool) -> None:
         self._browser, self._polite, self._proxies = browser, polite, proxies
@@ -36,8 +35,8 @@ class CallPages:
         return self._browser.pages
 
     @asynccontextmanager
-    async def lent(self, by: CallInput, value: object) -> AsyncIterator[Page]:
-        """`value` is the input: where it is an URL, its host's proxies are asked for. Raises
+    async def lend_page(self, by: CallInput, value: object) -> AsyncIterator[Page]:
+        """Lends a page. If the input `value` is a URL, the proxy is one for its host. Raises
         FetchError, DeferredError."""
         permits, limiters = PagePermits(by.urgency), self._polite.limiters
 
@@ -59,7 +58,7 @@ class CallPages:
             )
 
         async with AsyncExitStack() as stack:
-            with by.clock.still():
+            with by.clock.pause():
                 route = await self._choose_route(by, value)
                 await stack.enter_async_context(
                     self._browser.slot(asyncio.get_running_loop().time() + PATIENCE_S)
@@ -70,7 +69,7 @@ class CallPages:
                 by.context.policy, by.context.rendering, permits=browser_permits, route=route
             )
             page = await stack.enter_async_context(opened)
-            # It would count waits for turns, and the input has a deadline.
+            # Playwright's timeout would include waits for permits; the input has its own.
             page.set_default_navigation_timeout(0)
             try:
                 yield page
@@ -78,7 +77,7 @@ class CallPages:
                 fault = self._browser.navigation_fault(error, page.url, by.context.policy)
                 if fault is None:
                     raise
-                # Whose fault it is; the error stays the function's.
+                # The cause says what to blame; the function's error stays.
                 raise error from fault
 
     async def _choose_route(self, by: CallInput, value: object) -> ProxyRoute | None:

@@ -1,4 +1,4 @@
-"""What a user's function gets as its first argument: an httpx client, or what SCRAPER_CLIENT_INIT
+"""The first argument of a user's function: an httpx client, or the object that SCRAPER_CLIENT_INIT
 makes.
 
 Each input has an httpx client of its own, so that inputs never share cookies. The operator's init
@@ -19,20 +19,20 @@ import structlog
 
 from scraper.errors import FunctionRefusedError
 from scraper.http.policy import FetchPolicy
-from scraper.plugins.functions.worker.allowed_functions import resolve_init
+from scraper.plugins.functions.worker.allowed_functions import resolve_client_init
 
 log = structlog.get_logger()
 
-# An init that failed is tried again after this.
+# A failed init is retried after this time.
 AGAIN_S = 30.0
 
 Init = Callable[[httpx.AsyncBaseTransport], Any]
 
 
 class Clients:
-    """One a process, on its loop. `init` names what is called with the transport: an async function
-    that returns the client, or an async context manager (`contextlib.asynccontextmanager`) that
-    yields it."""
+    """The clients of a worker process, on its event loop. `init` names a function that takes the
+    transport: an async function that returns the client, or an async context manager
+    (`contextlib.asynccontextmanager`) that yields it."""
 
     def __init__(self, transport: httpx.AsyncBaseTransport, init: str | None = None) -> None:
         self._transport = transport
@@ -44,8 +44,8 @@ class Clients:
         self._failed_at = 0.0
 
     @asynccontextmanager
-    async def lent(self, policy: FetchPolicy) -> AsyncIterator[Any]:
-        """Raises `FunctionRefusedError` where the init fails."""
+    async def lend_client(self, policy: FetchPolicy) -> AsyncIterator[Any]:
+        """Lends a client. Raises `FunctionRefusedError` if the init fails."""
         if self._init is not None:
             yield self._client if self._client is not None else await self._init_client()
             return
@@ -62,7 +62,7 @@ class Clients:
             yield client
 
     async def aclose(self) -> None:
-        """Closes what the init made. Raises nothing."""
+        """Closes the init's client. Raises nothing."""
         try:
             await self._stack.aclose()
         except Exception:
@@ -75,7 +75,7 @@ class Clients:
                 raise self._failed
             if self._client is None:
                 try:
-                    self._client = await self._make()
+                    self._client = await self._make_client()
                 except Exception as error:
                     message = f"SCRAPER_CLIENT_INIT failed: {type(error).__name__}: {error}"
                     self._failed, self._failed_at = FunctionRefusedError(message), now
@@ -83,9 +83,9 @@ class Clients:
                     raise self._failed from error
             return self._client
 
-    async def _make(self) -> Any:
+    async def _make_client(self) -> Any:
         assert self._init is not None
-        init: Init = await asyncio.to_thread(resolve_init, self._init)
+        init: Init = await asyncio.to_thread(resolve_client_init, self._init)
         client = init(self._transport)
         if isinstance(client, AbstractAsyncContextManager) and not isinstance(
             client, httpx.AsyncClient
@@ -95,13 +95,13 @@ class Clients:
             client = await client
             close = getattr(client, "aclose", None) or getattr(client, "close", None)
             if close is not None:
-                self._stack.push_async_callback(_closed, close)
+                self._stack.push_async_callback(_close_client, close)
         if client is None:
-            raise TypeError("it returned None in place of a client")
+            raise TypeError("it returned None instead of a client")
         return client
 
 
-async def _closed(close: Callable[[], Any]) -> None:
+async def _close_client(close: Callable[[], Any]) -> None:
     result = close()
     if inspect.isawaitable(result):
         await result

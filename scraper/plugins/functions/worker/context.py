@@ -1,5 +1,5 @@
-"""How a call's requests are made: a site's politeness, headers and proxies where the call names
-one, else what the call asks for, with a site's defaults. Compiled once and kept."""
+"""Compiles how a call's requests are made: with a site's politeness, headers and proxies if the
+call names one, otherwise with the call's options and a site's defaults. Cached."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scraper.frontier import sites
 from scraper.http.page_browser import rendering_of
 from scraper.http.policy import FetchPolicy
 from scraper.http.transport.guard import PrivateAccess
-from scraper.plugins.functions.group import Options
+from scraper.plugins.functions.group import CallOptions
 from scraper.rules.blocks import Block, detect_block
 from scraper.rules.budget import Budget
 from scraper.rules.proxies import POOLS, ProxyNeed
@@ -47,7 +47,7 @@ class CallContext:
 
 
 class CallContexts:
-    """Those of this process. Calls with the same options share one, and so one budget."""
+    """The contexts of this process. Calls with the same options share one, and so its budget."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -55,25 +55,26 @@ class CallContexts:
         self._numbers = count(1)
         self._making = threading.Lock()
 
-    def of(self, options: Options, connection: sa.Connection) -> CallContext:
-        """From any thread. Raises `FunctionRefusedError` for options that make no sense, for a site
-        that is not there or is paused, and for proxies where this worker has no list of them."""
+    def context_for(self, options: CallOptions, connection: sa.Connection) -> CallContext:
+        """Returns the options' context, in any thread. Raises `FunctionRefusedError` for invalid
+        options, for a site that is missing or paused, and for proxies if this worker has no
+        list."""
         with self._making:
-            return self._of(options, connection)
+            return self._context_for(options, connection)
 
-    def _of(self, options: Options, connection: sa.Connection) -> CallContext:
+    def _context_for(self, options: CallOptions, connection: sa.Connection) -> CallContext:
         if options.site is None:
             key: object = (options.region, options.proxy, options.rate, options.concurrency)
-            return self._made.get(key) or self._keep(key, self._plain(options))
+            return self._made.get(key) or self._store_context(key, self._make_context(options))
         if not {options.rate, options.concurrency, options.proxy} <= {None}:
             raise FunctionRefusedError(
-                "a site brings its own rate, concurrency and proxy (fix: give it alone)"
+                "a site has its own rate, concurrency and proxy (fix: pass only the site)"
             )
         site = sites.look_up(connection, options.site)
         if site is None:
             raise FunctionRefusedError(
-                f"there is no site named {options.site!r} in the database "
-                "(fix: `scraper crawl` brings it there)"
+                f"no site named {options.site!r} is in the database "
+                "(fix: `scraper crawl` stores it)"
             )
         site_id, definition_hash, paused = site
         if paused:
@@ -81,20 +82,21 @@ class CallContexts:
                 f"{options.site} is paused (fix: `scraper sites resume {options.site}`)"
             )
         key = (site_id, definition_hash, options.region)
-        return self._made.get(key) or self._keep(key, self._of_site(options, connection))
+        return self._made.get(key) or self._store_context(
+            key, self._make_site_context(options, connection)
+        )
 
-    def _keep(self, key: object, made: CallContext) -> CallContext:
-        # To wait for a proxy would be in vain.
+    def _store_context(self, key: object, made: CallContext) -> CallContext:
+        # Without a list, waiting for a proxy would never end.
         if made.need is not None and self._settings.proxy_list is None:
             raise FunctionRefusedError(
-                "it is to go through proxies, and this worker has no PROXY_LIST (fix: set it)"
+                "its requests need proxies, and this worker has no PROXY_LIST (fix: set it)"
             )
         while len(self._made) >= CONTEXTS_MAX:
             del self._made[next(iter(self._made))]
         return self._made.setdefault(key, made)
 
-    def _plain(self, options: Options) -> CallContext:
-        settings = self._settings
+    def _make_context(self, options: CallOptions) -> CallContext:
         number = -next(self._numbers)
         try:
             per_s = scalars.parse_rate(options.rate or _DEFAULTS["rate"])
@@ -107,11 +109,25 @@ class CallContexts:
         if options.proxy is not None:
             if options.proxy not in POOLS:
                 raise FunctionRefusedError(
-                    f"proxy: {options.proxy[:100]!r} is none of {', '.join(POOLS)}"
+                    f"proxy: {options.proxy[:100]!r} is not one of {', '.join(POOLS)}"
                 )
             use = ProxyUse.model_validate({"pool": options.proxy})
             need = ProxyNeed(number, use.pool, options.region, use.sticky_s, use.sticky_requests)
-        policy = FetchPolicy(
+        return CallContext(
+            site_id=number,
+            policy=self._make_policy(options.region, proxied=need is not None),
+            budget=Budget(1 / per_s if per_s else 0.0, concurrency, _DEFAULTS["burst"]),
+            need=need,
+            robots=True,
+            robots_agent=self._settings.user_agent,
+            block_of=lambda fetched: detect_block(
+                fetched.status, fetched.headers, fetched.body, url=fetched.url
+            ),
+        )
+
+    def _make_policy(self, region: str | None, *, proxied: bool) -> FetchPolicy:
+        settings = self._settings
+        return FetchPolicy(
             user_agent=settings.user_agent,
             headers={},
             private=PrivateAccess(),
@@ -122,22 +138,11 @@ class CallContexts:
             connect_timeout_s=settings.connect_timeout_s,
             read_timeout_s=settings.read_timeout_s,
             page_timeout_s=settings.page_timeout_s,
-            proxied=need is not None,
-            region=options.region,
-        )
-        return CallContext(
-            site_id=number,
-            policy=policy,
-            budget=Budget(1 / per_s if per_s else 0.0, concurrency, _DEFAULTS["burst"]),
-            need=need,
-            robots=True,
-            robots_agent=settings.user_agent,
-            block_of=lambda fetched: detect_block(
-                fetched.status, fetched.headers, fetched.body, url=fetched.url
-            ),
+            proxied=proxied,
+            region=region,
         )
 
-    def _of_site(self, options: Options, connection: sa.Connection) -> CallContext:
+    def _make_site_context(self, options: CallOptions, connection: sa.Connection) -> CallContext:
         row = sites.find_site(connection, options.site or "")
         assert row is not None
         context = make_context(0, *row, self._settings)

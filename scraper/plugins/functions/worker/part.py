@@ -1,4 +1,4 @@
-"""The plug-in `functions` in a worker: runs users' functions on the parts that fetch pages."""
+"""The plug-in `functions` in a worker: runs users' functions with the parts that fetch pages."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from scraper.infra import slots
 from scraper.plugin import WorkerPart
 from scraper.plugins.functions.group import Group
 from scraper.plugins.functions.settings import FunctionsSettings
-from scraper.plugins.functions.store import Groups
-from scraper.plugins.functions.worker.allowed_functions import resolve
+from scraper.plugins.functions.store import GroupLeases
+from scraper.plugins.functions.worker.allowed_functions import resolve_function
 from scraper.plugins.functions.worker.browser_pages import CallPages
 from scraper.plugins.functions.worker.clients import Clients
 from scraper.plugins.functions.worker.context import CallContexts
@@ -39,20 +39,20 @@ class FunctionsPart(WorkerPart):
         )
         browser = host.browser
         self.runner = CallRunner(
-            groups=Groups(host.redis, host.settings.lease_s),
+            groups=GroupLeases(host.redis, host.settings.lease_s),
             clients=Clients(transport, host.settings.of(FunctionsSettings).client_init),
             pages=CallPages(browser, transport, host.proxies) if browser is not None else None,
             settings=host.settings,
         )
 
     def slot_loads(self) -> Sequence[SlotLoad]:
-        return self.runner.left()
+        return self.runner.slot_loads()
 
     def hand_back(self) -> None:
-        self.runner.stop()
+        self.runner.hand_back()
 
     def cut_short(self) -> None:
-        self.runner.cut()
+        self.runner.cut_short()
 
     async def aclose(self, within_s: float) -> None:
         await self.runner.aclose()
@@ -62,12 +62,14 @@ class FunctionsPart(WorkerPart):
 def call_functions(host: WorkerHost, message: str) -> None:
     """Runs a user's function for a group of inputs. Returns when the last result has been sent."""
     part = cast(FunctionsPart, host.parts[NAME])
-    group, asked = Group.of(message), time.monotonic()
+    group, asked = Group.parse(message), time.monotonic()
     try:
-        function = resolve(group.function, host.settings.of(FunctionsSettings).function_modules)
+        function = resolve_function(
+            group.function, host.settings.of(FunctionsSettings).function_modules
+        )
         with host.engine.begin() as connection:
             control = poll_frontier(connection, ()).control
-            context = part.contexts.of(group.options, connection)
+            context = part.contexts.context_for(group.options, connection)
     except FunctionRefusedError as refused:
         work = part.runner.refuse(group, str(refused))
     else:

@@ -1,8 +1,8 @@
-"""One request of a user's own httpx client, and its bounded answer. The client follows redirects
-and keeps cookies itself.
+"""Sends one request of a user's httpx client, and reads its bounded answer. The client follows
+redirects and keeps cookies itself.
 
-Refuses to wait for a host's permit, to read robots.txt, and whatever the transports cannot send:
-they know GET, and POST with a whole body.
+Neither waits for a host's permit nor reads robots.txt. It sends what the transports can send: GET,
+and POST with a whole body.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scraper.http.transport.faults import fetch_error
 METHODS = ("GET", "POST")
 POSTED_MAX_BYTES = 10_000_000
 _UNPACKED = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
-# This is httpx's default, not a choice of the function.
+# httpx sets this agent by default, so it is not the function's choice.
 HTTPX_AGENT = "python-httpx/"
 
 
@@ -40,29 +40,16 @@ class RequestSender(Exchanger):
         route: ProxyRoute | None,
         before_resend: Callable[[], Awaitable[None]],
     ) -> httpx.Response:
-        """Its answer, whatever the status, unpacked. Raises FetchError alone, and what
-        `before_resend` raises: that is awaited before a GET is sent a second time, since a
-        kept-alive connection was closed. A POST is not: who knows what it has done (RFC 9110
-        9.2.2)."""
-        check(request)
+        """Returns the unpacked answer, whatever its status. Raises FetchError, and what
+        `before_resend` raises: that is awaited before a GET is sent a second time because a
+        kept-alive connection was closed. A POST is never sent twice, since the host may have acted
+        on it (RFC 9110 9.2.2)."""
+        check_request(request)
         url, jar = split_url(str(request.url)), route.jar if route else None
         seed = route.proxy.id if route else this_machine()
         transport = self._choose_transport(policy, route, seed, request.url)
-        headers = policy.headers_from(seed, secure=request.url.scheme == "https")
-        pairs = merge_headers(list(headers), _own_headers(request))
-        if jar is not None:
-            pairs = with_cookies(pairs, jar, request.url)
-        extensions: dict[str, Any] = {"timeout": _timeouts(request, policy)}
-        if route is not None:
-            extensions["proxy"] = route.proxy
-        posts = request.method == "POST"
-        if posts:
-            extensions["body"] = content = await _content(request)
-            pairs = [*pairs, ("Content-Length", str(len(content)))]
-        outgoing = httpx.Request(
-            request.method, request.url, headers=pairs, stream=EMPTY, extensions=extensions
-        )
-        resent = False
+        outgoing = await _make_outgoing(request, policy, route, seed)
+        posts, resent = request.method == "POST", False
         while True:
             try:
                 async with self._slots, asyncio.timeout(policy.page_timeout_s) as deadline:
@@ -82,8 +69,8 @@ class RequestSender(Exchanger):
         return httpx.Response(answer.status, headers=fields, content=answer.body, request=request)
 
 
-def check(request: httpx.Request) -> None:
-    """Raises FetchError for what cannot be sent from here."""
+def check_request(request: httpx.Request) -> None:
+    """Raises FetchError for a request that cannot be sent."""
     url, message = request.url, ""
     if url.scheme not in ("http", "https") or not url.host:
         message = "not an http or https URL with a host"
@@ -93,7 +80,26 @@ def check(request: httpx.Request) -> None:
         raise FetchError(Outcome.MALFORMED, message, url=str(url))
 
 
-async def _content(request: httpx.Request) -> bytes:
+async def _make_outgoing(
+    request: httpx.Request, policy: FetchPolicy, route: ProxyRoute | None, seed: str
+) -> httpx.Request:
+    """Makes the request that the transports send, with the policy's and the function's headers."""
+    headers = policy.headers_from(seed, secure=request.url.scheme == "https")
+    pairs = merge_headers(list(headers), _own_headers(request))
+    if route is not None and route.jar is not None:
+        pairs = with_cookies(pairs, route.jar, request.url)
+    extensions: dict[str, Any] = {"timeout": _shorter_timeouts(request, policy)}
+    if route is not None:
+        extensions["proxy"] = route.proxy
+    if request.method == "POST":
+        extensions["body"] = content = await _read_content(request)
+        pairs = [*pairs, ("Content-Length", str(len(content)))]
+    return httpx.Request(
+        request.method, request.url, headers=pairs, stream=EMPTY, extensions=extensions
+    )
+
+
+async def _read_content(request: httpx.Request) -> bytes:
     is_async = isinstance(request.stream, httpx.AsyncByteStream)
     content = await request.aread() if is_async else request.read()
     if len(content) > POSTED_MAX_BYTES:
@@ -103,8 +109,8 @@ async def _content(request: httpx.Request) -> bytes:
 
 
 def _own_headers(request: httpx.Request) -> dict[str, str]:
-    """What the function itself says, without what follows from the connection, or from what can be
-    unpacked here."""
+    """Returns the headers that the function sets, without those that the connection and the
+    supported content codings determine."""
     return {
         name: value
         for name, value in request.headers.items()
@@ -113,8 +119,8 @@ def _own_headers(request: httpx.Request) -> dict[str, str]:
     }
 
 
-def _timeouts(request: httpx.Request, policy: FetchPolicy) -> dict[str, float]:
-    """Those that the function's client asks for, where they are shorter."""
+def _shorter_timeouts(request: httpx.Request, policy: FetchPolicy) -> dict[str, float]:
+    """Returns the policy's timeouts, or those of the function's client if they are shorter."""
     asked = request.extensions.get("timeout", {})
     limits = {"connect": policy.connect_timeout_s, "read": policy.read_timeout_s}
     return {name: min(limit, asked.get(name) or limit) for name, limit in limits.items()}

@@ -1,5 +1,4 @@
-"""A group of calls on a worker: a user's async function, run for each of the group's inputs, within
-their deadlines.
+"""Runs a group of calls on a worker: a user's async function for each input, within its deadline.
 
 Inputs of a group go through a few lanes, and their results leave in small batches. An error of one
 input is that input's failure only. A group ends when its last result is in Redis. A worker that
@@ -30,7 +29,7 @@ from scraper.errors import DeferredError, FetchError, FunctionRefusedError
 from scraper.infra.slots import SlotCost
 from scraper.plugins.functions.group import Failure, Group
 from scraper.plugins.functions.settings import FunctionsSettings
-from scraper.plugins.functions.store import CANCELLED, DONE, FULL, GONE, Groups
+from scraper.plugins.functions.store import CANCELLED, DONE, FULL, GONE, GroupLeases
 from scraper.plugins.functions.worker.allowed_functions import Function
 from scraper.plugins.functions.worker.browser_pages import CallPages
 from scraper.plugins.functions.worker.clients import Clients
@@ -42,20 +41,20 @@ from scraper.settings import Settings
 
 log = structlog.get_logger()
 
-# Inputs of a group that are under way at once.
+# The number of a group's inputs that run at once.
 LANES = 16
-# The lease of a group is renewed this often, and its call asked for.
+# A group's lease is renewed, and its call checked, this often.
 KEEP_S = 2.0
-# Results wait so long for company.
+# Results wait this long for others, to be sent together.
 GATHER_S = 0.1
 ENTRY_MAX_BYTES = 1_000_000
 UNSENT_MAX_BYTES = 4_000_000
-# A caller that Redis has forgotten has so long to say that it is there.
+# A group ends if Redis does not know its call for this long.
 GONE_S = 10.0
-# Results wait so long for Redis to come back.
+# Results wait this long for a Redis that does not answer.
 AWAY_S = 60.0
 RETRY_S = 0.5
-# A function that was cancelled has so long to end.
+# A cancelled function has this long to end.
 LET_GO_S = 2.0
 MESSAGE_CHARS = 1000
 TRACEBACK_CHARS = 4000
@@ -63,12 +62,12 @@ TRACEBACK_CHARS = 4000
 
 @dataclass(slots=True)
 class RunningGroup:
-    """A group under way."""
+    """A group that runs on this worker."""
 
     group: Group
     context: CallContext
     function: Function
-    place: SlotCost | None
+    slot: SlotCost | None
     timeout_s: float
     queued: deque[tuple[int, Any]]
     under_way: dict[asyncio.Task[Any], CallInput] = field(default_factory=dict)
@@ -109,19 +108,19 @@ class RunningGroup:
         """Begins no further input, and ends those that wait for a host's permit."""
         self.over = True
         self.queued.clear()
-        self.cancel(standing_only=True)
+        self.cancel(waiting_only=True)
 
-    def cancel(self, *, standing_only: bool) -> None:
+    def cancel(self, *, waiting_only: bool) -> None:
         for task, by in self.under_way.items():
-            if not standing_only or by.clock.standing:
+            if not waiting_only or by.clock.waiting:
                 task.cancel()
 
 
 class CallRunner:
-    """One a process, on its loop."""
+    """Runs the groups of a worker process, on its event loop."""
 
     def __init__(
-        self, *, groups: Groups, clients: Clients, pages: CallPages | None, settings: Settings
+        self, *, groups: GroupLeases, clients: Clients, pages: CallPages | None, settings: Settings
     ) -> None:
         self._groups = groups
         self._clients = clients
@@ -134,16 +133,16 @@ class CallRunner:
     def active(self) -> bool:
         return bool(self._running)
 
-    def left(self) -> list[tuple[SlotCost | None, int, int, int]]:
+    def slot_loads(self) -> list[tuple[SlotCost | None, int, int, int]]:
         """Returns for each group: its slot, the inputs that are left, how many of them only wait
         for a host's permit, and how many would fill a slot."""
         full = self._settings.batch_pages
         return [
             (
-                running.place,
+                running.slot,
                 len(running.queued) + len(running.under_way),
-                sum(by.clock.standing > 0 for by in running.under_way.values()),
-                self._lanes(running.group) if is_browser_queue(running.group.queue) else full,
+                sum(by.clock.waiting > 0 for by in running.under_way.values()),
+                self._count_lanes(running.group) if is_browser_queue(running.group.queue) else full,
             )
             for running in self._running
         ]
@@ -152,32 +151,34 @@ class CallRunner:
         """Reports to the caller that this worker cannot run the function."""
         if await self._groups.claim(group.call, group.number):
             log.warning("call refused", function=group.function, why=why)
-            await self._push(None, group, {"refused": why, "end": True})
+            await self._push_entry(None, group, {"refused": why, "end": True})
 
     async def run(
-        self, group: Group, context: CallContext, function: Function, place: SlotCost | None
+        self, group: Group, context: CallContext, function: Function, slot: SlotCost | None
     ) -> None:
         """Returns when the last result has been sent, or the call has ended."""
         if not await self._groups.claim(group.call, group.number):
             return
         if self._stopping:
-            await self._push(None, group, {"b": [index for index, _ in group.inputs], "end": True})
+            await self._push_entry(
+                None, group, {"b": [index for index, _ in group.inputs], "end": True}
+            )
             return
         wish_s, limit_s = (
             group.options.input_timeout_s,
             self._settings.of(FunctionsSettings).input_timeout_s,
         )
         timeout_s = min(limit_s, wish_s) if wish_s else limit_s
-        running = RunningGroup(group, context, function, place, timeout_s, deque(group.inputs))
+        running = RunningGroup(group, context, function, slot, timeout_s, deque(group.inputs))
         self._running.append(running)
         lanes = [
-            asyncio.ensure_future(self._lane(running))
-            for _ in range(min(self._lanes(group), len(running.queued)))
+            asyncio.ensure_future(self._run_lane(running))
+            for _ in range(min(self._count_lanes(group), len(running.queued)))
         ]
-        keeper = asyncio.ensure_future(self._keep(running))
-        sender = asyncio.ensure_future(self._send(running))
-        if place is not None:
-            asyncio.get_running_loop().call_soon(place.started)
+        keeper = asyncio.ensure_future(self._renew_lease(running))
+        sender = asyncio.ensure_future(self._send_results(running))
+        if slot is not None:
+            asyncio.get_running_loop().call_soon(slot.started)
         try:
             await asyncio.gather(*lanes)
             running.ended = True
@@ -187,39 +188,39 @@ class CallRunner:
             keeper.cancel()
             self._running.remove(running)
 
-    def stop(self) -> None:
-        """Hands back what is not begun, and what waits for a host's turn."""
+    def hand_back(self) -> None:
+        """Hands back inputs that have not started or wait for a host's permit."""
         self._stopping = True
         for running in self._running:
             running.handed_back = True
             running.back += [index for index, _ in running.queued]
             running.queued.clear()
-            running.cancel(standing_only=True)
+            running.cancel(waiting_only=True)
             running.wake.set()
 
-    def cut(self) -> None:
-        """Hands back all else."""
+    def cut_short(self) -> None:
+        """Hands back all other inputs."""
         for running in self._running:
-            running.cancel(standing_only=False)
+            running.cancel(waiting_only=False)
 
     async def aclose(self) -> None:
         await self._clients.aclose()
 
-    def _lanes(self, group: Group) -> int:
+    def _count_lanes(self, group: Group) -> int:
         if not is_browser_queue(group.queue):
             return LANES
         return self._pages.at_once if self._pages is not None else 1
 
-    async def _lane(self, running: RunningGroup) -> None:
+    async def _run_lane(self, running: RunningGroup) -> None:
         while running.queued:
             if running.unsent_bytes > UNSENT_MAX_BYTES:
                 await asyncio.sleep(GATHER_S)
                 continue
             index, value = running.queued.popleft()
-            await self._input(running, index, value)
+            await self._run_input(running, index, value)
 
-    async def _input(self, running: RunningGroup, index: int, value: Any) -> None:
-        """One input: its result, its failure, or back it goes."""
+    async def _run_input(self, running: RunningGroup, index: int, value: Any) -> None:
+        """Runs one input, and records its result or failure, or hands it back."""
         by = CallInput(running.context, running.group.priority)
         task = asyncio.ensure_future(
             self._run_function(
@@ -234,13 +235,13 @@ class CallRunner:
                 task.cancel()
                 await asyncio.wait([task], timeout=LET_GO_S)
                 message = (
-                    f"not done within {running.timeout_s:g} s, waits for hosts' turns not counted "
+                    f"not done within {running.timeout_s:g} s, without waits for hosts' permits "
                     "(SCRAPER_INPUT_TIMEOUT_S)"
                 )
-                self._fail(running, index, _by_function("TimeoutError", message))
+                self._put_failure(running, index, _by_function("TimeoutError", message))
                 if not task.done():
                     log.error(
-                        "a function does not end though it was cancelled",
+                        "a cancelled function does not end",
                         function=running.group.function,
                     )
                     task.add_done_callback(_retrieve_error)
@@ -256,39 +257,39 @@ class CallRunner:
     ) -> Any:
         # A task has a context of its own.
         current_input.set(by)
-        async with self._lend(by, value, browser=browser) as client:
+        async with self._lend_argument(by, value, browser=browser) as client:
             try:
                 return await function(client, value)
             except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
                 # These would end the loop.
                 raise _EndedItselfError from error
 
-    def _lend(
+    def _lend_argument(
         self, by: CallInput, value: Any, *, browser: bool
     ) -> AbstractAsyncContextManager[Any]:
-        """What a function is called with: a client, or a browser's page."""
+        """Lends the function's first argument: a client, or a browser's page."""
         if not browser:
-            return self._clients.lent(by.context.policy)
+            return self._clients.lend_client(by.context.policy)
         if self._pages is None:
             raise FunctionRefusedError("this worker has no browser (fix: `scraper plugins`)")
-        return self._pages.lent(by, value)
+        return self._pages.lend_page(by, value)
 
     def _finish_input(self, running: RunningGroup, index: int, task: asyncio.Task[Any]) -> None:
         error = (
             asyncio.CancelledError("it cancelled itself") if task.cancelled() else task.exception()
         )
         if error is not None:
-            self._fail(running, index, failure_of(error))
+            self._put_failure(running, index, failure_of(error))
             return
         limit = self._settings.of(FunctionsSettings).result_max_bytes
         try:
             encoded = orjson.dumps(task.result())
         except (TypeError, ValueError, RecursionError) as wrong:
             message = (
-                f"what it returned is not JSON: {wrong} "
+                f"its result is not JSON: {wrong} "
                 "(fix: return text, numbers, lists, mappings of them)"
             )
-            self._fail(running, index, _by_function("TypeError", message))
+            self._put_failure(running, index, _by_function("TypeError", message))
             return
         if len(encoded) > limit:
             message = (
@@ -296,25 +297,25 @@ class CallRunner:
                 "(the limit is SCRAPER_RESULT_MAX_BYTES)"
             )
             failure = _by_function("ValueError", message, Outcome.TOO_LARGE)
-            self._fail(running, index, failure)
+            self._put_failure(running, index, failure)
             return
         running.put(index, True, encoded)
 
     @staticmethod
-    def _fail(running: RunningGroup, index: int, failure: Failure) -> None:
+    def _put_failure(running: RunningGroup, index: int, failure: Failure) -> None:
         running.put(
             index,
             False,
-            orjson.dumps({name: _sendable(text) for name, text in asdict(failure).items()}),
+            orjson.dumps({name: _make_encodable(text) for name, text in asdict(failure).items()}),
         )
 
-    async def _keep(self, running: RunningGroup) -> None:
+    async def _renew_lease(self, running: RunningGroup) -> None:
         """Renews the lease, and drops the group when its call has ended."""
         gone_since: float | None = None
         while True:
             await asyncio.sleep(KEEP_S)
             try:
-                state = await self._groups.keep(running.group.call, running.group.number)
+                state = await self._groups.renew(running.group.call, running.group.number)
             except RedisError:
                 continue
             now = asyncio.get_running_loop().time()
@@ -323,22 +324,22 @@ class CallRunner:
                 running.drop()
                 return
 
-    async def _send(self, running: RunningGroup) -> None:
+    async def _send_results(self, running: RunningGroup) -> None:
         while not running.over:
             await running.wake.wait()
             if not running.ended:
                 await asyncio.sleep(GATHER_S)
             running.wake.clear()
             while running.ready and not running.over:
-                await self._push(running, running.group, {"r": running.take()})
+                await self._push_entry(running, running.group, {"r": running.take()})
             if running.ended or running.back:
-                await self._push(
+                await self._push_entry(
                     running, running.group, {"b": running.take_back(), "end": running.ended}
                 )
             if running.ended:
                 return
 
-    async def _push(
+    async def _push_entry(
         self, running: RunningGroup | None, group: Group, entry: dict[str, Any]
     ) -> None:
         """Retries until Redis has the entry, or the call has ended; then the group is over."""
@@ -351,7 +352,7 @@ class CallRunner:
             except RedisError as error:
                 if loop.time() > away_by:
                     log.error(
-                        "results lost: Redis does not take them",
+                        "results lost; Redis does not accept them",
                         call=group.call,
                         error=type(error).__name__,
                     )
@@ -371,7 +372,7 @@ class CallRunner:
 
 
 class _EndedItselfError(Exception):
-    """The function raised what ends programs; that is its cause."""
+    """The function raised an exception that ends programs, which is the cause."""
 
 
 def _by_function(kind: str, message: str, outcome: Outcome = Outcome.FUNCTION_FAILED) -> Failure:
@@ -383,7 +384,7 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, _EndedItselfError):
         error = error.__cause__ or error
     outcome = Outcome.FUNCTION_FAILED
-    for cause in _causes(error):
+    for cause in _list_causes(error):
         if isinstance(cause, FetchError):
             outcome = cause.outcome
             break
@@ -415,7 +416,7 @@ def failure_of(error: BaseException) -> Failure:
     )
 
 
-def _causes(error: BaseException) -> Sequence[BaseException]:
+def _list_causes(error: BaseException) -> Sequence[BaseException]:
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and len(causes) < 10:
@@ -424,7 +425,7 @@ def _causes(error: BaseException) -> Sequence[BaseException]:
     return causes
 
 
-def _sendable(text: str) -> str:
+def _make_encodable(text: str) -> str:
     """Replaces lone surrogates, which JSON cannot hold."""
     return text.encode("utf-8", "replace").decode("utf-8")
 

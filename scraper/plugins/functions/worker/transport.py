@@ -27,7 +27,7 @@ from scraper.errors import DeferredError, FetchError, NoProxyError
 from scraper.http.proxy_route import ProxyRoute
 from scraper.http.request import headers_dict
 from scraper.plugins.functions.worker.context import CallContext
-from scraper.plugins.functions.worker.request_sender import RequestSender, check
+from scraper.plugins.functions.worker.request_sender import RequestSender, check_request
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.robots import RobotsRules, Unavailable, require_allowed
@@ -46,37 +46,36 @@ T = TypeVar("T")
 
 
 class Clock:
-    """The time that an input has taken, less that for which hosts have made it wait. On a running
-    loop."""
+    """The time that an input has taken, without its waits for hosts. Made on a running loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._began = self._since = self._loop.time()
-        self._stood_s = 0.0
-        # Requests that wait.
-        self.standing = 0
+        self._waited_s = 0.0
+        # The number of waiting requests.
+        self.waiting = 0
 
     @property
     def spent_s(self) -> float:
-        stands_s = self._loop.time() - self._since if self.standing else 0.0
-        return self._loop.time() - self._began - self._stood_s - stands_s
+        waiting_s = self._loop.time() - self._since if self.waiting else 0.0
+        return self._loop.time() - self._began - self._waited_s - waiting_s
 
     @contextmanager
-    def still(self) -> Iterator[None]:
-        if not self.standing:
+    def pause(self) -> Iterator[None]:
+        if not self.waiting:
             self._since = self._loop.time()
-        self.standing += 1
+        self.waiting += 1
         try:
             yield
         finally:
-            self.standing -= 1
-            if not self.standing:
-                self._stood_s += self._loop.time() - self._since
+            self.waiting -= 1
+            if not self.waiting:
+                self._waited_s += self._loop.time() - self._since
 
 
 @dataclass(slots=True)
 class CallInput:
-    """An input under way, as its requests see it."""
+    """A running input, as its requests see it."""
 
     context: CallContext
     urgency: int = 0
@@ -87,10 +86,10 @@ current_input: ContextVar[CallInput] = ContextVar("current_input")
 
 
 class PoliteTransport(httpx.AsyncBaseTransport):
-    """One a process, on its loop. Raises httpx's errors, each with a `FetchError` as its cause that
-    says whose fault it is.
+    """The transport of a worker process, on its event loop. Raises httpx's errors; the cause of
+    each is a `FetchError`, which says what to blame.
 
-    Closing a client that has it closes nothing: it outlives them all.
+    It outlives its clients: closing one does not close it.
     """
 
     def __init__(
@@ -111,21 +110,22 @@ class PoliteTransport(httpx.AsyncBaseTransport):
         by = current_input.get(None)
         if by is None:
             raise RuntimeError(
-                "a request outside of any call: nothing says how it is to be made "
+                "a request outside of any call has no limits to apply "
                 "(fix: make it in the function)"
             )
         try:
-            check(request)
+            check_request(request)
             if by.context.need is None:
                 return await self._send_politely(request, by, None)
-            return await self._proxied(request, by)
+            return await self._send_proxied(request, by)
         except FetchError as error:
             raise as_httpx(error, request) from error
 
-    async def _proxied(self, request: httpx.Request, by: CallInput) -> httpx.Response:
-        """Through one proxy after the other, as pages go (`scraper.proxies.rotation`). A POST that
-        has left is not sent again: who knows what it has done (RFC 9110 9.2.2)? Another proxy is
-        asked only after one that has passed nothing on."""
+    async def _send_proxied(self, request: httpx.Request, by: CallInput) -> httpx.Response:
+        """Sends the request through one proxy after another, like pages
+        (`scraper.proxies.rotation`). A POST that was sent is not repeated, since the host may have
+        acted on it (RFC 9110 9.2.2): another proxy is tried only if the one before has not
+        forwarded it."""
         need, loop = by.context.need, asyncio.get_running_loop()
         assert need is not None
         url, deadline_at = str(request.url), loop.time() + PATIENCE_S
@@ -161,11 +161,11 @@ class PoliteTransport(httpx.AsyncBaseTransport):
             except NoProxyError as none:
                 if loop.time() + none.delay_s > deadline_at:
                     raise FetchError(Outcome.NO_PROXY, none.reason, url=url) from None
-                with by.clock.still():
+                with by.clock.pause():
                     # The list may have another one sooner.
                     await asyncio.sleep(min(none.delay_s, PAUSE_MAX_S))
             except DeferredError as away:
-                await self._wait(
+                await self._pause_input(
                     by, away.delay_s, deadline_at, f"no proxy within {PATIENCE_S:g} s", url
                 )
 
@@ -176,7 +176,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
         route: ProxyRoute | None,
         leaves: Callable[[], None] = lambda: None,
     ) -> httpx.Response:
-        """`leaves` is called when the request itself does."""
+        """Sends the request within all limits. Calls `leaves` just before."""
         url, context = str(request.url), by.context
         limiter = self.limiters.for_host(host_of(url))
         limiter.pending += 1
@@ -196,7 +196,9 @@ class PoliteTransport(httpx.AsyncBaseTransport):
             try:
                 response = await self._sender.send(request, context.policy, route, before_resend)
             except FetchError as error:
-                await self._heed(limiter, error.outcome, error.status, error.retry_after_s, began)
+                await self._slow_host(
+                    limiter, error.outcome, error.status, error.retry_after_s, began
+                )
                 raise
             finally:
                 limiter.release(began)
@@ -206,7 +208,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
                 else None
             )
             outcome = outcome_of_status(response.status_code, retry_after=wish_s is not None)
-            await self._heed(limiter, outcome, response.status_code, wish_s, began)
+            await self._slow_host(limiter, outcome, response.status_code, wish_s, began)
             return response
         finally:
             limiter.pending -= 1
@@ -242,40 +244,42 @@ class PoliteTransport(httpx.AsyncBaseTransport):
     async def when_permitted(
         self, limiter: HostLimiter, by: CallInput, do: Callable[[float], Awaitable[T]]
     ) -> T:
-        """Awaits `do` with the time by which a permit must come, again where the limiter sends it
-        away."""
+        """Awaits `do` with the deadline of its permit; repeats it if the limiter defers it."""
         deadline_at = asyncio.get_running_loop().time() + PATIENCE_S
-        with by.clock.still():
+        with by.clock.pause():
             while True:
                 limiter.set_budget(by.context.site_id, by.context.budget)
                 try:
                     return await do(deadline_at)
                 except DeferredError as deferred:
                     message = (
-                        f"no turn of {limiter.host} came within {PATIENCE_S:g} s: "
-                        "it is paused, or has too much to do"
+                        f"no permit of {limiter.host} within {PATIENCE_S:g} s: "
+                        "the host is paused, or too many requests wait for it"
                     )
-                    await self._wait(by, deferred.delay_s, deadline_at, message, limiter.host)
+                    await self._pause_input(
+                        by, deferred.delay_s, deadline_at, message, limiter.host
+                    )
 
     @staticmethod
-    async def _wait(
+    async def _pause_input(
         by: CallInput, delay_s: float, deadline_at: float, message: str, url: str
     ) -> None:
         left_s = deadline_at - asyncio.get_running_loop().time()
         if left_s <= 0:
             raise FetchError(Outcome.DEFERRED, message, url=url)
-        with by.clock.still():
+        with by.clock.pause():
             await asyncio.sleep(min(left_s, max(PAUSE_MIN_S, min(delay_s, PAUSE_MAX_S))))
 
     @staticmethod
-    async def _heed(
+    async def _slow_host(
         limiter: HostLimiter,
         outcome: Outcome,
         status: int | None,
         wish_s: float | None,
         began: float,
     ) -> None:
-        """What an answer says of its host's pace, as for pages (`BatchProcessor._slow_host`)."""
+        """Slows the host if its answer asks for it, as `BatchProcessor._slow_host` does for
+        pages."""
         says = limiter.signals.record(outcome, status, asyncio.get_running_loop().time())
         if not says:
             limiter.good_answers += says is False
@@ -285,7 +289,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
 
 
 def as_httpx(error: FetchError, request: httpx.Request) -> httpx.TransportError:
-    """What a function that knows httpx expects to catch."""
+    """Returns the error as the httpx exception that a function expects to catch."""
     match error.outcome:
         case Outcome.TIMEOUT:
             return httpx.ReadTimeout(str(error), request=request)
@@ -302,4 +306,4 @@ def as_httpx(error: FetchError, request: httpx.Request) -> httpx.TransportError:
 
 
 class RefusedRequestError(httpx.TransportError):
-    """It was not sent: robots.txt, an internal address, no turn of its host."""
+    """The request was not sent: robots.txt, an internal address, or no permit of its host."""
