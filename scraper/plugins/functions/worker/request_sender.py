@@ -26,7 +26,7 @@ from scraper.http.transport.faults import fetch_error
 METHODS = ("GET", "POST")
 POSTED_MAX_BYTES = 10_000_000
 _UNPACKED = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
-# httpx sets this agent by default, so it is not the function's choice.
+# This default agent of httpx is not the function's choice.
 HTTPX_AGENT = "python-httpx/"
 
 
