@@ -87,13 +87,13 @@ async def show(url: str) -> dict[str, Any]:
             browsers.fetch(url, POLICY, Rendering(wait_for=".never", wait="2s"))
         )
         while not work.done() and not any(
-            visit.main for running in browsers._all for visit in running.visits
+            visit.main for running in browsers._all for visit in running.open_pages
         ):
             await asyncio.sleep(0.02)
         if not browsers._all:
             await work  # which raises
         (running,), told = browsers._all, []
-        for kind, pid in await chromium.processes(running.session):
+        for kind, pid in await chromium.list_processes(running.session):
             with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
                 told.append(described(kind, pid))
         return {"body": (await work).body.decode(), "processes": told, "users": users_of("self")}
@@ -105,7 +105,7 @@ async def main(url: str) -> dict[str, Any]:
     """As `show`; where no browser starts, what its error is at a worker's start. (What it is later
     is in the log.)"""
     try:
-        await chromium.check(Settings())
+        await chromium.check_chromium(Settings())
     except ConfigError as error:
         with suppress(DeferredError):
             return {"error": "none for a page", **await show(url)}

@@ -1,6 +1,6 @@
-"""A browser that shows pages before they are read, as the worker and the author's tools use it.
+"""The interface of a browser that renders pages, as the worker and the author's tools use it.
 
-A plug-in brings it: `BrowserFactory` is a service, and `WorkerPart.browser` a worker's own browser.
+A plug-in adds it: `BrowserFactory` is a service, and `WorkerPart.browser` is a worker's browser.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ BeforeSub = Callable[[str], Awaitable[None]]
 
 @dataclass(slots=True)
 class BrowserPermits:
-    """What a browser asks for before it sends a request to a host. `paid`: the caller has the
-    permit of the first navigation."""
+    """The permits that a browser's requests need. `paid`: the caller already has the permit of the
+    first navigation."""
 
     before_hop: BeforeHop | None = None
     before_sub: BeforeSub | None = None
@@ -40,7 +40,8 @@ class PageBrowser(Protocol):
     def pages(self) -> int: ...
 
     def slot(self, latest: float, page_id: int | None = None) -> AbstractAsyncContextManager[None]:
-        """One of the pages at once, before `latest` (loop time). Raises `DeferredError`."""
+        """Holds one of the `pages` slots. Raises `DeferredError` if none is free before `latest`
+        (loop time)."""
         ...
 
     async def fetch(
@@ -54,7 +55,7 @@ class PageBrowser(Protocol):
         page_id: int = 0,
         visitor: AccountSession | None = None,
     ) -> Fetched:
-        """The page as it is shown. Raises `FetchError` and `DeferredError`."""
+        """Fetches the page as the browser shows it. Raises `FetchError` and `DeferredError`."""
         ...
 
     def page(
@@ -65,41 +66,41 @@ class PageBrowser(Protocol):
         permits: BrowserPermits,
         route: ProxyRoute | None = None,
     ) -> AbstractAsyncContextManager[Any]:
-        """An open page of Playwright's, for code that drives it."""
+        """Opens a page of Playwright for code that drives it."""
         ...
 
     def navigation_fault(
         self, error: Exception, url: str, policy: FetchPolicy
     ) -> FetchError | None:
-        """The fault behind an error of `page`; None: the error is not the network's."""
+        """Returns the fault behind an error of `page`; None if it is not the network's."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 class BrowserFactory(Protocol):
-    """What a plug-in offers where browsers can be started."""
+    """A plug-in's service that starts browsers."""
 
     def require(self, settings: Settings) -> None:
-        """Raises `ConfigError` that says what to install."""
+        """Raises `ConfigError`, naming what to install, if a browser cannot start."""
         ...
 
     def open(self, settings: Settings, pages: int | None = None) -> PageBrowser: ...
 
     def pages_here(self, settings: Settings) -> int:
-        """How many pages this machine shows at once."""
+        """Returns how many pages this machine renders at once."""
         ...
 
     def rendering_of(self, site: Site) -> Any:
-        """What the site's definition says of how its pages are shown."""
+        """Returns how the site's definition renders pages."""
         ...
 
     def rendering(self, keys: Mapping[str, Any]) -> Any:
-        """The rendering that such keys of a definition describe."""
+        """Parses a definition's keys of rendering."""
         ...
 
 
 def rendering_of(site: Site) -> Any:
-    """What a site's definition says of how a browser shows its pages; None: nothing."""
+    """Returns how a site's definition renders pages; None if it does not."""
     factory = find_service(BrowserFactory)  # type: ignore[type-abstract]
     return factory.rendering_of(site) if factory is not None else None

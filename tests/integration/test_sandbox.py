@@ -98,7 +98,7 @@ def test_without_user_namespaces_it_is_said_who_forbids_them_and_how_to_fix_it(
         "/proc/sys/user/max_user_namespaces is 0 (fix: `sysctl -w user.max_user_namespaces=10000`)"
     )
     (later,) = (
-        line for line in printed.splitlines() if "no browser: pages go back untried" in line
+        line for line in printed.splitlines() if "no browser starts; pages go back untried" in line
     )
     assert "its sandbox needs user namespaces" in later and "fix:" in later
     assert shop.requests == [], "no page without a sandbox"

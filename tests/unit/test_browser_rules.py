@@ -69,13 +69,13 @@ def test_cookies_go_to_a_browser_and_come_back() -> None:
 
 def test_a_program_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="SCRAPER_CHROMIUM: .* is not a program"):
-        chromium.program(Settings(chromium=tmp_path / "none"))
+        chromium.find_program(Settings(chromium=tmp_path / "none"))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="apt install chromium"):
-        chromium.program(Settings())
+        chromium.find_program(Settings())
     (tmp_path / "google-chrome").write_text("#!/bin/sh\n")
     (tmp_path / "google-chrome").chmod(0o755)
-    assert chromium.program(Settings()) == str(tmp_path / "google-chrome")
+    assert chromium.find_program(Settings()) == str(tmp_path / "google-chrome")
 
 
 @pytest.mark.parametrize(("text", "outcome"), [

@@ -1,9 +1,8 @@
-"""Chromium on this machine: where it is, how it is started, how large it is. No page is opened
-here.
+"""Finds, starts and measures Chromium on this machine. Opens no pages.
 
-Imports Playwright when asked, since it is an extra (`browser`); it drives a browser of the
-system's, and downloads none. Chromium speaks to us over a pipe that ends with this process, however
-that dies; it looks up no name, and has no other way out than the proxy it is given.
+Imports Playwright on use, since it is an extra (`browser`). Playwright drives the system's browser,
+and downloads none. Chromium ends with this process, however that dies, since their pipe closes; it
+resolves no names, and reaches the network only through its proxy.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ if TYPE_CHECKING:
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 LAUNCH_S = 45.0
-HEAP_MAX_MB = 512  # of one renderer's JavaScript
-# An open page needs this much at the worst, which bounds the number of pages at once.
+# The limit for the JavaScript heap of a renderer.
+HEAP_MAX_MB = 512
+# An open page needs at most this much, which bounds the number of pages at once.
 PAGE_MB = 400
 PAGES_MAX = 8
 EXTRA = "Playwright is not installed here (fix: `pip install 'celery-scraper[browser]'`)"
@@ -41,13 +41,13 @@ ARGUMENTS = (
     "--disable-client-side-phishing-detection",
     "--disable-speech-api",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
-    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # its older name
-    # Whatever would look a name up by itself, it finds none: the proxy gets names, and does it.
+    # The next one is an older name of the same.
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    # Chromium itself resolves no names: the proxy gets them, and resolves them.
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     f"--js-flags=--max-old-space-size={HEAP_MAX_MB}",
 )
-# These settings below /proc/sys deny user namespaces to users that are not root: setting, value,
-# and what to type.
+# Settings below /proc/sys that deny user namespaces to all users but root: setting, value, and fix.
 _NO_NAMESPACES = (
     # Debian's kernels have this setting.
     ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
@@ -59,12 +59,12 @@ _NO_NAMESPACES = (
         "kernel.apparmor_restrict_unprivileged_userns=0",
     ),
 )
-# Chromium says the second where only some kinds of namespaces are allowed.
+# Chromium reports the second one if only some kinds of namespaces are allowed.
 _NO_SANDBOX = ("No usable sandbox", "Failed to move to new namespace")
 STEALTH_ARGUMENT = "--disable-blink-features=AutomationControlled"
-# A page can see this argument, since everybody's browser has a `Notification`.
+# Pages can detect this argument, since other browsers have a `Notification`.
 PLAIN_ARGUMENT = "--disable-notifications"
-# The browser runs code of strangers, so its environment has no addresses, passwords or keys.
+# The browser runs untrusted code, so its environment has no addresses, passwords or keys.
 _ENVIRONMENT = (
     "PATH",
     "HOME",
@@ -78,8 +78,8 @@ _ENVIRONMENT = (
 )
 
 
-def program(settings: Settings) -> str:
-    """The browser's path. Raises `ConfigError` that says what to type."""
+def find_program(settings: Settings) -> str:
+    """Returns the browser's path. Raises `ConfigError` with the fix."""
     own = settings.of(BrowserSettings)
     if own.chromium is not None:
         path = Path(own.chromium)
@@ -100,30 +100,30 @@ def program(settings: Settings) -> str:
 
 
 def require_extra() -> None:
-    """Raises `ConfigError` where Playwright is not installed."""
+    """Raises `ConfigError` if Playwright is not installed."""
     try:
         import playwright.async_api  # noqa: F401
     except ImportError:
         raise ConfigError(EXTRA) from None
 
 
-def sandboxed() -> bool:
-    """Chromium's own sandbox, wherever it has one: as root it has none."""
+def has_sandbox() -> bool:
+    """Returns whether Chromium's sandbox works: as root it does not."""
     return os.geteuid() != 0
 
 
-async def launch(
+async def launch_browser(
     playwright: Playwright, settings: Settings, proxy: str | None, *, stealth: bool = False
 ) -> Browser:
-    """Starts a browser. `proxy` is the default one, for requests that belong to no page; it refuses
-    requests without a password."""
+    """Starts a browser. `proxy` is for requests outside any page; it refuses those without a
+    password."""
     return await playwright.chromium.launch(
-        executable_path=program(settings),
+        executable_path=find_program(settings),
         headless=True,
-        chromium_sandbox=sandboxed(),
+        chromium_sandbox=has_sandbox(),
         args=[*ARGUMENTS, STEALTH_ARGUMENT if stealth else PLAIN_ARGUMENT],
         proxy={"server": proxy} if proxy else None,
-        env=_environment(os.environ),
+        env=_browser_environment(os.environ),
         # Another module decides how this process ends (`scraper.process.shutdown`).
         handle_sigint=False,
         handle_sigterm=False,
@@ -132,7 +132,7 @@ async def launch(
     )
 
 
-def _environment(given: Mapping[str, str]) -> dict[str, str | float | bool]:
+def _browser_environment(given: Mapping[str, str]) -> dict[str, str | float | bool]:
     return {
         name: value
         for name, value in given.items()
@@ -140,25 +140,25 @@ def _environment(given: Mapping[str, str]) -> dict[str, str | float | bool]:
     }
 
 
-async def check(settings: Settings) -> str:
-    """Starts a browser and ends it: its version. Raises `ConfigError` where this machine cannot."""
+async def check_chromium(settings: Settings) -> str:
+    """Starts a browser, ends it, and returns its version. Raises `ConfigError` if it cannot
+    start."""
     require_extra()
-    path = program(settings)
+    path = find_program(settings)
     from playwright.async_api import Error, async_playwright
 
     try:
         async with async_playwright() as playwright:
-            browser = await launch(playwright, settings, None)
+            browser = await launch_browser(playwright, settings, None)
             version = browser.version
             await browser.close()
             return version
     except Error as error:
-        raise ConfigError(f"{path} does not start: {reason(error)}") from None
+        raise ConfigError(f"{path} does not start: {explain_failure(error)}") from None
 
 
-def reason(error: BaseException) -> str:
-    """Why no browser started, or the first line that says something: Playwright's own texts are
-    long."""
+def explain_failure(error: BaseException) -> str:
+    """Explains why a browser did not start, by the first useful line of Playwright's long text."""
     if any(sign in str(error) for sign in _NO_SANDBOX):
         return no_sandbox()
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -188,8 +188,8 @@ def no_sandbox(kernel: Path = Path("/proc/sys")) -> str:
 
 
 def pages_at_once(settings: Settings, *, cores: int, memory_mb: float) -> int:
-    """As set, else by cores and by the memory that is free: two pages a core, since they wait as
-    long as they work.
+    """Returns the setting, or the number that fits the cores and half of the free memory. It is two
+    pages a core, since pages wait half of their time.
 
     `pages_at_once(settings, cores=2, memory_mb=8000) == 4`
     """
@@ -200,21 +200,20 @@ def pages_at_once(settings: Settings, *, cores: int, memory_mb: float) -> int:
 
 
 def pages_here(settings: Settings) -> int:
-    """How many pages may be open at once in a process of this machine."""
+    """Returns how many pages a process of this machine may have open at once."""
     memory_mb = psutil.virtual_memory().available / 1_048_576
     return pages_at_once(settings, cores=os.cpu_count() or 1, memory_mb=memory_mb)
 
 
-async def processes(session: Any) -> list[tuple[str, int]]:
-    """(type, pid) of each of a browser's processes, as it says itself. Hangs where the browser
-    does."""
+async def list_processes(session: Any) -> list[tuple[str, int]]:
+    """Asks a browser for the (type, pid) of each of its processes. Hangs if the browser does."""
     info = await session.send("SystemInfo.getProcessInfo")
     return [(str(process["type"]), int(process["id"])) for process in info["processInfo"]]
 
 
-def size_mb(pids: Iterable[int]) -> float:
-    """What processes take up together, pages that they share counted once (PSS; where there is
-    none, RSS)."""
+def measure_mb(pids: Iterable[int]) -> float:
+    """Returns the memory of several processes, with shared pages counted once (PSS, or else
+    RSS)."""
     total = 0
     for pid in pids:
         try:

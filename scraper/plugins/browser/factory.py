@@ -1,4 +1,4 @@
-"""What starts browsers, as the core and the author's tools ask for it."""
+"""Starts browsers for the core and the author's tools."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class ChromiumFactory:
 
     def require(self, settings: Settings) -> None:
         chromium.require_extra()
-        chromium.program(settings)
+        chromium.find_program(settings)
 
     def open(self, settings: Settings, pages: int | None = None) -> PageBrowser:
-        # The pool of browsers imports what fetches pages, and most processes fetch none.
+        # The pool imports the modules that fetch pages, which most processes do not need.
         from scraper.plugins.browser.pool import Browsers
 
         return Browsers(settings, pages=pages)

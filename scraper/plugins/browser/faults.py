@@ -1,4 +1,4 @@
-"""What went wrong with a browser, in our words: whose fetch_error it was."""
+"""Translates a browser's errors to a `FetchError`, which says what to blame."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def navigation_fault(
     limits: Timeouts,
     main: Response | None,
 ) -> FetchError:
-    """For a page that did not come. `failures`: what its proxy knows of connections, by host; it
-    knows better."""
+    """Returns the error of a page that did not load. `failures`, the proxy's connection errors by
+    host, are more precise than the browser's."""
     host = host_of(url)
     connection_error = failures.get(urlsplit(url).hostname or "")
     if connection_error is not None and main is None:
@@ -49,15 +49,15 @@ def navigation_fault(
     match = _CODE.search(str(error))
     code = match[1] if match else ""
     status = main.status if main is not None else None
-    outcome, text = _judged(code, str(error), host)
+    outcome, text = _classify_error(code, str(error), host)
     return FetchError(outcome, text, url=url, status=status)
 
 
-def _judged(code: str, text: str, host: str) -> tuple[Outcome, str]:
+def _classify_error(code: str, text: str, host: str) -> tuple[Outcome, str]:
     if "Download is starting" in text or code == "ERR_ABORTED":
         return (
             Outcome.MALFORMED,
-            "it is a file to be saved, or nothing at all, and no page that a browser shows",
+            "it is a download or empty, so a browser shows no page",
         )
     if code.startswith(("ERR_CERT_", "ERR_SSL_")) or code == "ERR_BAD_SSL_CLIENT_AUTH_CERT":
         return Outcome.TLS, f"TLS with {host} failed: {code}"
@@ -66,5 +66,5 @@ def _judged(code: str, text: str, host: str) -> tuple[Outcome, str]:
     if code in _LOOPS:
         return Outcome.REDIRECT_LOOP, f"redirects in a circle: {code}"
     if code.startswith(_UNREACHED):
-        return Outcome.UNREACHABLE, f"no connection to {host}, or it broke off: {code}"
+        return Outcome.UNREACHABLE, f"the connection to {host} failed: {code}"
     return Outcome.MALFORMED, f"the answer of {host} is unusable: {code or printable(text)}"

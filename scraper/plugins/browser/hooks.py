@@ -17,14 +17,14 @@ log = structlog.get_logger()
 
 
 def start_worker(settings: Settings, queues: Collection[str]) -> None:
-    """Starts a browser once, before any page needs it, where the worker serves such pages. Raises
-    `ConfigError` that says what is missing."""
+    """Starts a browser once for a test if the worker serves a browser queue. Raises `ConfigError`
+    with what is missing."""
     if not any(is_browser_queue(queue) for queue in queues):
         return
     from scraper.plugins.browser import chromium
 
-    version = asyncio.run(chromium.check(settings))
-    if not chromium.sandboxed():
+    version = asyncio.run(chromium.check_chromium(settings))
+    if not chromium.has_sandbox():
         log.warning(
             "runs as root: Chromium has no sandbox (fix: run browser workers as another user)"
         )

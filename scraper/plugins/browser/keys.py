@@ -7,7 +7,7 @@ Pure.
       scroll: 20                      # to the end, at most this often, while it grows
       responses: {api: "/api/products"}
 
-A wait that runs out is not a failure: the page is read as it is, and judged like any other page.
+A wait that times out is not a failure: the page is read as it is, and judged like any other page.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Click(Model):
 
 
 class Rendering(Model):
-    """What a browser does with a page before it is read."""
+    """How a browser renders a page before it is read."""
 
     block: Annotated[
         tuple[Block, ...],
@@ -146,8 +146,8 @@ def check_rendering(
     reads: Mapping[str, _Reads],
     problems: Problems,
 ) -> None:
-    """Adds contradictions: a `browser:` that no page uses, a response that is not captured.
-    `reads`: every source of the definition, by its key."""
+    """Adds contradictions: a `browser:` that no page uses, or a response that is not captured.
+    `reads` has every source of the definition, by its key."""
     reached = any(BROWSER in build_ladder(start, escalate) for start in starts)
     if rendering is not None and not reached:
         problems.add(

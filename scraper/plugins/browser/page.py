@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
     from playwright.async_api import CDPSession, Page, Request, Response, Route
 
 BUDGETED = frozenset({"document", "xhr", "fetch", "eventsource"})
-# No page is read for the sake of these resources.
+# These resources never change a page's document.
 NEVER = frozenset({"ping", "manifest", "cspviolationreport"})
-# What a page loads may unpack to this many times its bound on the wire.
+# A page's resources may unpack to this many times their limit on the wire.
 UNPACKED_FACTOR = 4
-# The bound holds for the captured answers of all names together.
+# The limit for the captured answers of all names together.
 CAPTURED_MAX = 200
 # A script runs again if the page navigated during it. The limit of navigations, or the deadline,
 # ends a page that keeps navigating.
@@ -52,7 +53,7 @@ EVALUATE_TRIES = 60
 POLL_S = 0.05
 NO_FAILURES = frozenset({"net::ERR_ABORTED", "net::ERR_HTTP_RESPONSE_CODE_FAILURE"})
 THROTTLED = frozenset({429, 503})
-# Getters of the prototype, since a page may name an element `documentElement`.
+# Uses the prototype's getters, since a page may name an element `documentElement`.
 _DOCUMENT = """(max => {
   const of = name => Object.getOwnPropertyDescriptor(Document.prototype, name).get.call(document);
   const type = of('doctype'), root = of('documentElement');
@@ -62,9 +63,8 @@ _DOCUMENT = """(max => {
 
 @dataclass(slots=True)
 class _Seen:
-    """What happened so far."""
+    """What happened so far. `hops` counts the redirects of the current navigation."""
 
-    # The redirects are those of the present navigation.
     hops: int = 0
     navigations: int = 0
     wire_bytes: int = 0
@@ -75,8 +75,9 @@ class _Seen:
     throttled: Response | None = None
 
 
-class PageVisit:
-    """One page while it is open. `url` is where it is, or tries to go."""
+class BrowserPage:
+    """An open page. `url` is its present URL, or the one that it navigates to. `tab` is
+    Playwright's page."""
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class PageVisit:
         self.over = asyncio.Event()
         self.main: Response | None = None
         self.deadline: asyncio.Timeout | None = None
-        self.page: Page
+        self.tab: Page
         self._cdp: CDPSession
         self._main_frame = ""
         self._world = 0
@@ -112,7 +113,7 @@ class PageVisit:
         self._wait_began = 0.0
         self._waited_s = 0.0
 
-    # For the proxy.
+    # These methods are for the proxy.
 
     @property
     def proxy_id(self) -> str:
@@ -123,16 +124,16 @@ class PageVisit:
             private=self.policy.private,
             proxy=self._route.proxy if self._route else None,
             connect_timeout_s=self.policy.connect_timeout_s,
-            count=self._came_in,
+            count=self._count_received,
             failed=self._seen.failures.__setitem__,
         )
 
-    def _came_in(self, count: int) -> None:
+    def _count_received(self, count: int) -> None:
         self._seen.wire_bytes += count
         if self._seen.wire_bytes > self.policy.body_max_bytes:
             self.fail(
                 self._too_large(
-                    "all that it loads is larger than {limit} bytes", self.policy.body_max_bytes
+                    "its resources are larger than {limit} bytes", self.policy.body_max_bytes
                 )
             )
 
@@ -141,33 +142,34 @@ class PageVisit:
         return FetchError(Outcome.TOO_LARGE, words, url=self.url)
 
     def fail(self, error: Exception) -> None:
-        """Ends the visit: the first reason counts."""
+        """Ends the page. The first error counts."""
         if self.error is None:
             self.error = error
             self.over.set()
-            if hasattr(self, "page"):
-                self._soon(self.page.close())
+            if hasattr(self, "tab"):
+                self._run_soon(self.tab.close())
 
-    # Setting up.
+    # These methods set the page up and end it.
 
     async def open(self, page: Page, languages: str | None = None) -> None:
-        """Takes a new page into its charge, before anything is loaded in it. `languages`: an
-        Accept-Language, of which Playwright would send the first with documents, and all with what
-        these load."""
-        self.page = page
+        """Sets up an empty page of Playwright's. `languages`: the Accept-Language of all requests;
+        Playwright itself would send documents' requests with the first language only."""
+        self.tab = page
         page.set_default_timeout(self.policy.page_timeout_s * 1000)
-        page.on("dialog", lambda dialog: self._soon(dialog.dismiss()))
-        page.on("popup", lambda popup: self._soon(popup.close()))
+        page.on("dialog", lambda dialog: self._run_soon(dialog.dismiss()))
+        page.on("popup", lambda popup: self._run_soon(popup.close()))
         page.on(
             "crash", lambda _: self.fail(BrowserLostError("the page's renderer died", own=True))
         )
-        page.on("request", self._requested)
-        page.on("requestfinished", self._request_over)
-        page.on("requestfailed", self._broke_off)
-        page.on("response", self._responded)
+        page.on("request", self._note_request)
+        page.on("requestfinished", self._note_request_end)
+        page.on("requestfailed", self._note_failed_request)
+        page.on("response", self._note_response)
         self._cdp = await page.context.new_cdp_session(page)
-        self._cdp.on("Fetch.requestPaused", lambda event: self._soon(self._navigates(event)))
-        self._cdp.on("Network.dataReceived", self._unpacked)
+        self._cdp.on(
+            "Fetch.requestPaused", lambda event: self._run_soon(self._handle_navigation(event))
+        )
+        self._cdp.on("Network.dataReceived", self._count_unpacked)
         await self._cdp.send(
             "Network.enable", {"maxTotalBufferSize": self.policy.body_max_bytes * 2}
         )
@@ -187,7 +189,7 @@ class PageVisit:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _soon(self, work: Awaitable[Any]) -> None:
+    def _run_soon(self, work: Awaitable[Any]) -> None:
         """Runs `work` in the background until the page ends, without errors of a closing page."""
 
         async def quietly() -> None:
@@ -198,16 +200,16 @@ class PageVisit:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # Navigations of the main frame, hop by hop.
+    # These methods handle navigations of the main frame, hop by hop.
 
-    async def _navigates(self, event: dict[str, Any]) -> None:
+    async def _handle_navigation(self, event: dict[str, Any]) -> None:
         url, frame = event["request"]["url"].partition("#")[0], event["frameId"]
         if frame == self._main_frame:
             try:
                 await self._may_go(url, redirected="redirectedRequestId" in event)
             except (FetchError, DeferredError) as error:
                 self.fail(error)
-            except Exception as error:  # noqa: BLE001 - the edge of the visit
+            except Exception as error:  # noqa: BLE001 - it becomes the page's error
                 self.fail(error)
             if self.error is not None:
                 await self._cdp.send(
@@ -215,32 +217,36 @@ class PageVisit:
                     {"requestId": event["requestId"], "errorReason": "BlockedByClient"},
                 )
                 return
-        more = {} if frame != self._main_frame else self._headers(url, event["request"]["headers"])
+        more = (
+            {}
+            if frame != self._main_frame
+            else self._replace_headers(url, event["request"]["headers"])
+        )
         await self._cdp.send("Fetch.continueRequest", {"requestId": event["requestId"], **more})
 
-    def _headers(self, url: str, own: dict[str, str]) -> dict[str, Any]:
-        """The site's own headers go to its hosts alone, an account's to those where it is logged
-        in."""
+    def _replace_headers(self, url: str, own: dict[str, str]) -> dict[str, Any]:
+        """Adds the site's headers for hosts of the site, and an account's for hosts where it is
+        logged in."""
         site = self.policy.headers if self.belongs(host_of(url)) else {}
-        ours = {**site, **(self._visitor.headers_for(url) if self._visitor else {})}
-        if not ours:
+        added = {**site, **(self._visitor.headers_for(url) if self._visitor else {})}
+        if not added:
             return {}
-        names = {name.lower() for name in ours}
+        names = {name.lower() for name in added}
         kept = {name: value for name, value in own.items() if name.lower() not in names}
         return {
-            "headers": [{"name": name, "value": value} for name, value in {**kept, **ours}.items()]
+            "headers": [{"name": name, "value": value} for name, value in {**kept, **added}.items()]
         }
 
     async def _may_go(self, url: str, *, redirected: bool) -> None:
-        """Raises where it may not. The first navigation was asked for by the caller, who has its
-        turn."""
+        """Checks a navigation, and waits for its permit. Raises if it is forbidden. The caller
+        already has the permit of the first one."""
         seen, before = self._seen, self.url
         seen.hops = seen.hops + 1 if redirected else 0
         seen.navigations += 1
         self.url = url
         if not url.startswith(("http://", "https://")):
             raise FetchError(
-                Outcome.MALFORMED, "leads to what is not an http or https URL", url=url
+                Outcome.MALFORMED, "leads to a URL that is neither http nor https", url=url
             )
         limit = self.policy.redirects_max
         if seen.hops > limit or (self._permits.paid and seen.navigations > limit + 1):
@@ -262,25 +268,25 @@ class PageVisit:
                 Outcome.OFF_SITE, f"redirects to {host}, which is not a host of the site", url=url
             )
         if self._permits.before_hop is not None:
-            await self._wait(self._permits.before_hop(url))
+            await self._wait_for_permit(self._permits.before_hop(url))
 
     def belongs(self, host: str) -> bool:
-        """Whether a host is the page's own, or its site's."""
+        """Returns whether a host is the page's own, or its site's."""
         return host == host_of(self.url) or (
             self.policy.allowed is not None and self.policy.allowed(host)
         )
 
     def owns_cookie(self, domain: str) -> bool:
-        """Cookies know no ports. Those of strangers are not kept."""
+        """Returns whether a cookie's domain, which has no port, is the page's or its site's."""
         domain, host = domain.lstrip("."), urlsplit(self.url).hostname or ""
         return f".{host}".endswith(f".{domain}") or (
             self.policy.allowed is not None and self.policy.allowed(domain)
         )
 
-    # What the page asks for by itself.
+    # These methods handle the page's other requests.
 
     async def route(self, route: Route, request: Request) -> None:
-        """Of the whole context: frames and popups too."""
+        """Lets a request of the context through, or aborts it; frames and popups included."""
         with suppress(Error):
             if not await self._may_load(request):
                 await route.abort("blockedbyclient")
@@ -291,31 +297,31 @@ class PageVisit:
         if self.error is not None:
             return False
         kind, host = request.resource_type, host_of(request.url)
-        if kind in self._blocked or (kind == "document" and not self._is_ours(request)):
+        if kind in self._blocked or (kind == "document" and not self._is_own(request)):
             return False
         if kind not in BUDGETED or self._permits.before_sub is None or not self.belongs(host):
             return True
         if kind == "document" and request.frame.parent_frame is None:
-            # `_navigates` holds it and asks for its permits, since it sees each hop.
+            # `_handle_navigation` holds it and asks for its permits, since it sees each hop.
             return True
         try:
-            await self._wait(self._permits.before_sub(request.url))
+            await self._wait_for_permit(self._permits.before_sub(request.url))
         except (FetchError, DeferredError) as error:
             self.fail(error)
         except Exception as error:  # noqa: BLE001 - as for navigations
             self.fail(error)
         return self.error is None
 
-    def _is_ours(self, request: Request) -> bool:
-        """Not that of a window which the page opens, and which is closed as soon as it is there."""
+    def _is_own(self, request: Request) -> bool:
+        """Returns whether a request is this page's, and not that of a window that it opened."""
         try:
-            return request.frame.page == self.page
+            return request.frame.page == self.tab
         except Error:
             return False
 
-    async def _wait(self, turn: Awaitable[None]) -> None:
-        """Waits with the page's clock stopped. All waits together last at most as long as a page
-        may."""
+    async def _wait_for_permit(self, permit: Awaitable[None]) -> None:
+        """Waits for a permit with the page's clock stopped. All waits together last at most as long
+        as a page may take."""
         left_s = self.policy.page_timeout_s - self._waited_s
         self._waits += 1
         if self._waits == 1:
@@ -323,14 +329,14 @@ class PageVisit:
             self._stop_clock()
         try:
             async with asyncio.timeout(max(0.0, left_s)) as patience:
-                await turn
+                await permit
         except TimeoutError:
             if not patience.expired():
                 raise
             raise FetchError(
                 Outcome.TIMEOUT,
-                f"what it loads got no turns within {self.policy.page_timeout_s:g} s: its host's "
-                "rate is too low for it",
+                f"its requests got no permits within {self.policy.page_timeout_s:g} s: the host's "
+                "rate is too low for the page",
                 url=self.url,
             ) from None
         finally:
@@ -351,26 +357,27 @@ class PageVisit:
             and not self.deadline.expired()
             and self.deadline.when() is None
         ):
-            with suppress(RuntimeError):  # it is over
+            # The deadline's block may have ended.
+            with suppress(RuntimeError):
                 self.deadline.reschedule(asyncio.get_running_loop().time() + self._left_s)
 
     def clock(self) -> float:
-        """Seconds that the page had for itself, from any point on."""
+        """Returns the page's own time in seconds, from an arbitrary start."""
         waiting_s = monotonic() - self._wait_began if self._waits else 0.0
         return monotonic() - self._waited_s - waiting_s
 
-    def _requested(self, request: Request) -> None:
+    def _note_request(self, request: Request) -> None:
         if request.resource_type != "eventsource":
             self._seen.in_flight.add(request)
 
-    def _request_over(self, request: Request) -> None:
+    def _note_request_end(self, request: Request) -> None:
         self._seen.in_flight.discard(request)
         self._seen.quiet_since = monotonic()
 
-    def _broke_off(self, request: Request) -> None:
-        """Half a document is none. No failures: it goes elsewhere before it is complete; an answer
-        without a body."""
-        self._request_over(request)
+    def _note_failed_request(self, request: Request) -> None:
+        """Ends the page if its document broke off. Leaving it for another document, or an answer
+        without a body, is not a failure."""
+        self._note_request_end(request)
         main = self.main
         if (
             main is not None
@@ -384,8 +391,8 @@ class PageVisit:
                 )
             )
 
-    async def until(self, holds: Callable[[], Awaitable[bool]], longest_s: float) -> bool:
-        """Looks again and again, for so long of the page's own time."""
+    async def wait_until(self, holds: Callable[[], Awaitable[bool]], longest_s: float) -> bool:
+        """Polls until the condition holds. Returns False after `longest_s` of the page's time."""
         latest = self.clock() + longest_s
         while not await holds():
             if self.clock() >= latest or self.error is not None:
@@ -393,20 +400,21 @@ class PageVisit:
             await asyncio.sleep(POLL_S)
         return True
 
-    async def idle(self, quiet_s: float, longest_s: float) -> bool:
-        """Until nothing has been on its way for a while."""
+    async def wait_until_idle(self, quiet_s: float, longest_s: float) -> bool:
+        """Waits until no request has been in flight for `quiet_s`. Returns False after
+        `longest_s`."""
 
         async def quiet() -> bool:
             return not self._seen.in_flight and monotonic() - self._seen.quiet_since >= quiet_s
 
-        return await self.until(quiet, longest_s)
+        return await self.wait_until(quiet, longest_s)
 
-    # Answers.
+    # These methods handle answers.
 
-    def _responded(self, response: Response) -> None:
+    def _note_response(self, response: Response) -> None:
         request = response.request
         with suppress(Error):
-            if request.is_navigation_request() and request.frame == self.page.main_frame:
+            if request.is_navigation_request() and request.frame == self.tab.main_frame:
                 if not 300 <= response.status < 400:
                     self.main = response
                 return
@@ -422,13 +430,11 @@ class PageVisit:
             if selectors.matches_anywhere(pattern, response.url):
                 self._captured.setdefault(name, []).append(asyncio.ensure_future(response.body()))
 
-    def _unpacked(self, event: dict[str, Any]) -> None:
+    def _count_unpacked(self, event: dict[str, Any]) -> None:
         self._seen.unpacked_bytes += int(event["dataLength"])
         limit = UNPACKED_FACTOR * self.policy.body_max_bytes
         if self._seen.unpacked_bytes > limit:
-            self.fail(
-                self._too_large("all that it loads unpacks to more than {limit} bytes", limit)
-            )
+            self.fail(self._too_large("its resources unpack to more than {limit} bytes", limit))
 
     async def evaluate(self, expression: str) -> Any:
         """Evaluates JavaScript in an isolated world, which the page cannot reach."""
@@ -442,13 +448,13 @@ class PageVisit:
                 asked = {"expression": expression, "contextId": self._world, "returnByValue": True}
                 return (await self._cdp.send("Runtime.evaluate", asked))["result"].get("value")
             except Error:
-                # It went with its document: the page has moved on.
+                # The page has navigated, and the world ended with its document.
                 self._world = 0
                 if not left or self.error is not None:
                     raise
                 await asyncio.sleep(POLL_S)
 
-    # The whole page.
+    # These methods fetch the whole page.
 
     @asynccontextmanager
     async def bounded(self) -> AsyncIterator[None]:
@@ -472,11 +478,11 @@ class PageVisit:
             self.deadline = None
 
     async def fetch(self, url: str) -> Fetched:
-        """Goes there, does what is to be done, reads what is there. Raises FetchError,
-        DeferredError, `BrowserLostError`."""
+        """Opens the URL, runs the steps, and reads the page. Raises FetchError, DeferredError,
+        `BrowserLostError`."""
         self.url, began = url, monotonic()
         async with self.bounded():
-            work = asyncio.ensure_future(self._fetch(url))
+            work = asyncio.ensure_future(self._load_page(url))
             over = asyncio.ensure_future(self.over.wait())
             try:
                 await asyncio.wait({work, over}, return_when=asyncio.FIRST_COMPLETED)
@@ -491,10 +497,10 @@ class PageVisit:
         if throttled is not None and status == 200:
             raise FetchError(
                 Outcome.THROTTLED,
-                f"answered {throttled.status} to what the page loads: {throttled.url[:200]}",
+                f"answered {throttled.status} to a request of the page: {throttled.url[:200]}",
                 url=throttled.url,
                 status=throttled.status,
-                retry_after_s=retry_after_s(throttled.headers, _now()),
+                retry_after_s=retry_after_s(throttled.headers, datetime.now(UTC)),
             )
         assert self.main is not None
         return Fetched(
@@ -507,11 +513,11 @@ class PageVisit:
             captured=captured,
         )
 
-    async def _fetch(
+    async def _load_page(
         self, url: str
     ) -> tuple[int, dict[str, str], bytes, dict[str, tuple[bytes, ...]]]:
         try:
-            await self.page.goto(url, wait_until="commit", timeout=0)
+            await self.tab.goto(url, wait_until="commit", timeout=0)
         except Error as error:
             if self.error is not None:
                 raise self.error from None
@@ -520,11 +526,11 @@ class PageVisit:
                     error, self._seen.failures, self.url, self.policy, self.main
                 ) from None
             return self.main.status, _headers_of(self.main), b"", {}
-        await steps.prepare(self)
+        await steps.prepare_page(self)
         assert self.main is not None
         headers = _headers_of(self.main)
         if "html" in headers.get("content-type", "html"):
-            body = await self._document()
+            body = await self._read_document()
             headers["content-type"] = "text/html; charset=utf-8"
         else:
             body = await self.main.body()
@@ -532,10 +538,10 @@ class PageVisit:
             raise self._too_large(
                 "its document is larger than {limit} bytes", self.policy.body_max_bytes
             )
-        return self.main.status, headers, body, await self._answers()
+        return self.main.status, headers, body, await self._read_captured()
 
-    async def _document(self) -> bytes:
-        """The document as it is now, written out."""
+    async def _read_document(self) -> bytes:
+        """Serializes the present document."""
         text = await self.evaluate(_DOCUMENT % self.policy.body_max_bytes)
         if not isinstance(text, str):
             raise self._too_large(
@@ -543,7 +549,7 @@ class PageVisit:
             )
         return text.encode("utf-8", "replace")
 
-    async def _answers(self) -> dict[str, tuple[bytes, ...]]:
+    async def _read_captured(self) -> dict[str, tuple[bytes, ...]]:
         answers: dict[str, tuple[bytes, ...]] = {}
         for name, bodies in self._captured.items():
             got = await asyncio.gather(*bodies, return_exceptions=True)
@@ -552,18 +558,14 @@ class PageVisit:
 
 
 def navigation_is_empty(error: Error) -> bool:
-    """Answers without a body, which browsers show as errors of their own."""
+    """Returns whether the answer has no body, for which browsers show an error page."""
     return "ERR_HTTP_RESPONSE_CODE_FAILURE" in str(error)
 
 
 def _headers_of(response: Response) -> dict[str, str]:
-    gone = ("set-cookie", "content-encoding", "content-length", "transfer-encoding")
+    dropped = ("set-cookie", "content-encoding", "content-length", "transfer-encoding")
     return {
-        name.lower(): value for name, value in response.headers.items() if name.lower() not in gone
+        name.lower(): value
+        for name, value in response.headers.items()
+        if name.lower() not in dropped
     }
-
-
-def _now() -> Any:
-    from datetime import UTC, datetime
-
-    return datetime.now(UTC)

@@ -8,14 +8,14 @@ with the process.
 
 `page` is for code that drives a page itself, within a site's limits, guard, proxies and budgets;
 `fetch` returns what an HTTP fetch returns. A context has one page at a time. An identity's contexts
-serve up to `browser_context_pages` pages, one after the other, and its jar carries its cookies from
-context to context. Without an identity, each page is a new visitor.
+serve up to `browser_context_pages` pages in sequence, and its jar carries cookies from context to
+context. Without an identity, each page is a new visitor.
 
-A browser is replaced once it has shown `browser_restart_pages` pages or its processes are larger
-than `browser_memory_max_mb`, when it makes no more contexts, and when it does not answer. Open
-pages may end first. A browser that died or hangs loses them, and they go back uncharged. A page
-that loses its renderer or browser again and again is the likely cause: it is tried once more as the
-only page, and then charged (`_lost`). Other processes do not share that count.
+A browser is replaced once it has shown `browser_restart_pages` pages, its processes are larger than
+`browser_memory_max_mb`, it makes no contexts, or it does not answer. Open pages may end first. If a
+browser dies or hangs, its pages are lost and go back uncharged. A page that repeatedly loses its
+renderer or browser is the likely cause: it is retried as the only page, and then charged
+(`_lost_page_error`). Each process counts this for itself.
 
 Imports Playwright for the first page. Refuses to choose proxies, to wait for a host's permit, and
 to retry.
@@ -55,13 +55,13 @@ from scraper.sites import functions
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Page, Playwright
 
-    from scraper.plugins.browser.page import PageVisit
+    from scraper.plugins.browser.page import BrowserPage
 
 log = structlog.get_logger()
 
 # A browser that does not start is tried again after this time.
 RELAUNCH_S = 15.0
-# A browser that takes longer for a context and its page is ill.
+# A browser that takes longer for a context and its page is replaced.
 CONTEXT_S = 20.0
 # A browser that does not answer for this long is lost.
 ANSWER_S = 10.0
@@ -77,8 +77,8 @@ LOST_CHARGED = 3
 
 
 @dataclass(eq=False, slots=True)
-class _Running:
-    """One browser. `retired`: it gets no more pages, and ends with its last one."""
+class RunningBrowser:
+    """A running browser. `retired`: it gets no more pages, and ends with its last one."""
 
     browser: Browser
     session: Any
@@ -87,29 +87,29 @@ class _Running:
     pages: int = 0
     failures: int = 0
     retired: bool = False
-    visits: set[PageVisit] = field(default_factory=set)
+    open_pages: set[BrowserPage] = field(default_factory=set)
     idle: OrderedDict[Any, _Context] = field(default_factory=OrderedDict)
 
 
 @dataclass(eq=False, slots=True)
 class _Context:
-    """A browser's context: one identity's, or one page's. `visit` is the page open in it."""
+    """A browser's context of one identity or one page. `page` is the page open in it."""
 
     context: BrowserContext
     proxy_user: ProxyUser
     key: Any
     pages: int = 0
-    visit: PageVisit | None = None
+    page: BrowserPage | None = None
 
     async def route(self, route: Any, request: Any) -> None:
-        if self.visit is not None:
-            await self.visit.route(route, request)
+        if self.page is not None:
+            await self.page.route(route, request)
         else:
             await route.abort("blockedbyclient")
 
 
 class Browsers:
-    """One a process, on its loop. `pages`: how many may be open at once."""
+    """The browsers of a process, on its event loop. `pages`: how many pages may be open at once."""
 
     def __init__(
         self,
@@ -127,16 +127,16 @@ class Browsers:
         self._playwright: Playwright | None = None
         self._starting = asyncio.Lock()
         self._not_before = 0.0
-        self._current: dict[bool, _Running] = {}
-        self._all: set[_Running] = set()
+        self._current: dict[bool, RunningBrowser] = {}
+        self._all: set[RunningBrowser] = set()
         self._lost_pages: OrderedDict[int, int] = OrderedDict()
         self._ending: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def slot(self, latest: float, page_id: int | None = None) -> AsyncIterator[None]:
-        """One of the pages at once, got before `latest` (loop time), else DeferredError; all of
-        them for a page that several browsers were lost with."""
+        """Holds one of the `pages` slots; all of them for a page with which several browsers were
+        lost. Raises DeferredError if they are not free before `latest` (loop time)."""
         slots = self.pages if self._lost_pages.get(page_id or 0, 0) >= LOST_SUSPECT else 1
         taken = 0
         try:
@@ -163,16 +163,17 @@ class Browsers:
         page_id: int = 0,
         visitor: AccountSession | None = None,
     ) -> Fetched:
-        """The page as a browser shows it, within a `slot`. `visitor`: the account whose cookies and
-        headers it has. Raises FetchError, DeferredError, and what `turns` raise."""
+        """Fetches the page as a browser shows it. Call it within a `slot`. `visitor`: the account
+        whose cookies and headers it has. Raises FetchError, DeferredError, and what `permits`
+        raise."""
         try:
-            async with self._visit(policy, rendering or PLAIN, permits, route, visitor) as visit:
-                fetched = await visit.fetch(url)
+            async with self._open_page(policy, rendering or PLAIN, permits, route, visitor) as page:
+                fetched = await page.fetch(url)
         except BrowserLostError as lost:
-            raise self._lost(page_id, url, lost) from None
+            raise self._lost_page_error(page_id, url, lost) from None
         except _playwright_error() as error:
             raise FetchError(
-                Outcome.CRASHED, f"the browser: {chromium.reason(error)}", url=url
+                Outcome.CRASHED, f"the browser: {chromium.explain_failure(error)}", url=url
             ) from error
         self._lost_pages.pop(page_id, None)
         return fetched
@@ -186,25 +187,24 @@ class Browsers:
         permits: BrowserPermits | None = None,
         route: ProxyRoute | None = None,
     ) -> AsyncIterator[Page]:
-        """A new page of a context within the policy's limits, for as long as the block lasts; what
-        ends it early is raised at the block's end: FetchError, DeferredError. The total deadline is
-        the caller's."""
+        """Opens a page within the policy's limits for the block. Raises at the block's end what
+        ended the page early: FetchError, DeferredError. The caller sets the total deadline."""
         try:
-            async with self._visit(policy, rendering or PLAIN, permits, route) as visit:
+            async with self._open_page(policy, rendering or PLAIN, permits, route) as page:
                 try:
-                    yield visit.page
+                    yield page.tab
                 except _playwright_error():
-                    if visit.error is None:
+                    if page.error is None:
                         raise
-                if visit.error is not None:
-                    raise visit.error
+                if page.error is not None:
+                    raise page.error
         except BrowserLostError as lost:
             raise DeferredError(0.0) from lost
 
     def navigation_fault(
         self, error: Exception, url: str, policy: FetchPolicy
     ) -> FetchError | None:
-        """The fault behind an error of `page`; None: the error is not the network's."""
+        """Returns the fault behind an error of `page`; None if it is not the network's."""
         if "net::ERR_" not in str(error):
             return None
         return navigation_fault(error, {}, url, policy, None)  # type: ignore[arg-type]
@@ -217,15 +217,15 @@ class Browsers:
         self._current.clear()
         await asyncio.gather(
             *self._ending,
-            *(self._end(running) for running in list(self._all)),
+            *(self._end_browser(running) for running in list(self._all)),
             return_exceptions=True,
         )
         await self._proxy.aclose()
         await self._stop_playwright()
 
-    # Browsers.
+    # These methods manage browsers.
 
-    async def _running(self, stealth: bool) -> _Running:
+    async def _get_browser(self, stealth: bool) -> RunningBrowser:
         async with self._starting:
             running = self._current.get(stealth)
             if running is not None and not running.retired and running.browser.is_connected():
@@ -235,42 +235,47 @@ class Browsers:
                 raise DeferredError(self._not_before - now)
             try:
                 running = await asyncio.wait_for(
-                    self._start(stealth), chromium.LAUNCH_S + CONTEXT_S
+                    self._start_browser(stealth), chromium.LAUNCH_S + CONTEXT_S
                 )
             except Exception as error:
-                # The pages are not to blame. The worker checked Chromium at its start, so it was
-                # removed since.
+                # The worker checked Chromium at its start, so the pages are not to blame.
                 self._not_before = now + RELAUNCH_S
-                text = str(error) if isinstance(error, ConfigError) else chromium.reason(error)
-                log.error("no browser: pages go back untried", error=text)
+                text = (
+                    str(error)
+                    if isinstance(error, ConfigError)
+                    else chromium.explain_failure(error)
+                )
+                log.error("no browser starts; pages go back untried", error=text)
                 if not any(running.browser.is_connected() for running in self._all):
-                    # Its driver may be what is broken.
+                    # Playwright's driver may be broken.
                     await self._stop_playwright()
                 raise DeferredError(RELAUNCH_S) from error
             self._current[stealth] = running
             return running
 
-    async def _start(self, stealth: bool) -> _Running:
+    async def _start_browser(self, stealth: bool) -> RunningBrowser:
         chromium.require_extra()
         from playwright.async_api import async_playwright
 
         began, address = monotonic(), await self._proxy.start()
         if self._playwright is None:
             self._playwright = await async_playwright().start()
-        browser = await chromium.launch(self._playwright, self._settings, address, stealth=stealth)
+        browser = await chromium.launch_browser(
+            self._playwright, self._settings, address, stealth=stealth
+        )
         session = await browser.new_browser_cdp_session()
-        processes = await chromium.processes(session)
+        processes = await chromium.list_processes(session)
         version = await session.send("Browser.getVersion")
-        running = _Running(
+        running = RunningBrowser(
             browser,
             session,
             user_agent=str(version["userAgent"]).replace("Headless", ""),
             root=next(pid for kind, pid in processes if kind == "browser"),
         )
         self._all.add(running)
-        browser.on("disconnected", lambda _: self._gone(running))
+        browser.on("disconnected", lambda _: self._handle_exit(running))
         if self._watching is None:
-            self._watching = asyncio.ensure_future(self._watch())
+            self._watching = asyncio.ensure_future(self._watch_browsers())
         log.info(
             "browser started",
             version=browser.version,
@@ -285,131 +290,136 @@ class Browsers:
             with suppress(Exception):
                 await asyncio.wait_for(playwright.stop(), CLOSE_S)
 
-    def _gone(self, running: _Running) -> None:
-        """Ended by us, or died."""
+    def _handle_exit(self, running: RunningBrowser) -> None:
+        """Cleans up after a browser that was ended or died."""
         if not running.retired:
-            log.warning("browser died", pages=running.pages, open=len(running.visits))
+            log.warning("browser died", pages=running.pages, open=len(running.open_pages))
         running.retired = True
-        for visit in list(running.visits):
-            visit.fail(BrowserLostError("the browser died"))
+        for page in list(running.open_pages):
+            page.fail(BrowserLostError("the browser died"))
         self._all.discard(running)
         for context in running.idle.values():
             self._proxy.dismiss(context.proxy_user)
 
-    def _retire(self, running: _Running, why: str) -> None:
+    def _retire_browser(self, running: RunningBrowser, why: str) -> None:
         if not running.retired:
             running.retired = True
-            log.info("browser retired", why=why, pages=running.pages, open=len(running.visits))
+            log.info("browser retired", why=why, pages=running.pages, open=len(running.open_pages))
             self._end_if_empty(running)
 
-    def _end_if_empty(self, running: _Running) -> None:
-        if running.retired and not running.visits and running in self._all:
-            self._later(self._end(running))
+    def _end_if_empty(self, running: RunningBrowser) -> None:
+        if running.retired and not running.open_pages and running in self._all:
+            self._run_later(self._end_browser(running))
 
-    async def _end(self, running: _Running) -> None:
+    async def _end_browser(self, running: RunningBrowser) -> None:
         running.retired = True
         self._all.discard(running)
         try:
             await asyncio.wait_for(running.browser.close(), CLOSE_S)
-        except Exception:  # noqa: BLE001 - it hangs, or has ended already
-            _kill(running)
+        except Exception:  # noqa: BLE001 - it hangs or has exited
+            _kill_browser(running)
 
-    def _later(self, work: Any) -> asyncio.Task[None]:
+    def _run_later(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.ensure_future(work)
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
         return task
 
-    async def _watch(self) -> None:
-        """Looks whether browsers answer, and how large they are."""
+    async def _watch_browsers(self) -> None:
+        """Checks in a loop whether browsers answer, and how large they are."""
         while True:
             await asyncio.sleep(WATCH_S)
             for running in list(self._all):
-                await self._look(running)
+                await self._check_browser(running)
 
-    async def _look(self, running: _Running) -> None:
+    async def _check_browser(self, running: RunningBrowser) -> None:
         try:
-            processes = await asyncio.wait_for(chromium.processes(running.session), ANSWER_S)
-        except Exception:  # noqa: BLE001 - whatever it says instead
+            processes = await asyncio.wait_for(chromium.list_processes(running.session), ANSWER_S)
+        except Exception:  # noqa: BLE001 - any error counts as no answer
             if running in self._all:
                 log.warning(
-                    "browser does not answer: killed", pages=running.pages, open=len(running.visits)
+                    "browser does not answer; killed",
+                    pages=running.pages,
+                    open=len(running.open_pages),
                 )
-                _kill(running)
+                _kill_browser(running)
             return
-        size_mb = await asyncio.to_thread(chromium.size_mb, [pid for _, pid in processes])
+        size_mb = await asyncio.to_thread(chromium.measure_mb, [pid for _, pid in processes])
         limit_mb = self._settings.of(BrowserSettings).browser_memory_max_mb
         if size_mb > limit_mb:
-            self._retire(running, f"its processes have grown to {size_mb:.0f} MB")
-        if size_mb > KILL_FACTOR * limit_mb and running.visits:
+            self._retire_browser(running, f"its processes have {size_mb:.0f} MB")
+        if size_mb > KILL_FACTOR * limit_mb and running.open_pages:
             log.warning(
-                "browser far too large: killed", mb=round(size_mb), open=len(running.visits)
+                "browser far too large; killed", mb=round(size_mb), open=len(running.open_pages)
             )
-            _kill(running)
+            _kill_browser(running)
 
-    # Pages.
+    # These methods open and close pages.
 
     @asynccontextmanager
-    async def _visit(
+    async def _open_page(
         self,
         policy: FetchPolicy,
         rendering: Rendering,
         permits: BrowserPermits | None,
         route: ProxyRoute | None,
         visitor: AccountSession | None = None,
-    ) -> AsyncIterator[PageVisit]:
+    ) -> AsyncIterator[BrowserPage]:
         if route is None and policy.proxied:
-            raise RuntimeError("a page of a site with a proxy would leave without one")
-        running = await self._running(rendering.stealth)
-        from scraper.plugins.browser.page import PageVisit
+            raise RuntimeError("a page of a site with proxies has no proxy")
+        running = await self._get_browser(rendering.stealth)
+        from scraper.plugins.browser.page import BrowserPage
 
         jar = visitor.jar if visitor else route.jar if route else self._jars.get(policy.cookies)
-        visit = PageVisit(
+        page = BrowserPage(
             policy, rendering, permits or BrowserPermits(), route=route, visitor=visitor
         )
-        running.visits.add(visit)
+        running.open_pages.add(page)
         context = None
         try:
-            context = await self._opened(running, visit, jar)
-            yield visit
+            context = await self._open_in_context(running, page, jar)
+            yield page
         finally:
-            await asyncio.shield(self._later(self._leave(running, context, visit, jar)))
+            await asyncio.shield(self._run_later(self._leave_page(running, context, page, jar)))
 
-    async def _opened(self, running: _Running, visit: PageVisit, jar: CookieJar | None) -> _Context:
-        """The visit's page, open in a context. Raises `BrowserLostError` where the browser does not
-        make one."""
+    async def _open_in_context(
+        self, running: RunningBrowser, page: BrowserPage, jar: CookieJar | None
+    ) -> _Context:
+        """Opens the page in a context. Raises `BrowserLostError` if the browser makes no page."""
         context = None
         try:
             async with asyncio.timeout(CONTEXT_S):
-                context = await self._context(running, visit, jar)
+                context = await self._take_context(running, page, jar)
                 if jar is not None and (cookies := jar.browser_cookies()):
                     await context.context.add_cookies(cookies)  # type: ignore[arg-type]
-                context.visit, context.proxy_user.grant = visit, visit.grant()
-                await visit.open(
-                    await context.context.new_page(), _languages(visit.policy, visit.rendering)
+                context.page, context.proxy_user.grant = page, page.grant()
+                await page.open(
+                    await context.context.new_page(), _region_languages(page.policy, page.rendering)
                 )
             running.failures = 0
             return context
         except BaseException as error:
             if context is not None:
                 self._proxy.dismiss(context.proxy_user)
-                self._later(_quietly(context.context.close()))
+                self._run_later(_ignore_errors(context.context.close()))
             if not isinstance(error, TimeoutError | _playwright_error()):
                 raise
             running.failures += 1
             if isinstance(error, TimeoutError) or running.failures > 1:
-                self._retire(running, "it makes no more pages")
-                _kill(running)
-            raise BrowserLostError(f"no page could be opened: {chromium.reason(error)}") from error
+                self._retire_browser(running, "it makes no pages")
+                _kill_browser(running)
+            raise BrowserLostError(
+                f"no page could be opened: {chromium.explain_failure(error)}"
+            ) from error
 
-    async def _context(
-        self, running: _Running, visit: PageVisit, jar: CookieJar | None
+    async def _take_context(
+        self, running: RunningBrowser, page: BrowserPage, jar: CookieJar | None
     ) -> _Context:
-        """One that the identity has used before, or a new one."""
-        options = _options(running, visit.policy, visit.rendering)
+        """Takes a context that the identity has used before, or makes one."""
+        options = _context_options(running, page.policy, page.rendering)
         key = None
         if jar is not None:
-            key = id(jar), visit.proxy_id, visit.rendering.setup, repr(sorted(options.items()))
+            key = id(jar), page.proxy_id, page.rendering.setup, repr(sorted(options.items()))
         if key is not None and (kept := running.idle.pop(key, None)) is not None:
             return kept
         proxy_user = self._proxy.admit()
@@ -429,45 +439,49 @@ class Browsers:
         except BaseException:
             self._proxy.dismiss(proxy_user)
             raise
-        if visit.rendering.setup is not None:
+        if page.rendering.setup is not None:
             try:
                 await _set_up(
-                    browser_context, visit.rendering.setup, self._settings.site_function_modules
+                    browser_context, page.rendering.setup, self._settings.site_function_modules
                 )
             except BaseException:
                 self._proxy.dismiss(proxy_user)
-                self._later(_quietly(browser_context.close()))
+                self._run_later(_ignore_errors(browser_context.close()))
                 raise
         return context
 
-    async def _leave(
-        self, running: _Running, context: _Context | None, visit: PageVisit, jar: CookieJar | None
+    async def _leave_page(
+        self,
+        running: RunningBrowser,
+        context: _Context | None,
+        page: BrowserPage,
+        jar: CookieJar | None,
     ) -> None:
         """Closes the page, and its context unless another page may use it."""
-        await visit.end()
+        await page.end()
         if context is not None:
             context.proxy_user.release()
             try:
                 async with asyncio.timeout(CLOSE_S):
-                    await self._close(running, context, visit, jar)
+                    await self._close_page(running, context, page, jar)
             except Exception:  # noqa: BLE001 - the browser ended or hangs: its watcher ends it
                 self._proxy.dismiss(context.proxy_user)
-                self._retire(running, "a page could not be closed")
-        running.visits.discard(visit)
+                self._retire_browser(running, "it closes no pages")
+        running.open_pages.discard(page)
         running.pages += 1
         if running.pages >= self._settings.of(BrowserSettings).browser_restart_pages:
-            self._retire(running, "it has shown enough pages")
+            self._retire_browser(running, "it has shown enough pages")
         self._end_if_empty(running)
 
-    async def _close(
-        self, running: _Running, context: _Context, visit: PageVisit, jar: CookieJar | None
+    async def _close_page(
+        self, running: RunningBrowser, context: _Context, page: BrowserPage, jar: CookieJar | None
     ) -> None:
-        if jar is not None and visit.error is None:
+        if jar is not None and page.error is None:
             for cookie in await context.context.cookies():
-                if visit.owns_cookie(cookie["domain"]):
+                if page.owns_cookie(cookie["domain"]):
                     jar.store_browser_cookie(cookie["domain"], cookie)
-        context.visit, context.pages = None, context.pages + 1
-        again = context.key is not None and visit.error is None and context.key not in running.idle
+        context.page, context.pages = None, context.pages + 1
+        again = context.key is not None and page.error is None and context.key not in running.idle
         if (
             not again
             or running.retired
@@ -476,42 +490,45 @@ class Browsers:
             self._proxy.dismiss(context.proxy_user)
             await context.context.close()
             return
-        await visit.page.close()
+        await page.tab.close()
         running.idle[context.key] = context
         if len(running.idle) > self.pages:
             _, oldest = running.idle.popitem(last=False)
             self._proxy.dismiss(oldest.proxy_user)
             await oldest.context.close()
 
-    def _lost(self, page_id: int, url: str, lost: BrowserLostError) -> Exception:
-        """What becomes of a page that was open when its browser was lost."""
+    def _lost_page_error(self, page_id: int, url: str, lost: BrowserLostError) -> Exception:
+        """Returns the error of a page that was open when its browser was lost."""
         count = self._lost_pages.pop(page_id, 0) + 1
         log.warning("page lost with its browser", page=page_id, url=url, why=str(lost), times=count)
         self._lost_pages[page_id] = min(count, LOST_SUSPECT)
         if len(self._lost_pages) > LOST_MAX:
             self._lost_pages.popitem(last=False)
         if count >= LOST_CHARGED:
-            text = f"{lost}, again and again, at last with no other page open"
+            text = f"{lost}: {count} times, the last time with no other page open"
             return FetchError(Outcome.CRASHED, text, url=url)
         return DeferredError(float(count))
 
 
 async def _set_up(context: BrowserContext, name: str, allowed: Collection[str]) -> None:
-    """Hands a new context to the site's own function."""
+    """Calls the site's setup function with a new context."""
     try:
         await functions.resolve_function(name, allowed)(context)
     except Exception as error:
         if context.browser is not None and not context.browser.is_connected():
-            # The browser is at fault here, and not the function.
+            # The browser is at fault, not the function.
             raise
         reason = f"browser.setup: {type(error).__name__}: {str(error)[:300]}"
         raise FetchError(Outcome.FUNCTION_FAILED, reason) from error
 
 
-def _options(running: _Running, policy: FetchPolicy, rendering: Rendering) -> dict[str, Any]:
-    """How a context presents itself: as the site wishes, or as the browser that it is."""
+def _context_options(
+    running: RunningBrowser, policy: FetchPolicy, rendering: Rendering
+) -> dict[str, Any]:
+    """Returns a context's options: it presents itself as the site wishes, or as the browser that
+    it is."""
     width, height = rendering.size
-    languages = _languages(policy, rendering)
+    languages = _region_languages(policy, rendering)
     wanted = languages or dict(policy.base_headers)["Accept-Language"]
     return {
         "user_agent": running.user_agent if languages else policy.user_agent,
@@ -523,8 +540,8 @@ def _options(running: _Running, policy: FetchPolicy, rendering: Rendering) -> di
     }
 
 
-def _languages(policy: FetchPolicy, rendering: Rendering) -> str | None:
-    """Those of the region, where a browser presents itself as what it is; else None."""
+def _region_languages(policy: FetchPolicy, rendering: Rendering) -> str | None:
+    """Returns the region's languages if the browser presents itself as a browser, else None."""
     itself = (
         rendering.stealth
         or (policy.handshake is not None and policy.handshake.is_browser)
@@ -533,20 +550,20 @@ def _languages(policy: FetchPolicy, rendering: Rendering) -> str | None:
     return profiles.accept_language(policy.region) if itself else None
 
 
-async def _quietly(work: Awaitable[None]) -> None:
+async def _ignore_errors(work: Awaitable[None]) -> None:
     with suppress(Exception):
         await work
 
 
-def _kill(running: _Running) -> None:
-    """The browser's first process: its others end with it."""
+def _kill_browser(running: RunningBrowser) -> None:
+    """Kills the browser's first process; the others end with it."""
     if running.browser.is_connected():
         with suppress(ProcessLookupError):
             os.kill(running.root, signal.SIGKILL)
 
 
 def _playwright_error() -> type[Exception]:
-    """Playwright's own, once it is there."""
+    """Returns Playwright's error class if Playwright is installed."""
     try:
         from playwright.async_api import Error
     except ImportError:
