@@ -39,11 +39,11 @@ IMPORTED_BY = os.getpid()
 run_plugin_steps("on_load", sys.argv)
 
 # By name: kombu imports it, and its server's client, when a connection is made.
-REDIS_TRANSPORT = "scraper.runtime.redis_transport:Transport"
+REDIS_TRANSPORT = "scraper.runtime.redis_transport:RedisTransport"
 TRANSPORT_ALIASES.update(
     redis=REDIS_TRANSPORT,
     rediss=REDIS_TRANSPORT,
-    amqp="scraper.runtime.rabbitmq_transport:Transport",
+    amqp="scraper.runtime.rabbitmq_transport:RabbitTransport",
     amqps="scraper.runtime.rabbitmq_transport:SSLTransport",
 )
 app = Celery(
@@ -82,10 +82,10 @@ def _require_servers(**_: Any) -> None:
         migrations.require_current(engine)
         engine.dispose()
     except ScraperError as error:
-        _refuse(error)
+        _exit_with(error)
 
 
-def _refuse(error: ScraperError) -> NoReturn:
+def _exit_with(error: ScraperError) -> NoReturn:
     print(f"scraper: {error}", file=sys.stderr, flush=True)
     sys.exit(error.exit_code)
 
@@ -109,7 +109,7 @@ def _start_plugins(**_: Any) -> None:
     try:
         run_plugin_steps("on_worker_start", settings.load(), app.amqp.queues.consume_from)
     except ScraperError as error:
-        _refuse(error)
+        _exit_with(error)
 
 
 class WatchdogStep(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no types
@@ -156,7 +156,7 @@ def _end_with_command(**_: Any) -> None:
 
 
 @signals.worker_shutdown.connect
-def _finish(sender: Any, **_: Any) -> None:
+def _finish_shutdown(sender: Any, **_: Any) -> None:
     from scraper.process.shutdown import shutdown
 
     shutdown.finish(sender)
@@ -167,8 +167,8 @@ def _close_child(**_: Any) -> None:
     """Closes the worker of a prefork pool's child process."""
     from scraper.process import current_worker
 
-    current_worker.stop()
-    current_worker.close()
+    current_worker.stop_worker()
+    current_worker.close_worker()
 
 
 @signals.beat_embedded_init.connect

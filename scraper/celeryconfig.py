@@ -85,7 +85,7 @@ worker_pool = "scraper.runtime.pool:TaskPool"
 # kept from other workers. Batches that wait for slow hosts take a part.
 worker_concurrency = 8
 # Messages that are read ahead and not yet begun: what all queues of a worker hold for it must fit
-# (8 batches a queue and priority for each busy worker, all of which read), or urgent messages would
+# (8 batches a queue and priority for each busy worker, and all read them), or urgent messages would
 # be stuck behind those that wait for a slot.
 worker_prefetch_multiplier = 32
 # The reduction after an outage is for late acknowledgement, and slow to recover.

@@ -347,7 +347,7 @@ class ItemsRead:
     """What the products of a page with several say of themselves. `records`: how many were read;
     `by_id` names the fields that each had a value of its own for; `unread`: the ids of
     those that lack something required. `whole`: each has said its id, and none was left out, so
-    that a product which is not among them is not on the page any more."""
+    that a product which is not among them is no longer on the page."""
 
     records: int
     by_id: Mapping[str, tuple[str, ...]]
@@ -365,9 +365,9 @@ class Extracted:
     malformed.
 
     `complete` is False when something required is missing: the page's outcome is then
-    NOT_EXTRACTED, nothing of it is stored, and `problems` says what. `partial` is True where links
-    are known to be missing from a page that is otherwise good (a sitemap that breaks off): its
-    crawl has not seen the whole catalogue.
+    NOT_EXTRACTED, nothing is stored, and `problems` says what is missing. `partial` is True where
+    links are known to be missing from a page that is otherwise good (a sitemap that breaks off):
+    its crawl has not seen the whole catalogue.
 
     `found` names the fields for which the page gave a value of its own, complete or not (a default
     is none); `mistyped` those for which it gave something else than a value of their type.
@@ -397,7 +397,7 @@ class Extracted:
 
     @property
     def fields_found(self) -> int:
-        """How many fields the page gave a value for, however many products it has."""
+        """The number of fields for which the page gave a value, in any of its products."""
         return len(set(self.found))
 
 

@@ -51,7 +51,7 @@ class NotFoundError(ScraperError):
 
 
 class NotRunningError(ScraperError):
-    """A crawl that is to be stopped has ended already."""
+    """The crawl has already ended."""
 
     exit_code = 2
 

@@ -81,7 +81,7 @@ def now_column(comment: str | None = None) -> MappedColumn[datetime]:
     return mapped_column(server_default=text("now()"), comment=comment)
 
 
-class Site(Base):
+class SiteRow(Base):
     """One shop, with the newest valid version of its definition."""
 
     __tablename__ = "sites"
@@ -220,7 +220,7 @@ class Crawl(Base):
     )
 
 
-class Page(Base):
+class PageRow(Base):
     """The frontier: one canonical URL of a site, for good, taken up again by each crawl that
     reaches it."""
 
@@ -450,7 +450,7 @@ class CrawlHost(Base):
     bytes: Mapped[int] = mapped_column(BigInteger)
 
 
-class Product(Base):
+class ProductRow(Base):
     """The extracted record: one row a product. What it held before a change is in
     `product_versions`."""
 

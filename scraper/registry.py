@@ -42,9 +42,9 @@ class FoundPlugin:
 def found_plugins() -> tuple[FoundPlugin, ...]:
     """Every installed plug-in, by name."""
     off = plugins_off()
-    found = {entry.name: _examine(entry, off) for entry in entry_points(group=GROUP)}
+    found = {entry.name: _examine_entry(entry, off) for entry in entry_points(group=GROUP)}
     for name in off - found.keys():
-        raise ConfigError(f"{OFF_VARIABLE}: there is no plug-in {name!r} (fix: {', '.join(found)})")
+        raise ConfigError(f"{OFF_VARIABLE}: no plug-in is named {name!r} (fix: {', '.join(found)})")
     return tuple(found[name] for name in sorted(found))
 
 
@@ -118,7 +118,7 @@ def plugin_commands() -> dict[str, Command]:
 
 def run_plugin_steps(attribute: str, *arguments: object) -> None:
     """Calls what each plug-in names as `on_load` or `on_worker_start`."""
-    for reference in _references(attribute):
+    for reference in _list_references(attribute):
         resolve(reference)(*arguments)
 
 
@@ -140,7 +140,7 @@ def plugin_tasks() -> dict[str, Task]:
 def extended(name: str, base: type[T], attribute: str) -> type[T]:
     """A subclass of `base` that also inherits from the class that each plug-in names as
     `attribute`: this is how plug-ins add settings and keys of definitions."""
-    parts = [resolve(ref) for ref in _references(attribute)]
+    parts = [resolve(ref) for ref in _list_references(attribute)]
     return cast(
         type[T],
         type(name, (*parts, base), {"__module__": base.__module__, "__doc__": base.__doc__}),
@@ -180,12 +180,12 @@ def _inactive_with_keys() -> Iterator[FoundPlugin]:
     return (row for row in found_plugins() if row.off and row.plugin and row.plugin.keys)
 
 
-def _references(attribute: str) -> list[str]:
+def _list_references(attribute: str) -> list[str]:
     references = [getattr(plugin, attribute) for plugin in active_plugins()]
     return [reference for reference in references if reference is not None]
 
 
-def _examine(entry: EntryPoint, off: frozenset[str]) -> FoundPlugin:
+def _examine_entry(entry: EntryPoint, off: frozenset[str]) -> FoundPlugin:
     distribution = entry.dist.name if entry.dist is not None else ""
     try:
         plugin = entry.load()

@@ -55,7 +55,7 @@ def read_secret(path: Path, source: str, max_bytes: int) -> str:
 
 
 def readable_by_all(path: Path) -> bool:
-    """True where users other than the file's owner and group may read it."""
+    """Returns whether users apart from the file's owner and group may read it."""
     try:
         return bool(path.stat().st_mode & stat.S_IROTH)
     except OSError:
@@ -63,8 +63,8 @@ def readable_by_all(path: Path) -> bool:
 
 
 class FromFiles(PydanticBaseSettingsSource):
-    """The settings that files hold. A line end after the value is none of it. Raises `ConfigError`,
-    without the value."""
+    """Reads settings from files, without a final newline. Raises `ConfigError`, which does not show
+    the value."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[str | None, str, bool]:
         name = variable(field_name, field)
@@ -111,7 +111,7 @@ class FromProject(PydanticBaseSettingsSource):
         for key in self._values.keys() - names - {f"{name}_file" for name in names}:
             near = get_close_matches(key, names, n=1)
             hint = f" (did you mean {near[0]}?)" if near else ""
-            raise ConfigError(f"{PROJECT_FILE}: {key} is no setting{hint}")
+            raise ConfigError(f"{PROJECT_FILE}: {key} is not a setting{hint}")
         values = (self.get_field_value(field, name) for name, field in fields.items())
         return {name: value for value, name, _ in values if value is not None}
 
@@ -126,7 +126,7 @@ def _project_values() -> dict[str, Any]:
 
 
 def short_name(name: str, field: FieldInfo) -> str:
-    """What `scraper.toml` calls a setting: `database_url`, `attempts_max`, `sites`."""
+    """Returns a setting's name in `scraper.toml`: `database_url`, `attempts_max`, `sites`."""
     return variable(name, field).lower().removeprefix("scraper_")
 
 
@@ -259,7 +259,7 @@ class CoreSettings(BaseSettings):
 
     @classmethod
     def sources(cls) -> dict[str, str]:
-        """Where the value of each field that is not a default comes from, by the field's name."""
+        """Returns the origin of each value that is not a default, by the field's name."""
         files, project = FromFiles(cls)(), FromProject(cls)()
         origins = {}
         for name, field in cls.model_fields.items():
@@ -275,7 +275,7 @@ class CoreSettings(BaseSettings):
     @field_validator("*", mode="before")
     @classmethod
     def _empty_is_unset(cls, value: Any, info: ValidationInfo) -> Any:
-        """Of a setting that may be unset."""
+        """Treats an empty text as unset if the setting may be unset."""
         optional = cls.model_fields[str(info.field_name)].default is None
         return None if value == "" and optional else value
 
@@ -324,7 +324,7 @@ class CoreSettings(BaseSettings):
 
     @property
     def in_project(self) -> bool:
-        """Whether this folder, or a setting, says where definitions and servers are."""
+        """Returns whether this folder, or a setting, says where definitions and servers are."""
         return (
             Path(PROJECT_FILE).exists()
             or self.sites_dir.exists()
@@ -335,7 +335,7 @@ class CoreSettings(BaseSettings):
 
     @property
     def embedded(self) -> bool:
-        """True where at least one server is ours to start."""
+        """Returns whether at least one server is embedded."""
         return self.database_url is None or self.redis_url is None
 
     @property
@@ -344,8 +344,8 @@ class CoreSettings(BaseSettings):
 
     @property
     def socket_dir(self) -> Path:
-        """Where the embedded servers listen: under home, or in a short private folder where home's
-        path is too long."""
+        """Returns the folder of the embedded servers' sockets: under home, or a short private
+        folder if home's path is too long."""
         preferred = self.home_dir / "run"
         if len(str(preferred / ".s.PGSQL.5432.lock")) <= SOCKET_PATH_MAX:
             return preferred
@@ -413,5 +413,5 @@ def ends_with() -> int | None:
 
 
 def notify_socket() -> str | None:
-    """Where systemd wants to hear of this process (`Type=notify`), in its own variable."""
+    """Returns the socket on which systemd expects notifications (`Type=notify`)."""
     return os.environ.get("NOTIFY_SOCKET") or None

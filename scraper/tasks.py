@@ -77,13 +77,13 @@ def finish(crawl_id: int) -> None:
 @app.task(base=Step)
 def fetch_listings(lease_id: str, alone: bool = False) -> None:
     """Works through a lease of listing pages and sitemaps."""
-    current_worker.get(send_best_effort).work(UUID(lease_id), alone=alone)
+    current_worker.get_worker(send_best_effort).work(UUID(lease_id), alone=alone)
 
 
 @app.task(base=Step)
 def fetch_products(lease_id: str, alone: bool = False) -> None:
     """Works through a lease of product pages."""
-    current_worker.get(send_best_effort).work(UUID(lease_id), alone=alone)
+    current_worker.get_worker(send_best_effort).work(UUID(lease_id), alone=alone)
 
 
 def _add_tick(tick: Tick) -> None:
@@ -100,7 +100,7 @@ def _add_task(task: PluginTask) -> None:
 
     @app.task(base=Step, name=f"{__name__}.{task.name}")
     def run_task(**arguments: Any) -> None:
-        current_worker.get(send_best_effort).run_task(task.run, arguments)
+        current_worker.get_worker(send_best_effort).run_task(task.run, arguments)
 
 
 for _tick in plugin_ticks():

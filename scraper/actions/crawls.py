@@ -53,7 +53,7 @@ def _no_definition(connection: sa.Connection, settings: Settings, name: str) -> 
     names = {path.stem for path in loader.list_definition_files(settings.sites_dir)}
     names |= set(sites.site_names(connection))
     return NotFoundError(
-        f"there is no site named {name!r}, neither in {settings.sites_dir}/ nor in the database"
+        f"no site named {name!r}, neither in {settings.sites_dir}/ nor in the database"
         + did_you_mean(name, names)
     )
 

@@ -52,7 +52,7 @@ def page_id(connection: sa.Connection, word: str) -> int:
     if "://" not in word:
         page = store.read_page(connection, int(word))
         if page is None:
-            raise NotFoundError(f"there is no page {word}; `scraper dead list` shows ids")
+            raise NotFoundError(f"no page has the id {word}; `scraper dead list` shows ids")
         return int(page.id)
     pages = store.find_by_url(connection, [fingerprint(word), fingerprint(clean(word) or word)])
     if not pages:

@@ -55,14 +55,11 @@ def open_now(engine: sa.Engine, name: str, *, refetch: bool = False) -> OpenedCr
     with engine.begin() as connection:
         row = sites.find_site(connection, name)
         if row is None:
-            raise NotFoundError(
-                f"there is no site named {name!r}; `scraper sites list` shows those there are"
-            )
+            raise NotFoundError(f"no site named {name!r}; `scraper sites list` shows the sites")
         site_id, site = row
         if sites.is_paused(connection, site_id):
             raise PausedError(
-                f"{name} is paused: nothing of it is fetched; "
-                f"`scraper sites resume {name}` ends that"
+                f"{name} is paused, so nothing is fetched (fix: `scraper sites resume {name}`)"
             )
         crawl_id = crawls.open_crawl(
             connection, site_id, site, slot=None, trigger="manual", refetch=refetch

@@ -212,8 +212,8 @@ def _running_crawl(connection: sa.Connection, site: SitePages) -> _Target | None
     since that crawl may find the pages itself."""
     if sites.is_paused(connection, site.id):
         raise PausedError(
-            f"{site.name} is paused: nothing of it is fetched; `scraper sites resume "
-            f"{site.name}` ends that"
+            f"{site.name} is paused, so nothing is fetched (fix: `scraper sites resume "
+            f"{site.name}`)"
         )
     row = store.active_crawl(connection, site.id)
     if row is None:

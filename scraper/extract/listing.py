@@ -184,7 +184,9 @@ def _compile_hrefs(source: LinkSource) -> Hrefs:
         return lambda document: jsonld.find_texts_in_documents(document.captured_json(name), steps)
     if source.regex is not None:
         pattern = selectors.compile_regex(source.regex)
-        return lambda document: _unescape(selectors.find_all(pattern, document.text, LINKS_MAX))
+        return lambda document: _unescape_text(
+            selectors.find_all(pattern, document.text, LINKS_MAX)
+        )
     attribute = source.attr or "href"
     if source.css is not None:
         selector = parse_css(source.css)
@@ -222,7 +224,7 @@ def _hrefs_by_xpath(document: Document, xpath: etree.XPath, attribute: str) -> I
                 yield from inside[:1]
 
 
-def _unescape(texts: list[str]) -> Iterable[str]:
+def _unescape_text(texts: list[str]) -> Iterable[str]:
     r"""Removes the escapes of HTML (&amp;) and JSON (\/) from URLs in a page's source."""
     for text in texts:
         yield text.replace("&amp;", "&").replace("\\/", "/")

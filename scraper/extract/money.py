@@ -106,7 +106,7 @@ _BEFORE = re.compile(rf"(?P<currency>{_CURRENCY})[ \u00a0\u202f]?(?P<number>{_NU
 _BEHIND = re.compile(
     rf"(?P<number>{_NUMBER})(?:[.,][-\u2013\u2014]+)?[ \u00a0\u202f]?(?:{_CURRENCY})"
 )
-# The currency sign in place of the decimal mark, as in France.
+# The currency sign replaces the decimal mark, as in France.
 _SIGN_AS_MARK = re.compile(rf"(?<![\d.,])(\d{{1,4}})({_CURRENCY})(\d\d)(?!\d)")
 # A whole text whose cents were in an element of their own.
 _SPLIT = re.compile(

@@ -140,7 +140,7 @@ def set_param(url: str, name: str, number: int) -> str:
 
 
 def _compile_url_pattern(template: str) -> re.Pattern[str]:
-    """Compiles a template: a relative one matches the end of a URL, an absolute one all of it."""
+    """Compiles a template: a relative one matches the end of a URL, an absolute one a whole URL."""
     absolute = re.match("https?://", template) is not None
     tail = template if absolute else "/" + re.sub(r"^(?:\.{0,2}/)+", "", template)
     before, _, after = tail.partition(_PLACE)

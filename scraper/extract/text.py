@@ -31,7 +31,7 @@ Element: TypeAlias = "LexborNode | etree._Element"  # noqa: SLF001
 
 
 def price_text(element: Element) -> str:
-    """Returns the text without crossed-out parts, or with them if there is no other. Separates
+    """Returns the text without crossed-out parts, or with them if nothing else remains. Separates
     cents in an element of their own from the digits before."""
     text = "" if element.tag in _STRUCK else whole_text(element, _HIDDEN_OR_STRUCK, _MARK)
     text = text if text.strip(f"{_MARK} \n\t") else whole_text(element, mark=_MARK)

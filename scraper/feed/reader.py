@@ -316,7 +316,7 @@ def _site_id(connection: sa.Connection, name: str | None) -> int | None:
     row = sites.find_site(connection, name)
     if row is None:
         raise NotFoundError(
-            f"there is no site named {name!r} in the database; `scraper crawl {name}` adds it"
+            f"no site named {name!r} in the database; `scraper crawl {name}` adds it"
         )
     return row[0]
 

@@ -1,4 +1,4 @@
-"""How a site's connections may look other than ours: a plug-in's TLS and HTTP/2 handshake."""
+"""The interface of a plug-in's own TLS and HTTP/2 handshake for a site's connections."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from scraper.http.transport.guard import Networks
 
 
 class Handshake(Protocol):
-    """What a site's pages are asked for with. A value: equal handshakes share connections."""
+    """The handshake of a site's connections. A value: equal handshakes share connections."""
 
     @property
     def is_browser(self) -> bool:
-        """Whether headers and handshake are those of a browser."""
+        """Returns whether headers and handshake are those of a browser."""
         ...
 
     def headers(
         self, seed: str, region: str | None, *, secure: bool
     ) -> Sequence[tuple[str, str]] | None:
-        """The headers of the browser that `seed` (a proxy's id) has; None: the policy's own."""
+        """Returns the headers of the browser that `seed` (a proxy's id) has; None: the policy's."""
         ...
 
     def connection_key(self, seed: str) -> Hashable:
-        """What tells connections apart: no connection is lent from one key to another."""
+        """Returns the key under which connections are pooled: different keys share none."""
         ...
 
     def make_transport(
@@ -40,5 +40,5 @@ class Handshake(Protocol):
         *,
         proxied: bool,
     ) -> httpx.AsyncBaseTransport:
-        """A transport with this handshake; `plain` sends what needs none."""
+        """Makes a transport with this handshake; `plain` sends requests that do not need it."""
         ...

@@ -1,15 +1,15 @@
-"""Files that are kept outside PostgreSQL, under keys: in a folder, or in a bucket of S3 or what
-speaks like it.
+"""Stores files outside PostgreSQL under keys: in a folder, or in a bucket of S3 or a compatible
+service.
 
 A place is written as a folder, `file:///srv/archive`, or `s3://bucket/prefix`. An object appears
-whole or not at all, and is durable once `put` returns; it is never changed afterwards. Everything
-here blocks: call it from a thread.
+completely or not at all, is durable once `put` returns, and never changes afterwards. All calls
+block, so make them in a thread.
 
-S3 is reached with boto3, rather than a smaller client, since it is the one that knows every way in
-which machines get their credentials (environment, `~/.aws`, roles of containers and virtual
-machines) and the usual variables (`AWS_ENDPOINT_URL`, `AWS_REGION` …), so that none of them is a
-setting of ours, and no secret passes through our hands. It costs the processes that use it 0.4
-CPU-seconds and 40 MB, and is imported by no other.
+S3 is used through boto3 instead of a smaller client, since only boto3 supports every source of
+credentials (environment, `~/.aws`, roles of containers and virtual machines) and the usual
+variables (`AWS_ENDPOINT_URL`, `AWS_REGION` …). So none of these is a setting here, and this code
+handles no secrets. boto3 costs the processes that use it 0.4 CPU-seconds and 40 MB; others do not
+import it.
 """
 
 from __future__ import annotations
@@ -51,37 +51,36 @@ class StoredObject:
 
 class Objects(Protocol):
     """A place for objects. Keys are relative paths with `/`. All methods raise `ObjectsError`,
-    which says what could not be done, where, and why, and shows no credentials;
-    `ObjectsError.missing` tells an object that is not there."""
+    which names the operation, the place and the reason, without credentials;
+    `ObjectsError.missing` is set if the object does not exist."""
 
     where: str
 
     def put(self, key: str, source: Path) -> None:
-        """Stores a file's content under `key`, whole or not at all; over what is there already."""
+        """Stores a file's content under `key`, completely or not at all; replaces an object."""
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
-        """`length` bytes from `offset` on, fewer where the object ends before; None: to its end."""
+        """Reads up to `length` bytes from `offset`; None: to the object's end."""
 
     def listed(self, prefix: str = "") -> Iterator[StoredObject]:
-        """The objects whose keys begin with `prefix`, in the order of their keys."""
+        """Yields the objects whose keys begin with `prefix`, sorted by key."""
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Those that are gone already are no error."""
+        """Deletes the objects that exist; missing ones are ignored."""
 
 
-def place(where: str, variable: str) -> Objects:
-    """The place that `where` names; nothing is asked of it yet. `variable` is where the user wrote
-    it, for the error: raises `ConfigError` where it cannot be one, or the `s3` extra is missing."""
+def open_place(where: str, variable: str) -> Objects:
+    """Returns the place that `where` names, without using it yet. Raises `ConfigError`, which names
+    the `variable`, for an invalid place or if the `s3` extra is missing."""
     scheme, separator, _ = where.partition("://")
     match scheme.lower() if separator else "file":
         case "s3":
             url = urlsplit(where)
             if not url.netloc or "@" in url.netloc or url.query or url.fragment:
                 raise ConfigError(
-                    f"{variable}: a bucket is written s3://bucket or s3://bucket/prefix; its "
-                    "credentials come from where "
-                    "AWS's own tools have them (fix: AWS_ACCESS_KEY_ID and "
-                    "AWS_SECRET_ACCESS_KEY, or ~/.aws)"
+                    f"{variable}: a bucket is written s3://bucket or s3://bucket/prefix, without "
+                    "credentials (fix: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+                    "use ~/.aws)"
                 )
             return Bucket(url.netloc, url.path.strip("/"))
         case "file" if separator:
@@ -97,24 +96,28 @@ def place(where: str, variable: str) -> Objects:
             raise ConfigError(f"{variable}: neither a folder nor s3://bucket/prefix")
 
 
-def place_of_file(where: str, variable: str) -> tuple[Objects, str]:
-    """Where one object goes that `where` names whole (`s3://bucket/feeds/today.parquet`, or a
-    path), and its key there."""
+def split_object_name(where: str, variable: str) -> tuple[Objects, str]:
+    """Splits the whole name of an object (`s3://bucket/feeds/today.parquet`, or a path) into its
+    place and its key there."""
     folder, slash, name = where.rpartition("/")
     if not name or folder.endswith(":/"):
         raise ConfigError(f"{variable}: no name of a file in {where}")
-    return place(folder if slash and folder else "/" if slash else ".", variable), checked_key(name)
+    return open_place(folder if slash and folder else "/" if slash else ".", variable), check_key(
+        name
+    )
 
 
-def _failure(verb: str, key: str, where: str, why: str, *, missing: bool = False) -> ObjectsError:
+def _make_error(
+    verb: str, key: str, where: str, why: str, *, missing: bool = False
+) -> ObjectsError:
     return ObjectsError(
         f"cannot {verb} {key or 'what is there'} in {where}: {why}", missing=missing
     )
 
 
-def checked_key(key: str) -> str:
-    """`key`, if it stays below its place on every system. ValueError is a fault of ours: keys are
-    never a shop's words."""
+def check_key(key: str) -> str:
+    """Returns `key` if it stays below its place on every system. Raises ValueError, which means a
+    bug, since keys never come from a shop."""
     parts = key.split("/")
     if (
         any(part in ("", ".", "..") for part in parts)
@@ -135,13 +138,13 @@ class Folder:
         self.where = str(self.root)
 
     def put(self, key: str, source: Path) -> None:
-        target = self.root / checked_key(key)
+        target = self.root / check_key(key)
         part = target.with_name(f"{PART}{uuid4().hex}")
         with self._translating_errors("write", key):
             for left in reversed(range(_PUT_TRIES)):
                 try:
-                    self._make(target.parent)
-                    self._write(source, part, target)
+                    self._make_folders(target.parent)
+                    self._write_part(source, part, target)
                     return
                 except FileNotFoundError:
                     # Another process has just emptied the folder and removed it.
@@ -154,7 +157,7 @@ class Folder:
     def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         with (
             self._translating_errors("read", key),
-            (self.root / checked_key(key)).open("rb") as file,
+            (self.root / check_key(key)).open("rb") as file,
         ):
             file.seek(offset)
             return file.read(-1 if length is None else length)
@@ -163,7 +166,7 @@ class Folder:
         with self._translating_errors("list", prefix):
             paths = sorted(
                 (path.relative_to(self.root).as_posix(), path)
-                for path in self._within(prefix).rglob("*")
+                for path in self._folder_of_prefix(prefix).rglob("*")
                 if path.is_file() and not path.is_symlink() and not path.name.startswith(PART)
             )
         for key, path in paths:
@@ -175,10 +178,10 @@ class Folder:
                     )
 
     def delete(self, keys: Sequence[str]) -> None:
-        paths = {key: self.root / checked_key(key) for key in keys}
-        # It is rather another machine's, or not mounted, than empty.
+        paths = {key: self.root / check_key(key) for key in keys}
+        # A missing folder is more likely on another machine, or not mounted, than empty.
         if keys and not self.root.is_dir():
-            raise _failure("delete", keys[0], self.where, "there is no such folder here")
+            raise _make_error("delete", keys[0], self.where, "the folder does not exist here")
         for key, path in paths.items():
             with self._translating_errors("delete", key):
                 path.unlink(missing_ok=True)
@@ -187,31 +190,32 @@ class Folder:
                     break
                 try:
                     folder.rmdir()
-                except OSError:  # not empty, or gone
+                except OSError:
+                    # The folder is missing or not empty.
                     break
 
-    def _within(self, prefix: str) -> Path:
+    def _folder_of_prefix(self, prefix: str) -> Path:
         folder = prefix.rpartition("/")[0]
-        return self.root / checked_key(folder) if folder else self.root
+        return self.root / check_key(folder) if folder else self.root
 
-    def _make(self, folder: Path) -> None:
-        """Every folder that is new, made durable in the one above it."""
+    def _make_folders(self, folder: Path) -> None:
+        """Makes missing folders, each durable in its parent."""
         if folder.is_dir():
             return
-        self._make(folder.parent)
+        self._make_folders(folder.parent)
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-            _sync(folder.parent)
+            _sync_folder(folder.parent)
 
     @staticmethod
-    def _write(source: Path, part: Path, target: Path) -> None:
+    def _write_part(source: Path, part: Path, target: Path) -> None:
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(handle, "wb") as file, source.open("rb") as given:
             shutil.copyfileobj(given, file, 1 << 20)
             file.flush()
             os.fsync(handle)
         part.replace(target)
-        _sync(target.parent)
+        _sync_folder(target.parent)
 
     @contextmanager
     def _translating_errors(self, verb: str, key: str) -> Iterator[None]:
@@ -219,7 +223,7 @@ class Folder:
             yield
         except OSError as error:
             missing, why = isinstance(error, FileNotFoundError), str(error.strerror or error)
-            raise _failure(verb, key, self.where, why, missing=missing) from error
+            raise _make_error(verb, key, self.where, why, missing=missing) from error
 
 
 class Bucket:
@@ -242,18 +246,20 @@ class Bucket:
     def put(self, key: str, source: Path) -> None:
         with self._translating_errors("write", key):
             if source.stat().st_size > SINGLE_PUT_MAX:
-                self._client.upload_file(str(source), self.bucket, self._full(key))
+                self._s3_client.upload_file(str(source), self.bucket, self._full_key(key))
             else:
                 with source.open("rb") as body:
-                    self._client.put_object(Bucket=self.bucket, Key=self._full(key), Body=body)
+                    self._s3_client.put_object(
+                        Bucket=self.bucket, Key=self._full_key(key), Body=body
+                    )
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         if length == 0:
             return b""
         until = "" if length is None else offset + length - 1
         with self._translating_errors("read", key):
-            answer = self._client.get_object(
-                Bucket=self.bucket, Key=self._full(key), Range=f"bytes={offset}-{until}"
+            answer = self._s3_client.get_object(
+                Bucket=self.bucket, Key=self._full_key(key), Range=f"bytes={offset}-{until}"
             )
             with answer["Body"] as body:
                 content: bytes = body.read()
@@ -261,7 +267,7 @@ class Bucket:
 
     def listed(self, prefix: str = "") -> Iterator[StoredObject]:
         with self._translating_errors("list", prefix):
-            pages = self._client.get_paginator("list_objects_v2").paginate(
+            pages = self._s3_client.get_paginator("list_objects_v2").paginate(
                 Bucket=self.bucket, Prefix=self.prefix + prefix
             )
             for page in pages:
@@ -274,19 +280,19 @@ class Bucket:
         for start in range(0, len(keys), DELETE_MAX):
             batch = keys[start : start + DELETE_MAX]
             with self._translating_errors("delete", batch[0]):
-                objects = [{"Key": self._full(key)} for key in batch]
-                answer = self._client.delete_objects(
+                objects = [{"Key": self._full_key(key)} for key in batch]
+                answer = self._s3_client.delete_objects(
                     Bucket=self.bucket, Delete={"Objects": objects, "Quiet": True}
                 )
             for error in answer.get("Errors", ()):
-                raise _failure("delete", error.get("Key"), self.where, error.get("Code"))
+                raise _make_error("delete", error.get("Key"), self.where, error.get("Code"))
 
-    def _full(self, key: str) -> str:
-        return self.prefix + checked_key(key)
+    def _full_key(self, key: str) -> str:
+        return self.prefix + check_key(key)
 
     @property
-    def _client(self) -> Any:
-        """Made once: a client may be used by several threads, the making of one may not."""
+    def _s3_client(self) -> Any:
+        """The client, made once under a lock: threads may share one, but not make one at once."""
         with self._lock:
             if self._made is None:
                 import boto3
@@ -311,19 +317,18 @@ class Bucket:
             code = str(error.response.get("Error", {}).get("Code", ""))
             missing = code in ("InvalidRange", "NoSuchKey", "404", "NotFound")
             why = "it ends before" if code == "InvalidRange" else code or "refused"
-            raise _failure(verb, key, self.where, why, missing=missing) from error
+            raise _make_error(verb, key, self.where, why, missing=missing) from error
         except (BotoCoreError, Boto3Error, OSError) as error:
-            raise _failure(verb, key, self.where, _why(error)) from error
+            raise _make_error(verb, key, self.where, _explain_error(error)) from error
 
 
-def _why(error: Exception) -> str:
-    """boto's own words, of which none holds a secret: its credentials are never in them, and URLs
-    are without queries."""
+def _explain_error(error: Exception) -> str:
+    """Returns boto's message without URLs' queries; it never contains credentials."""
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
     return text.split("?")[0][:300]
 
 
-def _sync(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

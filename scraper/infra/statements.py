@@ -1,8 +1,8 @@
 """Reads the SQL and Lua files that accompany the modules that run them.
 
 A file opens with a header of `--` lines: its parameters or Redis keys, what it locks, and why. A
-line `-- include: results/NAME.sql` stands for the text of another file, a condition that several
-statements share.
+line `-- include: results/NAME.sql` is replaced by the text of another file, a condition that
+several statements share.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@
 --   11 rotation: how long a process keeps its allotment while others have none
 --   12 busy until: the end of the slots that the process holds, in case Redis has lost them
 --   13 good answers since its last reservation    14 step, in millionths    15 recovery
---   16 end of an earlier reservation    17 how many microseconds of it come back unused
+--   16 end of an earlier reservation    17 how many of its microseconds come back unused
 --
 -- Returns {now, start, first slot, pace, slots granted, allotment, contended, factor in millionths,
 -- end, returned}. Slot k, counted from 0, is at max(start, first + k * pace); the host is free again

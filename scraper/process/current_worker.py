@@ -1,6 +1,5 @@
-"""This process's one worker, and what other parts of the process may ask of it. It is made when a
-batch first comes. What it is made of is imported then, or just before, so that a process is ready
-sooner.
+"""The worker of this process, and what other parts of the process need from it. It is made for the
+first batch. Its modules are imported then, or just before, so that a process is ready sooner.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _workers: dict[int, Worker] = {}
 
 
 def import_ahead(fetches: bool) -> None:
-    """Imports what the first batch would have to wait for, or in a coordinator the first crawl."""
+    """Imports the modules that the first batch needs, or in a coordinator the first crawl."""
     if fetches:
         import scraper.worker.process
     else:
@@ -30,55 +29,55 @@ def import_ahead(fetches: bool) -> None:
     _spare_the_collector()
 
 
-def get(send: Send) -> Worker:
-    """This process's worker, made on the first call."""
+def get_worker(send: Send) -> Worker:
+    """Returns this process's worker; makes it on the first call."""
     pid = os.getpid()
     worker = _workers.get(pid)
     if worker is None:
         with _making:
             worker = _workers.get(pid)
             if worker is None:
-                worker = _workers[pid] = _make(send)
+                worker = _workers[pid] = _make_worker(send)
                 _spare_the_collector()
     return worker
 
 
-def _make(send: Send) -> Worker:
-    # It is most of what there is to import.
+def _make_worker(send: Send) -> Worker:
+    # This imports most of the package.
     from scraper.worker.process import Worker
 
     return Worker(settings.load(), send)
 
 
 def _spare_the_collector() -> None:
-    """What is loaded by now stays, and pages leave hardly a cycle behind: looking through all of it
-    after each 700 new objects, as Python does by default, took 40 us a page."""
+    """Makes garbage collections rare. Loaded modules stay, and pages leave hardly any cycles, but a
+    collection after each 700 new objects, Python's default, took 40 us a page."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 
 
-def close() -> None:
-    """Closes this process's worker, if there is one: the last thing before the process ends."""
+def close_worker() -> None:
+    """Closes this process's worker, if there is one, at the end of the process."""
     worker = _workers.pop(os.getpid(), None)
     if worker is not None:
         worker.close()
 
 
-def stop() -> None:
-    """Tells this process's worker, if there is one, that it is to stop."""
+def stop_worker() -> None:
+    """Asks this process's worker, if there is one, to stop."""
     worker = _workers.get(os.getpid())
     if worker is not None:
         worker.stop()
 
 
 def lost_pages() -> int:
-    """Pages that this process could neither store nor hand back since it was told to stop."""
+    """Returns how many pages this process could neither store nor hand back since `stop_worker`."""
     worker = _workers.get(os.getpid())
     return worker.lost if worker is not None else 0
 
 
 def silent_s() -> float:
-    """Seconds since this process's loop last turned; 0 where there is none."""
+    """Returns the seconds since this process's event loop last turned; 0 without a loop."""
     worker = _workers.get(os.getpid())
     return worker.silent_s if worker is not None else 0.0

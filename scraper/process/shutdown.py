@@ -64,7 +64,7 @@ class Shutdown:
             self.hand_back_by = None
             if self.end_by is None:
                 self.end_by = time.monotonic() + settings_module.load().stop_s + LATE_S
-        current_worker.stop()
+        current_worker.stop_worker()
         state.should_stop = self.code
 
     def end_for_restart(self) -> None:
@@ -88,7 +88,7 @@ class Shutdown:
             with self._lock:
                 self.hand_back_by = None
                 self.end_by = now + settings_module.load().stop_s + LATE_S
-            current_worker.stop()
+            current_worker.stop_worker()
         if self.end_by is not None and now > self.end_by:
             quit_now(
                 "could not end in time: a server is away, or a page does not stop", self.code or 1
@@ -98,7 +98,7 @@ class Shutdown:
         """Closes the worker and sets the exit code. Celery calls this last, after all batches."""
         lost = current_worker.lost_pages()
         try:
-            current_worker.close()
+            current_worker.close_worker()
         except Exception:
             log.exception("could not close everything")
         if lost:

@@ -201,7 +201,7 @@ def read_report(connection: sa.Connection, crawl_id: int) -> Report:
     """Reads the report on a crawl. Raises `NotFoundError`."""
     row = connection.execute(CRAWL, {"id": crawl_id}).mappings().first()
     if row is None:
-        raise NotFoundError(f"there is no crawl {crawl_id}; `scraper status` shows those there are")
+        raise NotFoundError(f"no crawl has the id {crawl_id}; `scraper status` shows ids")
     values = dict(row)
     selectors = _selectors_of(values.pop("definition"))
     examples: dict[str, list[dict[str, Any]]] = defaultdict(list)

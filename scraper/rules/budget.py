@@ -40,8 +40,8 @@ SETTLES_S = 2.0
 BAD_SHARE = 0.15
 MOST_SHARE = 0.5
 BAD_WEIGHT = 1 / 30
-# A host that has given a good answer within this is healthy, if few are bad. It outlasts the tries
-# of a crawl's last page, the first of which may take the whole page timeout.
+# A host with a good answer within this time, and few bad ones, is healthy. It outlasts the tries of
+# a crawl's last page, whose first one may take the whole page timeout.
 HEALTHY_S = 180.0
 UNASKED = frozenset(
     {Outcome.FRESH, Outcome.FORBIDDEN_ADDRESS, Outcome.ROBOTS_DISALLOWED, Outcome.HOST_DOWN}

@@ -31,20 +31,22 @@ def served_queues() -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class WorkerNode:
     """A worker that answered: its queues, and its processes as leases name them (host:pid)."""
 
     queues: list[str]
     processes: list[str]
 
 
-def list_nodes() -> dict[str, Node]:
+def list_nodes() -> dict[str, WorkerNode]:
     """Returns every live worker by its node's name. Takes a second; raises the broker's error if it
     is away."""
     with ThreadPoolExecutor(2) as pool:
         queues, stats = pool.map(_inspect_workers, ("active_queues", "stats"))
     return {
-        name: Node(sorted(queue["name"] for queue in queues[name]), _list_processes(name, stats))
+        name: WorkerNode(
+            sorted(queue["name"] for queue in queues[name]), _list_processes(name, stats)
+        )
         for name in queues
     }
 

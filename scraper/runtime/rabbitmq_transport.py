@@ -28,7 +28,7 @@ def _read_properties(buffer: bytes, offset: int) -> tuple[dict[str, Any], int]:
 serialization.PROPERTY_CLASSES[serialization.Basic.CLASS_ID] = _read_properties
 
 
-class Channel(pyamqp.Channel):
+class RabbitChannel(pyamqp.Channel):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         # Bodies stay bytes: some encodings take minutes for a few megabytes.
@@ -73,10 +73,10 @@ class Channel(pyamqp.Channel):
 
 
 class Connection(pyamqp.Connection):
-    Channel = Channel
+    Channel = RabbitChannel
 
 
-class Transport(pyamqp.Transport):
+class RabbitTransport(pyamqp.Transport):
     Connection = Connection
 
 

@@ -58,7 +58,7 @@ class QoS(redis.QoS):
                 dropped_messages.record(self.unacked_key, "no queue to go back to", stored or b"")
 
 
-class Channel(redis.Channel):
+class RedisChannel(redis.Channel):
     QoS = QoS
     _kept_client: Any = None
 
@@ -144,8 +144,8 @@ class Channel(redis.Channel):
             return sum(pipe.execute())
 
 
-class Transport(redis.Transport):
-    Channel = Channel
+class RedisTransport(redis.Transport):
+    Channel = RedisChannel
     # Says whether to read a message of a queue and priority; None reads all. A worker's consumer
     # sets it, and the thread that reads messages calls it.
     wants: Callable[[str, int], bool] | None = None

@@ -91,7 +91,7 @@ def list_functions(site: Site) -> dict[str, str]:
 # Cached, because this process keeps running the imported code when the file changes.
 @lru_cache(maxsize=256)
 def read_function_source(name: str, allowed: tuple[str, ...]) -> str | None:
-    """Returns the text of the file that defines a function, or None if there is no file or the
+    """Returns the text of the file that defines a function, or None if it has no file or the
     module cannot be imported. Does not include the modules that the file imports."""
     try:
         file = inspect.getsourcefile(sys.modules[resolve_function(name, allowed).__module__])

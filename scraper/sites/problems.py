@@ -103,7 +103,7 @@ def _find_written_path(path: Path, data: Any) -> Path:
         if inside:
             data = data[step]
         elif isinstance(step, int) or step in ("[key]", "urls"):
-            # A single link in place of a list, or the shorthand of `sitemap`.
+            # A single link instead of a list, or the shorthand of `sitemap`.
             continue
         else:
             break

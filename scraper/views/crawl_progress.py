@@ -39,7 +39,7 @@ def left_s(progress: CrawlProgress, per_s: float) -> float | None:
 
 
 def as_json(progress: CrawlProgress) -> dict[str, Any]:
-    """What `scraper status --json` prints for one crawl: counts flat."""
+    """Returns the JSON of `scraper status` for one crawl, with flat counts."""
     values: dict[str, Any] = asdict(progress)
     counts = values.pop("counts")
     left = left_s(progress, progress.recent_per_s)
@@ -67,7 +67,7 @@ def eta(progress: CrawlProgress, per_s: float) -> str:
 
 
 def line(progress: CrawlProgress, per_s: float) -> str:
-    """One line for a log or a pipe."""
+    """Describes a crawl on one line, for a log or a pipe."""
     return (
         f"{progress.site}: {progress.phase}, {progress.done:,}/{progress.total:,} pages, "
         f"{per_s:.0f} pages/s, {progress.failed:,} failed, {progress.counts.retries:,} retries, "
@@ -76,7 +76,7 @@ def line(progress: CrawlProgress, per_s: float) -> str:
 
 
 def pages(progress: CrawlProgress) -> str:
-    """How many pages are done. A crawl that skipped some says so.
+    """Says how many pages were fetched, and how many were skipped.
 
     `pages(done) == 'fetched 50, not due 1,000'`
     """
@@ -87,7 +87,7 @@ def pages(progress: CrawlProgress) -> str:
 
 
 def summary(progress: CrawlProgress) -> str:
-    """What a finished crawl came to, in a few lines."""
+    """Summarizes a finished crawl in a few lines."""
     c = progress.counts
     rate = average_per_s(progress)
     lines = [
@@ -122,7 +122,7 @@ def read(connection: sa.Connection, crawl_id: int) -> CrawlProgress:
     """Raises `NotFoundError`."""
     rows = read_progress(connection, crawl_id=crawl_id)
     if not rows:
-        raise NotFoundError(f"there is no crawl {crawl_id}; `scraper status` shows those there are")
+        raise NotFoundError(f"no crawl has the id {crawl_id}; `scraper status` shows ids")
     return rows[0]
 
 

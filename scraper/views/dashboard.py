@@ -28,7 +28,7 @@ from scraper.views import host_states
 from scraper.views import queue_stats as state
 from scraper.views import site_table as fleet_view
 from scraper.views.host_states import HostState
-from scraper.views.queue_stats import LeaseHolder, QueueState, Trouble, Unusable
+from scraper.views.queue_stats import LeaseHolder, PageTrouble, QueueState, Unusable
 from scraper.views.site_table import Totals
 
 # The states of sites that need an operator.
@@ -59,7 +59,7 @@ class FleetStatus:
     paused: list[str]
     queues: list[QueueState]
     dead: list[Unusable]
-    errors: list[Trouble]
+    errors: list[PageTrouble]
     hosts: list[HostState] = field(default_factory=list)
     workers: list[WorkerState] = field(default_factory=list)
     totals: Totals = field(default_factory=Totals)
@@ -74,11 +74,11 @@ def read(
     site: str | None = None,
     newest: int = 20,
     every_site: bool = False,
-    nodes: Mapping[str, fleet.Node] | None = None,
+    nodes: Mapping[str, fleet.WorkerNode] | None = None,
 ) -> FleetStatus:
     """Reads the fleet's status: every running crawl and the newest ended ones, or with `every_site`
-    each site's newest crawl. With `site`, only what concerns that site, and the workers that have
-    pages of it. Asking the workers takes a second, unless the caller passes their `nodes`."""
+    each site's newest crawl. With `site`, only that site's part, and the workers that have its
+    pages. Asking the workers takes a second, unless the caller passes their `nodes`."""
     with ThreadPoolExecutor(1) as pool:
         inspection = None if nodes is not None else pool.submit(fleet.list_nodes)
         with engine.connect() as connection:
@@ -147,8 +147,8 @@ def _read_hosts(
         status.hosts = [host for host in status.hosts if host.host in of_site]
 
 
-def workers(nodes: Mapping[str, fleet.Node], holders: list[LeaseHolder]) -> list[WorkerState]:
-    """Those that answered, and those that hold leases and did not."""
+def workers(nodes: Mapping[str, fleet.WorkerNode], holders: list[LeaseHolder]) -> list[WorkerState]:
+    """Returns the workers that answered, and silent ones that hold leases."""
     by_process = {holder.worker: holder for holder in holders}
     states = []
     for name, node in sorted(nodes.items()):
@@ -163,7 +163,7 @@ def workers(nodes: Mapping[str, fleet.Node], holders: list[LeaseHolder]) -> list
 
 
 def as_json(status: FleetStatus) -> dict[str, Any]:
-    """What `scraper status --json` prints, and `scraper watch --json` line by line."""
+    """Returns the JSON of `scraper status`, and of each line of `scraper watch`."""
     return {
         "totals": asdict(status.totals),
         "crawls": [

@@ -26,11 +26,9 @@ def field_types(connection: sa.Connection, name: str) -> dict[str, str]:
 
 
 def nearest(connection: sa.Connection, name: str) -> str:
-    """What to type for a site that is not in the database."""
-    return f"`scraper crawl {name}` brings it there" + did_you_mean(
-        name, sites.site_names(connection)
-    )
+    """Returns the hint for a site that is not in the database."""
+    return f"`scraper crawl {name}` adds it" + did_you_mean(name, sites.site_names(connection))
 
 
 def no_site(name: str, hint: str = "`scraper status` shows those crawled") -> NotFoundError:
-    return NotFoundError(f"there is no site named {name!r} in the database; {hint}")
+    return NotFoundError(f"no site named {name!r} in the database; {hint}")

@@ -57,12 +57,12 @@ def parse_condition(text: str) -> Condition:
     match = CONDITION.fullmatch(text)
     if match is None:
         raise ConfigError(
-            f"{text!r} is no condition (fix: FIELD, one of = != < <= > >= ~, and a value, "
+            f"{text!r} is not a condition (fix: FIELD, one of = != < <= > >= ~, and a value, "
             "as in 'price<10' or 'title~pan')"
         )
     condition = Condition(match[1], match[2], match[3])
     if condition.sign[0] in "<>" and _parse_number(condition.value) is None:
-        raise ConfigError(f"{text!r} compares with something that is no number")
+        raise ConfigError(f"{text!r} does not compare with a number")
     return condition
 
 
@@ -101,7 +101,7 @@ def row_ids(connection: sa.Connection, site: str, where: Sequence[Condition]) ->
 
 
 def versions(connection: sa.Connection, site: str, external_id: str) -> list[dict[str, Any]]:
-    """What a product has been, oldest first, numbers with every digit."""
+    """Returns a product's versions, the oldest first, with exact numbers."""
     return [
         {
             "version": row.version,
@@ -142,7 +142,7 @@ def field_history(versions: Sequence[dict[str, Any]], field: str) -> list[dict[s
 
 
 def _condition_clause(index: int, condition: Condition, values: dict[str, Any]) -> str:
-    """One condition in SQL. Names and values are parameters; signs are a fixed few."""
+    """Returns a condition as SQL. Names and values are parameters; signs are a fixed set."""
     field, value = f"field_{index}", f"value_{index}"
     text = OWN.get(condition.field)
     text = f"CAST({text} AS text)" if text else f"p.data ->> CAST(:{field} AS text)"

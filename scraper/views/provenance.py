@@ -191,7 +191,7 @@ def _not_stored(connection: sa.Connection, site: str, external_id: str) -> str:
 
 
 def sources(site: Site, field: str) -> list[str]:
-    """What a field is read from, the first choice first; none where a function gives it."""
+    """Returns the sources of a field, the first choice first; none if a function gives it."""
     spec = site.product.all_fields.get(field)
     if spec is None:
         return []
@@ -201,7 +201,7 @@ def sources(site: Site, field: str) -> list[str]:
 
 
 def crawls_of(connection: sa.Connection, site: str, external_id: str) -> list[sa.Row[Any]]:
-    """The crawls of which it is kept that they saw a product, the newest first."""
+    """Returns the crawls that are known to have seen a product, the newest first."""
     values = {"site": site, "external_id": external_id}
     return list(connection.execute(CRAWLS, values))
 
@@ -209,7 +209,7 @@ def crawls_of(connection: sa.Connection, site: str, external_id: str) -> list[sa
 def _make_origin(
     name: str, versions: Sequence[tuple[sa.Row[Any], dict[str, Any]]], held: HeldBack | None
 ) -> Origin:
-    """From the newest version back to the one that has brought the value."""
+    """Finds the version that brought the present value, going back from the newest one."""
     first, newest = versions[0]
     for version, data in versions[1:]:
         if value_of(data, name) != value_of(newest, name):

@@ -137,7 +137,7 @@ class Unusable:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class PageTrouble:
     """Pages of a site's host whose last try failed in one way, within a day; the newest as an
     example. `final`: they are given up; otherwise they are tried again."""
 
@@ -210,7 +210,7 @@ def unusable(connection: sa.Connection, site: str | None = None) -> list[Unusabl
     return [Unusable(*row) for row in connection.execute(UNUSABLE, {"site": site})]
 
 
-def troubles(engine: sa.Engine, site: str | None = None, *, limit: int = 10) -> list[Trouble]:
+def troubles(engine: sa.Engine, site: str | None = None, *, limit: int = 10) -> list[PageTrouble]:
     """Returns the latest failures, newest first. If searching the due pages takes longer than two
     seconds, only pages that were given up are returned."""
     values = {"site": site, "limit": limit}
@@ -245,8 +245,8 @@ def freshness(connection: sa.Connection) -> list[SiteFreshness]:
 
 
 def _missed_s(row: sa.Row[Any]) -> float | None:
-    """As `plan` decides: the newest slot counts, none from before the schedule was changed or a
-    pause ended."""
+    """Returns for how long the newest slot has been missed. As in `plan`, slots before a change of
+    the schedule or the end of a pause do not count."""
     if row.schedule is None:
         return None
     slot: datetime | None = latest_slot(row.schedule, row.timezone or "UTC", row.now)
@@ -256,8 +256,8 @@ def _missed_s(row: sa.Row[Any]) -> float | None:
     return float((row.now - slot).total_seconds())
 
 
-def _make_trouble(row: sa.Row[Any], *, final: bool) -> Trouble:
-    return Trouble(
+def _make_trouble(row: sa.Row[Any], *, final: bool) -> PageTrouble:
+    return PageTrouble(
         outcome=row.outcome or "",
         blame=str(Outcome.blame_of(row.outcome)),
         final=final,

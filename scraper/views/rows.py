@@ -74,7 +74,7 @@ def _parse_int(text: str) -> int | Decimal:
 
 
 def write_jsonl(table: Table, file: IO[str], shown: Callable[[str], str] = str) -> int:
-    """One JSON object a line, as `shown` makes it. Returns the number of rows."""
+    """Writes a JSON object per line, passed through `shown`. Returns the number of rows."""
     count = 0
     for row in table.rows:
         file.write(shown(dumps(row)) + "\n")

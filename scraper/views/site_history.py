@@ -106,12 +106,12 @@ def read(connection: sa.Connection, settings: Settings, name: str) -> dict[str, 
 
 def problems(settings: Settings, name: str, stored: dict[str, Any]) -> list[str]:
     """Returns the problems of a site's definition and what is probably a mistake in it. Reads the
-    site's file, or the stored definition if there are no files."""
+    site's file, or the stored definition if the folder is empty."""
     files = loader.list_definition_files(settings.sites_dir)
     mine = [path for path in files if name in loader.guess_names(path)]
     if files and not mine:
         folder = Path(settings.sites_dir)
-        return [f"{folder}/ has no definition of it any more: it is crawled by hand alone"]
+        return [f"{folder}/ no longer defines the site, so it is crawled only by hand"]
     try:
         for path in mine:
             loader.load_file(path, settings.site_function_modules)
@@ -121,5 +121,5 @@ def problems(settings: Settings, name: str, stored: dict[str, Any]) -> list[str]
 
 
 def last_sizes(connection: sa.Connection, names: Sequence[str]) -> dict[str, int]:
-    """By site, the pages of its newest complete crawl."""
+    """Returns the number of pages of each site's newest complete crawl."""
     return {row.name: row.pages for row in connection.execute(SIZES, {"names": list(names)})}

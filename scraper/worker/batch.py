@@ -103,16 +103,16 @@ class Batch:
 
     @property
     def paced(self) -> int:
-        """How many pages, begun or not, wait for their host: for its rate, or because it is
-        slow."""
+        """The number of pages, started or not, that wait for their host: for its rate, or because
+        it is slow."""
         return self.waiting_for_permit + sum(
             limiter.count_queued(len(pages)) for limiter, pages in self.queued.items()
         )
 
     @property
     def holds_lease(self) -> bool:
-        """Whether this worker certainly holds the lease, so that a page under way may send its next
-        request."""
+        """Returns whether this worker certainly holds the lease, so that its pages may send their
+        next requests."""
         return not self.lost and asyncio.get_running_loop().time() < self.lease_expires_at
 
     def cancel_pages(self) -> None:

@@ -206,8 +206,8 @@ class BatchProcessor:
 
     @property
     def moving(self) -> int:
-        """How many batches have settled a page lately and have pages left, so that they will settle
-        another one soon."""
+        """The number of batches that have settled a page lately and have pages left, so that they
+        will soon settle another one."""
         since = time.monotonic() - SLOW_S
         return sum(batch.unsettled > 0 and batch.moved_at > since for batch in self._batches)
 

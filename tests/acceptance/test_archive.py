@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from warcio.archiveiterator import ArchiveIterator
 
-from scraper.infra.objects import Objects, place
+from scraper.infra.objects import Objects, open_place
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
 from tests.odd_shop import Answer, OddShop, listing, product
@@ -81,7 +81,7 @@ def kept(
     )
     monkeypatch.setenv("SCRAPER_ARCHIVE", there)
     monkeypatch.setenv("SCRAPER_ARCHIVE_CODEC", codec)
-    return place(there, "test")
+    return open_place(there, "test")
 
 
 def rows(engine: sa.Engine, query: str) -> list[sa.Row[Any]]:
@@ -253,7 +253,7 @@ def test_whatever_is_killed_rows_point_at_records_that_can_be_read(
     assert not (tmp_path / "kept" / "x").exists() and not rows(
         engine, "SELECT FROM archive_segments WHERE pages = 0"
     )
-    assert len(list(place(str(tmp_path / "kept"), "test").listed())) == len(
+    assert len(list(open_place(str(tmp_path / "kept"), "test").listed())) == len(
         rows(engine, "SELECT FROM archive_segments")
     )
     assert run.json("archive", "verify") == done

@@ -204,7 +204,7 @@ def test_what_is_unknown_is_said_so(
     """Another site's broken file does not hide that this one is unknown, but is mentioned."""
     (environment.sites_dir / "other.yaml").write_text("start: 1\n")
     errors = run.scraper("crawl", "nowhere", code=2).stderr
-    assert "there is no site named 'nowhere'" in errors and "other.yaml" in errors
+    assert "no site named 'nowhere'" in errors and "other.yaml" in errors
     for command in ("products", "export"):
         assert "no site named 'nowhere'" in run.scraper(command, "nowhere", code=2).stderr
     assert "no site named 'nowhere'" in run.scraper("history", "nowhere", "1", code=2).stderr

@@ -106,4 +106,4 @@ def test_what_cannot_be(run: Commands, environment: Settings) -> None:
     )
     told = run.scraper("sites", "check", code=2)
     assert "a filter remembers pages for as long as `revisit` says" in told.stdout + told.stderr
-    assert "there is no site named 'none'" in run.scraper("dedup", "show", "none", code=None).stderr
+    assert "no site named 'none'" in run.scraper("dedup", "show", "none", code=None).stderr

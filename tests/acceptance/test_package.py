@@ -179,7 +179,7 @@ def test_settings_say_where_they_come_from_and_hide_secrets(project: Installed) 
 def test_a_setting_that_is_none_is_named_with_the_nearest(python: Path, tmp_path: Path) -> None:
     (tmp_path / "scraper.toml").write_text("atempts_max = 3\n")
     says = Installed(python, tmp_path).run("scraper", "status", exit_code=2)
-    assert "scraper.toml: atempts_max is no setting (did you mean attempts_max?)" in says
+    assert "scraper.toml: atempts_max is not a setting (did you mean attempts_max?)" in says
 
 
 def test_a_whole_crawl(project: Installed) -> None:

@@ -199,7 +199,7 @@ def test_a_required_field_breaks_and_the_shop_has_changed_for_good(
 def test_what_a_person_may_type_wrongly(
     run: Commands, shop: Shop, engine: sa.Engine, tmp_path: Path
 ) -> None:
-    assert "there is no crawl 4711" in run.scraper("report", "4711", code=2).stderr
+    assert "no crawl has the id 4711" in run.scraper("report", "4711", code=2).stderr
     assert "'nowhere' is not a site" in run.scraper("report", "nowhere", code=2).stderr
     assert "SCRAPER_ALERTS is not set" in run.scraper("alerts", "test", code=2).stderr
     path = tmp_path / "list"

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from scraper.domain import Fetched, Kind, LeasedPage
 from scraper.frontier import sites
-from scraper.infra.objects import place
+from scraper.infra.objects import open_place
 from scraper.plugins.archive import rows as store
 from scraper.plugins.archive import spool as archive_module
 from scraper.plugins.archive.keys import ArchiveKeys, ArchiveUse
@@ -118,7 +118,7 @@ def test_a_batch_is_one_segment_and_its_rows_read_each_page(
     shop: Shop, tmp_path: Path, engine: sa.Engine
 ) -> None:
     shop.batch()
-    (listed,) = place(str(tmp_path / "kept"), "test").listed()
+    (listed,) = open_place(str(tmp_path / "kept"), "test").listed()
     assert listed.key.endswith(".warc.gz")
     assert rows(engine, "SELECT pages, bytes, stored_at IS NOT NULL FROM archive_segments") == [
         (3, listed.size, True)
@@ -237,7 +237,7 @@ def test_a_segment_that_was_swept_meanwhile_gets_no_rows(
         == rows(engine, "SELECT FROM archive_segments")
         == []
     )
-    assert list(place(str(tmp_path / "kept"), "test").listed()) == []
+    assert list(open_place(str(tmp_path / "kept"), "test").listed()) == []
 
 
 def test_storing_a_segment_once_more_does_nothing(shop: Shop, engine: sa.Engine) -> None:
@@ -275,7 +275,7 @@ def test_what_is_too_old_goes_with_its_file_and_nothing_else(
         settings = settings.model_copy(
             update={"archive": request.getfixturevalue("bucket") + "/raw"}
         )
-    kept = place(settings.archive or "", "test")
+    kept = open_place(settings.archive or "", "test")
     shop = Shop(engine, settings, a_site(archive={"keep": "7d"}))
     shop.batch()
     age(engine, 6)
@@ -319,7 +319,7 @@ def test_files_that_cannot_be_deleted_are_tried_again(
     assert (done.pages, done.segments) == (
         3,
         0,
-    ) and "there is no such folder here" in done.problems[0]
+    ) and "the folder does not exist here" in done.problems[0]
     (tmp_path / "elsewhere").rename(tmp_path / "kept")
     assert (prune(engine).segments, list((tmp_path / "kept").iterdir())) == (1, [])
 

@@ -437,7 +437,7 @@ def test_a_definitions_problems_are_shown(
 
     assert any(line.startswith("rate is unlimited") for line in shown())
     (tmp_path / "other.yaml").write_text("name: other")
-    assert shown() == [f"{tmp_path}/ has no definition of it any more: it is crawled by hand alone"]
+    assert shown() == [f"{tmp_path}/ no longer defines the site, so it is crawled only by hand"]
     (tmp_path / "x.yaml").write_text("name: shop\nrate: fast\n")
     assert any("x.yaml:2: rate: " in line for line in shown())
     assert shown()[-1] == "its last valid version stays"

@@ -158,7 +158,7 @@ def test_products_by_a_condition_go_with_their_changes_and_may_come_again(
     before = counted(engine)
     assert "2 products would be" in run(name, *where, "--dry-run").output
     assert "say --yes" in run(name, *where, code=2).output
-    assert "is no condition" in run(name, "--where", "price", "--yes", code=2).output
+    assert "is not a condition" in run(name, "--where", "price", "--yes", code=2).output
     assert counted(engine) == before
     run(name, *where, "--yes")
     of_site = f"WHERE site_id = {site_id} ORDER BY 1"

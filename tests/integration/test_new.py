@@ -223,7 +223,7 @@ def test_outside_a_project_nothing_is_made(monkeypatch: pytest.MonkeyPatch, tmp_
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    assert "is no project" in run("http://127.0.0.1:9/", code=2).stderr
+    assert "is not a project" in run("http://127.0.0.1:9/", code=2).stderr
     assert list(folder.iterdir()) == []
 
 

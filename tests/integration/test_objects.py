@@ -12,14 +12,14 @@ import pytest
 
 from scraper.errors import ConfigError, ObjectsError
 from scraper.infra import objects
-from scraper.infra.objects import Objects, place, place_of_file
+from scraper.infra.objects import Objects, open_place, split_object_name
 
 
 @pytest.fixture(params=["folder", "bucket"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
     if request.param == "folder":
-        return place(str(tmp_path / "kept"), "PLACE")
-    return place(request.getfixturevalue("bucket") + "/some/prefix", "PLACE")
+        return open_place(str(tmp_path / "kept"), "PLACE")
+    return open_place(request.getfixturevalue("bucket") + "/some/prefix", "PLACE")
 
 
 @pytest.fixture
@@ -69,12 +69,12 @@ def test_a_place_that_is_not_there_is_named(bucket: str, given: Path, tmp_path: 
     with pytest.raises(
         ObjectsError, match=r"cannot write k in .*/file/below: Not a directory"
     ) as error:
-        place(str(tmp_path / "file" / "below"), "PLACE").put("k", given)
+        open_place(str(tmp_path / "file" / "below"), "PLACE").put("k", given)
     assert not error.value.missing
     with pytest.raises(
         ObjectsError, match="cannot write k in s3://no-such-bucket-here: NoSuchBucket"
     ) as error:
-        place("s3://no-such-bucket-here", "PLACE").put("k", given)
+        open_place("s3://no-such-bucket-here", "PLACE").put("k", given)
     assert not error.value.missing
 
 
@@ -86,12 +86,12 @@ def test_without_credentials_and_without_a_server_the_error_says_so(
     with pytest.raises(
         ObjectsError, match=r"cannot write k in s3://t-\w+: Could not connect"
     ) as error:
-        place(bucket, "PLACE").put("k", given)
+        open_place(bucket, "PLACE").put("k", given)
     assert "secret" not in str(error.value) and "AKIATESTS" not in str(error.value)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(ObjectsError, match="Unable to locate credentials"):
-        place(bucket, "PLACE").put("k", given)
+        open_place(bucket, "PLACE").put("k", given)
 
 
 def test_what_is_large_goes_up_in_parts(
@@ -100,7 +100,7 @@ def test_what_is_large_goes_up_in_parts(
     monkeypatch.setattr(objects, "SINGLE_PUT_MAX", 5_000_000)
     large = tmp_path / "large"
     large.write_bytes(bytes(range(256)) * 40_000)
-    store = place(bucket, "PLACE")
+    store = open_place(bucket, "PLACE")
     store.put("large", large)
     assert store.read("large", 10_000_000, 4) == bytes(
         range(10_000_000 % 256, 10_000_000 % 256 + 4)
@@ -111,7 +111,7 @@ def test_what_is_large_goes_up_in_parts(
 
 
 def test_a_folder_is_for_its_owner_alone_and_has_no_halves(tmp_path: Path, given: Path) -> None:
-    store = place(str(tmp_path / "kept"), "PLACE")
+    store = open_place(str(tmp_path / "kept"), "PLACE")
     store.put("a/b", given)
     assert stat.S_IMODE((tmp_path / "kept" / "a" / "b").stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "kept").stat().st_mode) == 0o700
@@ -126,7 +126,7 @@ def test_a_folder_is_for_its_owner_alone_and_has_no_halves(tmp_path: Path, given
 def test_folders_that_are_emptied_meanwhile_do_not_fail_what_is_put(
     tmp_path: Path, given: Path
 ) -> None:
-    store = place(str(tmp_path / "kept"), "PLACE")
+    store = open_place(str(tmp_path / "kept"), "PLACE")
 
     def come_and_go(number: int) -> None:
         for turn in range(50):
@@ -166,22 +166,22 @@ def test_no_key_leads_out_of_its_place(store: Objects, given: Path, key: str) ->
 )
 def test_what_is_no_place_is_refused_without_showing_it(where: str) -> None:
     with pytest.raises(ConfigError, match="^PLACE: ") as error:
-        place(where, "PLACE")
+        open_place(where, "PLACE")
     assert "pass" not in str(error.value)
 
 
 def test_a_place_of_one_file(
     tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch, given: Path
 ) -> None:
-    store, key = place_of_file(f"{bucket}/feeds/new/today.parquet", "PLACE")
+    store, key = split_object_name(f"{bucket}/feeds/new/today.parquet", "PLACE")
     store.put(key, given)
     assert (store.where, key) == (f"{bucket}/feeds/new", "today.parquet")
-    assert place(bucket, "PLACE").read("feeds/new/today.parquet") == b"0123456789"
-    assert place_of_file("/today.csv", "PLACE")[0].where == "/"
+    assert open_place(bucket, "PLACE").read("feeds/new/today.parquet") == b"0123456789"
+    assert split_object_name("/today.csv", "PLACE")[0].where == "/"
     monkeypatch.chdir(tmp_path)
-    store, key = place_of_file("today.csv", "PLACE")
+    store, key = split_object_name("today.csv", "PLACE")
     assert (store.where, key) == (str(tmp_path), "today.csv")
-    assert place_of_file("file:///srv/x/today.csv", "PLACE")[0].where == "/srv/x"
+    assert split_object_name("file:///srv/x/today.csv", "PLACE")[0].where == "/srv/x"
     for wrong in ("s3://bucket/", "s3://bucket", "folder/"):
         with pytest.raises(ConfigError, match="PLACE: no name of a file"):
-            place_of_file(wrong, "PLACE")
+            split_object_name(wrong, "PLACE")

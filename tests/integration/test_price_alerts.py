@@ -348,7 +348,7 @@ def test_delivery_digest_and_commands(
     )
     wrong = ran(code=2)
     assert f"{path}:1: rule 1: when: 'falls' is not an event" in wrong
-    assert f"{path}:3: rule 2: sit: there is no such key" in wrong
+    assert f"{path}:3: rule 2: sit: unknown key" in wrong
 
 
 def test_of_a_crawl_that_is_rejected_before_the_digest_nobody_is_told(

@@ -13,7 +13,7 @@ from kombu import Connection, Consumer, Message
 from scraper import celery
 from scraper.runtime.admission import READ_AHEAD
 from scraper.runtime.pool import TaskPool
-from scraper.runtime.redis_transport import Channel, Transport
+from scraper.runtime.redis_transport import RedisChannel, RedisTransport
 from scraper.settings import Settings
 
 
@@ -27,7 +27,8 @@ def connection(valkey_url: str) -> Connection:
 def test_redis_urls_mean_our_transport(connection: Connection) -> None:
     with connection:
         assert (
-            type(connection.transport) is Transport and type(connection.default_channel) is Channel
+            type(connection.transport) is RedisTransport
+            and type(connection.default_channel) is RedisChannel
         )
 
 

@@ -134,4 +134,4 @@ def test_the_commands(known: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None
     assert "taken back: values of 5 products" in shown and "https://shop.example/p/" in shown
     assert stored(known) == ALL
     assert "rejected before" in said("reject", str(crawl.id), code=1)
-    assert "there is no crawl 4711" in said("reject", "4711", code=2)
+    assert "no crawl has the id 4711" in said("reject", "4711", code=2)

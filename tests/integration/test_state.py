@@ -9,7 +9,7 @@ from scraper.coordinator import plan
 from scraper.domain import Blame, Outcome
 from scraper.frontier import crawls, hosts, sites
 from scraper.plugins.metrics.postgres import Postgres
-from scraper.runtime.fleet import Node
+from scraper.runtime.fleet import WorkerNode
 from scraper.settings import Settings
 from scraper.views import dashboard as status
 from scraper.views import queue_stats as state
@@ -118,7 +118,7 @@ def test_workers_that_hold_leases_and_those_that_fell_silent(engine: sa.Engine) 
 
 def test_workers_are_those_that_answer_and_those_that_only_hold() -> None:
     nodes = {
-        "a@h": Node(["datacenter"], ["h:1"]), "b@h": Node(["datacenter"], ["h:2"]), "c@h": Node(["coordinator"], ["h:3"]),
+        "a@h": WorkerNode(["datacenter"], ["h:1"]), "b@h": WorkerNode(["datacenter"], ["h:2"]), "c@h": WorkerNode(["coordinator"], ["h:3"]),
     }  # fmt: skip
     holders = [
         LeaseHolder("h:1", ["datacenter"], 2, 90, 1.0, 1.0),

@@ -18,8 +18,12 @@ from scraper.cli.main import main
 from scraper.errors import ConfigError, DefinitionError
 from scraper.http.account_session import AccountSession
 from scraper.http.cookies import AccountJar
-from scraper.plugins.accounts.file import Account, AccountFile, read
-from scraper.plugins.accounts.login.attempt import LoginAttempts, confined, somebody
+from scraper.plugins.accounts.file import Account, AccountFile, read_accounts
+from scraper.plugins.accounts.login.attempt import (
+    LoginAttempts,
+    confine_to_group,
+    make_account_session,
+)
 from scraper.plugins.accounts.login.form import LoginTrouble
 from scraper.plugins.accounts.login_keys import at_path, header_of, render, signs_of
 from scraper.plugins.accounts.sealing import make_seal
@@ -58,7 +62,7 @@ def problem(login: str, more: str = "") -> str:
         ("", "login: says nothing of how (fix: give one of form, token, function)"),
         (
             f"{FORM}, token: {{}}",
-            "login.token: beside form (fix: keep one of form, token, function)",
+            "login.token: in addition to form (fix: keep one of form, token, function)",
         ),
         (
             'form: {url: https://other.example/l, fields: {a: "{b}"}}',
@@ -70,7 +74,7 @@ def problem(login: str, more: str = "") -> str:
         ),
         (
             "token: {header: nope}",
-            "login.token.header: 'nope' is no header (fix: name: value, as in",
+            "login.token.header: 'nope' is not a header (fix: name: value, as in",
         ),
         (
             "token: {body: {a: b}}",
@@ -83,9 +87,9 @@ def problem(login: str, more: str = "") -> str:
         (f"{FORM}, logged_out: [{{status: 200}}]", "200 alone also matches good pages"),
         (f"{FORM}, success: [{{status: 302}}]", "302 alone"),
         (f"{FORM}, suces: [x]", "login.suces: unknown key (fix: did you mean `success`?)"),
-        ("form: {url: https://shop.example/login, fields: {a: b}}", "holds no { } of an account"),
-        ("token: {url: https://shop.example/login, body: {a: b}}", "holds no { } of an account"),
-        ("token: {header: 'X: abc'}", "holds no { } of an account"),
+        ("form: {url: https://shop.example/login, fields: {a: b}}", "has no { } of an account"),
+        ("token: {url: https://shop.example/login, body: {a: b}}", "has no { } of an account"),
+        ("token: {header: 'X: abc'}", "has no { } of an account"),
     ],
 )
 def test_what_is_wrong_with_a_login_is_told_with_its_key(login: str, told: str) -> None:
@@ -178,7 +182,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def test_accounts_are_read_by_site(tmp_path: Path) -> None:
-    groups = read(
+    groups = read_accounts(
         written(
             tmp_path,
             "shop:\n  - {username: ann, password: \"0123\"}\n  - {name: b, token: x-y}\napi: {token: abc, pin: 'no'}\n",
@@ -214,14 +218,14 @@ def test_accounts_are_read_by_site(tmp_path: Path) -> None:
         ("shop: {s3cret: [\n", "not valid YAML (SCRAPER_ACCOUNTS)"),
         ("shop: {token: s3cret\n  token: b}\n", "not valid YAML"),
         ("shop: {token: s3cret, token: b}\n", ":1: not readable, or written twice"),
-        ("sh/op: {token: s3cret}\n", ":1: no name of a site"),
+        ("sh/op: {token: s3cret}\n", ":1: not the name of a site"),
     ],
 )
 def test_what_is_wrong_with_the_file_is_told_by_its_line_and_shows_nothing(
     tmp_path: Path, text: str, told: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
-        read(written(tmp_path, text))
+        read_accounts(written(tmp_path, text))
     assert told in str(error.value) and "s3cret" not in str(error.value)
 
 
@@ -360,7 +364,7 @@ def groups_of(tmp_path: Path, text: str = SHARED) -> dict[str, list[Account]]:
     path = tmp_path / "accounts.yaml"
     path.write_text(text)
     path.chmod(0o600)
-    return read(path)
+    return read_accounts(path)
 
 
 @pytest.mark.parametrize(("group", "reason"), [("other", "alone"), ("elsewhere", "may not go to")])
@@ -377,12 +381,12 @@ def test_the_account_of_another_site_is_not_sent(tmp_path: Path, group: str, rea
 
 def test_a_group_with_hosts_goes_to_them_and_what_is_below_them_alone(tmp_path: Path) -> None:
     account = groups_of(tmp_path)["shared"][0]
-    allowed = confined(None, account)
+    allowed = confine_to_group(None, account)
     assert allowed("shop.example")
     assert allowed("login.shop.example")
     assert not allowed("shop.example.evil.example")
     assert not allowed("notshop.example")
-    assert not confined(lambda host: False, account)("shop.example")
+    assert not confine_to_group(lambda host: False, account)("shop.example")
     assert account.misdirected("any", "shared", "shop.example") is None
     assert account.misdirected("shared", "shared", "evil.example") is not None
 
@@ -394,7 +398,7 @@ def test_a_login_that_was_kept_gives_no_header_to_a_site_that_its_group_left(
     definition = site('token: {header: "X: {username}"}, accounts: other')
     assert definition.login is not None
     context: Any = SimpleNamespace(site=definition, login=signs_of(definition.login))
-    assert somebody(context, account).hosts == frozenset()
+    assert make_account_session(context, account).hosts == frozenset()
 
 
 def test_a_token_goes_to_hosts_of_its_group_alone(tmp_path: Path) -> None:
@@ -403,7 +407,7 @@ def test_a_token_goes_to_hosts_of_its_group_alone(tmp_path: Path) -> None:
     definition = site(text, "hosts: [cdn.example]\n")
     assert definition.login is not None
     context: Any = SimpleNamespace(site=definition, login=signs_of(definition.login))
-    assert somebody(context, account).hosts == {"shop.example"}
+    assert make_account_session(context, account).hosts == {"shop.example"}
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def examined(plugin: object, off: frozenset[str] = frozenset()) -> registry.Foun
         def load(self) -> Any:
             return plugin
 
-    return registry._examine(Entry("a", "a.plugin:PLUGIN", registry.GROUP), off)
+    return registry._examine_entry(Entry("a", "a.plugin:PLUGIN", registry.GROUP), off)
 
 
 def test_a_plugin_that_is_off_says_why() -> None:
@@ -152,6 +152,6 @@ def test_a_definition_that_needs_a_plugin_that_is_off_names_it(outside: Path) ->
     assert refused.returncode == 2
     assert "archive: needs the plug-in archive, which is off" in refused.stderr
     unknown = scraper(outside, "plugins", SCRAPER_PLUGINS_OFF="arhive")
-    assert unknown.returncode == 2 and "there is no plug-in 'arhive'" in unknown.stderr
+    assert unknown.returncode == 2 and "no plug-in is named 'arhive'" in unknown.stderr
     gone = scraper(outside, "reextract", "shop", SCRAPER_PLUGINS_OFF="archive")
     assert gone.returncode == 2 and "reextract" in gone.stderr

@@ -27,7 +27,7 @@ from scraper.frontier.counters import Counts
 from scraper.frontier.progress import CrawlProgress
 from scraper.views.dashboard import FleetStatus, WorkerState
 from scraper.views.host_states import HostState
-from scraper.views.queue_stats import QueueState, Trouble, Unusable
+from scraper.views.queue_stats import PageTrouble, QueueState, Unusable
 from scraper.views.site_table import Totals
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -66,8 +66,8 @@ def everything(crawls: int = 12) -> FleetStatus:
         ],
         dead=[Unusable("shop", "dead", 1234)],
         errors=[
-            Trouble("shop", "h.example", "timeout", "host", 3, 5.0, f"https://h.example/{'x' * 300}", "no\nanswer", True),
-            Trouble("shop", "shop.example", "blocked", "host", 3, 5.0, "https://a:s3cret@h/\x1b[2J日本語", None, False),
+            PageTrouble("shop", "h.example", "timeout", "host", 3, 5.0, f"https://h.example/{'x' * 300}", "no\nanswer", True),
+            PageTrouble("shop", "shop.example", "blocked", "host", 3, 5.0, "https://a:s3cret@h/\x1b[2J日本語", None, False),
         ],
         hosts=[HostState("shop.example", pace=0.25, pace_per_s=0.5, rests_s=12.0, why="429\x1b[31m", paused=True, due=7)],
         workers=[WorkerState(f"datacenter-{n}@{LONG}", ["datacenter"], "busy", 4, 400) for n in range(30)],

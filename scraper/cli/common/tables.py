@@ -68,7 +68,7 @@ def format_local_time(at: datetime | None) -> str:
 def format_span(seconds: float) -> str:
     """Formats a duration in one unit.
 
-    >>> span(95.0)
+    >>> format_span(95.0)
     '95 s'
     """
     seconds = max(0.0, seconds)

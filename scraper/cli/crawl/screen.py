@@ -21,7 +21,7 @@ from scraper.infra.redaction import redact
 from scraper.views import crawl_progress as progress
 from scraper.views.dashboard import FleetStatus, WorkerState
 from scraper.views.host_states import HostState
-from scraper.views.queue_stats import QueueState, Trouble
+from scraper.views.queue_stats import PageTrouble, QueueState
 
 BAR_CELLS = 12
 # Cells between two columns.
@@ -325,7 +325,7 @@ def _worker_cells(worker: WorkerState) -> list[Text | str]:
     ]  # fmt: skip
 
 
-def _error_cells(trouble: Trouble) -> list[Text | str]:
+def _error_cells(trouble: PageTrouble) -> list[Text | str]:
     return [
         format_span(trouble.ago_s), trouble.site, trouble.blame,
         Text(trouble.outcome, "red" if trouble.final else "yellow"), f"{trouble.pages:,}",

@@ -72,7 +72,7 @@ class Inspector:
     delay what PostgreSQL says."""
 
     def __init__(self) -> None:
-        self.nodes: Mapping[str, fleet.Node] = {}
+        self.nodes: Mapping[str, fleet.WorkerNode] = {}
         self.error: str | None = None
         self._stop = threading.Event()
         self._first = threading.Event()

@@ -74,7 +74,7 @@ def _for_file(path: str) -> Iterator[IO[bytes]]:
 @contextmanager
 def _for_bucket(where: str) -> Iterator[IO[bytes]]:
     try:
-        bucket, key = objects.place_of_file(where, "--output")
+        bucket, key = objects.split_object_name(where, "--output")
     except ValueError:
         raise ConfigError(f"--output: {where!r} is not a key that every tool can read") from None
     try:

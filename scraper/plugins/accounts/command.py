@@ -119,7 +119,7 @@ def login_forget(site: str, account: str | None, as_json: bool) -> None:
 def _list_accounts(settings: Settings, name: str | None) -> list[dict[str, Any]]:
     """Returns one object per account: those of the secrets file, then those only in Redis."""
     own = settings.of(AccountsSettings)
-    in_file = file.read(own.accounts) if own.accounts else {}
+    in_file = file.read_accounts(own.accounts) if own.accounts else {}
     listed = [
         (site.name, account.name)
         for site in _load_sites(settings)
@@ -218,10 +218,10 @@ def _choose_accounts(settings: Settings, site: Site, account: str | None) -> lis
     own = settings.of(AccountsSettings)
     if own.accounts is None:
         raise ConfigError(
-            "there is no file of accounts: set SCRAPER_ACCOUNTS (docs/how-to/logins.md shows one)"
+            "SCRAPER_ACCOUNTS is not set (fix: set it to a file as in docs/how-to/logins.md)"
         )
     group = account_group(site)
-    listed = file.read(own.accounts).get(group, [])
+    listed = file.read_accounts(own.accounts).get(group, [])
     chosen = [entry for entry in listed if account in (None, entry.name)]
     if not chosen:
         which = f"an account {account!r} of {group}" if account else f"an account of {group}"

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,13 +102,30 @@ class AccountFile(WatchedFile):
         self.groups: dict[str, list[Account]] = {}
 
     def _load_entries(self, path: Path) -> int:
-        self.groups = read(path)
+        self.groups = read_accounts(path)
         return sum(map(len, self.groups.values()))
 
 
-def read(path: Path) -> dict[str, list[Account]]:
-    """Returns the accounts by group. Raises `ConfigError` with one line per problem, none of which
-    shows values of the file."""
+def read_accounts(path: Path) -> dict[str, list[Account]]:
+    """Returns the accounts by group. Raises `ConfigError` with one line per problem, without values
+    of the file."""
+    parsed = _parse_file(path)
+    data = parsed.data if parsed.data is not None else {}
+    if not isinstance(data, dict):
+        raise ConfigError(
+            f"{path}: must be a mapping of site names (fix: see docs/how-to/logins.md)"
+        )
+    problems: list[tuple[int, str]] = []
+    groups = {
+        group: _read_group(group, entries, parsed.lines, problems)
+        for group, entries in data.items()
+    }
+    if problems:
+        raise ConfigError("\n".join(f"{path}:{line}: {problem}" for line, problem in problems))
+    return groups
+
+
+def _parse_file(path: Path) -> yaml12.Parsed:
     try:
         parsed = yaml12.parse(read_secret(path, "SCRAPER_ACCOUNTS", SIZE_MAX))
     except yaml.YAMLError as error:
@@ -121,54 +139,47 @@ def read(path: Path) -> dict[str, list[Account]]:
                 f"{path}:{line}: not readable, or written twice" for line, _ in parsed.problems
             )
         )
-    data = parsed.data if parsed.data is not None else {}
-    if not isinstance(data, dict):
-        raise ConfigError(
-            f"{path}: must be a mapping of site names (fix: see docs/how-to/logins.md)"
-        )
-    problems: list[str] = []
-    groups: dict[str, list[Account]] = {}
-    for group, entries in data.items():
-        line = parsed.lines.get((group,), 1)
-        place: tuple[str, ...] = (group,)
-        hosts = None
-        if not _GROUP.fullmatch(group):
-            problems.append(f"{path}:{line}: no name of a site (fix: letters, digits, - _ and .)")
-            continue
-        # A single account needs no list, and has only texts.
-        if isinstance(entries, dict) and any(
-            isinstance(entries.get(key), dict | list) for key in ("hosts", "accounts")
-        ):
-            hosts = _hosts(entries)
-            if hosts is None:
-                problems.append(
-                    f"{path}:{line}: must have `accounts` and a list of `hosts`, nothing else "
-                    "(fix: hosts: [shop.example])"
-                )
-                continue
-            place, entries = (group, "accounts"), entries["accounts"]
-        entries = [entries] if isinstance(entries, dict) else entries
-        if not isinstance(entries, list) or not 0 < len(entries) <= ACCOUNTS_MAX:
-            problems.append(f"{path}:{line}: must be a list of 1 to {ACCOUNTS_MAX} accounts")
-            continue
-        listed = groups[group] = []
-        for number, entry in enumerate(entries, 1):
-            at = parsed.lines.get((*place, number - 1), line)
-            account, problem = _account(entry, number, hosts)
-            if account is None or any(account.name == other.name for other in listed):
-                problems.append(
-                    f"{path}:{at}: "
-                    f"{problem or 'its name is taken (fix: give each account its own)'}"
-                )
-            else:
-                listed.append(account)
-    if problems:
-        raise ConfigError("\n".join(problems))
-    return groups
+    return parsed
 
 
-def _hosts(group: dict[str, Any]) -> frozenset[str] | None:
-    """The hosts of a group; None where they are no list of hosts, or not all that is said."""
+def _read_group(
+    group: str, entries: Any, lines: Mapping[Any, int], problems: list[tuple[int, str]]
+) -> list[Account]:
+    """Returns the accounts of a group, and adds (line, problem) for each mistake."""
+    line = lines.get((group,), 1)
+    place: tuple[str, ...] = (group,)
+    hosts = None
+    if not _GROUP.fullmatch(group):
+        problems.append((line, "not the name of a site (fix: letters, digits, - _ and .)"))
+        return []
+    # A single account needs no list, and has only texts.
+    if isinstance(entries, dict) and any(
+        isinstance(entries.get(key), dict | list) for key in ("hosts", "accounts")
+    ):
+        hosts = _parse_hosts(entries)
+        if hosts is None:
+            problem = "must have `accounts` and a list of `hosts`, and no other keys"
+            problems.append((line, f"{problem} (fix: hosts: [shop.example])"))
+            return []
+        place, entries = (group, "accounts"), entries["accounts"]
+    entries = [entries] if isinstance(entries, dict) else entries
+    if not isinstance(entries, list) or not 0 < len(entries) <= ACCOUNTS_MAX:
+        problems.append((line, f"must be a list of 1 to {ACCOUNTS_MAX} accounts"))
+        return []
+    listed: list[Account] = []
+    for number, entry in enumerate(entries, 1):
+        account, problem = _parse_account(entry, number, hosts)
+        if account is None or any(account.name == other.name for other in listed):
+            taken = "its name is taken (fix: give each account its own)"
+            problems.append((lines.get((*place, number - 1), line), problem or taken))
+        else:
+            listed.append(account)
+    return listed
+
+
+def _parse_hosts(group: dict[str, Any]) -> frozenset[str] | None:
+    """Returns the hosts of a group; None if they are not a list of hosts, or the group has other
+    keys."""
     hosts = group.get("hosts")
     if set(group) != {"hosts", "accounts"} or not isinstance(hosts, list) or not hosts:
         return None
@@ -178,7 +189,9 @@ def _hosts(group: dict[str, Any]) -> frozenset[str] | None:
         return None
 
 
-def _account(entry: Any, number: int, hosts: frozenset[str] | None) -> tuple[Account | None, str]:
+def _parse_account(
+    entry: Any, number: int, hosts: frozenset[str] | None
+) -> tuple[Account | None, str]:
     if not isinstance(entry, dict):
         return None, 'must be a mapping (fix: {username: "…", password: "…"})'
     values: dict[str, str] = {}

@@ -10,7 +10,7 @@ from scraper.cli.common.shared import open_redis
 from scraper.crawl.login_signs import LoginSigns
 from scraper.plugin import Hooks
 from scraper.plugins.accounts import store
-from scraper.plugins.accounts.file import read as read_accounts
+from scraper.plugins.accounts.file import read_accounts as read_accounts
 from scraper.plugins.accounts.login_keys import (
     AccountsKeys,
     account_group,

@@ -132,7 +132,7 @@ def _check_header(text: str) -> str:
     match = _HEADER.fullmatch(text)
     if match is None:
         raise ValueError(
-            f'{text!r} is no header (fix: name: value, as in "Authorization: Bearer {{token}}")'
+            f'{text!r} is not a header (fix: name: value, as in "Authorization: Bearer {{token}}")'
         )
     scalars.check_header_value("header", match[2])
     return text
@@ -226,11 +226,11 @@ class Login(Model):
             by_token = "token.body" if self.token and self.token.url else "token.header"
             refuse(
                 "form.fields" if self.form else by_token,
-                "holds no { } of an account, such as {username}: a definition is no place for "
-                "secrets",
+                "has no { } of an account, such as {username}: secrets do not belong in a "
+                "definition",
             )
         if len(ways) > 1:
-            refuse(ways[1], f"beside {ways[0]} (fix: keep one of form, token, function)")
+            refuse(ways[1], f"in addition to {ways[0]} (fix: keep one of form, token, function)")
         return self
 
     @property

@@ -78,7 +78,8 @@ class SessionTrust:
     doubted_at: float = math.inf
 
     def is_confirmed_by(self, began: float) -> bool:
-        """Whether another logged-out page makes the doubt certain: only if it left after it."""
+        """Returns whether a logged-out page confirms the doubt: only if it was requested after
+        it."""
         return began >= self.doubted_at
 
     def after_good_page(self, began: float) -> SessionTrust:

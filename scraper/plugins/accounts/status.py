@@ -47,7 +47,7 @@ class AccountStatus:
 
     @property
     def state(self) -> str:
-        """One of STATES."""
+        """The account's state, one of STATES."""
         if self.quarantined:
             return "quarantine"
         if self.locked_s:

@@ -10,7 +10,7 @@ import structlog
 from scraper.crawl.context import CrawlContext
 from scraper.http.account_session import AccountSession
 from scraper.plugins.accounts.file import Account
-from scraper.plugins.accounts.login.attempt import somebody
+from scraper.plugins.accounts.login.attempt import make_account_session
 from scraper.plugins.accounts.sealing import Seal, make_seal
 from scraper.plugins.accounts.status import AccountStatus
 from scraper.settings import Settings
@@ -54,7 +54,7 @@ class LoginVault:
             kept = json.loads(text)
             if (kept["site"], kept["account"]) != (site, account.name):
                 return None
-            identity = somebody(context, account)
+            identity = make_account_session(context, account)
             identity.headers = dict(kept["headers"])
             identity.jar.load(kept["cookies"])
         except (ValueError, KeyError, TypeError):

@@ -38,7 +38,7 @@ def alerts(context: click.Context, as_json: bool) -> None:
         )
     if not rules:
         raise ConfigError(
-            "there are no rules: neither `alerts:` in a definition, nor SCRAPER_ALERT_RULES "
+            "no rules: neither `alerts:` in a definition, nor SCRAPER_ALERT_RULES "
             "(docs/how-to/alerts.md)"
         )
     rows = [_rule_row(rule, states.get(rule.name)) for rule in rules]
@@ -135,7 +135,7 @@ def _show_matches(name: str, days: int, as_json: bool) -> None:
         for rule in site_rules(site, definition.of(AlertsKeys).alerts if definition else ())
     }
     if name not in rules:
-        raise NotFoundError(f"there is no rule {name!r}{did_you_mean(name, rules)}")
+        raise NotFoundError(f"no rule is named {name!r}{did_you_mean(name, rules)}")
     matches = _find_matches(open_engine(), rules[name], days)
     if as_json:
         print_json([match.details() for match in matches])

@@ -76,7 +76,7 @@ class Notice:
 
 def load_recipients(path: Path) -> list[Recipient]:
     """Reads the list: one address per line, with or without names; `#` starts a remark. Raises
-    `ConfigError` with one line per problem, none of which shows an address."""
+    `ConfigError` with one line per problem, without addresses."""
     listed: list[Recipient] = []
     problems: list[str] = []
     for number, line in enumerate(read_secret(path, "SCRAPER_ALERTS", SIZE_MAX).splitlines(), 1):

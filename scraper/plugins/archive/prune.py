@@ -83,7 +83,7 @@ def _doom_segments(engine: sa.Engine) -> list[EmptySegments]:
 
 def _delete_segments(engine: sa.Engine, doomed: EmptySegments, done: Pruned) -> bool:
     try:
-        objects.place(doomed.place, "archive_segments.place").delete(doomed.keys)
+        objects.open_place(doomed.place, "archive_segments.place").delete(doomed.keys)
     except ScraperError as error:
         done.problems.append(str(error))
         return False

@@ -66,7 +66,9 @@ def read_all(rows: Iterable[Mapping[str, Any]], body_max_bytes: int) -> Iterator
             for span in _group_spans(rows):
                 place = places.get(span.place)
                 if place is None:
-                    place = places[span.place] = objects.place(span.place, "archive_segments.place")
+                    place = places[span.place] = objects.open_place(
+                        span.place, "archive_segments.place"
+                    )
                 under_way.append(pool.submit(_read_span, place, span, body_max_bytes))
                 if len(under_way) >= READERS:
                     yield from under_way.popleft().result()

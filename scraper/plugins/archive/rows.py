@@ -5,7 +5,7 @@ PostgreSQL never points at missing bytes. A segment's row is inserted before its
 the pages' rows are deleted before the file. A process that dies in between leaves a segment without
 pages, whose row names the file: both are swept a day later.
 
-There are no foreign keys: each page would check rows of crawls and sites that are never deleted
+Foreign keys are left out: each page would check rows of crawls and sites that are never deleted
 alone, and pages may leave the frontier before their archive ends.
 """
 
@@ -145,7 +145,7 @@ class SpooledPage:
     """A good answer that waits for the end of its batch: its body is the `size` bytes from `start`
     of the batch's spool, followed by `captured_size` bytes of what a browser captured. `at` is when
     it arrived, by the worker's clock; `fetched_at` is PostgreSQL's time of its verdict, and is set
-    if the answer is to be kept."""
+    if the answer must be kept."""
 
     site_id: int
     page_id: int

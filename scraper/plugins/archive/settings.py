@@ -24,8 +24,8 @@ class ArchiveSettings(BaseModel):
 
 
 def archive_place(settings: Settings) -> str | None:
-    """Returns the folder or bucket of raw pages. There is no default folder with a PostgreSQL that
-    other machines may use: each machine would look in its own folder."""
+    """Returns the folder or bucket of raw pages. With a PostgreSQL that other machines may use, it
+    has no default: each machine would look in its own folder."""
     place = settings.of(ArchiveSettings).archive
     if place is None and settings.database_url is None:
         return str(settings.home_dir / "archive")

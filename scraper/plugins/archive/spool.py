@@ -154,7 +154,7 @@ class Archive:
     async def add(
         self, spool: Spool, page: LeasedPage, fetched: Fetched, site_id: int, use: ArchiveUse
     ) -> SpooledPage | None:
-        """Spools a good answer; writes the spool if much of it is in memory. Returns None if the
+        """Spools a good answer; writes the spool if much is in memory. Returns None if the
         answer is not kept."""
         if not use.wants(page.kind):
             return None
@@ -204,7 +204,7 @@ class Archive:
         try:
             if where is None:
                 raise ConfigError(NOWHERE)
-            self._objects = objects.place(where, "SCRAPER_ARCHIVE")
+            self._objects = objects.open_place(where, "SCRAPER_ARCHIVE")
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._sweep_leftovers()
         except (ConfigError, OSError) as error:

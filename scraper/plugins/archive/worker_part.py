@@ -69,7 +69,7 @@ class ArchivePart(WorkerPart):
 
 
 def confirm_archived(stored: StoredGroup) -> None:
-    """Marks the answers of a committed group that are to be kept, with their content hashes."""
+    """Marks the answers to keep of a committed group, with their content hashes."""
     for page, status in stored.kept:
         spooled = page.extras.get(NAME)
         if isinstance(spooled, SpooledPage) and (status is Status.OK or not spooled.changed_only):

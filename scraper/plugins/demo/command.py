@@ -107,7 +107,7 @@ def _run_demo(settings: Settings, *, products: int, keep: bool) -> None:
 
 
 def _local_servers() -> LocalServers:
-    """What starts servers of this machine. Raises `ConfigError` where no plug-in does."""
+    """Returns the service that starts servers. Raises `ConfigError` if its plug-in is off."""
     service = find_service(LocalServers)  # type: ignore[type-abstract]
     if service is None:
         raise ConfigError("the plug-in embedded is off (fix: `scraper plugins` says why)")

@@ -36,7 +36,7 @@ POSTGRES_CONF = {
     "max_wal_size": "2GB",
     "min_wal_size": "128MB",
     "checkpoint_timeout": "15min",
-    # There are no replicas.
+    # Nothing replicates this database.
     "wal_level": "minimal",
     "max_wal_senders": "0",
     # Not in /dev/shm: Docker's holds 64 MB, and systemd's RemoveIPC empties a user's at logout.

@@ -138,7 +138,7 @@ class CallSender:
         self._unsent.append(CallGroup(inputs))
 
     def end_inputs(self) -> None:
-        """Says that there are no more inputs."""
+        """Marks the last input as added."""
         self._all_fed = True
 
     def cancel(self) -> None:

@@ -3,8 +3,8 @@ environment variables configure them.
 
 Off unless the extra `tracing` is installed and the environment names a destination
 (`span_destination`). A span takes about 30 us, so use a sampler (`OTEL_TRACES_SAMPLER`) for large
-crawls. When tracing is off there is no `Tracing` at all, since even OpenTelemetry's no-op tracer
-would take 4 us a span.
+crawls. When tracing is off `Tracing` is not even made, since OpenTelemetry's no-op tracer would
+take 4 us a span.
 """
 
 from __future__ import annotations

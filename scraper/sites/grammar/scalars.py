@@ -87,7 +87,7 @@ def parse_share(text: str) -> float:
 
 
 def parse_priority(text: str) -> int:
-    """Returns a priority, of which 9 is first: `high`, `normal`, `low`, or `0` to `9`."""
+    """Parses a priority: `high`, `normal`, `low`, or `0` to `9`, where 9 comes first."""
     if text in PRIORITIES:
         return PRIORITIES[text]
     if re.fullmatch("[0-9]", text):

@@ -212,7 +212,7 @@ def find_inner_problems(
 
 
 def list_alternatives(key: str, source: Any) -> dict[str, Any]:
-    """Returns a source by its key, or the alternatives of its `any` by theirs."""
+    """Returns a source by its key, or the alternatives of its `any` by their keys."""
     if not source.any:
         return {key: source}
     return {f"{key}.any.{at}": part for at, part in enumerate(source.any)}

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from scraper.crawl.context import CrawlContext
 from scraper.domain import Kind, ProxySignal
 from scraper.http.account_session import AccountSession
 from scraper.http.cookies import AccountJar
 from scraper.http.fetcher import HttpFetcher
+from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 from scraper.plugins.accounts.file import Account
 from scraper.plugins.accounts.login.form import Grant, LoginClient, LoginTrouble, log_in
@@ -60,21 +62,12 @@ class LoginAttempts:
         misdirected = account.misdirected(site.name, account_group(site), host_of(first))
         if misdirected is not None:
             raise LoginTrouble(Trouble.MISFIT, misdirected)
-        identity = somebody(context, account)
+        identity = make_account_session(context, account)
         need = context.needs[Kind.PRODUCT]
-        policy = replace(
-            context.policy,
-            proxied=need is not None,
-            allowed=confined(context.policy.allowed, account),
-        )
+        policy = login_policy(context, account)
         loop, permits, limiters = asyncio.get_running_loop(), PagePermits(URGENCY), []
         route: ProxyRoute | None = None
-        function, login = None, login_of(site)
-        if login.function is not None:
-            try:
-                function = functions.resolve_function(login.function, self.allowed)
-            except ImportError as error:
-                raise LoginTrouble(Trouble.MISFIT, str(error)) from None
+        function = self._resolve_function(login_of(site).function)
 
         async def acquire_permit(url: str) -> None:
             limiter: HostLimiter = self.limiters.for_host(host_of(url))
@@ -91,7 +84,7 @@ class LoginAttempts:
                     )
                 client = LoginClient(self.fetcher, policy, identity, acquire_permit, route)
                 grant = await log_in(
-                    signs_of(login), account.values, account, client, identity, function
+                    signs_of(login_of(site)), account.values, account, client, identity, function
                 )
         except TimeoutError:
             raise LoginTrouble(Trouble.UNAVAILABLE, f"not done within {LOGIN_S:g} s") from None
@@ -106,6 +99,15 @@ class LoginAttempts:
         identity.headers = grant.headers
         return Made(identity, grant)
 
+    def _resolve_function(self, name: str | None) -> Callable[..., Any] | None:
+        """Returns the login function of the definition. Raises `LoginTrouble`."""
+        if name is None:
+            return None
+        try:
+            return functions.resolve_function(name, self.allowed)
+        except ImportError as error:
+            raise LoginTrouble(Trouble.MISFIT, str(error)) from None
+
     async def _report_to_pool(self, route: ProxyRoute, host: str, trouble: LoginTrouble) -> None:
         self.pool.record_requests(route, host)
         match trouble.signal:
@@ -118,7 +120,18 @@ class LoginAttempts:
                     self.pool.record_failure(route, host)
 
 
-def confined(allowed: Callable[[str], bool] | None, account: Account) -> Callable[[str], bool]:
+def login_policy(context: CrawlContext, account: Account) -> FetchPolicy:
+    """Returns the site's policy, limited to the hosts of the account's group."""
+    return replace(
+        context.policy,
+        proxied=context.needs[Kind.PRODUCT] is not None,
+        allowed=confine_to_group(context.policy.allowed, account),
+    )
+
+
+def confine_to_group(
+    allowed: Callable[[str], bool] | None, account: Account
+) -> Callable[[str], bool]:
     """Returns the check of hosts for a login's requests and redirects: `allowed`, if the account's
     group allows the host, too."""
 
@@ -128,7 +141,7 @@ def confined(allowed: Callable[[str], bool] | None, account: Account) -> Callabl
     return both
 
 
-def somebody(context: CrawlContext, account: Account) -> AccountSession:
+def make_account_session(context: CrawlContext, account: Account) -> AccountSession:
     """Returns a session of the account without cookies and headers."""
     login, site = login_of(context.site), context.site
     first = login_url(site)

@@ -6,7 +6,7 @@
 --   revision            how often its cookies were written since
 --   expires             when it runs out; 0 if unknown
 --   proven              the last generation that fetched a good page
---   out                 the last generation of which every page was logged out
+--   out                 the last generation whose pages were all logged out
 --   token, locked       the process that logs in, and when its lock expires
 --   tried               when a process last began to log in
 --   rest                no login begins before this time

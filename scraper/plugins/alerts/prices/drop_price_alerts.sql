@@ -1,5 +1,5 @@
 -- name: drop_price_alerts
--- Drops due alerts of rejected crawls, and old ones while there are no recipients.
+-- Drops due alerts of rejected crawls, and old ones while no recipient is configured.
 -- parameters: unread (no recipient is configured), oldest (an interval), expired, rejected (texts)
 -- locks: the rows that it updates
 -- why: a recipient that is added later does not receive old alerts.

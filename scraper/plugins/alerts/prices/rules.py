@@ -233,6 +233,6 @@ def site_rules(site: str, alerts: Iterable[Any]) -> list[PriceRule]:
 def _explain_fault(fault: Any) -> str:
     key = ".".join(str(part) for part in fault["loc"][:2])
     if fault["type"] == "extra_forbidden":
-        return f"{key}: there is no such key (fix: {', '.join(PriceRule.model_fields)})"
+        return f"{key}: unknown key (fix: {', '.join(PriceRule.model_fields)})"
     message = str(fault["msg"]).removeprefix("Value error, ")
     return f"{key}: {message}" if key else message

@@ -5,7 +5,7 @@
 -- KEYS[2] scraper:call:ID:results, a stream, whose life is prolonged too
 -- ARGV[1] time to live in milliseconds   [2...] the numbers of the groups that were sent
 --
--- A Redis that was emptied gets the groups back, so that workers can report theirs.
+-- A Redis that was emptied gets the groups back, so that workers can report which ones they have.
 local forgotten = redis.call('HSETNX', KEYS[1], 'state', 'open')
 local t = redis.call('TIME')
 local untils = {}
