@@ -13,16 +13,17 @@ import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
 
-from scraper import settings as settings_module
 from scraper.cli.main import main
 from scraper.errors import ConfigError
 from scraper.plugins.alerts.prices import outbox
 from scraper.plugins.alerts.prices.rules import PriceRule
 from scraper.plugins.matching import articles, review
 from scraper.plugins.matching.catalogue import import_catalogue
+from scraper.plugins.matching.commands import articles as article_commands
+from scraper.plugins.matching.commands import links as link_commands
 from scraper.plugins.matching.linking import decisions, step
 from scraper.results import rejection
-from tests.integration.test_products import Shop
+from tests.crawled_shop import Shop
 from tests.making import a_site, rows
 
 GTIN = "4006381333931"
@@ -256,16 +257,15 @@ def test_a_process_that_dies_leaves_all_of_a_step_or_none(
 
 
 def test_the_commands(
-    own_database: str,
     engine: sa.Engine,
     shops: tuple[NamedShop, NamedShop, NamedShop],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "sites").mkdir()
-    monkeypatch.setenv("DATABASE_URL", own_database)
-    settings_module.load.cache_clear()
+    # A process that ends closes its connections; this one does not end.
+    for module in (article_commands, link_commands):
+        monkeypatch.setattr(module, "open_engine", lambda: engine)
     alpha, beta, gamma = shops
     alpha.sells("30.00")
     beta.sells("25.00")

@@ -1,4 +1,4 @@
-"""Identity of products across shops, and which offers are linked. Codes, titles and prices here
+"""OfferIdentity of products across shops, and which offers are linked. Codes, titles and prices here
 come in the forms in which shops write them."""
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def test_a_unit_price_is_the_pages_own_where_it_has_one() -> None:
         ("Lamp", "Lamp, black", None),
     ],
 )
-def test_what_tells_variants_apart(one: str, other: str, attribute: str | None) -> None:
+def test_variants_contradict_each_other(one: str, other: str, attribute: str | None) -> None:
     left, right = (read_offer({"title": title})[0].attributes for title in (one, other))
     assert find_contradiction(left, right) == find_contradiction(right, left) == attribute
 
@@ -236,7 +236,7 @@ def test_rules_over_all_shops_name_the_shop_and_the_price() -> None:
         "mine: cheapest of 2 shops: 20 EUR, then 25 EUR at rival"
     ]
     assert texts("cheapest", fell) == ["rival: cheapest of 2 shops: 19 EUR, then 20 EUR at mine"]
-    # What was so before is no event.
+    # A state that lasts is not an event.
     deeper = event({"mine": "20", "rival": "19"}, {"mine": "20", "rival": "18"})
     assert texts("undercut", deeper, site="mine") == texts("cheapest", deeper) == []
     assert texts("undercut by 8%", deeper, site="mine") != []

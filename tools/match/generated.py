@@ -100,7 +100,7 @@ def _codes(
 def _add_relatives(
     draw: random.Random, labelled: LabelledSet, key: Key, fields: dict[str, Any]
 ) -> None:
-    """Adds what the same shop sells beside the product, with the same codes, and is not it."""
+    """Adds what else the same shop sells, with the same codes, and is not it."""
     shop, identity = key
     chance = draw.random()
     if chance < 0.05:

@@ -73,7 +73,7 @@ def _read_mapping(name: str, mapping: Path, files: Iterable[Path]) -> LabelledSe
     shops.sort(key=lambda path: _column_of(path, columns))
     for path in shops:
         for row in _read_csv(path):
-            labelled.offers[path.stem, row["id"]] = _clean(row)
+            labelled.offers[path.stem, row["id"]] = _clean_fields(row)
     one, other = (path.stem for path in shops)
     for row in rows:
         labelled.same.add(frozenset(((one, row[columns[0]]), (other, row[columns[1]]))))
@@ -90,7 +90,7 @@ def _read_tables(name: str, files: Mapping[str, Path]) -> LabelledSet:
     labelled = LabelledSet(name)
     for side in "ab":
         for row in _read_csv(files[f"table{side}.csv"]):
-            labelled.offers[side, row["id"]] = _clean(row)
+            labelled.offers[side, row["id"]] = _clean_fields(row)
     for part in ("train.csv", "valid.csv", "test.csv"):
         for row in _read_csv(files[part]) if part in files else ():
             pair = frozenset((("a", row["ltable_id"]), ("b", row["rtable_id"])))
@@ -103,7 +103,7 @@ def _read_clusters(name: str, path: Path) -> LabelledSet:
     clusters: dict[str, list[Key]] = {}
     for row in _read_csv(path):
         key = row["shop"], row["id"]
-        labelled.offers[key] = _clean(row)
+        labelled.offers[key] = _clean_fields(row)
         clusters.setdefault(row["cluster"], []).append(key)
     for keys in clusters.values():
         labelled.same.update(
@@ -121,7 +121,7 @@ def _read_pairs(name: str, paths: Iterable[Path]) -> LabelledSet:
             if label is None or sides is None:
                 break
             keys = [
-                _add_offer(labelled, shop, _side(row, mark, before=sides[2]))
+                _add_offer(labelled, shop, _side_of(row, mark, before=sides[2]))
                 for shop, mark in zip(("left", "right"), sides[:2], strict=True)
             ]
             known = labelled.same if str(label).lower() in _YES else labelled.different
@@ -136,7 +136,7 @@ def _add_offer(labelled: LabelledSet, shop: str, fields: dict[str, Any]) -> Key:
         {key: str(value) for key, value in fields.items()}, sort_keys=True
     )
     key = shop, str(identity)
-    labelled.offers.setdefault(key, _clean(fields))
+    labelled.offers.setdefault(key, _clean_fields(fields))
     return key
 
 
@@ -144,12 +144,12 @@ def _is_of(column: str, mark: str, before: bool) -> bool:
     return column.startswith(mark) if before else column.endswith(mark)
 
 
-def _side(row: Mapping[str, Any], mark: str, *, before: bool) -> dict[str, Any]:
+def _side_of(row: Mapping[str, Any], mark: str, *, before: bool) -> dict[str, Any]:
     cut = str.removeprefix if before else str.removesuffix
     return {cut(key, mark): value for key, value in row.items() if _is_of(key, mark, before)}
 
 
-def _clean(row: Mapping[str, Any]) -> dict[str, Any]:
+def _clean_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     """Returns an offer's fields as crawls store them."""
     fields = {key.lower(): value for key, value in row.items() if value not in (None, "")}
     price = re.sub(r"[^\d.,]", "", str(fields.pop("price", "")))

@@ -52,7 +52,7 @@ class Article:
 
     @property
     def spread(self) -> Decimal | None:
-        """By how many percent the dearest listed offer is above the cheapest, in one currency."""
+        """How many percent the highest listed price is above the lowest, in one currency."""
         best = self.best
         if best is None or not best.offer.terms.price:
             return None
@@ -113,19 +113,19 @@ def search_articles(
     """Returns the articles whose titles have all words of a query, or whose code it is."""
     gtin = parse_gtin(query) if query else None
     code = gtin.article if gtin else normalize_mpn(query) if query else None
-    patterns = [f"%{_escape(word)}%" for word in query.split()] if query else None
-    return _read(connection, patterns, code, None, shops, limit)
+    patterns = [f"%{_escape_pattern(word)}%" for word in query.split()] if query else None
+    return _read_articles(connection, patterns, code, None, shops, limit)
 
 
 def read_article(connection: sa.Connection, id_: int) -> Article:
     """Returns an article. Raises `NotFoundError`."""
-    found = _read(connection, None, None, [id_], 0, 1)
-    if not found:
-        raise NotFoundError(f"there is no article {id_}; `scraper articles` lists them")
-    return found[0]
+    matching = _read_articles(connection, None, None, [id_], 0, 1)
+    if not matching:
+        raise NotFoundError(f"article {id_} does not exist; `scraper articles` lists articles")
+    return matching[0]
 
 
-def _read(
+def _read_articles(
     connection: sa.Connection,
     patterns: list[str] | None,
     code: str | None,
@@ -183,5 +183,5 @@ def shop_series(points: Iterable[PricePoint]) -> dict[str, list[tuple[datetime, 
     return series
 
 
-def _escape(word: str) -> str:
+def _escape_pattern(word: str) -> str:
     return re.sub(r"([%_\\])", r"\\\1", word)

@@ -1,10 +1,10 @@
 -- name: articles
 -- Returns articles, those that most shops offer first, each with its offers.
 -- parameters: words (patterns that a title must match, all of them; null: all articles), code (a
---   normalised GTIN or part number that suffices instead), ids (null: all), shops (at least so many),
+--   normalised GTIN or part number that suffices instead), ids (null: all), shops (the least number),
 --   most
 -- locks: nothing
--- why: offers that are not listed any more count only for the number of the article.
+-- why: offers that are not listed now count only for the number of the article.
 WITH chosen AS (
     SELECT DISTINCT article_id FROM offers
      WHERE (CAST(:words AS text[]) IS NULL OR title ILIKE ALL (CAST(:words AS text[]))

@@ -29,7 +29,7 @@ TAKEN = sa.text("SELECT EXISTS (SELECT FROM sites WHERE name = :site)")
 
 def import_catalogue(engine: sa.Engine, name: str, path: Path, currency: str | None) -> int:
     """Makes the rows of a CSV file the offers of the shop `name`; rows that the file no longer has
-    are not listed any more. Returns how many there are. Raises `ConfigError` with one line per
+    are no longer listed. Returns how many there are. Raises `ConfigError` with one line per
     problem, and changes nothing then."""
     offers = read_catalogue(name, path, currency)
     with engine.begin() as connection:
@@ -54,7 +54,7 @@ def read_catalogue(name: str, path: Path, currency: str | None) -> list[Incoming
         with path.open(encoding="utf-8-sig", newline="") as file:
             for line, row in _read_rows(path, file):
                 fields = {key: value.strip() for key, value in row.items() if key and value}
-                external_id = _first(fields, ID_COLUMNS)
+                external_id = _first_value(fields, ID_COLUMNS)
                 problem = _find_problem(fields, external_id, offers)
                 if problem is not None or external_id is None:
                     problems.append(f"{path}:{line}: {problem}")
@@ -99,12 +99,12 @@ def _find_problem(
 def _make_offer(
     name: str, external_id: str, fields: dict[str, str], currency: str | None
 ) -> IncomingOffer:
-    data: dict[str, Any] = {**fields, "title": _first(fields, TITLE_COLUMNS) or ""}
+    data: dict[str, Any] = {**fields, "title": _first_value(fields, TITLE_COLUMNS) or ""}
     data["price"] = parse_price(fields.get("price", ""))
     data["price_currency"] = fields.get("currency") or currency
     identity, terms = read_offer(data)
     return IncomingOffer(name, external_id, fields.get("url"), identity, terms)
 
 
-def _first(fields: dict[str, str], names: Sequence[str]) -> str | None:
+def _first_value(fields: dict[str, str], names: Sequence[str]) -> str | None:
     return next((fields[name] for name in names if fields.get(name)), None)

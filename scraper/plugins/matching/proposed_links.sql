@@ -2,7 +2,7 @@
 -- Returns proposals, the most confident first, with both offers.
 -- parameters: confidence, left, right (of the last one shown; null: none), most
 -- locks: nothing
--- why: a proposal between offers that are one article meanwhile is not shown.
+-- why: a proposal between offers that have become one article is not shown.
 SELECT l.left_id, l.right_id, l.confidence, l.evidence,
        a.site AS left_site, a.external_id AS left_external_id, a.title AS left_title,
        a.price AS left_price, a.currency AS left_currency, a.url AS left_url,

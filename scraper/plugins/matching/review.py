@@ -75,8 +75,8 @@ def describe_evidence(evidence: dict[str, Any]) -> str:
     >>> describe_evidence({"brand": "same", "title": 0.91, "price_ratio": 1.2})
     'brand same, titles 91% alike, prices differ by a factor of 1.2'
     """
-    said = [key for key in ("contradiction", "gtin", "mpn", "brand") if key in evidence]
-    parts = [f"{key} {evidence[key]}" for key in said]
+    keys = [key for key in ("contradiction", "gtin", "mpn", "brand") if key in evidence]
+    parts = [f"{key} {evidence[key]}" for key in keys]
     if "title" in evidence:
         parts.append(f"titles {evidence['title']:.0%} alike")
     if "price_ratio" in evidence:

@@ -69,9 +69,9 @@ def match_market(rule: PriceRule, event: MarketEvent) -> list[MarketMatch]:
     before = {offer.site: offer for offer in event.before}
     for offer in event.after:
         if rule.site in (None, offer.site) and rule.id in (None, offer.id):
-            found = next(_match_offer(rule, event, offer, before.get(offer.site)), None)
-            if found is not None:
-                return [found]
+            match = next(_match_offer(rule, event, offer, before.get(offer.site)), None)
+            if match is not None:
+                return [match]
     return []
 
 
@@ -81,13 +81,13 @@ def _match_offer(
     when = rule.market or ""
     if when == "back in stock anywhere":
         back = [other for other in event.after if other.in_stock]
-        known = [other for other in event.before if other.in_stock is not None]
-        if back and known and not any(other.in_stock for other in known):
+        before = [other for other in event.before if other.in_stock is not None]
+        if back and before and not any(other.in_stock for other in before):
             best = back[0]
             price = format_amount(best.price, best.currency)
             yield MarketMatch(rule, event, offer, best, f"back in stock at {best.site}: {price}")
         return
-    rivals, were = _rivals(offer, event.after), _rivals(was, event.before) if was else []
+    rivals, were = _find_rivals(offer, event.after), _find_rivals(was, event.before) if was else []
     if was is None or offer.price is None or not rivals:
         return
     price = format_amount(offer.price, offer.currency)
@@ -104,13 +104,13 @@ def _match_offer(
                 rule, event, offer, best, f"no longer cheapest: {theirs}, not {price}"
             )
     else:
-        by, least = _undercut(offer, rivals), rule.undercut_percent
-        if by > 0 and by >= least and not 0 < _undercut(was, were) >= least:
+        by, least = _percent_below(offer, rivals), rule.undercut_percent
+        if by > 0 and by >= least and not 0 < _percent_below(was, were) >= least:
             text = f"undercut by {by:.1f}%: {theirs}, not {price}"
             yield MarketMatch(rule, event, offer, best, text)
 
 
-def _rivals(offer: ShopOffer, offers: Sequence[ShopOffer]) -> list[ShopOffer]:
+def _find_rivals(offer: ShopOffer, offers: Sequence[ShopOffer]) -> list[ShopOffer]:
     """Returns the offers of other shops that can be compared, the cheapest first."""
     usable = [
         other
@@ -124,13 +124,13 @@ def _rivals(offer: ShopOffer, offers: Sequence[ShopOffer]) -> list[ShopOffer]:
 
 
 def _is_cheapest(offer: ShopOffer, rivals: Sequence[ShopOffer]) -> bool:
-    """Whether no other shop asks less. A shop that has sold out is not the cheapest."""
+    """Returns whether no other shop asks less. A shop that has sold out is not the cheapest."""
     if offer.price is None or offer.in_stock is False:
         return False
     return all(offer.price <= rival.price for rival in rivals if rival.price is not None)
 
 
-def _undercut(offer: ShopOffer, rivals: Sequence[ShopOffer]) -> Decimal:
+def _percent_below(offer: ShopOffer, rivals: Sequence[ShopOffer]) -> Decimal:
     """Returns by how many percent the cheapest other shop is below an offer; 0 or less: it is
     not."""
     lowest = rivals[0].price if rivals else None

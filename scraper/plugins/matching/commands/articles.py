@@ -36,8 +36,10 @@ def articles() -> None:
 
 @articles.command()
 @click.argument("query", required=False)
-@click.option("--shops", default=2, show_default=True, help="At least so many shops.")
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(min=1))
+@click.option("--shops", default=2, show_default=True, help="The least number of shops.")
+@click.option(
+    "--limit", default=20, show_default=True, type=click.IntRange(min=1), help="Articles to show."
+)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write a .csv or .parquet file."
 )
@@ -51,20 +53,20 @@ def search(
 ) -> None:
     """List articles whose titles have all words of QUERY, or with its GTIN or part number."""
     with open_engine().connect() as connection:
-        found = view.search_articles(
+        matching = view.search_articles(
             connection, query, shops=shops, limit=limit if output is None else 10_000_000
         )
-    rows = [article.row() for article in found]
+    rows = [article.row() for article in matching]
     if output is not None:
-        _write(output, rows)
+        _write_file(output, rows)
         click.echo(f"{len(rows):,} articles written to {output}", err=True)
     elif as_json:
         print_json(rows)
     else:
-        print_table(COLUMNS, [_cells(row) for row in rows])
+        print_table(COLUMNS, [_make_cells(row) for row in rows])
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _make_cells(row: dict[str, Any]) -> list[str]:
     unit = f"{row['unit_price']}/{row['unit']}" if row["unit_price"] is not None else ""
     spread = "" if row["spread_percent"] is None else f"{row['spread_percent']}%"
     return [
@@ -85,13 +87,13 @@ def _cells(row: dict[str, Any]) -> list[str]:
 def show(article: int, as_json: bool) -> None:
     """Show one article: the offers of all shops, and their prices so far."""
     with open_engine().connect() as connection:
-        found = view.read_article(connection, article)
+        shown = view.read_article(connection, article)
         history = view.read_history(connection, article)
     if as_json:
-        offers = [view.describe_offer(stored) for stored in found.offers]
-        print_json({**found.row(), "offers": offers, "history": history})
+        offers = [view.describe_offer(stored) for stored in shown.offers]
+        print_json({**shown.row(), "offers": offers, "history": history})
         return
-    _print_article(found)
+    _print_article(shown)
     for site, points in view.shop_series(history).items():
         prices = [price for _, price in points[-CHART_POINTS:]]
         click.echo(f"{site}\t{draw_sparkline(prices)}\tsince {format_minute(points[0][0])}")
@@ -130,7 +132,7 @@ def import_command(file: Path, shop: str, currency: str | None, as_json: bool) -
         click.echo(f"{shop}: {count:,} offers")
 
 
-def _write(path: Path, rows: list[dict[str, Any]]) -> None:
+def _write_file(path: Path, rows: list[dict[str, Any]]) -> None:
     if path.suffix == ".csv":
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, view.ROW_COLUMNS)

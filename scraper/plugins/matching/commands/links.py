@@ -37,7 +37,7 @@ def links(context: click.Context, as_json: bool) -> None:
 
 
 @links.command()
-@click.option("--limit", type=click.IntRange(min=1), help="End after so many.")
+@click.option("--limit", type=click.IntRange(min=1), help="End after this many proposals.")
 @json_option("array")
 def review(limit: int | None, as_json: bool) -> None:
     """Show proposals one by one: y links the two offers, n keeps them apart for good, s skips."""
@@ -49,7 +49,7 @@ def review(limit: int | None, as_json: bool) -> None:
         return
     reviewed = _Reviewed()
     for proposal in proposals.iterate_proposals(engine):
-        if reviewed.total == limit or not _ask(engine, proposal, reviewed):
+        if reviewed.total == limit or not _ask_about(engine, proposal, reviewed):
             break
     click.echo(f"{reviewed.confirmed} linked, {reviewed.refused} kept apart")
 
@@ -65,7 +65,7 @@ class _Reviewed:
         return self.confirmed + self.refused + self.skipped
 
 
-def _ask(engine: sa.Engine, proposal: Proposal, reviewed: _Reviewed) -> bool:
+def _ask_about(engine: sa.Engine, proposal: Proposal, reviewed: _Reviewed) -> bool:
     """Asks about one proposal, and stores the answer. Returns False to end."""
     _print_proposal(proposal)
     answer = click.prompt("one product?", type=click.Choice(list("ynsq")), default="s")
@@ -105,8 +105,8 @@ def _print_proposal(proposal: Proposal) -> None:
 @click.argument("one", metavar="SITE:ID")
 @click.argument("other", metavar="SITE:ID")
 def confirm(one: str, other: str) -> None:
-    """Link two offers for good."""
-    _decide(one, other, "confirmed", "linked")
+    """OfferLink two offers for good."""
+    _store_decision(one, other, "confirmed", "linked")
 
 
 @links.command()
@@ -114,10 +114,10 @@ def confirm(one: str, other: str) -> None:
 @click.argument("other", metavar="SITE:ID")
 def refuse(one: str, other: str) -> None:
     """Keep two offers apart for good."""
-    _decide(one, other, "refused", "kept apart")
+    _store_decision(one, other, "refused", "kept apart")
 
 
-def _decide(one: str, other: str, state: Decision, said: str) -> None:
+def _store_decision(one: str, other: str, state: Decision, said: str) -> None:
     keys = [tuple(text.split(":", 1)) for text in (one, other)]
     if any(len(key) != 2 for key in keys):
         raise click.UsageError("an offer is named SITE:ID, as `scraper articles show` lists them")
@@ -130,7 +130,7 @@ def _decide(one: str, other: str, state: Decision, said: str) -> None:
 @links.command()
 @json_option("object")
 def update(as_json: bool) -> None:
-    """Link now what coordinators would link in the background."""
+    """OfferLink now what coordinators would link in the background."""
     engine = open_engine()
     while not step.run(engine, STEP_S):
         click.echo(_describe_progress(engine, "linking"), err=True)

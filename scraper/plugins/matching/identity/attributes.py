@@ -1,4 +1,4 @@
-"""What tells variants of one product apart: sizes, colours, capacities, packs and conditions."""
+"""What distinguishes variants of one product: sizes, colours, capacities, packs and conditions."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ _ACCESSORY = re.compile(
 )
 
 
-def _index(words: Mapping[str, str]) -> dict[str, str]:
+def _index_words(words: Mapping[str, str]) -> dict[str, str]:
     return {word: name for name, text in words.items() for word in text.split()}
 
 
-_COLOUR_WORDS, _CONDITION_WORDS = _index(COLOURS), _index(CONDITIONS)
+_COLOUR_WORDS, _CONDITION_WORDS = _index_words(COLOURS), _index_words(CONDITIONS)
 # These differ from product to product within a line of one name; the others may be left out of one
 # shop's title.
 STRICT = ("pack", "condition", "bundle")
-# Of these, titles name several, all of which count: 8 GB of memory and 256 GB of storage.
+# Titles name several of these, and each counts: 8 GB of memory and 256 GB of storage.
 SEVERAL = ("gb",)
 
 
@@ -73,7 +73,7 @@ def read_attributes(
     stated = " ".join(str(fields[key]).casefold() for key in ("color", "colour") if fields.get(key))
     words = re.findall(r"[^\W\d_]+", f"{text} {stated}")
     joined = re.sub(r"[\W_]+", "", f"{text} {str(fields.get('condition') or '').casefold()}")
-    found: dict[str, set[str]] = {
+    values_by_name: dict[str, set[str]] = {
         "colour": {_COLOUR_WORDS[word] for word in words if word in _COLOUR_WORDS},
         "condition": {_CONDITION_WORDS[word] for word in words if word in _CONDITION_WORDS},
         "size": {
@@ -83,16 +83,16 @@ def read_attributes(
     }
     for name in ("openbox", "bware", "refurbished", "secondhand", "preowned"):
         if name in joined:
-            found["condition"].add(_CONDITION_WORDS[name])
+            values_by_name["condition"].add(_CONDITION_WORDS[name])
     if fields.get("size"):
-        found["size"].add(str(fields["size"]).strip().upper())
+        values_by_name["size"].add(str(fields["size"]).strip().upper())
     for value in measures.values:
-        found.setdefault(value.partition(":")[0], set()).add(value.partition(":")[2])
+        values_by_name.setdefault(value.partition(":")[0], set()).add(value.partition(":")[2])
     if measures.pack > 1:
-        found["pack"] = {str(measures.pack)}
+        values_by_name["pack"] = {str(measures.pack)}
     if _BUNDLE.search(text):
-        found["bundle"] = {"yes"}
-    return {name: frozenset(values) for name, values in found.items() if values}
+        values_by_name["bundle"] = {"yes"}
+    return {name: frozenset(values) for name, values in values_by_name.items() if values}
 
 
 def find_contradiction(left: Attributes, right: Attributes) -> str | None:
@@ -104,21 +104,22 @@ def find_contradiction(left: Attributes, right: Attributes) -> str | None:
     'pack'
     """
     for name in sorted({*left, *right}):
-        one, other = left.get(name, frozenset()), right.get(name, frozenset())
+        left_values = left.get(name, frozenset())
+        right_values = right.get(name, frozenset())
         if name in STRICT:
-            agree = one == other
+            agree = left_values == right_values
         elif name in SEVERAL:
-            agree = one <= other or other <= one
+            agree = left_values <= right_values or right_values <= left_values
         else:
-            agree = bool(one & other)
-        if not agree and (name in STRICT or (one and other)):
+            agree = bool(left_values & right_values)
+        if not agree and (name in STRICT or (left_values and right_values)):
             return name
     return None
 
 
 def has_unstated_variant(left: Attributes, right: Attributes) -> bool:
-    """Whether only one of two offers states its colour or size: shops give all variants of a
-    product one part number more often than one GTIN.
+    """Returns whether only one of two offers states its colour or size: shops give all variants of
+    a product one part number more often than one GTIN.
 
     >>> has_unstated_variant({"colour": {"black"}}, {})
     True

@@ -26,7 +26,7 @@ _NO_MPN = frozenset(("doesnotapply", "notapplicable", "nichtzutreffend", "none",
 
 class Gtin(NamedTuple):
     """A GTIN as 14 digits of the single article, and the packaging level: 0 for the article, 1 to 8
-    for a box of it."""
+    for a box."""
 
     article: str
     level: int
@@ -60,8 +60,8 @@ def _check_digit(digits: str) -> str:
 
 
 def _is_placeholder(text: str) -> bool:
-    """Whether a code is one that shops write when they have none: 0000000000000, 999…, 123…; or one
-    that only the shop itself knows (the prefixes 02 and 20 to 29)."""
+    """Returns whether a code is one that shops write when they have none (0000000000000, 999…,
+    123…), or one that only the shop itself knows (the prefixes 02 and 20 to 29)."""
     bare = text.lstrip("0")
     body = bare[:-1]
     if len(bare) < 6 or len(set(body)) <= 2 or body in "1234567890123" or body in "01234567890":
@@ -84,7 +84,7 @@ def normalize_mpn(value: object) -> str | None:
 
 
 def is_strong_mpn(mpn: str) -> bool:
-    """Whether a part number identifies a product even if a shop does not name the brand."""
+    """Returns whether a part number identifies a product even if a shop does not name the brand."""
     return len(mpn) >= STRONG_MPN_MIN and bool(re.search(r"[^\W\d_]", mpn))
 
 

@@ -21,9 +21,9 @@ UNIT_PRICE_FIELDS = ("unit_price", "base_price", "price_per_unit")
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class OfferIdentity:
     """What identifies an offer's product: normalised codes, attributes of the variant, and the
-    words of the title. `gtin` is the single article's; `level` is above 0 for a box of it."""
+    words of the title. `gtin` is the single article's; `level` is above 0 for a box."""
 
     title: str
     gtin: str | None = None
@@ -42,7 +42,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class OfferTerms:
     """For how much an offer is sold: prices are None if unknown, `in_stock` likewise."""
 
     price: Decimal | None = None
@@ -52,26 +52,26 @@ class Terms:
     in_stock: bool | None = None
 
 
-def read_offer(data: Mapping[str, Any]) -> tuple[Identity, Terms]:
+def read_offer(data: Mapping[str, Any]) -> tuple[OfferIdentity, OfferTerms]:
     """Returns the identity and the terms of a product's fields."""
     title = title_of(data)[:TITLE_MAX]
     measures = read_measures(title)
     gtin = next(
         (code for key in GTIN_FIELDS if data.get(key) and (code := parse_gtin(data[key]))), None
     )
-    identity = Identity(
+    identity = OfferIdentity(
         title,
         None if gtin is None else gtin.article,
         0 if gtin is None else gtin.level,
-        _first(data, BRAND_FIELDS, normalize_brand),
-        _first(data, MPN_FIELDS, normalize_mpn),
+        _first_value(data, BRAND_FIELDS, normalize_brand),
+        _first_value(data, MPN_FIELDS, normalize_mpn),
         read_attributes(title, measures, data),
         tuple(split_words(normalize_title(title))),
     )
     price = as_number(data.get("price"))
     quoted = " ".join(str(data[key]) for key in UNIT_PRICE_FIELDS if data.get(key))
     per_unit = unit_price(price, measures, quoted)
-    terms = Terms(
+    terms = OfferTerms(
         price,
         data.get("price" + CURRENCY),
         None if per_unit is None else per_unit.price,
@@ -81,7 +81,7 @@ def read_offer(data: Mapping[str, Any]) -> tuple[Identity, Terms]:
     return identity, terms
 
 
-def _first(data: Mapping[str, Any], keys: tuple[str, ...], normalize: Any) -> str | None:
+def _first_value(data: Mapping[str, Any], keys: tuple[str, ...], normalize: Any) -> str | None:
     return next((value for key in keys if data.get(key) and (value := normalize(data[key]))), None)
 
 

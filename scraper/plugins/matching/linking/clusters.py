@@ -14,21 +14,21 @@ from scraper.plugins.matching.linking.evidence import (
     GTIN,
     MPN,
     PERSON,
+    Comparison,
     Learned,
     Offer,
-    Verdict,
     compare,
 )
 
 Pair = tuple[int, int]
 
 
-class Link(NamedTuple):
+class OfferLink(NamedTuple):
     """Two offers that are one product. `left` is the lower id."""
 
     left: int
     right: int
-    verdict: Verdict
+    comparison: Comparison
 
 
 class Clusters(NamedTuple):
@@ -36,7 +36,7 @@ class Clusters(NamedTuple):
     article's id is the lowest id among its offers."""
 
     articles: dict[int, int]
-    links: list[Link]
+    links: list[OfferLink]
 
 
 def order(one: int, other: int) -> Pair:
@@ -51,47 +51,67 @@ def cluster_offers(
 ) -> Clusters:
     """Groups offers into articles: first those that a person has confirmed, then those with equal
     GTINs, then those with equal part numbers. Pairs are (lower id, higher id)."""
-    by_id = {offer.id: offer for offer in offers}
-    members = {id_: [id_] for id_ in by_id}
-    article = {id_: id_ for id_ in by_id}
-    forbidden: dict[int, set[int]] = defaultdict(set)
-    for left, right in refused:
-        forbidden[left].add(right)
-        forbidden[right].add(left)
-
-    def join(one: int, other: int) -> None:
-        keep, drop = order(article[one], article[other])
-        if keep != drop:
-            for id_ in members[drop]:
-                article[id_] = keep
-            members[keep] += members.pop(drop)
-
-    links = []
-    for left, right in sorted(confirmed):
-        if left in by_id and right in by_id:
-            join(left, right)
-            links.append(Link(left, right, Verdict(PERSON, 1.0, {})))
-    for method, group in _code_groups(offers, learned):
+    grouping = _Grouping(offers, learned, refused)
+    links = [
+        OfferLink(left, right, Comparison(PERSON, 1.0, {}))
+        for left, right in sorted(confirmed)
+        if left in grouping.by_id and right in grouping.by_id
+    ]
+    for link in links:
+        grouping.join(link.left, link.right)
+    for method, group in _code_groups(offers):
         for place, offer in enumerate(group):
-            verdict = None
-            for other in group[:place]:
-                if article[offer.id] == article[other.id]:
-                    break
-                verdict = compare(offer, other, learned)
-                if verdict.method == method and _may_join(
-                    members[article[offer.id]],
-                    members[article[other.id]],
-                    by_id,
-                    forbidden,
-                    learned,
-                ):
-                    join(offer.id, other.id)
-                    links.append(Link(*order(offer.id, other.id), verdict))
-                    break
-    return Clusters(article, links)
+            new_link = grouping.link_to_first(offer, group[:place], method)
+            links += [] if new_link is None else [new_link]
+    return Clusters(grouping.article, links)
 
 
-def _code_groups(offers: Iterable[Offer], learned: Learned) -> Iterable[tuple[str, list[Offer]]]:
+class _Grouping:
+    """The articles of some offers while they are grouped."""
+
+    def __init__(
+        self, offers: Sequence[Offer], learned: Learned, refused: Collection[Pair]
+    ) -> None:
+        self.by_id = {offer.id: offer for offer in offers}
+        self.article = {id_: id_ for id_ in self.by_id}
+        self._members = {id_: [id_] for id_ in self.by_id}
+        self._learned = learned
+        self._forbidden: dict[int, set[int]] = defaultdict(set)
+        for left, right in refused:
+            self._forbidden[left].add(right)
+            self._forbidden[right].add(left)
+
+    def join(self, one: int, other: int) -> None:
+        keep, drop = order(self.article[one], self.article[other])
+        if keep != drop:
+            for id_ in self._members[drop]:
+                self.article[id_] = keep
+            self._members[keep] += self._members.pop(drop)
+
+    def link_to_first(self, offer: Offer, others: Sequence[Offer], method: str) -> OfferLink | None:
+        """Joins an offer to the first article that it agrees with by a method. Returns the link;
+        None if there is none, or the offer is in that article already."""
+        for other in others:
+            if self.article[offer.id] == self.article[other.id]:
+                return None
+            comparison = compare(offer, other, self._learned)
+            if comparison.method == method and self._may_join(offer.id, other.id):
+                self.join(offer.id, other.id)
+                return OfferLink(*order(offer.id, other.id), comparison)
+        return None
+
+    def _may_join(self, one: int, other: int) -> bool:
+        """Returns whether no offer of one's article contradicts one of the other's, and no person
+        refused a pair of them."""
+        return not any(
+            right in self._forbidden.get(left, ())
+            or compare(self.by_id[left], self.by_id[right], self._learned).contradicts
+            for left in self._members[self.article[one]]
+            for right in self._members[self.article[other]]
+        )
+
+
+def _code_groups(offers: Iterable[Offer]) -> Iterable[tuple[str, list[Offer]]]:
     """Yields the offers with one code, in the order of their ids: GTINs first."""
     ordered = sorted(offers, key=lambda offer: offer.id)
     for method in (GTIN, MPN):
@@ -114,21 +134,3 @@ def drop_repeated(group: Sequence[Offer]) -> list[Offer]:
     for offer in group:
         titles[offer.site].add(" ".join(offer.identity.words))
     return [offer for offer in group if len(titles[offer.site]) == 1]
-
-
-def _may_join(
-    one: Sequence[int],
-    other: Sequence[int],
-    by_id: Mapping[int, Offer],
-    forbidden: Mapping[int, set[int]],
-    learned: Learned,
-) -> bool:
-    """Whether no offer of one article contradicts one of the other, and no person refused a pair of
-    them."""
-    if len(one) == len(other) == 1:
-        return other[0] not in forbidden.get(one[0], ())
-    return not any(
-        right in forbidden.get(left, ()) or compare(by_id[left], by_id[right], learned).contradicts
-        for left in one
-        for right in other
-    )

@@ -26,9 +26,9 @@ def decide(engine: sa.Engine, one: int, other: int, *, state: Decision, by: str)
     `NotFoundError`."""
     left, right = order(one, other)
     with engine.begin() as connection:
-        found = connection.execute(KNOWN, {"ids": [left, right]}).all()
-        if len(found) != 2:
-            raise NotFoundError(f"there are no two offers {one} and {other}")
+        both = connection.execute(KNOWN, {"ids": [left, right]}).all()
+        if len(both) != 2:
+            raise NotFoundError(f"the offers {one} and {other} are not both there")
         store.wait_for_lock(connection)
         values = {"left": left, "right": right, "state": state, "by": by}
         connection.execute(DECIDE, values)

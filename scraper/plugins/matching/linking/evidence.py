@@ -15,7 +15,7 @@ from rapidfuzz import fuzz
 
 from scraper.plugins.matching.identity.attributes import find_contradiction, has_unstated_variant
 from scraper.plugins.matching.identity.codes import is_strong_mpn
-from scraper.plugins.matching.identity.offer import Identity, Terms
+from scraper.plugins.matching.identity.offer import OfferIdentity, OfferTerms
 from scraper.plugins.matching.identity.words import model_words
 
 GTIN, MPN, TITLE, PERSON = "gtin", "mpn", "title", "person"
@@ -32,8 +32,8 @@ class Offer:
 
     id: int
     site: str
-    identity: Identity
-    terms: Terms
+    identity: OfferIdentity
+    terms: OfferTerms
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Learned:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Comparison:
     """How two offers agree: the method by which they are linked (`title`: only proposed), the
     confidence from 0 to 1, and the evidence for people."""
 
@@ -59,65 +59,65 @@ class Verdict:
 
     @property
     def contradicts(self) -> bool:
-        """Whether an attribute says that these are two products."""
+        """True if an attribute says that these are two products."""
         return "contradiction" in self.evidence
 
 
-def compare(left: Offer, right: Offer, learned: Learned) -> Verdict:
+def compare(left: Offer, right: Offer, learned: Learned) -> Comparison:
     """Returns by which method two offers link, and how sure that is."""
-    one, other = left.identity, right.identity
+    first, second = left.identity, right.identity
     evidence: dict[str, Any] = {}
-    contradiction = find_contradiction(one.attributes, other.attributes)
-    brand, other_brand = learned.brand(one.brand), learned.brand(other.brand)
+    contradiction = find_contradiction(first.attributes, second.attributes)
+    brand, other_brand = learned.brand(first.brand), learned.brand(second.brand)
     if brand and other_brand:
         evidence["brand"] = "same" if same_brand(brand, other_brand) else "differs"
-    alike = title_similarity(one, other)
+    alike = title_similarity(first, second)
     evidence["title"] = round(alike, 3)
     ratio = price_ratio(left.terms, right.terms)
     if ratio is not None:
         evidence["price_ratio"] = round(ratio, 2)
-    if one.gtin_key and one.gtin_key == other.gtin_key:
-        evidence["gtin"] = one.gtin
-    elif one.gtin and other.gtin:
+    if first.gtin_key and first.gtin_key == second.gtin_key:
+        evidence["gtin"] = first.gtin
+    elif first.gtin and second.gtin:
         evidence["gtin"] = "differs"
-    if one.mpn and one.mpn == other.mpn:
-        evidence["mpn"] = one.mpn
-    elif one.mpn and other.mpn:
+    if first.mpn and first.mpn == second.mpn:
+        evidence["mpn"] = first.mpn
+    elif first.mpn and second.mpn:
         evidence["mpn"] = "differs"
     if contradiction is not None:
-        # Shops state attributes wrongly, so a person may still say that it is one product.
+        # Shops state attributes wrongly, so a person may still say that it is first product.
         evidence["contradiction"] = contradiction
-        confidence = _title_confidence(one, other, alike, evidence) / 2
-        return Verdict(TITLE, round(confidence, 3), evidence)
+        confidence = _title_confidence(first, second, alike, evidence) / 2
+        return Comparison(TITLE, round(confidence, 3), evidence)
     far = ratio is not None and ratio > learned.price_factor
-    if evidence.get("gtin") == one.gtin and one.gtin is not None:
+    if evidence.get("gtin") == first.gtin and first.gtin is not None:
         agrees = alike >= TITLE_MIN or evidence.get("brand") == "same" or "mpn" in evidence
         if evidence.get("brand") != "differs" and not far and (agrees or ratio is not None):
-            return Verdict(GTIN, 0.99, evidence)
-        return Verdict(TITLE, 0.7, evidence)
+            return Comparison(GTIN, 0.99, evidence)
+        return Comparison(TITLE, 0.7, evidence)
     if evidence.get("gtin") == "differs":
-        return Verdict(TITLE, round(alike / 3, 3), evidence)
-    if one.mpn and one.mpn == other.mpn:
-        known = evidence.get("brand") == "same" or (
-            "brand" not in evidence and is_strong_mpn(one.mpn) and alike >= TITLE_MIN
+        return Comparison(TITLE, round(alike / 3, 3), evidence)
+    if first.mpn and first.mpn == second.mpn:
+        is_known = evidence.get("brand") == "same" or (
+            "brand" not in evidence and is_strong_mpn(first.mpn) and alike >= TITLE_MIN
         )
-        if known and not far and not has_unstated_variant(one.attributes, other.attributes):
-            return Verdict(MPN, 0.97, evidence)
-        return Verdict(TITLE, 0.75, evidence)
-    return Verdict(TITLE, round(_title_confidence(one, other, alike, evidence), 3), evidence)
+        if is_known and not far and not has_unstated_variant(first.attributes, second.attributes):
+            return Comparison(MPN, 0.97, evidence)
+        return Comparison(TITLE, 0.75, evidence)
+    return Comparison(TITLE, round(_title_confidence(first, second, alike, evidence), 3), evidence)
 
 
 def same_brand(one: str, other: str) -> bool:
-    """Whether two normalised brands are one: equal, or one begins with the other."""
+    """Returns whether two normalised brands are one: equal, or one begins with the other."""
     short, long = sorted((one, other), key=len)
     return one == other or (len(short) >= 3 and long.startswith(short))
 
 
-def title_similarity(one: Identity, other: Identity) -> float:
+def title_similarity(one: OfferIdentity, other: OfferIdentity) -> float:
     return fuzz.token_set_ratio(" ".join(one.words), " ".join(other.words)) / 100
 
 
-def price_ratio(one: Terms, other: Terms) -> float | None:
+def price_ratio(one: OfferTerms, other: OfferTerms) -> float | None:
     """Returns by which factor two prices differ, from 1; None if they cannot be compared."""
     if not one.price or not other.price or one.currency != other.currency:
         return None
@@ -126,7 +126,7 @@ def price_ratio(one: Terms, other: Terms) -> float | None:
 
 
 def _title_confidence(
-    one: Identity, other: Identity, alike: float, evidence: Mapping[str, Any]
+    one: OfferIdentity, other: OfferIdentity, alike: float, evidence: Mapping[str, Any]
 ) -> float:
     """Returns the confidence of offers that share no code: at most 0.9."""
     models = model_words(one.words), model_words(other.words)
@@ -165,8 +165,8 @@ def learn_brands(pairs: Mapping[tuple[str, str], int], own: Mapping[str, int]) -
     name. Two names are one brand if at least 3 GTINs say so, and half of the rarer name's.
     """
     aliases: dict[str, str] = {}
-    for (one, other), count in sorted(pairs.items(), key=lambda item: -item[1]):
-        rare, usual = sorted((one, other), key=lambda name: (own.get(name, 0), name))
+    for (name, alias), count in sorted(pairs.items(), key=lambda item: -item[1]):
+        rare, usual = sorted((name, alias), key=lambda brand: (own.get(brand, 0), brand))
         total = own.get(rare, 0) + sum(n for pair, n in pairs.items() if rare in pair)
         if count >= 3 and count * 2 >= total:
             aliases.setdefault(rare, aliases.get(usual, usual))

@@ -12,10 +12,10 @@ def best_offers(offers: Iterable[StoredOffer]) -> list[dict[str, Any]]:
     """Returns each shop's best listed offer, the cheapest in stock first: what alerts compare."""
     best: dict[str, StoredOffer] = {}
     for stored in offers:
-        known = best.get(stored.offer.site)
-        if stored.listed and (known is None or rank(stored) < rank(known)):
+        other = best.get(stored.offer.site)
+        if stored.listed and (other is None or rank(stored) < rank(other)):
             best[stored.offer.site] = stored
-    return [_describe(stored) for stored in sorted(best.values(), key=rank)]
+    return [_describe_offer(stored) for stored in sorted(best.values(), key=rank)]
 
 
 def rank(stored: StoredOffer) -> tuple[bool, bool, Any, str]:
@@ -24,7 +24,7 @@ def rank(stored: StoredOffer) -> tuple[bool, bool, Any, str]:
     return (terms.in_stock is False, terms.price is None, terms.price or 0, stored.offer.site)
 
 
-def _describe(stored: StoredOffer) -> dict[str, Any]:
+def _describe_offer(stored: StoredOffer) -> dict[str, Any]:
     terms = stored.offer.terms
     return {
         "site": stored.offer.site,

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 
 from scraper.infra.database import dumps
 from scraper.plugins.matching.linking import store
-from scraper.plugins.matching.linking.clusters import Link, Pair, order
-from scraper.plugins.matching.linking.evidence import TITLE, Learned, Offer, Verdict, compare
+from scraper.plugins.matching.linking.clusters import OfferLink, Pair, order
+from scraper.plugins.matching.linking.evidence import TITLE, Comparison, Learned, Offer, compare
 from scraper.plugins.matching.linking.store import StoredOffer
 
 # Proposals of one offer.
@@ -24,8 +24,8 @@ KEPT = 20
 CONFIDENCE_MIN = 0.2
 # Words that more offers have find none: too many share them.
 COMMON = 3000
-# An offer is looked up by its rarest words: at least so many, and further ones until so many
-# candidates are expected. So many are compared.
+# An offer is looked up by its rarest words: at least WORDS_MIN, and further ones until CANDIDATES
+# offers are expected. COMPARED of them are compared in whole.
 WORDS_MIN, CANDIDATES, COMPARED = 4, 400, 40
 AT_ONCE = 100
 
@@ -70,7 +70,7 @@ def _propose_for(
     wanted = {id_ for ids in candidates.values() for id_ in ids}
     read = connection.execute(READ, {"ids": list(wanted)}) if wanted else ()
     by_id = {row.id: store.stored_offer(row).offer for row in read}
-    links: dict[Pair, Link] = {}
+    links: dict[Pair, OfferLink] = {}
     for stored in offers:
         others = [by_id[id_] for id_ in candidates.get(stored.id, ())]
         for link in rank_proposals(stored.offer, others, learned):
@@ -92,28 +92,30 @@ def _find_candidates(
         }
         for stored in offers
     ]
-    found: dict[int, list[tuple[float, int]]] = {}
+    scored: dict[int, list[tuple[float, int]]] = {}
     weights = {word: 1 / math.log(2 + count) for word, count in counts.items()}
     own = {stored.id: set(stored.offer.identity.words) for stored in offers}
     for row in connection.execute(FIND, {"asked": dumps(asked), "most": 4 * CANDIDATES}):
         shared = sum(weights.get(word, 1.0) for word in own[row.asked_id].intersection(row.words))
         # Long titles share words by chance.
         score = shared / math.sqrt(len(row.words) or 1)
-        found.setdefault(row.asked_id, []).append((-score, row.id))
-    return {id_: [other for _, other in nsmallest(COMPARED, f)] for id_, f in found.items()}
+        scored.setdefault(row.asked_id, []).append((-score, row.id))
+    return {id_: [other for _, other in nsmallest(COMPARED, f)] for id_, f in scored.items()}
 
 
-def rank_proposals(offer: Offer, others: Iterable[Offer], learned: Learned) -> list[Link]:
+def rank_proposals(offer: Offer, others: Iterable[Offer], learned: Learned) -> list[OfferLink]:
     """Returns the proposals of one offer, the most confident first."""
-    verdicts = [(compare(offer, other, learned), other.id) for other in others]
+    comparisons = [(compare(offer, other, learned), other.id) for other in others]
     good = [
-        (-verdict.confidence, id_, verdict)
-        for verdict, id_ in verdicts
-        if verdict.confidence >= CONFIDENCE_MIN
+        (-comparison.confidence, id_, comparison)
+        for comparison, id_ in comparisons
+        if comparison.confidence >= CONFIDENCE_MIN
     ]
     return [
-        Link(*order(offer.id, id_), Verdict(TITLE, verdict.confidence, verdict.evidence))
-        for _, id_, verdict in nsmallest(KEPT, good, key=lambda row: row[:2])
+        OfferLink(
+            *order(offer.id, id_), Comparison(TITLE, comparison.confidence, comparison.evidence)
+        )
+        for _, id_, comparison in nsmallest(KEPT, good, key=lambda row: row[:2])
     ]
 
 

@@ -56,13 +56,13 @@ def run(engine: sa.Engine, for_s: float) -> bool:
         with engine.begin() as connection:
             store.begin(connection, start)
     while time.monotonic() < latest:
-        if not _advance(engine):
-            _learn(engine)
+        if not _advance_batch(engine):
+            _learn_from_links(engine)
             return proposals.propose(engine, latest)
     return False
 
 
-def _advance(engine: sa.Engine) -> bool:
+def _advance_batch(engine: sa.Engine) -> bool:
     """Reads and links one batch. Returns whether there may be more."""
     try:
         with engine.begin() as connection:
@@ -140,14 +140,16 @@ def apply(
     """Writes offers and links again what their codes concern. The caller holds the lock."""
     if not offers:
         return
-    old = store.read_by_key(connection, [(one.site, one.external_id) for one in offers])
+    old = store.read_by_key(connection, [(offer.site, offer.external_id) for offer in offers])
     ids = store.upsert(connection, offers)
-    moved = [one for one in offers if _moved(one, old.get((one.site, one.external_id)))]
-    fresh = [one for one in offers if (one.site, one.external_id) not in old]
-    store.count_words(connection, Counter(word for one in fresh for word in one.identity.words))
-    touched = {ids[one.site, one.external_id] for one in moved}
+    moved = [
+        offer for offer in offers if _has_moved(offer, old.get((offer.site, offer.external_id)))
+    ]
+    fresh = [offer for offer in offers if (offer.site, offer.external_id) not in old]
+    store.count_words(connection, Counter(word for offer in fresh for word in offer.identity.words))
+    touched = {ids[offer.key] for offer in moved}
     before = {stored.id: stored for stored in old.values()}
-    after = relink(connection, touched, learned, [old.get((o.site, o.external_id)) for o in moved])
+    after = relink(connection, touched, learned, [old.get(offer.key) for offer in moved])
     if events:
         _record_events(connection, offers, ids, before, after)
 
@@ -169,7 +171,7 @@ def relink(
     scope = store.read_scope(connection, ids, set(filter(None, gtins)), set(filter(None, mpns)))
     by_id = {stored.id: stored for stored in scope}
     confirmed, refused = store.read_decisions(connection, by_id.keys())
-    clusters = cluster_offers([one.offer for one in scope], learned, confirmed, refused)
+    clusters = cluster_offers([offer.offer for offer in scope], learned, confirmed, refused)
     moved = {
         id_: (by_id[id_].article, article)
         for id_, article in clusters.articles.items()
@@ -180,8 +182,8 @@ def relink(
     return moved
 
 
-def _moved(incoming: IncomingOffer, stored: StoredOffer | None) -> bool:
-    """Whether what identifies the product is new."""
+def _has_moved(incoming: IncomingOffer, stored: StoredOffer | None) -> bool:
+    """Returns whether what identifies the product is new."""
     return stored is None or incoming.identity != stored.offer.identity
 
 
@@ -193,7 +195,7 @@ def _record_events(
     moved: Mapping[int, tuple[int, int]],
 ) -> None:
     """Records how each article's offers changed: who asks for what before and after."""
-    crawls = {ids[one.site, one.external_id]: one.crawl for one in offers}
+    crawls = {ids[offer.key]: offer.crawl for offer in offers}
     current = store.read_articles_of(connection, {*crawls, *moved})
     rows = []
     for article, members in current.items():
@@ -204,16 +206,24 @@ def _record_events(
             if moved.get(stored.id, (article,))[0] == article
             and (stored.id in before or stored.id not in crawls)
         ]
-        one, other = best_offers(earlier), best_offers(members)
-        if one != other and len({row["site"] for row in [*one, *other]}) > 1:
+        best_before, best_after = best_offers(earlier), best_offers(members)
+        sites = {row["site"] for row in [*best_before, *best_after]}
+        if best_before != best_after and len(sites) > 1:
             crawl = max((c for s in members if (c := crawls.get(s.id)) is not None), default=None)
-            rows.append({"article_id": article, "crawl_id": crawl, "before": one, "after": other})
+            rows.append(
+                {
+                    "article_id": article,
+                    "crawl_id": crawl,
+                    "before": best_before,
+                    "after": best_after,
+                }
+            )
     store.insert_events(connection, rows)
 
 
-def _learn(engine: sa.Engine) -> None:
+def _learn_from_links(engine: sa.Engine) -> None:
     """Learns from offers with equal GTINs, once an hour, and links again the offers of brands that
-    turned out to be one."""
+    turned out to be offer."""
     with engine.begin() as connection:
         state = store.read_state(connection)
         if state is None or not state.to_learn or not store.lock(connection):

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from scraper.infra.database import dumps
 from scraper.infra.statements import sql
-from scraper.plugins.matching.identity.offer import Identity, Terms
-from scraper.plugins.matching.linking.clusters import Link, Pair
+from scraper.plugins.matching.identity.offer import OfferIdentity, OfferTerms
+from scraper.plugins.matching.linking.clusters import OfferLink, Pair
 from scraper.plugins.matching.linking.evidence import PRICE_FACTOR, Learned, Offer
 
 # Offers that are read for one code.
@@ -112,10 +112,15 @@ class IncomingOffer:
     site: str
     external_id: str
     url: str | None
-    identity: Identity
-    terms: Terms
+    identity: OfferIdentity
+    terms: OfferTerms
     listed: bool = True
     crawl: int | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The shop's name, and the shop's id of the product."""
+        return self.site, self.external_id
 
     def row(self) -> dict[str, Any]:
         identity = self.identity
@@ -198,7 +203,7 @@ def read_by_key(
     """Returns the stored offers, by site and id."""
     values = {"sites": [site for site, _ in keys], "ids": [id_ for _, id_ in keys]}
     stored = map(stored_offer, connection.execute(BY_KEY, values))
-    return {(one.offer.site, one.external_id): one for one in stored}
+    return {(row.offer.site, row.external_id): row for row in stored}
 
 
 def upsert(
@@ -231,9 +236,11 @@ def write_articles(connection: sa.Connection, articles: dict[int, int]) -> None:
         connection.execute(SET_ARTICLES, values)
 
 
-def write_links(connection: sa.Connection, ids: Collection[int], links: Sequence[Link]) -> None:
+def write_links(
+    connection: sa.Connection, ids: Collection[int], links: Sequence[OfferLink]
+) -> None:
     """Makes `links` the automatic links of the offers `ids`."""
-    automatic = [link for link in links if link.verdict.method != "person"]
+    automatic = [link for link in links if link.comparison.method != "person"]
     values = {
         "ids": list(ids),
         "lefts": [link.left for link in automatic],
@@ -243,16 +250,16 @@ def write_links(connection: sa.Connection, ids: Collection[int], links: Sequence
     insert_links(connection, automatic, "linked")
 
 
-def insert_links(connection: sa.Connection, links: Iterable[Link], state: str) -> None:
+def insert_links(connection: sa.Connection, links: Iterable[OfferLink], state: str) -> None:
     """Inserts links. What a person has decided stays, and a proposal never replaces a link."""
     rows = [
         {
             "left_id": link.left,
             "right_id": link.right,
-            "method": link.verdict.method,
+            "method": link.comparison.method,
             "state": state,
-            "confidence": link.verdict.confidence,
-            "evidence": link.verdict.evidence,
+            "confidence": link.comparison.confidence,
+            "evidence": link.comparison.evidence,
         }
         for link in links
     ]
@@ -264,7 +271,7 @@ def stored_offer(row: Any) -> StoredOffer:
     """Returns the offer of a row with `COLUMNS`."""
     code, _, level = (row.gtin or "").partition("/")
     attributes = {name: frozenset(values) for name, values in row.attributes.items()}
-    identity = Identity(
+    identity = OfferIdentity(
         row.title,
         code or None,
         int(level or 0),
@@ -273,7 +280,7 @@ def stored_offer(row: Any) -> StoredOffer:
         attributes,
         tuple(row.words),
     )
-    terms = Terms(row.price, row.currency, row.unit_price, row.unit, row.in_stock)
+    terms = OfferTerms(row.price, row.currency, row.unit_price, row.unit, row.in_stock)
     offer = Offer(row.id, row.site, identity, terms)
     return StoredOffer(offer, row.external_id, row.url, row.listed, row.article_id)
 
