@@ -88,12 +88,14 @@ def test_the_best_price_over_all_shops(
     assert rows(engine, ARTICLES) == [(1, 3), (4, 1)]
     with engine.connect() as connection:
         (article,) = articles.search_articles(connection, shops=2)
-        found = [articles.search_articles(connection, q) for q in (GTIN, "kitano k200", "cup", "%")]
+        searched = [
+            articles.search_articles(connection, q) for q in (GTIN, "kitano k200", "cup", "%")
+        ]
         history = articles.shop_series(articles.read_history(connection, article.id))
     row = article.row()
     assert (row["at"], str(row["price"]), row["shops"]) == ("beta", "27.50", 3)
     assert str(row["lowest_30_days"]) == "20.00" and row["spread_percent"] == Decimal("9.1")
-    assert [[one.id for one in some] for some in found] == [[1], [1], [4], []]
+    assert [[article.id for article in result] for result in searched] == [[1], [1], [4], []]
     assert [str(price) for _, price in history["beta"]] == ["25.00", "27.50"]
     assert rows(
         engine, "SELECT site, rank FROM article_prices WHERE article_id = 1 ORDER BY 2"
@@ -199,8 +201,8 @@ def test_alerts_name_the_shop_that_is_cheaper(
     link(engine)
     for _ in range(2):
         outbox.collect_market(engine, rules)
-    said = rows(engine, "SELECT rule, details ->> 'text' FROM price_alerts ORDER BY id")
-    assert said == [
+    alerts = rows(engine, "SELECT rule, details ->> 'text' FROM price_alerts ORDER BY id")
+    assert alerts == [
         (
             "under",
             "Kitano kettle K200 (alpha): undercut by 6.7%: 28.00 EUR at gamma, not 30.00 EUR "
@@ -282,7 +284,7 @@ def test_the_commands(
     assert json.loads(run("articles", "kettle", "--shops", "1", "--json"))[0]["article"] == 1
     shown = json.loads(run("articles", "show", "1", "--json"))
     assert [offer["site"] for offer in shown["offers"]] == ["beta", "alpha"]
-    assert "there is no article 99" in run("articles", "show", "99", code=2)
+    assert "article 99 does not exist" in run("articles", "show", "99", code=2)
     assert "1 linked, 0 kept apart" in run("links", "review", "--limit", "1", answers="y\n")
     assert rows(engine, ARTICLES) == [(1, 3)]
     assert "kept apart" in run("links", "refuse", "alpha:1", "beta:1")

@@ -141,9 +141,9 @@ def test_equal_gtins_link_whatever_the_names() -> None:
 
 
 def test_a_box_is_another_article_than_what_is_in_it() -> None:
-    one = make_offer(1, "a", title="Pencil HB", gtin="4006381333931")
+    pencil = make_offer(1, "a", title="Pencil HB", gtin="4006381333931")
     box = make_offer(2, "b", title="Pencil HB", gtin="14006381333938")
-    assert articles(one, box) == []
+    assert articles(pencil, box) == []
 
 
 def test_a_gtin_of_another_product_is_only_proposed() -> None:
@@ -158,13 +158,13 @@ def test_a_gtin_of_another_product_is_only_proposed() -> None:
 
 
 def test_a_code_that_a_shop_gives_to_many_products_links_none_of_them() -> None:
-    many = [
+    careless = [
         make_offer(n, "careless", title=f"Product {n} of the shop", gtin="4006381333931")
         for n in range(2, 3000)
     ]
     other = make_offer(1, "b", title="Product 7 of the shop", gtin="4006381333931")
     third = make_offer(5000, "c", title="Product 7", gtin="4006381333931")
-    assert articles(other, *many, third) == [{1, 5000}]
+    assert articles(other, *careless, third) == [{1, 5000}]
 
 
 def test_part_numbers_link_within_a_brand() -> None:

@@ -145,7 +145,7 @@ def _load(engine: sa.Engine, labelled: LabelledSet) -> None:
         with engine.begin() as connection:
             state = store.read_state(connection)
             learned = Learned({}) if state is None else state.learned
-            step.apply(connection, offers[first : first + BATCH], learned)
+            step.apply_offers(connection, offers[first : first + BATCH], learned)
 
 
 def _make_offer(key: Key, fields: dict[str, Any]) -> IncomingOffer:

@@ -39,7 +39,7 @@ def import_catalogue(engine: sa.Engine, name: str, path: Path, currency: str | N
         state = store.read_state(connection)
         learned = Learned({}) if state is None else state.learned
         for first in range(0, len(offers), BATCH):
-            step.apply(connection, offers[first : first + BATCH], learned)
+            step.apply_offers(connection, offers[first : first + BATCH], learned)
         values = {"site": name, "ids": [offer.external_id for offer in offers]}
         connection.execute(UNLIST, values)
     return len(offers)

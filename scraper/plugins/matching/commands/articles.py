@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -146,10 +147,9 @@ def _write_file(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def _write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
     try:
-        import pyarrow as pa
-        from pyarrow import parquet
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
         raise ConfigError(
             "Parquet needs pyarrow (fix: pip install 'celery-scraper[parquet]')"
         ) from None
-    parquet.write_table(pa.Table.from_pylist(rows), path, compression="zstd")
+    parquet.write_table(arrow.Table.from_pylist(rows), path, compression="zstd")

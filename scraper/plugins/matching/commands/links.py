@@ -75,7 +75,9 @@ def _ask_about(engine: sa.Engine, proposal: Proposal, reviewed: _Reviewed) -> bo
         reviewed.skipped += 1
         return True
     state: Decision = "confirmed" if answer == "y" else "refused"
-    decisions.decide(engine, proposal.left_id, proposal.right_id, state=state, by=getpass.getuser())
+    decisions.decide_link(
+        engine, proposal.left_id, proposal.right_id, state=state, by=getpass.getuser()
+    )
     setattr(reviewed, state, getattr(reviewed, state) + 1)
     return True
 

@@ -14,9 +14,9 @@ from scraper.plugins.matching.linking.evidence import (
     GTIN,
     MPN,
     PERSON,
-    Comparison,
     Learned,
     Offer,
+    OfferComparison,
     compare,
 )
 
@@ -28,7 +28,7 @@ class OfferLink(NamedTuple):
 
     left: int
     right: int
-    comparison: Comparison
+    comparison: OfferComparison
 
 
 class Clusters(NamedTuple):
@@ -39,7 +39,7 @@ class Clusters(NamedTuple):
     links: list[OfferLink]
 
 
-def order(one: int, other: int) -> Pair:
+def order_pair(one: int, other: int) -> Pair:
     return (one, other) if one < other else (other, one)
 
 
@@ -53,7 +53,7 @@ def cluster_offers(
     GTINs, then those with equal part numbers. Pairs are (lower id, higher id)."""
     grouping = _Grouping(offers, learned, refused)
     links = [
-        OfferLink(left, right, Comparison(PERSON, 1.0, {}))
+        OfferLink(left, right, OfferComparison(PERSON, 1.0, {}))
         for left, right in sorted(confirmed)
         if left in grouping.by_id and right in grouping.by_id
     ]
@@ -82,7 +82,7 @@ class _Grouping:
             self._forbidden[right].add(left)
 
     def join(self, one: int, other: int) -> None:
-        keep, drop = order(self.article[one], self.article[other])
+        keep, drop = order_pair(self.article[one], self.article[other])
         if keep != drop:
             for id_ in self._members[drop]:
                 self.article[id_] = keep
@@ -97,7 +97,7 @@ class _Grouping:
             comparison = compare(offer, other, self._learned)
             if comparison.method == method and self._may_join(offer.id, other.id):
                 self.join(offer.id, other.id)
-                return OfferLink(*order(offer.id, other.id), comparison)
+                return OfferLink(*order_pair(offer.id, other.id), comparison)
         return None
 
     def _may_join(self, one: int, other: int) -> bool:

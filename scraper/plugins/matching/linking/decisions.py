@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from scraper.errors import NotFoundError
 from scraper.plugins.matching.linking import step, store
-from scraper.plugins.matching.linking.clusters import order
+from scraper.plugins.matching.linking.clusters import order_pair
 from scraper.plugins.matching.linking.evidence import Learned
 
 Decision = Literal["confirmed", "refused"]
@@ -21,10 +21,10 @@ KNOWN = sa.text("SELECT article_id FROM offers WHERE id = ANY (:ids)")
 ID = sa.text("SELECT id FROM offers WHERE site = :site AND external_id = :id")
 
 
-def decide(engine: sa.Engine, one: int, other: int, *, state: Decision, by: str) -> None:
+def decide_link(engine: sa.Engine, one: int, other: int, *, state: Decision, by: str) -> None:
     """Stores a decision about two offers, and groups their articles again. Raises
     `NotFoundError`."""
-    left, right = order(one, other)
+    left, right = order_pair(one, other)
     with engine.begin() as connection:
         both = connection.execute(KNOWN, {"ids": [left, right]}).all()
         if len(both) != 2:
@@ -34,14 +34,14 @@ def decide(engine: sa.Engine, one: int, other: int, *, state: Decision, by: str)
         connection.execute(DECIDE, values)
         state_row = store.read_state(connection)
         learned = Learned({}) if state_row is None else state_row.learned
-        step.relink(connection, {left, right}, learned)
+        step.relink_offers(connection, {left, right}, learned)
 
 
 def decide_keys(
     engine: sa.Engine, one: tuple[str, str], other: tuple[str, str], *, state: Decision, by: str
 ) -> None:
     """Likewise, of offers named by shop and id."""
-    decide(engine, find_offer(engine, *one), find_offer(engine, *other), state=state, by=by)
+    decide_link(engine, find_offer(engine, *one), find_offer(engine, *other), state=state, by=by)
 
 
 def find_offer(engine: sa.Engine, site: str, external_id: str) -> int:

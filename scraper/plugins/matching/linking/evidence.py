@@ -21,6 +21,8 @@ from scraper.plugins.matching.identity.words import model_words
 GTIN, MPN, TITLE, PERSON = "gtin", "mpn", "title", "person"
 # Titles of one product in two shops are at least this alike, of 1, or something else agrees.
 TITLE_MIN = 0.3
+# Prices that differ by at most this factor make up for names in two languages.
+CLOSE_PRICES = 1.5
 # The ratio of two shops' prices for one article, where nothing was learned.
 PRICE_FACTOR = 3.0
 PRICE_FACTOR_RANGE = 1.5, 5.0
@@ -49,7 +51,7 @@ class Learned:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class OfferComparison:
     """How two offers agree: the method by which they are linked (`title`: only proposed), the
     confidence from 0 to 1, and the evidence for people."""
 
@@ -63,51 +65,58 @@ class Comparison:
         return "contradiction" in self.evidence
 
 
-def compare(left: Offer, right: Offer, learned: Learned) -> Comparison:
+def compare(left: Offer, right: Offer, learned: Learned) -> OfferComparison:
     """Returns by which method two offers link, and how sure that is."""
     first, second = left.identity, right.identity
-    evidence: dict[str, Any] = {}
+    evidence = _collect_evidence(left, right, learned)
+    by_title = _title_confidence(first, second, evidence)
+    if "contradiction" in evidence:
+        # Shops state attributes wrongly, so a person may still say that it is one product.
+        return OfferComparison(TITLE, round(by_title / 2, 3), evidence)
+    ratio = evidence.get("price_ratio")
+    far = ratio is not None and ratio > learned.price_factor
+    same_brand = evidence.get("brand") == "same"
+    if first.gtin is not None and evidence.get("gtin") == first.gtin:
+        alike = (
+            evidence["title"] >= TITLE_MIN or same_brand or evidence.get("mpn") == (first.mpn or "")
+        )
+        close = ratio is not None and ratio <= CLOSE_PRICES
+        if evidence.get("brand") != "differs" and not far and (alike or close):
+            return OfferComparison(GTIN, 0.99, evidence)
+        return OfferComparison(TITLE, 0.7, evidence)
+    if evidence.get("gtin") == "differs":
+        return OfferComparison(TITLE, round(evidence["title"] / 3, 3), evidence)
+    if first.mpn is not None and first.mpn == second.mpn:
+        is_known = same_brand or (
+            "brand" not in evidence and is_strong_mpn(first.mpn) and evidence["title"] >= TITLE_MIN
+        )
+        if is_known and not far and not has_unstated_variant(first.attributes, second.attributes):
+            return OfferComparison(MPN, 0.97, evidence)
+        return OfferComparison(TITLE, 0.75, evidence)
+    return OfferComparison(TITLE, round(by_title, 3), evidence)
+
+
+def _collect_evidence(left: Offer, right: Offer, learned: Learned) -> dict[str, Any]:
+    """Returns what agrees and what differs: for each code its value, or "differs"."""
+    first, second = left.identity, right.identity
+    evidence: dict[str, Any] = {"title": round(title_similarity(first, second), 3)}
     contradiction = find_contradiction(first.attributes, second.attributes)
+    if contradiction is not None:
+        evidence["contradiction"] = contradiction
     brand, other_brand = learned.brand(first.brand), learned.brand(second.brand)
     if brand and other_brand:
-        evidence["brand"] = "same" if same_brand(brand, other_brand) else "differs"
-    alike = title_similarity(first, second)
-    evidence["title"] = round(alike, 3)
+        evidence["brand"] = "same" if is_same_brand(brand, other_brand) else "differs"
+    if first.gtin and second.gtin:
+        evidence["gtin"] = first.gtin if first.gtin_key == second.gtin_key else "differs"
+    if first.mpn and second.mpn:
+        evidence["mpn"] = first.mpn if first.mpn == second.mpn else "differs"
     ratio = price_ratio(left.terms, right.terms)
     if ratio is not None:
         evidence["price_ratio"] = round(ratio, 2)
-    if first.gtin_key and first.gtin_key == second.gtin_key:
-        evidence["gtin"] = first.gtin
-    elif first.gtin and second.gtin:
-        evidence["gtin"] = "differs"
-    if first.mpn and first.mpn == second.mpn:
-        evidence["mpn"] = first.mpn
-    elif first.mpn and second.mpn:
-        evidence["mpn"] = "differs"
-    if contradiction is not None:
-        # Shops state attributes wrongly, so a person may still say that it is first product.
-        evidence["contradiction"] = contradiction
-        confidence = _title_confidence(first, second, alike, evidence) / 2
-        return Comparison(TITLE, round(confidence, 3), evidence)
-    far = ratio is not None and ratio > learned.price_factor
-    if evidence.get("gtin") == first.gtin and first.gtin is not None:
-        agrees = alike >= TITLE_MIN or evidence.get("brand") == "same" or "mpn" in evidence
-        if evidence.get("brand") != "differs" and not far and (agrees or ratio is not None):
-            return Comparison(GTIN, 0.99, evidence)
-        return Comparison(TITLE, 0.7, evidence)
-    if evidence.get("gtin") == "differs":
-        return Comparison(TITLE, round(alike / 3, 3), evidence)
-    if first.mpn and first.mpn == second.mpn:
-        is_known = evidence.get("brand") == "same" or (
-            "brand" not in evidence and is_strong_mpn(first.mpn) and alike >= TITLE_MIN
-        )
-        if is_known and not far and not has_unstated_variant(first.attributes, second.attributes):
-            return Comparison(MPN, 0.97, evidence)
-        return Comparison(TITLE, 0.75, evidence)
-    return Comparison(TITLE, round(_title_confidence(first, second, alike, evidence), 3), evidence)
+    return evidence
 
 
-def same_brand(one: str, other: str) -> bool:
+def is_same_brand(one: str, other: str) -> bool:
     """Returns whether two normalised brands are one: equal, or one begins with the other."""
     short, long = sorted((one, other), key=len)
     return one == other or (len(short) >= 3 and long.startswith(short))
@@ -126,13 +135,13 @@ def price_ratio(one: OfferTerms, other: OfferTerms) -> float | None:
 
 
 def _title_confidence(
-    one: OfferIdentity, other: OfferIdentity, alike: float, evidence: Mapping[str, Any]
+    one: OfferIdentity, other: OfferIdentity, evidence: Mapping[str, Any]
 ) -> float:
     """Returns the confidence of offers that share no code: at most 0.9."""
     models = model_words(one.words), model_words(other.words)
     codes = {code for code in (one.mpn, other.mpn) if code}
     shared = bool(models[0] & models[1]) or bool(codes & (models[0] | models[1]))
-    confidence = 0.75 * alike + (0.15 if shared else 0)
+    confidence = 0.75 * evidence["title"] + (0.15 if shared else 0)
     if not shared and models[0] and models[1]:
         confidence *= 0.6
     if evidence.get("brand") == "differs" or evidence.get("mpn") == "differs":
@@ -140,7 +149,7 @@ def _title_confidence(
     ratio = evidence.get("price_ratio")
     if ratio is not None and ratio > PRICE_FACTOR:
         confidence *= 0.6
-    return min(confidence, 0.9)
+    return float(min(confidence, 0.9))
 
 
 def learn_price_factor(ratios: Collection[float]) -> float:

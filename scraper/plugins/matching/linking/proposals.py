@@ -15,8 +15,14 @@ import sqlalchemy as sa
 
 from scraper.infra.database import dumps
 from scraper.plugins.matching.linking import store
-from scraper.plugins.matching.linking.clusters import OfferLink, Pair, order
-from scraper.plugins.matching.linking.evidence import TITLE, Comparison, Learned, Offer, compare
+from scraper.plugins.matching.linking.clusters import OfferLink, Pair, order_pair
+from scraper.plugins.matching.linking.evidence import (
+    TITLE,
+    Learned,
+    Offer,
+    OfferComparison,
+    compare,
+)
 from scraper.plugins.matching.linking.store import StoredOffer
 
 # Proposals of one offer.
@@ -47,7 +53,7 @@ READ = sa.text(f"SELECT {store.COLUMNS} FROM offers WHERE id = ANY (:ids)")
 DONE = sa.text("UPDATE offers SET proposed_at = now() WHERE id = ANY (:ids)")
 
 
-def propose(engine: sa.Engine, latest: float) -> bool:
+def propose_links(engine: sa.Engine, latest: float) -> bool:
     """Looks for proposals of offers that have none yet, until the monotonic time `latest`. Returns
     whether none is left."""
     while time.monotonic() < latest:
@@ -113,7 +119,8 @@ def rank_proposals(offer: Offer, others: Iterable[Offer], learned: Learned) -> l
     ]
     return [
         OfferLink(
-            *order(offer.id, id_), Comparison(TITLE, comparison.confidence, comparison.evidence)
+            *order_pair(offer.id, id_),
+            OfferComparison(TITLE, comparison.confidence, comparison.evidence),
         )
         for _, id_, comparison in nsmallest(KEPT, good, key=lambda row: row[:2])
     ]

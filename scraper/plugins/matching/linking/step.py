@@ -58,7 +58,7 @@ def run(engine: sa.Engine, for_s: float) -> bool:
     while time.monotonic() < latest:
         if not _advance_batch(engine):
             _learn_from_links(engine)
-            return proposals.propose(engine, latest)
+            return proposals.propose_links(engine, latest)
     return False
 
 
@@ -88,7 +88,7 @@ def _load_products(connection: sa.Connection, state: store.State) -> bool:
         make_offer(row.site, row.external_id, row.url, row.data_json, listed=row.listed)
         for row in rows
     ]
-    apply(connection, offers, state.learned, events=False)
+    apply_offers(connection, offers, state.learned, events=False)
     whole = len(rows) < BATCH
     last = rows[-1].number if rows else state.loaded
     store.move(connection, state.start if whole else None, last)
@@ -110,7 +110,7 @@ def _read_feed(connection: sa.Connection, position: int, state: store.State) -> 
             )
             for change in batch
         }
-        apply(connection, list(offers.values()), state.learned)
+        apply_offers(connection, list(offers.values()), state.learned)
     if changes.cursor != position:
         store.move(connection, changes.cursor, state.loaded)
     return time.monotonic() >= latest
@@ -130,7 +130,7 @@ def make_offer(
     return IncomingOffer(site, external_id, url, identity, terms, listed, crawl)
 
 
-def apply(
+def apply_offers(
     connection: sa.Connection,
     offers: Sequence[IncomingOffer],
     learned: Learned,
@@ -141,7 +141,7 @@ def apply(
     if not offers:
         return
     old = store.read_by_key(connection, [(offer.site, offer.external_id) for offer in offers])
-    ids = store.upsert(connection, offers)
+    ids = store.upsert_offers(connection, offers)
     moved = [
         offer for offer in offers if _has_moved(offer, old.get((offer.site, offer.external_id)))
     ]
@@ -149,12 +149,12 @@ def apply(
     store.count_words(connection, Counter(word for offer in fresh for word in offer.identity.words))
     touched = {ids[offer.key] for offer in moved}
     before = {stored.id: stored for stored in old.values()}
-    after = relink(connection, touched, learned, [old.get(offer.key) for offer in moved])
+    after = relink_offers(connection, touched, learned, [old.get(offer.key) for offer in moved])
     if events:
         _record_events(connection, offers, ids, before, after)
 
 
-def relink(
+def relink_offers(
     connection: sa.Connection,
     ids: Collection[int],
     learned: Learned,
@@ -243,6 +243,6 @@ def _learn_from_links(engine: sa.Engine) -> None:
         new = learned.brands.keys() - state.learned.brands.keys()
         ids = store.read_ids_of_brands(connection, new) if new else []
         for first in range(0, len(ids), BATCH):
-            relink(connection, ids[first : first + BATCH], learned)
+            relink_offers(connection, ids[first : first + BATCH], learned)
         store.forget_events(connection)
     log.info("matching learned", brands=len(learned.brands), price_factor=learned.price_factor)

@@ -206,7 +206,7 @@ def read_by_key(
     return {(row.offer.site, row.external_id): row for row in stored}
 
 
-def upsert(
+def upsert_offers(
     connection: sa.Connection, offers: Iterable[IncomingOffer]
 ) -> dict[tuple[str, str], int]:
     """Writes offers. Returns their ids, by site and id."""
