@@ -1,8 +1,7 @@
-"""The tables, and nothing but the tables. PostgreSQL is the truth: every count, verdict and product
-is here.
+"""The tables. PostgreSQL is the truth: it holds every count, verdict and product.
 
-Statements that matter for speed or for a race are SQL in the features' folders; these classes give
-Alembic and the readers (command line, Flower, metrics) one description of the columns.
+Statements that matter for speed or for a race are SQL in the features' folders; these classes
+describe the columns for Alembic.
 """
 
 from __future__ import annotations
@@ -62,22 +61,22 @@ Base.metadata.naming_convention = Base.metadata_naming
 
 
 def row_number() -> MappedColumn[int]:
-    """A key of eight bytes that PostgreSQL gives each row."""
+    """Returns a key of eight bytes that PostgreSQL gives each row."""
     return mapped_column(BigInteger, Identity(always=True), primary_key=True)
 
 
 def crawl_key() -> MappedColumn[int]:
-    """A key, or the first part of one, of what goes with its crawl."""
+    """Returns the first column of a key for rows that are deleted with their crawl."""
     return mapped_column(ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True)
 
 
 def count_column(comment: str | None = None) -> MappedColumn[int]:
-    """A number that begins at 0."""
+    """Returns a column for a number that begins at 0."""
     return mapped_column(server_default=text("0"), comment=comment)
 
 
 def now_column(comment: str | None = None) -> MappedColumn[datetime]:
-    """A time that is the row's beginning until somebody sets it."""
+    """Returns a column for a time whose default is the insertion of the row."""
     return mapped_column(server_default=text("now()"), comment=comment)
 
 
@@ -99,13 +98,13 @@ class SiteRow(Base):
     scheduled_since: Mapped[datetime] = now_column("slots before it are not made up")
     filter_id: Mapped[UUID] = mapped_column(
         server_default=text("gen_random_uuid()"),
-        comment="names its Bloom filter in Redis; another one has forgotten everything",
+        comment="names its Bloom filter in Redis; a new id means an empty filter",
     )
 
 
 class Crawl(Base):
-    """One pass over one site: the definition it runs by, and its counters, which equal the pages
-    table's."""
+    """One pass over one site, with the definition that it uses and its counters, which equal those
+    of the table `pages`."""
 
     __tablename__ = "crawls"
     __table_args__ = (
@@ -132,7 +131,7 @@ class Crawl(Base):
 
     id: Mapped[int] = row_number()
     site_id: Mapped[int] = mapped_column(ForeignKey("sites.id"))
-    slot: Mapped[datetime] = mapped_column(comment="the scheduled time it stands for")
+    slot: Mapped[datetime] = mapped_column(comment="the scheduled time for which it was opened")
     trigger: Mapped[str] = mapped_column(
         comment="schedule, manual, replay (of dead pages), or reextract (of archived ones)"
     )
@@ -144,22 +143,20 @@ class Crawl(Base):
     rate_per_s: Mapped[float | None] = mapped_column(comment="a host's budget; null: unlimited")
     concurrency: Mapped[int]
     fresh_after: Mapped[datetime | None] = mapped_column(
-        comment="products fetched later than this are not fetched again; null: all are"
+        comment="products fetched later than this are not fetched again; null: all are fetched"
     )
     stale_before: Mapped[datetime | None] = mapped_column(
-        comment="until then, by their own interval; fetched earlier, they are in any case; "
-        "null: no such interval"
+        comment="products with an interval of their own are due by it, and in any case "
+        "if fetched before this; null: no such interval"
     )
     whole_before: Mapped[datetime | None] = mapped_column(
-        comment="products read no later than this are asked for without validators"
+        comment="products read no later than this are requested without validators"
     )
     created_at: Mapped[datetime] = now_column()
     started_at: Mapped[datetime | None]
     progressed_at: Mapped[datetime] = now_column("when a page was last tried or added")
-    watched_at: Mapped[datetime] = now_column("when a coordinator last looked whether it moves")
-    idle_minutes: Mapped[int] = count_column(
-        "looks in a row, a minute apart, that found no progress"
-    )
+    watched_at: Mapped[datetime] = now_column("when a coordinator last checked its progress")
+    idle_minutes: Mapped[int] = count_column("consecutive checks, a minute apart, without progress")
     finished_at: Mapped[datetime | None]
     note: Mapped[str | None] = mapped_column(comment="why it was skipped, stopped or failed")
 
@@ -173,19 +170,19 @@ class Crawl(Base):
     dead: Mapped[int] = count_column()
     invalid: Mapped[int] = count_column()
     dropped: Mapped[int] = count_column()
-    fresh: Mapped[int] = count_column("of unchanged: not asked again")
+    fresh: Mapped[int] = count_column("of unchanged: not requested again")
     not_modified: Mapped[int] = count_column("of unchanged: answered 304, or with the same bytes")
     fetches: Mapped[int] = count_column("pages tried, retries included")
     retries: Mapped[int] = count_column()
     links_cut: Mapped[int] = count_column("over the limits; a page that breaks off: 1")
     links_fruitless: Mapped[int] = count_column(
-        "to listings behind too many that brought nothing new"
+        "to listings behind too many listings without new links"
     )
     links_disallowed: Mapped[int] = count_column("to listings that robots.txt disallows")
     products_new: Mapped[int] = count_column()
     products_changed: Mapped[int] = count_column()
     products_repriced: Mapped[int] = count_column(
-        "of products_changed: a price is another one in the same currency; less what was taken back"
+        "of products_changed: with another price in the same currency, without rejected changes"
     )
     products_delisted: Mapped[int] = count_column()
 
@@ -193,36 +190,36 @@ class Crawl(Base):
         comment="when its data was compared with recent crawls'"
     )
     suspect: Mapped[bool] = mapped_column(
-        server_default=FALSE, comment="its data is not to be trusted"
+        server_default=FALSE, comment="its data cannot be trusted"
     )
     reasons: Mapped[list[dict[str, Any]] | None] = mapped_column(
         JSONB, comment="why it is suspect, or was: field (null: the whole crawl), what, text"
     )
     accepted_at: Mapped[datetime | None] = mapped_column(
-        comment="when it was taken as the new usual: nothing before it counts any more"
+        comment="when it was accepted as the new normal: earlier crawls no longer count"
     )
     holds_new: Mapped[bool] = mapped_column(
-        server_default=FALSE, comment="products that nobody knows yet wait until it is judged"
+        server_default=FALSE, comment="new products wait until it is judged"
     )
     asking: Mapped[bool] = mapped_column(
         server_default=FALSE,
-        comment="all else is read: it asks for the pages of what it would delist",
+        comment="everything else is read; it fetches the pages of products that it would delist",
     )
 
     filter_id: Mapped[UUID | None] = mapped_column(
-        comment="the Bloom filter it asks; null: finished pages stay in the frontier"
+        comment="its Bloom filter; null: finished pages stay in the frontier"
     )
     cleared_at: Mapped[datetime | None] = mapped_column(
         comment="when its last finished pages left the frontier"
     )
     products_listed: Mapped[int | None] = mapped_column(
-        comment="about how many its listings named; null: not counted"
+        comment="about how many products its listings named; null: not counted"
     )
 
 
 class PageRow(Base):
-    """The frontier: one canonical URL of a site, for good, taken up again by each crawl that
-    reaches it."""
+    """A page of the frontier: one canonical URL of a site, kept forever and reused by each crawl
+    that reaches it."""
 
     __tablename__ = "pages"
     __table_args__ = (
@@ -246,8 +243,8 @@ class PageRow(Base):
         partial_index(
             "pages_suspect_idx", "queue", "losses", where="losses >= 2 AND status = 'due'"
         ),
-        # What was due since the last vacuum is walked over by each dispatch: PostgreSQL's own fifth
-        # would be too rare.
+        # Each dispatch scans the rows that were due since the last vacuum, so PostgreSQL's default,
+        # a fifth of the table, would be too rare.
         {"postgresql_with": {"autovacuum_vacuum_scale_factor": 0.05}},
     )
 
@@ -269,7 +266,7 @@ class PageRow(Base):
     fruitless: Mapped[int] = mapped_column(
         SmallInteger,
         server_default=text("0"),
-        comment="steps through listings that brought nothing new, up to here",
+        comment="consecutive listings without new links on the way to it",
     )
     lists: Mapped[UUID | None] = mapped_column(comment="a listing's: hash of its product links")
     status: Mapped[str]
@@ -283,13 +280,13 @@ class PageRow(Base):
         SmallInteger, server_default=text("0"), comment="workers that died holding it"
     )
     level: Mapped[str | None] = mapped_column(
-        comment="the capability it has come to, above its host's"
+        comment="the tier that it has reached, above its host's"
     )
     blocked: Mapped[int] = mapped_column(
-        SmallInteger, server_default=text("0"), comment="blocks where it is"
+        SmallInteger, server_default=text("0"), comment="blocks at its present tier"
     )
     probe: Mapped[bool] = mapped_column(
-        server_default=FALSE, comment="to try a cheaper way for its host"
+        server_default=FALSE, comment="tries a lower tier for its host"
     )
     not_before: Mapped[datetime] = now_column()
     content_hash: Mapped[UUID | None] = mapped_column(comment="of what was extracted")
@@ -305,10 +302,10 @@ class PageRow(Base):
     discovered_at: Mapped[datetime] = now_column()
     fetched_at: Mapped[datetime | None] = mapped_column(comment="last good answer")
     settled_at: Mapped[datetime | None] = mapped_column(comment="last verdict")
-    etag: Mapped[str | None] = mapped_column(comment="a product page's, as it came")
+    etag: Mapped[str | None] = mapped_column(comment="a product page's, as received")
     last_modified: Mapped[str | None] = mapped_column(comment="likewise")
     body_hash: Mapped[int | None] = mapped_column(
-        BigInteger, comment="of its body as it came, packed: the same again is not read"
+        BigInteger, comment="of its body as received; a body with the same hash is not read again"
     )
     extractor_hash: Mapped[int | None] = mapped_column(
         BigInteger,
@@ -326,8 +323,8 @@ class PageRow(Base):
 
 
 class Host(Base):
-    """What an operator has set for a host, above every definition. Hosts for which nobody has set
-    anything have no row."""
+    """What an operator has set for a host, which overrides every definition. Other hosts have no
+    row."""
 
     __tablename__ = "hosts"
 
@@ -342,8 +339,8 @@ class Host(Base):
 
 
 class HostRouteRow(Base):
-    """What a site's pages need to get past a host's blocks: the cheapest level known to work. No
-    row: where they start."""
+    """The lowest tier at which a site's pages are known to get past a host's blocks. Without a row
+    they start at the definition's tier."""
 
     __tablename__ = "host_routes"
 
@@ -368,17 +365,18 @@ class HostRouteRow(Base):
 
 
 class LeaseRow(Base):
-    """A timed exclusive claim on pages. Gone once its last page is settled or it has expired.
+    """A timed exclusive claim on pages, which is deleted once its last page is settled or it has
+    expired.
 
-    It names its pages, and they do not name it: a lease costs one row, and nothing in the
-    frontier's indexes.
+    The lease names its pages, and pages do not name their lease, so that leasing writes one row and
+    leaves the frontier's indexes alone.
     """
 
     __tablename__ = "leases"
     __table_args__ = (
         Index("leases_until_idx", "until"),
-        # Rows are short-lived, and read by whoever counts leases: what names pages lies apart, so
-        # that they stay small.
+        # Rows are short-lived, and often counted. The columns that name pages are stored apart, so
+        # that rows stay small.
         {"postgresql_with": {"fillfactor": 70, "toast_tuple_target": 128}},
     )
 
@@ -386,7 +384,7 @@ class LeaseRow(Base):
     queue: Mapped[str]
     kind: Mapped[str]
     priority: Mapped[int] = mapped_column(SmallInteger, comment="of its most urgent page")
-    pages: Mapped[int] = mapped_column(comment="that it was made with")
+    pages: Mapped[int] = mapped_column(comment="the number of pages when it was made")
     page_ids: Mapped[list[int]] = mapped_column(
         ARRAY(BigInteger), comment="0 where a page is settled"
     )
@@ -398,21 +396,21 @@ class LeaseRow(Base):
     until: Mapped[datetime]
     worker: Mapped[str | None]
     claim: Mapped[UUID | None] = mapped_column(
-        comment="whose answer was lost may claim again with the same one"
+        comment="a worker whose reply was lost may claim again with the same id"
     )
     alone: Mapped[bool] = mapped_column(
-        server_default=FALSE, comment="its worker does nothing else meanwhile"
+        server_default=FALSE, comment="its worker runs no other batch at the same time"
     )
 
 
 class Throughput(Base):
-    """What a worker did for a crawl within some seconds, with one outcome. A try counts in the
-    bucket in which it was settled; see `scraper.frontier.throughput`."""
+    """A worker's tries for a crawl with one outcome within some seconds. A try counts in the bucket
+    in which it was settled; see `scraper.frontier.throughput`."""
 
     __tablename__ = "throughput"
     __table_args__ = (
         Index("throughput_step_s_at_idx", "step_s", "at"),
-        # A row is written anew with each group that a worker stores.
+        # A row is updated with each group that a worker stores.
         {"postgresql_with": {"fillfactor": 70}},
     )
 
@@ -427,13 +425,13 @@ class Throughput(Base):
     outcome: Mapped[str] = mapped_column(primary_key=True)
     tries: Mapped[int] = mapped_column(comment="pages tried")
     done: Mapped[int] = mapped_column(comment="of these: final for the crawl")
-    seconds: Mapped[float] = mapped_column(comment="that requests were under way, summed")
+    seconds: Mapped[float] = mapped_column(comment="the sum of the requests' durations")
     bytes: Mapped[int] = mapped_column(BigInteger, comment="of bodies, unpacked")
 
 
 class CrawlHost(Base):
-    """What a crawl came to at a host, by worker while it runs. Once it has ended: by host alone,
-    the lesser ones together."""
+    """A crawl's results at a host, by worker while it runs. Once it has ended, workers are summed,
+    and minor hosts too."""
 
     __tablename__ = "crawl_hosts"
     __table_args__ = ({"postgresql_with": {"fillfactor": 70}},)
@@ -442,17 +440,14 @@ class CrawlHost(Base):
     host: Mapped[str] = mapped_column(primary_key=True, comment="empty: all others together")
     worker: Mapped[str] = mapped_column(primary_key=True, comment="empty: the crawl has ended")
     tries: Mapped[int]
-    failures: Mapped[int] = mapped_column(
-        comment="of these: gave nothing, and somebody is to blame"
-    )
+    failures: Mapped[int] = mapped_column(comment="of these: failed, with a party to blame")
     seconds: Mapped[float]
     slowest_s: Mapped[float]
     bytes: Mapped[int] = mapped_column(BigInteger)
 
 
 class ProductRow(Base):
-    """The extracted record: one row a product. What it held before a change is in
-    `product_versions`."""
+    """A product, with its present data. `product_versions` has the data before each change."""
 
     __tablename__ = "products"
     __table_args__ = (
@@ -486,16 +481,15 @@ class ProductRow(Base):
     )
     delisted_at: Mapped[datetime | None]
     absent_since: Mapped[datetime | None] = mapped_column(
-        comment="its page, which has several products, was read without it, and since then never "
-        "with it"
+        comment="since when its page, which has several products, is read without it"
     )
     asked_by: Mapped[int | None] = mapped_column(
-        BigInteger, comment="the last crawl that asked for its page, since no listing named it"
+        BigInteger, comment="the last crawl that fetched its page because no listing named it"
     )
 
 
 class ProductVersion(Base):
-    """What a product held from `valid_from` until `valid_to`, when a real change replaced it."""
+    """A product's data from `valid_from` until `valid_to`, when a change replaced it."""
 
     __tablename__ = "product_versions"
 
@@ -513,8 +507,8 @@ class ProductVersion(Base):
 
 
 class ChangeRow(Base):
-    """An entry of the feed: what became of a product, and with which version; see
-    `scraper.feed.store`. No foreign keys: each would be checked for every product of a first crawl.
+    """An entry of the feed: a product's event, and its version; see `scraper.feed.store`. It has no
+    foreign keys, which would be checked for every product of a first crawl.
     """
 
     __tablename__ = "changes"
@@ -527,18 +521,18 @@ class ChangeRow(Base):
     at: Mapped[datetime] = now_column()
     site_id: Mapped[int]
     version: Mapped[int] = mapped_column(comment="the product's, after it")
-    previous_version: Mapped[int | None] = mapped_column(comment="null: its content is no other")
+    previous_version: Mapped[int | None] = mapped_column(comment="null: its content is the same")
     event: Mapped[str] = mapped_column(comment="new, changed, delisted, relisted, reverted")
 
 
 class ConsumerRow(Base):
-    """How far somebody has read the feed, who leaves that to us."""
+    """The position of a named consumer of the feed."""
 
     __tablename__ = "consumers"
 
     name: Mapped[str] = mapped_column(primary_key=True)
     site: Mapped[str] = mapped_column(primary_key=True, comment="empty: all sites")
-    position: Mapped[int] = mapped_column(BigInteger, comment="has read so far")
+    position: Mapped[int] = mapped_column(BigInteger, comment="the last position that it has read")
     created_at: Mapped[datetime] = now_column()
     read_at: Mapped[datetime] = now_column()
 
@@ -553,7 +547,7 @@ class FeedRow(Base):
         SmallInteger, primary_key=True, autoincrement=False, server_default=text("1")
     )
     trimmed: Mapped[int] = mapped_column(
-        BigInteger, comment="changes up to this position are forgotten"
+        BigInteger, comment="changes up to this position are deleted"
     )
     trimmed_at: Mapped[datetime | None] = mapped_column(
         comment="when the last one of these was made"
@@ -561,8 +555,8 @@ class FeedRow(Base):
 
 
 class CrawlQuality(Base):
-    """What a crawl's product pages have said of their fields so far: sums by field name, exact but
-    for the recent ones."""
+    """Sums over a crawl's product pages so far, by field name. All are exact except the recent
+    ones."""
 
     __tablename__ = "crawl_quality"
 
@@ -606,7 +600,7 @@ class CrawlQuality(Base):
 
 
 class CrawlField(Base):
-    """One field's figures in one crawl that has ended, beside what was usual then."""
+    """A field's figures in an ended crawl, with the usual ones of that time."""
 
     __tablename__ = "crawl_fields"
 
@@ -614,13 +608,11 @@ class CrawlField(Base):
     field: Mapped[str] = mapped_column(primary_key=True)
     records: Mapped[int] = mapped_column(comment="products looked for on pages")
     found: Mapped[int] = mapped_column(comment="of these with a value of the page's own")
-    mistyped: Mapped[int] = mapped_column(
-        comment="of these with something else than a value of its type"
-    )
+    mistyped: Mapped[int] = mapped_column(comment="of these with a value of the wrong type")
     vanished: Mapped[int] = mapped_column(comment="products that have it, on pages that do not")
-    compared: Mapped[int] = count_column("products that were known before, and read")
+    compared: Mapped[int] = count_column("products that were stored before and read")
     changed: Mapped[int] = count_column("of these with another value than before")
-    held: Mapped[int] = count_column("values that are not believed, and wait")
+    held: Mapped[int] = count_column("values that are held back")
     votes: Mapped[dict[str, Any]] = mapped_column(
         JSONB,
         server_default=EMPTY,
@@ -649,13 +641,13 @@ class CrawlExample(Base):
     seen_at: Mapped[datetime] = now_column()
     nowhere: Mapped[bool] = mapped_column(
         server_default=text("false"),
-        comment="the value that the product has is in no place of the page",
+        comment="the product's value is nowhere on the page",
     )
 
 
 class HeldValue(Base):
-    """A value that a page gave for a product which has another one: it waits until its crawl is
-    judged, and longer where it is not believed."""
+    """A page's value for a product that has another one: it waits until its crawl is judged, and is
+    held back afterwards if it is not plausible."""
 
     __tablename__ = "held_values"
     __table_args__ = (Index("held_values_crawl_id_product_id_idx", "crawl_id", "product_id"),)
@@ -668,15 +660,15 @@ class HeldValue(Base):
         ForeignKey("crawls.id", ondelete="CASCADE"), comment="the last crawl that read it"
     )
     since_crawl_id: Mapped[int] = mapped_column(
-        BigInteger, comment="the first crawl that read this very value, with none in between"
+        BigInteger, comment="the first crawl that read this value, with no other value in between"
     )
     seen_at: Mapped[datetime] = now_column("when that was")
     difference: Mapped[str] = mapped_column(comment="changed, vanished or appeared")
     value: Mapped[dict[str, Any]] = mapped_column(
-        JSONB, comment="what its keys would hold; empty: it vanished"
+        JSONB, comment="its keys' new values; empty: it vanished"
     )
     reason: Mapped[str | None] = mapped_column(
-        comment="why it is not believed; null: its crawl is not judged yet"
+        comment="why it is held back; null: its crawl is not judged yet"
     )
     contradicted: Mapped[bool] = mapped_column(
         server_default=FALSE, comment="another source of the same page says otherwise"
@@ -684,9 +676,9 @@ class HeldValue(Base):
 
 
 class HeldProduct(Base):
-    """A product that a page gave and that is not stored yet: it waits until its crawl is judged,
-    and longer where that is not believed. Or one that is stored, of another page which the crawl
-    has not reached: it moves to this page, where the crawl ends without the other one."""
+    """A page's product that is not stored yet: it waits until its crawl is judged, and is held back
+    afterwards if it is not plausible. Or a stored product whose own page the crawl has not reached:
+    it moves to this page if the crawl ends without the other one."""
 
     __tablename__ = "held_products"
     __table_args__ = (Index("held_products_crawl_id_idx", "crawl_id"),)
@@ -700,14 +692,14 @@ class HeldProduct(Base):
         ForeignKey("crawls.id", ondelete="CASCADE"), comment="the last crawl that read it"
     )
     since_crawl_id: Mapped[int] = mapped_column(
-        BigInteger, comment="the first crawl that read these very values, with none in between"
+        BigInteger, comment="the first crawl that read these values, with no others in between"
     )
     seen_at: Mapped[datetime] = now_column("when it was read first")
     url: Mapped[str]
     data: Mapped[dict[str, Any]] = mapped_column(JSONB)
     content_hash: Mapped[UUID]
     reason: Mapped[str | None] = mapped_column(
-        comment="why it is not believed; null: its crawl is not judged yet"
+        comment="why it is held back; null: its crawl is not judged yet"
     )
 
 

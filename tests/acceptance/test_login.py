@@ -96,7 +96,7 @@ def test_the_commands_say_who_is_logged_in_and_why_not(
     with LoginShop(10) as shop:
         definition = environment.sites_dir / "shop.yaml"
         definition.write_text(shop.definition())
-        assert "set SCRAPER_ACCOUNTS" in run.scraper("login", "check", "shop", code=2).stderr
+        assert "SCRAPER_ACCOUNTS is not set" in run.scraper("login", "check", "shop", code=2).stderr
         listed("shop:\n  - {name: ann, username: ann@shop.example, password: wr0ng-pa55word}\n")
         (told,) = run.json("login", "check", "shop", code=1)
         assert not told["worked"] and told["kind"] == "rejected" and "success" in told["saw"]

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from scraper.cli.main import main
 from scraper.settings import Settings
-from tests.crawled_shop import A, B, Shop
+from tests.integration.test_products import A, B, Shop
 from tests.making import open_crawl
 
 DEFINITION = """
@@ -34,7 +34,7 @@ def test_the_time_is_that_of_the_last_complete_crawl_or_of_the_limits(
     path.write_text(DEFINITION.replace("listings: 40, ", ""))
     assert "no complete crawl yet; 1,000 pages would take 3 h at 6/m" in checked()
     path.write_text(DEFINITION)
-    assert "no complete crawl yet; 120 pages (limits) take 20 min at 6/m" in checked()
+    assert "no complete crawl yet; 120 pages (its limits) take 20 min at 6/m" in checked()
     shop = Shop(engine)
     pages = shop.begin(A, B)
     shop.give(pages[A], "a")

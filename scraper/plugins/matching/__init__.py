@@ -1,1 +1,0 @@
-"""Links the offers of all shops that sell one product."""

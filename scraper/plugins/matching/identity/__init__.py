@@ -1,1 +1,0 @@
-"""What identifies a product across shops. Pure."""

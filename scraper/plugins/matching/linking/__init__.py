@@ -1,1 +1,0 @@
-"""Which offers are one article."""

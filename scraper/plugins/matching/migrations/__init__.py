@@ -1,1 +1,0 @@
-"""The Alembic revisions of the tables."""
