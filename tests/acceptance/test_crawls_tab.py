@@ -17,8 +17,8 @@ from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, counted, until
 from tests.acceptance.conftest import SampleShop
 from tests.browser import chromium
+from tests.crawled_shop import Shop
 from tests.flower import Flower
-from tests.integration.test_products import Shop
 from tests.integration.test_quality import crawled, good, shop, without
 from tests.making import a_site, add, give_up, new_page, open_crawl, rows, urls
 

@@ -22,7 +22,7 @@ from scraper.infra.database import make_engine
 from scraper.results.judgement import crawl_quality
 from scraper.results.transaction import PageResult
 from scraper.settings import Settings
-from tests.integration.test_products import A, B, Shop
+from tests.crawled_shop import A, B, Shop
 from tests.making import (
     a_site,
     add,

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from scraper.cli.main import main
 from scraper.settings import Settings
-from tests.integration.test_products import Shop
+from tests.crawled_shop import Shop
 from tests.making import a_site, rows
 
 COMMANDS = [import_module(f"scraper.cli.data.{name}") for name in ("changes", "export", "products")]

@@ -31,10 +31,10 @@ from scraper.results import rejection
 from scraper.settings import Settings
 from scraper.views import site_history
 from tests.acceptance.commands import Commands, commands, until
+from tests.crawled_shop import Shop
 from tests.databases import admin
 from tests.flower import Flower
 from tests.forked import BIN, ROOT
-from tests.integration.test_products import Shop
 from tests.integration.test_quality import crawled, good, shop, without
 from tests.making import (
     a_site,

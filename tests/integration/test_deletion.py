@@ -16,7 +16,7 @@ from scraper.actions import deletion
 from scraper.cli.main import main
 from scraper.models import Base
 from scraper.settings import Settings
-from tests.integration.test_products import Shop
+from tests.crawled_shop import Shop
 from tests.making import a_site, open_crawl, rows
 
 Run = Callable[..., Result]

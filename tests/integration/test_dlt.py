@@ -18,9 +18,9 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.feed import reader as feed
+from tests.crawled_shop import B, Shop
 from tests.forked import ROOT
 from tests.integration.test_price_alerts import priced
-from tests.integration.test_products import B, Shop
 from tests.making import rows
 
 EXAMPLE = ROOT / "docs" / "dlt_feed.py"

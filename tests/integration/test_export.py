@@ -24,7 +24,7 @@ from scraper.infra import objects
 from scraper.plugins.parquet import writer as parquet
 from scraper.views import rows as table_rows
 from scraper.views.rows import LAST_COLUMNS
-from tests.integration.test_products import A, B, Shop
+from tests.crawled_shop import A, B, Shop
 from tests.making import a_site, rows
 
 FIELDS: dict[str, Any] = {

@@ -31,8 +31,8 @@ from scraper.plugins.alerts.prices import outbox
 from scraper.plugins.alerts.prices.rules import PriceRule
 from scraper.results import rejection
 from scraper.settings import Settings
+from tests.crawled_shop import B, Shop
 from tests.integration.test_changes import put
-from tests.integration.test_products import B, Shop
 from tests.integration.test_quality import crawled, good
 from tests.integration.test_quality import shop as a_shop
 from tests.making import a_site, open_crawl, rows

@@ -17,8 +17,8 @@ from scraper.feed.reader import ChangeReader
 from scraper.plugins.stream import publish as publishing
 from scraper.plugins.stream.publish import ChangeStream, publish
 from scraper.settings import Settings
+from tests.crawled_shop import A, B, Shop
 from tests.integration.test_changes import put
-from tests.integration.test_products import A, B, Shop
 from tests.making import at_once
 
 NAME = "changes"

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from scraper.cli.main import main
 from scraper.settings import Settings
-from tests.integration.test_products import A, B, Shop
+from tests.crawled_shop import A, B, Shop
 from tests.making import open_crawl
 
 DEFINITION = """

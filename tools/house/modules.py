@@ -126,4 +126,5 @@ def is_module(name: str) -> bool:
 @cache
 def modules_below(folder: Path) -> list[Module]:
     """Returns the same modules each time: parsing them is what takes time."""
-    return [Module(path) for path in sorted(folder.rglob("*.py"))]
+    paths = [path for path in sorted(folder.rglob("*.py")) if path.parent.name != "migrations"]
+    return [Module(path) for path in paths]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,12 +16,15 @@ from scraper.domain import CrawlStatus
 from scraper.errors import ConfigError, CursorError, NotFoundError, ScraperError, did_you_mean
 from scraper.feed import reader as feed
 from scraper.feed import store
+from scraper.feed.market import MarketEvents
 from scraper.plugins.alerts import notify
 from scraper.plugins.alerts.keys import AlertsKeys
 from scraper.plugins.alerts.notify import Notice
 from scraper.plugins.alerts.prices import outbox
+from scraper.plugins.alerts.prices.market_rules import MarketMatch, match_market
 from scraper.plugins.alerts.prices.rules import PriceRule, RuleMatch, site_rules
 from scraper.plugins.alerts.settings import AlertsSettings
+from scraper.registry import find_service
 from scraper.settings import Settings, readable_by_all
 
 
@@ -141,13 +145,17 @@ def _show_matches(name: str, days: int, as_json: bool) -> None:
         print_json([match.details() for match in matches])
         return
     for match in matches:
-        at = match.change.at.isoformat(timespec="minutes")
+        at = match.at.isoformat(timespec="minutes")
         click.echo(f"{at}  {one_line(match.message)}")
     click.echo(f"{len(matches):,} alerts in {days} days", err=True)
 
 
-def _find_matches(engine: sa.Engine, rule: PriceRule, days: int) -> list[RuleMatch]:
-    since: feed.Since = datetime.now(UTC) - timedelta(days=days)
+def _find_matches(
+    engine: sa.Engine, rule: PriceRule, days: int
+) -> Sequence[RuleMatch | MarketMatch]:
+    since = datetime.now(UTC) - timedelta(days=days)
+    if rule.market is not None:
+        return _find_market_matches(engine, rule, since)
     try:
         cursor = feed.resolve_cursor(engine, since)
     except CursorError:
@@ -157,4 +165,23 @@ def _find_matches(engine: sa.Engine, rule: PriceRule, days: int) -> list[RuleMat
         reader = feed.ChangeReader(connection, cursor)
         while reader.cursor < end:
             matches += outbox.match_rules(connection, [rule], reader.next())
+    return matches
+
+
+def _find_market_matches(
+    engine: sa.Engine, rule: PriceRule, since: datetime
+) -> Sequence[MarketMatch]:
+    source = find_service(MarketEvents)  # type: ignore[type-abstract]
+    if source is None:
+        raise ConfigError(
+            f"{rule.when!r} needs the plug-in matching (fix: pip install "
+            "'celery-scraper[matching]')"
+        )
+    matches: list[MarketMatch] = []
+    position = 0
+    with engine.connect() as connection:
+        while events := source.read_events(connection, position, outbox.BATCH):
+            position = events[-1].id
+            recent = [event for event in events if event.at >= since]
+            matches += [found for event in recent for found in match_market(rule, event)]
     return matches

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr
+from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, model_validator
 
 from scraper.sites.grammar.model import STRINGS, Model
 from scraper.sites.grammar.scalars import parse_duration
@@ -15,7 +15,15 @@ ALERTS_MAX = 100
 WHEN = re.compile(
     r"(?P<event>new|delisted|relisted)|(?P<stock>back in stock|sold out)"
     r"|below (?P<below>\d+(?:\.\d+)?)(?: (?P<currency>[A-Z]{3}))?"
-    r"|fell(?: (?P<fell>\d+(?:\.\d+)?)\s*%)?|lowest in (?P<days>[1-9]\d{0,2}) days?"
+    r"|(?P<move>fell|rose)(?: (?P<percent>\d+(?:\.\d+)?)\s*%)?|(?P<changed>changed)"
+    r"|lowest in (?P<days>[1-9]\d{0,2}) days?"
+    r"|(?P<market>cheapest|no longer cheapest|back in stock anywhere"
+    r"|undercut(?: by (?P<undercut>\d+(?:\.\d+)?)\s*%)?)"
+)
+EVENTS = (
+    "below 10, below 10 EUR, fell, fell 5%, rose, rose 5%, changed, lowest in 30 days, back in "
+    "stock, sold out, new, delisted, relisted; over all shops: cheapest, no longer cheapest, "
+    "undercut by 3%, back in stock anywhere"
 )
 # The name of a line in the list of recipients.
 RECIPIENT = r"[A-Za-z0-9][\w-]{0,39}"
@@ -23,10 +31,7 @@ RECIPIENT = r"[A-Za-z0-9][\w-]{0,39}"
 
 def _check_when(text: str) -> str:
     if not WHEN.fullmatch(text):
-        raise ValueError(
-            f"{text!r} is not an event (fix: below 10, below 10 EUR, fell, fell 5%, lowest in 30 "
-            "days, back in stock, sold out, new, delisted or relisted)"
-        )
+        raise ValueError(f"{text!r} is not an event (fix: {EVENTS})")
     return text
 
 
@@ -40,10 +45,7 @@ class AlertRule(Model):
     """One rule of price alerts."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][\w-]{0,59}$", description="the name of the rule")
-    when: Annotated[str, AfterValidator(_check_when)] = Field(
-        description="below 10, below 10 EUR, fell, fell 5%, lowest in 30 days, back in stock, "
-        "sold out, new, delisted or relisted"
-    )
+    when: Annotated[str, AfterValidator(_check_when)] = Field(description=EVENTS)
     id: str | None = Field(None, description="only this product")
     where: dict[str, StrictBool | StrictInt | StrictStr] = Field(
         default_factory=dict, max_length=20, description="fields and their required values"
@@ -55,6 +57,14 @@ class AlertRule(Model):
     to: Annotated[tuple[Annotated[str, Field(pattern=f"^{RECIPIENT}$")], ...], STRINGS] = Field(
         (), max_length=20, description="names of recipients; default: recipients without a name"
     )
+
+    @model_validator(mode="after")
+    def check_market(self) -> AlertRule:
+        """Raises `ValueError` for keys that a rule over all shops does not have."""
+        match = WHEN.fullmatch(self.when)
+        if match is not None and match["market"] and (self.where or self.field):
+            raise ValueError(f"`where` and `field` do not go with {self.when!r} (fix: id)")
+        return self
 
 
 def check_alerts(alerts: tuple[AlertRule, ...]) -> tuple[AlertRule, ...]:

@@ -22,6 +22,7 @@ from scraper.domain import Message
 from scraper.errors import ConfigError, CursorError
 from scraper.feed import consumers, store
 from scraper.feed import reader as feed
+from scraper.feed.market import MarketEvents
 from scraper.feed.prices import CURRENCY, as_number
 from scraper.feed.reader import Change, ChangeReader
 from scraper.infra.database import dumps
@@ -31,13 +32,16 @@ from scraper.plugins.alerts import store as alert_store
 from scraper.plugins.alerts.crawls import read_recipients
 from scraper.plugins.alerts.notify import Notice
 from scraper.plugins.alerts.prices import rules as rule_files
+from scraper.plugins.alerts.prices.market_rules import MarketMatch, match_market
 from scraper.plugins.alerts.prices.rules import PriceRule, RuleMatch
 from scraper.plugins.alerts.settings import AlertsSettings
+from scraper.registry import find_service
 from scraper.settings import Settings
 
 log = structlog.get_logger()
 
 CONSUMER = "price-alerts"
+MARKET_CONSUMER = "market-alerts"
 BATCH = 500
 # Alerts per message.
 PER_MESSAGE_MAX = 100
@@ -82,7 +86,8 @@ def alert_prices(engine: sa.Engine, settings: Settings) -> list[Message]:
     try:
         with engine.connect() as connection:
             rules = load_rules(connection, settings)
-        collect(engine, rules)
+        collect(engine, [rule for rule in rules if rule.market is None])
+        collect_market(engine, [rule for rule in rules if rule.market is not None])
     except (ConfigError, CursorError) as error:
         log.error(
             "price alert rules have problems; no price alert is sent",
@@ -164,6 +169,44 @@ def _collect_batch(engine: sa.Engine, rules: Sequence[PriceRule]) -> bool:
         return time.monotonic() >= latest
 
 
+def collect_market(engine: sa.Engine, rules: Sequence[PriceRule]) -> None:
+    """Inserts the alerts of what changed over all shops, likewise exactly once: the consumer
+    `market-alerts` advances in the same transaction. The first time it starts at the end."""
+    source = find_service(MarketEvents)  # type: ignore[type-abstract]
+    latest = time.monotonic() + AT_ONCE_S
+    while source is not None and time.monotonic() < latest:
+        with engine.begin() as connection:
+            if not _collect_market_batch(connection, source, rules):
+                return
+    if rules and source is None:
+        log.error("rules over all shops need the plug-in matching", rules=[r.name for r in rules])
+
+
+def _collect_market_batch(
+    connection: sa.Connection, source: MarketEvents, rules: Sequence[PriceRule]
+) -> bool:
+    """Returns whether there may be more to read."""
+    if not connection.execute(LOCK).scalar():
+        return False
+    before = consumers.read_position(connection, MARKET_CONSUMER, None)
+    if not rules:
+        if before is not None:
+            consumers.forget_consumer(connection, MARKET_CONSUMER)
+        return False
+    if before is None:
+        last = source.last_event(connection)
+        consumers.set_position(connection, MARKET_CONSUMER, None, last)
+        return False
+    events = source.read_events(connection, before, BATCH)
+    matches = [found for event in events for rule in rules for found in match_market(rule, event)]
+    crawls = sorted({match.crawl for match in matches})
+    rejected = set(connection.execute(REJECTED_CRAWLS, {"ids": crawls}).scalars())
+    _insert_alerts(connection, [match for match in matches if match.crawl not in rejected])
+    if events:
+        consumers.advance_position(connection, MARKET_CONSUMER, None, before, events[-1].id)
+    return len(events) == BATCH
+
+
 def match_rules(
     connection: sa.Connection, rules: Sequence[PriceRule], changes: Collection[Change]
 ) -> list[RuleMatch]:
@@ -226,12 +269,12 @@ def _is_lowest(match: RuleMatch, lowest: dict[tuple[str, int], Any]) -> bool:
     return before is not None and after is not None and after < before
 
 
-def _insert_alerts(connection: sa.Connection, matches: Sequence[RuleMatch]) -> None:
+def _insert_alerts(connection: sa.Connection, matches: Sequence[RuleMatch | MarketMatch]) -> None:
     rows = [
         {
             "rule": match.rule.name,
-            "change_id": match.change.cursor,
-            "crawl_id": match.change.crawl,
+            "change_id": match.position,
+            "crawl_id": match.crawl,
             "details": match.details(),
             "every_s": match.rule.every_s,
         }

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
@@ -60,6 +61,16 @@ class PriceRule(AlertRule):
         """The number of days within which the price must be the lowest; None for other rules."""
         days = self._when_match["days"]
         return int(days) if days else None
+
+    @property
+    def market(self) -> str | None:
+        """The event for a rule over all shops: `cheapest`, `no longer cheapest`, `undercut by 3%`
+        or `back in stock anywhere`; None for other rules."""
+        return self._when_match["market"]
+
+    @property
+    def undercut_percent(self) -> Decimal:
+        return Decimal(self._when_match["undercut"] or 0)
 
     @property
     def every_s(self) -> float:
@@ -119,7 +130,7 @@ class PriceRule(AlertRule):
         if after is None or not (change.event == "new" or key in change.changed):
             return None
         shown = format_amount(after, currency)
-        fall = percent_change(before, after)
+        move = percent_change(before, after)
         if when["below"]:
             limit = Decimal(when["below"])
             if when["currency"] not in (None, currency) or after >= limit:
@@ -129,9 +140,13 @@ class PriceRule(AlertRule):
             previous = before if when["currency"] or latest is None else latest
             was_below = previous is not None and previous < limit
             return None if was_below else f"{key} {shown}, {self.when}"
-        if before is None or fall is None or fall >= 0 or -fall < Decimal(when["fell"] or 0):
+        if before is None or move is None or not move:
             return None
-        text = f"{key} {format_amount(before, currency)} → {shown} ({percent_text(fall)})"
+        if not when["changed"]:
+            wanted = move if when["move"] == "rose" else -move
+            if wanted <= 0 or wanted < Decimal(when["percent"] or 0):
+                return None
+        text = f"{key} {format_amount(before, currency)} → {shown} ({percent_text(move)})"
         return text + (f", {self.when}" if self.lowest_days else "")
 
 
@@ -144,6 +159,18 @@ class RuleMatch:
     change: Change
     text: str
     earlier: Any = None
+
+    @property
+    def position(self) -> int:
+        return self.change.cursor
+
+    @property
+    def crawl(self) -> int:
+        return self.change.crawl
+
+    @property
+    def at(self) -> datetime:
+        return self.change.at
 
     @property
     def id(self) -> str:

@@ -1,0 +1,1 @@
+"""Links the offers of all shops that sell one product."""

@@ -1,0 +1,16 @@
+-- name: article_history
+-- Returns the prices that each shop has asked for an article, in the order of time.
+-- parameters: id (of the article)
+-- locks: nothing
+-- why: one row per change of the price, so that a chart of all shops is drawn from it.
+SELECT o.site, o.external_id, v.valid_from AS at, v.data ->> 'price' AS price,
+       v.data ->> 'price_currency' AS currency
+  FROM offers o
+  JOIN sites s ON s.name = o.site
+  JOIN products p ON p.site_id = s.id AND p.external_id = o.external_id
+ CROSS JOIN LATERAL (
+       SELECT h.data, h.valid_from FROM product_versions h WHERE h.product_id = p.id
+       UNION ALL
+       SELECT p.data, p.changed_at) v
+ WHERE o.article_id = :id AND jsonb_typeof(v.data -> 'price') = 'number'
+ ORDER BY o.site, o.external_id, v.valid_from

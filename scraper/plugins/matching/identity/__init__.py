@@ -1,0 +1,1 @@
+"""What identifies a product across shops. Pure."""

@@ -1,0 +1,1 @@
+"""Which offers are one article."""

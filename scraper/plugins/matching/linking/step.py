@@ -1,0 +1,248 @@
+"""Keeps articles up to date with the feed: one step of the background work.
+
+One process at a time links. Each transaction reads a batch of the feed (or of products, the first
+time), writes their offers, groups what shares a code with them, and advances. A coordinator that
+dies leaves all of these steps or none. A crawl never waits for linking.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from decimal import Decimal
+
+import sqlalchemy as sa
+import structlog
+
+from scraper.domain import Message
+from scraper.errors import CursorError
+from scraper.feed import reader
+from scraper.feed import store as feed
+from scraper.feed.reader import ChangeReader
+from scraper.plugins.matching.identity.offer import read_offer
+from scraper.plugins.matching.linking import proposals, store
+from scraper.plugins.matching.linking.clusters import cluster_offers
+from scraper.plugins.matching.linking.evidence import Learned, learn_brands, learn_price_factor
+from scraper.plugins.matching.linking.market import best_offers
+from scraper.plugins.matching.linking.store import IncomingOffer, StoredOffer
+from scraper.settings import Settings
+
+log = structlog.get_logger()
+
+BATCH = 1000
+# A tick starts no further transaction after this time.
+AT_ONCE_S = 8.0
+TRANSACTION_S = 1.0
+
+Key = tuple[str, str]
+
+
+def link_offers(engine: sa.Engine, settings: Settings) -> list[Message]:
+    """Links for some seconds, as one tick. Returns an empty list: no task follows."""
+    run(engine, AT_ONCE_S)
+    return []
+
+
+def run(engine: sa.Engine, for_s: float) -> bool:
+    """Links what is new for at most about `for_s` seconds, then looks for proposals. Returns
+    whether nothing is left to do."""
+    latest = time.monotonic() + for_s
+    with engine.connect() as connection:
+        missing = store.read_state(connection) is None
+    if missing:
+        start = feed.current_cursor(engine)
+        with engine.begin() as connection:
+            store.begin(connection, start)
+    while time.monotonic() < latest:
+        if not _advance_batch(engine):
+            _learn_from_links(engine)
+            return proposals.propose_links(engine, latest)
+    return False
+
+
+def _advance_batch(engine: sa.Engine) -> bool:
+    """Reads and links one batch. Returns whether there may be more."""
+    try:
+        with engine.begin() as connection:
+            if not store.lock(connection):
+                return False
+            state = store.read_state(connection)
+            assert state is not None
+            if state.position is None:
+                return _load_products(connection, state)
+            return _read_feed(connection, state.position, state)
+    except CursorError as error:
+        # The feed no longer has what was not read, or the database was restored.
+        log.warning("matching loads all products again", reason=str(error))
+        start = feed.current_cursor(engine)
+        with engine.begin() as connection:
+            store.begin(connection, start)
+        return True
+
+
+def _load_products(connection: sa.Connection, state: store.State) -> bool:
+    rows = store.read_products(connection, state.loaded, BATCH)
+    offers = [
+        make_offer(row.site, row.external_id, row.url, row.data_json, listed=row.listed)
+        for row in rows
+    ]
+    apply_offers(connection, offers, state.learned, events=False)
+    whole = len(rows) < BATCH
+    last = rows[-1].number if rows else state.loaded
+    store.move(connection, state.start if whole else None, last)
+    return True
+
+
+def _read_feed(connection: sa.Connection, position: int, state: store.State) -> bool:
+    changes = ChangeReader(connection, position, rows=BATCH)
+    latest = time.monotonic() + TRANSACTION_S
+    for batch in reader.ready_batches(changes, TRANSACTION_S):
+        offers = {
+            (change.site, change.id): make_offer(
+                change.site,
+                change.id,
+                change.url,
+                change.data_json,
+                listed=change.event != "delisted",
+                crawl=change.crawl,
+            )
+            for change in batch
+        }
+        apply_offers(connection, list(offers.values()), state.learned)
+    if changes.cursor != position:
+        store.move(connection, changes.cursor, state.loaded)
+    return time.monotonic() >= latest
+
+
+def make_offer(
+    site: str,
+    external_id: str,
+    url: str | None,
+    data_json: str,
+    *,
+    listed: bool = True,
+    crawl: int | None = None,
+) -> IncomingOffer:
+    """Returns the offer that a product's fields describe."""
+    identity, terms = read_offer(json.loads(data_json, parse_float=Decimal))
+    return IncomingOffer(site, external_id, url, identity, terms, listed, crawl)
+
+
+def apply_offers(
+    connection: sa.Connection,
+    offers: Sequence[IncomingOffer],
+    learned: Learned,
+    *,
+    events: bool = True,
+) -> None:
+    """Writes offers and links again what their codes concern. The caller holds the lock."""
+    if not offers:
+        return
+    old = store.read_by_key(connection, [(offer.site, offer.external_id) for offer in offers])
+    ids = store.upsert_offers(connection, offers)
+    moved = [
+        offer for offer in offers if _has_moved(offer, old.get((offer.site, offer.external_id)))
+    ]
+    fresh = [offer for offer in offers if (offer.site, offer.external_id) not in old]
+    store.count_words(connection, Counter(word for offer in fresh for word in offer.identity.words))
+    touched = {ids[offer.key] for offer in moved}
+    before = {stored.id: stored for stored in old.values()}
+    after = relink_offers(connection, touched, learned, [old.get(offer.key) for offer in moved])
+    if events:
+        _record_events(connection, offers, ids, before, after)
+
+
+def relink_offers(
+    connection: sa.Connection,
+    ids: Collection[int],
+    learned: Learned,
+    earlier: Iterable[StoredOffer | None] = (),
+) -> dict[int, tuple[int, int]]:
+    """Groups again the offers that share a code or an article with some. Returns the offers that
+    moved, each with its article before and after."""
+    if not ids:
+        return {}
+    codes = store.read_codes(connection, ids)
+    were = [stored.offer.identity for stored in earlier if stored is not None]
+    gtins = [*(row.gtin for row in codes), *(identity.gtin_key for identity in were)]
+    mpns = [*(row.mpn for row in codes), *(identity.mpn for identity in were)]
+    scope = store.read_scope(connection, ids, set(filter(None, gtins)), set(filter(None, mpns)))
+    by_id = {stored.id: stored for stored in scope}
+    confirmed, refused = store.read_decisions(connection, by_id.keys())
+    clusters = cluster_offers([offer.offer for offer in scope], learned, confirmed, refused)
+    moved = {
+        id_: (by_id[id_].article, article)
+        for id_, article in clusters.articles.items()
+        if by_id[id_].article != article
+    }
+    store.write_articles(connection, {id_: after for id_, (_, after) in moved.items()})
+    store.write_links(connection, by_id.keys(), clusters.links)
+    return moved
+
+
+def _has_moved(incoming: IncomingOffer, stored: StoredOffer | None) -> bool:
+    """Returns whether what identifies the product is new."""
+    return stored is None or incoming.identity != stored.offer.identity
+
+
+def _record_events(
+    connection: sa.Connection,
+    offers: Sequence[IncomingOffer],
+    ids: Mapping[Key, int],
+    before: Mapping[int, StoredOffer],
+    moved: Mapping[int, tuple[int, int]],
+) -> None:
+    """Records how each article's offers changed: who asks for what before and after."""
+    crawls = {ids[offer.key]: offer.crawl for offer in offers}
+    current = store.read_articles_of(connection, {*crawls, *moved})
+    rows = []
+    for article, members in current.items():
+        # An offer that joined the article was not in it before; one that is new did not exist.
+        earlier = [
+            before.get(stored.id, stored)
+            for stored in members
+            if moved.get(stored.id, (article,))[0] == article
+            and (stored.id in before or stored.id not in crawls)
+        ]
+        best_before, best_after = best_offers(earlier), best_offers(members)
+        sites = {row["site"] for row in [*best_before, *best_after]}
+        if best_before != best_after and len(sites) > 1:
+            crawl = max((c for s in members if (c := crawls.get(s.id)) is not None), default=None)
+            rows.append(
+                {
+                    "article_id": article,
+                    "crawl_id": crawl,
+                    "before": best_before,
+                    "after": best_after,
+                }
+            )
+    store.insert_events(connection, rows)
+
+
+def _learn_from_links(engine: sa.Engine) -> None:
+    """Learns from offers with equal GTINs, once an hour, and links again the offers of brands that
+    turned out to be offer."""
+    with engine.begin() as connection:
+        state = store.read_state(connection)
+        if state is None or not state.to_learn or not store.lock(connection):
+            return
+        pairs: Counter[tuple[str, str]] = Counter()
+        own: Counter[str] = Counter()
+        ratios = []
+        for row in store.read_gtin_pairs(connection):
+            if row.ratio is not None:
+                ratios.append(row.ratio)
+            if row.brand and row.brand == row.other_brand:
+                own[row.brand] += 1
+            elif row.brand and row.other_brand:
+                pairs[min(row.brand, row.other_brand), max(row.brand, row.other_brand)] += 1
+        learned = Learned(learn_brands(pairs, own), learn_price_factor(ratios))
+        store.store_learned(connection, learned)
+        new = learned.brands.keys() - state.learned.brands.keys()
+        ids = store.read_ids_of_brands(connection, new) if new else []
+        for first in range(0, len(ids), BATCH):
+            relink_offers(connection, ids[first : first + BATCH], learned)
+        store.forget_events(connection)
+    log.info("matching learned", brands=len(learned.brands), price_factor=learned.price_factor)

@@ -1,0 +1,1 @@
+"""`make match`: how many offers of one product are linked, and how many links are wrong."""
