@@ -80,7 +80,7 @@ test: setup ## unit and integration tests on real servers, and one whole crawl
 	@$(BIN)/pytest $(AT_ONCE) -m "not (slow or browser or broker)"
 
 check: lint ## everything, as CI runs it: lint, migrations up and down, all tests
-	$(BIN)/python -m tests.migrations
+	$(BIN)/python -m tools.migrations
 	$(BIN)/pytest $(AT_ONCE)
 
 docs: setup ## build the documentation's site into build/docs; a dead link or anchor is an error
@@ -107,14 +107,14 @@ chaos: setup ## kill everything again and again during a crawl, and check that n
 
 alerts-chaos: setup ## replay changes through kills of who makes price alerts of them: none missed, none doubled (CHANGES=100000 KILLS=20)
 	@CHANGES=$(or $(CHANGES),100000) KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(BIN)/pytest -n 0 -q -rP \
-		tests/integration/test_price_alerts.py -k through_kills -o log_cli=false --timeout 3600 | grep -v '\[info \|\[0m'
+		tests/integration/plugins/alerts/test_price_alerts.py -k through_kills -o log_cli=false --timeout 3600 | grep -v '\[info \|\[0m'
 
 lies: setup ## let shops go wrong in every way, and count what is published wrongly, delisted wrongly, late (PRODUCTS=200 SEED=…)
 	@LIES_PRODUCTS=$(or $(PRODUCTS),200) LIES_SEED=$(or $(SEED),1) $(BIN)/pytest tests/acceptance/test_lies.py -n 2 -rP \
 		-o log_cli=false | grep -v '\[info \|\[0m'
 
 repair: setup ## redesign the pages of small shops, and count the fields that `scraper repair` fixes (PAGES=1000 SEED=…)
-	@$(BIN)/python -m tests.redesigns $(if $(PAGES),--pages $(PAGES)) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tools.redesigns $(if $(PAGES),--pages $(PAGES)) $(if $(SEED),--seed $(SEED))
 
 match: setup ## link labelled offers of several shops, and count wrong links and missed ones (FOLDER=… SEED=…)
 	@$(BIN)/python -m tools.match $(FOLDER) $(if $(SEED),--seed $(SEED)) $(if $(PRODUCTS),--products $(PRODUCTS))

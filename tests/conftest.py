@@ -33,9 +33,10 @@ from scraper.infra.database import make_engine
 from scraper.plugins.embedded import process
 from scraper.plugins.embedded import servers as embedded
 from scraper.settings import Settings
-from tests import browser, databases, rabbitmq, s3
-from tests.databases import WorkerDatabase
-from tests.machine import CI, EXAMPLES, examples, need
+from tests.support import databases
+from tests.support.databases import WorkerDatabase
+from tests.support.machine import CI, EXAMPLES, examples, need
+from tests.support.servers import browser, rabbitmq, s3
 
 HOME = "SCRAPER_TEST_HOME"
 # How long an example takes is the machine's affair.

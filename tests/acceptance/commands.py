@@ -1,4 +1,4 @@
-"""The real commands, as a user types them, in processes of their own (see tests/forked.py);
+"""The real commands, as a user types them, in processes of their own (see tests/support/servers/forked.py);
 whatever was started is ended by its pid."""
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import psutil
 import sqlalchemy as sa
 
 from scraper.views import crawl_progress as progress
-from tests import forked
-from tests.forked import Process
+from tests.support.servers import forked
+from tests.support.servers.forked import Process
 
 # What tests wait for at most is what a machine at rest takes, several times over; a slower one, or
 # one that is busy with something else, has this many times as long.

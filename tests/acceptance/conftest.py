@@ -17,8 +17,8 @@ from scraper import celeryconfig
 from scraper import settings as settings_module
 from scraper.plugins.demo import definition
 from scraper.settings import Settings
-from tests import called
 from tests.acceptance.commands import Commands, commands
+from tests.support import called
 
 
 class SampleShop:
@@ -89,7 +89,7 @@ def run(environment: Settings, tmp_path: Path) -> Iterator[Commands]:
 
 @pytest.fixture
 def calling(environment: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
-    """The environment of callers of `tests.called` and workers alike; this process's Celery
+    """The environment of callers of `tests.support.called` and workers alike; this process's Celery
     application speaks to the test's broker."""
     monkeypatch.setenv("SCRAPER_FUNCTIONS", called.__name__)
     monkeypatch.setenv("SCRAPER_LEASE_S", "5")

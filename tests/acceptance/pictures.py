@@ -12,9 +12,9 @@ from scraper.settings import Settings
 from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
-from tests.browser import chromium
-from tests.flower import Flower
-from tests.forked import ROOT
+from tests.support.servers.browser import chromium
+from tests.support.servers.flower import Flower
+from tests.support.servers.forked import ROOT
 
 FOLDER = ROOT / "docs" / "img"
 

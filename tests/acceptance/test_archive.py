@@ -16,7 +16,7 @@ from warcio.archiveiterator import ArchiveIterator
 from scraper.infra.objects import Objects, open_place
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
-from tests.odd_shop import Answer, OddShop, listing, product
+from tests.support.shops.odd_shop import Answer, OddShop, listing, product
 
 PRODUCTS = 120
 DEFINITION = """

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
-from tests.making import rows
-from tests.odd_shop import Answer, OddShop, drip, hang, listing, product
+from tests.support.making import rows
+from tests.support.shops.odd_shop import Answer, OddShop, drip, hang, listing, product
 
 PAGES, READ_S = 300, 2.0
 NEVER = {"busy": Answer(b"busy", 503), "silent": hang, "endless": drip}

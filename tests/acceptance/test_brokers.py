@@ -15,12 +15,13 @@ from scraper import settings as settings_module
 from scraper.domain import Message
 from scraper.plugins.functions.client import Client
 from scraper.settings import Settings
-from tests import called, rabbitmq
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
 from tests.acceptance.test_processes import assert_quiet, said
 from tests.acceptance.test_processes import send as send_to
 from tests.acceptance.test_recovery import SHOP, SLOWER, Crawl
+from tests.support import called
+from tests.support.servers import rabbitmq
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import sqlalchemy as sa
 
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, assert_counted, until
-from tests.js_shop import LISTING, ForBrowsersOnly, HungryShop, JsShop
-from tests.login_shop import PASSWORD, SESSION, ScriptedShop
-from tests.making import rows
+from tests.support.making import rows
+from tests.support.shops.js_shop import LISTING, ForBrowsersOnly, HungryShop, JsShop
+from tests.support.shops.login_shop import PASSWORD, SESSION, ScriptedShop
 
 
 @pytest.fixture

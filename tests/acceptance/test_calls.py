@@ -30,10 +30,10 @@ from scraper.plugins.functions.client import (
 )
 from scraper.settings import Settings
 from scraper.sites import loader
-from tests import called
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
-from tests.forked import BIN, ROOT
+from tests.support import called
+from tests.support.servers.forked import BIN, ROOT
 
 MODULE = called.__name__
 
@@ -196,7 +196,7 @@ def test_an_error_is_raised_in_its_place_and_cancels_the_rest(
     assert next(call) == "fine"
     with pytest.raises(CallError, match="no such luck") as raised:
         next(call)
-    assert raised.value.index == 1 and "tests/called.py" in raised.value.traceback
+    assert raised.value.index == 1 and "tests/support/called.py" in raised.value.traceback
     assert list(call) == []
     until(lambda: b"scraper:call:%s:results" % call._sender.call.encode() not in keys(calling), 10)
     assert list(Client().map(f"{MODULE}:echo", ["next"])) == ["next"]
@@ -300,12 +300,12 @@ def test_an_input_that_kills_workers(run: Commands, calling: Settings) -> None:
 @pytest.mark.parametrize(
     ("function", "told"),
     [
-        ("os:system", "SCRAPER_FUNCTIONS allows tests.called"),
-        ("tests:called", "SCRAPER_FUNCTIONS allows tests.called"),
-        ("tests.called.Walk:echo", "SCRAPER_FUNCTIONS allows tests.called"),
-        ("tests.called:Walk.echo", "does not name a function"),
-        ("tests.called:__import__", "does not name a function"),
-        ("tests.called:_private", "does not name a function"),
+        ("os:system", "SCRAPER_FUNCTIONS allows tests.support.called"),
+        ("tests:called", "SCRAPER_FUNCTIONS allows tests.support.called"),
+        ("tests.support.called.Walk:echo", "SCRAPER_FUNCTIONS allows tests.support.called"),
+        ("tests.support.called:Walk.echo", "does not name a function"),
+        ("tests.support.called:__import__", "does not name a function"),
+        ("tests.support.called:_private", "does not name a function"),
     ],
 )
 def test_what_may_not_be_called_is_refused_before_anything_is_sent(
@@ -322,14 +322,14 @@ def test_what_may_not_be_called_is_refused_by_the_worker(
     run.worker("datacenter", env={"SCRAPER_FUNCTIONS": MODULE})
     monkeypatch.setattr("scraper.plugins.functions.group.parts_of", lambda *_: None)
     refused = {
-        "os:getpid": "SCRAPER_FUNCTIONS allows tests.called",
-        "antigravity:fly": "SCRAPER_FUNCTIONS allows tests.called",
-        "tests.called:Walk.echo": "does not name a function",
-        "tests.called:Path": "not a function that is defined in",
-        "tests.called:imported": "not a function that is defined in",
-        "tests.called:not_async": "not an async function",
-        "tests.called:_private": "does not name a function",
-        "tests.called:ecco": "did you mean 'echo'",
+        "os:getpid": "SCRAPER_FUNCTIONS allows tests.support.called",
+        "antigravity:fly": "SCRAPER_FUNCTIONS allows tests.support.called",
+        "tests.support.called:Walk.echo": "does not name a function",
+        "tests.support.called:Path": "not a function that is defined in",
+        "tests.support.called:imported": "not a function that is defined in",
+        "tests.support.called:not_async": "not an async function",
+        "tests.support.called:_private": "does not name a function",
+        "tests.support.called:ecco": "did you mean 'echo'",
     }
     for function, told in refused.items():
         with pytest.raises(FunctionRefusedError, match=told):

@@ -19,10 +19,10 @@ from scraper.plugins.functions.client import (
 )
 from scraper.settings import Settings
 from scraper.sites import loader
-from tests import called
 from tests.acceptance.commands import Commands
-from tests.hostile_server import self_signed
-from tests.proxies import DIRECT, SECRET, Field, TestProxy
+from tests.support import called
+from tests.support.servers.hostile_server import self_signed
+from tests.support.servers.proxies import DIRECT, SECRET, Field, TestProxy
 
 MODULE = called.__name__
 Served = Callable[..., None]

@@ -16,9 +16,9 @@ from scraper.plugins.functions.client import CallError, Client, ServerUnavailabl
 from scraper.runtime import send
 from scraper.settings import Settings
 from scraper.sites import loader
-from tests import called
 from tests.acceptance.commands import Commands
 from tests.acceptance.conftest import SampleShop
+from tests.support import called
 
 MODULE = called.__name__
 

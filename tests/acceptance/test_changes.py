@@ -22,8 +22,8 @@ from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
 from tests.acceptance.test_commands import keep
-from tests.forked import BIN, ROOT
-from tests.making import a_site
+from tests.support.making import a_site
+from tests.support.servers.forked import BIN, ROOT
 
 STREAM = {"SCRAPER_CHANGES_STREAM": "feed"}
 

@@ -17,7 +17,7 @@ import pytest
 
 from tests.acceptance.chaos import __main__ as command
 from tests.acceptance.chaos.faults import KINDS, planned
-from tests.forked import ROOT
+from tests.support.servers.forked import ROOT
 
 SEED = 1
 END_S = 60.0

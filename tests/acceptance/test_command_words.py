@@ -13,8 +13,8 @@ from scraper.cli.data.export import form_of
 from scraper.errors import ConfigError
 from scraper.views.rows import Table, write_csv
 from tests.acceptance.commands import Commands
-from tests.forked import ROOT
-from tests.making import a_site, open_crawl
+from tests.support.making import a_site, open_crawl
+from tests.support.servers.forked import ROOT
 
 EXAMPLES = {"SCRAPER_SITES": str(ROOT / "sites")}
 

@@ -26,8 +26,7 @@ from scraper.settings import Settings
 from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, assert_counted, commands, processes_of, until
 from tests.acceptance.conftest import SampleShop
-from tests.forked import BIN, ROOT
-from tests.making import (
+from tests.support.making import (
     a_site,
     add,
     claimed,
@@ -38,6 +37,7 @@ from tests.making import (
     store,
     with_product,
 )
+from tests.support.servers.forked import BIN, ROOT
 
 FIELDS = ["zeta", "title", "price", "price_currency", "tags"]
 TIMES = ["first_seen_at", "changed_at", "fetched_at", "delisted_at"]

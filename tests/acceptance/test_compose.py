@@ -1,6 +1,6 @@
 """docker-compose.yml is what it says: its services, each with its own command, environment, secrets
 and health check, crawl the sample shop, and stop within their grace. They run as processes of this
-machine (`tests.compose`): no image is built."""
+machine (`tests.support.deploy.compose`): no image is built."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ import pytest
 import redis
 
 from scraper.plugins.demo import definition
-from tests import compose
 from tests.acceptance.commands import until
 from tests.acceptance.conftest import SampleShop
 from tests.acceptance.test_demo_shop import as_truth
-from tests.compose import Container, Stack
+from tests.support.deploy import compose
+from tests.support.deploy.compose import Container, Stack
 
 PRODUCTS = 120
 APP = (

@@ -16,11 +16,11 @@ from scraper.settings import Settings
 from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, counted, until
 from tests.acceptance.conftest import SampleShop
-from tests.browser import chromium
-from tests.crawled_shop import Shop
-from tests.flower import Flower
-from tests.integration.test_quality import crawled, good, shop, without
-from tests.making import a_site, add, give_up, new_page, open_crawl, rows, urls
+from tests.integration.results.test_quality import crawled, good, shop, without
+from tests.support.making import a_site, add, give_up, new_page, open_crawl, rows, urls
+from tests.support.servers.browser import chromium
+from tests.support.servers.flower import Flower
+from tests.support.shops.crawled_shop import Shop
 
 EVIL = "</pre><script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">\u202e"
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 360, "height": 740}

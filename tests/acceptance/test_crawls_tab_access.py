@@ -14,10 +14,10 @@ from scraper.domain import Outcome
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands
 from tests.acceptance.test_crawls_tab import WIDE, Window
-from tests.browser import chromium
-from tests.flower import Flower
-from tests.integration.test_quality import crawled, good, shop, without
-from tests.making import a_site, add, give_up, new_page, open_crawl, urls
+from tests.integration.results.test_quality import crawled, good, shop, without
+from tests.support.making import a_site, add, give_up, new_page, open_crawl, urls
+from tests.support.servers.browser import chromium
+from tests.support.servers.flower import Flower
 
 # What is drawn of colours is read off a canvas, which knows every way in which CSS writes them.
 CONTRAST = """() => {

@@ -16,8 +16,8 @@ from scraper.plugins.demo.processes import find_free_port
 from scraper.settings import Settings
 from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, assert_counted, counted
-from tests.making import a_site, give_up, open_crawl, rows, urls
-from tests.odd_shop import Answer, OddShop, listing, product
+from tests.support.making import a_site, give_up, open_crawl, rows, urls
+from tests.support.shops.odd_shop import Answer, OddShop, listing, product
 
 EVIL = '\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\x00</h1>\r\n\t"quoted"'
 REFUSED = Answer(

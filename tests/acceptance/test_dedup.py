@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
-from tests.aging import age_filters
+from tests.support.aging import age_filters
 
 PRODUCTS = 300
 

@@ -14,8 +14,8 @@ import sqlalchemy as sa
 
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands
-from tests.making import rows
-from tests.odd_shop import Answer, OddShop, listing
+from tests.support.making import rows
+from tests.support.shops.odd_shop import Answer, OddShop, listing
 
 PAGES, PER_PAGE = 12, 5
 PRIVATE = 200

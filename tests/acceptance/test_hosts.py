@@ -13,8 +13,8 @@ from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
 from tests.acceptance.test_recovery import SHOP, SLOWER, Crawl
-from tests.making import a_site, add, new_page, open_crawl, urls
-from tests.odd_shop import Answer, OddShop, listing, product
+from tests.support.making import a_site, add, new_page, open_crawl, urls
+from tests.support.shops.odd_shop import Answer, OddShop, listing, product
 
 PAGES, RATE_PER_S, REST_S = 60, 20, 2
 # which request is answered with 429

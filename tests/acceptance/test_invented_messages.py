@@ -22,11 +22,11 @@ from scraper import settings as settings_module
 from scraper.plugins.functions.client import Client
 from scraper.plugins.metrics.settings import targets_dir
 from scraper.settings import Settings
-from tests import called, invented
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
 from tests.acceptance.test_processes import said
-from tests.flower import Flower
+from tests.support import called, invented
+from tests.support.servers.flower import Flower
 
 QUEUES = ("datacenter", "residential", "coordinator")
 DROPPED = "dropped foreign messages"

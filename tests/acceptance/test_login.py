@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, assert_counted, until
-from tests.login_shop import PASSWORD, SESSION, LoginShop
-from tests.making import rows
+from tests.support.making import rows
+from tests.support.shops.login_shop import PASSWORD, SESSION, LoginShop
 
 PRODUCTS = 400
 LASTS = 60

@@ -13,7 +13,7 @@ from scraper.domain import Blame, Outcome
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands
 from tests.acceptance.conftest import SampleShop
-from tests.making import rows
+from tests.support.making import rows
 
 SECRET = "s3cret-of-the-shop"
 

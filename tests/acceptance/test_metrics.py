@@ -26,12 +26,12 @@ from scraper.politeness.fleet_limiter import RedisFleetLimiter
 from scraper.proxies.health import ProxyHealth, Tally
 from scraper.rules.budget import Budget
 from scraper.settings import Settings
-from tests import promql
 from tests.acceptance.commands import Commands, assert_counted, until
 from tests.acceptance.conftest import SampleShop
-from tests.forked import ROOT
-from tests.making import a_site, add, new_page, open_crawl, urls
-from tests.promtool import promtool
+from tests.support.deploy import promql
+from tests.support.deploy.promtool import promtool
+from tests.support.making import a_site, add, new_page, open_crawl, urls
+from tests.support.servers.forked import ROOT
 
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
 DASHBOARD = ROOT / "deploy" / "grafana" / "scraper.json"

@@ -23,8 +23,8 @@ import sqlalchemy as sa
 from scraper.settings import Settings
 from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, assert_counted, until
-from tests.forked import ROOT
-from tests.odd_shop import (
+from tests.support.servers.forked import ROOT
+from tests.support.shops.odd_shop import (
     Answer,
     OddShop,
     Page,

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from scraper import registry
 from scraper.settings import Settings
-from tests.odd_shop import OddShop, listing, product
+from tests.support.shops.odd_shop import OddShop, listing, product
 
 ROOT = Path(__file__).parents[2]
 PRODUCTS = 12

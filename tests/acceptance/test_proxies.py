@@ -18,8 +18,8 @@ import sqlalchemy as sa
 from scraper.proxies.health import PREFIX
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
-from tests.making import rows
-from tests.proxies import DIRECT, SECRET, Field, TestProxy
+from tests.support.making import rows
+from tests.support.servers.proxies import DIRECT, SECRET, Field, TestProxy
 
 Opened = Callable[..., int]
 

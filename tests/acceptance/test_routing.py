@@ -14,7 +14,7 @@ from scraper.sites import loader
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
 from tests.acceptance.test_processes import said
-from tests.making import add, new_page, open_crawl, rows
+from tests.support.making import add, new_page, open_crawl, rows
 
 RESIDENTIAL = {"queue: datacenter": "queue: residential"}
 EUROPEAN = RESIDENTIAL | {"# region: eu": "region: eu"}

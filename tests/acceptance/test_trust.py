@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, assert_counted, until
-from tests.odd_shop import OddShop, listing, product
-from tests.receivers import PASSWORD, TOKEN, Mailbox, Webhook, receivers
+from tests.support.servers.receivers import PASSWORD, TOKEN, Mailbox, Webhook, receivers
+from tests.support.shops.odd_shop import OddShop, listing, product
 
 PRODUCTS = 60
 DEFINITION = """

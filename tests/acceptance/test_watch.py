@@ -22,9 +22,9 @@ import sqlalchemy as sa
 from scraper.domain import Outcome
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
-from tests.databases import admin
-from tests.forked import BIN, ROOT
-from tests.making import a_site, add, give_up, new_page, open_crawl, urls
+from tests.support.databases import admin
+from tests.support.making import a_site, add, give_up, new_page, open_crawl, urls
+from tests.support.servers.forked import BIN, ROOT
 
 LEAVES_SCREEN, SHOWS_CURSOR = b"\x1b[?1049l", b"\x1b[?25h"
 SEQUENCE = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[()][AB0]")

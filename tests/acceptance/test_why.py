@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands
-from tests.odd_shop import OddShop, listing, product
+from tests.support.shops.odd_shop import OddShop, listing, product
 
 TEA = '<script type="application/ld+json">{"@type": "Product", "offers": {"price": "%s"}}</script>'
 

@@ -14,8 +14,8 @@ from scraper.coordinator import plan
 from scraper.frontier import sites
 from scraper.settings import Settings
 from scraper.sites import loader
-from tests.integration.test_worker import Broker
-from tests.proxies import Field
+from tests.integration.worker.test_worker import Broker
+from tests.support.servers.proxies import Field
 
 Start = Callable[..., Broker]
 

@@ -1,7 +1,7 @@
 """Prints the figures of the house: `python -m tools.house`.
 
 `python -m tools.house KEY` lists the places behind one figure, and `--tighten` moves the limits in
-tests/unit/house_ratchet.toml to what is measured.
+tests/unit/tools/house_ratchet.toml to what is measured.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from itertools import islice
 
-from tests import invented
 from tests.acceptance.chaos.faults import Fault
 from tests.acceptance.chaos.messages import (
     COPIES_MAX,
@@ -16,6 +15,7 @@ from tests.acceptance.chaos.messages import (
     put_back,
     send,
 )
+from tests.support import invented
 
 QUEUES = ("datacenter", "residential", "coordinator")
 

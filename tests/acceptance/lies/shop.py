@@ -9,7 +9,7 @@ from decimal import Decimal
 from html import escape
 from random import Random
 
-from tests.odd_shop import Answer
+from tests.support.shops.odd_shop import Answer
 
 Pages = dict[str, bytes | Answer]
 

@@ -14,7 +14,7 @@ from random import Random
 
 from tests.acceptance.lies import shop as shops
 from tests.acceptance.lies.shop import Item, Pages, Shop, frame, times
-from tests.odd_shop import Answer
+from tests.support.shops.odd_shop import Answer
 
 Lie = Callable[[Shop, Pages, Pages, Random], None]
 Surprise = Callable[[Shop, Random], None]

@@ -1,0 +1,360 @@
+"""Planning on a real PostgreSQL: one crawl a slot whoever plans, nothing made up twice, files taken
+over as they change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from scraper.coordinator import site_sync
+from scraper.coordinator.plan import open_now, plan
+from scraper.domain import Message
+from scraper.errors import NotFoundError
+from scraper.frontier import crawls, sites
+from scraper.infra.database import make_engine
+from scraper.settings import Settings
+from scraper.sites.definition import Site
+from tests.support.making import a_site, at_once, rows
+
+HOURLY = "0 * * * *"
+
+
+def take_over(engine: sa.Engine, *defined: Site, since: str = "10 days") -> None:
+    """Stores definitions as if they had been there for some time."""
+    with engine.begin() as connection:
+        sites.store_definitions(connection, defined)
+        connection.execute(
+            sa.text(f"UPDATE sites SET scheduled_since = now() - interval '{since}'")
+        )
+
+
+def end_all(engine: sa.Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE crawls SET status = 'completed' WHERE status <> 'skipped'")
+        )
+
+
+def slot_back(engine: sa.Engine, by: str) -> None:
+    """Time passes: what was planned is that much longer ago."""
+    with engine.begin() as connection:
+        connection.execute(sa.text(f"UPDATE crawls SET slot = slot - interval '{by}'"))
+
+
+def planned(engine: sa.Engine) -> list[tuple[object, ...]]:
+    return rows(
+        engine,
+        "SELECT s.name, c.status FROM crawls c JOIN sites s ON s.id = c.site_id ORDER BY c.id",
+    )
+
+
+def test_a_due_slot_is_planned_once(engine: sa.Engine) -> None:
+    take_over(engine, a_site(schedule=HOURLY))
+    (message,) = plan(engine)
+    assert message == Message("discover", "coordinator", {"crawl_id": 1})
+    assert rows(engine, "SELECT trigger, status, slot = date_trunc('hour', now()) FROM crawls") == [
+        ("schedule", "planned", True)
+    ]
+    end_all(engine)
+    assert plan(engine) == []
+    assert planned(engine) == [("shop", "completed")]
+
+
+def test_three_planners_at_once_open_one_crawl_a_slot(engine: sa.Engine, database: str) -> None:
+    take_over(engine, *(a_site(f"shop{n}", schedule=HOURLY) for n in range(20)))
+    engines = [make_engine(database) for _ in range(3)]
+
+    def planner(own: sa.Engine) -> Callable[[], None]:
+        return lambda: [plan(own) for _ in range(3)] and None
+
+    at_once([planner(own) for own in engines])
+    for own in engines:
+        own.dispose()
+    assert rows(engine, "SELECT count(*), count(DISTINCT site_id), max(status) FROM crawls") == [
+        (20, 20, "planned")
+    ]
+
+
+def test_missed_slots_are_made_up_once(engine: sa.Engine) -> None:
+    """Every coordinator was down for five hours: the newest slot counts."""
+    take_over(engine, a_site(schedule=HOURLY))
+    plan(engine)
+    end_all(engine)
+    slot_back(engine, "5 hours")
+    plan(engine)
+    end_all(engine)
+    plan(engine)
+    assert rows(engine, "SELECT slot = date_trunc('hour', now()) FROM crawls ORDER BY id") == [
+        (False,),
+        (True,),
+    ]
+
+
+def test_a_slot_during_a_crawl_is_recorded_as_skipped(engine: sa.Engine) -> None:
+    take_over(engine, a_site(schedule=HOURLY))
+    plan(engine)
+    slot_back(engine, "1 hour")
+    for _ in range(3):
+        plan(engine)
+    found = rows(engine, "SELECT status, note, finished_at IS NOT NULL FROM crawls ORDER BY id")
+    assert found == [("planned", None, False), ("skipped", "crawl 1 was still running", True)]
+    end_all(engine)
+    # the skipped slot is over: it is not made up when the crawl ends
+    assert plan(engine) == []
+
+
+@pytest.mark.parametrize("change", ["paused = true", "enabled = false"])
+def test_paused_and_retired_sites_are_not_planned(engine: sa.Engine, change: str) -> None:
+    take_over(engine, a_site(schedule=HOURLY), a_site("other", schedule=HOURLY))
+    with engine.begin() as connection:
+        connection.execute(sa.text(f"UPDATE sites SET {change} WHERE name = 'shop'"))
+    plan(engine)
+    assert planned(engine) == [("other", "planned")]
+
+
+def test_a_disabled_definition_and_one_without_a_schedule_are_not_planned(
+    engine: sa.Engine,
+) -> None:
+    take_over(engine, a_site(schedule=HOURLY, enabled=False), a_site("by-hand"))
+    assert plan(engine) == []
+
+
+def test_without_schedules_only_forgotten_discoveries_are_sent(engine: sa.Engine) -> None:
+    take_over(engine, a_site(schedule=HOURLY), a_site("by-hand"))
+    opened = open_now(engine, "by-hand")
+    assert plan(engine, schedules=False) == opened.messages
+    assert planned(engine) == [("by-hand", "planned")]
+
+
+@pytest.mark.parametrize(
+    "change", [{"schedule": "30 * * * *"}, {"timezone": "Asia/Kolkata", "schedule": HOURLY}]
+)
+def test_a_changed_schedule_makes_up_no_old_slots(
+    engine: sa.Engine, change: dict[str, str]
+) -> None:
+    take_over(engine, a_site(schedule=HOURLY))
+    with engine.begin() as connection:
+        sites.store_definitions(connection, [a_site(**change)])
+    assert plan(engine) == []
+
+
+def test_another_change_of_the_definition_does_not_lose_the_slot(engine: sa.Engine) -> None:
+    take_over(engine, a_site(schedule=HOURLY))
+    with engine.begin() as connection:
+        sites.store_definitions(connection, [a_site(schedule=HOURLY, rate="1/s")])
+    assert len(plan(engine)) == 1
+    assert rows(engine, "SELECT rate_per_s FROM crawls") == [(1.0,)]
+
+
+def test_a_new_site_begins_with_its_next_slot(engine: sa.Engine) -> None:
+    with engine.begin() as connection:
+        sites.store_definitions(connection, [a_site(schedule=HOURLY)])
+    assert plan(engine) == []
+
+
+def test_a_site_in_another_zone_has_its_own_slot(engine: sa.Engine) -> None:
+    take_over(engine, a_site(schedule="0 6 * * *", timezone="America/New_York"))
+    plan(engine)
+    query = "SELECT extract(hour FROM slot AT TIME ZONE 'America/New_York')::int, slot <= now() FROM crawls"
+    assert rows(engine, query) == [(6, True)]
+
+
+def test_a_crawl_by_hand_while_one_runs_is_that_one(engine: sa.Engine) -> None:
+    take_over(engine, a_site(schedule=HOURLY))
+    plan(engine)
+    opened = open_now(engine, "shop")
+    assert (opened.crawl_id, opened.already_running) == (1, True)
+    end_all(engine)
+    again = open_now(engine, "shop")
+    assert (again.already_running, planned(engine)) == (
+        False,
+        [("shop", "completed"), ("shop", "planned")],
+    )
+
+
+def test_two_people_at_once_get_one_crawl(engine: sa.Engine) -> None:
+    take_over(engine, a_site())
+    at_once([lambda: open_now(engine, "shop") and None] * 4)
+    assert planned(engine) == [("shop", "planned")]
+
+
+def test_a_slot_that_comes_due_during_a_crawl_by_hand_is_skipped(engine: sa.Engine) -> None:
+    take_over(engine, a_site(schedule=HOURLY))
+    open_now(engine, "shop")
+    plan(engine)
+    assert rows(engine, "SELECT trigger, status FROM crawls ORDER BY id") == [
+        ("manual", "planned"),
+        ("schedule", "skipped"),
+    ]
+
+
+def test_an_unknown_site_is_named(engine: sa.Engine) -> None:
+    with pytest.raises(NotFoundError, match="'nowhere'.*sites list"):
+        open_now(engine, "nowhere")
+
+
+def test_a_forgotten_discovery_is_sent_again_until_it_has_begun(engine: sa.Engine) -> None:
+    """Invariant 3: its message was lost with the broker."""
+    take_over(engine, a_site(schedule=HOURLY))
+    assert plan(engine) == plan(engine) != []
+    with engine.begin() as connection:
+        crawls.start_crawl(connection, 1)
+    assert plan(engine) == []
+
+
+def test_a_stored_definition_that_is_not_valid_any_more_stops_no_other(engine: sa.Engine) -> None:
+    take_over(engine, a_site("broken", schedule=HOURLY), a_site(schedule=HOURLY))
+    with engine.begin() as connection:
+        query = """UPDATE sites SET definition = '{"name": "broken", "schedule": "0 * * * *"}' WHERE name = 'broken'"""
+        connection.execute(sa.text(query.replace(":", r"\:")))
+    plan(engine)
+    assert planned(engine) == [("shop", "planned")]
+
+
+# --- files
+# -----------------------------------------------------------------------------------------------------------
+
+DEFINITION = """
+start: https://{host}/
+schedule: "{schedule}"
+listing: {{products: a}}
+product: {{fields: {{title: h1}}}}
+"""
+
+
+class Folder:
+    """The sites folder, and what the database has after a coordinator looked at it."""
+
+    def __init__(self, engine: sa.Engine, path: Path) -> None:
+        self.engine = engine
+        self.path = path
+        self.settings = Settings(SCRAPER_SITES=path)
+        path.mkdir()
+
+    def write(
+        self, name: str, host: str = "shop.example", schedule: str = HOURLY, head: str = ""
+    ) -> Path:
+        file = self.path / name
+        file.write_text(head + DEFINITION.format(host=host, schedule=schedule))
+        return file
+
+    def sync(self) -> dict[object, object]:
+        """Start URL of each enabled site."""
+        site_sync.sync_sites(self.engine, self.settings)
+        query = "SELECT name, definition -> 'start' ->> 0 FROM sites WHERE enabled"
+        return dict(rows(self.engine, query))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def folder(engine: sa.Engine, tmp_path: Path) -> Folder:
+    return Folder(engine, tmp_path / "definitions")
+
+
+def test_definitions_are_taken_over_and_changes_too(folder: Folder) -> None:
+    folder.write("a.yaml", "a.example")
+    folder.write("b.yml", "b.example")
+    assert folder.sync() == {"a": "https://a.example/", "b": "https://b.example/"}
+    folder.write("a.yaml", "a2.example")
+    assert folder.sync()["a"] == "https://a2.example/"
+
+
+def test_unchanged_files_are_not_read_again(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.write("a.yaml")
+    folder.sync()
+    monkeypatch.setattr(site_sync.loader, "load_file", None)
+    folder.sync()
+
+
+def test_a_broken_file_keeps_its_last_valid_version(folder: Folder) -> None:
+    file = folder.write("a.yaml", "a.example")
+    folder.write("b.yaml", "b.example")
+    folder.sync()
+    for text in ("start: [", "start: nonsense\n", "", "\x00", "- 1"):
+        file.write_text(text)
+        assert folder.sync() == {"a": "https://a.example/", "b": "https://b.example/"}
+    folder.write("a.yaml", "fixed.example")
+    assert folder.sync()["a"] == "https://fixed.example/"
+
+
+@pytest.mark.parametrize(
+    ("file", "head", "name"),
+    [
+        ("My Shop.yaml", "", "my-shop"),
+        ("a.b.yaml", "", "a-b"),
+        ("x.yaml", "name: books\n", "books"),
+    ],
+)
+def test_a_broken_file_keeps_a_site_that_is_not_named_as_the_file(
+    folder: Folder, file: str, head: str, name: str
+) -> None:
+    path = folder.write(file, head=head)
+    folder.write("other.yaml")
+    assert set(folder.sync()) == {name, "other"}
+    path.write_text(head + "start: [")
+    assert set(folder.sync()) == {name, "other"}
+
+
+def test_a_removed_file_retires_its_site_and_keeps_its_data(folder: Folder) -> None:
+    folder.write("a.yaml")
+    folder.write("b.yaml").unlink()
+    folder.write("b.yaml")
+    folder.sync()
+    (folder.path / "b.yaml").unlink()
+    assert set(folder.sync()) == {"a"}
+    assert rows(folder.engine, "SELECT count(*) FROM sites") == [(2,)]
+
+
+def test_a_site_that_comes_back_makes_up_no_slots(folder: Folder) -> None:
+    folder.write("a.yaml")
+    folder.write("b.yaml")
+    folder.sync()
+    (folder.path / "b.yaml").unlink()
+    folder.sync()
+    with folder.engine.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE sites SET scheduled_since = now() - interval '3 days' WHERE name = 'b'")
+        )
+    folder.write("b.yaml")
+    assert set(folder.sync()) == {"a", "b"}
+    assert plan(folder.engine) == []
+
+
+@pytest.mark.parametrize("how", ["emptied", "missing"])
+def test_a_folder_that_is_not_there_retires_nothing(folder: Folder, how: str) -> None:
+    file = folder.write("a.yaml")
+    folder.sync()
+    file.unlink()
+    if how == "missing":
+        folder.path.rmdir()
+    assert set(folder.sync()) == {"a"}
+
+
+def test_two_files_of_one_name_do_not_stop_the_rest(folder: Folder) -> None:
+    folder.write("a.yaml", "first.example", head="name: books\n")
+    folder.write("b.yaml", "second.example", head="name: books\n")
+    folder.write("c.yaml", "c.example")
+    assert folder.sync() == {"books": "https://first.example/", "c": "https://c.example/"}
+
+
+def test_a_dangling_link_stops_nothing(folder: Folder) -> None:
+    folder.write("a.yaml")
+    os.symlink(folder.path / "nowhere", folder.path / "b.yaml")
+    assert set(folder.sync()) == {"a"}
+
+
+def test_two_coordinators_take_over_at_once(folder: Folder) -> None:
+    for n in range(30):
+        folder.write(f"shop{n}.yaml")
+
+    def take() -> None:
+        site_sync._synced.clear()
+        site_sync.sync_sites(folder.engine, folder.settings)
+
+    at_once([take] * 3)
+    assert rows(folder.engine, "SELECT count(*) FROM sites WHERE enabled") == [(30,)]

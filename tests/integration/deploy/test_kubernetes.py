@@ -1,0 +1,259 @@
+"""The manifests are what Kubernetes and KEDA take, what they name exists, and KEDA's question is
+answered from the index."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import sqlalchemy as sa
+import yaml
+
+from scraper.settings import Settings, variable
+from scraper.sites import loader
+from tests.support import making
+from tests.support.deploy import compose, dockerfile, kustomize
+from tests.support.deploy.kustomize import Resource, pod_spec
+
+ROOT = Path(__file__).parents[3]
+FOLDER = ROOT / "deploy" / "kubernetes"
+KEDA = json.loads((ROOT / "tests" / "schemas" / "keda.json").read_text())
+PROFILE = {"RuntimeDefault", "Localhost"}
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example with secrets as the documentation makes them."""
+    folder = tmp_path_factory.mktemp("kubernetes")
+    shutil.copytree(FOLDER, folder, dirs_exist_ok=True)
+    example = folder / "overlays" / "example"
+    words = [
+        sys.executable,
+        ROOT / "deploy" / "make_secrets.py",
+        example / "secrets",
+        "--postgres",
+        "postgres.scraper.svc",
+    ]
+    subprocess.run(words, check=True, capture_output=True)
+    return example
+
+
+@pytest.fixture(scope="module")
+def resources(example: Path) -> list[Resource]:
+    return kustomize.build(example)
+
+
+def named(resources: list[Resource], kind: str) -> dict[str, Resource]:
+    return {each["metadata"]["name"]: each for each in resources if each["kind"] == kind}
+
+
+def pods(resources: list[Resource]) -> dict[str, dict[str, Any]]:
+    found = [(each["metadata"]["name"], pod_spec(each)) for each in resources]
+    return {name: spec for name, spec in found if spec is not None}
+
+
+def ours(resources: list[Resource]) -> dict[str, dict[str, Any]]:
+    return {
+        name: spec for name, spec in pods(resources).items() if name not in ("postgres", "redis")
+    }
+
+
+@pytest.mark.parametrize("version", ["1.29", kubernetes_validate.latest_version()])
+def test_kubernetes_takes_them(resources: list[Resource], version: str) -> None:
+    for resource in resources:
+        if resource["apiVersion"].startswith("keda.sh/"):
+            schema = {**KEDA[resource["kind"]], "$defs": KEDA["$defs"]}
+            jsonschema.validate(resource["spec"], schema)
+            assert resource["apiVersion"] == "keda.sh/v1alpha1"
+        else:
+            kubernetes_validate.validate(resource, version, strict=True)
+
+
+def test_a_mistake_would_be_seen(resources: list[Resource]) -> None:
+    wrong = json.loads(json.dumps(named(resources, "Deployment")["coordinator"]))
+    wrong["spec"]["template"]["spec"]["containers"][0]["imagePulPolicy"] = "Always"
+    with pytest.raises(jsonschema.ValidationError):
+        kubernetes_validate.validate(wrong, "1.29", strict=True)
+
+
+def test_kustomize_makes_the_same(example: Path, resources: list[Resource]) -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("kubectl is not installed (Debian's is too old)")
+    done = subprocess.run(
+        [kubectl, "kustomize", example], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+    def sorted_(all_: list[Resource]) -> list[Resource]:
+        return sorted(all_, key=lambda each: (each["kind"], each["metadata"]["name"]))
+
+    made = list(yaml.safe_load_all(done.stdout))
+    for secret in (each for each in made if each["kind"] == "Secret"):
+        secret["data"] = {name: "".join(text.split()) for name, text in secret["data"].items()}
+    assert sorted_(made) == sorted_(resources)
+
+
+def test_the_pods_are_restricted(resources: list[Resource]) -> None:
+    """As the Pod Security Standard `restricted` wants it, and with a root that is read-only."""
+    for name, spec in pods(resources).items():
+        security = spec["securityContext"]
+        assert (
+            security["runAsNonRoot"]
+            and security["runAsUser"]
+            and security["seccompProfile"]["type"] in PROFILE
+        ), name
+        assert spec["automountServiceAccountToken"] is False
+        for container in spec["containers"]:
+            own = container["securityContext"]
+            assert (
+                own["capabilities"] == {"drop": ["ALL"]}
+                and own["allowPrivilegeEscalation"] is False
+            )
+            assert (
+                own["readOnlyRootFilesystem"] is True and container["resources"]["limits"]["memory"]
+            ), name
+    assert (
+        pods(resources)["worker-browser"]["securityContext"]["seccompProfile"]["type"]
+        == "Localhost"
+    )
+
+
+def test_what_they_name_exists(resources: list[Resource]) -> None:
+    secrets, maps = named(resources, "Secret"), named(resources, "ConfigMap")
+    labels = [
+        each["spec"]["template"]["metadata"]["labels"] for each in resources if pod_spec(each)
+    ]
+
+    def chosen(selector: dict[str, str]) -> bool:
+        return any(selector.items() <= each.items() for each in labels)
+
+    for spec in pods(resources).values():
+        volumes = {volume["name"]: volume for volume in spec["volumes"]}
+        volumes |= {"postgres": {}}  # by a claim
+        keys = set()
+        for volume in volumes.values():
+            sources = [volume, *volume.get("projected", {}).get("sources", [])]
+            for source in (each["secret"] for each in sources if "secret" in each):
+                held = secrets[source.get("secretName") or source["name"]]["data"]
+                keys |= {item["key"] for item in source.get("items", [])} or set(held)
+                assert keys <= {key for each in secrets.values() for key in each["data"]}
+            if "configMap" in volume:
+                assert volume["configMap"]["name"] in maps
+        for container in spec["containers"]:
+            assert {mount["name"] for mount in container["volumeMounts"]} <= set(volumes)
+            for each in container.get("envFrom", []):
+                assert each["configMapRef"]["name"] in maps
+            given = {each["name"]: each["value"] for each in container.get("env", [])}
+            given |= maps["scraper"]["data"] if container.get("envFrom") else {}
+            for name, value in given.items():
+                if name.endswith("_FILE"):
+                    assert Path(value).name in keys, f"{name} of {container['name']}"
+    for kind in ("Service", "PodDisruptionBudget"):
+        for each in named(resources, kind).values():
+            selector = each["spec"]["selector"]
+            assert chosen(selector.get("matchLabels", selector)), each["metadata"]
+    assert chosen({"app.kubernetes.io/part-of": "scraper"}) and chosen(
+        {"scraper/serves": "scraper"}
+    )
+    for each in named(resources, "ScaledObject").values():
+        assert each["spec"]["scaleTargetRef"]["name"] in named(resources, "Deployment")
+        reference = each["spec"]["triggers"][0]["authenticationRef"]["name"]
+        (target,) = named(resources, "TriggerAuthentication")[reference]["spec"]["secretTargetRef"]
+        assert target["key"] in secrets[target["name"]]["data"]
+    address = base64.b64decode(secrets["scraper-secrets"]["data"]["database_url"]).decode()
+    assert "@postgres.scraper.svc:5432/" in address and "postgres" in named(resources, "Service")
+
+
+def test_they_are_the_services_of_docker_compose(resources: list[Resource]) -> None:
+    """The same commands and settings, the same time to stop."""
+    services = compose.read()["services"]
+    settings = {variable(name, field) for name, field in Settings.model_fields.items()}
+    stages = dockerfile.stages()
+    for name, spec in ours(resources).items():
+        (container,), service = spec["containers"], services[name]
+        assert [str(word) for word in container["args"]] == service["command"], name
+        assert (
+            stages[service["build"]["target"]].user
+            == f"{spec['securityContext']['runAsUser']}:10001"
+        )
+        for each in container.get("env", []):
+            assert each["name"].removesuffix("_FILE") in settings
+        if "stop_grace_period" in service:
+            assert spec["terminationGracePeriodSeconds"] == compose.seconds(
+                service["stop_grace_period"]
+            )
+        if "livenessProbe" not in container:
+            assert name == "migrate"
+        elif "exec" in container["livenessProbe"]:
+            command = container["livenessProbe"]["exec"]["command"][-1]
+            assert command == stages["app"].health.replace('"', "")
+    assert set(ours(resources)) == set(services) - {
+        "postgres",
+        "redis",
+        "rabbitmq",
+        "prometheus",
+        "grafana",
+    }
+
+
+def test_the_example_site_is_right() -> None:
+    assert loader.check_files([FOLDER / "overlays" / "example" / "sites"]) == []
+
+
+def queries(resources: list[Resource]) -> dict[str, str]:
+    found = named(resources, "ScaledObject")
+    return {
+        name.removeprefix("worker-"): each["spec"]["triggers"][0]["metadata"]["query"]
+        for name, each in found.items()
+    }
+
+
+def test_each_queue_is_asked_the_same(resources: list[Resource]) -> None:
+    found = queries(resources)
+    assert set(found) == {"datacenter", "residential", "browser"}
+    assert len({query.replace(f"'{queue}'", "'QUEUE'") for queue, query in found.items()}) == 1
+
+
+@pytest.mark.usefixtures("own_database")
+def test_what_keda_counts(resources: list[Resource], engine: sa.Engine) -> None:
+    """Pages that are due, a thousand of a host at the most, and those that workers have; not
+    another queue's, nor a paused host's, nor later ones. With many pages it is answered from the
+    index alone."""
+    query = queries(resources)["residential"]
+
+    def counted() -> int:
+        with engine.connect() as connection:
+            return int(connection.execute(sa.text(query)).scalar_one())
+
+    assert counted() == 0
+    crawl = making.open_crawl(engine, making.a_site())
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text("""
+            INSERT INTO pages (site_id, crawl_id, fingerprint, url, kind, host, queue, priority, depth, status, not_before)
+            SELECT :site, :crawl, gen_random_uuid(), 'https://' || host || '/' || n, 'product', host, queue, 10, 1, status,
+                   now() + at * interval '1 hour'
+              FROM (VALUES ('large', 'residential', 'due', -1, 5000), ('small', 'residential', 'due', -1, 7),
+                           ('later', 'residential', 'due', 1, 50), ('done', 'residential', 'ok', -1, 3000),
+                           ('paused', 'residential', 'due', -1, 40), ('large', 'datacenter', 'due', -1, 60))
+                   AS v(host, queue, status, at, pages) CROSS JOIN LATERAL generate_series(1, pages) n
+            """),
+            {"site": crawl[1], "crawl": crawl[0]},
+        )
+        connection.execute(sa.text("INSERT INTO hosts (host, paused) VALUES ('paused', true)"))
+    assert counted() == 1000 + 7
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(sa.text("VACUUM ANALYZE pages"))
+        plan = "\n".join(connection.execute(sa.text(f"EXPLAIN {query}")).scalars())
+    assert (
+        plan.count("Index Only Scan using pages_due_idx") >= 2 and "Seq Scan on pages" not in plan
+    ), plan

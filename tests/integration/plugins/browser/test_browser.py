@@ -1,0 +1,564 @@
+"""Chromium against a server that misbehaves, on 127.0.0.1: bounds, guard, crashes, and what is left
+behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+
+from scraper.domain import Fetched, Outcome
+from scraper.errors import DeferredError, FetchError
+from scraper.http.account_session import AccountSession
+from scraper.http.cookies import AccountJar, CookieJar
+from scraper.http.page_browser import BrowserPermits
+from scraper.http.policy import FetchPolicy
+from scraper.http.proxy_route import ProxyRoute
+from scraper.http.transport.guard import PrivateAccess
+from scraper.plugins.browser.keys import Rendering
+from scraper.plugins.browser.pool import Browsers
+from scraper.rules.proxies import Proxy
+from scraper.settings import Settings
+from tests.integration.http.test_fetch import GUARDED, POLICY, FakeResolver
+from tests.support.servers.proxies import Field, TestProxy
+from tests.support.shops.js_shop import Echo, Heard, JsShop
+from tests.support.shops.odd_shop import (
+    Answer,
+    bomb,
+    drip,
+    endless,
+    garbage,
+    redirect,
+    reset,
+    reset_in_body,
+)
+
+QUICK = Rendering(wait="2s")
+POLICY = replace(POLICY, page_timeout_s=20)
+Case = Callable[[Browsers], Awaitable[Any]]
+
+
+@pytest.fixture(scope="module")
+def shop(installed_chromium: str) -> Iterator[JsShop]:
+    with JsShop() as found:
+        found.open()
+        yield found
+
+
+@asynccontextmanager
+async def browsers(**options: Any) -> AsyncIterator[Browsers]:
+    found = Browsers(
+        Settings(**options.pop("settings", {})), pages=options.pop("pages", 2), **options
+    )
+    try:
+        yield found
+    finally:
+        await found.aclose()
+
+
+def using(case: Case, **options: Any) -> Any:
+    async def run() -> Any:
+        async with browsers(**options) as found:
+            return await case(found)
+
+    before = chromiums()
+    result = asyncio.run(run())
+    assert chromiums() <= before, "a browser is left over"
+    return result
+
+
+def chromiums() -> set[int]:
+    return {
+        each.pid
+        for each in psutil.Process().children(recursive=True)
+        if "chrom" in each.name() and each.status() != psutil.STATUS_ZOMBIE
+    }
+
+
+async def failed(work: Awaitable[Fetched]) -> tuple[Outcome, str]:
+    with pytest.raises(FetchError) as caught:
+        await work
+    return caught.value.outcome, str(caught.value)
+
+
+@pytest.mark.parametrize(("path", "rendering"), [
+    ("/all", {"click": "button.more"}), ("/endless", {"scroll": 30}),
+    ("/all", {"script": "while (!document.querySelector('button.more').hidden) await load();"}),
+])  # fmt: skip
+def test_everything_that_a_listing_has_is_brought(
+    shop: JsShop, path: str, rendering: dict[str, Any]
+) -> None:
+    page = using(lambda b: b.fetch(shop.url(path), POLICY, Rendering.model_validate(rendering)))
+    assert page.status == 200 and page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.body.count(b'class="p"') == len(shop.truth)
+    assert shop.asked_for("/picture.png") == []
+
+
+def test_answers_are_captured_and_what_is_no_html_is_given_as_it_is(shop: JsShop) -> None:
+    async def case(b: Browsers) -> None:
+        page = await b.fetch(
+            shop.url("/p/3"), POLICY, Rendering(responses={"api": "/api/product/"})
+        )
+        assert "Thing nº 3".encode() in page.body and b"3.90" in page.captured["api"][0]
+        page = await b.fetch(shop.url("/api/product/3"), POLICY, QUICK)
+        assert page.body.startswith(b"{") and page.headers["content-type"] == "application/json"
+        page = await b.fetch(shop.url("/nothing"), POLICY, QUICK)
+        assert page.status == 404 and b"no such page" in page.body
+        shop.serve("/empty", Answer(b"", 404))
+        page = await b.fetch(shop.url("/empty"), POLICY, QUICK)
+        assert page.status == 404 and page.body == b""
+
+    using(case)
+
+
+def test_every_hop_and_every_xhr_of_the_sites_waits_for_its_turn(shop: JsShop) -> None:
+    hops: list[str] = []
+    subs: list[str] = []
+
+    async def before_hop(url: str) -> None:
+        hops.append(url)
+
+    async def before_sub(url: str) -> None:
+        subs.append(url)
+
+    async def refused(url: str) -> None:
+        raise FetchError(Outcome.ROBOTS_DISALLOWED, "robots.txt says no", url=url)
+
+    shop.serve("/r1", redirect("/r2"))
+    shop.serve("/r2", redirect("/p/1"))
+    shop.serve("/js", b"<script>location = '/p/2'</script>")
+    shop.serve("/circle", redirect("/circle"))
+    shop.serve("/again", b"<script>location.reload()</script>")
+    shop.serve("/away", redirect("http://other.example/"))
+
+    async def case(b: Browsers) -> None:
+        permits = BrowserPermits(before_hop, before_sub)
+        page = await b.fetch(shop.url("/r1"), POLICY, QUICK, permits=permits)
+        assert (
+            page.url == shop.url("/p/1")
+            and page.redirects == 2
+            and "Thing nº 1".encode() in page.body
+        )
+        assert hops == [shop.url("/r2"), shop.url("/p/1")] and subs == [shop.url("/api/product/1")]
+        page = await b.fetch(
+            shop.url("/js"), POLICY, Rendering(wait_for=".price:not(:empty)"), permits=permits
+        )
+        assert page.url == shop.url("/p/2") and hops[2:] == [shop.url("/p/2")]
+        for path in ("/circle", "/again"):
+            assert (await failed(b.fetch(shop.url(path), POLICY, QUICK)))[
+                0
+            ] is Outcome.REDIRECT_LOOP
+        own = replace(POLICY, allowed=lambda host: host.startswith("127.0.0.1"))
+        assert (await failed(b.fetch(shop.url("/away"), own, QUICK)))[0] is Outcome.OFF_SITE
+        asked = len(shop.asked_for("/r2"))
+        outcome, _ = await failed(
+            b.fetch(shop.url("/r1"), POLICY, QUICK, permits=BrowserPermits(refused))
+        )
+        assert outcome is Outcome.ROBOTS_DISALLOWED and len(shop.asked_for("/r2")) == asked, (
+            "it was never sent"
+        )
+
+    using(case)
+
+
+@pytest.mark.parametrize("own_host", [False, True], ids=["guarded", "allow_private"])
+def test_what_a_page_asks_of_the_inside_never_arrives(shop: JsShop, own_host: bool) -> None:
+    """By address, by a name that leads there, by a name that is rebound, by frame, image, WebSocket
+    and WebRTC; from a site that may have a private address itself, too."""
+    policy = GUARDED
+    if own_host:
+        port_of_shop = urlsplit(shop.url("/")).port
+        policy = replace(GUARDED, private=PrivateAccess(frozenset({("127.0.0.1", port_of_shop)})))
+    inside = socket.create_server(("127.0.0.1", 0))
+    came: list[Any] = []
+
+    def accept() -> None:
+        while True:
+            try:
+                came.append(inside.accept())
+            except OSError:
+                return
+
+    threading.Thread(target=accept, daemon=True).start()
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    udp.bind(("127.0.0.1", 0))
+    udp.settimeout(0.2)
+    port, stun = inside.getsockname()[1], udp.getsockname()[1]
+    places = [f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}", f"rebound.example:{port}", "169.254.169.254",
+              f"0x7f.1:{port}", f"127.1:{port}", f"[::ffff:127.0.0.1]:{port}"]  # fmt: skip
+    evil = "<div id=out></div><script>" + "".join(
+        f"fetch('http://{at}/x', {{mode: 'no-cors'}}).catch(() => 0); new Image().src = 'http://{at}/i';"
+        f"try {{ new WebSocket('ws://{at}/w') }} catch (e) {{}}"
+        f"document.body.append(Object.assign(document.createElement('iframe'), {{src: 'http://{at}/f'}}));"
+        for at in places
+    ) + (
+        f"try {{ const rtc = new RTCPeerConnection({{iceServers: [{{urls: 'stun:127.0.0.1:{stun}'}}]}});"
+        "rtc.createDataChannel('x'); rtc.createOffer().then(o => rtc.setLocalDescription(o)); } catch (e) {}"
+        "</script>"
+    )  # fmt: skip
+
+    # public at the first look, and then not
+    resolver = FakeResolver(["93.184.216.34"], ["127.0.0.1"])
+
+    async def case(b: Browsers) -> None:
+        # each look-up is one of its own
+        b._proxy._dns_ttl_s = 0.0
+        if own_host:
+            shop.serve("/evil", f"<body>{evil}</body>".encode())
+            assert (await b.fetch(shop.url("/evil"), policy, Rendering(wait="2s"))).status == 200
+        async with b.page(
+            policy, Rendering(block=("font",)), permits=BrowserPermits(paid=False)
+        ) as page:
+            await page.set_content(f"<body>{evil}</body>")
+            await asyncio.sleep(2)
+
+    using(case, resolver=resolver)
+    inside.close()
+    assert came == [], "somebody inside was reached"
+    with pytest.raises(TimeoutError):
+        udp.recv(10)
+    udp.close()
+    assert "rebound.example" in resolver.asked
+
+
+def test_the_loopback_proxy_serves_nobody_but_its_pages(shop: JsShop) -> None:
+    async def case(b: Browsers) -> None:
+        address = await b._proxy.start()
+        port = int(address.rpartition(":")[2])
+        for login in ("", "Proxy-Authorization: Basic eDp5\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"GET {shop.url('/all')} HTTP/1.1\r\n{login}\r\n".encode())
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 407")
+            writer.close()
+
+    count = len(shop.requests)
+    using(case)
+    assert len(shop.requests) == count
+
+
+@pytest.mark.parametrize(("page", "outcome", "words"), [
+    (bomb(60_000_000), Outcome.TOO_LARGE, "unpack to more"),
+    (endless, Outcome.TOO_LARGE, "larger than"),
+    (b"<script>document.write('x'.repeat(3e6))</script>", Outcome.TOO_LARGE, "document is larger"),
+    (b"<script>while (true) {}</script>", Outcome.TIMEOUT, "not complete"),
+    (b"<script>for (;;) alert('again')</script>", Outcome.TIMEOUT, "not complete"),
+    (drip, Outcome.TIMEOUT, "not complete"),
+    (garbage, Outcome.MALFORMED, "HTTP"),
+    (reset, Outcome.UNREACHABLE, "127.0.0.1"),
+    (reset_in_body, Outcome.UNREACHABLE, "broke off"),
+    (Answer(b"PK", kind="application/zip", headers=("Content-Disposition: attachment; filename=a.zip",)),
+     Outcome.MALFORMED, "a download"),
+])  # fmt: skip
+def test_what_is_without_bounds_is_bounded(
+    shop: JsShop, page: Any, outcome: Outcome, words: str
+) -> None:
+    url = shop.serve("/bad", page)
+
+    async def case(b: Browsers) -> None:
+        found, text = await failed(b.fetch(url, replace(POLICY, page_timeout_s=4), QUICK))
+        assert found is outcome and words in text, (found, text)
+        assert (await b.fetch(shop.url("/p/1"), POLICY, QUICK)).status == 200, (
+            "the next page is well"
+        )
+
+    using(case)
+
+
+def test_dialogs_and_windows_do_not_stop_a_page(shop: JsShop) -> None:
+    shop.serve(
+        "/talks",
+        b"<script>alert(1); confirm(2); prompt(3); open('/p/1'); document.title = 'done'</script>",
+    )
+    count = len(shop.asked_for("/p/1"))
+    page = using(lambda b: b.fetch(shop.url("/talks"), POLICY, QUICK))
+    assert b"<title>done</title>" in page.body
+    assert len(shop.asked_for("/p/1")) == count, "a window's page is never asked for"
+
+
+def test_a_ready_page_for_code_of_ones_own_is_bounded_too(shop: JsShop) -> None:
+    url = shop.serve("/bomb", bomb(60_000_000))
+    hops: list[str] = []
+
+    async def before_hop(url: str) -> None:
+        hops.append(url)
+
+    async def too_much(b: Browsers) -> None:
+        async with b.page(POLICY) as page:
+            await page.goto(url)
+            await page.wait_for_timeout(5000)
+
+    async def case(b: Browsers) -> None:
+        async with b.page(POLICY, permits=BrowserPermits(before_hop, paid=False)) as page:
+            for number in (1, 2):
+                await page.goto(shop.url(f"/p/{number}"))
+                await page.wait_for_function("document.querySelector('h1').textContent")
+                assert await page.inner_text("h1") == f"Thing nº {number}"
+        assert hops == [shop.url("/p/1"), shop.url("/p/2")], "each navigation has its turn"
+        with pytest.raises(FetchError, match="unpack to more"):
+            await too_much(b)
+
+    using(case)
+
+
+def test_a_page_whose_renderer_dies_is_free_at_first_and_charged_in_the_end(shop: JsShop) -> None:
+    async def crashed(b: Browsers, url: str) -> None:
+        async with b.slot(asyncio.get_running_loop().time() + 5, 7):
+            work = asyncio.ensure_future(
+                b.fetch(url, POLICY, Rendering(wait_for=".never"), page_id=7)
+            )
+            while not (visits := [v for r in b._all for v in r.open_pages if v.main is not None]):
+                await asyncio.sleep(0.02)
+            page = visits[0].tab
+            session = await page.context.new_cdp_session(page)
+            asyncio.ensure_future(session.send("Page.crash")).add_done_callback(
+                lambda done: done.exception()
+            )
+            await work
+
+    async def case(b: Browsers) -> None:
+        for _ in range(2):
+            with pytest.raises(DeferredError):
+                await crashed(b, shop.url("/p/1"))
+        outcome, text = await failed(crashed(b, shop.url("/p/1")))  # type: ignore[arg-type]
+        assert outcome is Outcome.CRASHED and "renderer died" in text
+        assert (await b.fetch(shop.url("/p/1"), POLICY, QUICK, page_id=7)).status == 200
+
+    using(case)
+
+
+def test_a_browser_that_is_killed_or_hangs_is_replaced_and_its_pages_are_not_charged(
+    shop: JsShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scraper.plugins.browser.pool.ANSWER_S", 2.0)
+
+    async def case(b: Browsers) -> None:
+        for number in (signal.SIGKILL, signal.SIGSTOP):
+            work = asyncio.ensure_future(
+                b.fetch(shop.url("/p/1"), POLICY, Rendering(wait_for=".never", wait="15s"))
+            )
+            while not any(v.main is not None for r in b._all for v in r.open_pages):
+                await asyncio.sleep(0.02)
+            os.kill(next(iter(b._all)).root, number)
+            with pytest.raises(DeferredError):
+                await work
+            assert (await b.fetch(shop.url("/p/1"), POLICY, QUICK)).status == 200
+
+    using(case)
+
+
+def test_browsers_are_recycled_and_identities_keep_their_cookies(shop: JsShop) -> None:
+    shop.serve(
+        "/login",
+        Answer(
+            b"<script>document.cookie = 'js=1'</script>", headers=("Set-Cookie: who=me; Path=/",)
+        ),
+    )
+    shop.serve("/who", b"<script>document.title = document.cookie</script>")
+
+    async def case(b: Browsers) -> None:
+        keeping = replace(POLICY, cookies="shop")
+        roots = set()
+        for at in range(5):
+            await b.fetch(shop.url("/login"), keeping, QUICK)
+            page = await b.fetch(shop.url("/who"), keeping, QUICK)
+            assert b"who=me" in page.body and b"js=1" in page.body, at
+            page = await b.fetch(shop.url("/who"), POLICY, QUICK)
+            assert b"who=me" not in page.body, "without an identity each page is somebody new"
+            roots |= {running.root for running in b._all}
+        assert len(roots) > 2, "restarted after so many pages"
+
+    using(case, settings={"browser_restart_pages": 4, "browser_context_pages": 2})
+
+
+@pytest.mark.usefixtures("installed_chromium")
+def test_an_account_has_its_cookies_and_headers_and_nobody_else_has_them() -> None:
+    with Echo(ports=2) as shop:
+        jar = AccountJar(secure_only=False)
+        jar.add_cookie("127.0.0.1", "session", "s3cret")
+        jar.mark_saved()
+        host = shop.url().removeprefix("http://")
+        somebody = AccountSession("shop", "jane", 1, jar, {"X-Token": "t0ken"}, frozenset({host}))
+
+        async def case(b: Browsers) -> None:
+            page = await b.fetch(shop.url("/a"), POLICY, QUICK, visitor=somebody)
+            assert b"cookie=[session=s3cret] token=[t0ken]" in page.body
+            assert jar.changed and "seen" in jar.cookie_names(), (
+                "what the page has set is the account's"
+            )
+            page = await b.fetch(shop.url("/b"), POLICY, QUICK)
+            assert b"cookie=[] token=[]" in page.body
+            page = await b.fetch(shop.url("/c", 1), POLICY, QUICK, visitor=somebody)
+            assert b"token=[]" in page.body, "a host where it is not logged in"
+
+        using(case)
+
+
+@pytest.mark.parametrize("scheme", ["http", "socks5"])
+@pytest.mark.usefixtures("installed_chromium")
+def test_a_page_goes_through_its_own_proxy_and_no_other_way(scheme: str) -> None:
+    proxy = TestProxy(1, scheme)
+    with Field(proxy, products=3) as field:
+        route = ProxyRoute(_proxy(proxy), CookieJar())
+
+        async def case(b: Browsers) -> None:
+            page = await b.fetch(
+                f"{field.url}/p/1", replace(POLICY, proxied=True), QUICK, route=route
+            )
+            assert b"Product /p/1" in page.body
+            with pytest.raises(RuntimeError, match="has no proxy"):
+                await b.fetch(f"{field.url}/p/1", replace(POLICY, proxied=True), QUICK)
+            proxy.user = "wrong"
+            outcome, text = await failed(
+                b.fetch(f"{field.url}/p/2", replace(POLICY, proxied=True), QUICK, route=route)
+            )
+            assert (
+                outcome is Outcome.PROXY_FAILED and "login" in text and proxy.password not in text
+            )
+
+        using(case)
+        assert set(field.peers()) == {proxy.address}
+
+
+def _proxy(proxy: TestProxy) -> Proxy:
+    return Proxy(
+        "p1", proxy.scheme, "127.0.0.1", proxy.port, f"{proxy.user}{proxy.number}", proxy.password
+    )
+
+
+def test_stealth_is_off_unless_asked_for(shop: JsShop) -> None:
+    shop.serve(
+        "/me", b"<script>document.title = navigator.webdriver + ' ' + navigator.userAgent</script>"
+    )
+
+    async def case(b: Browsers) -> None:
+        plain = await b.fetch(shop.url("/me"), POLICY, QUICK)
+        assert b"true Mozilla/5.0 (compatible; testbot/1.0)" in plain.body
+        hidden = await b.fetch(shop.url("/me"), POLICY, Rendering(wait="2s", stealth=True))
+        assert b"false Mozilla/5.0 (X11" in hidden.body and b"Headless" not in hidden.body
+
+    using(case)
+
+
+def test_a_function_of_the_sites_own_prepares_each_context(
+    shop: JsShop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.serve(
+        "/me",
+        b"<script>document.title = navigator.hardwareConcurrency + ' ' + window.mark</script>",
+    )
+    (tmp_path / "plugged.py").write_text(
+        "async def setup(context):\n"
+        "    await context.add_init_script(\"Object.defineProperty(Navigator.prototype, 'hardwareConcurrency', \"\n"
+        "                                  \"{get: () => 77}); window.mark = 'plugged'\")\n"
+        "async def broken(context):\n"
+        "    raise LookupError('no such plug-in')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    allowed = {"settings": {"site_functions": "plugged"}}
+
+    async def case(b: Browsers) -> None:
+        plugged = await b.fetch(
+            shop.url("/me"), POLICY, Rendering(wait="2s", setup="plugged:setup")
+        )
+        assert b"77 plugged" in plugged.body
+        for name, told in (
+            ("plugged:broken", "no such plug-in"),
+            ("plugged:absent", "has no function 'absent'"),
+            ("os:system", "'os' may not be imported"),
+        ):
+            with pytest.raises(FetchError, match=told) as failed:
+                await b.fetch(shop.url("/me"), POLICY, Rendering(wait="2s", setup=name))
+            assert failed.value.outcome is Outcome.FUNCTION_FAILED
+        assert b"plugged" not in (await b.fetch(shop.url("/me"), POLICY, QUICK)).body
+
+    using(case, **allowed)
+
+
+@pytest.mark.usefixtures("installed_chromium")
+def test_with_stealth_nothing_that_a_page_reads_contradicts_itself() -> None:
+    """What everybody's browser has is there, written by nobody: the document, its scripts and its
+    frames see the same."""
+    with Heard() as shop:
+        shop.serve(
+            "/me",
+            b"""<body><script>(async () => {
+            const frame = document.body.appendChild(document.createElement('iframe')).contentWindow;
+            const getter = name => Object.getOwnPropertyDescriptor(Navigator.prototype, name).get.toString();
+            const told = {
+              webdriver: [navigator.webdriver, frame.navigator.webdriver], own: Object.getOwnPropertyNames(navigator),
+              agent: [navigator.userAgent, frame.navigator.userAgent], platform: navigator.platform,
+              brands: navigator.userAgentData.brands.map(one => one.brand), system: navigator.userAgentData.platform,
+              languages: navigator.languages, locale: Intl.DateTimeFormat().resolvedOptions().locale,
+              chrome: typeof chrome, plugins: navigator.plugins.length, asks: Notification.permission,
+              may: (await navigator.permissions.query({name: 'notifications'})).state,
+              getters: ['webdriver', 'platform', 'languages', 'plugins', 'userAgent'].map(getter) };
+            await fetch('/xhr');
+            document.title = JSON.stringify(told); })()</script>""",
+        )
+
+        async def case(b: Browsers) -> dict[str, Any]:
+            page = await b.fetch(
+                shop.url("/me"), replace(POLICY, region="de"), Rendering(wait="5s", stealth=True)
+            )
+            found: dict[str, Any] = json.loads(
+                unescape(page.body.decode().partition("<title>")[2].partition("</title>")[0])
+            )
+            return found
+
+        told = using(case)
+        assert told["webdriver"] == [False, False] and told["own"] == []
+        assert told["agent"][0] == told["agent"][1] and "Headless" not in "".join(
+            [*told["agent"], *told["brands"]]
+        )
+        assert told["system"] in told["platform"] and told["system"] in told["agent"][0]
+        assert told["languages"] == ["de-DE", "de", "en"] and told["locale"] == "de-DE"
+        assert told["chrome"] == "object" and told["plugins"] > 0
+        assert (told["asks"], told["may"]) == ("default", "prompt"), (
+            "headless browsers of old had denied, and prompt"
+        )
+        assert all("[native code]" in text for text in told["getters"])
+        heads = {head["path"]: head for head in shop.heads}
+        for path in ("/me", "/xhr"):
+            assert heads[path]["accept-language"] == "de-DE,de;q=0.9,en;q=0.8"
+            assert (
+                heads[path]["user-agent"] == told["agent"][0]
+                and "Headless" not in heads[path]["sec-ch-ua"]
+            )
+
+
+def test_a_page_that_asks_too_much_of_a_slow_host_ends(shop: JsShop) -> None:
+    async def never(_: str) -> None:
+        await asyncio.sleep(60)
+
+    policy: FetchPolicy = replace(POLICY, page_timeout_s=3)
+    outcome, text = using(
+        lambda b: failed(
+            b.fetch(shop.url("/p/1"), policy, QUICK, permits=BrowserPermits(None, never))
+        )
+    )
+    assert outcome is Outcome.TIMEOUT and "rate is too low" in text
+
+
+def test_throttled_xhr_is_told_and_rests_its_host(shop: JsShop) -> None:
+    shop.serve("/busy", b"<script>fetch('/api/busy')</script><h1>half</h1>")
+    shop.serve("/api/busy", Answer(b"{}", 429, headers=("Retry-After: 7",)))
+
+    async def case(b: Browsers) -> None:
+        with pytest.raises(FetchError) as caught:
+            await b.fetch(shop.url("/busy"), POLICY, QUICK)
+        assert caught.value.outcome is Outcome.THROTTLED and caught.value.retry_after_s == 7
+
+    using(case)

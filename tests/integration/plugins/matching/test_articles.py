@@ -1,0 +1,295 @@
+"""Articles over several shops on a real PostgreSQL: linked from the feed, once, whatever dies."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner
+
+from scraper.cli.main import main
+from scraper.errors import ConfigError
+from scraper.plugins.alerts.prices import outbox
+from scraper.plugins.alerts.prices.rules import PriceRule
+from scraper.plugins.matching import articles, review
+from scraper.plugins.matching.catalogue import import_catalogue
+from scraper.plugins.matching.commands import articles as article_commands
+from scraper.plugins.matching.commands import links as link_commands
+from scraper.plugins.matching.linking import decisions, step
+from scraper.results import rejection
+from tests.support.making import a_site, rows
+from tests.support.shops.crawled_shop import Shop
+
+GTIN = "4006381333931"
+OTHER_GTIN = "5012345678900"
+ARTICLES = "SELECT article_id, count(*) FROM offers GROUP BY 1 ORDER BY 1"
+
+# A process that is killed at its statement of that number, or comes to the end.
+DYING = """
+import os, signal, sys
+import sqlalchemy as sa
+from scraper.infra.database import make_engine
+from scraper.plugins.matching.linking import step
+engine, left = make_engine(sys.argv[1]), [int(sys.argv[2])]
+step.BATCH = 3
+@sa.event.listens_for(engine, sys.argv[3])
+def die(*_):
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+while not step.run(engine, 60):
+    pass
+"""
+
+
+class NamedShop(Shop):
+    """A shop under a name of its own, with one product after another."""
+
+    def __init__(self, engine: sa.Engine, name: str) -> None:
+        super().__init__(engine)
+        self.name = name
+        self.site = a_site(name, revisit="0s")
+
+    def sells(self, price: str, external_id: str = "1", **data: object) -> None:
+        data = {"name": "Kitano kettle K200", "gtin": GTIN, "in_stock": True} | data
+        url = f"https://shop.example/{self.name}/{external_id}"
+        self.once(
+            external_id=external_id, url=url, price=Decimal(price), price_currency="EUR", **data
+        )
+
+
+@pytest.fixture
+def shops(engine: sa.Engine) -> tuple[NamedShop, NamedShop, NamedShop]:
+    return NamedShop(engine, "alpha"), NamedShop(engine, "beta"), NamedShop(engine, "gamma")
+
+
+def link(engine: sa.Engine) -> None:
+    while not step.run(engine, 60):
+        pass
+
+
+def test_the_best_price_over_all_shops(
+    engine: sa.Engine, shops: tuple[NamedShop, NamedShop, NamedShop]
+) -> None:
+    alpha, beta, gamma = shops
+    alpha.sells("30.00")
+    beta.sells("25.00", name="Wasserkocher Kitano K200")
+    link(engine)
+    gamma.sells("20.00", in_stock=False)
+    gamma.sells("9.00", "2", name="Kitano cup", gtin=OTHER_GTIN)
+    beta.sells("27.50", name="Wasserkocher Kitano K200")
+    link(engine)
+    assert rows(engine, ARTICLES) == [(1, 3), (4, 1)]
+    with engine.connect() as connection:
+        (article,) = articles.search_articles(connection, shops=2)
+        searched = [
+            articles.search_articles(connection, q) for q in (GTIN, "kitano k200", "cup", "%")
+        ]
+        history = articles.shop_series(articles.read_history(connection, article.id))
+    row = article.row()
+    assert (row["at"], str(row["price"]), row["shops"]) == ("beta", "27.50", 3)
+    assert str(row["lowest_30_days"]) == "20.00" and row["spread_percent"] == Decimal("9.1")
+    assert [[article.id for article in result] for result in searched] == [[1], [1], [4], []]
+    assert [str(price) for _, price in history["beta"]] == ["25.00", "27.50"]
+    assert rows(
+        engine, "SELECT site, rank FROM article_prices WHERE article_id = 1 ORDER BY 2"
+    ) == [
+        ("beta", 1),
+        ("alpha", 2),
+        ("gamma", 3),
+    ]
+
+
+def test_what_has_moved_is_linked_again(
+    engine: sa.Engine, shops: tuple[NamedShop, NamedShop, NamedShop]
+) -> None:
+    alpha, beta, _ = shops
+    for shop in shops:
+        shop.sells("30.00")
+    link(engine)
+    assert rows(engine, ARTICLES) == [(1, 3)]
+    # The offer by whose id the article was called leaves it.
+    alpha.sells("30.00", name="Bellavita lamp", gtin=OTHER_GTIN)
+    link(engine)
+    assert rows(engine, ARTICLES) == [(1, 1), (2, 2)]
+    alpha.sells("30.00")
+    beta.sells("30.00", name="Kitano kettle K200 refurbished")
+    link(engine)
+    assert rows(engine, ARTICLES) == [(1, 2), (2, 1)]
+    assert rows(engine, "SELECT count(*) FROM offer_links WHERE state = 'linked'") == [(1,)]
+
+
+def test_a_persons_decisions_outlast_crawls(
+    engine: sa.Engine, shops: tuple[NamedShop, NamedShop, NamedShop]
+) -> None:
+    alpha, beta, gamma = shops
+    alpha.sells("30.00")
+    beta.sells("31.00")
+    gamma.sells("32.00", gtin=None, name="Kitano kettle K200, steel")
+    link(engine)
+    with engine.connect() as connection:
+        proposal = review.read_proposals(connection)[0]
+    assert {proposal.left_site, proposal.right_site} & {"gamma"} and proposal.confidence > 0.5
+    decisions.decide_keys(engine, ("alpha", "1"), ("beta", "1"), state="refused", by="ann")
+    decisions.decide_keys(engine, ("alpha", "1"), ("gamma", "1"), state="confirmed", by="ann")
+    assert rows(engine, ARTICLES) == [(1, 2), (2, 1)]
+    for number in range(3):
+        alpha.sells("30.00", name=f"Kettle {number}")
+        beta.sells("30.00", name=f"Kettle {number}")
+        gamma.sells("30.00", name=f"Lamp {number}", gtin=OTHER_GTIN)
+        link(engine)
+    assert rows(engine, ARTICLES) == [(1, 2), (2, 1)]
+    assert rows(
+        engine, "SELECT left_id, right_id, state, decided_by FROM offer_links WHERE decided_by > ''"
+    ) == [(1, 2, "refused", "ann"), (1, 3, "confirmed", "ann")]
+
+
+def test_an_own_catalogue_is_one_of_the_shops(
+    engine: sa.Engine, shops: tuple[NamedShop, NamedShop, NamedShop], tmp_path: Path
+) -> None:
+    shops[0].sells("18.00")
+    link(engine)
+    file = tmp_path / "mine.csv"
+    file.write_text(f"\ufeffSKU;Title;GTIN;Price\nK-1;Kettle K200;{GTIN};19,90\nL-1;Lamp;;5\n")
+    assert import_catalogue(engine, "mine", file, "EUR") == 2
+    with engine.connect() as connection:
+        (article,) = articles.search_articles(connection, "K200", shops=2)
+    best = article.best
+    assert best is not None and best.offer.site == "alpha" and article.shops == 2
+    file.write_text(f"sku,title,gtin,price,currency\nK-1,Kettle K200,{GTIN},17.50,EUR\n")
+    assert import_catalogue(engine, "mine", file, None) == 1
+    assert rows(
+        engine, "SELECT external_id, listed FROM offers WHERE site = 'mine' ORDER BY 1"
+    ) == [
+        ("K-1", True),
+        ("L-1", False),
+    ]
+    for text, problem in (
+        ("title\nx\n", "no column `sku`"),
+        ("sku,price\nA,abc\nA,1\n", "price: 'abc' is not a number"),
+        ("sku,price\nA,1\nA,2\n", "'A' is in the file twice"),
+    ):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match=problem):
+            import_catalogue(engine, "mine", file, None)
+    file.write_text("sku,title\nA,b\n")
+    with pytest.raises(ConfigError, match="is a site that is crawled"):
+        import_catalogue(engine, "alpha", file, None)
+
+
+def test_alerts_name_the_shop_that_is_cheaper(
+    engine: sa.Engine, shops: tuple[NamedShop, NamedShop, NamedShop]
+) -> None:
+    alpha, beta, gamma = shops
+    rules = [
+        PriceRule.model_validate({"name": "under", "when": "undercut by 3%", "site": "alpha"}),
+        PriceRule.model_validate({"name": "best", "when": "cheapest"}),
+    ]
+    alpha.sells("30.00")
+    beta.sells("31.00")
+    link(engine)
+    outbox.collect_market(engine, rules)
+    gamma.sells("28.00")
+    link(engine)
+    beta.sells("27.00")
+    link(engine)
+    for _ in range(2):
+        outbox.collect_market(engine, rules)
+    alerts = rows(engine, "SELECT rule, details ->> 'text' FROM price_alerts ORDER BY id")
+    assert alerts == [
+        (
+            "under",
+            "Kitano kettle K200 (alpha): undercut by 6.7%: 28.00 EUR at gamma, not 30.00 EUR "
+            "https://shop.example/p",
+        ),
+        (
+            "best",
+            "Kitano kettle K200 (beta): cheapest of 3 shops: 27.00 EUR, then 28.00 EUR at gamma "
+            "https://shop.example/p",
+        ),
+    ]
+
+
+def test_a_rejected_crawl_alerts_about_no_article(
+    engine: sa.Engine, shops: tuple[NamedShop, NamedShop, NamedShop]
+) -> None:
+    alpha, beta, _ = shops
+    rule = PriceRule.model_validate({"name": "under", "when": "undercut", "site": "alpha"})
+    alpha.sells("30.00")
+    beta.sells("31.00")
+    link(engine)
+    outbox.collect_market(engine, [rule])
+    beta.sells("3.10")
+    link(engine)
+    with engine.begin() as connection:
+        assert rejection.reject_crawl(connection, beta.crawl[1])
+    link(engine)
+    outbox.collect_market(engine, [rule])
+    assert rows(engine, "SELECT FROM price_alerts") == []
+    assert rows(engine, "SELECT price FROM offers WHERE site = 'beta'") == [(Decimal("31.00"),)]
+
+
+@pytest.mark.parametrize("event", ["before_cursor_execute", "commit"])
+def test_a_process_that_dies_leaves_all_of_a_step_or_none(
+    database: str,
+    engine: sa.Engine,
+    shops: tuple[NamedShop, NamedShop, NamedShop],
+    event: str,
+) -> None:
+    for number in range(4):
+        for shop in shops:
+            shop.sells(f"{30 + number}.00", str(number), gtin=None, mpn=f"K20{number}X", brand="K")
+    kills, at = 0, 1
+    while True:
+        command = [sys.executable, "-c", DYING, database, str(at), event]
+        ended = subprocess.run(command, timeout=120, check=False, capture_output=True)
+        if ended.returncode != -signal.SIGKILL:
+            assert ended.returncode == 0, ended.stderr.decode()
+            break
+        kills, at = kills + 1, at + 5
+    assert kills > 1
+    assert [count for _, count in rows(engine, ARTICLES)] == [3, 3, 3, 3]
+    assert rows(engine, "SELECT count(*) FROM offer_links WHERE state = 'linked'") == [(8,)]
+
+
+def test_the_commands(
+    engine: sa.Engine,
+    shops: tuple[NamedShop, NamedShop, NamedShop],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # A process that ends closes its connections; this one does not end.
+    for module in (article_commands, link_commands):
+        monkeypatch.setattr(module, "open_engine", lambda: engine)
+    alpha, beta, gamma = shops
+    alpha.sells("30.00")
+    beta.sells("25.00")
+    gamma.sells("26.00", gtin=None, name="Kettle Kitano K200")
+
+    def run(*words: str, code: int = 0, answers: str = "") -> str:
+        result = CliRunner().invoke(main, list(words), input=answers)
+        assert result.exit_code == code, result.output
+        return result.output
+
+    assert "3 offers of 2 articles" in run("links", "update")
+    (row,) = json.loads(run("articles", "--json"))
+    assert row["at"] == "beta" and row["shops"] == 2
+    assert json.loads(run("articles", "kettle", "--shops", "1", "--json"))[0]["article"] == 1
+    shown = json.loads(run("articles", "show", "1", "--json"))
+    assert [offer["site"] for offer in shown["offers"]] == ["beta", "alpha"]
+    assert "article 99 does not exist" in run("articles", "show", "99", code=2)
+    assert "1 linked, 0 kept apart" in run("links", "review", "--limit", "1", answers="y\n")
+    assert rows(engine, ARTICLES) == [(1, 3)]
+    assert "kept apart" in run("links", "refuse", "alpha:1", "beta:1")
+    assert "beta has no offer" in run("links", "confirm", "alpha:1", "beta:9", code=2)
+    run("articles", "--shops", "1", "-o", "out.csv")
+    assert (tmp_path / "out.csv").read_text().count("\n") == 3
+    run("articles", "--shops", "1", "-o", "out.parquet")
+    assert "unknown ending" in run("articles", "-o", "out.txt", code=2)

@@ -1,0 +1,569 @@
+"""Trust in the data: fields are counted as pages are settled, once; a field that breaks empties no
+product; what is judged when a crawl ends, and what a person may say to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from importlib import import_module
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner
+
+from scraper import settings as settings_module
+from scraper.cli.main import main
+from scraper.coordinator.reap import judge_leftovers
+from scraper.domain import (
+    CrawlStatus,
+    Example,
+    FieldObservations,
+    Outcome,
+    Status,
+    Verdict,
+    content_hash,
+)
+from scraper.frontier import crawls, leases
+from scraper.plugins.alerts.crawls import alert_crawls
+from scraper.quality import report
+from scraper.results import products
+from scraper.results.judgement import crawl_quality
+from scraper.results.products import NewProduct
+from scraper.results.transaction import PageResult
+from scraper.sites.definition import Site
+from tests.support import making
+
+HOST = "shop.example"
+Data = dict[str, Any]
+
+
+def shop(**more: object) -> Site:
+    fields = {
+        "name": {"css": "h1", "required": True},
+        "price": {"css": ".p", "type": "price"},
+        "brand": ".b",
+        "tag": {"css": ".t", "floor": 0},
+    }
+    return making.a_site(start=f"https://{HOST}/", product={"fields": fields}, **more)
+
+
+def good(number: int, **more: object) -> Data:
+    """A product as it is: everything but a tag."""
+    data = {
+        "name": f"n{number}",
+        "price": Decimal(f"{number}.90"),
+        "price_currency": "EUR",
+        "brand": f"b{number % 30}",
+    }
+    return data | more
+
+
+def without(data: Data, *names: str) -> Data:
+    return {key: value for key, value in data.items() if not key.startswith(names)}
+
+
+class Crawl:
+    """A crawl of products, page by page."""
+
+    def __init__(self, engine: sa.Engine, site: Site, numbers: Sequence[int]) -> None:
+        self.engine = engine
+        self.ids = making.open_crawl(engine, site, refetch=True)
+        self.id = self.ids[1]
+        self.urls = {f"https://{HOST}/p/{number}": number for number in numbers}
+        if numbers:
+            making.add(engine, [making.new_page(self.ids, url) for url in self.urls], room=100_000)
+
+    def lease(self, pages: int = 1000) -> list[tuple[int, Any]]:
+        """(the product's number, its leased page), of up to so many pages."""
+        found = []
+        for batch in making.lease_all(self.engine, HOST, pages):
+            lease = making.claimed(self.engine, batch)
+            assert lease is not None
+            found += [(self.urls[page.url], (page, lease.id)) for page in lease.pages]
+        return sorted(found, key=lambda one: one[0])
+
+    def page(
+        self, number: int, leased: Any, data: Data | None, mistyped: Sequence[str] = ()
+    ) -> PageResult:
+        """`data` None: the page lacks its required field."""
+        page, lease_id = leased
+        if data is None:
+            verdict, outcome = Verdict(Status.INVALID, 0.0, True), Outcome.NOT_EXTRACTED
+            settled = PageResult(
+                page.id, self.id, lease_id, outcome, verdict, 200, "name: nothing matched css 'h1'"
+            )
+            return replace(settled, observations=FieldObservations(1, ("price", "brand")))
+        found = tuple(name for name in ("name", "price", "brand", "tag") if name in data)
+        missing = [name for name in ("name", "price", "brand") if name not in found]
+        shown = f"<h1>n{number}</h1> <b class=cost>{number}.90</b>"
+        examples = tuple(
+            Example(name, page.url, f"nothing matched .{name}", shown) for name in missing
+        )
+        settled = PageResult(page.id, self.id, lease_id, Outcome.FETCHED, making.OK, 200)
+        hashed = content_hash(data)
+        product = NewProduct(self.ids[0], str(number), page.id, self.id, page.url, data, hashed)
+        reading = FieldObservations(1, found, tuple(mistyped), examples)
+        return replace(settled, products=[product], content_hash=hashed, observations=reading)
+
+    def settle(
+        self, data: Callable[[int], Data | None], pages: int = 1000, mistyped: Sequence[str] = ()
+    ) -> None:
+        """Leases so many pages and settles them in groups of ten."""
+        leased = self.lease(pages)
+        for begin in range(0, len(leased), 10):
+            group = [
+                self.page(number, page, data(number), mistyped)
+                for number, page in leased[begin : begin + 10]
+            ]
+            making.store(self.engine, self.ids, group)
+
+    def end(self) -> Crawl:
+        making.end(self.engine, self.ids, HOST)
+        return self
+
+    @property
+    def row(self) -> Any:
+        with self.engine.connect() as connection:
+            return connection.execute(
+                sa.text("SELECT * FROM crawls WHERE id = :id"), {"id": self.id}
+            ).one()
+
+    @property
+    def fields(self) -> Mapping[str, report.FieldReport]:
+        with self.engine.connect() as connection:
+            return {one.field: one for one in report.read_fields(connection, self.id)}
+
+    @property
+    def why(self) -> set[tuple[str | None, str]]:
+        return {(one["field"], one["what"]) for one in self.row.reasons or ()}
+
+
+def crawled(
+    engine: sa.Engine,
+    site: Site,
+    numbers: Sequence[int],
+    data: Callable[[int], Data | None] = good,
+    **more: Any,
+) -> Crawl:
+    crawl = Crawl(engine, site, numbers)
+    crawl.settle(data, **more)
+    return crawl.end()
+
+
+def stored(engine: sa.Engine) -> dict[str, Data]:
+    found = making.rows(engine, "SELECT external_id, CAST(data AS text) FROM products")
+    return {str(external_id): products.parse_data(str(text)) for external_id, text in found}
+
+
+def versions(engine: sa.Engine) -> int:
+    return int(str(making.rows(engine, "SELECT count(*) FROM product_versions")[0][0]))
+
+
+def held(engine: sa.Engine) -> int:
+    return int(str(making.rows(engine, "SELECT count(*) FROM held_values")[0][0]))
+
+
+ALL = {str(number): good(number) for number in range(40)}
+
+
+def judge_and_alert(engine: sa.Engine) -> None:
+    """What the ticks `reap` and `alert` do with crawls that have ended."""
+    judge_leftovers(engine)
+    alert_crawls(engine, settings_module.load())
+
+
+def test_what_was_counted_equals_the_pages(engine: sa.Engine) -> None:
+    crawl = Crawl(engine, shop(), range(30))
+    crawl.settle(
+        lambda number: (
+            None if number < 3 else good(number) if number < 20 else without(good(number), "brand")
+        )
+    )
+    assert crawl.fields["name"].records == 30, "also of a crawl that runs"
+    crawl.end()
+    found = {name: (one.records, one.found) for name, one in crawl.fields.items()}
+    assert found == {"name": (30, 27), "price": (30, 30), "brand": (30, 20), "tag": (30, 0)}
+    row = crawl.row
+    assert row.ok + row.unchanged + row.invalid == 30
+    assert crawl.fields["brand"].distinct == 17 and crawl.fields["price"].sampled == 27
+    assert not row.suspect and row.judged_at is not None
+
+
+def test_a_first_crawl_that_is_broken_is_said_and_sets_no_usual(engine: sa.Engine) -> None:
+    first = crawled(engine, shop(), range(30), lambda number: without(good(number), "price"))
+    assert first.row.suspect and first.why == {("price", "never")}
+    second = crawled(engine, shop(), range(30), lambda number: without(good(number), "price"))
+    assert second.why == {("price", "never")}, "what is broken from the first day is not usual"
+    repaired = crawled(engine, shop(), range(30))
+    assert not repaired.row.suspect and repaired.fields["price"].usual_fill is None
+    again = crawled(engine, shop(), range(30), lambda number: without(good(number), "price"))
+    assert again.why == {("price", "fill")}
+    assert stored(engine) == {str(number): good(number) for number in range(30)}
+
+
+def test_a_lost_lease_and_a_message_that_comes_twice_count_nothing(engine: sa.Engine) -> None:
+    crawl = Crawl(engine, shop(), range(6))
+    leased = crawl.lease()
+    late = [crawl.page(number, page, good(number)) for number, page in leased[:3]]
+    making.expire(engine, leased[0][1][1])
+    with engine.begin() as connection:
+        leases.reclaim_expired(connection)
+    making.store(engine, crawl.ids, late)
+    assert crawl.fields == {}, "its lease is lost"
+    again = [crawl.page(number, page, good(number)) for number, page in crawl.lease()]
+    making.store(engine, crawl.ids, again)
+    making.store(engine, crawl.ids, again)
+    assert crawl.end().fields["name"].found == 6
+
+
+def test_a_page_that_is_tried_again_is_counted_when_it_is_done(engine: sa.Engine) -> None:
+    crawl = Crawl(engine, shop(), range(1))
+    _, (page, lease_id) = crawl.lease()[0]
+    again = PageResult(
+        page.id, crawl.id, lease_id, Outcome.NOT_EXTRACTED, Verdict(Status.DUE, 0.0, True), 200
+    )
+    making.store(engine, crawl.ids, [replace(again, observations=FieldObservations(1, ()))])
+    assert crawl.fields == {}
+    crawl.settle(good)
+    assert crawl.end().fields["name"].records == 1
+
+
+def test_a_broken_field_empties_no_product_from_its_first_page_on(engine: sa.Engine) -> None:
+    crawled(engine, shop(), range(40))
+    second = crawled(engine, shop(), range(40))
+    assert not second.row.suspect and stored(engine) == ALL
+    third = crawled(engine, shop(), range(35), lambda number: without(good(number), "price"))
+    assert (
+        third.row.status == "completed" and third.row.suspect and third.why == {("price", "fill")}
+    )
+    assert stored(engine) == ALL and versions(engine) == 0, (
+        "the values and their currencies are there"
+    )
+    assert third.row.products_changed == third.row.products_delisted == 0
+    assert third.fields["price"].held == 35 and third.fields["price"].breach == "fill"
+    assert third.fields["brand"].breach is None and third.fields["brand"].held == 0
+    missed = making.rows(engine, "SELECT count(*) FROM products WHERE missed_crawls > 0")
+    assert missed == [(0,)], "a suspect crawl's misses are none"
+    assert making.rows(engine, "SELECT crawl_id FROM alerts") == [(third.id,)]
+    repaired = crawled(engine, shop(), range(40))
+    assert not repaired.row.suspect and stored(engine) == ALL and held(engine) == 0
+    assert repaired.fields["price"].usual_fill == 1.0, "a suspect crawl is not what is usual"
+
+
+def test_other_changes_of_such_a_page_come_through(engine: sa.Engine) -> None:
+    def named(number: int) -> Data:
+        return good(number, name=f"new {number}") if number < 8 else good(number)
+
+    crawled(engine, shop(), range(20))
+    crawl = crawled(
+        engine,
+        shop(),
+        range(20),
+        lambda number: without(named(number), "price"),
+    )
+    assert crawl.row.suspect and crawl.row.products_changed == 8 == versions(engine)
+    assert stored(engine)["7"] == good(7, name="new 7")
+    again = crawled(
+        engine,
+        shop(),
+        range(20),
+        lambda number: without(named(number), "price"),
+    )
+    assert again.row.suspect and again.row.products_changed == 0 and versions(engine) == 8, (
+        "nothing has changed again"
+    )
+
+
+def test_a_required_field_that_breaks_is_named_too(engine: sa.Engine) -> None:
+    crawled(engine, shop(), range(20))
+    crawl = crawled(engine, shop(), range(20), lambda number: None)
+    assert crawl.row.status == "failed" and crawl.why == {
+        (None, "products"),
+        (None, "pages"),
+        ("name", "fill"),
+    }
+    assert stored(engine) == {str(number): good(number) for number in range(20)}
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_value_that_vanishes_by_itself_waits_for_a_second_crawl(
+    engine: sa.Engine, first: int
+) -> None:
+    crawled(engine, shop(), range(40))
+
+    def some(number: int) -> Data:
+        return without(good(number), "price") if number < first else good(number)
+
+    crawl = crawled(engine, shop(), range(40), some)
+    assert not crawl.row.suspect and stored(engine) == ALL and held(engine) == first
+    crawl = crawled(engine, shop(), range(40), some)
+    assert not crawl.row.suspect and held(engine) == 0
+    gone = {
+        external_id: data for external_id, data in stored(engine).items() if "price" not in data
+    }
+    assert len(gone) == first == versions(engine) == crawl.row.products_changed
+    assert all("price_currency" not in data and "brand" in data for data in gone.values())
+
+
+def test_a_value_that_vanishes_with_another_change_waits_with_it(engine: sa.Engine) -> None:
+    """What is sold out has no brand here: one change, one version, and no state in between."""
+    crawled(engine, shop(), range(40))
+    sold_out = good(33, name="sold out")
+    for values in (2, 0):
+        crawl = crawled(
+            engine,
+            shop(),
+            range(40),
+            lambda number: without(sold_out, "brand") if number == 33 else good(number),
+        )
+        assert not crawl.row.suspect and held(engine) == values
+    assert stored(engine)["33"] == without(sold_out, "brand") and versions(engine) == 1
+    assert crawl.row.products_changed == 1
+
+
+def test_a_field_that_breaks_in_the_middle_of_a_crawl(engine: sa.Engine) -> None:
+    numbers = range(400)
+    crawled(engine, shop(), numbers)
+    crawl = Crawl(engine, shop(), numbers)
+    crawl.settle(good, pages=360)
+    crawl.settle(lambda number: without(good(number), "price"))
+    crawl.end()
+    assert crawl.why == {("price", "late")}, "nine tenths of the crawl were sound"
+    assert stored(engine) == {str(number): good(number) for number in numbers}
+    assert crawl.fields["price"].held == 40
+
+
+def test_a_break_that_begins_within_a_group(engine: sa.Engine) -> None:
+    crawled(engine, shop(), range(200))
+    crawl = Crawl(engine, shop(), range(200))
+    crawl.settle(good, pages=150)
+    leased = crawl.lease()
+    pages = [
+        crawl.page(n, page, good(n) if place < 40 else without(good(n), "price"))
+        for place, (n, page) in enumerate(leased)
+    ]
+    making.store(engine, crawl.ids, pages)
+    assert stored(engine) == {str(number): good(number) for number in range(200)}
+
+
+def test_two_workers_that_settle_the_first_pages_at_once(engine: sa.Engine) -> None:
+    crawled(engine, shop(), range(40))
+    crawl = Crawl(engine, shop(), range(40))
+    pages = [
+        crawl.page(number, page, without(good(number), "price")) for number, page in crawl.lease()
+    ]
+    making.at_once(
+        [lambda part=part: making.store(engine, crawl.ids, pages[part::4]) for part in range(4)]
+    )  # type: ignore[misc]
+    assert stored(engine) == ALL
+    crawl.end()
+    assert stored(engine) == ALL and crawl.row.suspect
+    assert crawl.fields["price"].records == 40 and crawl.fields["price"].held == 40
+
+
+def test_accepted_the_values_go_and_the_next_crawl_is_as_usual(engine: sa.Engine) -> None:
+    crawled(engine, shop(), range(30))
+    crawl = crawled(engine, shop(), range(30), lambda number: without(good(number), "price"))
+    assert crawl.row.suspect
+    with engine.begin() as connection:
+        assert crawl_quality.accept_crawl(connection, crawl.id)
+        assert not crawl_quality.accept_crawl(connection, crawl.id)
+    assert all(
+        "price" not in data and "price_currency" not in data for data in stored(engine).values()
+    )
+    assert not crawl.row.suspect and crawl.row.accepted_at and crawl.row.reasons
+    assert crawl.row.products_changed == 30 and held(engine) == 0
+    later = crawled(engine, shop(), range(30), lambda number: without(good(number), "price"))
+    assert not later.row.suspect and later.fields["price"].usual_fill == 0.0
+
+
+def test_a_shop_that_has_changed_gets_through_by_itself_where_its_definition_says_so(
+    engine: sa.Engine,
+) -> None:
+    site = shop(quality={"accept_after": 3})
+    crawled(engine, site, range(30))
+    emptied = [
+        crawled(engine, site, range(30), lambda number: without(good(number), "price"))
+        for _ in range(3)
+    ]
+    assert [bool(one.row.suspect) for one in emptied] == [True, True, False]
+    assert emptied[2].row.accepted_at is not None and "price" not in stored(engine)["3"]
+    assert making.rows(engine, "SELECT count(*) FROM alerts") == [(2,)]
+
+
+def test_crawls_that_differ_in_their_reasons_do_not_agree(engine: sa.Engine) -> None:
+    site = shop(quality={"accept_after": 2})
+    crawled(engine, site, range(30))
+    crawled(engine, site, range(30), lambda number: without(good(number), "price"))
+    other = crawled(engine, site, range(30), lambda number: without(good(number), "brand"))
+    assert other.row.suspect and other.row.accepted_at is None
+
+
+def test_far_fewer_products_than_usual_delist_nothing(engine: sa.Engine) -> None:
+    """Until a second crawl has found as few: then the misses of both count."""
+    crawled(engine, shop(), range(40))
+    smaller = [crawled(engine, shop(), range(10)) for _ in range(4)]
+    assert smaller[0].why == {(None, "products")}
+    assert [bool(crawl.row.suspect) for crawl in smaller] == [True, False, False, False]
+    assert [crawl.row.products_delisted for crawl in smaller] == [0, 30, 0, 0]
+
+
+def test_misses_are_counted_over_crawls_that_are_not_suspect(engine: sa.Engine) -> None:
+    crawled(engine, shop(), range(40))
+    first = crawled(engine, shop(), range(39))
+    suspect = crawled(engine, shop(), range(39), lambda number: without(good(number), "price"))
+    assert not first.row.suspect and suspect.row.suspect and suspect.row.products_delisted == 0
+    third = crawled(engine, shop(), range(39))
+    assert third.row.products_delisted == 1
+
+
+def test_values_that_are_all_the_same(engine: sa.Engine) -> None:
+    crawled(engine, shop(), range(40))
+    crawl = crawled(engine, shop(), range(40), lambda number: good(number, price=Decimal("5.00")))
+    assert crawl.why == {("price", "distinct")} and crawl.fields["price"].distinct == 1
+
+
+def test_values_of_another_type(engine: sa.Engine) -> None:
+    crawled(engine, shop(), range(40))
+    crawl = crawled(
+        engine, shop(), range(40), lambda number: without(good(number), "price"), mistyped=["price"]
+    )
+    assert crawl.why == {("price", "mistyped")} and crawl.fields["price"].mistyped == 40
+    assert stored(engine) == ALL
+
+
+def test_floors_count_in_the_first_crawl_and_a_floor_of_0_is_never_broken(
+    engine: sa.Engine,
+) -> None:
+    fields = {
+        "name": "h1",
+        "price": {"css": ".p", "type": "price", "floor": "90%"},
+        "brand": {"css": ".b", "floor": 0},
+    }
+    site = making.a_site(
+        start=f"https://{HOST}/", product={"fields": fields}, quality={"products_floor": 25}
+    )
+    first = crawled(
+        engine,
+        site,
+        range(24),
+        lambda number: without(good(number), "price") if number < 4 else good(number),
+    )
+    assert first.why == {("price", "floor"), (None, "products_floor")}
+    crawled(engine, site, range(30))
+    gone = crawled(engine, site, range(30), lambda number: without(good(number), "brand"))
+    assert not gone.row.suspect and all("brand" not in data for data in stored(engine).values())
+
+
+def test_a_stopped_crawl_is_judged_by_a_tick_and_tells_nobody(engine: sa.Engine) -> None:
+    crawled(engine, shop(), range(40))
+    crawl = Crawl(engine, shop(), range(40))
+    crawl.settle(lambda number: without(good(number), "price"), pages=20)
+    with engine.begin() as connection:
+        assert crawls.stop_crawl(connection, crawl.id, "stopped by hand")
+    assert crawl.row.judged_at is None
+    judge_and_alert(engine)
+    judge_and_alert(engine)
+    assert crawl.row.suspect and crawl.why == {("price", "fill")} and stored(engine) == ALL
+    assert making.rows(engine, "SELECT count(*) FROM alerts") == [(0,)]
+
+
+def test_a_crawl_that_stalled_is_told_of(engine: sa.Engine) -> None:
+    crawl = Crawl(engine, shop(), range(4))
+    with engine.begin() as connection:
+        crawls.stop_crawl(connection, crawl.id, "nothing happened", CrawlStatus.FAILED)
+    judge_and_alert(engine)
+    assert making.rows(engine, "SELECT crawl_id FROM alerts") == [(crawl.id,)]
+
+
+def test_a_crawl_whose_definition_is_not_valid_any_more_ends_and_is_told_of(
+    engine: sa.Engine,
+) -> None:
+    crawl = Crawl(engine, shop(), range(2))
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text("""UPDATE crawls SET definition = '{"of": "another version"}'""")
+        )
+        crawls.stop_crawl(
+            connection, crawl.id, "its site definition is no longer valid", CrawlStatus.FAILED
+        )
+    judge_and_alert(engine)
+    assert crawl.row.judged_at is not None and not crawl.row.suspect
+    assert making.rows(engine, "SELECT crawl_id FROM alerts") == [(crawl.id,)]
+    with engine.connect() as connection:
+        assert report.read_report(connection, crawl.id).fields == []
+
+
+def test_the_report_names_what_is_broken_and_where_the_value_is_now(engine: sa.Engine) -> None:
+    crawled(engine, shop(), range(20))
+    crawl = crawled(engine, shop(), range(20), lambda number: without(good(number), "price"))
+    with engine.connect() as connection:
+        found = report.read_report(connection, crawl.id)
+        assert report.newest_crawl(connection, "shop") == crawl.id
+    assert found.selector("price") == "css '.p'"
+    examples = found.examples["price"]
+    assert len(examples) == 3 and set(found.examples) == {"price"}
+    for one in examples:
+        assert (
+            one["url"].startswith(f"https://{HOST}/p/")
+            and one["known"] in one["excerpt"]
+            and one["known"].endswith(".90")
+        )
+    shown = report.as_json(found)
+    price = next(one for one in shown["fields"] if one["field"] == "price")
+    assert (price["fill"], price["usual_fill"], price["breach"], price["selector"]) == (
+        0.0,
+        1.0,
+        "fill",
+        "css '.p'",
+    )
+    assert price["examples"] == examples and shown["suspect"] and shown["products"] == 20
+
+
+def test_a_replay_is_not_judged_and_not_usual(engine: sa.Engine) -> None:
+    crawled(engine, shop(), range(30))
+    crawl = Crawl(engine, shop(), range(30))
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE crawls SET trigger = 'replay' WHERE id = :id"), {"id": crawl.id}
+        )
+    crawl.settle(lambda number: without(good(number), "price"))
+    crawl.end()
+    assert not crawl.row.suspect and crawl.fields["price"].breach == "fill"
+    assert stored(engine)["3"] == good(3), "a replay empties nothing either"
+    assert making.rows(engine, "SELECT count(*) FROM alerts") == [(0,)]
+    assert crawled(engine, shop(), range(30)).fields["price"].usual_fill == 1.0
+
+
+@pytest.mark.usefixtures("environment")
+def test_the_report_ends_as_its_crawl_did(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("scraper.cli.crawl.report"), "open_engine", lambda: engine)
+    crawl = crawled(engine, shop(), range(30))
+
+    def reported(code: int) -> str:
+        done = CliRunner().invoke(main, ["report", str(crawl.id)])
+        assert done.exit_code == code, done.output
+        return done.stdout
+
+    assert "nothing to compare with yet" in reported(0)
+    first, crawl = (
+        crawl,
+        crawled(
+            engine, shop(), range(30), lambda n: good(n, price=Decimal(9000)) if n == 3 else good(n)
+        ),
+    )
+    shown = reported(0)
+    assert "price: 1 values: 8 times the price or more, or an eighth or less" in shown
+    assert "https://shop.example/p/3: '9000 EUR' (the product has '3.90 EUR')" in shown
+    crawl = first
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE crawls SET status = 'failed', note = 'stalled'"))
+    told = reported(4)
+    assert "not to be trusted" in told and "note: stalled" in told and "\tok" not in told
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE crawls SET suspect = true"))
+    assert "SUSPECT" in reported(5)

@@ -1,0 +1,221 @@
+"""The same promises of Redis and RabbitMQ: what is sent is counted, ordered, and comes out as it
+went in."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kombu import pools
+
+from scraper import celeryconfig
+from scraper import settings as settings_module
+from scraper.domain import Message
+from scraper.errors import ConfigError, ServerUnavailableError
+from scraper.infra import outages, redaction, servers
+from scraper.infra.outages import is_broker_away
+from scraper.settings import Settings
+from tests.support.servers import rabbitmq
+from tests.support.servers.hostile_server import self_signed
+
+LEASE = "00000000-0000-0000-0000-000000000000"
+
+
+@pytest.fixture
+def broker(any_broker: Settings) -> Iterator[Settings]:
+    """The broker that this process's app speaks to meanwhile."""
+    from scraper.celery import app
+
+    before = {name: app.conf[name] for name in ("broker_url", "broker_transport_options")}
+
+    def use(**conf: Any) -> None:
+        for name, value in conf.items():
+            app.conf[name] = value
+        pools.reset()
+        app._pool = None
+        app.amqp._producer_pool = None
+
+    options = celeryconfig._RABBITMQ if any_broker.broker_is_amqp else celeryconfig._REDIS
+    use(broker_url=any_broker.celery_broker_url, broker_transport_options=options)
+    yield any_broker
+    app.pool.force_close_all()
+    use(**before)
+
+
+def taken(queue: str) -> list[Any]:
+    """Everything in a queue, in the order in which a worker would get it."""
+    from scraper.celery import app
+
+    found = []
+    with app.pool.acquire(block=True) as connection, connection.channel() as channel:
+        while (message := channel.basic_get(queue, no_ack=True)) is not None:
+            found.append(message)
+    return found
+
+
+def batch(priority: int, queue: str = "residential.eu", lease: str = LEASE) -> Message:
+    return Message("fetch_products", queue, {"lease_id": lease}, priority=priority)
+
+
+def test_the_most_urgent_message_comes_first(broker: Settings) -> None:
+    """Each of the ten priorities is told apart; equal ones come in the order in which they were
+    sent."""
+    from scraper.runtime.send import send
+
+    levels = [3, 0, 9, 5, 1, 8, 2, 7, 4, 6]
+    send([batch(level * 2, lease=f"{level}-{n}") for n in range(2) for level in levels])
+    leases = [json.loads(message.body)[1]["lease_id"] for message in taken("residential.eu")]
+    assert leases == [f"{level}-{n}" for level in reversed(range(10)) for n in range(2)]
+
+
+def test_depth_counts_what_waits(broker: Settings) -> None:
+    from scraper.runtime.send import queue_depth, send
+
+    assert queue_depth("residential") == 0, "a queue that does not exist yet"
+    send([batch(10, "residential") for _ in range(5)])
+    assert queue_depth("residential") == 5
+    assert len(taken("residential")) == 5 and queue_depth("residential") == 0
+
+
+def test_messages_are_json_and_name_no_exchange(broker: Settings) -> None:
+    from scraper.runtime.send import send
+
+    send(
+        [
+            Message("finish", "coordinator", {"crawl_id": 7}),
+            Message("dispatch", "coordinator", expires_s=5.0),
+        ]
+    )
+    first, second = taken("coordinator")
+    assert (
+        first.delivery_info["exchange"] == ""
+        and first.delivery_info["routing_key"] == "coordinator"
+    )
+    assert (
+        first.content_type == "application/json" and first.headers["task"] == "scraper.tasks.finish"
+    )
+    assert first.headers["expires"] is None and second.headers["expires"] is not None
+
+
+def test_what_nobody_answers_is_away(broker: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    from scraper.celery import app
+    from scraper.runtime.send import queue_depth, send
+
+    scheme = "amqp" if broker.broker_is_amqp else "redis"
+    app.conf.broker_url = f"{scheme}://ann:s3cret@127.0.0.1:1//"
+    pools.reset()
+    app._pool = app.amqp._producer_pool = None
+    for call in (lambda: queue_depth("coordinator"), lambda: send([batch(1)])):
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - which one is the library's business
+            call()
+        assert is_broker_away(caught.value), repr(caught.value)
+
+
+def test_a_broker_that_answers_is_reachable(any_broker: Settings) -> None:
+    servers.require_reachable(any_broker)
+    assert outages.broker().address == redaction.mask_passwords(
+        any_broker.broker_url or any_broker.valkey_url
+    )
+
+
+@pytest.mark.parametrize(
+    "change", [("s3cret", "wr0ng"), ("/t", "/nowhere")], ids=["password", "virtual host"]
+)
+def test_a_broker_that_refuses_us(
+    environment: Settings,
+    rabbitmq_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    change: tuple[str, str],
+) -> None:
+    monkeypatch.setenv("BROKER_URL", rabbitmq_url.replace(*change))
+    settings_module.load.cache_clear()
+    with pytest.raises(ServerUnavailableError, match="BROKER_URL") as caught:
+        servers.require_reachable(settings_module.load())
+    assert "scraper:***@127.0.0.1" in str(caught.value)
+    assert "s3cret" not in str(caught.value) and "wr0ng" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["amqp", "redis"])
+@pytest.mark.parametrize(
+    "command",
+    [["-m", "scraper.cli", "up"], ["-m", "celery", "-A", "scraper", "worker", "-P", "solo"]],
+    ids=["up", "worker"],
+)
+def test_a_broker_of_its_own_that_is_not_there(
+    environment: Settings, scheme: str, command: list[str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, *command],
+        env={**os.environ, "BROKER_URL": f"{scheme}://ann:s3cret@127.0.0.1:1/0"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 3, done.stderr
+    assert f"{scheme}://ann:***@127.0.0.1:1/0" in done.stderr and "BROKER_URL" in done.stderr
+    assert "s3cret" not in done.stderr + done.stdout and "Traceback" not in done.stderr
+
+
+def test_an_empty_address_is_none(environment: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docker-compose.yml gives it where .env has none."""
+    monkeypatch.setenv("BROKER_URL", "")
+    settings_module.load.cache_clear()
+    assert settings_module.load().celery_broker_url == environment.celery_broker_url
+
+
+@pytest.mark.parametrize("url", ["http://host", "amqp://one//;amqp://two//", "memory://"])
+def test_other_brokers_are_refused(
+    environment: Settings, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("BROKER_URL", url)
+    settings_module.load.cache_clear()
+    with pytest.raises(ConfigError, match="BROKER_URL"):
+        settings_module.load()
+    monkeypatch.delenv("BROKER_URL")
+
+
+@pytest.fixture(scope="module")
+def tls_node(
+    installed_rabbitmq: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[rabbitmq.Node]:
+    """A RabbitMQ that speaks TLS alone, with a certificate for 127.0.0.1 that nobody trusts."""
+    folder = tmp_path_factory.mktemp("tls")
+    self_signed(folder)
+    pem = folder / "both.pem"
+    pem.write_text((folder / "key.pem").read_text() + (folder / "cert.pem").read_text())
+    node = rabbitmq.Node(folder / "rabbitmq", hosts=1, tls=pem)
+    try:
+        node.up()
+        yield node
+    finally:
+        node.down()
+
+
+SEND = """
+from scraper.runtime.send import queue_depth, send
+from scraper.domain import Message
+send([Message("fetch_products", "residential", {"lease_id": "x"}, priority=1)])
+print(queue_depth("residential"))
+"""
+
+
+def test_amqps_verifies_the_certificate(
+    environment: Settings, tls_node: rabbitmq.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKER_URL", tls_node.url())
+    settings_module.load.cache_clear()
+    with pytest.raises(ServerUnavailableError, match="certificate"):
+        servers.require_reachable(settings_module.load())
+    assert tls_node.tls is not None
+    monkeypatch.setenv("SSL_CERT_FILE", str(tls_node.tls))
+    servers.require_reachable(settings_module.load())
+    done = subprocess.run(
+        [sys.executable, "-c", SEND], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "1\n", done.stderr

@@ -1,0 +1,191 @@
+"""A whole crawl in one process, its messages passed by hand: doubled, lost, late and out of order."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from uuid import UUID
+
+import httpx
+import pytest
+import sqlalchemy as sa
+
+from scraper.coordinator import (
+    discover,
+    dispatch,
+    finish,
+    plan,
+    reap,
+)
+from scraper.domain import Message
+from scraper.frontier import sites
+from scraper.plugins import demo
+from scraper.settings import Settings
+from scraper.sites import loader
+from scraper.worker import process as worker
+from tests.support.making import rows
+
+PRODUCTS = 120
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[str]:
+    """The sample shop, some of whose pages fail at first."""
+    command = [
+        sys.executable,
+        "-m",
+        "scraper.plugins.demo",
+        "--port",
+        "0",
+        "--products",
+        str(PRODUCTS),
+    ]
+    with subprocess.Popen(
+        [*command, "--fail-share", "0.05"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().removeprefix("listening on ").strip()
+        process.terminate()
+
+
+class Broker:
+    """Holds the messages that steps and the worker send. `deliver` says what becomes of each."""
+
+    def __init__(
+        self, engine: sa.Engine, settings: Settings, deliver: Callable[[Message], list[Message]]
+    ) -> None:
+        self.engine, self.settings, self.deliver = engine, settings, deliver
+        self.waiting: list[Message] = []
+        self.worker = worker.Worker(settings, self.send)
+
+    def send(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self.waiting += self.deliver(message)
+
+    def handle(self, message: Message) -> None:
+        match message.task:
+            case "discover":
+                self.send(discover.discover(self.engine, self.settings, message.kwargs["crawl_id"]))
+            case "dispatch":
+                self.tick()
+            case "finish":
+                self.send(finish.finish(self.engine, message.kwargs["crawl_id"]))
+            case "fetch_listings" | "fetch_products":
+                self.worker.work(UUID(message.kwargs["lease_id"]))
+
+    def tick(self) -> None:
+        self.send(dispatch.dispatch(self.engine, self.settings, lambda _: 0))
+
+    def run(self, *, rounds: int = 400) -> None:
+        """Handles messages, and beats when there are none, until no crawl is active. Time is moved,
+        not waited for."""
+        for _ in range(rounds):
+            while self.waiting:
+                self.handle(self.waiting.pop(0))
+            if not rows(self.engine, "SELECT FROM crawls WHERE status IN ('planned', 'running')"):
+                return
+            with self.engine.begin() as connection:
+                connection.execute(sa.text("UPDATE leases SET until = now()"))
+                connection.execute(
+                    sa.text("UPDATE pages SET not_before = now() WHERE status = 'due'")
+                )
+            self.send(reap.reap(self.engine, self.settings))
+            self.send(plan.plan(self.engine))
+            self.tick()
+        pytest.fail("the crawl does not end")
+
+
+@pytest.fixture
+def crawl(engine: sa.Engine, environment: Settings, shop: str) -> Iterator[Callable[..., Broker]]:
+    brokers = []
+
+    def start(deliver: Callable[[Message], list[Message]], concurrency: int = 16) -> Broker:
+        text = demo.definition(shop).replace("concurrency: 16", f"concurrency: {concurrency}")
+        with engine.begin() as connection:
+            sites.store_definitions(connection, [loader.load_text(text, "shop.yaml")])
+        broker = Broker(engine, environment, deliver)
+        brokers.append(broker)
+        broker.send(plan.open_now(engine, "demo").messages)
+        return broker
+
+    yield start
+    for broker in brokers:
+        broker.worker.close()
+
+
+def check(engine: sa.Engine, shop: str) -> None:
+    """Products equal the truth, counters equal the pages table, nothing is left over."""
+    truth = {row["id"]: row for row in httpx.get(f"{shop}/_control/truth").json()}
+    stored = dict(rows(engine, "SELECT external_id, data FROM products"))
+    assert stored.keys() == truth.keys()
+    for key, data in stored.items():
+        assert data["name"] == truth[key]["name"]  # type: ignore[index]
+    ((total, done, *counted),) = rows(
+        engine,
+        "SELECT product_total + discovery_total, product_done + discovery_done, ok, unchanged, gone, dead, invalid "
+        "FROM crawls WHERE status = 'completed'",
+    )
+    found = dict(rows(engine, "SELECT status, count(*) FROM pages GROUP BY status"))
+    assert counted == [
+        found.get(status, 0) for status in ("ok", "unchanged", "gone", "dead", "invalid")
+    ]
+    assert total == done == sum(found.values())  # type: ignore[arg-type]
+    assert rows(engine, "SELECT FROM leases") == []
+
+
+def test_every_message_once(crawl: Callable[..., Broker], engine: sa.Engine, shop: str) -> None:
+    crawl(lambda message: [message]).run()
+    check(engine, shop)
+
+
+def test_every_message_twice(crawl: Callable[..., Broker], engine: sa.Engine, shop: str) -> None:
+    httpx.post(f"{shop}/_visit")
+    httpx.delete(f"{shop}/_control/log")
+    crawl(lambda message: [message, message]).run()
+    check(engine, shop)
+    fetches, retries = rows(engine, "SELECT fetches, retries FROM crawls")[0]
+    pages = rows(engine, "SELECT count(*) FROM pages")[0][0]
+    assert fetches - retries == pages  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_messages_lost_doubled_and_out_of_order(
+    crawl: Callable[..., Broker], engine: sa.Engine, shop: str, seed: int
+) -> None:
+    """Invariants 1 to 3: whatever the broker does, the crawl completes, exactly."""
+    rng = random.Random(seed)
+    broker = crawl(lambda message: [message] * rng.choice((0, 1, 1, 2)))
+    handle = broker.handle
+
+    def shuffled(message: Message) -> None:
+        rng.shuffle(broker.waiting)
+        handle(message)
+
+    broker.handle = shuffled  # type: ignore[method-assign]
+    broker.run()
+    check(engine, shop)
+
+
+def test_a_stopping_worker_hands_back_what_it_has_not_begun(
+    crawl: Callable[..., Broker], engine: sa.Engine, shop: str
+) -> None:
+    broker = crawl(lambda message: [message])
+    broker.worker.stop()
+    broker.handle(broker.waiting.pop(0))
+    while broker.waiting and not rows(engine, "SELECT FROM pages WHERE last_outcome = 'deferred'"):
+        broker.handle(broker.waiting.pop(0))
+    assert rows(engine, "SELECT DISTINCT status, attempts FROM pages") == [("due", 0)]
+    assert rows(engine, "SELECT FROM leases") == []
+    assert rows(engine, "SELECT fetches FROM crawls") == [(0,)]
+
+
+def test_one_request_at_a_time_and_robots_do_not_block_each_other(
+    crawl: Callable[..., Broker], engine: sa.Engine, shop: str
+) -> None:
+    """robots.txt is asked for by a page that holds the host's only turn, while others wait at its
+    gate."""
+    crawl(lambda message: [message], concurrency=1).run()
+    check(engine, shop)
+    assert rows(engine, "SELECT FROM pages WHERE last_outcome = 'deferred'") == []

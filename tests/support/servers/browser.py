@@ -1,0 +1,49 @@
+"""A headless Chromium of the tests' own: Debian's package, driven by Playwright, which downloads
+none itself."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.support.machine import need
+
+ARGUMENTS = [
+    # CI runs as root, where Chromium has none
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+]
+
+
+def program() -> str | None:
+    return (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
+
+
+def need_chromium() -> str:
+    return need(program(), "Chromium is not installed (Debian: apt install chromium)")
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    path = need_chromium()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=path, headless=True, args=ARGUMENTS, timeout=60_000
+        )
+        try:
+            yield browser
+        finally:
+            browser.close()

@@ -1,0 +1,213 @@
+"""Our commands as processes that import next to nothing: each is forked off one that has imported
+what commands and workers do, and has done nothing else.
+
+Each is a process like any other, with a group, an environment, a working folder and an end of its
+own. Only `/proc` tells the command line and the environment of the process it was forked off. What
+the interpreter reads as it starts (PYTHON…) it reads once: with another one of those, and where the
+command is none of ours, a process is started as everywhere else.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import pkgutil
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from scraper import settings
+
+ROOT = Path(__file__).parents[3]
+BIN = Path(sys.executable).parent
+# Whose entry is called, by the command's name.
+ENTRIES = {"scraper": "scraper.cli.main", "celery": "celery.__main__"}
+# What is imported ahead beside all of scraper that needs none of ITS_OWN: each process imports these,
+# the app and what reads settings, for itself.
+AHEAD = ("celery.bin.celery", "celery.bin.worker", "celery.apps.worker", "celery.apps.beat")
+ITS_OWN = ("scraper.celery", "scraper.celeryconfig")
+MESSAGE_BYTES = 200_000
+PYTHON = "PYTHON"
+# All that the process to fork off has of the environment, so that nothing of a test's is in it.
+ENVIRONMENT = {
+    name: value
+    for name, value in os.environ.items()
+    if name in ("HOME", "LANG", "LC_ALL", "PATH", "TZ") or name.startswith(PYTHON)
+}
+
+
+class Forked:
+    """A started command, with what is used of a `Popen`."""
+
+    def __init__(self, argv: Sequence[str], status: int) -> None:
+        self.args = list(argv)
+        self.returncode: int | None = None
+        self._status = os.fdopen(status, "rb", buffering=0)
+        self.pid = int(self._status.readline())
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._status], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            self.returncode = int(self._status.readline())
+            self._status.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+Entry = Callable[[], int | None]
+Process = Forked | subprocess.Popen[bytes]
+
+
+class Parent:
+    """The process to fork off: started with the first command, it ends with this process."""
+
+    def __init__(self) -> None:
+        self.requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                cwd=ROOT,
+                env=ENVIRONMENT,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        atexit.register(self.end)
+
+    def end(self) -> None:
+        self.requests.close()
+        self._process.wait()
+
+
+_parent = cache(Parent)
+
+
+def start(argv: Sequence[str], env: Mapping[str, str], out: int, err: int) -> Process:
+    """A command of the virtual environment, at the top of the repository. Both file descriptors stay
+    the caller's."""
+    if argv[0] not in ENTRIES or _of_python(env) != _of_python(ENVIRONMENT):
+        return subprocess.Popen(
+            [BIN / argv[0], *argv[1:]],
+            cwd=ROOT,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+    reads, writes = os.pipe()
+    message = json.dumps({"argv": list(argv), "env": dict(env)}).encode()
+    socket.send_fds(_parent().requests, [message], [out, err, writes])
+    os.close(writes)
+    return Forked(argv, reads)
+
+
+def _of_python(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(PYTHON)}
+
+
+def _import_ahead() -> None:
+    for name in ITS_OWN:
+        sys.modules[name] = None  # type: ignore[assignment] # whoever imports it fails to, for now
+    for module in pkgutil.walk_packages([str(ROOT / "scraper")], "scraper."):
+        if not module.name.endswith("__main__"):
+            with suppress(ImportError):
+                import_module(module.name)
+    for name in ITS_OWN:
+        del sys.modules[name]
+    for name in AHEAD:
+        import_module(name)
+    assert settings.load.cache_info().currsize == 0, "settings are each process's own"
+    assert len(os.listdir("/proc/self/task")) == 1, "a fork leaves threads behind"
+    gc.collect()
+    gc.freeze()
+
+
+def _serve(requests: socket.socket) -> Entry | None:
+    """Forks for each request and passes on how it ends. Returns a command's entry in the forked
+    process, and None where nobody asks any longer."""
+    statuses: dict[int, int] = {}
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakes)
+    while True:
+        ready, _, _ = select.select([requests.fileno(), woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+            _reap(statuses)
+        if requests.fileno() not in ready:
+            continue
+        message, files, _, _ = socket.recv_fds(requests, MESSAGE_BYTES, 3)
+        if not message:
+            return None
+        pid = os.fork()
+        if not pid:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for file in (woken, wakes, *statuses.values()):
+                os.close(file)
+            requests.close()
+            return _become(files, **json.loads(message))
+        out, err, statuses[pid] = files
+        os.close(out)
+        os.close(err)
+        os.write(statuses[pid], b"%d\n" % pid)
+
+
+def _reap(statuses: dict[int, int]) -> None:
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            pid, code = ended[0], os.waitstatus_to_exitcode(ended[1])
+            with suppress(BrokenPipeError):
+                os.write(statuses[pid], b"%d\n" % code)
+            os.close(statuses.pop(pid))
+
+
+def _become(files: Sequence[int], argv: list[str], env: dict[str, str]) -> Entry:
+    os.setsid()
+    for number, file in enumerate(files[:2], start=1):
+        os.dup2(file, number)
+    for file in files:
+        os.close(file)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.argv = [str(BIN / argv[0]), *argv[1:]]
+    sys.path[0] = str(BIN)
+    # As a script, and not as `python -m`: this is where click looks for its program's name.
+    main: Any = sys.modules["__main__"]
+    main.__file__, main.__package__, main.__spec__ = sys.argv[0], None, None
+    entry: Entry = import_module(ENTRIES[argv[0]]).main
+    return entry
+
+
+if __name__ == "__main__":
+    _import_ahead()
+    entry = _serve(socket.socket(fileno=int(sys.argv[1])))
+    if entry is not None:
+        sys.exit(entry())

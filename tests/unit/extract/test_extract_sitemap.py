@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scraper.domain import Extracted, Kind
+from scraper.extract import sitemap as module
+from tests.unit.extract.extracting import fetched, site, urls
+
+NS = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:image="http://www.google.com/schemas/sitemap-image/1.1"'
+
+
+def urlset(*paths: str) -> str:
+    entries = "".join(
+        f"<url><loc>\n https://shop.example/{path} </loc><image:image><image:loc>https://shop.example/i.png</image:loc></image:image></url>"
+        for path in paths
+    )
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<urlset {NS}>{entries}</urlset>'
+
+
+def read(
+    body: str | bytes,
+    spec: str = "https://shop.example/sitemap.xml",
+    url: str = "https://shop.example/sitemap.xml",
+) -> Extracted:
+    extractor = site(f"sitemap: {spec}\nlisting: {{products: a}}\nproduct: {{fields: {{a: b}}}}\n")
+    return extractor.extract(Kind.SITEMAP, fetched(body, url), page_url=url, depth=0)
+
+
+def test_every_url_is_a_product_by_default_and_images_are_not() -> None:
+    assert urls(read(urlset("a", "b", "a"))) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "products", "listings"),
+    [
+        ("products: '/p/'", ["p/1"], []),
+        ("listings: '/c/'", ["p/1", "x"], ["c/1"]),
+        ("products: '/p/', listings: '/c/'", ["p/1"], ["c/1"]),
+    ],
+)
+def test_rules_tell_products_from_listings(
+    rules: str, products: list[str], listings: list[str]
+) -> None:
+    found = read(urlset("p/1", "c/1", "x"), f"{{url: https://shop.example/s.xml, {rules}}}")
+    assert urls(found) == products
+    assert urls(found, Kind.LISTING) == listings
+
+
+def test_an_index_leads_to_sitemaps() -> None:
+    body = f"<sitemapindex {NS}><sitemap><loc>https://shop.example/s1.xml.gz</loc></sitemap></sitemapindex>"
+    assert urls(read(body), Kind.SITEMAP) == ["s1.xml.gz"]
+
+
+def test_gzip_in_one_part_or_more() -> None:
+    body = urlset("a").encode()
+    assert urls(read(gzip.compress(body))) == ["a"]
+    assert urls(read(gzip.compress(body[:50]) + gzip.compress(body[50:]))) == ["a"]
+
+
+def test_a_gzip_bomb_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "UNPACKED_MAX_BYTES", 1000)
+    found = read(gzip.compress(urlset("a").encode() + b" " * 10_000_000))
+    assert urls(found) == ["a"]
+    assert "larger than 50 MB" in found.problems[0]
+
+
+def test_broken_gzip_gives_what_it_has() -> None:
+    packed = gzip.compress(urlset(*map(str, range(3000))).encode())
+    assert 0 < len(urls(read(packed[: len(packed) // 2]))) < 3000
+    assert not read(b"\x1f\x8bnonsense").complete
+
+
+def test_robots_txt_and_plain_lists() -> None:
+    robots = (
+        "User-agent: *\nDisallow: /x\nSitemap: https://shop.example/s.xml\nsitemap: /t.xml # no\n"
+    )
+    found = read(robots, "https://shop.example/robots.txt", "https://shop.example/robots.txt")
+    assert urls(found, Kind.SITEMAP)[0] == "s.xml"
+    assert urls(
+        read("\ufeffhttps://shop.example/a\n\nhttps://shop.example/b\nnonsense\n".encode())
+    )[:2] == ["a", "b"]
+
+
+def test_foreign_urls_are_left_out_with_a_problem() -> None:
+    found = read(
+        urlset("a").replace("</urlset>", "<url><loc>https://other.example/</loc></url></urlset>")
+    )
+    assert urls(found) == ["a"]
+    assert "1 URLs of the sitemap are on hosts that are not the site's" in found.problems[0]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "<html><body>not found</body></html>",
+        "{}",
+        "nope",
+        "<",
+        "<?xml version='1.0'?>",
+        b"\x00\xff",
+        b"\xff\xfe<",
+    ],
+)
+def test_what_is_no_sitemap_is_incomplete(body: str | bytes) -> None:
+    assert not read(body).complete
+
+
+def test_an_empty_sitemap_is_a_sitemap() -> None:
+    assert read(urlset()).complete
+
+
+def test_broken_xml_gives_what_comes_before() -> None:
+    assert urls(
+        read(
+            urlset("a", "b").replace(
+                "</urlset>", "<url><loc>https://shop.example/c?x=1&y=2</loc></url><<<"
+            )
+        )
+    )[:2] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("repeats", "expected"), [(2, ["a?b=1&c=2"]), (1000, [])])
+def test_entities_are_not_expanded(repeats: int, expected: list[str]) -> None:
+    bomb = f'<!ENTITY b "{"&a;" * repeats}"><!ENTITY c "{"&b;" * repeats}">'
+    doctype = f'<!DOCTYPE urlset [<!ENTITY a "https://shop.example/x">{bomb}<!ENTITY f SYSTEM "file:///etc/passwd">]>'
+    entries = "".join(
+        f"<url><loc>{loc}</loc></url>"
+        for loc in ("&c;", "&f;", "https://shop.example/a?b=1&amp;c=2")
+    )
+    found = read(f"<?xml version='1.0'?>{doctype}<urlset {NS}>{entries}</urlset>")
+    assert urls(found) == expected
+    assert found.complete is bool(expected)
+
+
+def test_at_most_50000_urls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "URLS_MAX", 2)
+    found = read(urlset("a", "b", "c"))
+    assert urls(found) == ["a", "b"]
+    assert "the others are left out" in found.problems[0]
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=200),
+        st.binary(max_size=100).map(lambda junk: urlset("a").encode()[:-20] + junk),
+    )
+)
+def test_no_body_raises(body: bytes) -> None:
+    read(body)
+    read(body, url="https://shop.example/robots.txt")

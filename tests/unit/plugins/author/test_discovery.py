@@ -1,0 +1,198 @@
+"""How `scraper new` tells things apart: ids in URLs, numbers of pages, check digits, and texts that
+become YAML."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scraper.extract.document import Document
+from scraper.extract.heuristics.codes import is_gtin
+from scraper.plugins.author.commands.new import name_site
+from scraper.plugins.author.discovery.css_paths import find_paths, matches_first
+from scraper.plugins.author.discovery.fields.identity import choose_id
+from scraper.plugins.author.discovery.fields.induction import FieldChoice, choose_fields
+from scraper.plugins.author.discovery.fields.samples import ProductSample
+from scraper.plugins.author.discovery.listings.cards import find_link_groups
+from scraper.plugins.author.discovery.listings.link_selectors import find_url_pattern
+from scraper.plugins.author.discovery.listings.listing_page import ListingPage, is_product_page
+from scraper.plugins.author.discovery.listings.next_links import find_next_link, find_second_links
+from scraper.plugins.author.discovery.listings.page_numbers import Numbering, infer_numbering
+from scraper.plugins.author.discovery.writing import write_inline
+from scraper.sites.grammar import yaml12
+from tests.unit.extract.extracting import URL, fetched
+
+NO_SKU = {"sku": FieldChoice("sku", None, [])}
+
+
+def document(body: str, url: str = URL) -> Document:
+    return Document(fetched(body, url, content_type="text/html; charset=utf-8"), url)
+
+
+@pytest.mark.parametrize(
+    ("paths_", "pattern"),
+    [
+        (["/a-light_1000/index.html", "/b_3/index.html"], r"_(\d+)/index\.html"),
+        (["/p/12-chair", "/p/13-lamp-2"], r"/p/(\d+)-"),
+        (["/chair-5512.html", "/lamp-no-3-5513.html"], r"-(\d{3,})\.html"),
+        (["/show.php?lang=en&id=7", "/show.php?lang=en&id=8"], r"[?&]id=([\w-]+)"),
+        (["/item/no-3", "/item/no-4"], r"/([^/?#]+?)(?:\.\w+)?/?(?:[?#]|$)"),
+        (["/a/chair", "/b/lamp/"], r"/([^/?#]+?)(?:\.\w+)?/?(?:[?#]|$)"),
+    ],
+)
+def test_an_id_is_what_every_url_has_in_one_place_and_each_another(
+    paths_: list[str], pattern: str
+) -> None:
+    assert choose_id([f"https://shop.example{path}" for path in paths_], NO_SKU) == {"url": pattern}
+
+
+def test_a_number_that_two_products_share_is_no_id() -> None:
+    urls = ["https://shop.example/2024/x", "https://shop.example/2024/y"]
+    assert choose_id(urls, NO_SKU) == {"url": r"/([^/?#]+?)(?:\.\w+)?/?(?:[?#]|$)"}
+
+
+@pytest.mark.parametrize(
+    ("second", "third", "expected"),
+    [
+        ("https://s.example/l?page=2", "https://s.example/l?page=3", Numbering(1, 1, param="page")),
+        ("https://s.example/l?o=24", "https://s.example/l?o=48", Numbering(0, 24, param="o")),
+        ("https://s.example/l?page=1", "https://s.example/l?page=2", Numbering(0, 1, param="page")),
+        (
+            "https://s.example/l/page-2.html",
+            "https://s.example/l/page-3.html",
+            Numbering(1, 1, template="https://s.example/l/page-{page}.html"),
+        ),
+        ("https://s.example/l?page=2", None, Numbering(1, 1, param="page")),
+        ("https://s.example/l2/a", None, None),
+        ("https://s.example/1/2", "https://s.example/2/3", None),
+    ],
+)
+def test_pages_are_numbered_by_the_one_number_that_changes(
+    second: str, third: str | None, expected: Numbering | None
+) -> None:
+    assert infer_numbering(second, third) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '<a href="/2" rel="next">x</a>',
+        '<a href="/0">1</a><a href="/2">Weiter »</a>',
+        '<div class="pagination"><a href="/1">‹</a><a href="/2">›</a></div>',
+        '<li class="next"><a href="/2">2</a></li>',
+        '<a href="/2" aria-label="Página siguiente"></a><a href="/2" title="Siguiente">+</a>',
+    ],
+)
+def test_the_link_to_the_next_page(body: str) -> None:
+    page = document(body, "https://shop.example/1")
+    following = find_next_link(page)
+    assert following is not None and following[1] == "https://shop.example/2"
+
+
+def test_a_link_that_is_called_next_week_is_none() -> None:
+    assert find_next_link(document('<a href="/2">Next week: new lamps</a>')) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "links"),
+    [
+        ('<a href="/things/before/2">Older things</a><a href="/things/old-lamp">Lamp</a>', 1),
+        ('<a href="/things/shelf-1">Shelf 1</a><a href="/things/shelf-2">Shelf 2</a>', 0),
+        ('<a href="/things/12">A dozen</a><a href="/about/2">About</a>', 0),
+    ],
+)
+def test_a_second_page_is_known_by_its_address(body: str, links: int) -> None:
+    listed = find_second_links(document(body, "https://shop.example/things"))
+    assert len(listed) == links
+    assert not links or listed[0][1] == "https://shop.example/things/before/2"
+
+
+def test_gtin_have_a_check_digit() -> None:
+    assert is_gtin("4006381333931") and is_gtin("96385074")
+    assert not is_gtin("4006381333932") and not is_gtin("12345") and not is_gtin("a897fe39b1053632")
+
+
+@given(st.text(max_size=60))
+def test_whatever_a_shop_writes_is_one_text_of_the_yaml(text: str) -> None:
+    line = f"a: {write_inline({'css': text, 'n': 1, 'b': True})}\nb: 2\n"
+    if "\x00" in text or any(0xD800 <= ord(char) < 0xE000 for char in text):
+        return
+    parsed = yaml12.parse(line)
+    assert parsed.data == {"a": {"css": text, "n": 1, "b": True}, "b": 2}, line
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://www.books.example/", "books"),
+        ("https://shop.ferro.co.uk/x", "ferro"),
+        ("http://127.0.0.1:8800/", "local-8800"),
+        ("https://example.com", "example"),
+    ],
+)
+def test_a_site_is_named_after_its_host(url: str, name: str) -> None:
+    assert name_site(url) == name
+
+
+CARDS = "".join(
+    f'<div class="card"><a href="/thing/{n}"><img src="/{n}.jpg"><b>Thing {n}</b></a><i>{n}.50 €</i></div>'
+    for n in range(1, 6)
+)
+MENU = "".join(f'<a href="/c/{n}">Group {n}</a>' for n in range(9))
+
+
+def test_products_are_links_with_cards_of_their_own() -> None:
+    groups = find_link_groups(document(f"<nav>{MENU}</nav><div>{CARDS}</div>"), lambda url: True)
+    assert groups[0].is_products and len(groups[0].cards) == 5
+    assert not any(group.is_products for group in groups[1:])
+    assert [str(card.prices[0]) for card in groups[0].cards][:2] == ["1.50", "2.50"]
+    assert find_url_pattern(groups[0].urls) is not None
+
+
+def test_a_selector_is_written_by_what_lasts() -> None:
+    page = document(
+        '<div class="css-1x2y3z"><p id="p1234567" class="cost col-6" itemprop="price">1</p></div>'
+    )
+    element = page.dom.css_first("p")
+    assert element is not None
+    written = [path.css for path in find_paths(element)]
+    assert written[:2] == ["[itemprop=price]", ".cost"]
+    assert not any("1x2y3z" in css or "1234567" in css for css in written)
+    assert all(matches_first(css, element, page.dom) for css in written)
+
+
+def test_what_never_changes_is_the_frame_and_what_differs_is_the_field() -> None:
+    bodies = [
+        f"<title>{name} - Shop</title><h2 class=claim>Free delivery from £5.00</h2>"
+        f"<h1>{name}</h1><p class=cost>£{n}.25</p><p>SKU: AB-{n}</p><p>Brand: Ferro</p>"
+        for n, name in enumerate(["Chair", "Lamp", "Shelf", "Vase"], 3)
+    ]
+    fields = choose_fields(
+        [ProductSample(document(body, f"{URL}{n}"), None) for n, body in enumerate(bodies)]
+    )
+    title, price, sku = (fields[name].best for name in ("title", "price", "sku"))
+    assert title is not None and title.values == ["Chair", "Lamp", "Shelf", "Vase"]
+    assert price is not None and [str(value) for value in price.values] == [
+        "3.25",
+        "4.25",
+        "5.25",
+        "6.25",
+    ]
+    assert sku is not None and sku.values == ["AB-3", "AB-4", "AB-5", "AB-6"]
+    assert fields["gtin"].best is None and fields["rating"].best is None
+
+
+@pytest.mark.parametrize(
+    ("body", "product"),
+    [
+        ('{"@type": "Product", "name": "K", "offers": {}}', True),
+        ('{"@type": ["Product"], "name": "K", "offers": {}}', True),
+        ('{"@type": "ProductGroup", "hasVariant": [{"@type": "Product", "offers": {}}, {"@type": "Product", "offers": {}}]}', True),
+        ('[{"@type": "Product", "offers": {}}, {"@type": "Product", "offers": {}}]', False),
+        ('{"@type": "Organization"}', False),
+    ],
+)  # fmt: skip
+def test_a_page_about_one_product_says_so(body: str, product: bool) -> None:
+    page = fetched(f'<script type="application/ld+json">{body}</script>')
+    assert is_product_page(ListingPage(URL, page, Document(page, URL), [])) is product

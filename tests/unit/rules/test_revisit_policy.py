@@ -1,0 +1,263 @@
+"""Intervals, and which validators are kept and sent."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scraper.crawl import context
+from scraper.crawl.context import ExtractorVersion
+from scraper.domain import Kind, LastReading, LeasedPage, Validators
+from scraper.rules.revisit import (
+    ETAG_MAX,
+    GROWS,
+    LATE_MAX,
+    QUIET,
+    SHRINKS,
+    Bounds,
+    next_interval_s,
+    read_validators,
+    trusted_reading,
+)
+from scraper.sites.definition import Site
+from scraper.sites.functions import read_function_source
+from tests.support.making import a_site
+
+HOUR, DAY = 3600.0, 86_400.0
+WIDE = Bounds(60.0, 365 * DAY)
+seconds = st.floats(60.0, 365 * DAY)
+anytime = st.floats(0.0, 3650 * DAY)
+
+
+@st.composite
+def bounds(draw: st.DrawFn) -> Bounds:
+    least, most = sorted((draw(seconds), draw(seconds)))
+    return Bounds(least, most)
+
+
+@given(bounds(), st.none() | anytime, st.none() | anytime, st.booleans())
+def test_an_interval_is_within_its_bounds(
+    limits: Bounds, interval: float | None, since: float | None, changed: bool
+) -> None:
+    assert limits.min_s <= next_interval_s(limits, interval, since, changed=changed) <= limits.max_s
+
+
+@given(seconds, anytime)
+def test_a_change_never_lengthens_it_and_none_never_shortens_it(
+    interval: float, since: float
+) -> None:
+    changed = next_interval_s(WIDE, interval, since, changed=True)
+    same = next_interval_s(WIDE, interval, since, changed=False)
+    assert changed <= interval <= same
+    assert same <= interval * GROWS**LATE_MAX * 1.000001 or same == WIDE.min_s
+
+
+@given(st.floats(200.0, 100 * DAY))
+def test_after_a_whole_interval_it_is_halved_or_grows_by_half(interval: float) -> None:
+    assert next_interval_s(WIDE, interval, interval, changed=True) == pytest.approx(
+        interval * SHRINKS
+    )
+    assert next_interval_s(WIDE, interval, interval, changed=False) == pytest.approx(
+        interval * GROWS
+    )
+
+
+@given(st.floats(DAY, 30 * DAY), st.integers(2, 50))
+def test_many_looks_that_find_nothing_say_no_more_than_one(interval: float, looks: int) -> None:
+    """The sooner they come, the less each says: together no more than one look after all that time."""
+    now = interval
+    for _ in range(looks):
+        now = next_interval_s(WIDE, now, interval / looks, changed=False)
+    assert interval < now <= interval * GROWS * 1.000001
+
+
+@given(seconds, anytime, anytime)
+def test_the_longer_nothing_changed_the_longer_it_gets(
+    interval: float, one: float, other: float
+) -> None:
+    sooner, later = sorted((one, other))
+    after = [next_interval_s(WIDE, interval, since, changed=False) for since in (sooner, later)]
+    assert after[0] <= after[1]
+    after = [next_interval_s(WIDE, interval, since, changed=True) for since in (sooner, later)]
+    assert after[0] <= after[1], "a change that may have come long ago says less"
+
+
+@given(bounds(), st.booleans())
+def test_a_new_page_begins_with_the_shortest(limits: Bounds, changed: bool) -> None:
+    assert next_interval_s(limits, None, None, changed=changed) == limits.min_s
+
+
+@pytest.mark.parametrize(
+    "every", [0.0, 6 * HOUR, DAY], ids=["as it is due", "a crawl each 6 hours", "a crawl a day"]
+)
+@pytest.mark.parametrize("days", [2.0, 10.0, 60.0])
+def test_it_settles_where_two_looks_in_three_find_nothing(days: float, every: float) -> None:
+    """A page that changes at random, once in so many days, looked at by the first crawl after it is
+    due: whenever crawls come, the interval settles near the same part of the time between two
+    changes."""
+    rng = random.Random(7)
+    limits, rate = Bounds(HOUR, 1000 * DAY), 1 / (days * DAY)
+    interval, found, looks = HOUR, [], 0
+    for look in range(6000):
+        since = max(interval, math.ceil(interval / every) * every) if every else interval
+        changed = rng.random() < 1 - math.exp(-rate * since)
+        interval = next_interval_s(limits, interval, since, changed=changed)
+        if look > 500:
+            found.append(math.log(interval))
+            looks += not changed
+    settled = math.exp(sum(found) / len(found))
+    assert settled * rate == pytest.approx(-math.log(QUIET), rel=0.35)
+    if not every:
+        assert looks / len(found) == pytest.approx(QUIET, abs=0.05)
+
+
+# Validators.
+
+tags = st.builds(
+    lambda weak, text: f'{"W/" if weak else ""}"{text}"',
+    st.booleans(),
+    st.text(
+        st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters='"'), max_size=60
+    ),
+)
+
+
+@given(tags)
+def test_a_tag_is_kept_as_it_came(tag: str) -> None:
+    assert read_validators({"etag": tag}) == Validators(tag, None)
+
+
+@given(
+    st.text(st.characters(max_codepoint=0xFF), max_size=700),
+    st.text(st.characters(max_codepoint=0xFF), max_size=60),
+)
+def test_whatever_a_server_sends_what_is_kept_is_one_line_of_ascii(
+    etag: str, modified: str
+) -> None:
+    kept = read_validators({"etag": etag, "last-modified": modified})
+    for value in kept:
+        assert value is None or (
+            value.isascii() and value.isprintable() and 0 < len(value) <= ETAG_MAX
+        )
+    assert kept.etag is None or (
+        kept.etag.endswith('"') and kept.etag.removeprefix("W/").startswith('"')
+    )
+
+
+@pytest.mark.parametrize(
+    ("modified", "date", "kept"),
+    [
+        ("Sun, 06 Nov 1994 08:49:37 GMT", None, True),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:38 GMT", True),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:37 GMT", False),
+        ("Fri, 30 Dec 1994 08:49:37 GMT", "Sun, 01 Jan 1995 08:49:37 GMT", True),
+        ("Sun, 01 Jan 1995 08:49:37 GMT", "Fri, 30 Dec 1994 08:49:37 GMT", False),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", "yesterday", True),
+        ("Sunday, 06-Nov-94 08:49:37 GMT", None, False),
+        ("Sun Nov  6 08:49:37 1994", None, False),
+        ("Sun, 06 Nov 1994 08:49:37 +0100", None, False),
+        ("Sun, 06 Nov 1994 08:49:37 GMT\r\nX: y", None, False),
+        ("Sun, ٠٦ Nov 1994 08:49:37 GMT", None, False),
+        ("0", None, False),
+    ],
+)
+def test_a_date_is_kept_where_it_is_one_and_earlier_than_the_answer(
+    modified: str, date: str | None, kept: bool
+) -> None:
+    headers = {"last-modified": modified} | ({"date": date} if date else {})
+    assert read_validators(headers) == Validators(None, modified if kept else None)
+
+
+def leased(known: LastReading | None, blocked: int = 0) -> LeasedPage:
+    return LeasedPage(
+        1,
+        1,
+        "https://shop.example/1",
+        Kind.PRODUCT,
+        "shop.example",
+        0,
+        0,
+        1,
+        10,
+        blocked=blocked,
+        last_reading=known,
+    )
+
+
+def test_when_a_last_reading_is_believed() -> None:
+    tag = Validators('"a"')
+    known = LastReading(tag, extractor_hash=7, read_s=DAY)
+    assert trusted_reading(leased(known), 7, 2 * DAY) is known
+    for page, extractor_hash, believed_s in (
+        (leased(None), 7, 2 * DAY),
+        (leased(known), 8, 2 * DAY),  # another definition
+        (leased(known), None, 2 * DAY),  # nobody can say which
+        (leased(known), 7, DAY),  # read long ago
+        (leased(known), 7, 0.0),  # switched off
+        (leased(known, blocked=1), 7, 2 * DAY),
+    ):
+        assert trusted_reading(page, extractor_hash, believed_s) is None
+
+
+# What reads a page.
+
+
+READERS = ("reads_one", "reads_two", "no_such_module")
+
+
+def number(**more: object) -> int | None:
+    return ExtractorVersion(a_site(**more), READERS).hash
+
+
+def test_the_same_definition_is_the_same_reader_and_fits_a_bigint() -> None:
+    one = number()
+    assert one == number(
+        rate="1/s", schedule="0 6 * * *", conditional="1d", revisit={"min": "1d", "max": "9d"}
+    )
+    assert one is not None and -(2**63) <= one < 2**63
+    others = [number(headers={"A": "b"}), number(product={"fields": {"title": "h2"}}), number(user_agent="browser"),
+              number(trailing_slash="strip"), number(proxy="residential", region="de")]  # fmt: skip
+    assert len({one, *others}) == 6
+
+
+def test_another_version_of_ours_is_another_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = number()
+    monkeypatch.setattr(context, "OUR_VERSION", "9.9.9")
+    assert number() != before
+
+
+def test_a_changed_function_is_another_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, body in (("one", "yield {}"), ("two", "yield {'a': 1}")):
+        (tmp_path / f"reads_{name}.py").write_text(f"def product(page):\n    {body}\n")
+    one, two = (number(product={"function": f"reads_{name}:product"}) for name in ("one", "two"))
+    assert one is not None and two is not None and one != two
+    site = a_site(product={"function": "reads_one:product"})
+    (tmp_path / "reads_one.py").write_text("def product(page):\n    yield {'b': 2}\n")
+    read_function_source.cache_clear()
+    assert ExtractorVersion(site, READERS).hash != one
+
+
+def test_what_cannot_be_named_is_never_asked_with_validators() -> None:
+    assert number(product={"function": "no_such_module:product"}) is None
+
+
+def test_a_definition_says_it_in_three_ways() -> None:
+    assert Site.model_validate(a_site().model_dump(mode="json")) == a_site()
+    assert (a_site().revisit.bounds, a_site().conditional_s) == (Bounds(DAY, DAY), 30 * DAY)
+    adaptive = a_site(revisit={"min": "6h", "max": "14d"}, conditional=False)
+    assert (adaptive.revisit.bounds, adaptive.revisit_s, adaptive.conditional_s) == (
+        Bounds(6 * HOUR, 14 * DAY),
+        6 * HOUR,
+        0,
+    )
+    assert Site.model_validate(adaptive.model_dump(mode="json")) == adaptive
+    assert a_site(conditional="3d").conditional_s == 3 * DAY
+    assert a_site(revisit=0).revisit.bounds == Bounds(0, 0)
