@@ -14,7 +14,7 @@ from alembic import context
 from scraper import models, settings
 from scraper.infra import servers
 from scraper.infra.migrations import VERSION_TABLE
-from scraper.registry import active_plugins
+from scraper.registry import model_modules
 
 # any number will do, as long as nobody else takes it
 MIGRATION_LOCK = 7_203_001
@@ -27,9 +27,8 @@ def is_compared(name: str | None, kind: str, _: object) -> bool:
 
 def migrate(connection: Connection) -> None:
     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
-    for plugin in active_plugins():
-        if plugin.models is not None:
-            import_module(plugin.models)
+    for module in model_modules():
+        import_module(module)
     context.configure(
         connection=connection,
         target_metadata=models.Base.metadata,

@@ -1,4 +1,4 @@
-"""The tables. PostgreSQL is the truth: it holds every count, verdict and product.
+"""The tables of the core; plug-ins add theirs in `models.py`. PostgreSQL is the truth: it holds every count, verdict and product.
 
 Statements that matter for speed or for a race are SQL in the features' folders; these classes
 describe the columns for Alembic.
@@ -20,7 +20,6 @@ from sqlalchemy import (
     Index,
     SmallInteger,
     Text,
-    UniqueConstraint,
     desc,
     text,
 )
@@ -701,94 +700,3 @@ class HeldProduct(Base):
     reason: Mapped[str | None] = mapped_column(
         comment="why it is held back; null: its crawl is not judged yet"
     )
-
-
-class AlertRow(Base):
-    """What people are to be told of a crawl, once: that it is suspect, or has failed."""
-
-    __tablename__ = "alerts"
-    __table_args__ = (partial_index("alerts_due_idx", "not_before", where="done_at IS NULL"),)
-
-    crawl_id: Mapped[int] = crawl_key()
-    created_at: Mapped[datetime] = now_column()
-    not_before: Mapped[datetime] = now_column()
-    attempts: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
-    delivered: Mapped[list[str]] = mapped_column(
-        ARRAY(Text),
-        server_default=EMPTY,
-        comment="recipients that have it: kind and a short hash, never the address",
-    )
-    done_at: Mapped[datetime | None] = mapped_column(comment="when all had it, or it was given up")
-    error: Mapped[str | None] = mapped_column(
-        comment="which recipients could not be reached last time"
-    )
-
-
-class PriceAlertRow(Base):
-    """What people are to be told of a change, once for each rule; see
-    `scraper.plugins.alerts.prices.outbox`."""
-
-    __tablename__ = "price_alerts"
-    __table_args__ = (
-        UniqueConstraint("rule", "change_id"),
-        partial_index("price_alerts_due_idx", "not_before", where="done_at IS NULL"),
-    )
-
-    id: Mapped[int] = row_number()
-    rule: Mapped[str]
-    change_id: Mapped[int] = mapped_column(BigInteger, comment="the position in the feed")
-    crawl_id: Mapped[int] = mapped_column(BigInteger)
-    details: Mapped[dict[str, Any]] = mapped_column(JSONB, comment="what webhooks get")
-    created_at: Mapped[datetime] = now_column()
-    not_before: Mapped[datetime] = now_column()
-    attempts: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
-    delivered: Mapped[list[str]] = mapped_column(
-        ARRAY(Text), server_default=EMPTY, comment="recipients that have it: kind and a short hash"
-    )
-    done_at: Mapped[datetime | None] = mapped_column(comment="when all had it, or it was given up")
-    error: Mapped[str | None]
-
-
-class ArchiveSegment(Base):
-    """A file of archived pages; see `scraper.plugins.archive.rows`."""
-
-    __tablename__ = "archive_segments"
-    __table_args__ = (partial_index("archive_segments_empty_idx", "created_at", where="pages = 0"),)
-
-    id: Mapped[int] = row_number()
-    place: Mapped[str] = mapped_column(comment="a folder, or s3://bucket/prefix")
-    key: Mapped[str] = mapped_column(comment="the file within its place")
-    codec: Mapped[str] = mapped_column(comment="gzip or zstd")
-    pages: Mapped[int] = count_column("rows of archived_pages")
-    bytes: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
-    created_at: Mapped[datetime] = now_column()
-    stored_at: Mapped[datetime | None] = mapped_column(comment="null: its file may not be whole")
-    doomed_at: Mapped[datetime | None] = mapped_column(comment="since then its file may be gone")
-
-
-class ArchivedPage(Base):
-    """A page's answer, as a record of a segment."""
-
-    __tablename__ = "archived_pages"
-    __table_args__ = (Index("archived_pages_site_id_fetched_at_idx", "site_id", "fetched_at"),)
-
-    segment_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
-    start: Mapped[int] = mapped_column(
-        BigInteger, primary_key=True, autoincrement=False, comment="the first byte of its record"
-    )
-    size: Mapped[int] = mapped_column(comment="of its record, in bytes")
-    body_bytes: Mapped[int] = mapped_column(comment="unpacked")
-    captured_size: Mapped[int] = count_column(
-        "of the record right behind it, in bytes: what a browser captured; 0: nothing"
-    )
-    site_id: Mapped[int]
-    page_id: Mapped[int] = mapped_column(BigInteger)
-    crawl_id: Mapped[int] = mapped_column(BigInteger)
-    kind: Mapped[str]
-    url: Mapped[str]
-    final_url: Mapped[str | None] = mapped_column(
-        comment="where it was answered; null: at its own URL"
-    )
-    http_status: Mapped[int] = mapped_column(SmallInteger)
-    content_hash: Mapped[UUID | None] = mapped_column(comment="of what was extracted")
-    fetched_at: Mapped[datetime]

@@ -104,7 +104,8 @@ class Plugin:
     # A protocol of the core, by name, to an object that fills it, as `LocalServers`.
     services: Mapping[str, str] = field(default_factory=dict)
     # A module whose tables inherit from `scraper.models.Base`, and the package whose folder holds
-    # their Alembic revisions, `0001_*.py` first: a history of the plug-in's own.
+    # their Alembic revisions, `0001_*.py` first: a history of the plug-in's own. Only the plug-in
+    # names its tables in SQL.
     models: str | None = None
     migrations: str | None = None
     # A form of exports, to a `scraper.cli.data.export.ExportForm`.
@@ -145,6 +146,9 @@ class Hooks:
         """Returns what a worker keeps of a crawl for the plug-in, in `CrawlContext.extras`."""
         return None
 
+    def flag_crawl(self, connection: sa.Connection, crawl_id: int) -> None:
+        """Called in the transaction that judges a crawl, if it is suspect or has failed."""
+
     def delist(self, connection: sa.Connection, crawl: sa.Row[tuple[object, ...]]) -> Misses | None:
         """Counts a complete crawl's missed products, where pages are not all in the frontier."""
         return None
@@ -161,11 +165,18 @@ class Hooks:
         """Deletes up to `limit` rows of a site. Returns how many; it is called until that is 0."""
         return 0
 
+    def forget_changes(self, connection: sa.Connection, change_ids: Sequence[int]) -> None:
+        """Called in the transaction that deletes entries of the feed of changes."""
+
     def forget_site(self, settings: Settings, site_id: int, name: str) -> None:
         """Called when a site was deleted: removes what is not in PostgreSQL."""
 
     def fleet_metrics(self, client: Redis) -> Iterable[Metric]:
         """Yields what `scraper metrics` exports of the plug-in's state in Redis."""
+        return ()
+
+    def stored_metrics(self, connection: sa.Connection) -> Iterable[Metric]:
+        """Yields what `scraper metrics` exports of the plug-in's tables."""
         return ()
 
     def secret_values(self, settings: Settings) -> Iterable[str]:

@@ -91,6 +91,18 @@ def installed_hooks() -> Mapping[str, Hooks]:
     return hooks
 
 
+def model_modules() -> list[str]:
+    """The modules with the tables that a migrated database has: a plug-in that is off has none,
+    unless the core's history creates them."""
+    return [
+        row.plugin.models
+        for row in found_plugins()
+        if row.plugin is not None
+        and row.plugin.models is not None
+        and (not row.off or row.plugin.migrations is None)
+    ]
+
+
 def first_answer(answers: Iterable[T | None]) -> T | None:
     """The first answer of the plug-ins that is not None."""
     return next((answer for answer in answers if answer is not None), None)

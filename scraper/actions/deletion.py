@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from scraper.errors import BusyError
 from scraper.frontier import crawls
+from scraper.infra import migrations
 from scraper.infra.database import retry_transaction
 from scraper.plugin import Hooks
 from scraper.registry import installed_hooks
@@ -39,15 +40,13 @@ UPDATE sites SET enabled = false, paused = true, updated_at = now() WHERE id = :
 CHANGES = sa.text(f"""
 WITH chosen AS (
     SELECT id FROM changes WHERE site_id = :id AND id > :after ORDER BY id LIMIT {BATCH}
-), alerted AS (
-    DELETE FROM price_alerts WHERE change_id IN (SELECT id FROM chosen)
 ), deleted AS (
     DELETE FROM changes WHERE id IN (SELECT id FROM chosen)
 )
-SELECT count(*) AS rows, coalesce(max(id), :after) AS last FROM chosen
+SELECT id FROM chosen ORDER BY id
 """)
 
-# Versions and held values are deleted with their product, figures and alerts with their crawl.
+# Versions and held values are deleted with their product, figures with their crawl.
 PRODUCTS = sa.text(f"""
 DELETE FROM products WHERE id IN (SELECT id FROM products WHERE site_id = :id LIMIT {BATCH // 10})
 """)
@@ -62,12 +61,8 @@ WITH deleted AS (
 ), read_again AS (
     UPDATE pages SET fetched_at = NULL, content_hash = NULL, body_hash = NULL, extractor_hash = NULL
      WHERE id IN (SELECT page_id FROM deleted)
-), fed AS (
-    DELETE FROM changes WHERE site_id = :id AND product_id IN (SELECT id FROM deleted) RETURNING id
-), alerted AS (
-    DELETE FROM price_alerts WHERE change_id IN (SELECT id FROM fed)
 )
-SELECT count(*) FROM deleted
+DELETE FROM changes WHERE site_id = :id AND product_id IN (SELECT id FROM deleted) RETURNING id
 """)
 LOCK = sa.text("SELECT FROM sites WHERE id = :id FOR UPDATE")
 CRAWLS = sa.text("""
@@ -92,7 +87,7 @@ def count_rows(connection: sa.Connection, name: str) -> tuple[int, dict[str, int
     site_id = _require_idle(connection, name)
     counted = connection.execute(COUNT, {"id": site_id}).mappings().one()
     rows = {table: int(counted[table]) for table in TABLES}
-    for hooks in installed_hooks().values():
+    for hooks in _hooks_with_tables(connection).values():
         rows |= hooks.count_site(connection, site_id)
     return site_id, rows
 
@@ -107,7 +102,7 @@ def delete_products(engine: sa.Engine, name: str, row_ids: Sequence[int]) -> Non
             # The lock keeps crawls from beginning before the commit.
             connection.execute(LOCK, values)
             _require_idle(connection, name)
-            connection.execute(CHOSEN, values)
+            _forget_changes(connection, connection.execute(CHOSEN, values).scalars().all())
 
     for start in range(0, len(row_ids), BATCH):
         retry_transaction(partial(once, row_ids[start : start + BATCH]))
@@ -127,7 +122,7 @@ def delete_site(engine: sa.Engine, name: str, progress: Progress) -> int:
             break
     for table, statement in (("products", PRODUCTS), ("pages", PAGES)):
         _delete_all(engine, table, partial(_delete_rows, statement, site_id), progress)
-    for name_of_rows, piece in _pieces_of_plugins(site_id):
+    for name_of_rows, piece in _pieces_of_plugins(engine, site_id):
         _delete_all(engine, name_of_rows, piece, progress)
     _delete_all(engine, "crawls", partial(_delete_rows, CRAWLS, site_id), progress)
     with engine.begin() as connection:
@@ -161,12 +156,28 @@ def _delete_all(
 
 def _delete_changes(engine: sa.Engine, site_id: int, after: int) -> tuple[int, int]:
     with engine.begin() as connection:
-        row = connection.execute(CHANGES, {"id": site_id, "after": after}).one()
-        return row.rows, row.last
+        change_ids = connection.execute(CHANGES, {"id": site_id, "after": after}).scalars().all()
+        _forget_changes(connection, change_ids)
+        return len(change_ids), max(change_ids, default=after)
 
 
-def _pieces_of_plugins(site_id: int) -> Iterator[tuple[str, Callable[[sa.Connection], int]]]:
-    for name, hooks in installed_hooks().items():
+def _forget_changes(connection: sa.Connection, change_ids: Sequence[int]) -> None:
+    for hooks in _hooks_with_tables(connection).values():
+        hooks.forget_changes(connection, change_ids)
+
+
+def _hooks_with_tables(connection: sa.Connection) -> dict[str, Hooks]:
+    """The hooks of all installed plug-ins, but those that were never on: these have no tables."""
+    missing = migrations.unmigrated_plugins(connection)
+    return {name: hooks for name, hooks in installed_hooks().items() if name not in missing}
+
+
+def _pieces_of_plugins(
+    engine: sa.Engine, site_id: int
+) -> Iterator[tuple[str, Callable[[sa.Connection], int]]]:
+    with engine.connect() as connection:
+        hooks_by_name = _hooks_with_tables(connection)
+    for name, hooks in hooks_by_name.items():
         yield name, partial(_delete_piece, hooks, site_id)
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from scraper.errors import ServerUnavailableError
+from scraper.errors import ConfigError, ServerUnavailableError
 from scraper.infra import shipped
-from scraper.registry import active_plugins
+from scraper.registry import active_plugins, found_plugins
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -46,11 +46,15 @@ def histories() -> list[History]:
     return [
         CORE,
         *(
-            History(plugin.name, _folder_of(plugin.migrations), f"{VERSION_TABLE}_{plugin.name}")
+            History(plugin.name, _folder_of(plugin.migrations), _version_table(plugin.name))
             for plugin in active_plugins()
             if plugin.migrations is not None
         ),
     ]
+
+
+def _version_table(plugin: str) -> str:
+    return f"{VERSION_TABLE}_{plugin}"
 
 
 def _folder_of(package: str) -> Path:
@@ -93,18 +97,59 @@ def upgrade(engine: sa.Engine) -> str:
     return head()
 
 
+def downgrade(engine: sa.Engine, revision: str, plugin: str | None = None) -> None:
+    """Reverts the core's history, or a plug-in's, to a revision; `base` removes the tables. Raises
+    `ConfigError` if the history has no such revision, or the plug-in no history."""
+    from alembic.util import CommandError
+
+    from alembic import command
+
+    history = _find_history(plugin)
+    settings = config(history)
+    with engine.begin() as connection:
+        settings.attributes["connection"] = connection
+        try:
+            command.downgrade(settings, revision)
+        except CommandError as error:
+            raise ConfigError(f"{history.name}: {error}") from error
+
+
+def _find_history(plugin: str | None) -> History:
+    if plugin is None:
+        return CORE
+    own = {history.name: history for history in histories()[1:]}
+    if plugin not in own:
+        names = ", ".join(own) or "switch it on"
+        raise ConfigError(
+            f"no plug-in that is on has migrations and is named {plugin!r} (fix: {names})"
+        )
+    return own[plugin]
+
+
+def unmigrated_plugins(connection: sa.Connection) -> set[str]:
+    """Returns the installed plug-ins with migrations that the database does not have, since they
+    were never on."""
+    return {
+        row.name
+        for row in found_plugins()
+        if row.plugin is not None
+        and row.plugin.migrations is not None
+        and _read_revision(connection, _version_table(row.name)) is None
+    }
+
+
 def require_current(engine: sa.Engine) -> None:
     """Raises `ServerUnavailableError` if the database's revisions are not this program's."""
     with engine.connect() as connection:
         for history in histories():
-            _require_head(history, _read_revision(connection, history))
+            _require_head(history, _read_revision(connection, history.table))
 
 
-def _read_revision(connection: sa.Connection, history: History) -> str | None:
+def _read_revision(connection: sa.Connection, table: str) -> str | None:
     exists = sa.text("SELECT to_regclass(:table) IS NOT NULL")
-    if not connection.execute(exists, {"table": history.table}).scalar():
+    if not connection.execute(exists, {"table": table}).scalar():
         return None
-    query = sa.text(f'SELECT version_num FROM "{history.table}"')
+    query = sa.text(f'SELECT version_num FROM "{table}"')
     return connection.execute(query).scalar()
 
 

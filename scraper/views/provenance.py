@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from scraper.domain import Fetched
 from scraper.errors import NotFoundError
+from scraper.registry import find_service
 from scraper.results.differences import keys_of, value_of
 from scraper.results.held_products import REASONS
 from scraper.results.judgement.plausibility import why_held
@@ -47,12 +48,6 @@ WAITS = sa.text("""
 SELECT h.crawl_id, h.url, h.reason FROM held_products h JOIN sites s ON s.id = h.site_id
  WHERE s.name = :site AND h.external_id = :external_id
 """)
-ARCHIVED = sa.text("""
-SELECT a.*, g.place, g.key, g.codec, c.definition
-  FROM archived_pages a JOIN archive_segments g ON g.id = a.segment_id
-  JOIN crawls c ON c.id = a.crawl_id
- WHERE a.page_id = :page_id ORDER BY a.fetched_at DESC LIMIT 1
-""")
 # A crawl that found a product as it was, or did not ask for it since it was not due, is known for
 # as long as it is the last one that reached its page.
 CRAWLS = sa.text("""
@@ -87,8 +82,13 @@ class ArchivedAnswer:
 class ArchivedPages(Protocol):
     """The pages that a plug-in has archived: a service."""
 
+    def find_page(self, connection: sa.Connection, page_id: int) -> Mapping[str, Any] | None:
+        """Returns the row of a page's newest answer, with its crawl's definition; None: it has no
+        answer."""
+        ...
+
     def read_page(self, row: Mapping[str, Any], body_max_bytes: int) -> ArchivedAnswer:
-        """The answer of a row of `ARCHIVED`."""
+        """Returns the answer of such a row."""
         ...
 
 
@@ -156,11 +156,7 @@ def read(
     names = _in_order(definition, versions[0][1] | dict.fromkeys(held))
     if field is not None and field not in names:
         raise NotFoundError(f"{external_id} has no {field!r}: {', '.join(names)}")
-    row = (
-        connection.execute(ARCHIVED, {"page_id": product.page_id}).mappings().first()
-        if archived
-        else None
-    )
+    archive = find_service(ArchivedPages) if archived else None  # type: ignore[type-abstract]
     return Provenance(
         product.url,
         product.fetched_at,
@@ -169,7 +165,7 @@ def read(
         tuple(
             _make_origin(name, versions, held.get(name)) for name in names if field in (None, name)
         ),
-        dict(row) if row else None,
+        archive.find_page(connection, product.page_id) if archive is not None else None,
     )
 
 

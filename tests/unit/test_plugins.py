@@ -5,18 +5,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import scraper
 from scraper import registry
+from scraper.models import Base
 from scraper.plugin import VERSION, Hooks, Plugin, WorkerPart
 
+PACKAGE = Path(scraper.__file__).parent
 OUTSIDE = '''"""Ratings of shops: a plug-in of another author."""
 
 import click
@@ -55,6 +60,8 @@ start: https://shop.example/
 listing: {products: a.product}
 product: {fields: {title: h1}}
 """
+
+SQL_OF_TABLE = r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE|USING)\s+(?:{})\b"
 
 
 def references(plugin: Plugin) -> Iterator[str]:
@@ -155,3 +162,34 @@ def test_a_definition_that_needs_a_plugin_that_is_off_names_it(outside: Path) ->
     assert unknown.returncode == 2 and "no plug-in is named 'arhive'" in unknown.stderr
     gone = scraper(outside, "reextract", "shop", SCRAPER_PLUGINS_OFF="archive")
     assert gone.returncode == 2 and "reextract" in gone.stderr
+
+
+def tables_by_plugin() -> dict[str, set[str]]:
+    """The tables of each plug-in's models, by the folder of the plug-in."""
+    for module in registry.model_modules():
+        import_module(module)
+    tables: dict[str, set[str]] = {}
+    for mapper in Base.registry.mappers:
+        package = mapper.class_.__module__
+        if package.startswith("scraper.plugins."):
+            tables.setdefault(package.split(".")[2], set()).add(mapper.local_table.name)
+    return tables
+
+
+def test_only_a_plugin_itself_names_its_tables_in_sql() -> None:
+    tables = tables_by_plugin()
+    assert tables["alerts"] == {"alerts", "price_alerts"}
+    assert tables["archive"] == {"archive_segments", "archived_pages"}
+    pattern = {
+        plugin: re.compile(SQL_OF_TABLE.format("|".join(names))) for plugin, names in tables.items()
+    }
+    files = [path for ending in ("py", "sql") for path in PACKAGE.rglob(f"*.{ending}")]
+    assert len(files) > 500
+    named = [
+        f"{path.relative_to(PACKAGE)} names a table of {plugin}: {match[0]}"
+        for path in files
+        for plugin in tables
+        if PACKAGE / "plugins" / plugin not in path.parents
+        and (match := pattern[plugin].search(path.read_text(encoding="utf-8")))
+    ]
+    assert named == []

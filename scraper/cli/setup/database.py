@@ -10,12 +10,21 @@ from scraper.infra.database import make_engine
 
 
 @click.command()
+@click.option(
+    "--down", metavar="REVISION", help="Revert to this revision instead; base: remove the tables."
+)
+@click.option("--plugin", metavar="NAME", help="With --down: the plug-in whose tables are meant.")
 @json_option()
-def migrate(as_json: bool) -> None:
-    """Apply migrations to the database."""
+def migrate(down: str | None, plugin: str | None, as_json: bool) -> None:
+    """Apply the migrations of the core and of all plug-ins to the database."""
+    if plugin is not None and down is None:
+        raise click.UsageError("--plugin needs --down REVISION")
     settings = load_settings()
     servers.require_postgres(settings)
-    revision = migrations.upgrade(make_engine(settings.postgres_url))
+    engine = make_engine(settings.postgres_url)
+    if down is not None:
+        migrations.downgrade(engine, down, plugin)
+    revision = migrations.upgrade(engine) if down is None else down
     if as_json:
         print_json({"revision": revision})
     else:

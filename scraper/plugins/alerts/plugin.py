@@ -10,6 +10,8 @@ PLUGIN = Plugin(
     requires={"apprise": "'celery-scraper[alerts]'"},
     settings="scraper.plugins.alerts.settings:AlertsSettings",
     keys="scraper.plugins.alerts.keys:AlertsKeys",
+    hooks="scraper.plugins.alerts.hooks:HOOKS",
+    models="scraper.plugins.alerts.models",
     commands={"alerts": Command(DATA, "scraper.plugins.alerts.command")},
     ticks=[Tick("alert", 5.0, "scraper.plugins.alerts.tick:send_alerts")],
 )

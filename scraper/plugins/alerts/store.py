@@ -18,6 +18,9 @@ ATTEMPTS_MAX = 10
 OLDEST = "1 day"
 DROPPED = "there was no recipient within a day"
 
+# The transaction that judges a crawl runs it.
+QUEUE = sa.text("INSERT INTO alerts (crawl_id) VALUES (:id) ON CONFLICT DO NOTHING")
+
 CLAIM = sa.text("""
 UPDATE alerts
    SET attempts = attempts + 1,
@@ -46,6 +49,11 @@ class ClaimedAlert:
     crawl_id: int
     attempts: int
     delivered: frozenset[str]
+
+
+def queue_alert(connection: sa.Connection, crawl_id: int) -> None:
+    """Inserts the alert about a crawl, unless it has one."""
+    connection.execute(QUEUE, {"id": crawl_id})
 
 
 def has_due(connection: sa.Connection) -> bool:

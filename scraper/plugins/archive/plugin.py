@@ -11,6 +11,7 @@ PLUGIN = Plugin(
     settings="scraper.plugins.archive.settings:ArchiveSettings",
     keys="scraper.plugins.archive.keys:ArchiveKeys",
     hooks="scraper.plugins.archive.hooks:HOOKS",
+    models="scraper.plugins.archive.models",
     worker="scraper.plugins.archive.worker_part:ArchivePart",
     commands={
         "archive": Command(DATA, "scraper.plugins.archive.command"),

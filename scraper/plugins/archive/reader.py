@@ -9,10 +9,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+import sqlalchemy as sa
+
 from scraper.domain import Fetched
 from scraper.errors import ObjectsError
 from scraper.infra import objects
 from scraper.infra.objects import Objects
+from scraper.plugins.archive import rows as archive_rows
 from scraper.plugins.archive import warc
 from scraper.plugins.archive.warc import ArchivedResponse, RecordError
 from scraper.views.provenance import ArchivedAnswer
@@ -134,6 +137,9 @@ def _read_record(row: Mapping[str, Any], data: bytes, body_max_bytes: int) -> Re
 
 class StoredPages:
     """The service `ArchivedPages`."""
+
+    def find_page(self, connection: sa.Connection, page_id: int) -> Mapping[str, Any] | None:
+        return archive_rows.find_newest(connection, page_id)
 
     def read_page(self, row: Mapping[str, Any], body_max_bytes: int) -> ArchivedAnswer:
         (page,) = read_all([row], body_max_bytes)

@@ -83,6 +83,13 @@ SELECT place, array_agg(id ORDER BY id) AS ids, array_agg(key ORDER BY id) AS ke
  WHERE turn <= :rows GROUP BY place ORDER BY place
 """)
 
+# The index of segments without pages answers it.
+UNFINISHED = sa.text("""
+SELECT count(*) FROM archive_segments
+ WHERE pages = 0 AND stored_at IS NULL AND doomed_at IS NULL
+   AND created_at < now() - interval '10 minutes'
+""")
+
 SUMMARY = sa.text("""
 SELECT s.name AS site, count(*) AS pages, count(DISTINCT a.page_id) AS urls,
        count(DISTINCT a.segment_id) AS segments, sum(a.size) AS bytes,
@@ -101,6 +108,13 @@ SELECT a.*, g.place, g.key, g.codec, s.name AS site
    AND (CAST(:since AS timestamptz) IS NULL OR a.fetched_at >= :since)
    AND (a.segment_id, a.start) > (:segment_id, :start)
  ORDER BY a.segment_id, a.start LIMIT :rows
+""")
+
+NEWEST_OF_PAGE = sa.text("""
+SELECT a.*, g.place, g.key, g.codec, c.definition
+  FROM archived_pages a JOIN archive_segments g ON g.id = a.segment_id
+  JOIN crawls c ON c.id = a.crawl_id
+ WHERE a.page_id = :page_id ORDER BY a.fetched_at DESC LIMIT 1
 """)
 
 # The newest answer of each product page. A gone page has no product to write; a page that is
@@ -279,6 +293,12 @@ def list_records(
     return list(connection.execute(RECORDS, values))
 
 
+def find_newest(connection: sa.Connection, page_id: int) -> Mapping[str, Any] | None:
+    """Returns a page's newest row, with its segment's place and key and its crawl's definition."""
+    row = connection.execute(NEWEST_OF_PAGE, {"page_id": page_id}).mappings().first()
+    return dict(row) if row is not None else None
+
+
 def stream_newest(
     connection: sa.Connection, site_id: int, since: datetime | None, limit: int | None
 ) -> Iterator[sa.Row[Any]]:
@@ -286,6 +306,12 @@ def stream_newest(
     segments."""
     streaming = connection.execution_options(stream_results=True, max_row_buffer=1000)
     yield from streaming.execute(NEWEST, {"site_id": site_id, "since": since, "limit": limit})
+
+
+def count_unfinished(connection: sa.Connection) -> int:
+    """Counts the segments that were announced longer ago than a worker takes to store one, and that
+    are not yet swept."""
+    return int(connection.execute(UNFINISHED).scalar_one())
 
 
 def count_pages(connection: sa.Connection, site_id: int) -> int:

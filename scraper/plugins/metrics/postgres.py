@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from scraper.domain import CrawlStatus, Status
 from scraper.frontier.progress import read_progress
 from scraper.plugins.metrics.counters import Growing, Labels
+from scraper.registry import plugin_hooks
 from scraper.sites.definition import Site
 from scraper.views import queue_stats as state
 from scraper.views.queue_stats import QueueState
@@ -65,14 +66,6 @@ SELECT c.name, c.site, f.trimmed > c.position AS expired, unread.changes,
  ORDER BY c.name, c.site LIMIT :consumers
 """)
 
-# Segments that were announced longer ago than a worker takes, and neither stored nor swept; by the
-# index of segments without pages.
-UNFINISHED = sa.text("""
-SELECT count(*) FROM archive_segments
- WHERE pages = 0 AND stored_at IS NULL AND doomed_at IS NULL
-   AND created_at < now() - interval '10 minutes'
-""")
-
 
 class Postgres:
     def __init__(self, engine: sa.Engine, lease_s: float) -> None:
@@ -98,7 +91,7 @@ class Postgres:
                 *_dead_page_metrics(connection),
                 *_active_crawl_metrics(connection),
                 *_consumer_metrics(connection),
-                *_archive_metrics(connection),
+                *(m for hooks in plugin_hooks().values() for m in hooks.stored_metrics(connection)),
                 *self._counter_metrics(connection),
             ]
 
@@ -264,15 +257,6 @@ def _consumer_metrics(connection: sa.Connection) -> list[Metric]:
         age.add_metric([row.name, row.site], float(row.age_s))
         expired.add_metric([row.name, row.site], row.expired)
     return [behind, age, expired]
-
-
-def _archive_metrics(connection: sa.Connection) -> list[Metric]:
-    unfinished = make_gauge(
-        "scraper_archive_unfinished_segments",
-        "Segments of the archive that a worker announced and did not store; swept after a day",
-    )
-    unfinished.add_metric([], connection.execute(UNFINISHED).scalar_one())
-    return [unfinished]
 
 
 def _counter_labels(name: str, sites: Sequence[str]) -> list[Labels]:

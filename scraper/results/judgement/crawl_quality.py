@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from scraper.domain import CrawlStatus
 from scraper.frontier.crawls import REPLAY
 from scraper.infra.database import dumps
+from scraper.registry import plugin_hooks
 from scraper.results import held_products, held_values
 from scraper.results.judgement import earlier_crawls
 from scraper.results.judgement.crawl_judgement import CrawlJudgement
@@ -33,8 +34,6 @@ JUDGED = sa.text("""
 UPDATE crawls SET judged_at = now(), suspect = :suspect, reasons = CAST(:reasons AS jsonb)
  WHERE id = :id
 """)
-
-ALERT = sa.text("INSERT INTO alerts (crawl_id) VALUES (:id) ON CONFLICT DO NOTHING")
 
 ADD_REASON = sa.text("""
 UPDATE crawls SET suspect = true,
@@ -85,7 +84,7 @@ def judge_data(
     except ValidationError:
         # Another version stored the definition; the crawl must end all the same.
         _store_judgement(connection, crawl.id, False, [])
-        _queue_alert(connection, crawl, status, suspect=False)
+        _flag_if_bad(connection, crawl, status, suspect=False)
         return False
     judgement = CrawlJudgement(connection, crawl, site, before, unlisted)
     contrary = judgement.doubt_changes()
@@ -100,18 +99,23 @@ def judge_data(
     if suspect and earlier_crawls.have_same_reasons(connection, crawl, reasons, wanted):
         accept_crawl(connection, crawl.id)
         suspect = False
-    _queue_alert(connection, crawl, status, suspect=suspect)
+    _flag_if_bad(connection, crawl, status, suspect=suspect)
     return suspect
 
 
-def _queue_alert(
+def _flag_if_bad(
     connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus, *, suspect: bool
 ) -> None:
-    """Queues an alert for a failed or suspect crawl. A person who stops or replays a crawl
-    is watching it already."""
+    """Flags a failed or suspect crawl. A person who stops or replays a crawl is watching it
+    already."""
     failed = status is CrawlStatus.FAILED and crawl.trigger != REPLAY
     if failed or (suspect and status is not CrawlStatus.STOPPED):
-        connection.execute(ALERT, {"id": crawl.id})
+        _flag_crawl(connection, crawl.id)
+
+
+def _flag_crawl(connection: sa.Connection, crawl_id: int) -> None:
+    for hooks in plugin_hooks().values():
+        hooks.flag_crawl(connection, crawl_id)
 
 
 def accept_crawl(connection: sa.Connection, crawl_id: int) -> bool:
@@ -130,7 +134,7 @@ def accept_crawl(connection: sa.Connection, crawl_id: int) -> bool:
 def add_reason(connection: sa.Connection, crawl_id: int, reason: Reason) -> bool:
     """Makes a judged crawl suspect for one more reason. Returns True: it is suspect."""
     connection.execute(ADD_REASON, {"id": crawl_id, "reasons": dumps([reason])})
-    connection.execute(ALERT, {"id": crawl_id})
+    _flag_crawl(connection, crawl_id)
     return True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from decimal import Decimal
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from click.testing import CliRunner, Result
 
 from scraper.actions import deletion
 from scraper.cli.main import main
+from scraper.infra import migrations
 from scraper.models import Base
+from scraper.registry import model_modules
 from scraper.settings import Settings
 from tests.support.making import a_site, open_crawl, rows
 from tests.support.shops.crawled_shop import Shop
@@ -73,6 +76,8 @@ def shops(engine: sa.Engine) -> tuple[Shop, Shop]:
 
 
 def counted(engine: sa.Engine) -> dict[str, int]:
+    for module in model_modules():
+        import_module(module)
     return {
         table.name: rows(engine, f"SELECT count(*) FROM {table.name}")[0][0]
         for table in Base.metadata.sorted_tables
@@ -102,6 +107,14 @@ def test_everything_of_one_site_goes_and_nothing_of_another(
     assert rows(engine, "SELECT pages FROM archive_segments") == [(7,)]
     assert "no site named" in run(name, "--yes", code=2).output
     sell(shops[1], 4)
+
+
+def test_a_plugin_whose_tables_were_never_made_is_passed_over(
+    own_database: str, run: Run, engine: sa.Engine, shops: tuple[Shop, Shop]
+) -> None:
+    migrations.downgrade(engine, "base", "matching")
+    run(shops[0].site.name, "--yes")
+    assert rows(engine, "SELECT name FROM sites") == [("other",)]
 
 
 def test_it_asks_and_says_what_it_would_do(

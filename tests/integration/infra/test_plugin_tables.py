@@ -67,15 +67,15 @@ CHECK = """
 from alembic import command
 from scraper.infra import migrations
 from scraper.infra.database import make_engine
-import os, sys
+import os
 
 engine = make_engine(os.environ["DATABASE_URL"])
 *_, notes = migrations.histories()
 assert notes.name == "notes"
-config = migrations.config(notes if sys.argv[1] != "check" else migrations.CORE)
+config = migrations.config()
 with engine.begin() as connection:
     config.attributes["connection"] = connection
-    command.check(config) if sys.argv[1] == "check" else command.downgrade(config, sys.argv[1])
+    command.check(config)
 """
 
 
@@ -112,6 +112,9 @@ class OutsidePlugin:
             check=False,
         )  # fmt: skip
 
+    def uninstall(self) -> None:
+        (self.folder / "installed").rename(self.folder / "uninstalled")
+
     def scraper(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
         return self.run("-m", "scraper", *words, **more)
 
@@ -126,7 +129,7 @@ def test_tables_of_a_plugin_are_migrated_up_and_down(outside: OutsidePlugin) -> 
     engine = make_engine(outside.database)
     with engine.begin() as connection:
         connection.execute(sa.text("INSERT INTO notes (text) VALUES ('a note')"))
-    checked = outside.run("-c", CHECK, "check")
+    checked = outside.run("-c", CHECK)
     assert checked.returncode == 0, checked.stderr
 
     (outside.package / "migrations" / "0002_upper.py").write_text(SECOND)
@@ -142,8 +145,30 @@ def test_tables_of_a_plugin_are_migrated_up_and_down(outside: OutsidePlugin) -> 
     assert outside.scraper("migrate").returncode == 0
     with engine.connect() as connection:
         assert connection.execute(sa.text("SELECT text FROM notes")).scalar() == "A NOTE"
-    assert outside.run("-c", CHECK, "base").returncode == 0
+    assert outside.scraper("migrate", "--down", "0001", "--plugin", "notes").returncode == 0
+    with engine.connect() as connection:
+        assert connection.execute(sa.text("SELECT text FROM notes")).scalar() == "a note"
+    assert outside.scraper("migrate", "--down", "base", "--plugin", "notes").returncode == 0
     with engine.connect() as connection:
         assert connection.execute(sa.text("SELECT to_regclass('notes')")).scalar() is None
         assert connection.execute(sa.text("SELECT to_regclass('products')")).scalar() is not None
+    engine.dispose()
+
+
+def test_tables_of_an_uninstalled_plugin_stay_and_come_into_use_again(
+    outside: OutsidePlugin,
+) -> None:
+    assert outside.scraper("migrate").returncode == 0
+    engine = make_engine(outside.database)
+    with engine.begin() as connection:
+        connection.execute(sa.text("INSERT INTO notes (text) VALUES ('a note')"))
+    outside.uninstall()
+    assert outside.scraper("status").returncode == 0
+    assert outside.scraper("migrate").returncode == 0
+    unknown = outside.scraper("migrate", "--down", "base", "--plugin", "notes")
+    assert unknown.returncode == 2 and "is named 'notes'" in unknown.stderr, unknown
+    with engine.connect() as connection:
+        assert connection.execute(sa.text("SELECT text FROM notes")).scalar() == "a note"
+    (outside.folder / "uninstalled").rename(outside.folder / "installed")
+    assert outside.scraper("status").returncode == 0
     engine.dispose()
