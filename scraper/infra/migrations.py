@@ -100,9 +100,7 @@ def upgrade(engine: sa.Engine) -> str:
 def downgrade(engine: sa.Engine, revision: str, plugin: str | None = None) -> None:
     """Reverts the core's history, or a plug-in's, to a revision; `base` removes the tables. Raises
     `ConfigError` if the history has no such revision, or the plug-in no history."""
-    from alembic.util import CommandError
-
-    from alembic import command
+    from alembic import command, util
 
     history = _find_history(plugin)
     settings = config(history)
@@ -110,7 +108,7 @@ def downgrade(engine: sa.Engine, revision: str, plugin: str | None = None) -> No
         settings.attributes["connection"] = connection
         try:
             command.downgrade(settings, revision)
-        except CommandError as error:
+        except util.CommandError as error:
             raise ConfigError(f"{history.name}: {error}") from error
 
 

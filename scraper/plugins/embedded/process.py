@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+import psutil
+
 from scraper.errors import ServerUnavailableError
 from scraper.settings import Settings
 
@@ -156,8 +158,6 @@ def last_lines(log: Path, since_byte: int = 0) -> str:
 
 def runs_program(pid: int | None, program: str, *words: str) -> bool:
     """Returns whether `pid` runs `program` with all of `words` among its arguments."""
-    import psutil
-
     if pid is None or not is_alive(pid):
         return False
     try:
@@ -169,8 +169,6 @@ def runs_program(pid: int | None, program: str, *words: str) -> bool:
 
 def is_alive(pid: int) -> bool:
     """Returns whether a process runs; a zombie does not."""
-    import psutil
-
     child = _children.get(pid)
     if child is not None and child.poll() is not None:
         del _children[pid]
@@ -183,8 +181,6 @@ def is_alive(pid: int) -> bool:
 
 def list_family(pid: int) -> list[int]:
     """Returns the pids of a process and its descendants."""
-    import psutil
-
     try:
         return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
     except psutil.Error:
@@ -193,8 +189,6 @@ def list_family(pid: int) -> list[int]:
 
 def kill_all_naming(word: str) -> None:
     """Kills every process with `word` among its arguments. Use it only for random words."""
-    import psutil
-
     for process in psutil.process_iter(["cmdline"]):
         if word in (process.info["cmdline"] or ()):
             with contextlib.suppress(psutil.Error):
