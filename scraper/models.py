@@ -1,4 +1,5 @@
-"""The tables of the core; plug-ins add theirs in `models.py`. PostgreSQL is the truth: it holds every count, verdict and product.
+"""The tables of the core. PostgreSQL is the truth: it holds every count, verdict and product. A
+plug-in's tables are in its own `models.py`.
 
 Statements that matter for speed or for a race are SQL in the features' folders; these classes
 describe the columns for Alembic.

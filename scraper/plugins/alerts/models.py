@@ -13,7 +13,7 @@ from scraper.models import EMPTY, Base, crawl_key, now_column, partial_index, ro
 
 
 class AlertRow(Base):
-    """What people are to be told of a crawl, once: that it is suspect, or has failed."""
+    """An alert about a crawl that is suspect or has failed: one per crawl."""
 
     __tablename__ = "alerts"
     __table_args__ = (partial_index("alerts_due_idx", "not_before", where="done_at IS NULL"),)
@@ -34,7 +34,7 @@ class AlertRow(Base):
 
 
 class PriceAlertRow(Base):
-    """What people are to be told of a change, once for each rule; see
+    """An alert about a change: one for each rule that matches it; see
     `scraper.plugins.alerts.prices.outbox`."""
 
     __tablename__ = "price_alerts"
