@@ -6,7 +6,7 @@
   if (!page) return;
   const {chart, spark, number} = window.crawlCharts;
   const {api, pages, crawl: crawlId, readOnly} = page.dataset;
-  // What a site has come to in thirty days takes longer to be counted.
+  // The sums of a site's last thirty days take longer.
   const RUNNING_MS = 3000, QUIET_MS = 10000, SITE_MS = 20000, AWAY_MS = 5000;
   const KEPT = 6, PARTLY_S = 3;
   const STEERING = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
@@ -156,7 +156,7 @@
   const filters = document.getElementById("filters");
   const wanted = new URLSearchParams(location.search);
   const ofProducts = Boolean(document.getElementById("products")), ofSite = Boolean(document.getElementById("days"));
-  const PRODUCT_SORTS = [["", "By id"], ["title", "By title"], ["name", "By name"], ["price", "Cheapest first"], ["-price", "Dearest first"],
+  const PRODUCT_SORTS = [["", "By id"], ["title", "By title"], ["name", "By name"], ["price", "Cheapest first"], ["-price", "Most expensive first"],
                          ["-changed_at", "Changed last"]];
 
   function query() {
@@ -226,7 +226,7 @@
       h("td", {class: "num fleet-pages"}, crawl ? [fetched(row), h("span", {class: "fleet-word"}, " pages")] : dash.cloneNode(true)),
       h("td", {class: "num fleet-failed"}, crawl ? [count(row.failed), h("span", {class: "fleet-word"}, " failed")] : dash),
       h("td", {class: "num fleet-wide"}, runs ? rate(row.recent_per_s) : "", runs && row.spark.some((value) => value > 0) ? spark(row.spark, `crawl ${row.id}: pages a second`) : ""),
-      h("td", {class: "num fleet-left"}, !runs ? "–" : row.phase === "discovering" ? h("span", {title: "discovering: how many there are is not known yet"}, "–") : left(row)),
+      h("td", {class: "num fleet-left"}, !runs ? "–" : row.phase === "discovering" ? h("span", {title: "discovering: the total is not known yet"}, "–") : left(row)),
       h("td", {class: "fleet-wide"}, crawl ? when(row.started_at || row.created_at) : "–"),
       h("td", {class: "fleet-wide"}, row.next_slot ? h("span", {title: `${plain(row.schedule)}, ${plain(row.timezone)}`}, when(row.next_slot, true)) : "–"));
   }
@@ -319,13 +319,13 @@
       site.schedule ? `Crawled at ${plain(site.schedule)} (${plain(site.timezone)})` : "Crawled by hand", site.next && [", next ", when(site.next, true), ` ${zoneName(new Date(site.next))}`],
       site.tags.length > 0 && `. Tags: ${plain(site.tags.join(", "))}`));
     drawDays(site);
-    section("site-crawls", site.crawls, () => card("Crawls", "the latest, with what each changed and cost", site.crawls.length ? table(
+    section("site-crawls", site.crawls, () => card("Crawls", "the latest, with their changes and costs", site.crawls.length ? table(
       [["Crawl", ""], [`Began, ${zoneName()}`, ""], ["State", ""], ["Listed", "num"], ["New", "num"], ["Changed", "num"], ["Delisted", "num"],
        ["Requests", "num"], ["Data", "num"], ["By proxies", "num"]],
       site.crawls.map((one) => [h("a", {href: `${pages}/${one.id}`, "data-key": `crawl-${one.id}`}, String(one.id)), one.started_at ? when(one.started_at) : "–",
         stateBadge(one.suspect ? "suspect" : one.status), one.products === null ? "–" : count(one.products), count(one.products_new), count(one.products_changed),
         count(one.products_delisted), count(one.fetches), one.bytes === null ? "–" : size(one.bytes), one.bytes === null ? "–" : size(one.proxy_bytes)]), "Crawls")
-      : h("p", {class: "crawl-empty"}, "Never crawled yet.")));
+      : h("p", {class: "crawl-empty"}, "Not crawled yet.")));
     const weeks = [...new Set(Object.values(site.fill).flat().map((one) => one.week))].sort();
     section("site-fill", site.fill, () => weeks.length > 0 && card("Fields over weeks", "share of product pages with a value", table(
       [["Field", ""], ["Course", ""], ...weeks.map((week) => [week.slice(0, 10), "num"])],
@@ -334,7 +334,7 @@
         return point && point.fill !== null ? `${(point.fill * 100).toFixed(1)} %` : "–";
       })]), "Fields over weeks")));
     section("site-definition", site.definition, () => h("details", {class: "crawl-card", "data-key": "definition"},
-      h("summary", {"data-key": "definition-summary"}, "Definition, as it is crawled by"), h("pre", {class: "detail-code"}, plain(site.definition))));
+      h("summary", {"data-key": "definition-summary"}, "Definition in use"), h("pre", {class: "detail-code"}, plain(site.definition))));
   }
 
   function drawDays({days, timezone}) {
@@ -347,7 +347,7 @@
       const known = days.filter((day) => day[name] !== null);
       chart(document.getElementById(`chart-${name}`), {points: days.map((day) => ({at: `${day.day}T00:00`, values: [day[name] === null ? null : of(day)]})), step_s: 86400,
         kind: name === "listed" ? "area" : "bars", whole: !/bytes/.test(name), height: 130, series: [{name: title, tone: "tone-rate"}], unit: plain(timezone), table: false,
-        label: `${title}: ${number(of(known[known.length - 1]))} on ${known[known.length - 1].day}; the table below has every day`});
+        label: `${title}: ${number(of(known[known.length - 1]))} on ${known[known.length - 1].day}; the table has every day`});
     }
     section("site-table", days, () => h("details", {class: "crawl-card", "data-key": "days"}, h("summary", {"data-key": "days-summary"}, `Days as a table (${plain(timezone)})`),
       table([["Day", ""], ["Crawls", "num"], ...shown.map(([, title]) => [title.replace(" a day", ""), "num"])],
@@ -361,7 +361,7 @@
       table([["Field", ""], ["Value", "wide"], [`Since, ${zoneName()}`, ""], ["Crawl", "num"], ["Definition", ""], ["Read from", "wide"], ["Held", ""]], values.map((one) => [
         plain(one.field), plain(one.value), when(one.since), crawlLink(one.crawl), plain(one.definition), plain(one.sources.join(" or ")),
         one.held ? h("span", {title: plain(one.held.why)}, `${plain(one.held.value)}, crawl ${one.held.crawl}: ${plain(one.held.why)}`) : ""]), "Values"),
-      h("p", {class: "crawl-detail"}, "Which of several sources gave a value: ", h("code", {}, `scraper why ${plain(site)} ${plain(product.id)}`))));
+      h("p", {class: "crawl-detail"}, "To see which source gave a value: ", h("code", {}, `scraper why ${plain(site)} ${plain(product.id)}`))));
     const courses = [...Object.entries(prices), ...Object.entries(stock)];
     section("prices", courses, () => courses.map(([name, points]) => card(plain(name), "", h("div", {id: `chart-of-${plain(name)}`}))));
     for (const [name, points] of courses) {
@@ -369,14 +369,14 @@
       const unit = plain([...points].reverse().find((point) => point.currency)?.currency || (flag ? "1: in stock, 0: sold out" : name in stock ? "pieces" : ""));
       chart(document.getElementById(`chart-of-${plain(name)}`), {kind: "steps", height: 200, unit, near: price, whole: !price, series: [{name: plain(name), tone: "tone-rate"}],
         points: points.map((point) => ({at: point.valid_from, values: [typeof point.value === "boolean" ? Number(point.value) : typeof point.value === "number" ? point.value : null]})),
-        label: `${plain(name)} over time; the table below it has its values`});
+        label: `${plain(name)} over time; the table has its values`});
     }
     section("changes", changes, () => card("Changes", changes.length < all ? `the latest ${changes.length} of ${count(all)}` : count(all), table(
       [[`When, ${zoneName()}`, ""], ["Field", ""], ["Percent", "num"], ["Change", "wide"]],
       changes.flatMap((change) => change.fields.map((one) => [when(change.at), plain(one.field), one.percent,
         one.before ? `${plain(one.before)} → ${plain(one.after) || "nothing"}` : plain(one.after)])), "Changes")));
-    section("seen", crawls, () => card("Crawls that saw it", "those that brought or changed it, and the last that read or reached it; of others nothing is kept", table(
-      [["Crawl", "num"], [`When, ${zoneName()}`, ""], ["State", ""], ["What it did", "wide"]],
+    section("seen", crawls, () => card("Crawls that saw it", "those that added or changed it, and the last one that reached it", table(
+      [["Crawl", "num"], [`When, ${zoneName()}`, ""], ["State", ""], ["Result", "wide"]],
       crawls.map((one) => [crawlLink(one.crawl), when(one.at), stateBadge(one.suspect ? "suspect" : one.status), plain(one.what)]), "Crawls that saw it")));
     return false;
   }
@@ -397,7 +397,7 @@
     if (title.textContent !== plain(crawl.site)) title.textContent = plain(crawl.site);
     document.getElementById("the-site").href = siteAddress(crawl.site);
     section("actions", [crawl.status, crawl.paused, crawl.phase, crawl.ending, crawl.state, data.may_accept, data.may_reject], () => actions(crawl, data));
-    // A reason is a note that may be cut, or names the last of the dead pages that the note counts.
+    // The reason may be a shortened note, or name the last of the dead pages that the note counts.
     const given = (crawl.note || "").split("; ").filter((part) => !data.dead.length || !/^[\d,]+ pages? (dead|invalid)( and [\d,]+ pages? invalid)?$/.test(part)).join("; ");
     const cut = data.why && given.startsWith(data.why), judged = crawl.state === "suspect" && data.reasons.length > 0;
     const notes = [cut ? given : judged ? "" : data.why, cut || data.why.includes(given) ? "" : given].filter(Boolean);
@@ -406,25 +406,25 @@
     section("reasons", [data.reasons, data.held], () => (data.reasons.length || data.held.length) && reasons(data));
     section("summary", crawl, () => [
       metric(crawl.active_now ? "Left" : "Took", crawl.active_now ? crawl.state === "waiting" ? "–" : left(crawl) : duration(crawl.elapsed_s),
-             crawl.active_now ? `${crawl.state === "waiting" ? "nothing moves; " : ""}running for ${duration(crawl.elapsed_s)}` : `ended ${new Date(crawl.finished_at).toLocaleString([], {hourCycle: "h23"})} ${zoneName(new Date(crawl.finished_at))}`, "metric-card-active"),
+             crawl.active_now ? `${crawl.state === "waiting" ? "no progress; " : ""}running for ${duration(crawl.elapsed_s)}` : `ended ${new Date(crawl.finished_at).toLocaleString([], {hourCycle: "h23"})} ${zoneName(new Date(crawl.finished_at))}`, "metric-card-active"),
       metric("Pages a second", rate(crawl.active_now ? crawl.recent_per_s : crawl.pages_per_s),
-             crawl.active_now ? `${rate(crawl.pages_per_s)} on the whole` : "on the whole"),
+             crawl.active_now ? `${rate(crawl.pages_per_s)} on average` : "on average"),
       metric("Pages done", count(crawl.done), `${crawl.fresh ? `fetched ${count(crawl.done - crawl.fresh)}, not due ${count(crawl.fresh)}; ` : ""}of ${count(crawl.total)}${crawl.phase === "discovering" ? " so far" : ""}; ${count(crawl.fetches)} fetches, ${count(crawl.retries)} retries`, "metric-card-success"),
-      metric("Dead and invalid", count(crawl.failed), `beside these ${count(crawl.gone)} gone, ${count(crawl.fresh)} not due, ${count(crawl.not_modified)} not modified`, "metric-card-danger"),
+      metric("Dead and invalid", count(crawl.failed), `also ${count(crawl.gone)} gone, ${count(crawl.fresh)} not due, ${count(crawl.not_modified)} not modified`, "metric-card-danger"),
       metric("Products", count(crawl.products_new + crawl.products_changed),
              `${count(crawl.products_new)} new, ${count(crawl.products_changed)} changed, ${count(crawl.products_delisted)} delisted`),
     ]);
     section("bars", [crawl.discovery_done, crawl.discovery_total, crawl.product_done, crawl.product_total, crawl.status, COUNTS.map(([n]) => crawl[n])],
             () => [...bars(crawl), chips(crawl)]);
     charts(data);
-    section("fields", data.fields, () => data.fields.length && card("Fields", "filled, beside earlier crawls", table(
+    section("fields", data.fields, () => data.fields.length && card("Fields", "fill rates of this and of earlier crawls", table(
       [["Field", ""], ["Filled", "num"], ["Usually", "num"], ["", ""]],
       data.fields.map((one) => [plain(one.field), `${(one.rate * 100).toFixed(1)} %`, one.usual === null ? "–" : `${(one.usual * 100).toFixed(1)} %`,
                                 one.suspect ? h("span", {class: "crawl-badge badge-bad"}, "suspect") : ""]), "Fields")));
     section("dead", [data.dead, data.dead_reasons, crawl.failed, crawl.paused], () => data.dead.length && dead(data, crawl));
-    // What is dead or invalid is listed as that.
+    // Dead and invalid pages have a list of their own.
     const errors = data.errors.filter((one) => one.status !== "dead" && one.status !== "invalid");
-    section("errors", errors, () => errors.length && card("Latest errors", "of pages that were not given up", table(
+    section("errors", errors, () => errors.length && card("Latest errors", "of pages that are retried", table(
       [["When", ""], ["Blames", ""], ["Outcome", ""], ["HTTP", "num"], ["Page is now", ""], ["Page", "wide"]],
       errors.map((one) => [when(one.settled_at), blame(one.blame), h("span", {title: one.phrase}, plain(one.outcome)), one.http_status ?? "–", plain(one.status),
                                 [link(one.url), h("div", {class: "crawl-detail"}, plain(one.error))]]), "Latest errors")));
@@ -447,7 +447,7 @@
 
   function charts({course, outcomes}) {
     const quiet = !course.points.some((point) => point.tries);
-    section("chart-rate", quiet, () => quiet && h("p", {class: "crawl-empty"}, "Nothing has been fetched, or so long ago that its course is not kept."));
+    section("chart-rate", quiet, () => quiet && h("p", {class: "crawl-empty"}, "Nothing was fetched, or the data of this crawl is no longer kept."));
     if (quiet) return;
     const shown = outcomes.slice(0, KEPT), others = outcomes.slice(KEPT).map((one) => one.name);
     const series = shown.map((one, i) => ({name: one.name, tone: tones(shown)[i]}));
@@ -491,7 +491,7 @@
         one.examples.length > 0 && h("ul", {}, one.examples.map((page) => h("li", {}, link(page.url),
           h("div", {class: "crawl-detail"}, plain(page.problem), page.known !== null && `; known as ${plain(page.known)}`),
           page.excerpt && h("pre", {class: "detail-code"}, plain(page.excerpt))))))),
-      held.length > 0 && table([["Held of", ""], ["Values", "num"], ["Why", "wide"], ["Product has", "value"], ["Page says", "value"], ["Such as", "wide"]],
+      held.length > 0 && table([["Field", ""], ["Values", "num"], ["Why", "wide"], ["Product has", "value"], ["Page says", "value"], ["Example", "wide"]],
         held.map((one) => [plain(one.field) || "new products", count(one.number), plain(one.why), ...[one.known, one.value].map((value) => plain(one.field ? value ?? "nothing" : "–")), link(one.url)]), "Held values"));
   }
 
@@ -516,7 +516,7 @@
     made.addEventListener("click", async () => {
       if (sure && Date.now() - asked > 5000) {
         const waits = action === "stop" ? 5000 : 20000;
-        // What would be done is read before it is confirmed.
+        // The server first says what the action would do.
         if (action !== "stop" && !await act(action, {dry: true})) return;
         asked = Date.now() + waits - 5000;
         made.textContent = `Really ${action}?`;
