@@ -161,7 +161,7 @@ def empty_points(shown: Window) -> list[Point]:
     return points
 
 
-def course(
+def read_course(
     connection: sa.Connection, crawl_id: int, start: datetime, end: datetime
 ) -> tuple[Window, list[Point]]:
     """A crawl's whole course, in no more than `CHART_POINTS` points."""
@@ -181,7 +181,7 @@ def course(
     return shown, [points[at] for at in sorted(points)]
 
 
-def sparks(
+def read_sparks(
     connection: sa.Connection, times: dict[int, tuple[datetime, datetime]]
 ) -> dict[int, list[float]]:
     """Pages a second of many crawls at once, each over its last half hour: crawl -> one number a
@@ -214,7 +214,7 @@ def sparks(
     }
 
 
-def shares(connection: sa.Connection, crawl_id: int) -> Shares:
+def read_shares(connection: sa.Connection, crawl_id: int) -> Shares:
     """A crawl's sums by worker, queue, class of proxies and outcome, the largest first."""
     bad = [outcome.value for outcome in Outcome if is_failure(outcome)]
     shares = Shares([], [], [], [])
@@ -223,17 +223,18 @@ def shares(connection: sa.Connection, crawl_id: int) -> Shares:
     return shares
 
 
-def hosts(connection: sa.Connection, crawl_id: int, limit: int = 15) -> list[sa.Row[Any]]:
-    """A crawl's slowest hosts by the mean of their answers, each with how many `hosts` it has."""
+def read_hosts(connection: sa.Connection, crawl_id: int, limit: int = 15) -> list[sa.Row[Any]]:
+    """A crawl's slowest hosts by the mean of their answers, each with how many `read_hosts` it
+    has."""
     return list(connection.execute(HOSTS, {"id": crawl_id, "limit": limit}))
 
 
-def errors(connection: sa.Connection, crawl_id: int) -> list[sa.Row[Any]]:
+def read_errors(connection: sa.Connection, crawl_id: int) -> list[sa.Row[Any]]:
     """The pages of a crawl that failed last, whatever became of them since they did."""
     return list(connection.execute(ERRORS, {"id": crawl_id, "limit": ERRORS_MAX}))
 
 
-def dead(
+def read_dead_pages(
     connection: sa.Connection, crawl_id: int, limit: int = 15
 ) -> tuple[list[sa.Row[Any]], list[sa.Row[Any]]]:
     """A crawl's dead and invalid pages, the latest; and of the latest 10,000 how many by reason."""

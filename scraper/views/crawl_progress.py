@@ -52,12 +52,12 @@ def as_json(progress: CrawlProgress) -> dict[str, Any]:
         "pages_per_s": round(average_per_s(progress), 2),
         "recent_per_s": round(progress.recent_per_s, 2),
         "left_s": None if left is None else round(left),
-        "left": eta(progress, progress.recent_per_s) if progress.active else None,
+        "left": format_eta(progress, progress.recent_per_s) if progress.active else None,
     }
     return {**values, **counts, **derived}
 
 
-def eta(progress: CrawlProgress, per_s: float) -> str:
+def format_eta(progress: CrawlProgress, per_s: float) -> str:
     """The time left as h:mm:ss, "discovering" while the total grows, "–" while nothing moves or is
     to move."""
     if progress.phase == "discovering":
@@ -66,19 +66,19 @@ def eta(progress: CrawlProgress, per_s: float) -> str:
     return "–" if left is None else str(timedelta(seconds=round(left)))
 
 
-def line(progress: CrawlProgress, per_s: float) -> str:
+def describe_progress(progress: CrawlProgress, per_s: float) -> str:
     """Describes a crawl on one line, for a log or a pipe."""
     return (
         f"{progress.site}: {progress.phase}, {progress.done:,}/{progress.total:,} pages, "
         f"{per_s:.0f} pages/s, {progress.failed:,} failed, {progress.counts.retries:,} retries, "
-        f"left: {eta(progress, per_s)}"
+        f"left: {format_eta(progress, per_s)}"
     )
 
 
-def pages(progress: CrawlProgress) -> str:
+def describe_pages(progress: CrawlProgress) -> str:
     """Says how many pages were fetched, and how many were skipped.
 
-    `pages(done) == 'fetched 50, not due 1,000'`
+    `describe_pages(done) == 'fetched 50, not due 1,000'`
     """
     fresh = progress.counts.fresh
     if not fresh:
@@ -86,13 +86,13 @@ def pages(progress: CrawlProgress) -> str:
     return f"fetched {progress.done - fresh:,}, not due {fresh:,}"
 
 
-def summary(progress: CrawlProgress) -> str:
+def summarize_crawl(progress: CrawlProgress) -> str:
     """Summarizes a finished crawl in a few lines."""
     c = progress.counts
     rate = average_per_s(progress)
     lines = [
         f"{progress.site}: crawl {progress.id} {progress.ending or progress.status} "
-        f"in {progress.elapsed_s:.1f} s, {pages(progress)}, {rate:.0f} pages/s",
+        f"in {progress.elapsed_s:.1f} s, {describe_pages(progress)}, {rate:.0f} pages/s",
         f"  pages: {c.ok:,} ok, {c.unchanged:,} unchanged, {c.gone:,} gone, {c.dead:,} dead, "
         f"{c.invalid:,} invalid{f', {c.dropped:,} dropped' if c.dropped else ''}; "
         f"{c.fetches:,} fetches, {c.retries:,} of them to be retried",

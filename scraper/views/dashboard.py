@@ -87,14 +87,14 @@ def read(
                 crawls=crawls,
                 why=why,
                 paused=[n for n in sites.paused_names(connection) if site in (None, n)],
-                queues=state.queues(connection, site),
-                dead=state.unusable(connection, site),
+                queues=state.read_queues(connection, site),
+                dead=state.count_unusable(connection, site),
                 errors=[],
             )
-            status.totals = fleet_view.totals(connection, site)
-            holders = state.holders(connection, settings.lease_s, site)
+            status.totals = fleet_view.read_totals(connection, site)
+            holders = state.read_holders(connection, settings.lease_s, site)
             _read_hosts(connection, settings, status, site)
-        status.errors = state.troubles(engine, site)
+        status.errors = state.read_troubles(engine, site)
         if inspection is not None:
             try:
                 nodes = inspection.result()
@@ -116,7 +116,7 @@ def _read_crawls(
 ) -> tuple[list[CrawlProgress], dict[int, str]]:
     """Crawls, and by their ids what is wrong with them."""
     if every_site and site is None:
-        rows = fleet_view.rows(connection, fleet_view.Query(limit=SITES_MAX)).rows
+        rows = fleet_view.read_rows(connection, fleet_view.Query(limit=SITES_MAX)).rows
         return (
             [row.crawl for row in rows if row.crawl],
             {row.crawl.id: row.why for row in rows if row.crawl},
@@ -125,10 +125,10 @@ def _read_crawls(
     if site is None:
         # What is broken is seen, however long ago that was.
         shown = {crawl.id for crawl in crawls}
-        worst = fleet_view.rows(connection, fleet_view.Query(limit=newest)).rows
+        worst = fleet_view.read_rows(connection, fleet_view.Query(limit=newest)).rows
         broken = [row.crawl for row in worst if row.crawl and row.state in BROKEN]
         crawls += [crawl for crawl in broken if crawl.id not in shown]
-    return crawls, fleet_view.reasons(connection, crawls)
+    return crawls, fleet_view.explain_crawls(connection, crawls)
 
 
 def _read_hosts(

@@ -100,7 +100,7 @@ def row_ids(connection: sa.Connection, site: str, where: Sequence[Condition]) ->
     return list(connection.execute(sa.text(statement), values).scalars())
 
 
-def versions(connection: sa.Connection, site: str, external_id: str) -> list[dict[str, Any]]:
+def read_versions(connection: sa.Connection, site: str, external_id: str) -> list[dict[str, Any]]:
     """Returns a product's versions, the oldest first, with exact numbers."""
     return [
         {

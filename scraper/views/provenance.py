@@ -186,7 +186,7 @@ def _not_stored(connection: sa.Connection, site: str, external_id: str) -> str:
     )
 
 
-def sources(site: Site, field: str) -> list[str]:
+def list_sources(site: Site, field: str) -> list[str]:
     """Returns the sources of a field, the first choice first; none if a function gives it."""
     spec = site.product.all_fields.get(field)
     if spec is None:

@@ -165,7 +165,7 @@ class SiteFreshness:
     suspect: bool
 
 
-def queues(connection: sa.Connection, site: str | None = None) -> list[QueueState]:
+def read_queues(connection: sa.Connection, site: str | None = None) -> list[QueueState]:
     """Every queue with pages that are due or leased; of a site, with its pages alone."""
     states: dict[str, QueueState] = {}
     hosts = list(connection.execute(sa.text("SELECT host FROM hosts WHERE paused")).scalars())
@@ -187,7 +187,7 @@ def queues(connection: sa.Connection, site: str | None = None) -> list[QueueStat
     return [states[name] for name in sorted(states)]
 
 
-def holders(
+def read_holders(
     connection: sa.Connection, lease_s: float, site: str | None = None
 ) -> list[LeaseHolder]:
     """The processes with leases; of a site, with its pages. `lease_s`: for how long they prolong
@@ -205,12 +205,14 @@ def holders(
     return [holders[name] for name in sorted(holders)]
 
 
-def unusable(connection: sa.Connection, site: str | None = None) -> list[Unusable]:
+def count_unusable(connection: sa.Connection, site: str | None = None) -> list[Unusable]:
     """Dead and invalid pages by site."""
     return [Unusable(*row) for row in connection.execute(UNUSABLE, {"site": site})]
 
 
-def troubles(engine: sa.Engine, site: str | None = None, *, limit: int = 10) -> list[PageTrouble]:
+def read_troubles(
+    engine: sa.Engine, site: str | None = None, *, limit: int = 10
+) -> list[PageTrouble]:
     """Returns the latest failures, newest first. If searching the due pages takes longer than two
     seconds, only pages that were given up are returned."""
     values = {"site": site, "limit": limit}
@@ -236,7 +238,7 @@ def site_names(connection: sa.Connection) -> list[str]:
     )
 
 
-def freshness(connection: sa.Connection) -> list[SiteFreshness]:
+def read_freshness(connection: sa.Connection) -> list[SiteFreshness]:
     """Every site that is not retired."""
     return [
         SiteFreshness(row.name, row.paused, row.complete_s, _missed_s(row), row.suspect)

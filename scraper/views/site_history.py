@@ -85,7 +85,7 @@ def read(connection: sa.Connection, settings: Settings, name: str) -> dict[str, 
     fill: dict[str, list[dict[str, Any]]] = {}
     for row in connection.execute(FILL, values):
         fill.setdefault(row.field, []).append({"week": row.week, "fill": row.fill})
-    standing = fleet.rows(connection, fleet.Query(site=name, limit=1)).rows
+    standing = fleet.read_rows(connection, fleet.Query(site=name, limit=1)).rows
     return {
         "state": standing[0].state if standing else "retired",
         "why": standing[0].why if standing else "its definition is gone",
@@ -97,14 +97,14 @@ def read(connection: sa.Connection, settings: Settings, name: str) -> dict[str, 
         "next": next_slot(schedule, zone, site.now) if schedule and site.enabled else None,
         "paused": site.paused,
         "definition": redact(json.dumps(site.definition, indent=2, ensure_ascii=False)),
-        "problems": [redact(line) for line in problems(settings, name, site.definition)],
+        "problems": [redact(line) for line in find_problems(settings, name, site.definition)],
         "crawls": [row._asdict() for row in connection.execute(CRAWLS, values)],
         "days": [row._asdict() for row in connection.execute(BY_DAY, values)],
         "fill": fill,
     }
 
 
-def problems(settings: Settings, name: str, stored: dict[str, Any]) -> list[str]:
+def find_problems(settings: Settings, name: str, stored: dict[str, Any]) -> list[str]:
     """Returns the problems of a site's definition and what is probably a mistake in it. Reads the
     site's file, or the stored definition if the folder is empty."""
     files = loader.list_definition_files(settings.sites_dir)

@@ -199,7 +199,7 @@ class Query:
     offset: int = 0
 
 
-def rows(connection: sa.Connection, query: Query) -> FleetRows:
+def read_rows(connection: sa.Connection, query: Query) -> FleetRows:
     wanted = {name: getattr(query, name) for name in FILTERS if getattr(query, name)}
     by_rate = "state" in wanted or query.sort in ("worst", "rate")
     origin = (CRAWLS if query.history else SITES).format(rate=RATE if by_rate else "")
@@ -213,7 +213,7 @@ def rows(connection: sa.Connection, query: Query) -> FleetRows:
     values = {"limit": query.limit, "offset": query.offset, "states": list(STATES), **wanted}
     matching = connection.execute(sa.text(statement), values).mappings().all()
     crawls = {row["id"]: progress_of(row) for row in matching if row["id"] is not None}
-    why = reasons(connection, crawls.values())
+    why = explain_crawls(connection, crawls.values())
     return FleetRows(
         [_fleet_row(row, crawls.get(row["id"]), why.get(row["id"], "")) for row in matching],
         matching[0]["matching"] if matching else 0,
@@ -237,7 +237,7 @@ def _fleet_row(row: sa.RowMapping, crawl: CrawlProgress | None, why: str) -> Fle
     )
 
 
-def totals(connection: sa.Connection, site: str | None = None) -> Totals:
+def read_totals(connection: sa.Connection, site: str | None = None) -> Totals:
     totals = Totals()
     for row in connection.execute(sa.text(TOTALS), {"site": site}):
         totals.states[row.state] = row.sites
@@ -262,7 +262,7 @@ def tag_names(connection: sa.Connection) -> list[str]:
     return list(connection.execute(ALL_TAGS).scalars())
 
 
-def reasons(connection: sa.Connection, crawls: Iterable[CrawlProgress]) -> dict[int, str]:
+def explain_crawls(connection: sa.Connection, crawls: Iterable[CrawlProgress]) -> dict[int, str]:
     """Returns the reasons for the crawls' states by id, without crawls that need none."""
     wanted = {crawl.id: crawl for crawl in crawls if crawl.state not in ("completed", "planned")}
     values = {

@@ -90,7 +90,7 @@ def test_a_shop_over_four_crawls(
     assert (asked[304], asked[200]) == (second["not_modified"], asked[301]) and asked[
         304
     ] > 0.9 * PRODUCTS
-    assert f"{asked[304]} product pages answered 304 or the same bytes" in progress.summary(
+    assert f"{asked[304]} product pages answered 304 or the same bytes" in progress.summarize_crawl(
         progress.read_one(engine, second["id"])
     )
     assert_counted(engine, second)

@@ -280,7 +280,7 @@ def _crawl_cells(crawl: CrawlProgress, why: str) -> list[Text | str]:
     state = crawl.state if known else crawl.ending or crawl.phase
     state = "dead pages" if state == "completed with dead pages" else state
     per_s = progress.per_s(crawl)
-    left = progress.eta(crawl, per_s)
+    left = progress.format_eta(crawl, per_s)
     if not crawl.active or left == crawl.phase:
         left = ""
     ended = crawl.finished_at and f"{crawl.finished_at.astimezone():%m-%d %H:%M %Z}"

@@ -55,7 +55,7 @@ def wait_all(
                 err=True,
             )
             sys.exit(130)
-        click.echo(views.summary(crawl), err=summary_to_stderr or as_json)
+        click.echo(views.summarize_crawl(crawl), err=summary_to_stderr or as_json)
         if as_json:
             print_json(views.as_json(crawl))
         name = f"crawl {crawl.id} of {crawl.site}"
@@ -147,7 +147,7 @@ def _show_lines() -> Iterator[Show]:
         due = now - last_at >= views.PLAIN_LINE_S or progress.phase != last_phase
         due |= progress.last_error != last_error and not progress.done
         if progress.active and due:
-            click.echo(views.line(progress, progress.recent_per_s), err=True)
+            click.echo(views.describe_progress(progress, progress.recent_per_s), err=True)
             if progress.last_error and progress.last_error != last_error and not progress.done:
                 click.echo(f"  {one_line(progress.last_error)}", err=True)
             last_at, last_phase, last_error = now, progress.phase, progress.last_error
@@ -169,7 +169,7 @@ def _show_bar() -> Iterator[Show]:
 
         def show(progress: CrawlProgress) -> None:
             failures = f", [red]{progress.failed:,} failed[/]" if progress.failed else ""
-            left = f"left {views.eta(progress, progress.recent_per_s)}"
+            left = f"left {views.format_eta(progress, progress.recent_per_s)}"
             bar.update(
                 task,
                 total=progress.total,

@@ -261,7 +261,7 @@ def press_keys(choice: Choice, typed: str) -> bool:
 def _status_lines(status: FleetStatus) -> list[str]:
     """Returns the changing parts of the status, a line each, for a log or a pipe."""
     active = [crawl for crawl in status.crawls if crawl.active]
-    lines = [progress.line(crawl, progress.per_s(crawl)) for crawl in active]
+    lines = [progress.describe_progress(crawl, progress.per_s(crawl)) for crawl in active]
     lines += [
         f"{crawl.site}: last error: {one_line(crawl.last_error)}"
         for crawl in active

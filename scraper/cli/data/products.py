@@ -129,7 +129,7 @@ def history(site: str, product_id: str, field: str | None, as_json: bool) -> Non
     """Show the history of a product of SITE, version by version."""
     with open_engine().connect() as connection:
         require_site(connection, site)
-        versions = view.versions(connection, site, product_id)
+        versions = view.read_versions(connection, site, product_id)
     if not versions:
         raise NotFoundError(
             f"{site} has no product {product_id!r}; `scraper products {site}` shows ids"

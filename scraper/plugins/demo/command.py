@@ -229,7 +229,7 @@ def _run_crawl(engine: sa.Engine) -> CrawlProgress:
     opened = plan.open_now(engine, "demo")
     send(opened.messages)
     crawl = follow_crawl(engine, opened.crawl_id)
-    click.echo(progress.summary(crawl))
+    click.echo(progress.summarize_crawl(crawl))
     if crawl.status != "completed":
         raise CrawlFailedError(f"the demo's crawl {crawl.id} {crawl.status}: {crawl.note}")
     return crawl

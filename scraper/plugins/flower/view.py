@@ -40,16 +40,16 @@ def fleet_listing(connection: sa.Connection, query: fleet.Query) -> dict[str, An
     """Returns the fleet's totals, and a page of its sites or crawls; running crawls have a
     sparkline."""
     now = _database_time(connection)
-    matching = fleet.rows(connection, query)
+    matching = fleet.read_rows(connection, query)
     times = {
         row.crawl.id: _crawl_span(row.crawl, now)
         for row in matching.rows
         if row.crawl is not None and row.crawl.started_at and row.crawl.active
     }
-    sparks = overview.sparks(connection, times)
+    sparks = overview.read_sparks(connection, times)
     return {
         "now": now,
-        "totals": asdict(fleet.totals(connection)),
+        "totals": asdict(fleet.read_totals(connection)),
         "queues": fleet.queue_names(connection),
         "tags": fleet.tag_names(connection),
         "matching": matching.matching,
@@ -82,14 +82,14 @@ def crawl_details(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
     if not 0 < crawl_id <= ID_MAX:
         raise NotFoundError(f"no crawl has the id {crawl_id}")
     crawl, now = progress.read(connection, crawl_id), _database_time(connection)
-    shown, points = overview.course(connection, crawl_id, *_crawl_span(crawl, now))
-    shares = overview.shares(connection, crawl_id)
-    hosts = overview.hosts(connection, crawl_id)
-    dead, reasons = overview.dead(connection, crawl_id)
+    shown, points = overview.read_course(connection, crawl_id, *_crawl_span(crawl, now))
+    shares = overview.read_shares(connection, crawl_id)
+    hosts = overview.read_hosts(connection, crawl_id)
+    dead, reasons = overview.read_dead_pages(connection, crawl_id)
     return {
         "now": now,
         "crawl": progress.as_json(crawl),
-        "why": fleet.reasons(connection, [crawl]).get(crawl_id, ""),
+        "why": fleet.explain_crawls(connection, [crawl]).get(crawl_id, ""),
         "course": {"step_s": shown.step_s, "points": [_point_json(point) for point in points]},
         "outcomes": [
             {**_measured_json(row), **_outcome_meaning(row.name)} for row in shares.outcome
@@ -104,7 +104,7 @@ def crawl_details(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
         "hosts_in_all": hosts[0].hosts if hosts else 0,
         "errors": [
             {**_row_json(row), **_outcome_meaning(row.outcome)}
-            for row in overview.errors(connection, crawl_id)
+            for row in overview.read_errors(connection, crawl_id)
         ],
         "dead": [{**_row_json(row), **_outcome_meaning(row.reason)} for row in dead],
         "dead_reasons": [{**_row_json(row), **_outcome_meaning(row.reason)} for row in reasons],
@@ -171,7 +171,7 @@ def product_details(connection: sa.Connection, site: str, external_id: str) -> d
     )
     if not stored:
         raise NotFoundError(f"{site} has no product {external_id!r}")
-    versions = products.versions(connection, site, external_id)
+    versions = products.read_versions(connection, site, external_id)
     data, found = (
         parse_data(stored[0].data),
         provenance.read(connection, site, external_id, archived=False),
@@ -232,7 +232,7 @@ def _origin_json(
         "since": origin.since,
         "crawl": origin.crawl,
         "definition": origin.definition,
-        "sources": provenance.sources(found.site, origin.field),
+        "sources": provenance.list_sources(found.site, origin.field),
         "held": held
         and {
             "value": ", ".join(map(_value_text, held.value.values())) or "nothing",

@@ -107,7 +107,7 @@ class Postgres:
         leases = make_gauge(
             "scraper_leases", "Batches: waiting for a worker, or claimed by one", ["queue", "state"]
         )
-        states = {queue.queue: queue for queue in state.queues(connection)}
+        states = {queue.queue: queue for queue in state.read_queues(connection)}
         self.queues |= set(states) | self._read_new_queues(connection)
         for name in sorted(self.queues):
             queue = states.get(name, QueueState(name))
@@ -170,7 +170,7 @@ def _worker_metrics(connection: sa.Connection, lease_s: float) -> list[Metric]:
         "Worker processes with leases; silent ones prolong none of them",
         ["state"],
     )
-    holders = state.holders(connection, lease_s)
+    holders = state.read_holders(connection, lease_s)
     silent = sum(holder.silent_s > state.SILENT_S for holder in holders)
     workers.add_metric(["busy"], len(holders) - silent)
     workers.add_metric(["silent"], silent)
@@ -191,7 +191,7 @@ def _site_metrics(connection: sa.Connection) -> list[Metric]:
     )
     paused = make_gauge("scraper_sites_paused", "Sites that are paused")
     hosts = make_gauge("scraper_hosts_paused", "Hosts that are paused")
-    sites = state.freshness(connection)
+    sites = state.read_freshness(connection)
     for site in sites:
         if site.complete_s is not None:
             age.add_metric([site.site], site.complete_s)
@@ -215,7 +215,7 @@ def _dead_page_metrics(connection: sa.Connection) -> list[Metric]:
         for site in state.site_names(connection)
         for status in (Status.DEAD, Status.INVALID)
     }
-    pages |= {(row.site, Status(row.status)): row.pages for row in state.unusable(connection)}
+    pages |= {(row.site, Status(row.status)): row.pages for row in state.count_unusable(connection)}
     for (site, status), count in pages.items():
         dead.add_metric([site, status], count)
     return [dead]

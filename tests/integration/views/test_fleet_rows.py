@@ -36,7 +36,7 @@ def execute(engine: sa.Engine, text: str) -> None:
 
 def rows_of(engine: sa.Engine, **query: object) -> dict[str, FleetRow]:
     with engine.connect() as connection:
-        return {row.site: row for row in fleet.rows(connection, Query(**query)).rows}  # type: ignore[arg-type]
+        return {row.site: row for row in fleet.read_rows(connection, Query(**query)).rows}  # type: ignore[arg-type]
 
 
 def begun_long_ago(engine: sa.Engine) -> None:
@@ -63,7 +63,7 @@ def test_totals_are_true_at_any_number(engine: sa.Engine, environment: Settings)
     assert sum(totals["states"].values()) == 36 and totals["states"]["completed"] == 1
     assert len(found["crawls"]) == 36, "every running crawl, and one that has ended"
     with engine.connect() as connection:
-        alone = fleet.totals(connection, "shop-7")
+        alone = fleet.read_totals(connection, "shop-7")
         assert (alone.sites, alone.crawls, alone.total) == (1, 1, 7)
 
 
@@ -148,9 +148,9 @@ def test_a_paused_site_stands_as_paused_when_its_crawl_has_ended(engine: sa.Engi
         sites.store_definitions(connection, [a_site(name) for name in names])
         for name in names:
             sites.pause_site(connection, name)
-        totals = fleet.totals(connection)
-        crawls_ = fleet.rows(connection, Query(history=True, site="ended")).rows
-        paused = fleet.rows(connection, Query(state="paused"))
+        totals = fleet.read_totals(connection)
+        crawls_ = fleet.read_rows(connection, Query(history=True, site="ended")).rows
+        paused = fleet.read_rows(connection, Query(state="paused"))
     states = {name: row.state for name, row in rows_of(engine).items()}
     assert states == {
         "ended": "paused",
@@ -246,7 +246,7 @@ def test_a_site_is_searched_filtered_sorted_and_paged(engine: sa.Engine) -> None
     assert [len(page) for page in pages] == [3, 3, 1, 0]
     assert [name for page in pages for name in page] == [f"shop-{n}" for n in range(7)]
     with engine.connect() as connection:
-        assert fleet.rows(connection, Query(limit=2)).matching == 7
+        assert fleet.read_rows(connection, Query(limit=2)).matching == 7
         assert fleet.queue_names(connection) == ["datacenter", "residential"]
         assert fleet.tag_names(connection) == ["De", "garden"]
 
@@ -277,7 +277,7 @@ def test_a_site_stands_as_its_newest_crawl_that_was_not_skipped(engine: sa.Engin
     crawl = rows_of(engine)["shop"].crawl
     assert crawl is not None and crawl.id == ids[1]
     with engine.connect() as connection:
-        history = fleet.rows(connection, Query(history=True, sort="newest"))
+        history = fleet.read_rows(connection, Query(history=True, sort="newest"))
     assert [row.crawl and row.crawl.id for row in history.rows] == ids[::-1]
     running = open_crawl(engine, site)[1]
     crawl = rows_of(engine)["shop"].crawl
@@ -303,7 +303,7 @@ def test_pages_that_were_not_due_are_no_speed(engine: sa.Engine) -> None:
     with engine.connect() as connection:
         (found,) = read_progress(connection, crawl_id=crawl[1])
     assert progress.as_json(found)["pages_per_s"] == 50
-    assert "fetched 50, not due 1,000, 50 pages/s" in progress.summary(found)
+    assert "fetched 50, not due 1,000, 50 pages/s" in progress.summarize_crawl(found)
 
 
 def test_every_running_crawl_is_read_and_so_many_ended_ones(engine: sa.Engine) -> None:

@@ -40,7 +40,7 @@ def execute(engine: sa.Engine, text: str) -> None:
 
 def queues(engine: sa.Engine) -> dict[str, QueueState]:
     with engine.connect() as connection:
-        return {each.queue: each for each in state.queues(connection)}
+        return {each.queue: each for each in state.read_queues(connection)}
 
 
 def test_queues_count_what_is_due_later_leased_and_held(engine: sa.Engine) -> None:
@@ -102,7 +102,7 @@ def test_workers_that_hold_leases_and_those_that_fell_silent(engine: sa.Engine) 
         (batch,) = lease_all(engine, "shop.example", 3)
         assert claimed(engine, batch) is not None
     with engine.connect() as connection:
-        (holder,) = state.holders(connection, LEASE_S)
+        (holder,) = state.read_holders(connection, LEASE_S)
     assert (holder.worker, holder.batches, holder.pages, holder.queues) == (
         "test",
         2,
@@ -112,7 +112,7 @@ def test_workers_that_hold_leases_and_those_that_fell_silent(engine: sa.Engine) 
     assert holder.silent_s < state.SILENT_S
     execute(engine, "UPDATE leases SET until = now() + interval '20 seconds'")
     with engine.connect() as connection:
-        (holder,) = state.holders(connection, LEASE_S)
+        (holder,) = state.read_holders(connection, LEASE_S)
     assert holder.silent_s >= 40
 
 
@@ -149,7 +149,7 @@ def test_errors_are_grouped_with_whom_they_blame_the_latest_first(engine: sa.Eng
     execute(
         engine, "UPDATE pages SET settled_at = now() - interval '2 days' WHERE host = 'old.example'"
     )
-    found = state.troubles(engine)
+    found = state.read_troubles(engine)
     assert [(e.outcome, e.blame, e.pages, e.host, e.final) for e in found] == [
         ("not_extracted", Blame.PARSER, 2, "two.example", True),
         ("refused", Blame.PAGE, 3, "shop.example", True),
@@ -157,10 +157,11 @@ def test_errors_are_grouped_with_whom_they_blame_the_latest_first(engine: sa.Eng
     ]
     assert found[2].error == "slow" and found[2].ago_s >= 600
     assert (
-        state.troubles(engine, "nobody") == [] and len(state.troubles(engine, "shop", limit=1)) == 1
+        state.read_troubles(engine, "nobody") == []
+        and len(state.read_troubles(engine, "shop", limit=1)) == 1
     )
     with engine.connect() as connection:
-        unusable = {(u.status, u.pages) for u in state.unusable(connection)}
+        unusable = {(u.status, u.pages) for u in state.count_unusable(connection)}
     assert unusable == {("invalid", 2), ("dead", 4)}
 
 
@@ -174,12 +175,12 @@ def test_errors_among_too_many_due_pages_are_not_waited_for(
     execute(engine, "UPDATE pages SET settled_at = now() WHERE status = 'due'")
     monkeypatch.setattr(state, "ERRORS_TIMEOUT_MS", 50)
     monkeypatch.setattr(state, "ERRORS_DUE", slow)
-    assert [one.outcome for one in state.troubles(engine)] == ["refused"]
+    assert [one.outcome for one in state.read_troubles(engine)] == ["refused"]
 
 
 def freshness(engine: sa.Engine) -> state.SiteFreshness:
     with engine.connect() as connection:
-        (one,) = state.freshness(connection)
+        (one,) = state.read_freshness(connection)
     return one
 
 

@@ -106,7 +106,7 @@ def _row(origin: Origin, site: Site, trials: Mapping[str, FieldTrial]) -> list[s
         format_local_time(origin.since),
         str(origin.crawl or ""),
         origin.definition or "",
-        trial.source if trial else " or ".join(provenance.sources(site, origin.field)),
+        trial.source if trial else " or ".join(provenance.list_sources(site, origin.field)),
         ", ".join(f"{rival.source}: {format_cell(rival.value)}" for rival in rivals),
         _held(origin.held),
     ]
@@ -140,7 +140,7 @@ def _as_json(
         "fields": [
             {
                 **asdict(origin),
-                "sources": provenance.sources(found.site, origin.field),
+                "sources": provenance.list_sources(found.site, origin.field),
                 "source": trial.source if trial else None,
                 "rivals": trial.rivals if trial else [],
             }

@@ -330,7 +330,7 @@ def test_it_is_no_crawl_of_the_site_to_those_who_ask_when_that_was(shop: Shop) -
     shop.execute("UPDATE crawls SET finished_at = now() - interval '3 days'")
     reextract(shop, definition(price="s"))
     with shop.engine.connect() as connection:
-        (site,) = state.freshness(connection)
+        (site,) = state.read_freshness(connection)
     assert site.complete_s is not None and site.complete_s > 2 * 86400
 
 
