@@ -22,7 +22,7 @@ PEERS := benchmarks/peers/.venv
 PEERS_STAMP := $(PEERS)/.ready-$(shell (pwd; cat Makefile benchmarks/peers/requirements.txt) | cksum | cut -d ' ' -f 1)
 COMPILE = $(UV) pip compile --quiet --no-header --no-annotate --generate-hashes --universal --python-version 3.11 \
 	$(if $(UPGRADE),--upgrade)
-IN_IMAGES := --extra accounts --extra alerts --extra archive --extra embedded --extra impersonate --extra matching --extra metrics --extra s3
+IN_IMAGES := --extra accounts --extra alerts --extra archive --extra embedded --extra impersonate --extra matching --extra metrics --extra s3 --extra speed
 EVERY_EXTRA := --extra all
 # Installers trust what the machine trusts, a company's own certificates among them. (pip does so by itself from 24.2 on.)
 export UV_SYSTEM_CERTS := 1

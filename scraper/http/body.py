@@ -10,15 +10,17 @@ import re
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from deflate import DeflateError, gzip_decompress
-from isal import isal_zlib
 from xxhash import xxh3_64_intdigest
 
 from scraper.domain import Outcome
 from scraper.errors import FetchError
 from scraper.http import codings
 from scraper.http.held_bodies import SMALL_BYTES
+from scraper.infra.optional import import_first
 
+deflate = import_first("deflate")
+# ISA-L has the interface of zlib, and takes less than half the time.
+zlib = import_first("isal.isal_zlib", "zlib")
 WaitForRoom = Callable[[int], Awaitable[None]]
 
 ACCEPT_ENCODING = "gzip, deflate"
@@ -86,7 +88,7 @@ async def read_body(
 def unpack(data: bytes, coding: str, max_bytes: int) -> bytes:
     """Unpacks a body that is already in memory, such as a sitemap.xml.gz. Raises FetchError as
     `read_body` does."""
-    body = _unpack_single_member(data, max_bytes) if coding == "gzip" else None
+    body = _unpack_single_member(data, max_bytes) if coding == "gzip" and deflate else None
     if body is not None:
         return body
     unpacker = make_unpacker(coding, max_bytes)
@@ -109,8 +111,8 @@ def _unpack_single_member(data: bytes, max_bytes: int) -> bytes | None:
     ):
         return None
     try:
-        body = gzip_decompress(data, size)
-    except DeflateError:
+        body = deflate.gzip_decompress(data, size)
+    except deflate.DeflateError:
         return None
     return bytes(body) if len(body) == size else None
 
@@ -139,10 +141,9 @@ def make_unpacker(coding: str, max_bytes: int) -> Unpacker | None:
     ]
     if not names:
         return None
-    if names == ["br"]:
-        return codings.BrotliUnpacker(max_bytes)
-    if names == ["zstd"]:
-        return codings.ZstdUnpacker(max_bytes)
+    if len(names) == 1 and codings.has_library(names[0]):
+        unpacker = codings.BrotliUnpacker if names[0] == "br" else codings.ZstdUnpacker
+        return unpacker(max_bytes)
     if len(names) > 1 or names[0] not in _CODINGS:
         raise FetchError(
             Outcome.MALFORMED,
@@ -194,7 +195,7 @@ class ZlibUnpacker:
             assert self._inflate is not None
             try:
                 piece = self._inflate.decompress(data, self._budget)
-            except isal_zlib.error as error:  # type: ignore[misc] # its stub says otherwise
+            except zlib.error as error:
                 raise FetchError(
                     Outcome.MALFORMED, f"the packed body does not unpack ({error})"
                 ) from error
@@ -219,7 +220,7 @@ class ZlibUnpacker:
                 Outcome.MALFORMED, f"the packed body has more than {MEMBERS_MAX} gzip members"
             )
         window_bits = 31 if self._gzip else 15 if _has_zlib_header(data) else -15
-        self._inflate = isal_zlib.decompressobj(window_bits)
+        self._inflate = zlib.decompressobj(window_bits)
         return data
 
 

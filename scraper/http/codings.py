@@ -1,28 +1,33 @@
 """Unpacks br and zstd, which browsers ask for over https, and so must a client that looks like one.
-Bounded as gzip is in `scraper.http.body`.
+Bounded as gzip is in `scraper.http.body`. Requests ask only for codings whose library is installed.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import brotli
-
 from scraper.domain import Outcome
 from scraper.errors import FetchError
-from scraper.infra.zstandard import zstd
+from scraper.infra.optional import import_first, zstd
 
+brotli: Any = import_first("brotli")
 # RFC 9659 allows 8 MB, as browsers do.
 _WINDOW_LOG_MAX = 23
 _FRAMES_MAX = 4096
 
-_SUPPORTED = frozenset({"gzip", "deflate", "br", "zstd"})
+_LIBRARIES = {"br": brotli, "zstd": zstd}
+_SUPPORTED = {"gzip", "deflate", *(name for name, library in _LIBRARIES.items() if library)}
 
 
 def keep_supported(accept_encoding: str) -> str:
     """Returns a browser's Accept-Encoding without the codings that cannot be unpacked here."""
     names = [name.strip() for name in accept_encoding.split(",")]
     return ", ".join(name for name in names if name in _SUPPORTED)
+
+
+def has_library(coding: str) -> bool:
+    """Returns whether this is `br` or `zstd`, and can be unpacked here."""
+    return _LIBRARIES.get(coding) is not None
 
 
 class BrotliUnpacker:

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from scraper import registry
 from scraper.settings import Settings
 from tests.support.shops.odd_shop import OddShop, listing, product
+from tests.support.without_speed import environment_without_speed
 
 ROOT = Path(__file__).parents[2]
 PRODUCTS = 12
@@ -43,20 +44,29 @@ def shop() -> Iterator[OddShop]:
 def test_a_crawl_completes_without(
     name: str, shop: OddShop, environment: Settings, engine: sa.Engine, tmp_path: Path
 ) -> None:
-    text = DEFINITION.format(start=shop.url("/all"))
-    (tmp_path / "sites" / "shop.yaml").write_text(text)
     environ = {**os.environ, "SCRAPER_PLUGINS_OFF": name, "PYTHONPATH": str(ROOT)}
+    crawl_shop(environ, shop, engine, tmp_path)
+
+
+def test_a_crawl_completes_without_the_libraries_for_speed(
+    shop: OddShop, environment: Settings, engine: sa.Engine, tmp_path: Path
+) -> None:
+    crawl_shop(environment_without_speed(tmp_path, ROOT), shop, engine, tmp_path)
+
+
+def crawl_shop(environ: dict[str, str], shop: OddShop, engine: sa.Engine, folder: Path) -> None:
+    (folder / "sites" / "shop.yaml").write_text(DEFINITION.format(start=shop.url("/all")))
     queues = ["-Q", "coordinator,datacenter"]
     # The crawl's own worker would not start while another test's worker is still seen.
     worker = subprocess.Popen(
         [sys.executable, "-m", "celery", "-A", "scraper", "worker", "-B", *queues],
-        env=environ, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env=environ, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True,
     )  # fmt: skip
     try:
         done = subprocess.run(
             [sys.executable, "-m", "scraper", "crawl", "shop", "--wait", "--json"],
-            env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False,
+            env=environ, cwd=folder, capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
     finally:
         worker.terminate()

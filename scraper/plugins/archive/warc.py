@@ -32,7 +32,7 @@ from warcio.exceptions import ArchiveLoadFailed
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from scraper.infra.zstandard import zstd
+from scraper.infra.optional import zstd
 
 Codec = Literal["gzip", "zstd"]
 SUFFIXES: Mapping[Codec, str] = {"gzip": ".warc.gz", "zstd": ".warc.zst"}

@@ -26,7 +26,7 @@ from scraper.http.proxy_route import ProxyRoute
 from scraper.http.transport import guard
 from scraper.http.transport.aiohttp_transport import PoolOptions
 from scraper.http.transport.guard import PrivateAccess
-from scraper.infra.zstandard import zstd
+from scraper.infra.optional import zstd
 from scraper.plugins.impersonate import profiles
 from scraper.plugins.impersonate.handshake import CurlHandshake
 from scraper.politeness.robots import fetch_robots

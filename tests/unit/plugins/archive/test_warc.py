@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 
-from scraper.infra.zstandard import zstd
+from scraper.infra.optional import zstd
 from scraper.plugins.archive import warc
 from scraper.plugins.archive.warc import ArchivedResponse, Codec, RecordError
 
