@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from scraper.domain import Outcome
 from scraper.errors import DeferredError
 from scraper.politeness.allotment import RETRY_S, Allotment
 from scraper.politeness.fleet import FleetLimiter, Reservation
@@ -37,6 +38,8 @@ CONTENDED_ANSWERS = 200
 RESERVED_AHEAD_S = 2.0
 # Pages of a paused host come back after this, or when it is resumed.
 PAUSED_S = 5.0
+# A throttled host without a Retry-After rests this long, and no host rests longer than the second.
+REST_S, REST_MAX_S = 5.0, 1800.0
 # No wait is longer, so that changes of the budget are seen.
 WAIT_MAX_S = 1.0
 
@@ -174,6 +177,33 @@ class HostLimiter:
         finally:
             self._waiting -= 1
             self._progress_at = _loop_time()
+
+    async def heed_answer(
+        self,
+        outcome: Outcome,
+        status: int | None,
+        began: float,
+        *,
+        retry_after_s: float | None = None,
+        failed_before: bool = False,
+        alone: bool = False,
+        answered_by: HostLimiter | None = None,
+    ) -> None:
+        """Records an outcome among the host's signals (`Signals.record`), and slows the host down
+        if it asks for that. `answered_by`: after a redirect, the limiter of the host that gave the
+        answer."""
+        now = asyncio.get_running_loop().time()
+        must_slow = self.signals.record(
+            outcome, status, now, failed_before=failed_before, alone=alone
+        )
+        if not must_slow:
+            self.good_answers += must_slow is False
+            return
+        rest_s, why = 0.0, str(status or outcome)
+        if outcome is Outcome.THROTTLED:
+            rest_s = min(retry_after_s or REST_S, REST_MAX_S)
+            why += f", Retry-After {retry_after_s:g} s" if retry_after_s else ""
+        await (answered_by or self).slow_down(rest_s, why, began)
 
     async def slow_down(self, rest_s: float, why: str, began: float | None = None) -> None:
         """Rests the host. `began`: when a request left whose answer is a reason to cut the pace,

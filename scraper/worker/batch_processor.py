@@ -52,9 +52,6 @@ log = structlog.get_logger()
 
 # A host has at most this many pages under way in one batch.
 HOST_PAGES_MAX = 64
-# How long a host rests that says "slow down" without saying for how long.
-REST_S = 5.0
-REST_MAX_S = 1800.0
 # Pages whose crawl could not be read come back after this.
 AWAY_S = 5.0
 # A batch that has settled no page for this long is slow, and the writer does not wait for up to
@@ -255,7 +252,7 @@ class BatchProcessor:
         self, attempt: Attempt, limiter: HostLimiter, page: LeasedPage, retry: RetryPolicy
     ) -> Verdict:
         outcome, now = attempt.outcome, asyncio.get_running_loop().time()
-        await self._slow_host(attempt, limiter, now, failed_before=page.host_attempts > 0)
+        await self._slow_host(attempt, limiter, failed_before=page.host_attempts > 0)
         down = self._breakers.record(
             page.host, page.id, outcome, now, failed_before=page.host_attempts > 0
         )
@@ -275,28 +272,20 @@ class BatchProcessor:
         )
 
     async def _slow_host(
-        self, attempt: Attempt, limiter: HostLimiter, now: float, *, failed_before: bool
+        self, attempt: Attempt, limiter: HostLimiter, *, failed_before: bool
     ) -> None:
         """Slows down the host that gave the response, if the response asks for it. After a redirect
         that is another host than the page's."""
-        must_slow = limiter.signals.record(
-            attempt.outcome,
+        url, outcome = attempt.final_url, attempt.outcome
+        await limiter.heed_answer(
+            outcome,
             attempt.http_status,
-            now,
+            attempt.began,
+            retry_after_s=attempt.delay_s,
             failed_before=failed_before,
-            alone=attempt.outcome is Outcome.TIMEOUT and limiter.answer_timeout_s() is not None,
+            alone=outcome is Outcome.TIMEOUT and limiter.answer_timeout_s() is not None,
+            answered_by=self._limiters.for_host(host_of(url)) if url else None,
         )
-        if not must_slow:
-            limiter.good_answers += must_slow is False
-            return
-        host_limiter = (
-            self._limiters.for_host(host_of(attempt.final_url)) if attempt.final_url else limiter
-        )
-        rest_s, why = 0.0, str(attempt.http_status or attempt.outcome)
-        if attempt.outcome is Outcome.THROTTLED:
-            rest_s = min(attempt.delay_s or REST_S, REST_MAX_S)
-            why += f", Retry-After {attempt.delay_s:g} s" if attempt.delay_s else ""
-        await host_limiter.slow_down(rest_s, why, attempt.began)
 
     async def _try_page(
         self,

@@ -39,8 +39,6 @@ from scraper.rules.verdict import outcome_of_status, retry_after_s
 # A request waits this long for a permit, or for a free proxy.
 PATIENCE_S = 300.0
 PAUSE_MIN_S, PAUSE_MAX_S = 0.05, 5.0
-# A host that says "slow down" rests for the first time, or as long as it says, at most the second.
-REST_S, REST_MAX_S = 5.0, 1800.0
 
 T = TypeVar("T")
 
@@ -196,8 +194,8 @@ class PoliteTransport(httpx.AsyncBaseTransport):
             try:
                 response = await self._sender.send(request, context.policy, route, before_resend)
             except FetchError as error:
-                await self._slow_host(
-                    limiter, error.outcome, error.status, error.retry_after_s, began
+                await limiter.heed_answer(
+                    error.outcome, error.status, began, retry_after_s=error.retry_after_s
                 )
                 raise
             finally:
@@ -208,7 +206,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
                 else None
             )
             outcome = outcome_of_status(response.status_code, retry_after=wish_s is not None)
-            await self._slow_host(limiter, outcome, response.status_code, wish_s, began)
+            await limiter.heed_answer(outcome, response.status_code, began, retry_after_s=wish_s)
             return response
         finally:
             limiter.pending -= 1
@@ -269,23 +267,6 @@ class PoliteTransport(httpx.AsyncBaseTransport):
             raise FetchError(Outcome.DEFERRED, message, url=url)
         with by.clock.pause():
             await asyncio.sleep(min(left_s, max(PAUSE_MIN_S, min(delay_s, PAUSE_MAX_S))))
-
-    @staticmethod
-    async def _slow_host(
-        limiter: HostLimiter,
-        outcome: Outcome,
-        status: int | None,
-        wish_s: float | None,
-        began: float,
-    ) -> None:
-        """Slows the host if its answer asks for it, as `BatchProcessor._slow_host` does for
-        pages."""
-        says = limiter.signals.record(outcome, status, asyncio.get_running_loop().time())
-        if not says:
-            limiter.good_answers += says is False
-            return
-        rest_s = min(wish_s or REST_S, REST_MAX_S) if outcome is Outcome.THROTTLED else 0.0
-        await limiter.slow_down(rest_s, str(status or outcome), began)
 
 
 def as_httpx(error: FetchError, request: httpx.Request) -> httpx.TransportError:
