@@ -76,6 +76,8 @@ def element_steps(element: LexborNode) -> list[PathStep]:
     own += [PathStep(f"{tag}.{name}", 3) for name in meaningful[:CLASSES_MAX]]
     if tag in _MEANINGFUL:
         own.append(PathStep(tag, 1))
+    if "line-through" in (attributes.get("style") or ""):
+        own.append(PathStep('[style*="line-through"]', 3))
     if not classes:
         for key in _LOOKS:
             value = attributes.get(key)

@@ -23,6 +23,8 @@ from scraper.rules.decoding import clean_text
 from scraper.sites.grammar.fields import FieldSpec
 
 PRODUCTS = 12
+# Products of each rare kind among them.
+RARE_PRODUCTS = 3
 
 
 class ProductPages:
@@ -41,7 +43,7 @@ class ProductPages:
             if page.products is not None:
                 for card in page.products.cards:
                     cards.setdefault(card.url, card)
-        for url in spread_sample(survey.known_urls, PRODUCTS):
+        for url in _choose_samples(survey.known_urls, cards):
             if self._reader.has_read_enough:
                 break
             try:
@@ -146,6 +148,26 @@ class ProductPages:
         first = [replace(choice, best=_take_first(choice)) for choice in checked]
         if all(_reads_alike(choice, [bare]) for choice in first):
             survey.strip_params = sorted(names)
+
+
+def _choose_samples(known_urls: Sequence[str], cards: Mapping[str, Card]) -> list[str]:
+    """Returns the products to read, in their order: some whose cards show them reduced or without a
+    picture, since only their pages show what such a page has, and a spread sample of all."""
+    reduced = [url for url in known_urls if url in cards and _is_reduced(cards[url])]
+    bare = [url for url in known_urls if url in cards and _lacks_picture(cards[url])]
+    rare = [urls for urls in (reduced, bare) if len(urls) * 2 < len(known_urls)]
+    special = [url for urls in rare for url in spread_sample(urls, RARE_PRODUCTS)]
+    chosen = dict.fromkeys((*special, *spread_sample(known_urls, PRODUCTS)))
+    kept = set(list(chosen)[:PRODUCTS])
+    return [url for url in known_urls if url in kept]
+
+
+def _is_reduced(card: Card) -> bool:
+    return any(amount.struck for amount in card.amounts)
+
+
+def _lacks_picture(card: Card) -> bool:
+    return card.image is None and bool(card.amounts)
 
 
 def missing_fields(fields: Mapping[str, FieldChoice]) -> list[str]:

@@ -88,7 +88,7 @@ class Surveyor:
         survey.fields = choose_fields(survey.samples)
         if missing_fields(survey.fields):
             await pages.compare_with_browser()
-        survey.id = choose_id(survey.known_urls, survey.fields)
+        survey.id = choose_id(survey.known_urls, survey.fields, survey.samples)
         if survey.unproved:
             survey.fields = {}
             return

@@ -44,12 +44,14 @@ def document(body: str, url: str = URL) -> Document:
 def test_an_id_is_what_every_url_has_in_one_place_and_each_another(
     paths_: list[str], pattern: str
 ) -> None:
-    assert choose_id([f"https://shop.example{path}" for path in paths_], NO_SKU) == {"url": pattern}
+    assert choose_id([f"https://shop.example{path}" for path in paths_], NO_SKU, []) == {
+        "url": pattern
+    }
 
 
 def test_a_number_that_two_products_share_is_no_id() -> None:
     urls = ["https://shop.example/2024/x", "https://shop.example/2024/y"]
-    assert choose_id(urls, NO_SKU) == {"url": r"/([^/?#]+?)(?:\.\w+)?/?(?:[?#]|$)"}
+    assert choose_id(urls, NO_SKU, []) == {"url": r"/([^/?#]+?)(?:\.\w+)?/?(?:[?#]|$)"}
 
 
 @pytest.mark.parametrize(
@@ -196,3 +198,48 @@ def test_what_never_changes_is_the_frame_and_what_differs_is_the_field() -> None
 def test_a_page_about_one_product_says_so(body: str, product: bool) -> None:
     page = fetched(f'<script type="application/ld+json">{body}</script>')
     assert is_product_page(ListingPage(URL, page, Document(page, URL), [])) is product
+
+
+def _product_page(number: int, *, brand: str = "", former: str = "") -> ProductSample:
+    """A product page with a footer whose link "Brands" is a label in other places."""
+    maker = f"<li>Brands: <a href='/b'>{brand}</a></li>" if brand else ""
+    body = f"""<title>Kettle {number}</title><h1>Kettle {number}</h1>
+    <ul class="list-unstyled">{maker}<li>Product Code: K-{number}</li></ul>
+    <ul class="list-unstyled">{former}<li><h2>${number}.00</h2></li></ul>
+    <form><input type="hidden" name="product_id" value="{number}"></form>
+    <footer><ul><li><a href="/brands">Brands</a></li><li><a href="/aff">Affiliate</a></li></ul>
+    </footer>"""
+    return ProductSample(document(body, f"https://shop.example/x/kettle-{number}"), None)
+
+
+def test_a_link_of_the_footer_is_not_a_brand() -> None:
+    makers = ["Norrland", "", "Arbor", "", "", "Ferro"]
+    samples = [_product_page(20 + n, brand=maker) for n, maker in enumerate(makers)]
+    best = choose_fields(samples)["brand"].best
+    assert best is not None
+    assert best.values == [maker or None for maker in makers]
+
+
+def test_a_former_price_is_found_by_its_line() -> None:
+    line = '<li><span style="text-decoration: line-through;">$99.00</span></li>'
+    samples = [_product_page(20 + n, former=line if n % 3 == 0 else "") for n in range(9)]
+    best = choose_fields(samples)["list_price"].best
+    assert best is not None
+    assert [value is not None for value in best.values] == [n % 3 == 0 for n in range(9)]
+
+
+def test_the_number_that_goes_to_the_cart_identifies_a_product_of_two_addresses() -> None:
+    samples = [_product_page(20 + n) for n in range(6)]
+    urls = ["https://shop.example/kettle", "https://shop.example/pots/kettle"]
+    chosen = choose_id(urls, choose_fields(samples), samples)
+    assert chosen == {"css": 'input[name="product_id"]::attr(value)'}
+
+
+def test_a_number_that_many_products_share_is_not_an_id() -> None:
+    samples = [_product_page(20 + n) for n in range(6)]
+    for sample in samples[1:]:
+        hidden = sample.document.dom.css_first("input")
+        assert hidden is not None
+        hidden.attrs["value"] = "20"
+    chosen = choose_id(["https://shop.example/a"] * 2, choose_fields(samples), samples)
+    assert chosen is None or "css" not in chosen or "input" not in chosen["css"]

@@ -7,22 +7,57 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from scraper.plugins.author.discovery.fields.induction import FieldChoice
+from scraper.plugins.author.discovery.fields.samples import ProductSample
 
 _NUMBER = re.compile(r"\d+")
+# Fields of the form that puts a product into the cart.
+_HIDDEN_NAMES = (
+    "product_id",
+    "id_product",
+    "products_id",
+    "product-id",
+    "productId",
+    "add-to-cart",
+)
 _PARAMETER = re.compile(r"(?:[?&])((?:[a-z_]*id|sku|art|artnr|item|p|product))=([\w-]+)", re.I)
 
 
-def choose_id(urls: Sequence[str], fields: Mapping[str, FieldChoice]) -> dict[str, str] | None:
+def choose_id(
+    urls: Sequence[str], fields: Mapping[str, FieldChoice], samples: Sequence[ProductSample]
+) -> dict[str, str] | None:
     """Returns `product.id` of a definition; None where only the whole URL identifies a product."""
     pattern = _find_parameter(urls) or _find_number(urls)
     if pattern is not None:
         return {"url": pattern}
+    hidden = _find_hidden_number(fields, samples)
+    if hidden is not None:
+        return {"css": hidden}
     sku = fields["sku"].best
     if sku is not None and None not in sku.values and len(set(sku.values)) == len(sku.values):
         source = sku.candidate.source
         return {key: str(value) for key, value in source.items()}
     slug = r"/([^/?#]+?)(?:\.\w+)?/?(?:[?#]|$)"
     return {"url": slug} if _is_unique(slug, urls) else None
+
+
+def _find_hidden_number(
+    fields: Mapping[str, FieldChoice], samples: Sequence[ProductSample]
+) -> str | None:
+    """Returns CSS of the number that the product's form sends to the cart. Products of different
+    titles must have different numbers."""
+    titles = fields["title"].best if len(samples) > 1 else None
+    if titles is None:
+        return None
+    distinct = len({str(title) for title in titles.values})
+    for name in _HIDDEN_NAMES:
+        css = f'input[name="{name}"]'
+        numbers = []
+        for sample in samples:
+            element = sample.document.dom.css_first(css)
+            numbers.append(element.attributes.get("value") if element is not None else None)
+        if all(numbers) and len(set(numbers)) >= max(2, distinct):
+            return f"{css}::attr(value)"
+    return None
 
 
 def _find_parameter(urls: Sequence[str]) -> str | None:
@@ -66,4 +101,7 @@ def _find_number(urls: Sequence[str]) -> str | None:
 def _is_unique(pattern: str, urls: Sequence[str]) -> bool:
     matches = [re.search(pattern, url) for url in urls]
     numbers = [match[1] for match in matches if match is not None]
-    return len(numbers) == len(urls) > 0 and len(set(numbers)) == len(urls)
+    # A product in two categories has the same last part below two folders.
+    names = {url.rstrip("/").rsplit("/", 1)[-1] for url in urls}
+    repeated = len(set(numbers)) == len(names) and len(names) * 2 > len(urls)
+    return len(numbers) == len(urls) > 0 and (repeated or len(set(numbers)) == len(urls))

@@ -21,7 +21,7 @@ from scraper.plugins.author.discovery.fields.shop_currency import stated_currenc
 # to the page's frame.
 SHARED_FIELDS = frozenset({"availability", "brand", "category", "list_price", "rating", "stock"})
 # Origins that repeat the shop's own name or its main menu instead of the field.
-_FRAME_ORIGINS = {"category": ("page", "meta", "label"), "brand": ("page", "meta")}
+_FRAME_ORIGINS = {"category": ("page", "meta", "label"), "brand": ("page", "meta", "label")}
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:

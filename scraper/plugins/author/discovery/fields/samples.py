@@ -37,13 +37,17 @@ class ProductSample:
         dom = self.document.dom
         # The part of a page that an item is read from is an element.
         root = dom if isinstance(dom, LexborNode) else dom.root
-        frame = {element.mem_id for tag in _FRAME for element in dom.css(tag)}
-        listed = walk_visible(root, self.others | frame) if root is not None else ()
+        listed = walk_visible(root, self.others | self._frame) if root is not None else ()
         return list(islice(listed, PAGE_ELEMENTS_MAX))
 
     @cached_property
     def labels(self) -> list[Labelled]:
-        return list(find_labelled(self.document, self.others))
+        """The labels of this product: a footer's link "Brands" is not a label."""
+        return list(find_labelled(self.document, self.others | self._frame))
+
+    @cached_property
+    def _frame(self) -> frozenset[int]:
+        return frozenset(element.mem_id for tag in _FRAME for element in self.document.dom.css(tag))
 
     def text(self, element: LexborNode) -> str:
         text = self._texts.get(element.mem_id)
