@@ -66,7 +66,7 @@ def _find_css(
             if path.css in tried or ":nth-child" in path.css or " + " in path.css:
                 continue
             tried.add(path.css)
-            matched = _match_urls(path.css, document, owns)
+            matched = match_urls(path.css, document, owns)
             missed, extra = len(wanted - matched), len(matched - wanted)
             if missed > len(wanted) * MISSED_SHARE_MAX:
                 continue
@@ -74,11 +74,11 @@ def _find_css(
             if best is None or cost < best[0]:
                 best = cost, path.css, matched
     if best is None:
-        return "a[href]", _match_urls("a[href]", document, owns)
+        return "a[href]", match_urls("a[href]", document, owns)
     return best[1:]
 
 
-def _match_urls(css: str, document: Document, owns: Callable[[str], bool]) -> set[str]:
+def match_urls(css: str, document: Document, owns: Callable[[str], bool]) -> set[str]:
     """Returns the site's own URLs that the selector's links lead to."""
     listed = (
         urls.clean(element.attributes.get("href") or "", document.base)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,6 +11,11 @@ from urllib.parse import urlsplit
 from scraper.extract.text import whole_text
 from scraper.plugins.author.discovery.listings.cards import LinkGroup
 from scraper.plugins.author.discovery.listings.continuation import Continuation
+from scraper.plugins.author.discovery.listings.link_selectors import match_urls
+from scraper.plugins.author.discovery.listings.list_shapes import (
+    find_list_pattern,
+    find_unfollowed_lists,
+)
 from scraper.plugins.author.discovery.listings.listing_page import (
     REPEATED_SHARE,
     ListingPage,
@@ -33,6 +38,7 @@ CATEGORIES_TRIED = 3
 # Pages behind a group of links that must agree.
 CATEGORIES_MIN = 2
 CATALOGUES_MAX = 3
+LISTS_NAMED = 5
 # A group of links with prices and a higher score is not a menu.
 MENU_SCORE_MAX = 20
 # Names of links to the list of all products, and the last part of their paths.
@@ -165,14 +171,16 @@ class ListingSearch:
             if links not in levels:
                 levels.append(links)
             if listing is not None:
-                await self._record_categories(listing, levels)
+                await self._record_categories(listing, levels, [home, parent])
                 return True
             seen.update(url for group in parent.groups for url in group.urls)
             parent = chosen.pages[0]
         return False
 
-    async def _record_categories(self, categories: Categories, levels: list[Any]) -> None:
-        """Records how the lists continue, by one that does."""
+    async def _record_categories(
+        self, categories: Categories, levels: list[Any], parents: Sequence[ListingPage]
+    ) -> None:
+        """Records how the lists continue, by one that does, and lists that no selector names."""
         survey = self._survey
         pages = sorted(categories.pages, key=lambda page: find_next_link(page.document) is None)
         first = pages[0]
@@ -183,10 +191,37 @@ class ListingSearch:
             survey.pages_text = "categories of one page each"
         survey.record_listing_pages(pages, products)
         assert survey.listing is not None
+        await self._find_more_lists(categories, levels, parents)
         survey.listing["listings"] = levels if len(levels) > 1 else levels[0]
         depth = f" on {len(levels)} levels" if len(levels) > 1 else ""
         survey.pages_text = f"{len(categories.group.cards)} categories{depth}; {survey.pages_text}"
         survey.pages = None
+
+    async def _find_more_lists(
+        self, categories: Categories, levels: list[Any], parents: Sequence[ListingPage]
+    ) -> None:
+        """Adds links that have the shape of the lists' URLs to the levels, such as sub-categories
+        in drop-downs, if one of them lists products."""
+        lists = categories.group.urls
+        pages = list({page.url: page for page in (*parents, *categories.pages)}.values())
+        products = [url for page in pages if page.products for url in page.products.urls]
+        pattern = find_list_pattern(lists, set(products + self._survey.known_urls) - set(lists))
+        if pattern is None:
+            return
+        followed = {*lists, *(page.url for page in pages)}
+        for css in (level if isinstance(level, str) else level["css"] for level in levels):
+            followed.update(*(match_urls(css, page.document, self._site.owns) for page in pages))
+        more = find_unfollowed_lists(pages, pattern, followed, self._site)
+        for url in spread_sample(more, CATEGORIES_TRIED):
+            page = await self._reader.try_read(url)
+            if page is not None and page.lists_products:
+                levels.append({"css": "a[href]", "match": pattern})
+                names = ", ".join(repr(text) for text in list(more.values())[:LISTS_NAMED])
+                self._survey.notes.append(
+                    f"{len(more)} further lists have the same form of address, and are followed: "
+                    f"{names}"
+                )
+                return
 
     async def _read_categories(
         self, parent: ListingPage, seen: Collection[str]
