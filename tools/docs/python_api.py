@@ -11,8 +11,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 HEAD = """# Python API
 
-These names are public: each change has a note in [Upgrading](../how-to/upgrading.md). All other
-names are internal, except the [plug-in interface](plugins.md).
+These names are public: each change has a note in [Upgrading](../how-to/upgrading.md). Import them
+from `scraper.api`. All other names are internal, except the [plug-in interface](plugins.md).
 """
 
 
@@ -25,6 +25,11 @@ class Part(NamedTuple):
 
 
 PARTS = (
+    Part(
+        "scraper.api",
+        "Exports the classes and errors below, and reads with the settings of the environment.",
+        ("load_settings", "load_sites", "open_database", "read_changes", "follow_changes"),
+    ),
     Part(
         "scraper.plugins.functions.client",
         "Runs your [functions on the workers](../how-to/functions.md#functions-on-the-workers).",
