@@ -151,9 +151,9 @@ class CoreKeys(Model):
         1, ge=1, le=1000, description="requests that may follow each other at once after a pause"
     )
     revisit: Revisit = Field(
-        RevisitBounds(min="7d", max="7d"),
-        description="how old a product's data may be before it is fetched again: 7d, 12h, 0, "
-        "or {min: 6h, max: 14d}",
+        RevisitBounds(min="0", max="0"),
+        description="how old a product's data may be before it is fetched again: 7d, 12h, "
+        "{min: 6h, max: 14d}, or 0: every crawl reads every product",
     )
     conditional: Conditional = Field(
         BELIEVED,

@@ -128,18 +128,26 @@ def check_sites(
     return problems
 
 
+def find_skipped_crawls(site: Site) -> list[tuple[str, str]]:
+    """Returns (key, sentence) if a definition's `revisit` makes scheduled crawls skip products that
+    the crawl before has read. A crawl comes to a product a little earlier or later than the last
+    one did, so an equal interval skips every second time."""
+    if site.schedule is None or not site.revisit_s:
+        return []
+    gap = scalars.find_shortest_gap(site.schedule)
+    if gap.total_seconds() > site.revisit_s:
+        return []
+    sentence = (
+        f"crawls are {_format_duration(gap)} apart, so with revisit {site.revisit} most of them "
+        f"read no price (fix: revisit: {_format_duration(gap / 2)}, or leave `revisit` out: every "
+        "crawl reads every product)"
+    )
+    return [("revisit", sentence)]
+
+
 def find_warnings(site: Site) -> list[str]:
     """Returns a sentence for each setting that is valid but rarely intended."""
     sentences = []
-    if site.schedule is not None:
-        gap = scalars.find_shortest_gap(site.schedule)
-        if gap.total_seconds() < site.revisit_s:
-            half = _format_duration(gap / 2)
-            sentences.append(
-                f"the schedule runs every {_format_duration(gap)} but revisit is {site.revisit}: "
-                f"products are fetched once in "
-                f"{site.revisit}; set `revisit: {half}` to fetch them every time"
-            )
     if site.product.function is None and not site.product.required:
         sentences.append(
             "no field is `required`: a page of another kind may be stored as a product with empty "

@@ -75,6 +75,11 @@ def describe_progress(progress: CrawlProgress, per_s: float) -> str:
     )
 
 
+def reads_nothing(progress: CrawlProgress) -> bool:
+    """Returns whether a crawl has skipped every product that it came to, since none is due."""
+    return 0 < progress.counts.product_done == progress.counts.fresh
+
+
 def describe_pages(progress: CrawlProgress) -> str:
     """Says how many pages were fetched, and how many were skipped.
 
@@ -83,6 +88,8 @@ def describe_pages(progress: CrawlProgress) -> str:
     fresh = progress.counts.fresh
     if not fresh:
         return f"{progress.done:,} pages"
+    if reads_nothing(progress):
+        return f"0 prices read, {fresh:,} not due"
     return f"fetched {progress.done - fresh:,}, not due {fresh:,}"
 
 

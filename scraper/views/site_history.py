@@ -117,7 +117,8 @@ def find_problems(settings: Settings, name: str, stored: dict[str, Any]) -> list
             loader.load_file(path, settings.site_function_modules)
     except DefinitionError as error:
         return [*error.problems, "its last valid version stays"]
-    return loader.find_warnings(Site.model_validate(stored))
+    site = Site.model_validate(stored)
+    return [*(text for _, text in loader.find_skipped_crawls(site)), *loader.find_warnings(site)]
 
 
 def last_sizes(connection: sa.Connection, names: Sequence[str]) -> dict[str, int]:

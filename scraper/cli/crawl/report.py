@@ -54,11 +54,17 @@ def report(crawl: str, as_json: bool) -> None:
         raise CrawlFailedError(f"crawl {quality.crawl_id} of {quality.site} failed")
 
 
+def _print_share_read(report: Report) -> None:
+    if report.fresh and not report.records:
+        click.echo(f"read: 0 prices read, {report.fresh:,} not due (`revisit`)")
+    elif report.products and report.records < report.products:
+        click.echo(f"read: {report.records:,} product pages; the others were fresh, or not changed")
+
+
 def _print_report(report: Report) -> None:
     click.echo(f"{report.site}: crawl {report.crawl_id}, {report.status}: {_crawl_verdict(report)}")
     click.echo(f"products: {report.products_phrase}")
-    if report.products and report.records < report.products:
-        click.echo(f"read: {report.records:,} product pages; the others were fresh, or not changed")
+    _print_share_read(report)
     if report.note and not any(report.note in reason["text"] for reason in report.reasons):
         click.echo(f"note: {one_line(report.note)}")
     for reason in report.reasons:

@@ -289,7 +289,7 @@ def _crawl_cells(crawl: CrawlProgress, why: str) -> list[Text | str]:
         _draw_bar(crawl) if crawl.active else "", f"{crawl.done:,}/{crawl.total:,}",
         f"{per_s:,.0f}/s" if crawl.active else "",
         Text(f"{crawl.failed:,}", "red" if crawl.failed else "dim"), left, ended or "",
-        one_line(why),
+        Text(progress.describe_pages(crawl), "yellow") if progress.reads_nothing(crawl) else one_line(why),
     ]  # fmt: skip
 
 

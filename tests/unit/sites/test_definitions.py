@@ -79,7 +79,7 @@ def test_a_minimal_definition_has_the_documented_defaults() -> None:
     assert site.name == "books"
     assert site.start == ("https://shop.example/",)
     assert (site.queue, site.region, site.priority_number) == ("datacenter", None, 5)
-    assert (site.rate_per_s, site.concurrency, site.revisit_s) == (4.0, 4, 604_800.0)
+    assert (site.rate_per_s, site.concurrency, site.revisit_s) == (4.0, 4, 0.0)
     assert (site.robots, site.allow_private, site.enabled) == (True, False, True)
     assert (site.schedule, site.timezone, site.user_agent) == (None, "UTC", None)
     assert (site.limits.listings, site.limits.products, site.limits.attempts, site.limits.body) == (
@@ -478,13 +478,30 @@ def warned(extra: str) -> str:
     return " | ".join(loader.find_warnings(load(MINIMAL + extra)))
 
 
+@pytest.mark.parametrize(
+    ("schedule", "revisit", "fix"),
+    [
+        ("0 6 * * *", None, None),
+        ("0 6 * * *", "12h", None),
+        ("0 6 * * *", "{min: 12h, max: 14d}", None),
+        ("0 6 * * *", "7d", "revisit: 12h"),
+        ("0 6 * * *", "{min: 2d, max: 14d}", "revisit: 12h"),
+        # A page read at 06:30:05 is not a week old at 06:30:00.
+        ("30 6 * * 1", "7d", "revisit: 84h"),
+        ("*/5 * * * *", "5m", "revisit: 2m"),
+        (None, "7d", None),
+    ],
+)
+def test_a_revisit_that_eats_the_schedule(
+    schedule: str | None, revisit: str | None, fix: str | None
+) -> None:
+    text = MINIMAL + (f'schedule: "{schedule}"\n' if schedule else "")
+    found = loader.find_skipped_crawls(load(text + (f"revisit: {revisit}\n" if revisit else "")))
+    assert [key for key, _ in found] == (["revisit"] if fix else [])
+    assert fix is None or fix in found[0][1]
+
+
 def test_warnings() -> None:
-    said = warned('schedule: "0 6 * * *"\n')
-    assert "the schedule runs every 1d but revisit is 7d" in said
-    assert "set `revisit: 12h`" in said
-    assert "schedule" not in warned('schedule: "0 6 * * *"\nrevisit: 12h\n')
-    assert "schedule" not in warned('schedule: "0 6 * * *"\nrevisit: {min: 12h, max: 14d}\n')
-    assert "revisit is 2d to 14d" in warned('schedule: "0 6 * * *"\nrevisit: {min: 2d, max: 14d}\n')
     assert "allow_private" not in warned("allow_private: true\n")
     assert "may reach 10.0.0.0/8, fd00::/8" in warned("allow_private: [10.0.0.0/8, 'fd00::/8']\n")
     assert "robots.txt is ignored" in warned("robots: false\n")

@@ -213,6 +213,7 @@
 
   function fetched(crawl) {
     const text = `${count(crawl.done)} / ${count(crawl.total)}${crawl.phase === "discovering" ? "+" : ""}`;
+    if (crawl.fresh && crawl.fresh === crawl.product_done) return h("span", {class: "text-warning", title: `${text} pages`}, `0 prices read, ${count(crawl.fresh)} not due`);
     return crawl.fresh ? h("span", {title: `${text} pages`}, `fetched ${count(crawl.done - crawl.fresh)}, not due ${count(crawl.fresh)}`) : text;
   }
 
