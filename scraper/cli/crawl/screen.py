@@ -284,12 +284,14 @@ def _crawl_cells(crawl: CrawlProgress, why: str) -> list[Text | str]:
     if not crawl.active or left == crawl.phase:
         left = ""
     ended = crawl.finished_at and f"{crawl.finished_at.astimezone():%m-%d %H:%M %Z}"
+    reads_nothing = progress.reads_nothing(crawl)
+    unread = Text(progress.describe_pages(crawl), "yellow") if reads_nothing else None
     return [
         str(crawl.id), crawl.site, Text(state, PHASES.get(state, "")),
         _draw_bar(crawl) if crawl.active else "", f"{crawl.done:,}/{crawl.total:,}",
         f"{per_s:,.0f}/s" if crawl.active else "",
         Text(f"{crawl.failed:,}", "red" if crawl.failed else "dim"), left, ended or "",
-        Text(progress.describe_pages(crawl), "yellow") if progress.reads_nothing(crawl) else one_line(why),
+        unread or one_line(why),
     ]  # fmt: skip
 
 
