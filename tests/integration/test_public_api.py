@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 import sqlalchemy as sa
 
-from scraper import api
+from scraper import api, settings
 from scraper.settings import Settings
 from tests.support.shops.crawled_shop import Shop
 
@@ -48,7 +48,7 @@ def test_sites_and_the_database_are_those_of_the_settings(environment: Settings)
 def test_a_database_that_is_away_is_an_error(
     environment: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    away = environment.model_copy(update={"database_url": "postgresql://me@127.0.0.1:1/none"})
-    monkeypatch.setattr("scraper.settings.load", lambda: away)
+    monkeypatch.setenv("DATABASE_URL", "postgresql://me@127.0.0.1:1/none")
+    settings.load.cache_clear()
     with pytest.raises(api.ServerUnavailableError):
         next(api.read_changes())
