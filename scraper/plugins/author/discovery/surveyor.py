@@ -16,6 +16,7 @@ from scraper.plugins.author.discovery.listings.listing_page import (
     may_be_product_page,
 )
 from scraper.plugins.author.discovery.listings.listing_search import ListingSearch
+from scraper.plugins.author.discovery.listings.sitemap_search import add_named_sitemap
 from scraper.plugins.author.discovery.platform import find_open_interface
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.plugins.author.discovery.product_pages import ProductPages, missing_fields
@@ -83,6 +84,7 @@ class Surveyor:
             first = await find_listing_above(first, self._reader)
             survey.start = first.url
         await ListingSearch(self._reader, survey).find(first)
+        await add_named_sitemap(self._reader, survey)
         pages = ProductPages(self._reader, survey)
         await pages.read()
         survey.fields = choose_fields(survey.samples)

@@ -39,7 +39,7 @@ def _write_head(survey: Survey, name: str, rate: str, *, private: bool) -> Itera
     yield f"name: {name}"
     if survey.sitemap is not None:
         yield f"sitemap: {write_inline(survey.sitemap)}"
-    else:
+    if survey.sitemap is None or survey.listing is not None:
         yield f"start: {write_inline(survey.start)}"
     yield f"rate: {rate}                     # requests to one host, by all workers together"
     if survey.interface is not None:

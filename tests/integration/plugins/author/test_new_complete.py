@@ -117,3 +117,37 @@ def test_sub_categories_that_no_selector_names_are_followed(
     assert crawl(site, shop) == set(map(str, numbers)), result.output
     assert "have the same form of address" in result.output
     assert len(shop.asked) <= 60
+
+
+@pytest.fixture
+def closed_shop() -> Iterator[StaticShop]:
+    """A shop whose category shows its first products only, and whose sitemap names all, and pages
+    that are not products."""
+    pages = {"/about": "<title>About us</title><h1>About us</h1><p>We sell things.</p>"}
+    for number in range(1, 41):
+        pages[f"/thing/{number}-name"] = (
+            f"<title>Thing {number}</title><h1>Thing {number}</h1>"
+            f'<p class="price">${number}.00</p><p>Product Code: T-{number}</p>'
+        )
+    cards = "".join(
+        f'<div class="card"><a href="/thing/{n}-name"><img src="/{n}.png" alt="">Thing {n}</a>'
+        f'<p class="price">${n}.00</p></div>'
+        for n in range(1, 13)
+    )
+    pages["/all"] = f'<title>Shop</title><div id="list">{cards}</div>'
+    with StaticShop(pages) as server:
+        named = "".join(f"<url><loc>{server.url}{path}</loc></url>" for path in list(pages))
+        server.pages["/all.xml"] = (
+            f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{named}</urlset>'
+        )
+        server.pages["/robots.txt"] = f"User-agent: *\nSitemap: {server.url}/all.xml\n"
+        yield server
+
+
+def test_a_sitemap_that_names_more_products_than_the_lists_is_read_too(
+    closed_shop: StaticShop, project: Path
+) -> None:
+    result = run(f"{closed_shop.url}/all", "closed")
+    site = load_file(project / "sites" / "closed.yaml")
+    assert crawl(site, closed_shop) == set(map(str, range(1, 41))), result.output
+    assert "/all.xml names 40: both are read" in result.output

@@ -14,6 +14,7 @@ from scraper.domain import Fetched, Kind, Outcome
 from scraper.errors import FetchError
 from scraper.extract import TooSlow
 from scraper.extract.document import Document
+from scraper.extract.heuristics.amounts import find_amounts
 from scraper.extract.structured.jsonld import find_texts_in_documents
 from scraper.plugins.author.discovery.listings.cards import LinkGroup, find_link_groups
 from scraper.plugins.author.discovery.listings.link_selectors import write_selector
@@ -159,6 +160,14 @@ def is_product_page(page: ListingPage) -> bool:
         return "group" not in content
     scopes = page.document.dom.css('[itemtype*="schema.org/Product"]')
     return len(offered) == 1 or (not offered and len(scopes) == 1)
+
+
+def has_one_price(page: ListingPage) -> bool:
+    """Returns whether the page shows a title and a price outside the cards of its lists."""
+    root = page.document.dom.root
+    cards = {card.element.mem_id for group in page.groups for card in group.cards}
+    titled = page.document.dom.css_first("h1") is not None
+    return titled and root is not None and bool(find_amounts(root, cards))
 
 
 def has_new_product(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ from scraper.extract.sitemap import SitemapReader
 from scraper.plugins.author.discovery.listings.link_selectors import find_url_pattern
 from scraper.plugins.author.discovery.listings.listing_page import (
     ListingPageReader,
+    has_one_price,
     is_product_page,
 )
 from scraper.plugins.author.discovery.sampling import spread_sample
@@ -21,6 +23,7 @@ from scraper.rules import urls
 
 SITEMAPS_MAX = 4
 PAGES_CHECKED = 2
+UNSEEN_CHECKED = 4
 # A page with more product cards is a listing.
 CARDS_MAX = 8
 
@@ -44,6 +47,47 @@ async def find_in_sitemap(reader: ListingPageReader, survey: Survey) -> bool:
     survey.sitemap = {"url": start, **({"products": pattern} if pattern else {})}
     survey.known_urls = likely
     survey.pages_text = "the sitemap"
+    return True
+
+
+async def add_named_sitemap(reader: ListingPageReader, survey: Survey) -> None:
+    """Compares the lists with the sitemap that robots.txt names, and adds the sitemap to the
+    definition if it names products that the lists may not lead to."""
+    rules = await reader.polite.read_robots(survey.start)
+    named = rules.sitemaps if isinstance(rules, RobotsRules) else []
+    if survey.sitemap is not None or survey.listing is None or not named:
+        return
+    listed = list(dict.fromkeys(await _list_pages(named[0], reader)))
+    known = set(survey.known_urls)
+    if not listed or not known:
+        survey.notes.append(f"{named[0]}: the sitemap of robots.txt names no page")
+        return
+    likely = max(_group_by_folder(listed), key=lambda group: len(known.intersection(group)))
+    shared = known.intersection(likely)
+    pattern = find_url_pattern(sorted(shared))
+    products = [url for url in likely if pattern is None or re.search(pattern, url)]
+    unseen = [url for url in products if url not in known]
+    found = survey.products
+    lists = f"about {found:,}" if found is not None else f"{len(known):,} so far"
+    counts = f"the lists lead to {lists} products, and {named[0]} names {len(products):,}"
+    if len(shared) * 2 < len(known):
+        survey.notes.append(f"{named[0]} names {len(listed):,} pages, but not these products")
+    elif not unseen or (found is not None and found >= len(products)):
+        survey.notes.append(counts)
+    elif await _are_products(unseen, reader):
+        survey.sitemap = {"url": named[0], **({"products": pattern} if pattern else {})}
+        survey.known_urls += unseen
+        survey.notes.append(f"{counts}: both are read")
+    else:
+        survey.notes.append(f"{counts} pages like them, of which some are not products: not read")
+
+
+async def _are_products(listed: Sequence[str], reader: ListingPageReader) -> bool:
+    """Returns whether a sample of the pages are products by their markup, or at least not lists."""
+    for url in spread_sample(listed, UNSEEN_CHECKED):
+        page = await reader.try_read(url)
+        if page is None or not (is_product_page(page) or has_one_price(page)):
+            return False
     return True
 
 
