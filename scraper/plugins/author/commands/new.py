@@ -10,6 +10,7 @@ import click
 from pydantic import ValidationError
 
 from scraper.cli.common.shared import json_option, load_settings, print_json, require_project
+from scraper.cli.common.tables import one_line
 from scraper.domain import Outcome
 from scraper.errors import ConfigError, FetchError, ScraperError
 from scraper.plugins.author.commands.survey_report import show_survey, survey_as_json
@@ -69,6 +70,7 @@ def new(url: str, name: str | None, rate: str, as_json: bool) -> None:
     text = definition_text(survey, name, rate, private=urls.is_private(survey.start))
     definition = loader.load_text(text, path, settings.site_function_modules)
     trials = _try_pages(definition, survey, settings)
+    _refuse_shared_id(trials, survey)
     _write_file(path, text)
     good = sum(trial.complete for trial in trials)
     if as_json:
@@ -85,6 +87,23 @@ def new(url: str, name: str | None, rate: str, as_json: bool) -> None:
             f"{path}: {len(trials) - good} of {len(trials)} product pages would not be stored "
             f"(fix: see `scraper try {name}`)"
         )
+
+
+def _refuse_shared_id(trials: list[PageTrial], survey: Survey) -> None:
+    """Raises `ScraperError` if products of different titles have one id: a crawl would store them
+    as one product."""
+    titles: dict[str, dict[str, str]] = {}
+    for trial in trials:
+        title = next((str(row.value) for row in trial.fields if row.name == "title"), "")
+        if trial.external_id is not None and not trial.items:
+            titles.setdefault(trial.external_id, {})[title] = trial.url
+    for identity, pages in titles.items():
+        if len(pages) > 1:
+            raise ScraperError(
+                f"{survey.start}: pages of different titles have the id {one_line(identity)}: "
+                f"{', '.join(list(pages.values())[:2])} (fix: write a definition with another "
+                "`product.id`)"
+            )
 
 
 def _write_file(path: Path, text: str) -> None:

@@ -151,3 +151,14 @@ def test_a_sitemap_that_names_more_products_than_the_lists_is_read_too(
     site = load_file(project / "sites" / "closed.yaml")
     assert crawl(site, closed_shop) == set(map(str, range(1, 41))), result.output
     assert "/all.xml names 40: both are read" in result.output
+
+
+def test_an_id_that_products_of_different_titles_share_is_refused(
+    closed_shop: StaticShop, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = {"url": "/(thing)/"}
+    monkeypatch.setattr("scraper.plugins.author.discovery.surveyor.choose_id", lambda *_: shared)
+    result = CliRunner().invoke(main, ["new", f"{closed_shop.url}/all", "one", "--rate", "1000/s"])
+    assert result.exit_code != 0
+    assert "pages of different titles have the id thing" in result.output
+    assert not (project / "sites" / "one.yaml").exists()
