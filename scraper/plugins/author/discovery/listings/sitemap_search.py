@@ -58,28 +58,28 @@ async def add_named_sitemap(reader: ListingPageReader, survey: Survey) -> None:
     if survey.sitemap is not None or survey.listing is None or not named:
         return
     listed = list(dict.fromkeys(await _list_pages(named[0], reader)))
-    known = set(survey.known_urls)
-    if not listed or not known:
+    listed_urls = set(survey.known_urls)
+    if not listed or not listed_urls:
         survey.notes.append(f"{named[0]}: the sitemap of robots.txt names no page")
         return
-    likely = max(_group_by_folder(listed), key=lambda group: len(known.intersection(group)))
-    shared = known.intersection(likely)
+    likely = max(_group_by_folder(listed), key=lambda group: len(listed_urls.intersection(group)))
+    shared = listed_urls.intersection(likely)
     pattern = find_url_pattern(sorted(shared))
     products = [url for url in likely if pattern is None or re.search(pattern, url)]
-    unseen = [url for url in products if url not in known]
-    found = survey.products
-    lists = f"about {found:,}" if found is not None else f"{len(known):,} so far"
+    unseen = [url for url in products if url not in listed_urls]
+    estimate = survey.products
+    lists = f"about {estimate:,}" if estimate is not None else f"{len(listed_urls):,} so far"
     counts = f"the lists lead to {lists} products, and {named[0]} names {len(products):,}"
-    if len(shared) * 2 < len(known):
+    if len(shared) * 2 < len(listed_urls):
         survey.notes.append(f"{named[0]} names {len(listed):,} pages, but not these products")
-    elif not unseen or (found is not None and found >= len(products)):
+    elif not unseen or (estimate is not None and estimate >= len(products)):
         survey.notes.append(counts)
     elif await _are_products(unseen, reader):
         survey.sitemap = {"url": named[0], **({"products": pattern} if pattern else {})}
         survey.known_urls += unseen
         survey.notes.append(f"{counts}: both are read")
     else:
-        survey.notes.append(f"{counts} pages like them, of which some are not products: not read")
+        survey.notes.append(f"{counts} pages like them, but some are not products: it is not read")
 
 
 async def _are_products(listed: Sequence[str], reader: ListingPageReader) -> bool:
