@@ -470,7 +470,7 @@ def test_now_and_a_time(engine: sa.Engine, shop: Shop) -> None:
 def test_databases_that_had_products_before(engine: sa.Engine, shop: Shop) -> None:
     """The migration of a database with products: whoever wants all of it takes an export first."""
     from alembic import command
-    from tests import migrations as migrating
+    from tools import migrations as migrating
 
     shop.once(title="A")
     migrating.down(engine, "0009")

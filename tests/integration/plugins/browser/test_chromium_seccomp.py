@@ -28,7 +28,12 @@ pytestmark = pytest.mark.skipif(
 
 
 def under_profile(*command: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    argv: Sequence[str | Path] = [sys.executable, ROOT / "tests" / "seccomp.py", PROFILE, *command]
+    argv: Sequence[str | Path] = [
+        sys.executable,
+        ROOT / "tests" / "support" / "deploy" / "seccomp.py",
+        PROFILE,
+        *command,
+    ]
     env = {**os.environ, "HOME": str(folder)}
     return subprocess.run(
         argv, env=env, cwd="/", capture_output=True, text=True, timeout=120, check=False
