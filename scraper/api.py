@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -37,18 +37,19 @@ from scraper.sites.definition import Site
 from scraper.sites.loader import load_file, load_folder
 from scraper.sites.page import Page
 
-if TYPE_CHECKING:
-    from scraper.plugins.accounts.file import Account
-    from scraper.plugins.accounts.login.form import LoginClient
-    from scraper.plugins.functions.client import Call, Client
-
-# Imported when they are first asked for, since their plug-in may lack what it needs.
+# Imported when they are first asked for, since their plug-in may lack what it needs. Type checkers
+# see them in those modules.
 _NAMES_OF_PLUGINS = {
     "Account": "scraper.plugins.accounts.file",
     "Call": "scraper.plugins.functions.client",
     "Client": "scraper.plugins.functions.client",
     "LoginClient": "scraper.plugins.accounts.login.form",
 }
+
+Account: Any
+Call: Any
+Client: Any
+LoginClient: Any
 
 __all__ = [
     "Account",
@@ -79,12 +80,11 @@ __all__ = [
     "read_changes",
 ]
 
-if not TYPE_CHECKING:
 
-    def __getattr__(name: str) -> Any:
-        if name not in _NAMES_OF_PLUGINS:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_NAMES_OF_PLUGINS[name]), name)
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES_OF_PLUGINS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_NAMES_OF_PLUGINS[name]), name)
 
 
 def load_settings() -> Settings:

@@ -19,8 +19,8 @@ from scraper.sites.definition import Site
 # The columns, except the definition, are the fields of a `Report`.
 CRAWL = sa.text("""
 SELECT c.id AS crawl_id, s.name AS site, c.status, c.trigger, c.suspect, c.note, c.judged_at,
-       c.accepted_at, c.fresh, coalesce(q.records, 0) AS records, q.products, q.usual_products,
-       coalesce(c.reasons, '[]') AS reasons, c.definition
+       c.accepted_at, c.product_done, c.fresh, coalesce(q.records, 0) AS records, q.products,
+       q.usual_products, coalesce(c.reasons, '[]') AS reasons, c.definition
   FROM crawls c JOIN sites s ON s.id = c.site_id
   LEFT JOIN crawl_quality q ON q.crawl_id = c.id WHERE c.id = :id
 """)
@@ -122,8 +122,8 @@ class HeldReport:
 @dataclass(frozen=True, slots=True)
 class Report:
     """The report on one crawl. `reasons` are those of `crawls.reasons`, `examples` are by field,
-    `products` is None while it runs, `fresh` counts product pages that were not due, and `held` is
-    what the crawl still holds."""
+    `products` is None while it runs, `product_done` counts its product pages, `fresh` those
+    of them that were not due, and `held` is what the crawl still holds."""
 
     crawl_id: int
     site: str
@@ -133,6 +133,7 @@ class Report:
     note: str | None
     judged_at: datetime | None
     accepted_at: datetime | None
+    product_done: int
     fresh: int
     records: int
     products: int | None

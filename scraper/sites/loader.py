@@ -16,6 +16,7 @@ import yaml
 from pydantic import ValidationError
 
 from scraper.errors import DefinitionError
+from scraper.registry import plugin_hooks
 from scraper.rules.urls import is_private
 from scraper.sites import functions
 from scraper.sites.definition import Site
@@ -131,8 +132,10 @@ def check_sites(
 def find_skipped_crawls(site: Site) -> list[tuple[str, str]]:
     """Returns (key, sentence) if a definition's `revisit` makes scheduled crawls skip products that
     the crawl before has read. A crawl comes to a product a little earlier or later than the last
-    one did, so an equal interval skips every second time."""
-    if site.schedule is None or not site.revisit_s:
+    one did, so an equal interval skips every second time. If a plug-in remembers links instead of
+    pages, `revisit` says for how long."""
+    keeps_pages = all(hooks.keeps_frontier(site) for hooks in plugin_hooks().values())
+    if site.schedule is None or not site.revisit_s or not keeps_pages:
         return []
     gap = scalars.find_shortest_gap(site.schedule)
     if gap.total_seconds() > site.revisit_s:

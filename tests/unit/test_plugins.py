@@ -4,10 +4,7 @@ like ours."""
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import EntryPoint
@@ -20,6 +17,7 @@ import scraper
 from scraper import registry
 from scraper.models import Base
 from scraper.plugin import VERSION, Hooks, Plugin, WorkerPart
+from tests.support.outside_plugin import OutsidePlugin
 
 PACKAGE = Path(scraper.__file__).parent
 OUTSIDE = '''"""Ratings of shops: a plug-in of another author."""
@@ -113,54 +111,33 @@ def test_a_plugin_that_is_off_says_why() -> None:
 
 
 @pytest.fixture
-def outside(tmp_path: Path) -> Path:
-    """A folder with a site, and a plug-in that is installed beside this program."""
-    package = tmp_path / "installed" / "shop_ratings"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    (package / "plugin.py").write_text(OUTSIDE)
-    metadata = tmp_path / "installed" / "shop_ratings-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: shop-ratings\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(
-        "[scraper.plugins]\nratings = shop_ratings.plugin:PLUGIN\n"
-    )
-    (tmp_path / "sites").mkdir()
-    return tmp_path
+def outside(tmp_path: Path) -> OutsidePlugin:
+    return OutsidePlugin(tmp_path, "ratings", {"plugin.py": OUTSIDE})
 
 
-def scraper(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    environ = {name: value for name, value in os.environ.items() if "SCRAPER" not in name}
-    environ |= {"PYTHONPATH": str(folder / "installed"), **more}
-    return subprocess.run(
-        [sys.executable, "-m", "scraper", *words],
-        cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-
-
-def test_a_plugin_of_another_author_adds_keys_commands_and_checks(outside: Path) -> None:
-    rows = {row["name"]: row for row in json.loads(scraper(outside, "plugins", "--json").stdout)}
+def test_a_plugin_of_another_author_adds_keys_commands_and_checks(outside: OutsidePlugin) -> None:
+    rows = {row["name"]: row for row in json.loads(outside.scraper("plugins", "--json").stdout)}
     assert rows["ratings"]["on"] and rows["ratings"]["distribution"] == "shop-ratings"
     assert rows["ratings"]["keys"] == ["ratings"] and rows["ratings"]["commands"] == ["ratings"]
-    assert "ratings" in scraper(outside, "--help").stdout
-    assert scraper(outside, "ratings").stdout == "5 of 5\n"
-    site = outside / "sites" / "shop.yaml"
+    assert "ratings" in outside.scraper("--help").stdout
+    assert outside.scraper("ratings").stdout == "5 of 5\n"
+    site = outside.sites / "shop.yaml"
     site.write_text(SHOP + "ratings: true\n")
-    refused = scraper(outside, "sites", "check")
+    refused = outside.scraper("sites", "check")
     assert refused.returncode == 2 and "shop.yaml:5: ratings: a rated shop needs" in refused.stderr
     site.write_text(SHOP + "ratings: true\ntitle: A shop\n")
-    assert scraper(outside, "sites", "check").returncode == 0
+    assert outside.scraper("sites", "check").returncode == 0
 
 
-def test_a_definition_that_needs_a_plugin_that_is_off_names_it(outside: Path) -> None:
-    (outside / "sites" / "shop.yaml").write_text(SHOP + "archive: true\n")
-    assert scraper(outside, "sites", "check").returncode == 0
-    refused = scraper(outside, "sites", "check", SCRAPER_PLUGINS_OFF="archive")
+def test_a_definition_that_needs_a_plugin_that_is_off_names_it(outside: OutsidePlugin) -> None:
+    (outside.sites / "shop.yaml").write_text(SHOP + "archive: true\n")
+    assert outside.scraper("sites", "check").returncode == 0
+    refused = outside.scraper("sites", "check", SCRAPER_PLUGINS_OFF="archive")
     assert refused.returncode == 2
     assert "archive: needs the plug-in archive, which is off" in refused.stderr
-    unknown = scraper(outside, "plugins", SCRAPER_PLUGINS_OFF="arhive")
+    unknown = outside.scraper("plugins", SCRAPER_PLUGINS_OFF="arhive")
     assert unknown.returncode == 2 and "no plug-in is named 'arhive'" in unknown.stderr
-    gone = scraper(outside, "reextract", "shop", SCRAPER_PLUGINS_OFF="archive")
+    gone = outside.scraper("reextract", "shop", SCRAPER_PLUGINS_OFF="archive")
     assert gone.returncode == 2 and "reextract" in gone.stderr
 
 

@@ -106,12 +106,9 @@ def code_lines(modules: Iterable[Module]) -> Measured:
 
 
 def arrows_to_plugins(core: Iterable[Module]) -> Measured:
-    """Counts the imports. `scraper.api` is above both: nothing in the core may import it, and it
-    imports plug-ins only for type checkers."""
     return count(
         f"{module.name}:{line} {name}"
         for module in core
-        if module.name != "scraper/api.py"
         for line, name in module.imports()
         if re.match(r"scraper\.plugins(\.|$)", name)
     )

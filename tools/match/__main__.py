@@ -20,7 +20,6 @@ from scraper.infra.database import make_engine
 from scraper.plugins.embedded import servers
 from scraper.plugins.matching.identity.offer import read_offer
 from scraper.plugins.matching.linking import decisions, step, store
-from scraper.plugins.matching.linking.evidence import Learned
 from scraper.plugins.matching.linking.store import IncomingOffer
 from scraper.settings import Settings
 from tools.match.generated import generate
@@ -140,11 +139,9 @@ def _is_different(labelled: LabelledSet, pair: Pair) -> bool:
 
 def _load(engine: sa.Engine, labelled: LabelledSet) -> None:
     offers = [_make_offer(key, fields) for key, fields in labelled.offers.items()]
-    step.run(engine, 0)
     for first in range(0, len(offers), BATCH):
         with engine.begin() as connection:
-            state = store.read_state(connection)
-            learned = Learned({}) if state is None else state.learned
+            learned = store.read_learned(connection)
             step.apply_offers(connection, offers[first : first + BATCH], learned)
 
 

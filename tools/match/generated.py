@@ -8,6 +8,7 @@ from decimal import Decimal
 from itertools import combinations
 from typing import Any
 
+from scraper.extract.heuristics.codes import gtin_check_digit
 from tools.match.sets import Key, LabelledSet
 
 SHOPS = 10
@@ -119,5 +120,4 @@ def _add_relatives(
 
 def _gtin(draw: random.Random) -> str:
     body = f"40{draw.randrange(10**10):010d}"
-    total = sum(int(digit) * (3 if index % 2 else 1) for index, digit in enumerate(body))
-    return body + str(-total % 10)
+    return body + gtin_check_digit(body)

@@ -55,7 +55,7 @@ def report(crawl: str, as_json: bool) -> None:
 
 
 def _print_share_read(report: Report) -> None:
-    if report.fresh and not report.records:
+    if 0 < report.fresh == report.product_done:
         click.echo(f"read: 0 prices read, {report.fresh:,} not due (`revisit`)")
     elif report.products and report.records < report.products:
         click.echo(f"read: {report.records:,} product pages; the others were fresh, or not changed")

@@ -74,7 +74,7 @@ def sites_check(files: tuple[str, ...], as_json: bool) -> None:
         *loader.check_files(paths),
         *loader.check_functions(paths, settings.site_function_modules),
         *loader.check_sites(paths, partial(_problems_of_plugins, settings)),
-        *loader.check_sites(paths, _problems_of_schedule),
+        *loader.check_sites(paths, loader.find_skipped_crawls),
     ]
     if as_json:
         print_json(problems)
@@ -90,12 +90,6 @@ def sites_check(files: tuple[str, ...], as_json: bool) -> None:
         if site.rate_per_s is not None:
             click.echo(_duration_text(site, site.rate_per_s, history.pages.get(site.name)))
     click.echo(f"{len(paths)} definition{'s' if len(paths) != 1 else ''} checked, no errors")
-
-
-def _problems_of_schedule(site: Site) -> list[tuple[str, str]]:
-    """A site whose plug-in remembers links, not pages, needs `revisit` for that."""
-    keeps_pages = all(hooks.keeps_frontier(site) for hooks in plugin_hooks().values())
-    return loader.find_skipped_crawls(site) if keeps_pages else []
 
 
 class _CrawlHistory(NamedTuple):

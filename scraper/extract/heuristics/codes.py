@@ -117,7 +117,10 @@ def is_gtin(text: str) -> bool:
     digits = re.sub(r"[\s-]", "", text)
     if re.fullmatch(r"\d{8}|\d{12,14}", digits) is None:
         return False
-    total = sum(
-        int(digit) * (3 if at % 2 == 0 else 1) for at, digit in enumerate(reversed(digits[:-1]))
-    )
-    return (10 - total % 10) % 10 == int(digits[-1])
+    return gtin_check_digit(digits[:-1]) == digits[-1]
+
+
+def gtin_check_digit(digits: str) -> str:
+    """Returns the check digit that follows the digits of a GTIN of any length."""
+    total = sum(int(digit) * (3 if at % 2 == 0 else 1) for at, digit in enumerate(reversed(digits)))
+    return str(-total % 10)

@@ -16,7 +16,7 @@ WITH chosen AS (
      WHERE o.listed GROUP BY o.article_id HAVING count(DISTINCT o.site) >= :shops
      ORDER BY shops DESC, o.article_id LIMIT :most
 )
-SELECT o.id, o.site, o.external_id, o.url, o.title, o.gtin, o.brand, o.mpn, o.attributes, o.words,
-       o.price, o.currency, o.unit_price, o.unit, o.in_stock, o.listed, o.article_id
+SELECT
+-- include: plugins/matching/linking/offer_columns.sql
   FROM offers o JOIN counted c USING (article_id)
  ORDER BY c.shops DESC, o.article_id, o.listed DESC, o.in_stock IS FALSE, o.price NULLS LAST, o.site

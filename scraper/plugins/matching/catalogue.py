@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from scraper.errors import ConfigError
 from scraper.plugins.matching.identity.offer import parse_price, read_offer
 from scraper.plugins.matching.linking import step, store
-from scraper.plugins.matching.linking.evidence import Learned
 from scraper.plugins.matching.linking.store import IncomingOffer
 
 ROWS_MAX = 2_000_000
@@ -36,8 +35,7 @@ def import_catalogue(engine: sa.Engine, name: str, path: Path, currency: str | N
         if connection.execute(TAKEN, {"site": name}).scalar():
             raise ConfigError(f"{name!r} is a site that is crawled (fix: choose another name)")
         store.wait_for_lock(connection)
-        state = store.read_state(connection)
-        learned = Learned({}) if state is None else state.learned
+        learned = store.read_learned(connection)
         for first in range(0, len(offers), BATCH):
             step.apply_offers(connection, offers[first : first + BATCH], learned)
         values = {"site": name, "ids": [offer.external_id for offer in offers]}

@@ -3,15 +3,13 @@ migrated down."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from scraper.infra.database import make_engine
+from tests.support.outside_plugin import OutsidePlugin
 
 PLUGIN = """
 from scraper.plugin import Plugin
@@ -67,6 +65,7 @@ CHECK = """
 from alembic import command
 from scraper.infra import migrations
 from scraper.infra.database import make_engine
+from tests.support.outside_plugin import OutsidePlugin
 import os
 
 engine = make_engine(os.environ["DATABASE_URL"])
@@ -79,54 +78,22 @@ with engine.begin() as connection:
 """
 
 
-class OutsidePlugin:
-    """A plug-in that is installed next to this program, and a database."""
-
-    def __init__(self, folder: Path, database: str) -> None:
-        self.folder, self.database = folder, database
-        self.package = folder / "installed" / "shop_notes"
-        files = {
-            self.package / "__init__.py": "",
-            self.package / "plugin.py": PLUGIN,
-            self.package / "models.py": MODELS,
-            self.package / "migrations" / "__init__.py": "",
-            self.package / "migrations" / "0001_notes.py": FIRST,
-            folder / "installed" / "shop_notes-1.0.dist-info" / "METADATA": (
-                "Metadata-Version: 2.1\nName: shop-notes\nVersion: 1.0\n"
-            ),
-            folder / "installed" / "shop_notes-1.0.dist-info" / "entry_points.txt": (
-                "[scraper.plugins]\nnotes = shop_notes.plugin:PLUGIN\n"
-            ),
-        }
-        for path, text in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        (folder / "sites").mkdir()
-
-    def run(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        environ = {name: value for name, value in os.environ.items() if "SCRAPER" not in name}
-        environ |= {"PYTHONPATH": str(self.folder / "installed"), "DATABASE_URL": self.database}
-        return subprocess.run(
-            [sys.executable, *words],
-            cwd=self.folder, env=environ | more, capture_output=True, text=True, timeout=120,
-            check=False,
-        )  # fmt: skip
-
-    def uninstall(self) -> None:
-        (self.folder / "installed").rename(self.folder / "uninstalled")
-
-    def scraper(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        return self.run("-m", "scraper", *words, **more)
-
-
 @pytest.fixture
 def outside(tmp_path: Path, empty_database: str) -> OutsidePlugin:
-    return OutsidePlugin(tmp_path, empty_database)
+    files = {
+        "plugin.py": PLUGIN,
+        "models.py": MODELS,
+        "migrations/__init__.py": "",
+        "migrations/0001_notes.py": FIRST,
+    }
+    return OutsidePlugin(tmp_path, "notes", files, {"DATABASE_URL": empty_database})
 
 
-def test_tables_of_a_plugin_are_migrated_up_and_down(outside: OutsidePlugin) -> None:
+def test_tables_of_a_plugin_are_migrated_up_and_down(
+    outside: OutsidePlugin, empty_database: str
+) -> None:
     assert outside.scraper("migrate").returncode == 0
-    engine = make_engine(outside.database)
+    engine = make_engine(empty_database)
     with engine.begin() as connection:
         connection.execute(sa.text("INSERT INTO notes (text) VALUES ('a note')"))
     checked = outside.run("-c", CHECK)
@@ -157,9 +124,10 @@ def test_tables_of_a_plugin_are_migrated_up_and_down(outside: OutsidePlugin) -> 
 
 def test_tables_of_an_uninstalled_plugin_stay_and_come_into_use_again(
     outside: OutsidePlugin,
+    empty_database: str,
 ) -> None:
     assert outside.scraper("migrate").returncode == 0
-    engine = make_engine(outside.database)
+    engine = make_engine(empty_database)
     with engine.begin() as connection:
         connection.execute(sa.text("INSERT INTO notes (text) VALUES ('a note')"))
     outside.uninstall()

@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 import structlog
@@ -37,6 +37,8 @@ from scraper.plugins.alerts.prices.rules import PriceRule, RuleMatch
 from scraper.plugins.alerts.settings import AlertsSettings
 from scraper.registry import find_service
 from scraper.settings import Settings
+
+M = TypeVar("M", RuleMatch, MarketMatch)
 
 log = structlog.get_logger()
 
@@ -199,12 +201,19 @@ def _collect_market_batch(
         return False
     events = source.read_events(connection, before, BATCH)
     matches = [found for event in events for rule in rules for found in match_market(rule, event)]
-    crawls = sorted({match.crawl for match in matches})
-    rejected = set(connection.execute(REJECTED_CRAWLS, {"ids": crawls}).scalars())
-    _insert_alerts(connection, [match for match in matches if match.crawl not in rejected])
+    _insert_alerts(connection, _drop_rejected(connection, matches))
     if events:
         consumers.advance_position(connection, MARKET_CONSUMER, None, before, events[-1].id)
     return len(events) == BATCH
+
+
+def _drop_rejected(connection: sa.Connection, matches: list[M]) -> list[M]:
+    """Returns the matches without those of rejected crawls."""
+    crawls = sorted({match.crawl for match in matches})
+    if not crawls:
+        return matches
+    rejected = set(connection.execute(REJECTED_CRAWLS, {"ids": crawls}).scalars())
+    return [match for match in matches if match.crawl not in rejected]
 
 
 def match_rules(
@@ -219,10 +228,7 @@ def match_rules(
             text = rule.match(change, last)
             if text is not None:
                 matched.append(RuleMatch(rule, change, text, last))
-    crawls = sorted({match.change.crawl for match in matched})
-    rejected = (
-        set(connection.execute(REJECTED_CRAWLS, {"ids": crawls}).scalars()) if crawls else set()
-    )
+    matched = _drop_rejected(connection, matched)
     lowest: dict[tuple[str, int], Any] = {}
     for rule in {
         match.rule.name: match.rule for match in matched if match.rule.lowest_days
@@ -235,12 +241,7 @@ def match_rules(
         }
         for row in connection.execute(LOWEST_PRICES, values):
             lowest[rule.name, row.id] = row.lowest
-    return [
-        match
-        for match in matched
-        if match.change.crawl not in rejected
-        and (not match.rule.lowest_days or _is_lowest(match, lowest))
-    ]
+    return [match for match in matched if not match.rule.lowest_days or _is_lowest(match, lowest)]
 
 
 def _read_earlier_values(

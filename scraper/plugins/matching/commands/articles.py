@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import click
 
 from scraper.cli.common.shared import json_option, open_engine, print_json
 from scraper.cli.common.tables import format_cell, format_minute, print_table
+from scraper.cli.data import output
 from scraper.errors import ConfigError
 from scraper.feed.prices import draw_sparkline, format_amount
 from scraper.plugins.matching import articles as view
@@ -19,6 +20,8 @@ from scraper.plugins.matching.catalogue import import_catalogue
 
 COLUMNS = ("article", "title", "shops", "best price", "at", "lowest 30 d", "spread", "per unit")
 CHART_POINTS = 40
+# A file holds all articles, whatever the limit.
+ALL = 2**31
 
 
 class ArticleGroup(click.Group):
@@ -42,25 +45,19 @@ def articles() -> None:
     "--limit", default=20, show_default=True, type=click.IntRange(min=1), help="Articles to show."
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write a .csv or .parquet file."
+    "-o", "--output", "where", metavar="FILE|s3://…", help="Write a .csv or .parquet file."
 )
 @json_option("array")
-def search(
-    query: str | None = None,
-    shops: int = 2,
-    limit: int = 20,
-    output: Path | None = None,
-    as_json: bool = False,
-) -> None:
+def search(query: str | None, shops: int, limit: int, where: str | None, as_json: bool) -> None:
     """List articles whose titles have all words of QUERY, or with its GTIN or part number."""
     with open_engine().connect() as connection:
         matching = view.search_articles(
-            connection, query, shops=shops, limit=limit if output is None else 10_000_000
+            connection, query, shops=shops, limit=limit if where is None else ALL
         )
     rows = [article.row() for article in matching]
-    if output is not None:
-        _write_file(output, rows)
-        click.echo(f"{len(rows):,} articles written to {output}", err=True)
+    if where is not None:
+        _write_file(where, rows)
+        click.echo(f"{len(rows):,} articles written to {where}", err=True)
     elif as_json:
         print_json(rows)
     else:
@@ -133,23 +130,25 @@ def import_command(file: Path, shop: str, currency: str | None, as_json: bool) -
         click.echo(f"{shop}: {count:,} offers")
 
 
-def _write_file(path: Path, rows: list[dict[str, Any]]) -> None:
-    if path.suffix == ".csv":
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, view.ROW_COLUMNS)
+def _write_file(where: str, rows: list[dict[str, Any]]) -> None:
+    ending = PurePosixPath(where).suffix
+    if ending == ".csv":
+        with output.open_destination(where) as file, output.as_text(file) as text:
+            writer = csv.DictWriter(text, view.ROW_COLUMNS)
             writer.writeheader()
             writer.writerows(rows)
-    elif path.suffix in (".parquet", ".pq"):
-        _write_parquet(path, rows)
+    elif ending in (".parquet", ".pq"):
+        _write_parquet(where, rows)
     else:
-        raise ConfigError(f"{path}: unknown ending (fix: .csv or .parquet)")
+        raise ConfigError(f"{where}: unknown ending (fix: .csv or .parquet)")
 
 
-def _write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
+def _write_parquet(where: str, rows: list[dict[str, Any]]) -> None:
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
         raise ConfigError(
             "Parquet needs pyarrow (fix: pip install 'celery-scraper[parquet]')"
         ) from None
-    parquet.write_table(arrow.Table.from_pylist(rows), path, compression="zstd")
+    with output.open_destination(where) as file:
+        parquet.write_table(arrow.Table.from_pylist(rows), file, compression="zstd")

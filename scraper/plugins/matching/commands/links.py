@@ -107,7 +107,7 @@ def _print_proposal(proposal: Proposal) -> None:
 @click.argument("one", metavar="SITE:ID")
 @click.argument("other", metavar="SITE:ID")
 def confirm(one: str, other: str) -> None:
-    """OfferLink two offers for good."""
+    """Link two offers for good."""
     _store_decision(one, other, "confirmed", "linked")
 
 
@@ -132,7 +132,7 @@ def _store_decision(one: str, other: str, state: Decision, said: str) -> None:
 @links.command()
 @json_option("object")
 def update(as_json: bool) -> None:
-    """OfferLink now what coordinators would link in the background."""
+    """Link now what coordinators would link in the background."""
     engine = open_engine()
     while not step.run(engine, STEP_S):
         click.echo(_describe_progress(engine, "linking"), err=True)

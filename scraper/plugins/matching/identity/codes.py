@@ -6,6 +6,9 @@ import re
 import unicodedata
 from typing import NamedTuple
 
+from scraper.extract.heuristics.codes import gtin_check_digit
+from scraper.plugins.matching.identity.words import fold_text
+
 # A code of fewer characters than this, or without a digit, does not identify a product.
 MPN_MIN = 4
 # A part number of this many characters, letters and digits, identifies a product without a brand.
@@ -45,18 +48,13 @@ def parse_gtin(value: object) -> Gtin | None:
     if not text.isascii() or not text.isdigit() or len(text) not in (8, 12, 13, 14):
         return None
     digits = text.zfill(14)
-    if digits[-1] != _check_digit(digits[:-1]) or _is_placeholder(text):
+    if digits[-1] != gtin_check_digit(digits[:-1]) or _is_placeholder(text):
         return None
     level = int(digits[0])
     if level == 0 or level == 9:
         return Gtin(digits, 0)
     inner = "0" + digits[1:-1]
-    return Gtin(inner + _check_digit(inner), level)
-
-
-def _check_digit(digits: str) -> str:
-    total = sum(int(digit) * (3 if index % 2 == 0 else 1) for index, digit in enumerate(digits))
-    return str(-total % 10)
+    return Gtin(inner + gtin_check_digit(inner), level)
 
 
 def _is_placeholder(text: str) -> bool:
@@ -94,8 +92,7 @@ def normalize_brand(value: object) -> str | None:
     >>> normalize_brand("Hewlett-Packard Co.")
     'hewlettpackard'
     """
-    text = unicodedata.normalize("NFKD", str(value)).casefold()
-    text = "".join(char for char in text if not unicodedata.combining(char))
+    text = fold_text(str(value))
     kept = _NOT_ALNUM.sub("", _BRAND_NOISE.sub(" ", text))
     kept = kept or _NOT_ALNUM.sub("", text)
     return None if kept in _NO_BRAND else kept

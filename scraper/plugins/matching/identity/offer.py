@@ -11,7 +11,7 @@ from scraper.feed.prices import CURRENCY, as_number, stock_field, title_of
 from scraper.plugins.matching.identity.attributes import Attributes, read_attributes
 from scraper.plugins.matching.identity.codes import normalize_brand, normalize_mpn, parse_gtin
 from scraper.plugins.matching.identity.measures import read_measures, unit_price
-from scraper.plugins.matching.identity.words import normalize_title, split_words
+from scraper.plugins.matching.identity.words import fold_text, split_words
 
 TITLE_MAX = 500
 GTIN_FIELDS = ("gtin", "gtin13", "gtin14", "gtin12", "gtin8", "ean", "upc", "isbn", "barcode")
@@ -66,7 +66,7 @@ def read_offer(data: Mapping[str, Any]) -> tuple[OfferIdentity, OfferTerms]:
         _first_value(data, BRAND_FIELDS, normalize_brand),
         _first_value(data, MPN_FIELDS, normalize_mpn),
         read_attributes(title, measures, data),
-        tuple(split_words(normalize_title(title))),
+        tuple(split_words(fold_text(title))),
     )
     price = as_number(data.get("price"))
     quoted = " ".join(str(data[key]) for key in UNIT_PRICE_FIELDS if data.get(key))

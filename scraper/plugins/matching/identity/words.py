@@ -11,21 +11,21 @@ _WORD = re.compile(r"[^\W_]+(?:[-./][^\W_]+)*")
 _MODEL = re.compile(r"(?=.*\d)(?=.*[^\W\d_])")
 
 
-def normalize_title(title: str) -> str:
-    """Returns a title without case and accents, for comparison."""
-    text = unicodedata.normalize("NFKD", title).casefold()
+def fold_text(text: str) -> str:
+    """Returns a text without case and accents, for comparison."""
+    text = unicodedata.normalize("NFKD", text).casefold()
     return "".join(char for char in text if not unicodedata.combining(char))
 
 
-def split_words(normalized: str) -> list[str]:
-    """Returns the distinct words of a normalised title: each part, and whole model numbers without
+def split_words(folded: str) -> list[str]:
+    """Returns the distinct words of a folded title: each part, and whole model numbers without
     their separators.
 
     >>> split_words("sony dsc-w120/b 8gb")
     ['sony', 'dscw120b', 'dsc', 'w120', '8gb']
     """
     words: dict[str, None] = {}
-    for match in _WORD.finditer(normalized):
+    for match in _WORD.finditer(folded):
         whole = match[0]
         parts = re.split(r"[-./]", whole)
         if len(parts) > 1 and _MODEL.match(whole):

@@ -9,7 +9,6 @@ import sqlalchemy as sa
 from scraper.errors import NotFoundError
 from scraper.plugins.matching.linking import step, store
 from scraper.plugins.matching.linking.clusters import order_pair
-from scraper.plugins.matching.linking.evidence import Learned
 
 Decision = Literal["confirmed", "refused"]
 DECIDE = sa.text("""
@@ -32,9 +31,7 @@ def decide_link(engine: sa.Engine, one: int, other: int, *, state: Decision, by:
         store.wait_for_lock(connection)
         values = {"left": left, "right": right, "state": state, "by": by}
         connection.execute(DECIDE, values)
-        state_row = store.read_state(connection)
-        learned = Learned({}) if state_row is None else state_row.learned
-        step.relink_offers(connection, {left, right}, learned)
+        step.relink_offers(connection, {left, right}, store.read_learned(connection))
 
 
 def decide_keys(

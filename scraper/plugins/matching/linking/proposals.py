@@ -36,7 +36,7 @@ WORDS_MIN, CANDIDATES, COMPARED = 4, 400, 40
 AT_ONCE = 100
 
 WAITING = sa.text(f"""
-SELECT {store.COLUMNS} FROM offers WHERE proposed_at IS NULL ORDER BY id LIMIT :most
+SELECT {store.COLUMNS} FROM offers o WHERE proposed_at IS NULL ORDER BY id LIMIT :most
    FOR UPDATE SKIP LOCKED
 """)
 WORD_COUNTS = sa.text("SELECT word, offers FROM offer_words WHERE word = ANY (:words)")
@@ -49,7 +49,7 @@ SELECT asked.id AS asked_id, o.id, o.words
         WHERE o.words && asked.words AND o.site <> asked.site AND o.article_id <> asked.article_id
         LIMIT :most) o
 """)
-READ = sa.text(f"SELECT {store.COLUMNS} FROM offers WHERE id = ANY (:ids)")
+READ = sa.text(f"SELECT {store.COLUMNS} FROM offers o WHERE id = ANY (:ids)")
 DONE = sa.text("UPDATE offers SET proposed_at = now() WHERE id = ANY (:ids)")
 
 

@@ -36,8 +36,6 @@ BATCH = 1000
 AT_ONCE_S = 8.0
 TRANSACTION_S = 1.0
 
-Key = tuple[str, str]
-
 
 def link_offers(engine: sa.Engine, settings: Settings) -> list[Message]:
     """Links for some seconds, as one tick. Returns an empty list: no task follows."""
@@ -49,12 +47,6 @@ def run(engine: sa.Engine, for_s: float) -> bool:
     """Links what is new for at most about `for_s` seconds, then looks for proposals. Returns
     whether nothing is left to do."""
     latest = time.monotonic() + for_s
-    with engine.connect() as connection:
-        missing = store.read_state(connection) is None
-    if missing:
-        start = feed.current_cursor(engine)
-        with engine.begin() as connection:
-            store.begin(connection, start)
     while time.monotonic() < latest:
         if not _advance_batch(engine):
             _learn_from_links(engine)
@@ -69,17 +61,17 @@ def _advance_batch(engine: sa.Engine) -> bool:
             if not store.lock(connection):
                 return False
             state = store.read_state(connection)
-            assert state is not None
-            if state.position is None:
-                return _load_products(connection, state)
-            return _read_feed(connection, state.position, state)
+            if state is not None:
+                if state.position is None:
+                    return _load_products(connection, state)
+                return _read_feed(connection, state.position, state)
     except CursorError as error:
         # The feed no longer has what was not read, or the database was restored.
         log.warning("matching loads all products again", reason=str(error))
-        start = feed.current_cursor(engine)
-        with engine.begin() as connection:
-            store.begin(connection, start)
-        return True
+    start = feed.current_cursor(engine)
+    with engine.begin() as connection:
+        store.begin(connection, start)
+    return True
 
 
 def _load_products(connection: sa.Connection, state: store.State) -> bool:
@@ -140,12 +132,10 @@ def apply_offers(
     """Writes offers and links again what their codes concern. The caller holds the lock."""
     if not offers:
         return
-    old = store.read_by_key(connection, [(offer.site, offer.external_id) for offer in offers])
+    old = store.read_by_key(connection, [offer.key for offer in offers])
     ids = store.upsert_offers(connection, offers)
-    moved = [
-        offer for offer in offers if _has_moved(offer, old.get((offer.site, offer.external_id)))
-    ]
-    fresh = [offer for offer in offers if (offer.site, offer.external_id) not in old]
+    moved = [offer for offer in offers if _has_moved(offer, old.get(offer.key))]
+    fresh = [offer for offer in offers if offer.key not in old]
     store.count_words(connection, Counter(word for offer in fresh for word in offer.identity.words))
     touched = {ids[offer.key] for offer in moved}
     before = {stored.id: stored for stored in old.values()}
@@ -164,11 +154,10 @@ def relink_offers(
     moved, each with its article before and after."""
     if not ids:
         return {}
-    codes = store.read_codes(connection, ids)
     were = [stored.offer.identity for stored in earlier if stored is not None]
-    gtins = [*(row.gtin for row in codes), *(identity.gtin_key for identity in were)]
-    mpns = [*(row.mpn for row in codes), *(identity.mpn for identity in were)]
-    scope = store.read_scope(connection, ids, set(filter(None, gtins)), set(filter(None, mpns)))
+    gtins = {identity.gtin_key for identity in were if identity.gtin_key}
+    mpns = {identity.mpn for identity in were if identity.mpn}
+    scope = store.read_scope(connection, ids, gtins, mpns)
     by_id = {stored.id: stored for stored in scope}
     confirmed, refused = store.read_decisions(connection, by_id.keys())
     clusters = cluster_offers([offer.offer for offer in scope], learned, confirmed, refused)
@@ -190,7 +179,7 @@ def _has_moved(incoming: IncomingOffer, stored: StoredOffer | None) -> bool:
 def _record_events(
     connection: sa.Connection,
     offers: Sequence[IncomingOffer],
-    ids: Mapping[Key, int],
+    ids: Mapping[tuple[str, str], int],
     before: Mapping[int, StoredOffer],
     moved: Mapping[int, tuple[int, int]],
 ) -> None:
@@ -223,7 +212,7 @@ def _record_events(
 
 def _learn_from_links(engine: sa.Engine) -> None:
     """Learns from offers with equal GTINs, once an hour, and links again the offers of brands that
-    turned out to be offer."""
+    turned out to be one."""
     with engine.begin() as connection:
         state = store.read_state(connection)
         if state is None or not state.to_learn or not store.lock(connection):

@@ -16,10 +16,7 @@ from scraper.plugins.matching.linking.evidence import PRICE_FACTOR, Learned, Off
 
 # Offers that are read for one code.
 PER_CODE_MAX = 300
-COLUMNS = (
-    "id, site, external_id, url, title, gtin, brand, mpn, attributes, words, price, currency, "
-    "unit_price, unit, in_stock, listed, article_id"
-)
+COLUMNS = sql("plugins/matching/linking/offer_columns.sql")
 WAIT_FOR_LOCK = sa.text("SELECT pg_advisory_xact_lock(hashtext('scraper: matching'))")
 LOCK = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper: matching'))")
 STATE = sa.text("""
@@ -42,12 +39,11 @@ SELECT p.id AS number, s.name AS site, p.external_id, p.url, CAST(p.data AS text
  WHERE p.id > :after ORDER BY p.id LIMIT :most
 """)
 BY_KEY = sa.text(f"""
-SELECT {COLUMNS} FROM offers
+SELECT {COLUMNS} FROM offers o
  WHERE (site, external_id) IN (SELECT * FROM unnest(CAST(:sites AS text[]), CAST(:ids AS text[])))
 """)
-CODES = sa.text("SELECT gtin, mpn FROM offers WHERE id = ANY (:ids)")
 SIBLINGS = sa.text(f"""
-SELECT {COLUMNS} FROM offers
+SELECT {COLUMNS} FROM offers o
  WHERE article_id IN (SELECT article_id FROM offers WHERE id = ANY (:ids))
 """)
 BY_BRAND = sa.text(
@@ -189,6 +185,12 @@ def read_state(connection: sa.Connection) -> State | None:
     return State(row.position, row.start, row.loaded, learned, row.to_learn)
 
 
+def read_learned(connection: sa.Connection) -> Learned:
+    """Returns what links have taught so far."""
+    state = read_state(connection)
+    return Learned({}) if state is None else state.learned
+
+
 def move(connection: sa.Connection, position: int | None, loaded: int) -> None:
     connection.execute(MOVE, {"position": position, "loaded": loaded})
 
@@ -217,7 +219,8 @@ def upsert_offers(
 def read_scope(
     connection: sa.Connection, ids: Collection[int], gtins: Collection[str], mpns: Collection[str]
 ) -> list[StoredOffer]:
-    """Returns the offers whose articles may change with the offers `ids`."""
+    """Returns the offers whose articles may change with the offers `ids`, which had the codes
+    `gtins` and `mpns` before."""
     values = {"ids": list(ids), "gtins": list(gtins), "mpns": list(mpns), "most": PER_CODE_MAX}
     return [stored_offer(row) for row in connection.execute(SCOPE, values)]
 
@@ -283,10 +286,6 @@ def stored_offer(row: Any) -> StoredOffer:
     terms = OfferTerms(row.price, row.currency, row.unit_price, row.unit, row.in_stock)
     offer = Offer(row.id, row.site, identity, terms)
     return StoredOffer(offer, row.external_id, row.url, row.listed, row.article_id)
-
-
-def read_codes(connection: sa.Connection, ids: Collection[int]) -> Sequence[sa.Row[Any]]:
-    return connection.execute(CODES, {"ids": list(ids)}).all()
 
 
 def read_articles_of(
