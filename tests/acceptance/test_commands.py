@@ -209,7 +209,7 @@ def test_what_is_unknown_is_said_so(
         assert "no site named 'nowhere'" in run.scraper(command, "nowhere", code=2).stderr
     assert "no site named 'nowhere'" in run.scraper("history", "nowhere", "1", code=2).stderr
     assert "no product 'x'" in run.scraper("history", "shop", "x", code=2).stderr
-    assert "no crawl 99" in run.scraper("stop", "99", code=2).stderr
+    assert "no crawl has the id 99" in run.scraper("stop", "99", code=2).stderr
     assert "No such command" in run.scraper("crwal", code=2).stderr
     folder = tmp_path / "missing" / "out.csv"
     assert (

@@ -297,7 +297,7 @@ def test_what_is_wrong_is_said(run: Commands, engine: sa.Engine, crawl: tuple[in
         assert "--all" in told(command)
         assert "no site named 'nowhere'" in told(command, "nowhere")
         assert "one site at a time" in told(command, "shop", "other")
-        assert "no page 99" in told(command, "99")
+        assert "no page has the id 99" in told(command, "99")
     reasons = told("list", "--reason", "tired")
     assert (
         all(outcome in reasons for outcome in ("refused", "not_extracted", "worker_lost"))
@@ -307,7 +307,7 @@ def test_what_is_wrong_is_said(run: Commands, engine: sa.Engine, crawl: tuple[in
         "list", "--newer", "-1h"
     )
     assert "ok" in told("list", "--status", "ok") and "no site named 'x'" in told("list", "x")
-    assert "no page 99999999999999999999" in told("show", "99999999999999999999")
+    assert "no page has the id 99999999999999999999" in told("show", "99999999999999999999")
     assert "neither" in told("show", "shop") and "no site has a page" in told(
         "show", "https://shop.example/nope"
     )
