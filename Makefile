@@ -5,7 +5,7 @@
 # FOLDER=…   with secrets: another one than ./secrets; POSTGRES=…, REDIS=… the hosts in the addresses
 # MINUTES=…  with chaos: how long faults are injected (from 10 on with the default settings); SEED=… the same ones again
 # CHANGES=…  with alerts-chaos; KILLS=…
-# PRODUCTS=… with lies: of each site; SEED=… other shops
+# PRODUCTS=… with lies, days: of each site; SEED=… other shops
 # UPGRADE=1  with lock: move to the newest releases
 # PAGES=…    with repair; SEED=… other redesigns
 # FOLDER=…   with match: labelled sets (tools/match/sets.py has their formats); SEED=… another generated one
@@ -22,7 +22,7 @@ PEERS := benchmarks/peers/.venv
 PEERS_STAMP := $(PEERS)/.ready-$(shell (pwd; cat Makefile benchmarks/peers/requirements.txt) | cksum | cut -d ' ' -f 1)
 COMPILE = $(UV) pip compile --quiet --no-header --no-annotate --generate-hashes --universal --python-version 3.11 \
 	$(if $(UPGRADE),--upgrade)
-IN_IMAGES := --extra accounts --extra alerts --extra archive --extra embedded --extra impersonate --extra matching --extra metrics --extra s3 --extra speed
+IN_IMAGES := --extra accounts --extra alerts --extra archive --extra embedded --extra impersonate --extra matching --extra metrics --extra s3 --extra speed --extra xlsx
 EVERY_EXTRA := --extra all
 # Installers trust what the machine trusts, a company's own certificates among them. (pip does so by itself from 24.2 on.)
 export UV_SYSTEM_CERTS := 1
@@ -36,7 +36,7 @@ AT_ONCE := -n 4
 SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fast test check docs house secrets chaos alerts-chaos lies repair match lock bench dist clean
+.PHONY: help setup demo fast test check docs house secrets chaos failover alerts-chaos lies days repair match fresh lock bench dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -105,6 +105,9 @@ chaos: setup ## kill everything again and again during a crawl, and check that n
 	@$(BIN)/python -m tests.acceptance.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(JSON),--json $(JSON)) $(if $(KEEP),--keep)
 
+failover: setup ## kill the primary in mid-crawl and promote its standby, again and again (PROMOTIONS=20)
+	@SCRAPER_PROMOTIONS=$(or $(PROMOTIONS),20) $(BIN)/pytest -n 0 tests/acceptance/test_failover.py
+
 alerts-chaos: setup ## replay changes through kills of who makes price alerts of them: none missed, none doubled (CHANGES=100000 KILLS=20)
 	@CHANGES=$(or $(CHANGES),100000) KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(BIN)/pytest -n 0 -q -rP \
 		tests/integration/plugins/alerts/test_price_alerts.py -k through_kills -o log_cli=false --timeout 3600 | grep -v '\[info \|\[0m'
@@ -113,11 +116,18 @@ lies: setup ## let shops go wrong in every way, and count what is published wron
 	@LIES_PRODUCTS=$(or $(PRODUCTS),200) LIES_SEED=$(or $(SEED),1) $(BIN)/pytest tests/acceptance/test_lies.py -n 2 -rP \
 		-o log_cli=false | grep -v '\[info \|\[0m'
 
+days: setup ## crawl an honest shop on 38 days, and count what is published late, false alarms, products lost (PRODUCTS=100 SEED=…)
+	@DAYS_PRODUCTS=$(or $(PRODUCTS),100) DAYS_SEED=$(or $(SEED),1) $(BIN)/pytest tests/acceptance/test_days.py -n 0 -q -rP \
+		-o log_cli=false | grep -v '\[info \|\[0m'
+
 repair: setup ## redesign the pages of small shops, and count the fields that `scraper repair` fixes (PAGES=1000 SEED=…)
 	@$(BIN)/python -m tools.redesigns $(if $(PAGES),--pages $(PAGES)) $(if $(SEED),--seed $(SEED))
 
 match: setup ## link labelled offers of several shops, and count wrong links and missed ones (FOLDER=… SEED=…)
 	@$(BIN)/python -m tools.match $(FOLDER) $(if $(SEED),--seed $(SEED)) $(if $(PRODUCTS),--products $(PRODUCTS))
+
+fresh: setup ## plan visits of invented pages, and compare what stays true with the best possible (PAGES=… SEED=…)
+	@$(BIN)/python -m tools.fresh $(if $(PAGES),--pages $(PAGES)) $(if $(SEED),--seed $(SEED))
 
 # The build backend is locked with the rest, so that installing the checkout itself fetches nothing that is not.
 lock: setup ## write requirements/*.txt anew from pyproject.toml (UPGRADE=1 takes the newest releases)

@@ -126,12 +126,14 @@ def crawling(shops: Shops, *, own_core: bool = False) -> Iterator[Crawling]:
         stack.callback(engine.dispose)
         migrations.upgrade(engine)
         processes = [
-            fleet.start(
+            fleet.start_process(
                 config,
                 "coordinator",
                 fleet.worker_command([COORDINATOR], name="coordinator", beat=True),
             ),
-            fleet.start(config, "worker", fleet.worker_command(["datacenter"], name="worker")),
+            fleet.start_process(
+                config, "worker", fleet.worker_command(["datacenter"], name="worker")
+            ),
         ]
         stack.callback(fleet.stop, processes)
         if own_core:

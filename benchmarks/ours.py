@@ -86,7 +86,9 @@ def fleet_of(
     processes = {}
     try:
         for name, command in commands.items():
-            processes[name] = fleet.start(rig.config, name, command, {"DATABASE_URL": database_url})
+            processes[name] = fleet.start_process(
+                rig.config, name, command, {"DATABASE_URL": database_url}
+            )
             pin(processes[name].pid, places[name])
         _wait_until_served(processes)
         if events:
@@ -96,7 +98,7 @@ def fleet_of(
             app.control.enable_events()
         yield {name: process.pid for name, process in processes.items()}
     finally:
-        fleet.stop(list(processes.values()))
+        fleet.stop_processes(list(processes.values()))
 
 
 def _wait_until_served(processes: dict[str, subprocess.Popen[bytes]]) -> None:

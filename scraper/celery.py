@@ -18,11 +18,8 @@ that other commands of Celery (beat, Flower, inspect) do not need.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
-import time
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import structlog
@@ -32,6 +29,7 @@ from kombu.transport import TRANSPORT_ALIASES
 from scraper import settings
 from scraper.errors import ScraperError
 from scraper.infra import logs, servers
+from scraper.process.parent import end_with_command, watch_parent
 from scraper.registry import run_plugin_steps
 from scraper.rules.routing import COORDINATOR, queues_served_with
 
@@ -146,13 +144,8 @@ def _import_ahead(**_: Any) -> None:
     threading.Thread(target=import_ahead, args=(fetches,), name="imports", daemon=True).start()
 
 
-@signals.worker_ready.connect
-def _end_with_command(**_: Any) -> None:
-    """Ends a worker that a command started for itself, once that command has ended for any reason.
-    The worker hands back its pages first."""
-    parent = settings.ends_with()
-    if parent is not None:
-        _watch_parent(parent, lambda: os.kill(os.getpid(), signal.SIGTERM))
+# A worker that a command started for itself ends with it, and hands back its pages first.
+signals.worker_ready.connect(end_with_command)
 
 
 @signals.worker_shutdown.connect
@@ -180,13 +173,4 @@ def _end_with_parent(**_: Any) -> None:
     # It forked us, even if it was killed before we came to ask for it. Where we were spawned, we
     # have imported this module ourselves.
     parent = IMPORTED_BY if os.getpid() != IMPORTED_BY else os.getppid()
-    _watch_parent(parent, lambda: os._exit(1))
-
-
-def _watch_parent(parent: int, end: Callable[[], None]) -> None:
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        end()
-
-    threading.Thread(target=watch, name="parent", daemon=True).start()
+    watch_parent(parent, lambda: os._exit(1))

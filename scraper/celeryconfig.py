@@ -4,7 +4,8 @@ surprising about it."""
 from kombu import Exchange, Queue  # type: ignore[attr-defined]
 
 from scraper import settings
-from scraper.infra.servers import amqp_tls
+from scraper.infra.servers import broker_tls
+from scraper.infra.services import find_sentinels
 from scraper.registry import plugin_ticks
 from scraper.rules.routing import (
     CAPABILITIES,
@@ -19,7 +20,7 @@ _IS_AMQP = settings.load().broker_is_amqp
 _PUBLISHING = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.2}
 
 broker_url = settings.load().celery_broker_url
-broker_use_ssl = amqp_tls(broker_url)
+broker_use_ssl = broker_tls(broker_url)
 broker_connection_retry_on_startup = True
 broker_connection_max_retries = None
 broker_connection_timeout = 3
@@ -57,6 +58,8 @@ _RABBITMQ = {
     "write_timeout": 5,
 }
 broker_transport_options = _RABBITMQ if _IS_AMQP else _REDIS
+if broker_url.startswith("sentinel:"):
+    _REDIS |= find_sentinels().broker_options(settings.load().own_broker_url)
 task_publish_retry_policy = _PUBLISHING
 
 task_serializer = "json"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from hashlib import blake2b
@@ -300,6 +301,13 @@ class Link:
     kind: Kind
 
 
+class SitemapUrl(NamedTuple):
+    """A product's page that a sitemap names, and when that was last modified by the sitemap."""
+
+    url: str
+    lastmod: datetime | None
+
+
 @value
 class Product:
     """A product as a page shows it: `data` maps field names to JSON values (Decimal for exact
@@ -374,7 +382,8 @@ class Extracted:
     `goes_on`: a listing page that says itself that another follows it; `framed`: one without any
     link that is looked for has those of a menu. `disallowed`: links to listings that were left out
     for robots.txt. `votes`: what other sources say, on some pages.
-    `items`: of a page that several products are read from.
+    `items`: of a page that several products are read from. `named`: the product pages of a sitemap,
+    whether it is followed or not.
     """
 
     links: list[Link] = field(default_factory=list)
@@ -389,6 +398,7 @@ class Extracted:
     disallowed: int = 0
     votes: tuple[Vote, ...] = ()
     items: ItemsRead | None = None
+    named: list[SitemapUrl] = field(default_factory=list)
 
     @property
     def problems_text(self) -> str:

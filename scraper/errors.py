@@ -3,6 +3,7 @@ blame."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
@@ -18,6 +19,17 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
     """Returns the end of a message about a word that is not one of `words`; "" if none is close."""
     near = get_close_matches(word, list(words), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def quote_command(command: str, *words: str) -> str:
+    """Returns a command with words that a user or a shop chose, quoted for a shell: what is copied
+    from a message does what the message says.
+
+    >>> quote_command("scraper new", "http://shop.example/$(reboot)")
+    "scraper new 'http://shop.example/$(reboot)'"
+    """
+    printable = ("".join(char if char.isprintable() else "?" for char in word) for word in words)
+    return f"{command} {shlex.join(printable)}"
 
 
 class ScraperError(Exception):

@@ -203,7 +203,8 @@ class Crawl(Base):
     )
     asking: Mapped[bool] = mapped_column(
         server_default=FALSE,
-        comment="everything else is read; it fetches the pages of products that it would delist",
+        comment="everything else is read; it fetches pages again, and those of products that it "
+        "would delist",
     )
 
     filter_id: Mapped[UUID | None] = mapped_column(
@@ -552,6 +553,12 @@ class FeedRow(Base):
     trimmed_at: Mapped[datetime | None] = mapped_column(
         comment="when the last one of these was made"
     )
+    server: Mapped[str | None] = mapped_column(
+        comment="system, timeline and table that gave out the last position"
+    )
+    began: Mapped[int] = mapped_column(
+        BigInteger, server_default=text("0"), comment="this server gave out all positions after it"
+    )
 
 
 class CrawlQuality(Base):
@@ -596,6 +603,9 @@ class CrawlQuality(Base):
     )
     lost: Mapped[int | None] = mapped_column(
         comment="listings most of whose products it no longer found"
+    )
+    asked: Mapped[dict[str, int]] = mapped_column(
+        JSONB, server_default=EMPTY, comment="values in doubt that were requested again"
     )
 
 
@@ -672,6 +682,9 @@ class HeldValue(Base):
     )
     contradicted: Mapped[bool] = mapped_column(
         server_default=FALSE, comment="another source of the same page says otherwise"
+    )
+    confirmed: Mapped[bool] = mapped_column(
+        server_default=FALSE, comment="its page has said it twice in this crawl"
     )
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -33,8 +33,12 @@ if TYPE_CHECKING:
     from scraper.extract.adapter import Adapter
     from scraper.http.handshake import Handshake
     from scraper.http.page_browser import PageBrowser
+    from scraper.results.judgement.crawl_judgement import CrawlJudgement, WeighedChanges
+    from scraper.results.judgement.earlier_crawls import SuspectCrawl
+    from scraper.results.judgement.plausibility import Changes
     from scraper.results.missed_products import Misses
     from scraper.results.transaction import PageResult, StoredGroup
+    from scraper.rules.quality import Reason
     from scraper.settings import Settings
     from scraper.sites.definition import Site
     from scraper.worker.batch import Attempt, Batch
@@ -108,8 +112,32 @@ class Plugin:
     # names its tables in SQL.
     models: str | None = None
     migrations: str | None = None
+    # A page of the Crawls tab, at /crawls/NAME, to a module with TITLE, SCRIPT (the path of the
+    # JavaScript that fills an empty page), `read(connection, query) -> dict`, whose JSON the script
+    # requests, and ACTIONS: by name, functions `act(engine, body, user)`, which return a sentence.
+    tab_pages: Mapping[str, str] = field(default_factory=dict)
     # A form of exports, to a `scraper.cli.data.export.ExportForm`.
     exports: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of a shop a crawl has read: `products`, where the evidence names `expected`."""
+
+    products: int
+    expected: int
+    evidence: str
+
+    def __str__(self) -> str:
+        return f"{self.products:,} of {self.expected:,} products ({self.evidence})"
+
+
+class CoverageReader(Protocol):
+    """Returns what is known of the coverage of crawls, by their ids."""
+
+    def __call__(
+        self, connection: sa.Connection, crawl_ids: Sequence[int]
+    ) -> Mapping[int, Coverage]: ...
 
 
 class Hooks:
@@ -148,6 +176,35 @@ class Hooks:
 
     def flag_crawl(self, connection: sa.Connection, crawl_id: int) -> None:
         """Called in the transaction that judges a crawl, if it is suspect or has failed."""
+
+    def weigh_changes(
+        self, judgement: CrawlJudgement, changes: Mapping[str, Changes], contrary: int
+    ) -> WeighedChanges | None:
+        """Returns what to make of fields that changed on surprisingly many products. `contrary`
+        counts pages that contradict their product."""
+        return None
+
+    def request_again(
+        self,
+        connection: sa.Connection,
+        crawl: sa.Row[tuple[object, ...]],
+        before: SuspectCrawl | None,
+    ) -> int:
+        """Takes pages of a drained, locked crawl into the crawl again. Returns how many."""
+        return 0
+
+    def confirming_pages(
+        self, connection: sa.Connection, crawls: Sequence[int], pages: Sequence[int]
+    ) -> Iterable[int]:
+        """Returns which of these pages one of these crawls has requested again."""
+        return ()
+
+    def judge_crawl(
+        self, connection: sa.Connection, crawl: sa.Row[Any], site: Site, products: int
+    ) -> Iterable[Reason]:
+        """Yields why a whole crawl with this number of good products is suspect. Called in the
+        transaction that judges it."""
+        return ()
 
     def delist(self, connection: sa.Connection, crawl: sa.Row[tuple[object, ...]]) -> Misses | None:
         """Counts a complete crawl's missed products, where pages are not all in the frontier."""

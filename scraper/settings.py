@@ -28,12 +28,14 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from scraper import registry
 from scraper.errors import ConfigError
+from scraper.infra.services import find_sentinels
 from scraper.registry import PROJECT_FILE
 from scraper.sites.module_names import check_module_names, parse_module_names
 
 # The process that a worker was started for, and is not to outlive.
 ENDS_WITH = "SCRAPER_ENDS_WITH"
-BROKER_SCHEMES = ("amqp://", "amqps://", "redis://", "rediss://", "unix://")
+REDIS_SCHEMES = ("redis://", "rediss://", "unix://", "sentinel://")
+BROKER_SCHEMES = ("amqp://", "amqps://", *REDIS_SCHEMES)
 FILE_MAX_BYTES = 10_000
 # sun_path holds 108 bytes on Linux and 104 on macOS, the terminating NUL included.
 SOCKET_PATH_MAX = 100
@@ -151,7 +153,8 @@ class CoreSettings(BaseSettings):
     redis_url: str | None = Field(
         None,
         alias="REDIS_URL",
-        description="Redis or Valkey (`redis://`, `rediss://`, `unix://`); unset: the embedded one",
+        description="Redis or Valkey (`redis://`, `rediss://`, `unix://`, `sentinel://`); "
+        "unset: the embedded one",
     )
     broker_url: str | None = Field(
         None,
@@ -283,34 +286,30 @@ class CoreSettings(BaseSettings):
     @classmethod
     def _speaks_psycopg(cls, value: str | None) -> str | None:
         """Takes the postgres:// and postgresql:// that everybody writes; SQLAlchemy wants the
-        driver named."""
-        if value is None or value.startswith("postgresql+psycopg://"):
+        driver named, and several hosts as parameters."""
+        if value is None:
             return value
-        for scheme in ("postgresql://", "postgres://"):
+        for scheme in ("postgresql+psycopg://", "postgresql://", "postgres://"):
             if value.startswith(scheme):
-                return "postgresql+psycopg://" + value.removeprefix(scheme)
+                return "postgresql+psycopg://" + move_hosts(value.removeprefix(scheme))
         raise ValueError(
             "must start with postgresql:// (PostgreSQL is the only database that is supported)"
         )
 
-    @field_validator("redis_url")
+    @field_validator("redis_url", "broker_url")
     @classmethod
-    def _speaks_redis(cls, value: str | None) -> str | None:
-        if value is None or value.startswith(("redis://", "rediss://", "unix://")):
-            return value
-        raise ValueError("must start with redis://, rediss:// or unix://")
-
-    @field_validator("broker_url")
-    @classmethod
-    def _speaks_to_a_broker(cls, value: str | None) -> str | None:
-        if not value:
+    def _check_address(cls, value: str | None, info: ValidationInfo) -> str | None:
+        schemes = REDIS_SCHEMES if info.field_name == "redis_url" else BROKER_SCHEMES
+        if not value and info.field_name == "broker_url":
             return None
-        if value.startswith(BROKER_SCHEMES) and ";" not in value:
-            return value
-        raise ValueError(
-            "must be one address that starts with amqp:// or amqps:// (RabbitMQ), redis://, "
-            "rediss:// or unix://"
-        )
+        if value and value.startswith("sentinel://"):
+            find_sentinels().broker_url(value)
+        elif value is not None and (not value.startswith(schemes) or ";" in value):
+            raise ValueError(
+                f"must be one address that starts with {', '.join(schemes)} (a Redis Cluster is "
+                "not supported: scripts need all keys in one node)"
+            )
+        return value
 
     @field_validator("site_functions")
     @classmethod
@@ -366,9 +365,16 @@ class CoreSettings(BaseSettings):
         return self.redis_url or f"unix://{self.socket_dir / 'valkey.sock'}?db=0"
 
     @property
+    def own_broker_url(self) -> str:
+        """The broker's URL as the settings spell it."""
+        return self.broker_url or self.valkey_url
+
+    @property
     def celery_broker_url(self) -> str:
         """kombu's spelling of the broker: it wants redis+socket:// where redis-py wants unix://."""
-        url = self.broker_url or self.valkey_url
+        url = self.own_broker_url
+        if url.startswith("sentinel://"):
+            return find_sentinels().broker_url(url)
         if not url.startswith("unix://"):
             return url
         path, _, query = url.removeprefix("unix://").partition("?")
@@ -387,6 +393,20 @@ if TYPE_CHECKING:
 
 else:
     Settings = registry.extended("Settings", CoreSettings, "settings")
+
+
+def move_hosts(url: str) -> str:
+    """Writes `u:p@h1:5433,h2/db?x=y` as `u:p@/db?x=y&host=h1,h2&port=5433,5432`, which libpq reads
+    too."""
+    address, _, rest = url.partition("/")
+    login, at, hosts = address.rpartition("@")
+    if "," not in hosts:
+        return url
+    pairs = [
+        host.rpartition(":") if ":" in host else (host, "", "5432") for host in hosts.split(",")
+    ]
+    names, ports = (",".join(pair[i] for pair in pairs) for i in (0, 2))
+    return f"{login}{at}/{rest}{'&' if '?' in rest else '?'}host={names}&port={ports}"
 
 
 @lru_cache(maxsize=1)

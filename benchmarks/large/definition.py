@@ -53,9 +53,9 @@ XPATH = f"""
 FIELDS = {"jsonld": JSONLD, "css": CSS, "xpath": XPATH}
 
 
-# For saved pages: one that has nothing else is good, too.
+# For saved pages: one that has nothing else is good, too, and is not taken for a double of others.
 ANYTHING = """
-    anything: {regex: '(?i)(<html|<head|<body|<div)'}
+    anything: {any: [{regex: '(?i)<title[^>]*>([^<]+)'}, {regex: '(?i)(<html|<head|<body|<div)'}]}
 """
 
 

@@ -2,19 +2,24 @@
 
 By bytes, as 61 saved pages of 25 shops have it: a quarter scripts (the page's state as JSON among
 them), an eighth styles, a twelfth inline SVG; the rest is menus, the product, and recommendations,
-with an element each 120 bytes. A page of another size has fewer or more of the same. Styles, SVG,
+with an element each 120 bytes. Sizes are log-normal, as in shops: half of the pages are above the size
+that is asked for, a tenth above 2.5 times that size, and what a page's state holds varies, too. Styles, SVG,
 menus and most scripts are the shop's, the same on each page.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from functools import lru_cache
 from random import Random
 from typing import Any
 
 PAGE_SIZE = 24
 STYLES, ICONS, SCRIPTS, STATE, MENU = 0.12, 0.08, 0.13, 0.1, 0.2
+# ln(2.5) / 1.28: a tenth is above 2.5 times the median.
+SPREAD = 0.715
+SIZE_MAX = 4_000_000
 WORDS = [
     "basalt", "copper", "linen", "walnut", "stonewear", "harbour", "meadow", "ember", "frost",
     "willow", "cobalt", "saffron", "garden", "kitchen", "studio", "vintage", "classic", "modern",
@@ -32,11 +37,20 @@ def fields_of(read: str) -> tuple[str, ...]:
     return FIELDS.get(read, FIELDS["tree"])
 
 
-def product_page(number: int, size: int, shop: str) -> bytes:
+def size_of(number: int, median: int) -> int:
+    """A page's size, of a shop whose pages have this median."""
+    size = Random(f"size {number}").lognormvariate(math.log(median), SPREAD)
+    return int(min(max(size, median / 10), SIZE_MAX))
+
+
+def product_page(number: int, median: int, shop: str) -> bytes:
     rng = Random(number)
     facts = product(number, shop)
-    head, menu, icons, foot = _frame(size)
-    state = {"product": facts, "noise": [_object(rng) for _ in range(int(STATE * size / 170))]}
+    size = size_of(number, median)
+    # Pages of about the same size share their frame.
+    head, menu, icons, foot = _frame(int(median * 2 ** round(math.log2(size / median))))
+    objects = int(rng.uniform(0, 2 * STATE) * size / 170)
+    state = {"product": facts, "noise": [_object(rng) for _ in range(objects)]}
     parts = [
         f"<!doctype html><html lang=en><head><meta charset=utf-8><title>{facts['title']}</title>",
         f'<link rel="canonical" href="{shop}/p/{number}">',
@@ -137,7 +151,7 @@ def _jsonld(facts: dict[str, Any]) -> str:
     )
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _frame(size: int) -> tuple[str, str, str, str]:
     """The head, menu, icons and foot that all pages of a size share."""
     rng = Random(size)

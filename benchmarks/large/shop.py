@@ -1,10 +1,11 @@
 """The shop of large pages: `python -m benchmarks.large.shop`. As `benchmarks.shop`, over TLS and
 packed with gzip; its pages are made by `benchmarks.large.pages`, or are files of a folder, each
-served under as many addresses as it takes."""
+as many products as it takes."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import ssl
 import zlib
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from benchmarks.large import pages
 from benchmarks.shop import Server
+
+ENDS = re.compile(rb"</(?:title|h1)>", re.I)
+JSONLD = re.compile(rb"<script[^>]*ld\+json.*?</script>", re.I | re.S)
+NAMES = re.compile(rb'"(?:name|sku|mpn|productID)"\s*:\s*"')
 
 
 class LargeServer(Server):
@@ -38,9 +43,9 @@ class LargeServer(Server):
                 body = pages.product_page(number, self.size, self.url)
                 self.ready[b"/p/%d" % number] = _answer(body)
             return
-        files = [_answer(path.read_bytes()) for path in saved_pages(self.saved)]
+        files = [path.read_bytes() for path in saved_pages(self.saved)]
         for number in range(1, self.products + 1):
-            self.ready[b"/p/%d" % number] = files[number % len(files)]
+            self.ready[b"/p/%d" % number] = _answer(varied(files[number % len(files)], number))
 
     def page(self, target: bytes) -> bytes:
         return self.ready.get(target) or _answer(b"no such page", b"404 Not Found")
@@ -50,6 +55,16 @@ class LargeServer(Server):
         if self.saved is not None:
             return [{"id": str(number)} for number in numbers]
         return [pages.product(number, self.url) for number in numbers]
+
+
+def varied(page: bytes, number: int) -> bytes:
+    """The page as that of another product: with the number in its title, its heading, and the names
+    and SKUs of its JSON-LD."""
+    sign = b" %d" % number
+    page = ENDS.sub(lambda end: sign + end[0], page)
+    return JSONLD.sub(
+        lambda block: NAMES.sub(lambda start: start[0] + sign[1:] + b" ", block[0]), page
+    )
 
 
 def saved_pages(folder: Path) -> list[Path]:

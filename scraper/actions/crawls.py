@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from scraper.coordinator import plan
 from scraper.coordinator.plan import OpenedCrawl
-from scraper.errors import DefinitionError, NotFoundError, did_you_mean
+from scraper.errors import DefinitionError, NotFoundError, did_you_mean, quote_command
 from scraper.frontier import sites
 from scraper.infra import servers
 from scraper.runtime.send import send
@@ -49,7 +49,9 @@ def _no_definition(connection: sa.Connection, settings: Settings, name: str) -> 
         )
     path = Path(name)
     if path.suffix in loader.SUFFIXES:
-        return NotFoundError(f"a crawl takes a site's name: type `scraper crawl {path.stem}`")
+        return NotFoundError(
+            f"a crawl takes a site's name: type `{quote_command('scraper crawl', path.stem)}`"
+        )
     names = {path.stem for path in loader.list_definition_files(settings.sites_dir)}
     names |= set(sites.site_names(connection))
     return NotFoundError(

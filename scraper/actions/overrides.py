@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from scraper.errors import NotRunningError
+from scraper.errors import NotRunningError, quote_command
 from scraper.frontier import crawls, sites
 from scraper.infra.database import retry_transaction
 from scraper.views import crawl_progress as progress
@@ -64,5 +64,5 @@ def set_paused(engine: sa.Engine, name: str, *, paused: bool) -> bool:
 
     changed = retry_transaction(work)
     if changed is None:
-        raise no_site(name, f"`scraper crawl {name}` brings it there")
+        raise no_site(name, f"`{quote_command('scraper crawl', name)}` brings it there")
     return changed

@@ -29,10 +29,10 @@ HELP = """
 Crawls shop catalogues: polite, leased, exactly once into PostgreSQL.
 
 \b
-First steps:  scraper up                     start the servers (or set DATABASE_URL and REDIS_URL)
-              scraper sites check            are the definitions in sites/ right?
-              scraper crawl NAME --wait      crawl one, with progress
-              scraper export NAME --format csv
+First steps:  scraper new URL                write a definition for a shop
+              scraper try NAME               what does it read?
+              scraper crawl NAME -o x.csv    crawl it, into a file (before: scraper up)
+              scraper start                  run everything, schedules included
 """
 
 SECTIONS = (SETUP, CRAWLS, DATA, FLEET)
@@ -40,7 +40,6 @@ SECTIONS = (SETUP, CRAWLS, DATA, FLEET)
 PACKAGE = Path(__file__).parents[1]
 
 CORE_COMMANDS = {
-    "accept": Command(CRAWLS, "scraper.cli.crawl.decisions"),
     "changes": Command(DATA, "scraper.cli.data.changes"),
     "consumers": Command(DATA, "scraper.cli.data.changes"),
     "crawl": Command(CRAWLS, "scraper.cli.crawl.crawls"),
@@ -48,15 +47,13 @@ CORE_COMMANDS = {
     "export": Command(DATA, "scraper.cli.data.export"),
     "history": Command(DATA, "scraper.cli.data.products"),
     "host": Command(FLEET, "scraper.cli.fleet.hosts"),
-    "init": Command(SETUP, "scraper.cli.setup.init"),
     "migrate": Command(SETUP, "scraper.cli.setup.database"),
     "plugins": Command(SETUP, "scraper.cli.setup.plugins"),
     "products": Command(DATA, "scraper.cli.data.products"),
     "proxies": Command(FLEET, "scraper.cli.fleet.proxies"),
     "psql": Command(SETUP, "scraper.cli.setup.database"),
-    "reject": Command(CRAWLS, "scraper.cli.crawl.decisions"),
     "report": Command(CRAWLS, "scraper.cli.crawl.report"),
-    "settings": Command(SETUP, "scraper.cli.setup.init"),
+    "settings": Command(SETUP, "scraper.cli.setup.settings_table"),
     "sites": Command(SETUP, "scraper.cli.setup.sites"),
     "status": Command(CRAWLS, "scraper.cli.crawl.status"),
     "stop": Command(CRAWLS, "scraper.cli.crawl.crawls"),
@@ -137,7 +134,11 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except ScraperError as error:
-            click.echo(f"scraper: {error}", err=True)
+            # A message may quote what a shop sent: escape sequences would drive the terminal.
+            shown = "".join(
+                char if char.isprintable() or char == "\n" else "?" for char in str(error)
+            )
+            click.echo(f"scraper: {shown}", err=True)
             ctx.exit(error.exit_code)
         except BrokenPipeError:
             sys.stderr.close()

@@ -14,6 +14,7 @@ from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.infra.database import retry_transaction
 from scraper.rules.routing import COORDINATOR
 from scraper.settings import Settings
+from scraper.sites.definition import Site
 
 log = structlog.get_logger()
 
@@ -26,8 +27,11 @@ def discover(engine: sa.Engine, settings: Settings, crawl_id: int) -> list[Messa
 
     def work() -> bool:
         with engine.begin() as connection:
+            planned = crawls.lock_planned(connection, crawl_id)
+            if planned is None:
+                return False
             try:
-                planned = crawls.lock_planned(connection, crawl_id)
+                site = Site.model_validate(planned.definition)
             except ValidationError as error:
                 # Another version stored it; the site's next crawl must not wait for this one.
                 problems = error.error_count()
@@ -39,10 +43,7 @@ def discover(engine: sa.Engine, settings: Settings, crawl_id: int) -> list[Messa
                 note = "its site definition is no longer valid"
                 crawls.end_crawl(connection, crawl_id, CrawlStatus.FAILED, note)
                 return False
-            if planned is None:
-                return False
-            site_id, site = planned
-            context = make_context(crawl_id, site_id, site, settings)
+            context = make_context(crawl_id, planned.site_id, site, settings)
             pages = new_pages(start_links(context), context, depth=0)
             crawls.start_crawl(connection, crawl_id)
             room = frontier.Room(crawl_id, context.limits.listings, context.limits.products)

@@ -1,6 +1,6 @@
 """Ends a crawl, exactly once, when none of its pages is open: sets its status and note, and delists
 what the shop no longer lists. Before that, the crawl requests the pages of products that it would
-delist.
+delist, and again some of those whose changes are in doubt.
 
 A crawl that could not read every listing has not seen the whole catalogue, and a suspect crawl may
 not have: products that they miss are not delisted.
@@ -17,9 +17,11 @@ import structlog
 from scraper.coordinator.discover import dispatch_message
 from scraper.domain import CrawlStatus, Message
 from scraper.frontier import crawls
-from scraper.frontier.crawls import REPLAY
+from scraper.frontier.crawls import PARTIAL
 from scraper.infra.database import retry_transaction
 from scraper.infra.statements import sql
+from scraper.quality.report import read_block
+from scraper.registry import plugin_hooks
 from scraper.results import held_products, missed_products
 from scraper.results.judgement import crawl_quality, earlier_crawls
 from scraper.results.judgement.earlier_crawls import SuspectCrawl
@@ -46,25 +48,30 @@ def finish(engine: sa.Engine, crawl_id: int) -> list[Message]:
 
 
 def _end_crawl(engine: sa.Engine, crawl_id: int) -> bool:
-    """Ends the crawl, or returns True if it goes on with pages of products that no listing
-    named."""
+    """Ends the crawl, or returns True if it goes on with pages that it requests again, or of
+    products that no listing named."""
     with engine.begin() as connection:
         crawl = crawls.lock_drained(connection, crawl_id)
         if crawl is None:
             return False
         wanted = {"id": crawl_id, "site_id": crawl.site_id, "not_full": NOT_FULL}
+        wanted["follows"] = (crawl.definition.get("sitemap") or {}).get("follow", True)
         read = connection.execute(LISTINGS, wanted).one()
-        status, note = judge_ending(crawl, read)
-        # A replay requests only a few pages.
-        whole = status is CrawlStatus.COMPLETED and crawl.trigger != REPLAY
+        status, note = judge_ending(crawl, read, read_block(connection, crawl_id))
+        # Replays and planned visits request only a few pages.
+        whole = status is CrawlStatus.COMPLETED and crawl.trigger not in PARTIAL
         complete = whole and read.unread == 0 and crawl.links_cut == 0
         before = earlier_crawls.suspect_crawl(connection, crawl)
+        hooks = plugin_hooks().values()
+        again = sum(hook.request_again(connection, crawl, before) for hook in hooks)
         if complete:
             held_products.move_known(connection, crawl_id)
-            if missed_products.request_missed(
+            again += missed_products.request_missed(
                 connection, crawl, before.missed_id if before else None
-            ):
-                return True
+            )
+        if again:
+            crawls.begin_asking(connection, crawl_id)
+            return True
         alive, remark = missed_products.count_alive(connection, crawl)
         suspect = crawl_quality.judge_data(connection, crawl, status, before, alive)
         delisted = 0
@@ -73,7 +80,7 @@ def _end_crawl(engine: sa.Engine, crawl_id: int) -> bool:
             delisted, odd = _delist_missed(connection, crawl, before, suspect=suspect)
             if odd is not None and not suspect:
                 suspect = crawl_quality.add_reason(connection, crawl.id, odd)
-        elif (read.emptied or read.not_full) and crawl.trigger != REPLAY:
+        elif (read.emptied or read.not_full) and crawl.trigger not in PARTIAL:
             odd = Reason(None, "listings", note or "")
             suspect = crawl_quality.add_reason(connection, crawl.id, odd)
         held_products.release_products(
@@ -107,9 +114,10 @@ def _delist_missed(
     return delisted, odd
 
 
-def judge_ending(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
+def judge_ending(crawl: Any, read: Any, block: str) -> tuple[CrawlStatus, str | None]:
     """Returns a crawl's status and a note on what it lacks. A crawl fails if nothing could be read,
-    or if no product page was good. Causes come first in the note, since screens cut long texts."""
+    or if no product page was good. Causes come first in the note, since screens cut long texts;
+    `block` is why its pages look like a block."""
     nothing = crawl.ok + crawl.unchanged == 0
     no_product = crawl.product_total > 0 and not read.any_product
     notes = []
@@ -117,7 +125,7 @@ def judge_ending(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
         of = (
             f"of {crawl.product_total} product pages" if crawl.product_total > 1 else "product page"
         )
-        notes.append(_with_cause(read.product_error, f"not one {of} was good"))
+        notes.append(_with_cause(block or read.product_error, f"not one {of} was good"))
     notes += [*_listing_notes(read), *_link_notes(crawl, read)]
     if crawl.dead + crawl.invalid > read.unusable:
         doubtful = f", {read.doubtful} of them doubtful: {read.doubt}" if read.doubtful else ""
@@ -126,7 +134,8 @@ def judge_ending(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
             for word, number in (("dead", crawl.dead), ("invalid", crawl.invalid))
             if number
         ]
-        notes.append(" and ".join(given_up) + doubtful)
+        text = " and ".join(given_up) + doubtful
+        notes.append(text if no_product else _with_cause(block, text))
     if nothing and not notes:
         notes.append("no page could be read")
     status = CrawlStatus.FAILED if nothing or no_product else CrawlStatus.COMPLETED

@@ -16,7 +16,7 @@ import structlog
 from pydantic import ValidationError
 
 from scraper.domain import Message
-from scraper.errors import BusyError, NotFoundError, PausedError
+from scraper.errors import BusyError, NotFoundError, PausedError, quote_command
 from scraper.frontier import crawls, sites
 from scraper.infra.database import retry_transaction
 from scraper.rules.routing import COORDINATOR
@@ -59,8 +59,10 @@ def open_now(engine: sa.Engine, name: str, *, refetch: bool = False) -> OpenedCr
         site_id, site = row
         if sites.is_paused(connection, site_id):
             raise PausedError(
-                f"{name} is paused, so nothing is fetched (fix: `scraper sites resume {name}`)"
+                f"{name} is paused, so nothing is fetched (fix: "
+                f"`{quote_command('scraper sites resume', name)}`)"
             )
+        crawls.end_round(connection, site_id)
         crawl_id = crawls.open_crawl(
             connection, site_id, site, slot=None, trigger="manual", refetch=refetch
         )
@@ -68,7 +70,7 @@ def open_now(engine: sa.Engine, name: str, *, refetch: bool = False) -> OpenedCr
             running = crawls.active_crawl(connection, site_id)
             if running is None:
                 raise NotFoundError(f"the crawl of {name!r} ended just now; try again")
-            if crawls.is_replay(connection, running):
+            if crawls.has_trigger(connection, running, crawls.REPLAY):
                 raise BusyError(
                     f"crawl {running} of {name} replays dead pages, and crawls of a site never "
                     f"overlap: wait for its end, or end it with `scraper stop {running}`"
@@ -94,8 +96,9 @@ def _open_due(connection: sa.Connection, row: sites.ScheduledSite) -> None:
     slot = latest_slot(site.schedule, site.timezone, row.now)
     if slot is None or slot <= max(row.scheduled_since, row.last_slot or row.scheduled_since):
         return
+    crawls.end_round(connection, row.id)
     running = crawls.active_crawl(connection, row.id)
-    if running and crawls.is_replay(connection, running):
+    if running and crawls.has_trigger(connection, running, crawls.REPLAY):
         # A replay ends soon, so the slot waits for it.
         return
     reason = f"crawl {running} was still running" if running else None

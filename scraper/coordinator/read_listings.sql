@@ -1,7 +1,7 @@
 -- name: read_listings
 -- Counts what a crawl's pages lack, with an example of each problem.
 -- parameters: id (the crawl), site_id, not_full (how the error of a listing that is not whole
---   begins)
+--   begins), follows (false: sitemaps are read for a number alone)
 -- locks: nothing; the crawl's row is locked
 -- why: it reads pages by the site's index, at most as many as the site has. Product pages may have
 --   left the frontier, so the good ones are what the crawl has counted minus its good listings,
@@ -10,7 +10,8 @@
 SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) AS example,
        min(error) FILTER (WHERE unread) AS error,
        count(*) FILTER (WHERE unread AND status <> 'gone') AS unusable,
-       count(*) FILTER (WHERE unread AND status = 'invalid' AND last_item_count > 0) AS emptied,
+       count(*) FILTER (WHERE unread AND status = 'invalid' AND last_outcome = 'not_extracted'
+                          AND (last_item_count > 0 OR depth > 0)) AS emptied,
        count(*) FILTER (WHERE broken) AS broken, min(url) FILTER (WHERE broken) AS broken_example,
        min(error) FILTER (WHERE broken) AS broken_error,
        count(*) FILTER (WHERE broken AND starts_with(error, :not_full)) AS not_full,
@@ -25,7 +26,7 @@ SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) 
           FROM crawls WHERE id = :id)
          > count(*) FILTER (WHERE kind <> 'product' AND status IN ('ok', 'unchanged'))
        AS any_product
-  FROM (SELECT *, kind <> 'product'
+  FROM (SELECT *, kind <> 'product' AND (kind <> 'sitemap' OR :follows)
                   AND (status IN ('dead', 'invalid')
                        OR (status = 'gone' AND (depth = 0 OR kind = 'sitemap'))) AS unread,
                kind <> 'product' AND status = 'ok' AND error IS NOT NULL AS broken,

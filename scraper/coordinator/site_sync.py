@@ -42,7 +42,7 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
     """Stores the definitions in the sites folder if a file has changed since the last call."""
     folder = settings.sites_dir
     files = loader.list_definition_files(folder)
-    stamps = tuple(_file_stamp(file) for file in files)
+    stamps = tuple(_file_stamp(file) for file in (*files, folder / loader.DEFAULTS))
     if not files or _synced.get(folder) == stamps:
         return
     good: dict[str, Site] = {}

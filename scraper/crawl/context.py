@@ -183,7 +183,8 @@ class CrawlContexts:
 
     def _compile_context(self, crawl_id: int) -> CrawlContext:
         with self._engine.begin() as connection:
-            site_id, site = crawls.read_definition(connection, crawl_id)
+            row = crawls.read_definition(connection, crawl_id)
+            site_id, site = row.site_id, Site.model_validate(row.definition)
             extras = {
                 name: extra
                 for name, hooks in plugin_hooks().items()

@@ -3,7 +3,8 @@
 A challenge page looks like a category that has become empty, and would delist the category's
 products. So a page that named products before is tried again if it names none, and then its crawl
 is incomplete. If the page still has the links of a menu, it is the shop's own page, and the next
-crawl accepts it; a page without any link is not accepted until a person accepts the crawl.
+crawl accepts it; a page without any link is not accepted until a person accepts the crawl. Nor is
+a page without any link that has never been a good listing.
 
 A page that names far fewer products than before is read again. The last page of a category may
 shrink on any day, so the second reading is accepted. A page that says itself that another page
@@ -50,14 +51,17 @@ def judge_listing(page: LeasedPage, extracted: Extracted, tries: int) -> Listing
         return ListingVerdict(extracted)
     before = page.last_item_count
     named = len(extracted.products) + sum(link.kind is Kind.PRODUCT for link in extracted.links)
+    is_bare = not extracted.links and not extracted.framed
     if not named and before >= NAMED_LEAST:
         reason = f"it names no product, and named {before} before"
-        is_own_page = extracted.links or extracted.framed
         return ListingVerdict(
             replace(extracted, complete=False, problems=[reason, *extracted.problems]),
-            EMPTY_ONCE if is_own_page else None,
+            None if is_bare else EMPTY_ONCE,
             reason,
         )
+    if not named and not before and page.depth and is_bare and not page.good_before:
+        reason = "it names no product, and has no link of the shop's pages"
+        return ListingVerdict(replace(extracted, complete=False, problems=[reason]), None, reason)
     if before < FEWER_LEAST or named >= FEWER * before:
         return ListingVerdict(extracted, named)
     reason = f"{NOT_FULL} {named} products, and named {before} before"

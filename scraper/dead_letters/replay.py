@@ -25,7 +25,7 @@ from scraper.coordinator.discover import dispatch_message
 from scraper.dead_letters import store as store
 from scraper.dead_letters.store import Selection, SitePages
 from scraper.domain import CrawlStatus, Kind, Message
-from scraper.errors import PausedError, ScraperError
+from scraper.errors import PausedError, ScraperError, quote_command
 from scraper.frontier import crawls, sites
 from scraper.frontier import pages as frontier
 from scraper.frontier.counters import CountsByCrawl, add_counts
@@ -212,16 +212,16 @@ def _running_crawl(connection: sa.Connection, site: SitePages) -> _Target | None
     since that crawl may find the pages itself."""
     if sites.is_paused(connection, site.id):
         raise PausedError(
-            f"{site.name} is paused, so nothing is fetched (fix: `scraper sites resume "
-            f"{site.name}`)"
+            f"{site.name} is paused, so nothing is fetched (fix: "
+            f"`{quote_command('scraper sites resume', site.name)}`)"
         )
     row = store.active_crawl(connection, site.id)
     if row is None:
         return None
     if row.status == CrawlStatus.PLANNED:
         raise ScraperError(
-            f"crawl {row.id} of {site.name} is about to begin; try again once `scraper status "
-            f"{site.name}` shows it running"
+            f"crawl {row.id} of {site.name} is about to begin; try again once "
+            f"`{quote_command('scraper status', site.name)}` shows it running"
         )
     stored = _stored_definition(connection, site)
     outdated = row.definition_hash != stored.content_hash
@@ -256,8 +256,8 @@ def _validate_definition(definition: Mapping[str, Any], name: str) -> Site:
         return Site.model_validate(definition)
     except ValidationError as error:  # stored by another version
         raise ScraperError(
-            f"the stored definition of {name} is no longer valid: `scraper crawl {name}` "
-            "replaces it"
+            f"the stored definition of {name} is no longer valid: "
+            f"`{quote_command('scraper crawl', name)}` replaces it"
         ) from error
 
 

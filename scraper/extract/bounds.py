@@ -1,16 +1,19 @@
 """Limits on the pages that are read on the event loop, and on the CPU time of reading. Pure.
 
 Parsers are quadratic in what real pages do not have: thousands of attributes on one element, deep
-nesting, siblings that selectors count. `parses_quickly` decides from a page's bytes that the page
-cannot be of this kind; other pages are read in a subprocess with a deadline (`extract.subprocess`).
-It samples an eighth of the page, because a search for each tag would cost as much as a selector.
-Slow content is large, so it cannot hide between the samples.
+nesting, siblings that selectors count, formatting elements that each block repeats.
+`parses_quickly` decides from a page's bytes that the page cannot be of this kind; other pages are
+read in a subprocess with a deadline (`extract.subprocess`). It samples an eighth of the page,
+because a search for each tag would cost as much as a selector. Slow content is large, so it cannot
+hide between the samples, whose places no page can predict.
 """
 
 from __future__ import annotations
 
 import random
+import re
 import time
+from itertools import cycle
 from typing import NamedTuple
 
 # A page with at most this many bytes and tags parses within a few tenths of a second.
@@ -23,14 +26,20 @@ TAGS_FEW = 500
 COMPARED_MAX = 3e9
 _STEP_BYTES = 4096
 _SAMPLE_BYTES = 512
+_STEP_SAMPLES = _STEP_BYTES // _SAMPLE_BYTES
 # An element with n attributes takes n * n of these, in lexbor and in lxml.
 _ATTRIBUTE_PAIR_S = 1.3e-9
 _ATTRIBUTES_MAX_S = 0.3
 # The mean length of an attribute is at least this, if thousands have different names.
 _ATTRIBUTE_BYTES = 4.0
 _SEPARATORS = (b" ", b"\n", b"\t", b"/", b"=")
-# Samples begin at a random offset, so that no page can predict them.
-_phase = random.SystemRandom().randrange(_SAMPLE_BYTES)
+# Each tag may repeat all open formatting elements with attributes: 0.5 us for each pair.
+_REPEATED_MAX = 1.5e6
+_FORMATTING = re.compile(
+    rb"<(?=[bcefnistu])(?:[bisu]|big|code|em|font|nobr|small|strike|strong|tt)[ \t\n\r\f/]", re.I
+)
+# Where the sample lies within each step: random, and not the same within all steps.
+_OFFSETS = random.SystemRandom().choices(range(_STEP_BYTES - _SAMPLE_BYTES + 1), k=251)
 
 
 class TooSlow(Exception):
@@ -72,9 +81,11 @@ class CpuBudget:
 
 def estimate_tags(source: bytes) -> int:
     """Estimates how many tags the page has, counting opening and closing tags."""
-    return sum(
-        source.count(b"<", at, at + _SAMPLE_BYTES) for at in range(_phase, len(source), _STEP_BYTES)
-    ) * (_STEP_BYTES // _SAMPLE_BYTES)
+    if len(source) < _STEP_BYTES:
+        return source.count(b"<")
+    return _STEP_SAMPLES * sum(
+        source.count(b"<", at, at + _SAMPLE_BYTES) for at in _place_samples(0, len(source))
+    )
 
 
 def parses_quickly(source: bytes) -> bool:
@@ -85,12 +96,15 @@ def parses_quickly(source: bytes) -> bool:
         return True
     if end > BYTES_MAX:
         return False
-    count, find = source.count, source.find
-    sampled, at = 0, _phase
+    count, find, find_formatting = source.count, source.find, _FORMATTING.findall
+    sampled, formatting, at, offsets = 0, 0, 0, cycle(_OFFSETS)
     gaps: list[tuple[int, int]] = []
     while at < end:
-        hits = count(b"<", at, at + _SAMPLE_BYTES)
+        begin = at + next(offsets)
+        hits = count(b"<", begin, begin + _SAMPLE_BYTES)
         sampled += hits
+        if hits:
+            formatting += len(find_formatting(source, begin, begin + _SAMPLE_BYTES))
         if not hits and at + _STEP_BYTES < end and find(b"<", at, at + _STEP_BYTES) < 0:
             before, behind = source.rfind(b"<", 0, at), find(b"<", at + _STEP_BYTES)
             behind = end if behind < 0 else behind
@@ -98,7 +112,8 @@ def parses_quickly(source: bytes) -> bool:
             at = behind
         else:
             at += _STEP_BYTES
-    if sampled * (_STEP_BYTES // _SAMPLE_BYTES) > TAGS_MAX:
+    tags = sampled * _STEP_SAMPLES
+    if tags > TAGS_MAX or tags * formatting * _STEP_SAMPLES > _REPEATED_MAX:
         return False
     longest = sum(((behind - before) / _ATTRIBUTE_BYTES) ** 2 for before, behind in gaps)
     if longest * _ATTRIBUTE_PAIR_S <= _ATTRIBUTES_MAX_S:
@@ -110,9 +125,14 @@ def parses_quickly(source: bytes) -> bool:
 
 def _estimate_attributes(source: bytes, before: int, behind: int) -> int:
     """Estimates the maximum number of attributes in that part of the page."""
-    step, sample = 2 * _STEP_BYTES, 2 * _SAMPLE_BYTES
-    return (step // sample) * sum(
-        source.count(separator, at, min(at + sample, behind))
-        for at in range(before + _phase, behind, step)
+    return _STEP_SAMPLES * sum(
+        source.count(separator, at, min(at + _SAMPLE_BYTES, behind))
+        for at in _place_samples(before, behind)
         for separator in _SEPARATORS
     )
+
+
+def _place_samples(begin: int, end: int) -> list[int]:
+    """Returns where the sample of each step begins."""
+    steps = range(begin, end, _STEP_BYTES)
+    return [step + offset for step, offset in zip(steps, cycle(_OFFSETS), strict=False)]

@@ -22,9 +22,10 @@ from scraper.extract.bounds import (
     parses_quickly,
 )
 from scraper.extract.heuristics.auto import AutoReader
-from scraper.extract.structured import jsonld_blocks, metas, microdata, page_state, rdfa
+from scraper.extract.structured import jsonld, jsonld_blocks, metas, microdata, page_state, rdfa
+from scraper.extract.text import unescape_twice, whole_text
 from scraper.rules import urls
-from scraper.rules.decoding import Decoded, decode_page, parse_html
+from scraper.rules.decoding import Decoded, clean_text, decode_page, parse_html
 from scraper.sites.grammar.css import CssSelector
 from scraper.sites.grammar.selectors import XPathCost, classify_xpath, split_in_two_steps
 
@@ -137,20 +138,42 @@ class Document:
         href = element.attributes.get("href") if element is not None else None
         return (href and urls.clean(href, self.url, _KEEP_ALL)) or self.url
 
+    def clean_link(self, href: str, rules: urls.UrlRules = urls.DEFAULT_RULES) -> str | None:
+        """Returns the URL of one of the page's links as a browser requests it, with its query in
+        the page's encoding; None for what is not a page."""
+        encoding = self.decoded.query_encoding
+        encoded = href if encoding is None else urls.encode_query(href, encoding)
+        return urls.clean(encoded, self.base, rules)
+
     @cached_property
     def jsonld(self) -> list[dict[str, Any]]:
         """Every JSON-LD object of the page, outer objects first."""
         scripts = jsonld_blocks.find_scripts(self.decoded.raw)
         if scripts is None:
             scripts = [script.text() for script in self.dom.css(_JSONLD)]
-        return jsonld_blocks.collect_objects(scripts)
+        return jsonld.put_own_first(jsonld_blocks.collect_objects(scripts), self._is_own)
+
+    def _is_own(self, product: dict[str, Any]) -> bool:
+        """Returns whether a product's address or name is the page's."""
+        for key in ("url", "@id", "mainEntityOfPage"):
+            text = product.get(key)
+            address = urls.clean(text, self.url) if isinstance(text, str) else None
+            if address and "#" not in str(text) and address in (self.url, self.page_url):
+                return True
+        name = product.get("name")
+        return isinstance(name, str) and clean_text(unescape_twice(name)).casefold() in self._titles
+
+    @cached_property
+    def _titles(self) -> list[str]:
+        headings = [clean_text(whole_text(heading)) for heading in self.dom.css("h1")[:3]]
+        return [text.casefold() for text in headings if text]
 
     @cached_property
     def microdata(self) -> list[dict[str, Any]]:
         """Every microdata object of the page, outer objects first."""
         if b"itemscope" not in self.decoded.utf8.lower():
             return []
-        return microdata.read_objects(self.dom)
+        return jsonld.put_own_first(microdata.read_objects(self.dom), self._is_own)
 
     @cached_property
     def rdfa(self) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from scraper.extract.sources import (
     compile_source,
     explain_failure,
 )
-from scraper.extract.text import price_text, whole_text
+from scraper.extract.text import current_price_text, price_text, whole_text
 from scraper.extract.values import Mistyped
 from scraper.sites.grammar import selectors
 from scraper.sites.grammar.fields import FieldSource, FieldSpec, IdSource
@@ -224,7 +224,8 @@ def _compile_reading(name: str, reading: FieldSource, spec: FieldSpec) -> _Compi
         return _CompiledReading(_no_texts, _compile_type(reading, spec), reading, None, read_value)
     beside = _currency_source(reading) if spec.type == "price" and not reading.regex else None
     currency = compile_source(Source.model_validate(beside)) if beside is not None else None
-    texts = compile_source(reading, price_text if spec.type == "price" else whole_text)
+    price_of = price_text if reading.regex else current_price_text
+    texts = compile_source(reading, price_of if spec.type == "price" else whole_text)
     plain = spec.type == "text" and not spec.many
     plain &= reading.join is None and reading.split is None and reading.map is None
     return _CompiledReading(texts, _compile_type(reading, spec), reading, currency, plain=plain)
@@ -265,7 +266,7 @@ def _compile_type(reading: FieldSource, spec: FieldSpec) -> Typed:
             inner = reading.path is not None and reading.response is None
             written = reading.jsonld is not None or reading.state is not None or inner
             exact = "." if written and decimal is None else None
-            return lambda text, document: _parse_money(text, decimal, currency, exact)
+            return lambda text, document: _parse_money(text, decimal, currency, exact, document)
         case "bool" if reading.when is not None:
             pattern = selectors.compile_regex(reading.when)
             return lambda text, document: selectors.matches_anywhere(pattern, text)
@@ -279,7 +280,13 @@ def _compile_type(reading: FieldSource, spec: FieldSpec) -> Typed:
             return lambda text, document: values.to_url(text, document.base)
 
 
-def _parse_money(text: str, decimal: str | None, currency: str | None, exact: str | None) -> Money:
-    if exact is not None and text.isascii() and text.replace(exact, "", 1).isdigit():
-        decimal = exact
-    return Money(*money.to_price(text, decimal, currency))
+def _parse_money(
+    text: str, decimal: str | None, currency: str | None, exact: str | None, document: Document
+) -> Money:
+    if exact is None or not (text.isascii() and text.replace(exact, "", 1).isdigit()):
+        return Money(*money.to_price(text, decimal, currency))
+    amount, code = money.to_price(text, exact, currency)
+    # Some shops write the dot of "1.299 €" into JSON.
+    if text[-4:-3] == exact and currency not in money.THOUSANDTHS:
+        amount = document.auto.restore_thousands(amount, code)
+    return Money(amount, code)

@@ -96,7 +96,7 @@ class FunctionReader:
                 )
 
     def _add_link(self, url: str, kind: Kind, page: Page, links: dict[str, Link]) -> None:
-        cleaned = self._link_filter.clean_url(url, page.url)
+        cleaned = self._link_filter.clean_url(url, page.url, Kind(kind))
         if cleaned is not None and self._link_filter.owns_url(cleaned):
             links.setdefault(cleaned, Link(cleaned, Kind(kind)))
 

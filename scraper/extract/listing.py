@@ -5,6 +5,7 @@ Returns only links on the site's own hosts; links that no browser would open are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -27,6 +28,8 @@ LINKS_MAX = 50_000
 # A page with at least this many links to other pages of the site has the site's menu.
 FRAME_LINKS = 3
 _ANY_LINK = parse_css("a[href]")
+# A page that only scripts show, and that servers never hear of.
+_FRAGMENT = re.compile(r"#!?/").search
 Hrefs = Callable[[Document], Iterable[str]]
 _FIRST_A = etree.XPath("descendant::a[@href][1]/@href", smart_strings=False)
 
@@ -35,12 +38,15 @@ class LinkFilter:
     """Cleans links, and keeps those on the site's hosts. Caches the decision for each host."""
 
     def __init__(self, site: Site) -> None:
-        self.rules = site.url_rules
+        self.rules, self._product_rules = site.url_rules, site.product_url_rules
         self._hosts = site.allowed_hosts
         self._known: dict[str, bool] = {}
 
-    def clean_url(self, url: str, base: str | None = None) -> str | None:
-        return urls.clean(url, base, self.rules)
+    def clean_url(self, url: str, base: str | None = None, kind: Kind = Kind.LISTING) -> str | None:
+        return urls.clean(url, base, self.rules_of(kind))
+
+    def rules_of(self, kind: Kind) -> urls.UrlRules:
+        return self._product_rules if kind is Kind.PRODUCT else self.rules
 
     def owns_url(self, url: str) -> bool:
         host = urls.host_of(url)
@@ -94,6 +100,7 @@ class ListingReader:
                 if cleaned is not None and self._link_filter.owns_url(cleaned):
                     links.setdefault(cleaned, Link(cleaned, Kind.LISTING))
             goes_on = goes_on or self._paginator.has_next(document)
+        ends = self._paginator is not None and self._paginator.ends_when_empty(document)
         if depth == 0 and not has_links and seen:
             problems += [text for text in seen if text]
             return Extracted(problems=problems, complete=False)
@@ -102,7 +109,7 @@ class ListingReader:
             problems=problems,
             partial=bool(problems),
             goes_on=goes_on,
-            framed=not links and self._has_frame_links(document),
+            framed=not links and (ends or self._has_frame_links(document)),
         )
 
     def _has_frame_links(self, document: Document) -> bool:
@@ -110,7 +117,7 @@ class ListingReader:
         page does not have."""
         others = set()
         for element in document.css(_ANY_LINK):
-            url = self._link_filter.clean_url(element.attributes.get("href") or "", document.base)
+            url = document.clean_link(element.attributes.get("href") or "", self._link_filter.rules)
             if url is not None and url != document.url and self._link_filter.owns_url(url):
                 others.add(url)
         return len(others) >= FRAME_LINKS
@@ -125,11 +132,14 @@ class ListingReader:
         problems: list[str],
     ) -> str:
         """Adds the selector's links. Returns why there are none, or ""."""
-        matched = kept = off_site = 0
+        matched = kept = off_site = fragments = 0
         try:
             for href in selector.hrefs(document):
                 matched += 1
-                url = self._link_filter.clean_url(href, document.base)
+                url = document.clean_link(href, self._link_filter.rules_of(kind))
+                if url == document.url and _FRAGMENT(href):
+                    fragments += 1
+                    continue
                 if url is None or (
                     selector.match is not None
                     and not selectors.matches_anywhere(selector.match, url)
@@ -148,7 +158,7 @@ class ListingReader:
                     break
         except SELECTOR_ERRORS as error:
             problems.append(f"{key}: {explain_failure(error)}")
-        return "" if kept else f"{key}: {selector.explain_no_links(matched, off_site)}"
+        return "" if kept else f"{key}: {selector.explain_no_links(matched, off_site, fragments)}"
 
 
 class _LinkSelector:
@@ -159,11 +169,13 @@ class _LinkSelector:
         self.match = selectors.compile_regex(source.match) if source.match is not None else None
         self.hrefs = _compile_hrefs(source)
 
-    def explain_no_links(self, matched: int, off_site: int) -> str:
+    def explain_no_links(self, matched: int, off_site: int, fragments: int) -> str:
         """Returns why none of the hrefs is a link; `off_site` of them are on other hosts."""
         if not matched:
             return f"nothing matched {self.described}"
-        if off_site:
+        if fragments:
+            why = "only fragments of one page (#/product/5), which are one to its server"
+        elif off_site:
             why = f"{off_site} on hosts that are not the site's (see `hosts`)"
         elif self.match is not None:
             why = "`match` lets none of them through"

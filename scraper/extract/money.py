@@ -8,9 +8,12 @@ numbers remain, the text has no price: nothing is guessed.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable
 from decimal import Decimal
 from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 from price_parser import Price
@@ -27,63 +30,13 @@ _SIMPLE = re.compile(
 ).fullmatch
 
 
-def _split_codes(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_CODES = _split_codes("""
-    AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTN BWP
-    BYN BZD CAD CDF CHF CLP CNY COP CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP
-    GEL GHS GIP GMD GNF GTQ GYD HKD HNL HTG HUF IDR ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR
-    KMF KPW KRW KWD KYD KZT LAK LBP LKR LRD LSL LYD MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK
-    MXN MYR MZN NAD NGN NIO NOK NPR NZD OMR PAB PEN PGK PHP PKR PLN PYG QAR RON RSD RUB RWF SAR
-    SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS
-    UAH UGX USD UYU UZS VES VND VUV WST XAF XCD XOF XPF YER ZAR ZMW ZWG HRK
-""")
-_SYMBOLS = {
-    "£": "GBP", "€": "EUR", "$": "USD", "¥": "JPY", "￥": "JPY", "円": "JPY", "원": "KRW",
-    "zł": "PLN", "Zł": "PLN",
-    "ZŁ": "PLN", "kr": "SEK",
-    "kr.": "DKK", "Kr": "SEK", "Kč": "CZK", "₽": "RUB", "руб": "RUB", "руб.": "RUB", "р.": "RUB",
-    "₴": "UAH",
-    "грн": "UAH", "грн.": "UAH", "₹": "INR", "₨": "INR", "Rs": "INR", "Rs.": "INR", "₩": "KRW",
-    "₺": "TRY", "₪": "ILS",
-    "฿": "THB", "₫": "VND", "₱": "PHP", "₦": "NGN", "₾": "GEL", "₼": "AZN", "₸": "KZT", "₡": "CRC",
-    "₲": "PYG",
-    "₮": "MNT", "₭": "LAK", "৳": "BDT", "៛": "KHR", "֏": "AMD", "Rp": "IDR", "lei": "RON",
-    "Lei": "RON", "лв": "BGN",
-    "лв.": "BGN", "Ft": "HUF", "дин.": "RSD", "RM": "MYR", "euro": "EUR", "eur": "EUR",
-    "Eur": "EUR", "Euro": "EUR",
-    "Fr": "CHF", "Fr.": "CHF", "SFr.": "CHF", "US$": "USD", "AU$": "AUD", "A$": "AUD", "CA$": "CAD",
-    "C$": "CAD",
-    "NZ$": "NZD", "HK$": "HKD", "S$": "SGD", "NT$": "TWD", "MX$": "MXN", "R$": "BRL", "AR$": "ARS",
-    "CL$": "CLP",
-    "CO$": "COP", "J$": "JMD", "N$": "NAD", "RD$": "DOP", "TT$": "TTD", "BZ$": "BZD", "CN¥": "CNY",
-    "GH₵": "GHS",
-    "CHF": "CHF", "ريال": "SAR", "درهم": "AED", "جنيه": "EGP", "ر.س": "SAR", "ر.س.": "SAR",
-    "د.إ": "AED", "د.إ.": "AED", "ج.م": "EGP", "ج.م.": "EGP", "د.ك": "KWD", "د.ك.": "KWD",
-    "ر.ق": "QAR", "ر.ق.": "QAR", "د.ب": "BHD", "د.ب.": "BHD", "ر.ع.": "OMR", "د.ا": "JOD",
-    "د.م.": "MAD", "TL": "TRY", "euroa": "EUR", "euros": "EUR", "evro": "EUR", "元": "CNY",
-    "рублей": "RUB", "ден": "MKD", "złotych": "PLN", "kuna": "HRK",
-}  # fmt: skip
-# Signs that are written before amounts.
-_IN_FRONT = frozenset(
-    {"£", "$", "¥", "￥", "₹", "US$", "AU$", "A$", "CA$", "C$", "NZ$", "HK$", "R$", "S$"}
-)
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_CODES = frozenset(_TABLE["codes"].split())
+_SYMBOLS = {sign: code for code, signs in _TABLE["signs"].items() for sign in signs.split()}
+_IN_FRONT = frozenset(_TABLE["in_front"].split())
 # The currencies that share a symbol; the definition's own currency decides between them.
-_ALSO = {
-    "$": _split_codes(
-        "USD CAD AUD NZD HKD SGD MXN CLP COP ARS TWD BBD BMD BND BSD BZD FJD GYD JMD KYD "
-        "LRD NAD SBD SRD TTD UYU XCD DOP"
-    ),
-    "£": _split_codes("GBP EGP LBP SYP GIP FKP SHP SDG SSP"),
-    "¥": _split_codes("JPY CNY"), "￥": _split_codes("JPY CNY"),
-    "kr": _split_codes("SEK NOK DKK ISK"), "Kr": _split_codes("SEK NOK DKK ISK"),
-    "kr.": _split_codes("SEK NOK DKK ISK"),
-    "₨": _split_codes("INR PKR LKR NPR MUR SCR"), "Rs": _split_codes("INR PKR LKR NPR MUR SCR"),
-    "Rs.": _split_codes("INR PKR LKR NPR MUR SCR"), "₩": _split_codes("KRW KPW"),
-    "lei": _split_codes("RON MDL"), "Lei": _split_codes("RON MDL"),
-}  # fmt: skip
+_ALSO = {sign: frozenset(codes.split()) for sign, codes in _TABLE["shared"].items()}
+_WORDS = {name: f"(?:{'|'.join(words)})" for name, words in _TABLE["words"].items()}
 
 
 # Groups of three digits after spaces, or digits with any separators.
@@ -100,11 +53,15 @@ def _any_of(names: Iterable[str]) -> str:
 
 _CURRENCY = _any_of({*_SYMBOLS, *_CODES})
 _SIGNS = re.compile(_any_of(_SYMBOLS))
+_CODE = re.compile(rf"\b(?:{'|'.join(_CODES)})\b").search
 _NUMBERS = re.compile(_NUMBER)
 _CURRENCIES = re.compile(_CURRENCY)
 _BEFORE = re.compile(rf"(?P<currency>{_CURRENCY})[ \u00a0\u202f]?(?P<number>{_NUMBER})")
 _BEHIND = re.compile(
     rf"(?P<number>{_NUMBER})(?:[.,][-\u2013\u2014]+)?[ \u00a0\u202f]?(?:{_CURRENCY})"
+)
+_AMOUNT = re.compile(
+    rf"{_CURRENCY}[ \u00a0\u202f]?{_NUMBER}|{_NUMBER}(?:[ \u00a0\u202f]?{_CURRENCY})?"
 )
 # The currency sign replaces the decimal mark, as in France.
 _SIGN_AS_MARK = re.compile(rf"(?<![\d.,])(\d{{1,4}})({_CURRENCY})(\d\d)(?!\d)")
@@ -115,7 +72,7 @@ _SPLIT = re.compile(
 ).fullmatch
 _APOSTROPHE = re.compile(r"(?<=\d)['\u2019](?=\d{3}(?!\d))")
 # Currencies with a thousand subunits, and their amounts with all three decimals.
-THOUSANDTHS = _split_codes("BHD IQD JOD KWD LYD OMR TND")
+THOUSANDTHS = frozenset({"BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"})
 _THREE_DECIMALS = re.compile(r"(?<![\d.])(?:\d{1,3}(?:,\d{3})+|\d+)\.\d{3}(?![\d.,])")
 # Units of numbers that are not amounts: percentages, measures, pieces.
 _OTHER = re.compile(
@@ -126,21 +83,35 @@ _OTHER = re.compile(
 ).match
 # Words before a former price or a saving, after the previous amount.
 _FORMER = re.compile(
-    r"\b(?:was|were|rrp|r\.r\.p|msrp|srp|instead|before|previously|regular|original(?:ly)?"
-    r"|list price|old price|compare at|save|saving|you save|discount"
-    r"|uvp|statt|sparen|gespart|ersparnis|rabatt|war|vorher|früher|bisher"
-    r"|avant|au lieu de|prix barré|économisez|remise|antes|ahorra|ahorras|pvp"
-    r"|prima|anziché|invece di|risparmi|van|adviesprijs|bespaar"
-    r"|før|tidligere|tidigare|spara|wcześniej|oszczędzasz|původně|ušetříte)\b[^\d]*$",
-    re.IGNORECASE,
+    rf"(?:\b{_WORDS['former']}\b|{_WORDS['former_unspaced']})[^\d]*$", re.IGNORECASE
 )
+# A deposit, or the lowest price of the last 30 days, which shops in the EU show.
+OTHER_PURPOSE = re.compile(rf"\b{_WORDS['deposit']}\b|\b30[\s-]?{_WORDS['days']}", re.IGNORECASE)
+# Before an amount that is for something else: a deposit, an instalment, a delivery.
+_EXTRA = re.compile(
+    rf"{OTHER_PURPOSE.pattern}|(?:^|[\s(])\+\s|\b{_WORDS['added']}\b\.?\s*\w*\W*$"
+    rf"|\b{_WORDS['lowest']}|\d\s?[x×*]\s?(?:de|of|a|à|von|di|da|po|av)?\s?\W*$"
+    rf"|\b(?:{_WORDS['instalment']}|{_WORDS['delivery']})\b[^\d]*$",
+    re.IGNORECASE,
+).search
+# Right behind an amount: what it is for, or a month.
+_EXTRA_BEHIND = re.compile(
+    rf"\)?\s?(?:{_WORDS['deposit']}\b(?!\W{{0,3}}\w{{0,3}}\s?\d)"
+    rf"|(?:/|\b(?:per|pro|im|par|al|por|na|i|a|en|в)\s)\s?{_WORDS['month']}\b"
+    r"|mtl\b|monatlich|mensual|mensili|monthly)",
+    re.IGNORECASE,
+).match
+# An amount in brackets, or after a sign for "about", repeats the price in another currency.
+_REPEATED = re.compile(rf"[(\[≈~=≙]\s?$|\b{_WORDS['about']}\.?\s?$", re.IGNORECASE).search
+# Such a word before a colon or a percentage belongs to what follows.
 _SAVED = re.compile(
-    r"\s*(?:off|discount|rabatt|saved?|gespart|de remise|korting)\b", re.IGNORECASE
+    r"\s*(?:off|discount|rabatt|saved|save(?=\W*$)|gespart|de remise|korting)\b"
+    r"(?!\s*(?::|[-–]?\s?\d{1,2}(?:[.,]\d)?\s?%))",
+    re.IGNORECASE,
 ).match
 _PER_UNIT = re.compile(
-    r"\s*(?:/|per\b|pro\b|je\b|par\b|por\b|al\b|à\b|le\b|p\.)\s?\d{0,4}\s?"
-    r"(?:[kmcd]?g|kilo(?:gramm?)?|[mcd]?l|lit(?:re|er|ro|r)s?|m[²³23]?|met(?:er|re)"
-    r"|(?:fl\.? ?)?oz|ounce"
+    r"\s*(?:/|per\b|pro\b|je\b|par\b|por\b|al\b|à\b|le\b|p\.)\s?\d{0,4}\s?(?:[kmcd]?g"
+    r"|kilo(?:gramm?)?|[mcd]?l|lit(?:re|er|ro|r)s?|m[²³23]?|met(?:er|re)|(?:fl\.? ?)?oz|ounce"
     r"|lb|pound|unit|count|piece|sheet|stück|stk|st|100)\b",
     re.IGNORECASE,
 ).match
@@ -195,6 +166,17 @@ def is_former_text(text: str) -> bool:
     )
 
 
+def mark_former(text: str, struck: str) -> str:
+    """Returns the text with a percentage instead of the amounts that `struck` has, if it has other
+    ones: labels for screen readers repeat a crossed-out price."""
+    former = set(_NUMBERS.findall(struck))
+    marked = _AMOUNT.sub(
+        lambda amount: " 0% " if former.intersection(_NUMBERS.findall(amount[0])) else amount[0],
+        text,
+    )
+    return marked if set(_NUMBERS.findall(text)) - former else text
+
+
 def names_currency(text: str) -> bool:
     """Returns whether the text contains a sign, name or code of a currency."""
     return _CURRENCIES.search(ascii_digits(text)) is not None
@@ -215,7 +197,7 @@ def _to_price_slowly(
         if _currency_code(sign[0] if sign is not None else None, text, currency) in THOUSANDTHS:
             decimal = "."
     if len(_NUMBERS.findall(text)) > 1:
-        text = _pick_price(_SIGN_AS_MARK.sub(r"\1.\3 \2", text))
+        text = _pick_price(_SIGN_AS_MARK.sub(r"\1.\3 \2", text), currency)
     try:
         price = Price.fromstring(text, decimal_separator=decimal)
     except (ValueError, ArithmeticError):
@@ -226,7 +208,7 @@ def _to_price_slowly(
     return amount, _currency_code(price.currency, text, currency)
 
 
-def _pick_price(text: str) -> str:
+def _pick_price(text: str, currency: str | None) -> str:
     """Returns the part that is the price, from a text with several numbers. Raises `Mistyped`."""
     amounts = _amounts_with_currency(text) or [
         _AmountSpan(match.start(), match.end(), match[0])
@@ -244,24 +226,55 @@ def _pick_price(text: str) -> str:
         for amount in prices
         if not _PER_UNIT(text, amount.end) and not _PER_QUANTITY.search(text[: amount.start])
     ] or prices
-    if len({amount.text for amount in whole}) == 1:
+    if len(whole) > 1:
+        ends = {amount.start: end for amount, end in zip(amounts, starts, strict=True)}
+        whole = [
+            amount
+            for amount in whole
+            if not _EXTRA(text[ends[amount.start] : amount.start])
+            and not _EXTRA_BEHIND(text, amount.end)
+        ] or whole
+        whole = _in_one_currency(text, whole, currency)
+    if len({_NUMBERS.findall(amount.text)[0] for amount in whole}) == 1:
         return whole[0].text
     if len(whole) == 2 and _RANGE(text[whole[0].end : whole[1].start]):
         return whole[0].text
     raise Mistyped(text, "single price")
 
 
+def _in_one_currency(
+    text: str, amounts: list[_AmountSpan], currency: str | None
+) -> list[_AmountSpan]:
+    """Returns the amounts in the definition's currency, or in the one that the text has first, if
+    it has the same price in two."""
+    codes = [_code_beside(amount.text, currency) for amount in amounts]
+    if None in codes or len(set(codes)) == 1:
+        return amounts
+    hinted = [amount for amount, code in zip(amounts, codes, strict=True) if code == currency]
+    first = [amount for amount in amounts if not _REPEATED(text[: amount.start])]
+    apart = len(first) == 2 and text[first[0].end : first[1].start].strip() in ("/", "|", "=", "•")
+    return hinted or (first[:1] if apart else first)
+
+
+def _code_beside(amount: str, currency: str | None) -> str | None:
+    code = _CODE(amount)
+    return code[0] if code is not None else _currency_code(None, amount, currency)
+
+
 def _amounts_with_currency(text: str) -> list[_AmountSpan]:
     """Returns the amounts with a currency before or after them, on the side that has more of the
-    text's currencies."""
+    text's currencies; on both sides if each amount has a currency of its own."""
     before, behind = (
         [_AmountSpan(match.start(), match.end(), match[0]) for match in side.finditer(text)]
         for side in (_BEFORE, _BEHIND)
     )
-    if len(before) != len(behind):
-        return max(before, behind, key=len)
     if [amount.text for amount in before] == [amount.text for amount in behind]:
         return before
+    both = sorted({*before, *behind})
+    if before and behind and all(first.end <= second.start for first, second in pairwise(both)):
+        return both
+    if len(before) != len(behind):
+        return max(before, behind, key=len)
     # "10 £ 45" is a size and a price; "10 € 45" is ambiguous.
     signs = {match[0] for match in _CURRENCIES.finditer(text)}
     if signs <= _IN_FRONT:

@@ -67,6 +67,12 @@ class Paginator:
         last = self._read_last_number(document, [])
         return last is not None and (self._pages.first if number is None else number) < last
 
+    def ends_when_empty(self, document: Document) -> bool:
+        """Returns whether a list without a count ends with this page if that has no products."""
+        number = self._page_number(document.page_url)
+        counted = self._count is not None or self._pages.last is not None
+        return not counted and number is not None and number > self._pages.first
+
     def _read_last_number(self, document: Document, problems: list[str]) -> int | None:
         """Returns the last page's number from the count on the page. Returns None without a count:
         the page is the only one."""

@@ -7,25 +7,45 @@ Safe for hostile files: no DTD, no entities, no network, and limits on size and 
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from html import escape
+from html.entities import html5
 from io import BytesIO
 from urllib.parse import urlsplit
 
 import regex
 from lxml import etree
 
-from scraper.domain import Extracted, Fetched, Kind, Link
+from scraper.domain import Extracted, Fetched, Kind, Link, SitemapUrl
 from scraper.extract.listing import LinkFilter
 from scraper.sites.grammar import selectors
 from scraper.sites.grammar.page_specs import Sitemap
 
 UNPACKED_MAX_BYTES = 52_428_800
 URLS_MAX = 50_000
+# A server's warnings before the sitemap are left out, up to this length.
+ROOT_WITHIN = 65_536
+_ROOT = re.compile(rb"<\?xml\s|<(?:[\w-]+:)?(?:urlset|sitemapindex)[\s>]", re.I).search
+_LINE = re.compile(rb"[^\r\n]+").finditer
+# CDATA and XML's own references stay as they are; HTML's references and a single `&` do not.
+_REFERENCE = re.compile(
+    rb"<!\[CDATA\[.*?(?:\]\]>|\Z)|&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});"
+    rb"|&([A-Za-z][A-Za-z0-9]{1,30};)?",
+    re.DOTALL,
+).sub
+_FALSE_ENCODING = re.compile(
+    rb"""^(<\?xml[^>]{0,200}?)\sencoding\s*=\s*["'](?:utf-?(?:16|32)|ucs|unicode)[^"'>]*["']""",
+    re.I,
+).sub
 _BROKEN = "the sitemap's XML is broken"
 GZIP = b"\x1f\x8b"
-# A URL, and whether it is the URL of a sitemap.
-Entry = tuple[str, bool]
+# A URL, whether it is the URL of a sitemap, and its `lastmod` as written.
+Entry = tuple[str, bool, str]
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}").match
 
 
 class SitemapReader:
@@ -33,6 +53,7 @@ class SitemapReader:
         self._link_filter = link_filter
         self._products = _compile_pattern(sitemap.products if sitemap else None)
         self._listings = _compile_pattern(sitemap.listings if sitemap else None)
+        self._follow = sitemap is None or sitemap.follow
 
     def read(self, page: Fetched, page_url: str) -> Extracted:
         problems: list[str] = []
@@ -44,9 +65,10 @@ class SitemapReader:
             )
             return Extracted(problems=problems, complete=False)
         links: dict[str, Link] = {}
+        named: dict[str, SitemapUrl] = {}
         counted = off_site = 0
         try:
-            for text, is_sitemap in entries:
+            for text, is_sitemap, lastmod in entries:
                 counted += 1
                 if counted > URLS_MAX:
                     problems.append(
@@ -54,26 +76,36 @@ class SitemapReader:
                     )
                     break
                 url = self._link_filter.clean_url(text, page.url)
-                if url is None or url in links:
+                if url is None or url in links or url in named:
                     continue
                 kind = Kind.SITEMAP if is_sitemap else self._classify_url(url)
                 if not self._link_filter.owns_url(url):
                     off_site += 1
                 elif kind is not None:
-                    links[url] = Link(url, kind)
+                    if self._link_filter.rules_of(kind) != self._link_filter.rules:
+                        url = self._link_filter.clean_url(url, kind=kind) or url
+                    if kind is Kind.PRODUCT:
+                        named[url] = SitemapUrl(url, parse_lastmod(lastmod))
+                    if self._follow or is_sitemap:
+                        links[url] = Link(url, kind)
         except TimeoutError:
             problems.append(
                 f"sitemap: a regular expression took longer than {selectors.REGEX_TIMEOUT_S:g} s"
             )
-        partial = bool(problems)
+        return self._make_extracted(list(links.values()), list(named.values()), problems, off_site)
+
+    def _make_extracted(
+        self, links: list[Link], named: list[SitemapUrl], problems: list[str], off_site: int
+    ) -> Extracted:
+        """Returns the links. A sitemap that is not followed may be broken."""
+        partial = bool(problems) and self._follow
+        broken = self._follow and any(problem.startswith(_BROKEN) for problem in problems)
         if off_site:
             problems.append(
                 f"{off_site} URLs of the sitemap are on hosts that are not the site's (see `hosts`)"
             )
-        complete = bool(links) or not any(problem.startswith(_BROKEN) for problem in problems)
-        return Extracted(
-            links=list(links.values()), problems=problems, complete=complete, partial=partial
-        )
+        complete = bool(links) or not broken
+        return Extracted(links, [], problems, complete, partial, named=named)
 
     def _classify_url(self, url: str) -> Kind | None:
         if self._products is not None and selectors.matches_anywhere(self._products, url):
@@ -81,6 +113,17 @@ class SitemapReader:
         if self._listings is not None and selectors.matches_anywhere(self._listings, url):
             return Kind.LISTING
         return Kind.PRODUCT if self._products is None else None
+
+
+def parse_lastmod(text: str) -> datetime | None:
+    """Returns a W3C date or time; None for anything else, and for times before 1990."""
+    try:
+        at = datetime.fromisoformat(text) if _DAY(text) else None
+    except ValueError:
+        return None
+    if at is None or at.year < 1990:
+        return None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 def unpack(body: bytes, problems: list[str]) -> bytes:
@@ -110,19 +153,37 @@ def unpack(body: bytes, problems: list[str]) -> bytes:
 def _find_entries(body: bytes, robots: bool, problems: list[str]) -> Iterator[Entry] | None:
     if robots:
         return _robots_lines(body)
+    root = None if body.startswith(b"<?xml") else _ROOT(body[:ROOT_WITHIN])
+    body = body[root.start() :] if root is not None else body
     if body.startswith((b"<", b"\xff\xfe", b"\xfe\xff")):
-        return _parse_xml(body, problems)
-    lines = (line.strip() for line in body.decode("utf-8", "replace").splitlines())
-    first = next((line for line in lines if line), "")
-    if not first.startswith(("http://", "https://")):
-        return None
-    return _text_lines(body)
+        return _parse_xml(_repair_xml(body), problems)
+    first, *_ = next(_text_lines(body), ("", False, ""))
+    return _text_lines(body) if first.startswith(("http://", "https://")) else None
+
+
+def _repair_xml(body: bytes) -> bytes:
+    """Returns XML in which each `&` begins a reference that XML knows. Ignores a declared UTF-16 if
+    the declaration itself is not in UTF-16."""
+    other = (
+        body.startswith((b"<\x00", b"\xff\xfe", b"\xfe\xff")) or b"<!ENTITY" in body[:ROOT_WITHIN]
+    )
+    if not other:
+        return _FALSE_ENCODING(rb"\1", _REFERENCE(_repair_reference, body), 1)
+    return body
+
+
+def _repair_reference(match: re.Match[bytes]) -> bytes:
+    name = match[1]
+    if name is None:
+        return match[0] if match[0] != b"&" else b"&amp;"
+    letter = html5.get(name.decode())
+    return escape(letter).encode() if letter is not None else b"&amp;" + name
 
 
 def _text_lines(body: bytes) -> Iterator[Entry]:
-    for line in body.decode("utf-8", "replace").splitlines():
-        if line.strip():
-            yield line.strip(), False
+    for match in _LINE(body):
+        if line := match[0].decode("utf-8", "replace").strip():
+            yield line, False, ""
 
 
 def _robots_lines(body: bytes) -> Iterator[Entry]:
@@ -130,13 +191,13 @@ def _robots_lines(body: bytes) -> Iterator[Entry]:
     for line in body[:512_000].decode("utf-8", "replace").splitlines():
         name, colon, value = line.partition(":")
         if colon and name.strip().lower() == "sitemap" and value.strip():
-            yield value.strip(), True
+            yield value.strip(), True, ""
 
 
 def _parse_xml(body: bytes, problems: list[str]) -> Iterator[Entry] | None:
     events = etree.iterparse(
         BytesIO(body),
-        events=("start", "end"),
+        events=("end",),
         recover=True,
         resolve_entities=False,
         no_network=True,
@@ -146,10 +207,10 @@ def _parse_xml(body: bytes, problems: list[str]) -> Iterator[Entry] | None:
         huge_tree=False,
     )
     try:
-        _, root = next(iter(events))
+        _, first = next(iter(events))
     except (StopIteration, etree.XMLSyntaxError):
         return None
-    if _local_name(root) not in ("urlset", "sitemapindex"):
+    if _local_name(first.getroottree().getroot().tag) not in ("urlset", "sitemapindex"):
         return None
     return _read_locations(events, problems)
 
@@ -158,20 +219,20 @@ def _read_locations(events: etree.iterparse, problems: list[str]) -> Iterator[En
     """Yields the <loc> of each <url> and <sitemap>, not those of images and videos, which are
     nested deeper. Frees each entry after reading it."""
     try:
-        for event, element in events:
-            if event != "end" or _local_name(element) not in ("url", "sitemap"):
+        for _, element in events:
+            name = _local_name(element.tag)
+            if name not in ("url", "sitemap"):
                 continue
-            location = next(
-                (child for child in element if _local_name(child) == "loc" and child.text), None
-            )
-            is_sitemap = _local_name(element) == "sitemap"
-            text = location.text if location is not None else None
+            texts: dict[str, str] = {}
+            for child in element:
+                if child.text:
+                    texts.setdefault(_local_name(child.tag), child.text.strip())
             element.clear()
             parent = element.getparent()
             while parent is not None and element.getprevious() is not None:
                 del parent[0]
-            if text and text.strip():
-                yield text.strip(), is_sitemap
+            if texts.get("loc"):
+                yield texts["loc"], name == "sitemap", texts.get("lastmod", "")
     except etree.XMLSyntaxError:
         # The file is no longer XML from here on; the entries before count.
         pass
@@ -180,8 +241,8 @@ def _read_locations(events: etree.iterparse, problems: list[str]) -> Iterator[En
         problems.append(f"{_BROKEN} in line {errors[0].line}: {str(errors[0].message)[:100]}")
 
 
-def _local_name(element: etree._Element) -> str:
-    tag = element.tag
+@lru_cache(maxsize=64)
+def _local_name(tag: object) -> str:
     return tag.rpartition("}")[2].lower() if isinstance(tag, str) else ""
 
 

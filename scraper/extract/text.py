@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from html import unescape
 from itertools import repeat
 from typing import TypeAlias
 
 from lxml import etree
 from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from scraper.extract.money import mark_former
 
 BLOCKS = frozenset({
     "address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "fieldset",
@@ -20,9 +23,13 @@ BLOCKS = frozenset({
 })  # fmt: skip
 _HIDDEN = frozenset({"script", "style", "template", "noscript"})
 _STRUCK = frozenset({"del", "s", "strike"})
+_STRUCK_CSS = "del, s, strike, [style*='line-through'], .line-through"
+# Shorter texts have no label and no second amount.
+SPOKEN_LEAST = 16
 _HIDDEN_OR_STRUCK = _HIDDEN | _STRUCK
 
 _TAG = re.compile(r"</(?:p|div|ul|ol|li|strong|b|em|i|span|h[1-6]|a|table)>|<br\s*/?>", re.I).search
+_REFERENCE = re.compile(r"&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]\w{1,30});")
 # Marks an element that holds exactly two digits; after a digit they are cents.
 _MARK = "\x00"
 _CENTS = re.compile(r"(?:(\.\d{3})|(?<=\d)(?<![.,]\d\d))\x00(?=\d\d(?!\d))")
@@ -36,6 +43,16 @@ def price_text(element: Element) -> str:
     text = "" if element.tag in _STRUCK else whole_text(element, _HIDDEN_OR_STRUCK, _MARK)
     text = text if text.strip(f"{_MARK} \n\t") else whole_text(element, mark=_MARK)
     return _CENTS.sub(_separate_cents, text).replace(_MARK, "") if _MARK in text else text
+
+
+def current_price_text(element: Element) -> str:
+    """Returns the price's text, where amounts that are also crossed out are marked as former."""
+    text = price_text(element)
+    if len(text) < SPOKEN_LEAST:
+        return text
+    struck = element.css(_STRUCK_CSS) if isinstance(element, LexborNode) else element.iter(*_STRUCK)
+    former = " ".join(map(whole_text, struck))
+    return mark_former(text, former) if former else text
 
 
 def _separate_cents(cents: re.Match[str]) -> str:
@@ -57,6 +74,16 @@ def strip_tags(text: str) -> str:
         return text
     body = LexborHTMLParser(text).body
     return whole_text(body) if body is not None else ""
+
+
+def unescape_twice(text: str) -> str:
+    """Returns the text without character references, which shops escape up to twice in structured
+    data. They end with a semicolon: `&copy=1` is a part of an address."""
+    for _ in range(2):
+        if "&" not in text or ";" not in text:
+            break
+        text = _REFERENCE.sub(lambda reference: unescape(reference[0]), text)
+    return text
 
 
 def is_two_digits(text: str | None) -> bool:

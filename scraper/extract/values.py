@@ -23,8 +23,7 @@ _NUMBER = re.compile(
     # A minus, but not the dash in "10-20" or "A-5".
     r"(?:(?<![\w.,])[-\u2212])?"
     # Digits in groups of three, or without groups.
-    r"(?:\d{1,3}(?:([ ,.'\u2019])\d{3})(?:\1\d{3})*(?!\d)|\d+)"
-    r"(?:[.,]\d+)?"
+    r"(?:\d{1,3}(?:([ ,.'\u2019])\d{3})(?:\1\d{3})*(?!\d)|\d+)(?:[.,]\d+)?"
 )
 # Arabic and full-width decimal marks and separators of thousands.
 _MARKS = {"\u066b": ".", "\u066c": ",", "\uff0e": ".", "\uff0c": ","}
@@ -32,15 +31,18 @@ _GROUPS = re.compile(r"[ '\u2019]")
 _TRUE = frozenset(
     {
         *("true", "yes", "y", "1", "on", "instock", "onlineonly", "limitedavailability"),
-        *("instoreonly", "preorder", "presale", "ja", "oui", "si", "sí"),
+        *("instoreonly", "preorder", "presale", "madetoorder", "ja", "oui", "si", "sí"),
     }
 )
 _FALSE = frozenset(
     {
         *("false", "no", "n", "0", "off", "outofstock", "soldout", "discontinued", "backorder"),
-        *("reserved", "nein", "non"),
+        *("reserved", "oos", "nein", "non"),
     }
 )
+# Where the word of a vocabulary comes from: "https://schema.org/InStock", "schema:InStock".
+_VOCABULARY = re.compile(r"^.*(?:schema(?:\.org)?|availability)\s*[/#:.]\s*(?=\w)").sub
+_BETWEEN_WORDS = re.compile(r"(?<=[^\W\d])[ _-](?=[^\W\d])").sub
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}").fullmatch
 
 
@@ -117,10 +119,10 @@ def _decimal_mark(written: str, wanted: str) -> str:
 def to_bool(text: str) -> bool:
     """Reads the words that shops use, including schema.org's availabilities, alone or in a short
     text: "In stock (39 available)". Raises if the text says both."""
-    lower = text.lower()
-    word = (lower.rsplit("/", 1)[-1] if "schema.org/" in lower else lower).strip(" .!")
-    if word in _TRUE or word in _FALSE:
-        return word in _TRUE
+    word = _VOCABULARY("", text.lower()).strip(" .!/#;")
+    key = _BETWEEN_WORDS("", word)
+    if key in _TRUE or key in _FALSE:
+        return key in _TRUE
     if len(word) <= PHRASE_MAX:
         available = parse_availability(word)
         if available is not None:

@@ -1,8 +1,8 @@
 """Consumers: named positions in the feed of changes, for one site or for all.
 
 One process at a time reads for a consumer. It takes a lock (`hold_consumer`) that ends with its
-connection. If an outage ends the connection and another process begins, the position moves for only
-one of the two (`advance_position`), and the other one ends.
+transaction. If an outage ends the connection and another process begins, the position moves for
+only one of the two (`advance_position`), and the other one ends.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from scraper.errors import BusyError
 from scraper.feed import store
 
 _LOCK = "hashtextextended('scraper: consumer ' || :name || ' ' || :site, 0)"
-LOCK = sa.text(f"SELECT pg_try_advisory_lock({_LOCK})")
-UNLOCK = sa.text(f"SELECT pg_advisory_unlock({_LOCK})")
+LOCK = sa.text(f"SELECT pg_try_advisory_xact_lock({_LOCK})")
+# The transaction is open for as long as the process reads. It has no snapshot, so it delays no
+# VACUUM.
+PATIENCE = sa.text("SET LOCAL idle_in_transaction_session_timeout = 0")
 # PostgreSQL ends the session of a killed process within this time.
 LET_GO_S = 1.0
 
@@ -48,8 +50,9 @@ SELECT c.name, c.site, c.position, c.created_at, c.read_at, f.trimmed > c.positi
 @contextmanager
 def hold_consumer(engine: sa.Engine, name: str, site: str | None) -> Iterator[None]:
     """Holds a consumer, so that no other process reads as it. Raises `BusyError` if one does."""
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    with engine.connect() as connection:
         try:
+            connection.execute(PATIENCE)
             store.require_primary(connection)
             values = {"name": name, "site": site or ""}
             until = time.monotonic() + LET_GO_S
@@ -61,13 +64,10 @@ def hold_consumer(engine: sa.Engine, name: str, site: str | None) -> Iterator[No
                     )
                 time.sleep(LET_GO_S / 10)
             yield
-            # After an outage the lock is released already. Otherwise, unlocking saves the next
-            # process the wait for the end of this session.
-            with suppress(sa.exc.DBAPIError):
-                connection.execute(UNLOCK, values)
         finally:
-            # The connection holds the lock, so it must not return to the pool.
-            connection.invalidate()
+            # After an outage the lock is released already.
+            with suppress(sa.exc.DBAPIError):
+                connection.rollback()
 
 
 def read_position(connection: sa.Connection, name: str, site: str | None) -> int | None:

@@ -94,7 +94,7 @@ class Change:
                 "url": self.url,
                 "version": self.version,
                 "crawl": self.crawl,
-                "at": self.at.isoformat(),
+                "at": self.at.astimezone(UTC).isoformat(),
                 "changed": self.changed,
                 "before": orjson.Fragment(self.before_json),
                 "data": orjson.Fragment(self.data_json),
@@ -126,6 +126,8 @@ class ChangeReader:
         self._horizon = Horizon()
         # Nothing is left to read up to this position on this connection.
         self._read_to = 0
+        # A former primary may have given out positions up to here.
+        self.began = 0
         connection = self._open_connection()
         try:
             store.require_primary(connection)
@@ -182,7 +184,8 @@ class ChangeReader:
         upto = self._horizon.look(connection)
         if upto <= max(self.cursor, self._read_to):
             return []
-        rows = store.read_rows(connection, self.cursor, upto, self._site_id, self.rows)
+        rows, start = store.read_rows(connection, self.cursor, upto, self._site_id, self.rows)
+        self.began = start.began
         if len(rows) == self.rows:
             self.cursor = rows[-1].cursor
         else:
@@ -239,9 +242,13 @@ def follow_batches(
     """Yields batches of changes until `stop` is set, and an empty one whenever it has read
     everything. With `wait_out`, it waits out outages of PostgreSQL."""
     waiting, reported = _backoff_pauses(*WAITING_S), False
+    announced = reader.cursor
     try:
         while not stop.is_set():
             for batch in retry_while_away(reader.next, stop, say, wait_out=wait_out):
+                if reader.began > announced:
+                    announced = reader.began
+                    say("PostgreSQL was replaced; everything that was read before is there")
                 if batch or not reader.waits:
                     waiting, reported = _backoff_pauses(*WAITING_S), False
                     yield batch

@@ -26,6 +26,11 @@ commit. Positions have gaps if a transaction was rolled back. A cursor is always
 row that exists, never one that was only given out: a crash may take a sequence back to the last
 commit. A standby has no locks to look at: read from the primary.
 
+**Another server.** A standby that is promoted, or a restored backup, may lack the last changes. It
+gives out no position twice: the trigger `begin_timeline` moves the sequence beyond all former
+positions before the first change. A cursor before this point is valid if its row exists, since
+the rows before it were written earlier.
+
 Known weakness: a crawl that delists a million products blocks all readers until it is committed,
 some seconds; a person who leaves a transaction open in psql after writing to `changes`, for as long
 as it is open.
@@ -91,7 +96,8 @@ SELECT c.id AS cursor, c.event, s.name AS site, p.external_id AS id, p.url, c.ve
  ORDER BY c.id LIMIT :rows
 """)
 
-KEPT = sa.text("SELECT trimmed, trimmed_at FROM feed")
+KEPT = sa.text("SELECT trimmed, trimmed_at, began FROM feed")
+HAS_ROW = sa.text("SELECT EXISTS (SELECT FROM changes WHERE id = :position)")
 FIRST_AT = sa.text("SELECT min(id) FROM changes WHERE at >= :at")
 LAST_ROW = sa.text("""
 SELECT greatest((SELECT max(id) FROM changes WHERE id <= :upto), (SELECT trimmed FROM feed), 0)
@@ -124,10 +130,12 @@ ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper: trim change
 @dataclass(frozen=True, slots=True)
 class FeedStart:
     """Where the feed begins: positions up to `trimmed` are deleted, the last of them from
-    `trimmed_at` (None if the feed began later than the products)."""
+    `trimmed_at` (None if the feed began later than the products). Positions after `began` are this
+    server's; others may belong to a former primary."""
 
     trimmed: int
     trimmed_at: datetime | None
+    began: int
 
 
 class Horizon:
@@ -194,32 +202,55 @@ def require_primary(connection: sa.Connection) -> None:
 
 def read_start(connection: sa.Connection) -> FeedStart:
     row = connection.execute(KEPT).first()
-    return FeedStart(row.trimmed, row.trimmed_at) if row else FeedStart(0, None)
+    return FeedStart(*row) if row else FeedStart(0, None, 0)
 
 
 def read_rows(
     connection: sa.Connection, after: int, upto: int, site_id: int | None, rows: int
-) -> list[sa.Row[Any]]:
+) -> tuple[list[sa.Row[Any]], FeedStart]:
     """Returns changes with positions above `after`, up to `upto`, which must be decided.
 
-    Raises `CursorError` if changes after `after` were trimmed.
+    Raises `CursorError` as `require_kept` does.
     """
     changes = connection.execute(
         READ, {"after": after, "upto": upto, "site_id": site_id, "rows": rows}
     ).all()
     # Checked after reading, so that nothing can be trimmed in between.
-    require_kept(connection, after)
-    return list(changes)
+    return list(changes), require_kept(connection, after)
 
 
-def require_kept(connection: sa.Connection, after: int) -> None:
-    trimmed = read_start(connection).trimmed
-    if after < trimmed:
+def require_kept(connection: sa.Connection, after: int) -> FeedStart:
+    """Raises `CursorError` if changes after `after` were trimmed, or if this server never had the
+    one at `after`."""
+    start = read_start(connection)
+    if after < start.trimmed:
         raise CursorError(
-            f"the feed has forgotten what came after cursor {after}: it begins at {trimmed} (fix: "
-            "take a whole `scraper export`, and go on from the cursor that it names; "
+            f"the feed has forgotten what came after cursor {after}: it begins at {start.trimmed} "
+            "(fix: take a whole `scraper export`, and go on from the cursor that it names; "
             "SCRAPER_CHANGES_DAYS says how long changes are kept)"
         )
+    if is_lost(connection, after, start):
+        raise CursorError(
+            f"PostgreSQL was replaced by a standby or a backup that lacks the change at cursor "
+            f"{after}: the last changes that were read do not exist there (fix: take a whole "
+            "`scraper export`, and go on from the cursor that it names; or go on from cursor "
+            f"{last_row(connection, after)}, the last common one)"
+        )
+    return start
+
+
+def is_lost(connection: sa.Connection, position: int, start: FeedStart) -> bool:
+    """Returns whether a former primary gave out `position`, and this server never had its row."""
+    return (
+        start.trimmed < position <= start.began
+        and not connection.execute(HAS_ROW, {"position": position}).scalar()
+    )
+
+
+def common_position(connection: sa.Connection, position: int) -> int:
+    """Returns `position`, or that of the last row before it if this server does not have it."""
+    is_missing = is_lost(connection, position, read_start(connection))
+    return last_row(connection, position) if is_missing else position
 
 
 def last_row(connection: sa.Connection, upto: int) -> int:
@@ -242,13 +273,13 @@ def position_at(connection: sa.Connection, at: datetime) -> int | None:
                 "a whole `scraper export`, and go on from the cursor that it names)"
             )
     first = connection.execute(FIRST_AT, {"at": at}).scalar()
-    return None if first is None else first - 1
+    return None if first is None else last_row(connection, first - 1)
 
 
 def position_before_newest(connection: sa.Connection, rows: int) -> int:
     """Returns the position before the newest `rows` changes."""
     first = connection.execute(NEWEST, {"rows": rows}).scalar()
-    return max(read_start(connection).trimmed, (first or 1) - 1)
+    return last_row(connection, (first or 1) - 1)
 
 
 def trim_feed(connection: sa.Connection, days: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -20,10 +20,16 @@ from scraper.frontier.pages import PageChange
 from scraper.infra.database import dumps
 from scraper.infra.statements import sql
 from scraper.registry import plugin_hooks
-from scraper.sites.definition import Site
+
+if TYPE_CHECKING:
+    from scraper.sites.definition import Site
 
 # A crawl with this trigger replays dead pages.
 REPLAY = "replay"
+# A crawl with this trigger visits the pages that a plan names, and gives way to whole crawls.
+VISIT = "visit"
+# The crawls of selected pages.
+PARTIAL = (REPLAY, VISIT)
 # A crawl with this trigger reads archived pages, and is never active.
 REEXTRACT = "reextract"
 
@@ -107,9 +113,16 @@ def active_crawl(connection: sa.Connection, site_id: int) -> int | None:
     return connection.execute(query, {"site": site_id}).scalar()
 
 
-def is_replay(connection: sa.Connection, crawl_id: int) -> bool:
+def has_trigger(connection: sa.Connection, crawl_id: int, trigger: str) -> bool:
     query = sa.text("SELECT trigger FROM crawls WHERE id = :id")
-    return bool(connection.execute(query, {"id": crawl_id}).scalar() == REPLAY)
+    return bool(connection.execute(query, {"id": crawl_id}).scalar() == trigger)
+
+
+def end_round(connection: sa.Connection, site_id: int) -> None:
+    """Stops a crawl that only visits planned pages: they wait for the crawl of the whole site."""
+    crawl_id = active_crawl(connection, site_id)
+    if crawl_id and has_trigger(connection, crawl_id, VISIT):
+        stop_crawl(connection, crawl_id, "gave way to a crawl of the whole site")
 
 
 def planned_crawls(connection: sa.Connection) -> list[int]:
@@ -119,14 +132,13 @@ def planned_crawls(connection: sa.Connection) -> list[int]:
     return list(connection.execute(query).scalars())
 
 
-def lock_planned(connection: sa.Connection, crawl_id: int) -> tuple[int, Site] | None:
-    """Locks a planned crawl. Returns its site's id and definition, or None if another coordinator
+def lock_planned(connection: sa.Connection, crawl_id: int) -> sa.Row[Any] | None:
+    """Locks a planned crawl. Returns its `site_id` and `definition`, or None if another coordinator
     was faster."""
     query = sa.text(
         "SELECT site_id, definition FROM crawls WHERE id = :id AND status = 'planned' FOR UPDATE"
     )
-    row = connection.execute(query, {"id": crawl_id}).first()
-    return (row.site_id, Site.model_validate(row.definition)) if row else None
+    return connection.execute(query, {"id": crawl_id}).first()
 
 
 def start_crawl(connection: sa.Connection, crawl_id: int) -> None:
@@ -134,11 +146,10 @@ def start_crawl(connection: sa.Connection, crawl_id: int) -> None:
     connection.execute(query, {"id": crawl_id})
 
 
-def read_definition(connection: sa.Connection, crawl_id: int) -> tuple[int, Site]:
-    """Returns a crawl's site id and definition."""
+def read_definition(connection: sa.Connection, crawl_id: int) -> sa.Row[Any]:
+    """Returns a crawl's `site_id` and `definition`."""
     query = sa.text("SELECT site_id, definition FROM crawls WHERE id = :id")
-    row = connection.execute(query, {"id": crawl_id}).one()
-    return row.site_id, Site.model_validate(row.definition)
+    return connection.execute(query, {"id": crawl_id}).one()
 
 
 def hold_crawls(connection: sa.Connection, crawl_ids: Iterable[int]) -> dict[int, sa.Row[Any]]:
@@ -206,6 +217,11 @@ def lock_drained(connection: sa.Connection, crawl_id: int) -> sa.Row[Any] | None
         return None
     query = sa.text("SELECT EXISTS (SELECT FROM pages WHERE crawl_id = :id AND status = 'due')")
     return None if connection.execute(query, {"id": crawl_id}).scalar() else row
+
+
+def begin_asking(connection: sa.Connection, crawl_id: int) -> None:
+    """Marks a locked crawl as one that has read everything, and requests pages to judge it."""
+    connection.execute(sa.text("UPDATE crawls SET asking = true WHERE id = :id"), {"id": crawl_id})
 
 
 def end_crawl(

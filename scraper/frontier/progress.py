@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 
@@ -9,6 +10,8 @@ import sqlalchemy as sa
 
 from scraper.domain import CrawlStatus
 from scraper.frontier.counters import Counts
+from scraper.plugin import Coverage, CoverageReader
+from scraper.registry import find_service
 
 # The states of a site or its crawl, the worst first.
 STATES = (
@@ -77,6 +80,7 @@ class CrawlProgress:
     recent_per_s: float = 0.0
     last_error: str | None = None
     state: str = ""
+    coverage: Coverage | None = None
 
     @property
     def active(self) -> bool:
@@ -120,7 +124,7 @@ _COUNTS = [field.name for field in fields(Counts)]
 _COPIED = [
     field.name
     for field in fields(CrawlProgress)
-    if field.name not in ("elapsed_s", "recent_per_s", "counts")
+    if field.name not in ("elapsed_s", "recent_per_s", "counts", "coverage")
 ]
 _OWN = [name for name in _COPIED if name not in ("site", "paused", "state", "last_error")]
 COLUMNS = ", ".join(f"c.{name}" for name in (*_OWN, *_COUNTS))
@@ -153,14 +157,23 @@ def read_progress(
 ) -> list[CrawlProgress]:
     """Returns every active crawl and, unless `active`, the newest ended ones, newest first."""
     values = {"site": site, "id": crawl_id, "active": active, "newest": newest}
-    return [progress_of(row) for row in connection.execute(PROGRESS, values).mappings()]
+    rows = connection.execute(PROGRESS, values).mappings().all()
+    coverage = read_coverage(connection, [row["id"] for row in rows])
+    return [progress_of(row, coverage.get(row["id"])) for row in rows]
 
 
-def progress_of(row: sa.RowMapping) -> CrawlProgress:
+def read_coverage(connection: sa.Connection, crawl_ids: Sequence[int]) -> Mapping[int, Coverage]:
+    """Returns what plug-ins know of the coverage of crawls."""
+    reader = find_service(CoverageReader)  # type: ignore[type-abstract]
+    return reader(connection, crawl_ids) if reader else {}
+
+
+def progress_of(row: sa.RowMapping, coverage: Coverage | None = None) -> CrawlProgress:
     """Makes a crawl from a row of `COLUMNS` and `MOVES`."""
     return CrawlProgress(
         **{name: row[name] for name in _COPIED},
         elapsed_s=float(row["elapsed_s"]),
         recent_per_s=float(row["recent_per_s"]),
         counts=Counts(**{name: row[name] for name in _COUNTS}),
+        coverage=coverage,
     )

@@ -7,7 +7,7 @@ no URLs: its errors carry outcome and message, and the caller adds the rest.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from xxhash import xxh3_64_intdigest
@@ -33,9 +33,9 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_MEMBER = re.compile(rb"\x1f\x8b\x08")
 # RFC 1951: a match of 258 bytes takes two bits.
 _GZIP_RATIO_MAX = 1032
-# Real servers send these instead of "identity". Browsers take such a body as it is, too.
-_NOT_CODINGS = frozenset({"", "identity", "none", "binary", "utf-8", "utf8", "8bit"})
-_CODINGS = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
+# Any other name is not a coding: real servers send charsets, media types and words such as "none".
+_CODINGS = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate", "br": "br", "zstd": "zstd"}
+CODINGS_MAX = 3
 
 
 async def read_body(
@@ -132,24 +132,44 @@ class Unpacker(Protocol):
 
 
 def make_unpacker(coding: str, max_bytes: int) -> Unpacker | None:
-    """Returns the unpacker for a Content-Encoding; None for a body that is not packed. Raises
-    FetchError(MALFORMED) for a coding that no request asks for."""
+    """Returns the unpacker for a Content-Encoding; None for a body that is not packed, as browsers
+    take one whose coding they do not know. Raises FetchError(MALFORMED) for a coding that no
+    request asks for."""
     if not coding:
         return None
-    names = [
-        name for part in coding.split(",") if (name := part.strip().lower()) not in _NOT_CODINGS
-    ]
+    names = [name for part in coding.split(",") if (name := part.strip().lower()) in _CODINGS]
     if not names:
         return None
-    if len(names) == 1 and codings.has_library(names[0]):
-        unpacker = codings.BrotliUnpacker if names[0] == "br" else codings.ZstdUnpacker
-        return unpacker(max_bytes)
-    if len(names) > 1 or names[0] not in _CODINGS:
+    wanting = [name for name in names if name in ("br", "zstd") and not codings.has_library(name)]
+    if wanting or len(names) > CODINGS_MAX:
         raise FetchError(
             Outcome.MALFORMED,
             f"unknown content-encoding {coding[:60]!r} ({ACCEPT_ENCODING} was asked for)",
         )
-    return ZlibUnpacker(_CODINGS[names[0]], max_bytes)
+    unpackers = [_make_single(_CODINGS[name], max_bytes) for name in names]
+    return unpackers[0] if len(unpackers) == 1 else _UnpackerChain(unpackers[::-1])
+
+
+def _make_single(name: str, max_bytes: int) -> Unpacker:
+    if name in ("gzip", "deflate"):
+        return ZlibUnpacker(name, max_bytes)
+    return (codings.BrotliUnpacker if name == "br" else codings.ZstdUnpacker)(max_bytes)
+
+
+class _UnpackerChain:
+    """Unpacks several codings, the last one first (RFC 9110, 8.4)."""
+
+    def __init__(self, unpackers: Sequence[Unpacker]) -> None:
+        self._unpackers = unpackers
+
+    def feed(self, data: bytes) -> bytes:
+        for unpacker in self._unpackers:
+            data = unpacker.feed(data)
+        return data
+
+    def finish(self) -> None:
+        for unpacker in self._unpackers:
+            unpacker.finish()
 
 
 def _too_large(where: str, limit: int, setting: str) -> FetchError:

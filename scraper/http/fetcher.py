@@ -30,7 +30,7 @@ from scraper.http.exchange import (
 from scraper.http.held_bodies import HeldBody
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute, this_machine
-from scraper.http.redirects import Chain, host_of, with_cookies
+from scraper.http.redirects import Chain, find_refresh, host_of, with_cookies
 from scraper.http.request import (
     Pairs,
     RequestUrl,
@@ -177,10 +177,15 @@ class _PageRequests:
         except StaleConnectionError as error:
             self.resend(error)
             return None
+        location: bytes | None = None
         if response.redirects:
-            self.follow(response)
-            return None
-        return self.to_fetched(response)
+            location = next(value for name, value in response.raw if name.lower() == b"location")
+        elif response.status == 200 and not response.same:
+            location = find_refresh(response.headers, response.body, self.url.text)
+        if location is None:
+            return self.to_fetched(response)
+        self.follow(response, location)
+        return None
 
     def next_request(self) -> httpx.Request:
         headers: Pairs | httpx.Headers
@@ -215,12 +220,11 @@ class _PageRequests:
             same=response.same,
         )
 
-    def follow(self, response: BoundedResponse) -> None:
+    def follow(self, response: BoundedResponse, location: bytes) -> None:
         """Takes one redirect. Raises FetchError if it may not lead there."""
         hop, policy = httpx.URL(self.url.text), self.policy
         if self.chain is None:
             self.chain = Chain(hop, self.headers, policy.redirects_max, self.jar)
-        location = next(value for name, value in response.raw if name.lower() == b"location")
         cookies = [value for name, value in response.raw if name.lower() == b"set-cookie"]
         try:
             target = self.chain.follow(hop, response.status, location, cookies)

@@ -6,11 +6,13 @@ identity's jar is given) and which request headers may follow to another origin.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from html import escape
 from typing import Protocol
 from urllib.parse import quote_from_bytes
 
 import httpx
+from w3lib.html import get_meta_refresh
 
 from scraper.domain import Outcome
 from scraper.errors import FetchError
@@ -18,6 +20,8 @@ from scraper.http.cookies import CookieJar
 from scraper.http.request import Pairs
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
+# A <meta> that sends readers on comes early, and they wait for it no longer than this.
+REFRESH_BYTES, REFRESH_S = 4096, 10
 # Another origin gets these headers, which reveal languages and formats, but no Authorization,
 # Cookie, or API key.
 _HARMLESS = ("accept", "user-agent", "dnt", "sec-", "upgrade-insecure-requests",
@@ -62,6 +66,20 @@ def next_url(current: httpx.URL, location: bytes) -> httpx.URL:
         raise FetchError(
             Outcome.MALFORMED, f"redirects to {text[:120]!r}, which is not a URL: {error}"
         ) from error
+
+
+def find_refresh(headers: Mapping[str, str], body: bytes, url: str) -> bytes | None:
+    """Returns where a page sends its readers at once, by the header `Refresh` or a <meta>. A page
+    that loads itself again leads nowhere, and a challenge is a page to judge."""
+    content, head = headers.get("refresh"), body[:REFRESH_BYTES]
+    if content is not None:
+        head = f'<meta http-equiv=refresh content="{escape(content)}">'.encode()
+    if b"refresh" not in head.lower():
+        return None
+    wait_s, target = get_meta_refresh(head.decode("utf-8", "replace"), url)
+    if target is None or wait_s is None or wait_s > REFRESH_S or "bm-verify=" in target:
+        return None
+    return target.encode() if target.partition("#")[0] != url.partition("#")[0] else None
 
 
 def host_of(url: httpx.URL) -> str:

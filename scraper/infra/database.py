@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
@@ -19,37 +19,75 @@ R = TypeVar("R", bound=NamedTuple)
 # Deadlock, serialization failure, lock not available.
 RETRIED_STATES = {"40P01", "40001", "55P03"}
 TRIES = 5
+OPTIONS = {
+    "timezone": "UTC",
+    "lock_timeout": "30s",
+    "idle_in_transaction_session_timeout": "10s",
+    "jit": "off",
+    "random_page_cost": "1.1",
+}
+# Read-only; a prepared statement is missing, or another session's.
+STALE_STATES = {"25006", "26000", "42P05"}
 
 
-def make_engine(url: str, *, pool_size: int = 4) -> sa.Engine:
-    """Returns an engine whose sessions use UTC, and give up on a lock or a dead peer.
+def make_engine(url: str, *, pool_size: int = 4, overflow: int | None = None) -> sa.Engine:
+    """Returns an engine whose transactions use UTC, and give up on a lock or a dead peer. It opens
+    at most `pool_size` and `overflow` (as many again) connections.
 
     A process that freezes within a transaction loses it after ten seconds, so that others get its
-    locked rows. Sessions find pages by index: PostgreSQL's default `random_page_cost`, made for
+    locked rows. Transactions find pages by index: PostgreSQL's default `random_page_cost`, made for
     spinning disks, prefers to scan a table of ten thousand rows for a hundred of them.
     """
-    options = "-c timezone=UTC -c lock_timeout=30s -c idle_in_transaction_session_timeout=10s"
-    options += " -c jit=off -c random_page_cost=1.1"
     dead_peer = {
         "keepalives_idle": 10,
         "keepalives_interval": 5,
         "keepalives_count": 3,
         "tcp_user_timeout": 20_000,
     }
-    return sa.create_engine(
+    engine = sa.create_engine(
         url,
         pool_size=pool_size,
-        max_overflow=pool_size,
+        max_overflow=pool_size if overflow is None else overflow,
         pool_pre_ping=True,
-        connect_args={
-            "connect_timeout": 5,
-            "options": options,
-            "application_name": "scraper",
-            **dead_peer,
-        },
+        connect_args={"connect_timeout": 5, "application_name": "scraper", **dead_peer},
         json_serializer=lambda value: dumps(value),
         json_deserializer=orjson.loads,
     )
+    sa.event.listen(engine, "connect", _set_up_session)
+    sa.event.listen(engine, "begin", _set_up_transaction)
+    sa.event.listen(engine, "handle_error", _discard_stale_connections)
+    return engine
+
+
+def _set_up_session(connection: Any, record: Any) -> None:
+    """Sets the options of a session. Behind a pooler, which answers with a process id of its own,
+    other clients share the session: nothing is set or prepared in it."""
+    connection.autocommit = True
+    (pid,) = connection.execute("SELECT pg_backend_pid()").fetchone()
+    record.info["is_pooled"] = pid != connection.info.backend_pid
+    if record.info["is_pooled"]:
+        connection.prepare_threshold = None
+    else:
+        connection.execute(_list_options("SET"))
+    connection.autocommit = False
+
+
+def _set_up_transaction(connection: sa.Connection) -> None:
+    """Sets the options of a transaction behind a pooler. (SET takes no snapshot.)"""
+    driver: Any = connection.connection.driver_connection
+    if connection.info["is_pooled"] and not driver.autocommit:
+        driver.execute(_list_options("SET LOCAL"))
+
+
+def _list_options(verb: str) -> str:
+    return ";".join(f"{verb} {name} = '{value}'" for name, value in OPTIONS.items())
+
+
+def _discard_stale_connections(context: sa.engine.ExceptionContext) -> None:
+    """Empties the pool if its connections lead to a server that was demoted, or whose sessions have
+    lost what psycopg prepared."""
+    if getattr(context.original_exception, "sqlstate", None) in STALE_STATES:
+        context.is_disconnect = True
 
 
 def dumps(value: object) -> str:
@@ -64,6 +102,20 @@ def rows_as(row_type: type[R], result: sa.CursorResult[Any]) -> list[R]:
     if tuple(result.keys()) != row_type._fields:
         raise TypeError(f"{row_type.__name__} is not a row of {', '.join(result.keys())}")
     return [row_type._make(row) for row in result]
+
+
+def delete_site_rows(
+    connection: sa.Connection, tables: Iterable[str], site_id: int, limit: int
+) -> int:
+    """Deletes up to `limit` rows of a site from the first of the tables that has some. Returns how
+    many."""
+    for table in tables:
+        query = f"""DELETE FROM {table} WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM {table} WHERE site_id = :site_id LIMIT :most))"""
+        values = {"site_id": site_id, "most": limit}
+        if deleted := connection.execute(sa.text(query), values).rowcount:
+            return deleted
+    return 0
 
 
 def retry_transaction(work: Callable[[], T]) -> T:

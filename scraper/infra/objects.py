@@ -27,6 +27,7 @@ from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from scraper.errors import ConfigError, ObjectsError
+from scraper.infra.redaction import redact
 
 # S3 allows 1,024 bytes, the prefix included; this leaves room for the prefix.
 KEY_MAX = 900
@@ -76,11 +77,12 @@ def open_place(where: str, variable: str) -> Objects:
     match scheme.lower() if separator else "file":
         case "s3":
             url = urlsplit(where)
-            if not url.netloc or "@" in url.netloc or url.query or url.fragment:
+            dots = "/.." in url.path
+            if not url.netloc or "@" in url.netloc or url.query or url.fragment or dots:
                 raise ConfigError(
                     f"{variable}: a bucket is written s3://bucket or s3://bucket/prefix, without "
-                    "credentials (fix: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
-                    "use ~/.aws)"
+                    "credentials and `..` (fix: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+                    "or use ~/.aws)"
                 )
             return Bucket(url.netloc, url.path.strip("/"))
         case "file" if separator:
@@ -101,7 +103,7 @@ def split_object_name(where: str, variable: str) -> tuple[Objects, str]:
     place and its key there."""
     folder, slash, name = where.rpartition("/")
     if not name or folder.endswith(":/"):
-        raise ConfigError(f"{variable}: no name of a file in {where}")
+        raise ConfigError(redact(f"{variable}: no name of a file in {where}"))
     return open_place(folder if slash and folder else "/" if slash else ".", variable), check_key(
         name
     )

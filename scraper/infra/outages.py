@@ -35,16 +35,22 @@ QUIET_S = 10.0
 # An error's causes are followed this far.
 CAUSES_MAX = 5
 
-# 08: the connection broke. 53: there are too many clients, or disk or memory is full.
-_AWAY_CLASSES = ("08", "53")
-# These states of class 53 are for the operator to fix.
+# 08: the connection broke. 53: there are too many clients, or disk or memory is full. 57P: the
+# server shuts down, has crashed or is starting up.
+_AWAY_CLASSES = ("08", "53", "57P")
+# These states are for the operator to fix.
 _TROUBLES = {
+    "25006": "is read-only",
+    "26000": "has lost a prepared statement",
+    "42501": "denies access",
+    "42P05": "has another session's prepared statement",
     "53100": "has a full disk",
     "53200": "is out of memory",
     "53300": "has too many clients",
 }
-# The server shuts down, has crashed or is starting up.
-_AWAY_STATES = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05"})
+# 22: a value is not valid. 23: a constraint is violated. 54: a value is too large for an index or a
+# column.
+_DATA_CLASSES = ("22", "23", "54")
 # A table, column or schema is missing.
 _SCHEMA_STATES = frozenset({"42P01", "42703", "3F000"})
 _REDIS_ERRORS = (
@@ -88,7 +94,24 @@ def is_postgres_away(error: BaseException | None) -> bool:
     # Without a state nothing came from the server: it was not reached, or the connection broke.
     if state is None:
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
-    return state.startswith(_AWAY_CLASSES) or state in _AWAY_STATES
+    return state.startswith(_AWAY_CLASSES) or state in _TROUBLES
+
+
+def is_data_rejected(error: BaseException | None) -> bool:
+    """Returns whether PostgreSQL, or psycopg, rejects the values of a row: the only errors that are
+    the row's own fault."""
+    original = error.orig if isinstance(error, DBAPIError) else error
+    if not isinstance(original, psycopg.Error):
+        return False
+    state = original.sqlstate
+    return isinstance(original, psycopg.DataError) if state is None else state[:2] in _DATA_CLASSES
+
+
+def is_postgres_refusing(error: BaseException | None) -> bool:
+    """Returns whether PostgreSQL answered, and takes no statement of this kind now, whatever its
+    values: rights were revoked, it was demoted, or a table was altered."""
+    state = getattr(error.orig, "sqlstate", None) if isinstance(error, DBAPIError) else None
+    return state is not None and not state.startswith(_AWAY_CLASSES) and not is_data_rejected(error)
 
 
 def is_broker_away(error: BaseException | None) -> bool:
@@ -158,7 +181,9 @@ class Outage:
             announce = not self._announced and now - self._back_at >= QUIET_S
             self._announced = self._announced or announce
         if announce:
-            what = _TROUBLES.get(getattr(error, "sqlstate", None) or "", "is away")
+            state = getattr(error, "sqlstate", None) or ""
+            is_away = not state or state.startswith(_AWAY_CLASSES)
+            what = _TROUBLES.get(state, "is away" if is_away else "refuses a statement")
             log.warning(f"{self._server} {what}", address=self.address, error=self._error)
 
     def record_answer(self, began: float | None = None) -> None:
@@ -191,13 +216,18 @@ class Outage:
         self.record_answer(began)
 
 
-_outages: dict[tuple[str, str], Outage] = {}
+_outages: dict[tuple[str, str, str], Outage] = {}
 # A thread that the child does not have may hold a lock at the fork.
 os.register_at_fork(after_in_child=_outages.clear)
 
 
 def postgres() -> Outage:
     return _get_outage("PostgreSQL", settings_module.load().postgres_url)
+
+
+def storage() -> Outage:
+    """Returns the outage of storing pages alone, while other statements may succeed."""
+    return _get_outage("PostgreSQL", settings_module.load().postgres_url, "storage")
 
 
 def redis_server() -> Outage:
@@ -210,7 +240,7 @@ def broker() -> Outage:
     settings = settings_module.load()
     if settings.broker_url is None:
         return redis_server()
-    return _get_outage("the broker", settings.celery_broker_url)
+    return _get_outage("the broker", settings.broker_url)
 
 
 def record_outage(error: BaseException) -> bool:
@@ -246,5 +276,5 @@ def retry_until_available(
         pause_s = min(2 * pause_s, pause_max_s)
 
 
-def _get_outage(server: str, url: str) -> Outage:
-    return _outages.setdefault((server, url), Outage(server, url))
+def _get_outage(server: str, url: str, part: str = "") -> Outage:
+    return _outages.setdefault((server, url, part), Outage(server, url))

@@ -8,17 +8,23 @@ out of messages in the first place: they name proxies by id, and servers by `mas
 from __future__ import annotations
 
 import re
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 # A login is everything between the scheme and the last @ before the path. Quotes and backslashes
 # end an address in JSON.
-_LOGIN = re.compile(r"(?<=://)[^\s/?#\"'\\<>]*@")
-_NAMES = (
-    r"(?:[\w.-]*(?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key|signature)"
-    r"|pwd|sig|auth|key)"
+_LOGIN = re.compile(r"(?<=://)[^\s/?#\"'\\<>]*@|\b[\w.%+-]+:[^\s/?#:@\"'\\<>]+@(?=[\w-])")
+_SECRET_NAME = re.compile(
+    r"[\w.-]*(?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key|signature|session[_-]?id)"
+    r"|pwd|pass|sig|sid|auth|authorization|key|jwt|session|code|phpsessid",
+    re.IGNORECASE,
 )
-_PARAMETER = re.compile(rf"([?&;]{_NAMES}=)[^&;#\s\"'\\<>]+", re.IGNORECASE)
-_SERVER_SECRETS = frozenset({"password", "passwd", "sslpassword", "ssl_password"})
+_PARAMETER = re.compile(r"([?&;#])([\w.%-]{1,80})=([^&;#\s\"'\\<>]+)")
+_HEADER = re.compile(r"(\b(?:authorization|cookie)\"?: ?\"?)[^\r\n\"]+", re.IGNORECASE)
+# A password may hold any character, also an @ or a slash that should have been encoded.
+_SERVER_PASSWORDS = (
+    re.compile(r"(?<=://)([^/?#:@]*:)(.*)(?=@)"),
+    re.compile(r"([?&]\w*passw(?:or)?d=)([^&]*)", re.IGNORECASE),
+)
 
 
 def redact(text: str) -> str:
@@ -27,9 +33,17 @@ def redact(text: str) -> str:
     >>> redact("no answer of https://ann:s3cret@shop.example/p?id=7&api_key=abc")
     'no answer of https://***@shop.example/p?id=7&api_key=***'
     """
-    if "://" not in text:
-        return text
-    return _PARAMETER.sub(r"\1***", _LOGIN.sub("***@", text))
+    if "@" in text:
+        text = _LOGIN.sub("***@", text)
+    if "=" in text:
+        text = _PARAMETER.sub(_mask_parameter, text)
+    return _HEADER.sub(r"\1***", text) if "ookie" in text or "uthorization" in text else text
+
+
+def _mask_parameter(match: re.Match[str]) -> str:
+    before, name, _ = match.groups()
+    secret = _SECRET_NAME.fullmatch(unquote(name))
+    return f"{before}{name}=***" if secret else match[0]
 
 
 def mask_passwords(url: str) -> str:
@@ -38,18 +52,9 @@ def mask_passwords(url: str) -> str:
     >>> mask_passwords("postgresql://ann:s3cret@db/shop?sslpassword=x")
     'postgresql://ann:***@db/shop?sslpassword=***'
     """
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url.partition("://")[0] + "://***"
-    login, _, host = parts.netloc.rpartition("@")
-    user, colon, _ = login.partition(":")
-    netloc = f"{user}:***@{host}" if colon else parts.netloc
-    query = parse_qsl(parts.query)
-    if not any(key.lower() in _SERVER_SECRETS for key, _ in query):
-        return urlunsplit((parts.scheme, netloc, parts.path, parts.query, ""))
-    pairs = [(key, "***" if key.lower() in _SERVER_SECRETS else value) for key, value in query]
-    return urlunsplit((parts.scheme, netloc, parts.path, urlencode(pairs, safe="*/:"), ""))
+    for pattern in _SERVER_PASSWORDS:
+        url = pattern.sub(r"\1***", url)
+    return url
 
 
 def scrub_error(error: BaseException, url: str) -> str:
@@ -62,10 +67,5 @@ def scrub_error(error: BaseException, url: str) -> str:
 
 def passwords_in(url: str) -> list[str]:
     """Returns the passwords in a URL, longest first, since one may contain another."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return [url]
-    password = parts.netloc.rpartition("@")[0].partition(":")[2]
-    values = {value for key, value in parse_qsl(parts.query) if key.lower() in _SERVER_SECRETS}
-    return sorted({password, unquote(password), *values} - {""}, key=len, reverse=True)
+    passwords = [match[2] for pattern in _SERVER_PASSWORDS for match in pattern.finditer(url)]
+    return sorted({*passwords, *map(unquote, passwords)} - {""}, key=len, reverse=True)

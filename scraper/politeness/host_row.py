@@ -71,12 +71,16 @@ def read_rows(client: redis.Redis, hosts: Collection[str]) -> dict[str, HostRow]
         host_key, allotments_key = host_keys(host)
         pipeline.hgetall(host_key)
         pipeline.hvals(allotments_key)
-    (seconds, micros), *replies = pipeline.execute()
+    (seconds, micros), *replies = pipeline.execute(raise_on_error=False)
     now_us = int(seconds) * 1_000_000 + int(micros)
-    return {
-        host: HostRow.from_redis(fields, allotments, now_us)
-        for host, fields, allotments in zip(hosts, replies[::2], replies[1::2], strict=True)
-    }
+    rows = {}
+    for host, fields, allotments in zip(hosts, replies[::2], replies[1::2], strict=True):
+        try:
+            rows[host] = HostRow.from_redis(fields, allotments, now_us)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            # The next reservation replaces what the scripts did not write.
+            rows[host] = HostRow.from_redis({}, (), now_us)
+    return rows
 
 
 def _decode_in_flight(allotment: bytes, now_us: int) -> int:

@@ -2,7 +2,7 @@
 -- clock. `scraper.rules.budget` says why the pace falls and rises.
 --
 -- A slot is a time at which one request may leave. An allotment is how many requests a process may
--- have in flight at once. All times are microseconds.
+-- have in flight at once. All times are microseconds. Needs common.lua.
 --
 -- KEYS[1] scraper:host:HOST, a hash that expires a minute after its last slot or rest
 --   tat                 when the next slot is free: GCRA's theoretical arrival time
@@ -39,8 +39,6 @@
 -- Where more processes want to fetch than the concurrency allows, allotments rotate: a process that
 -- has held one for a whole rotation gives it up to the process that has waited longest.
 
-local t = redis.call('TIME')
-local now = t[1] * 1000000 + t[2]
 local me = ARGV[1]
 local own_interval, own_burst, own_limit = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local slots, want, inflight = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -56,15 +54,17 @@ for i = 1, #rows, 2 do
   local process = rows[i]
   local has, wants, expires, from, its_interval, its_burst, its_limit =
     string.match(rows[i + 1], '(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)')
-  has, wants, expires, from = tonumber(has), tonumber(wants), tonumber(expires), tonumber(from)
-  if expires < now then
+  has, wants = number(has, 0, 0, MANY), number(wants, 0, 0, MANY)
+  expires, from = tonumber(expires), number(from, now, 0, now)
+  if not expires or expires < now or expires > now + DAY then
     redis.call('HDEL', KEYS[2], process)
   elseif process == me then
     mine, since = has, from
   else
     granted_to_others = granted_to_others + has
-    interval = math.max(interval, tonumber(its_interval))
-    burst, limit = math.min(burst, tonumber(its_burst)), math.min(limit, tonumber(its_limit))
+    interval = math.max(interval, number(its_interval, 0, 0, DAY))
+    burst = math.min(burst, number(its_burst, burst, 1, MANY))
+    limit = math.min(limit, number(its_limit, limit, 1, MANY))
     others[#others + 1] = {has = has, wants = wants, since = from, asked = expires - ttl}
   end
 end
@@ -72,11 +72,12 @@ end
 -- Good answers raise the pace.
 local row = redis.call('HMGET', KEYS[1],
                        'tat', 'rest', 'factor', 'raised', 'base', 'answers', 'since')
-local tat, rest, factor = tonumber(row[1] or '0'), tonumber(row[2] or '0'), tonumber(row[3] or '1')
+local tat, rest = number(row[1], 0, 0, now + 100 * DAY), number(row[2], 0, 0, now + DAY)
+local factor = number(row[3], 1, 0.03, 1)
 local good = tonumber(ARGV[13])
 if factor < 1 and good > 0 then
   local raise = math.min(good * tonumber(ARGV[14]) / 1000000,
-                         (now - tonumber(row[4])) / tonumber(ARGV[15]))
+                         (now - number(row[4], now, 0, now)) / tonumber(ARGV[15]))
   factor = math.min(1, factor + math.max(0, raise))
   if factor < 1 then
     redis.call('HSET', KEYS[1], 'factor', string.format('%.9f', factor),
@@ -87,7 +88,7 @@ if factor < 1 and good > 0 then
 end
 -- Without a rate, the answers of the last 10 to 20 seconds say what the pace is a part of.
 if interval == 0 and good > 0 then
-  local answers, from = tonumber(row[6] or '0'), tonumber(row[7] or '0')
+  local answers, from = number(row[6], 0, 0, 1e12), number(row[7], 0, 0, now)
   if now - from > 60000000 then
     answers, from = 0, now - 4000000
   elseif now - from > 20000000 then
@@ -110,7 +111,7 @@ end
 
 local pace = 0
 if interval > 0 then pace = math.ceil(interval / factor)
-elseif factor < 1 then pace = math.ceil(tonumber(row[5] or '1000000') / factor) end
+elseif factor < 1 then pace = math.ceil(number(row[5], 1000000, 1, DAY) / factor) end
 if factor < 1 then burst = 1 end
 
 -- The allotment: at most a fair share while another process has less than that and wants more.

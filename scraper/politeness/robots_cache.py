@@ -127,20 +127,12 @@ def _is_certain(status: int, url: str, route: ProxyRoute) -> bool:
     """Returns whether a response through a proxy is the host's to all visitors. Raises FetchError
     where the proxy is probably at fault."""
     signal = answer_signal(status, {}, url, route.proxy, blocked=status == 403)
+    message = f"robots.txt: the answer was {status}"
     if signal is ProxySignal.FAILED:
-        raise FetchError(
-            Outcome.ROBOTS_UNAVAILABLE,
-            f"robots.txt: the answer was {status}",
-            url=url,
-            signal=signal,
-        )
+        raise FetchError(Outcome.ROBOTS_UNAVAILABLE, message, url=url, signal=signal)
     # The proxy's address has probably sent too many requests.
     if status == 429:
         raise FetchError(
-            Outcome.THROTTLED,
-            "robots.txt: the answer was 429",
-            url=url,
-            status=429,
-            signal=ProxySignal.BLOCKED,
+            Outcome.THROTTLED, message, url=url, status=429, signal=ProxySignal.BLOCKED
         )
     return signal is ProxySignal.ANSWERED

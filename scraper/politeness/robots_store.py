@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Annotated
 
 import orjson
+import pydantic
 import redis.asyncio as aredis
 from redis.exceptions import RedisError
 
@@ -14,6 +16,9 @@ GOOD_FOR_S = 24 * 3600
 UNAVAILABLE_FOR_S = 20
 # RFC 9309 2.5 requires at least 500 KiB.
 TEXT_MAX_BYTES = 512 * 1024
+# JSON escapes some bytes with six.
+STORED_MAX_BYTES = 6 * TEXT_MAX_BYTES + 100
+STORED = pydantic.TypeAdapter(tuple[Annotated[int, pydantic.Field(ge=0, le=599)], str])
 
 
 class RobotsTexts:
@@ -24,14 +29,12 @@ class RobotsTexts:
 
     async def get(self, origin: str) -> tuple[int, bytes] | None:
         try:
-            raw = await self._redis.get(f"scraper:robots:{origin}")
-        except RedisError:
-            # A cache that is away counts as empty.
+            raw = await self._redis.getrange(f"scraper:robots:{origin}", 0, STORED_MAX_BYTES)
+            status, text = STORED.validate_json(raw or b"")
+            return status, text.encode("latin-1")
+        except (RedisError, ValueError):
+            # A cache that is away, or holds something else, counts as empty.
             return None
-        if raw is None:
-            return None
-        status, text = orjson.loads(raw)
-        return int(status), text.encode("latin-1")
 
     async def put(self, origin: str, status: int, body: bytes) -> None:
         failed = status == 0 or status >= 500 or status == 429

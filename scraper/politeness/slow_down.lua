@@ -1,6 +1,6 @@
 -- Rests a host, and cuts its pace. The rest moves to now + rest and never back; no burst follows it.
 --
--- KEYS as in reserve.lua; only KEYS[1] changes. All times are microseconds.
+-- KEYS as in reserve.lua; only KEYS[1] changes. All times are microseconds. Needs common.lua.
 --
 -- ARGV
 --   1 rest    2 why
@@ -11,10 +11,9 @@
 --
 -- Returns 1 where the pace was cut, else 0.
 
-local t = redis.call('TIME')
-local now = t[1] * 1000000 + t[2]
 local row = redis.call('HMGET', KEYS[1], 'tat', 'rest', 'factor', 'cut', 'base', 'answers', 'since')
-local tat, rest, factor = tonumber(row[1] or '0'), tonumber(row[2] or '0'), tonumber(row[3] or '1')
+local tat, rest = number(row[1], 0, 0, now + 100 * DAY), number(row[2], 0, 0, now + DAY)
+local factor = number(row[3], 1, 0.03, 1)
 local interval = tonumber(ARGV[7])
 local until_us = now + tonumber(ARGV[1])
 if tonumber(ARGV[1]) > 0 and until_us > rest then
@@ -22,10 +21,10 @@ if tonumber(ARGV[1]) > 0 and until_us > rest then
   redis.call('HSET', KEYS[1], 'rest', string.format('%.0f', rest), 'why', ARGV[2])
 end
 local age, cut = tonumber(ARGV[3]), 0
-if age >= 0 and (not row[4] or now - age > tonumber(row[4]) + tonumber(ARGV[4])) then
+if age >= 0 and (not row[4] or now - age > number(row[4], 0, 0, now) + tonumber(ARGV[4])) then
   cut = 1
   if interval == 0 and not row[5] then
-    local answers, from = tonumber(row[6] or '0'), tonumber(row[7] or '0')
+    local answers, from = number(row[6], 0, 0, 1e12), number(row[7], 0, 0, now)
     local base = 1000000 / tonumber(ARGV[8])
     if answers > 0 and now - from < 60000000 then base = math.max(1, (now - from) / answers) end
     redis.call('HSET', KEYS[1], 'base', string.format('%.0f', base))

@@ -12,6 +12,7 @@ request.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,17 +129,10 @@ def _decode_stats(raw: list[Any], shift_s: float) -> dict[str, ProxyStats]:
     caller's."""
     stats = {}
     for proxy_id, text in zip(raw[::2], raw[1::2], strict=True):
-        requests, answered, failed, _, latency, success, free_at, strikes, why = (
-            text.decode().split(":", 8)
-        )
-        stats[proxy_id.decode()] = ProxyStats(
-            requests=int(requests),
-            answered=int(answered),
-            failed=int(failed),
-            success=int(success) / 1e6,
-            latency_s=int(latency) / 1e6,
-            free_at=int(free_at) / 1e6 + shift_s,
-            strikes=int(strikes),
-            why=why,
-        )
+        # What the scripts did not write counts as lost.
+        with suppress(ValueError):
+            *words, why = text.decode().split(":", 8)
+            requests, answered, failed, _, latency, success, free_at, strikes = map(int, words)
+            times = success / 1e6, latency / 1e6, free_at / 1e6 + shift_s
+            stats[proxy_id.decode()] = ProxyStats(requests, answered, failed, *times, strikes, why)
     return stats

@@ -6,5 +6,9 @@
 
 local t = redis.call('TIME')
 local reply = {string.format('%.0f', t[1] * 1000000 + t[2])}
-for i = 1, #KEYS do reply[i + 1] = redis.call('HGETALL', KEYS[i]) end
+for i = 1, #KEYS do
+  -- A key of another type counts as lost.
+  local row = redis.pcall('HGETALL', KEYS[i])
+  reply[i + 1] = row.err and {} or row
+end
 return reply

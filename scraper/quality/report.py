@@ -12,6 +12,9 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from scraper.errors import NotFoundError
+from scraper.frontier.progress import read_coverage
+from scraper.plugin import Coverage
+from scraper.quality.block_pages import explain_examples
 from scraper.results import fill_rates, held_products
 from scraper.results.judgement.plausibility import Votes, why_held
 from scraper.sites.definition import Site
@@ -143,10 +146,28 @@ class Report:
     examples: Mapping[str, list[dict[str, Any]]]
     selectors: Mapping[str, str] = field(default_factory=dict)
     held: Sequence[HeldReport] = ()
+    coverage: Coverage | None = None
 
     def selector(self, name: str) -> str | None:
         """Returns the field's selector in the crawl's definition."""
         return self.selectors.get(name)
+
+    @property
+    def suspicions(self) -> list[dict[str, Any]]:
+        """The reasons that make the crawl suspect; the others are notices."""
+        return [reason for reason in self.reasons if reason.get("level") != "notice"]
+
+    @property
+    def answers(self) -> list[str]:
+        """What a suspect crawl withholds, why, and what happens if the operator does nothing."""
+        held = [f"{row.number:,} {row.field or 'new products'}" for row in self.held]
+        lost = any(reason["what"] in ("fill", "floor", "late") for reason in self.suspicions)
+        wait = "vanished values stay until you accept; " if lost else ""
+        return [
+            f"withheld: {', '.join([*held, 'all delistings'])}",
+            f"why: {self.suspicions[0]['text']}",
+            f"if you do nothing: {wait}the next crawl publishes what it reads again",
+        ]
 
     @property
     def contradictions(self) -> list[str]:
@@ -158,6 +179,11 @@ class Report:
             for figures in self.fields
             for source, (yes, no) in figures.contradicted.items()
         ]
+
+    @property
+    def block(self) -> str:
+        """The reason why pages that lack a field look like a captcha; "" if they do not."""
+        return _explain_block(self.examples)
 
     @property
     def products_phrase(self) -> str:
@@ -207,10 +233,6 @@ def read_report(connection: sa.Connection, crawl_id: int) -> Report:
         raise NotFoundError(f"no crawl has the id {crawl_id}; `scraper status` shows ids")
     values = dict(row)
     selectors = _selectors_of(values.pop("definition"))
-    examples: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for example in connection.execute(EXAMPLES, {"id": crawl_id}).mappings():
-        shown = dict(example)
-        examples[shown.pop("field")].append(shown)
     held = [
         HeldReport(**row)
         for statement in (HELD, HELD_PRODUCTS)
@@ -219,10 +241,29 @@ def read_report(connection: sa.Connection, crawl_id: int) -> Report:
     return Report(
         **values,
         fields=read_fields(connection, crawl_id),
-        examples=dict(examples),
+        examples=_read_examples(connection, crawl_id),
         selectors=selectors,
         held=held,
+        coverage=read_coverage(connection, [crawl_id]).get(crawl_id),
     )
+
+
+def read_block(connection: sa.Connection, crawl_id: int) -> str:
+    """Returns why a crawl's pages look like a captcha or block; "" if they do not."""
+    return _explain_block(_read_examples(connection, crawl_id))
+
+
+def _explain_block(examples: Mapping[str, list[dict[str, Any]]]) -> str:
+    excerpts = {name: [row["excerpt"] for row in rows] for name, rows in examples.items()}
+    return explain_examples(excerpts)
+
+
+def _read_examples(connection: sa.Connection, crawl_id: int) -> dict[str, list[dict[str, Any]]]:
+    examples: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for example in connection.execute(EXAMPLES, {"id": crawl_id}).mappings():
+        shown = dict(example)
+        examples[shown.pop("field")].append(shown)
+    return dict(examples)
 
 
 def resolve_crawl(connection: sa.Connection, word: str) -> int:

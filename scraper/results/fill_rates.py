@@ -187,11 +187,6 @@ class FillRates:
         self._sums = sums
         self._pages = pages
 
-    @property
-    def observed(self) -> dict[int, FieldObservations]:
-        """The observations of each page, by its id."""
-        return {page.page_id: page.observations for page in self._pages}
-
     def add_vanished(self, counts: Mapping[int, Counter[str]]) -> None:
         """Adds how often a field vanished from a product, by crawl."""
         for crawl_id, names in counts.items():

@@ -43,6 +43,7 @@ SELECT product_id, field, crawl_id, crawl_id, difference, value, contradicted
 ON CONFLICT (product_id, field) DO UPDATE
    SET crawl_id = excluded.crawl_id, reason = NULL, difference = excluded.difference,
        value = excluded.value, contradicted = excluded.contradicted,
+       confirmed = h.crawl_id = excluded.crawl_id AND h.value = excluded.value,
        since_crawl_id = CASE WHEN h.value = excluded.value THEN h.since_crawl_id
                              ELSE excluded.since_crawl_id END,
        seen_at = CASE WHEN h.value = excluded.value THEN h.seen_at ELSE now() END

@@ -34,7 +34,6 @@ ALIVE_SHARE = 0.1
 LOST_LEAST = 4
 
 REQUEST = sa.text(sql("results/request_missed.sql"))
-ASKING = sa.text("UPDATE crawls SET asking = true WHERE id = :id")
 
 MARK = sa.text(sql("results/mark_missed.sql"))
 LOST_LISTINGS = sa.text(sql("results/lost_listings.sql"))
@@ -122,8 +121,6 @@ def request_missed(connection: sa.Connection, crawl: sa.Row[Any], doubted: int |
     if values["moving"]:
         return 0
     asked = len(connection.execute(REQUEST, values).all())
-    if asked:
-        connection.execute(ASKING, {"id": crawl.id})
     counts = CountsByCrawl()
     for _ in range(asked):
         counts[crawl.id].count_added(PageChange(crawl.id, Kind.PRODUCT, Status.DUE))

@@ -34,6 +34,7 @@ from scraper.frontier.pages import NewPage, PageChange, Room
 from scraper.frontier.throughput import FetchCost
 from scraper.infra.database import dumps
 from scraper.infra.statements import sql
+from scraper.registry import plugin_hooks
 from scraper.results import fill_rates, held_values, page_items, products
 from scraper.results import listing_traps as chains
 from scraper.results.listing_traps import max_barren_depth
@@ -181,15 +182,22 @@ def _store_products(
 ) -> fill_rates.FillRates:
     """Stores the pages' products, except those that wait for their crawl's judgement. Returns the
     fill rates, which the caller counts."""
-    # A crawl that requests missed products only checks whether their pages still give them.
-    read = [(page, row) for page, row in kept if not live[page.crawl_id].asking]
-    rates = fill_rates.read_fill_rates(connection, _read_pages(read))
+    # A crawl that requests pages again does not count them twice. If it requests missed products,
+    # it only checks whether their pages still give them.
+    first = [(page, row) for page, row in kept if not live[page.crawl_id].asking]
+    rates = fill_rates.read_fill_rates(connection, _read_pages(first))
+    asking = [crawl_id for crawl_id, crawl in live.items() if crawl.asking]
+    hooks = plugin_hooks().values() if asking else ()
+    ids = [page.page_id for page, _ in kept]
+    again = {id_ for hook in hooks for id_ in hook.confirming_pages(connection, asking, ids)}
+    read = [*first, *(pair for pair in kept if pair[0].page_id in again)]
     several = [(page.page_id, page.named) for page, _ in kept if page.named is not None]
     if several:
         page_items.mark_absent(connection, several)
         page_items.reread_shared(connection, several)
     extracted = [product for page, _ in read for product in page.products]
-    held = held_values.hold_differences(connection, extracted, rates.observed)
+    observed = {page.page_id: page.observations for page, _ in read if page.observations}
+    held = held_values.hold_differences(connection, extracted, observed)
     rates.add_vanished(held.vanished)
     # A page that gives what it gave before comes without its products.
     same = [

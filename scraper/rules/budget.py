@@ -96,16 +96,6 @@ def combine_budgets(budgets: Iterable[Budget], override: Override, crawl_delay_s
     return Budget(interval_s, override.concurrency or concurrency, burst)
 
 
-def cut_pace(factor: float) -> float:
-    """Returns the pace after one signal."""
-    return max(FLOOR, factor * CUT)
-
-
-def raise_pace(factor: float, good: int, since_s: float) -> float:
-    """Returns the pace after `good` answers, `since_s` after the last change."""
-    return min(1.0, factor + min(good * STEP, since_s / RECOVERS_S))
-
-
 class Signals:
     """Decides which outcomes of one host's pages are a reason to slow down, in one process. `now`
     is in seconds of any steady clock."""

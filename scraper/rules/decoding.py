@@ -9,8 +9,10 @@ windows-1252; unknown labels count as missing.
 from __future__ import annotations
 
 import re
+import tomllib
 from codecs import utf_8_decode
 from functools import cached_property, lru_cache
+from pathlib import Path
 
 from lxml import etree
 from w3lib.encoding import (
@@ -25,8 +27,24 @@ TYPE_CHARS = 200
 # Byte order marks begin with these.
 _BOMS = frozenset((b"\xef", b"\xfe", b"\xff", b"\x00"))
 _NUL_OR_SURROGATE = re.compile("[\x00\ud800-\udfff]")
+# Soft hyphens, zero-width spaces, marks of direction and the like. Joiners stay between letters,
+# which some scripts and emoji join, but not next to ASCII, as in codes and amounts.
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff"
+    "\uffa0\ufff9-\ufffb]|(?:(?<=[\x01-\x7f])|^)[\u200c\u200d]+|[\u200c\u200d]+(?=[\x01-\x7f]|$)"
+)
 _UTF8_LABELS = (b"charset=utf-8", b'charset="utf-8"', b"charset='utf-8'")
 _PIECE_BYTES = 16_384
+_LABEL = re.compile(r"((?:charset|encoding)\s*=\s*[\"']?\s*)([\w:-]+)", re.IGNORECASE).sub
+_NAMES = {
+    label: name
+    for name, labels in tomllib.loads(
+        Path(__file__).with_name("charset_labels.toml").read_text("utf-8")
+    ).items()
+    for label in labels.split()
+}
+# Browsers also obey a <meta> that they meet while they parse.
+HEAD_BYTES, LATE_BYTES = 4096, 262_144
 _NOT_TEXT_CODECS = frozenset(
     {
         *("hex", "base64", "bz2", "zlib", "rot13", "quopri", "uu", "unicode_escape", "punycode"),
@@ -38,19 +56,28 @@ _NOT_TEXT_CODECS = frozenset(
 class Decoded:
     """A page's text. Selectors read `utf8`. `raw` is the same, except for a page that declares
     UTF-8 wrongly: there it is the body as it came. Checking a large page for that takes a tenth of
-    the time of reading it, so `utf8` does it when first used."""
+    the time of reading it, so `utf8` does it when first used. `query_encoding`: that of the queries
+    of its links, where it is not UTF-8."""
 
-    def __init__(self, raw: bytes, label: str | None = None, *, checked: bool = True) -> None:
+    def __init__(
+        self,
+        raw: bytes,
+        label: str | None = None,
+        *,
+        checked: bool = True,
+        query_encoding: str | None = None,
+    ) -> None:
         self.raw = raw
         self._label = label
         self._checked = checked
+        self.query_encoding = query_encoding
 
     @cached_property
     def utf8(self) -> bytes:
         if self._checked or _is_utf8(self.raw):
             return self.raw
         # A label in a comment does not count.
-        encoding = self._label or html_body_declared_encoding(self.raw[:4096])
+        encoding = self._label or _read_declaration(self.raw[:HEAD_BYTES])
         return _convert_to_utf8(self.raw, encoding)
 
     @cached_property
@@ -67,18 +94,41 @@ def decode_page(body: bytes, content_type: str | None) -> Decoded:
     if encoding == "utf-8":
         return Decoded(body, header_encoding, checked=False)
     if encoding is None:
-        return Decoded(Decoded(body, checked=False).utf8)
-    return Decoded(_convert_to_utf8(body, encoding))
+        utf8 = Decoded(body, checked=False).utf8
+        return Decoded(utf8, query_encoding=None if utf8 is body else "cp1252")
+    query_encoding = None if encoding.startswith("utf") else encoding
+    return Decoded(_convert_to_utf8(body, encoding), query_encoding=query_encoding)
 
 
 @lru_cache(maxsize=256)
 def _header_encoding(content_type: str) -> str | None:
-    encoding: str | None = http_content_type_encoding(content_type)
+    encoding: str | None = http_content_type_encoding(_LABEL(_name_label, content_type))
     return encoding
 
 
+def _name_label(match: re.Match[str]) -> str:
+    return match[1] + _NAMES.get(match[2].lower(), match[2])
+
+
+def _read_declaration(head: bytes) -> str | None:
+    encoding: str | None = html_body_declared_encoding(_LABEL(_name_label, head.decode("latin-1")))
+    return encoding
+
+
+def _find_late_meta(body: bytes) -> bytes:
+    """Returns a <meta> with a character set behind the first bytes of the page, or nothing."""
+    late = body[HEAD_BYTES - 100 : LATE_BYTES].lower()
+    at = late.find(b"charset")
+    while at >= 0:
+        start = late.rfind(b"<", 0, at)
+        if late.startswith(b"<meta", start):
+            return late[start : at + 100]
+        at = late.find(b"charset", at + 7)
+    return b""
+
+
 def _declared_encoding(body: bytes) -> str | None:
-    head = body[:4096]
+    head = body[:HEAD_BYTES]
     small = head.lower()
     first = small.find(b"charset")
     # Most pages have this label and no other. It may be in a comment: UTF-8 is tried first anyway.
@@ -88,9 +138,11 @@ def _declared_encoding(body: bytes) -> str | None:
         and b"encoding=" not in small
     ):
         return "utf-8"
-    if first < 0 and b"encoding" not in small:
-        return None
-    encoding = html_body_declared_encoding(head)
+    encoding = None
+    if first >= 0 or b"encoding" in small:
+        encoding = _read_declaration(head)
+    if encoding is None and len(body) > HEAD_BYTES:
+        encoding = _read_declaration(_find_late_meta(body))
     # A <meta> that was read as ASCII cannot be UTF-16 (WHATWG HTML, "prescan a byte stream").
     return (
         "utf-8" if encoding is not None and encoding.startswith(("utf-16", "utf-32")) else encoding
@@ -145,10 +197,14 @@ def parse_html(utf8: bytes) -> etree._Element:
 
 
 def clean_text(text: str) -> str:
-    """Returns the text without NUL and lone surrogates, which PostgreSQL and UTF-8 reject, and with
-    white space collapsed."""
-    plain = text.isascii() and "\x00" not in text
-    return " ".join((text if plain else make_storable(text)).split())
+    """Returns the text without NUL and lone surrogates, which PostgreSQL and UTF-8 reject, without
+    characters that people do not see, and with white space collapsed."""
+    clean = " ".join(text.split())
+    if clean.isascii():
+        return " ".join(clean.replace("\x00", "").split()) if "\x00" in clean else clean
+    if clean.isprintable():
+        return clean
+    return " ".join(_UNSEEN.sub("", make_storable(clean)).split())
 
 
 def make_storable(text: str) -> str:

@@ -101,10 +101,6 @@ def build_ladder(start: str, allowed: Iterable[str]) -> Ladder:
     return (start, *(level for at, level in enumerate(LEVELS) if at > start_at and level in wanted))
 
 
-def new_route(steps: Ladder, now: float) -> HostRoute:
-    return HostRoute(level=steps[0], changed_at=now)
-
-
 def level_for(route: HostRoute | None, steps: Ladder, page_level: str | None = None) -> str:
     """Returns the level at which a page is requested: the higher of its host's and its own, within
     its ladder. For a level that is no longer in the ladder, the next higher one in it, or its

@@ -45,21 +45,9 @@ NOT_FULL = "it names"
 VANISHED_AT_END = 10
 
 ReasonKind = Literal[
-    "never",
-    "fill",
-    "floor",
-    "late",
-    "mistyped",
-    "distinct",
-    "products",
-    "products_floor",
-    "changed",
-    "vanished",
-    "implausible",
-    "pages",
-    "missed",
-    "listings",
-]
+    "never", "fill", "floor", "late", "mistyped", "distinct", "products", "products_floor",
+    "changed", "vanished", "implausible", "pages", "missed", "listings", "coverage",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +119,13 @@ class UsualFigures:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a crawl is suspect, in a sentence for people. `field` None: the crawl as a whole."""
+    """Why a crawl is suspect, in a sentence for people. `field` None: the crawl as a whole. With
+    the level `notice` it only says what is new: nothing is withheld."""
 
     field: str | None
     what: ReasonKind
     text: str
+    level: Literal["suspect", "notice"] = "suspect"
 
 
 def improbability(found: float, records: float, expected: float) -> float:

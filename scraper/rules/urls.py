@@ -25,9 +25,10 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from hashlib import blake2b
 from ipaddress import ip_address
-from urllib.parse import unquote_plus, urljoin, urlsplit
+from urllib.parse import quote, unquote_plus, urljoin, urlsplit
 from uuid import UUID
 
+import idna
 from w3lib.url import canonicalize_url, safe_url_string
 
 # Every browser and proxy accepts this length; longer links are traps far more often than pages.
@@ -55,6 +56,20 @@ TRACKING_PARAMS = frozenset({
 # Google's campaign tags, Matomo's and its older Piwik names.
 TRACKING_PREFIXES = ("utm_", "mtm_", "matomo_", "pk_")
 
+# Parameters and parts of paths with which servers name a visit, for visitors without cookies. The
+# names of a few letters have other uses, so their value must look like an identifier as well.
+SESSION_PARAMS = frozenset({
+    "phpsessid", "jsessionid", "oscsid", "ocsessid", "zenid", "xtcsid", "gxsid", "modsid", "cfid",
+    "cftoken", "sessionid", "session_id", "sessid", "sess_id", "sessionkey", "aspsessionid",
+    "asp.net_sessionid", "force_sid", "shopsid", "xoid", "s_id", "___sid", "frontend_sid",
+})  # fmt: skip
+_SHORT_SESSION = re.compile(
+    r"(?:[a-z]*sid|s|sess|session)=(?=[^&]*\d)[0-9a-z,_-]{16,}", re.IGNORECASE
+).fullmatch
+_PATH_SESSION = re.compile(
+    r";(?:jsessionid|phpsessid|sid|sessionid)=[^/;?]*|/\([A-Za-z]\([^/()]{8,}\)[^/]*\)(?=/)",
+    re.IGNORECASE,
+).sub
 # C0 controls and space (WHATWG URL, "basic URL parser", steps 1–3).
 _JUNK = "".join(map(chr, range(0x21)))
 _TABS = str.maketrans("", "", "\t\n\r")
@@ -80,6 +95,7 @@ _HOST = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*").fullmatch
 _IPV6 = re.compile(r"[0-9a-f:.]{2,45}").fullmatch
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
 _WEB_SCHEME = re.compile(r"https?:", re.IGNORECASE).match
+_BEYOND_ASCII = re.compile("[^\x00-\x7f]+").sub
 _STRAY_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
 _DOT_SEGMENT = re.compile(r"/(?:\.|%2e){1,2}(?=/|$)", re.IGNORECASE)
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -114,6 +130,17 @@ def clean(url: str, base: str | None = None, rules: UrlRules = DEFAULT_RULES) ->
     if rules.strip_slash and path[-1] == "/":
         path = path.rstrip("/") or "/"
     return f"{origin}{path}?{query}" if query else origin + path
+
+
+def encode_query(url: str, encoding: str) -> str:
+    """Returns the URL with its query in the encoding of its page, as browsers request it (WHATWG
+    URL, "query state"). Raises LookupError for an unknown encoding."""
+    before, mark, query = url.partition("?")
+
+    def encode(run: re.Match[str]) -> str:
+        return quote(run[0].encode(encoding, "xmlcharrefreplace"), safe="")
+
+    return before + mark + _BEYOND_ASCII(encode, query)
 
 
 def _split_plain_link(url: str, base: str | None) -> tuple[str, str, str | None] | None:
@@ -269,7 +296,7 @@ def _clean_slowly(url: str, rules: UrlRules) -> str | None:
         safe = urlsplit(safe_url_string(f"{parts.scheme}://{netloc}{parts.path}?{parts.query}"))
     except ValueError:  # UnicodeError is one
         return None
-    path = _resolve_dots(safe.path or "/")
+    path = _PATH_SESSION("", _resolve_dots(safe.path or "/"))
     if rules.strip_slash:
         path = path.rstrip("/") or "/"
     query = _strip_params(safe.query, rules)
@@ -296,13 +323,23 @@ def _normalize_host(scheme: str, host: str, port: int | None) -> str | None:
         host = f"[{host}]"
     else:
         if not host.isascii():
-            host = host.encode("idna").decode("ascii")
+            host = _encode_host(host)
         host = host.lower().removesuffix(".")
         if len(host) > 253 or not _HOST(host):
             return None
     if port == 0:
         return None
     return host if port is None or port == DEFAULT_PORTS[scheme] else f"{host}:{port}"
+
+
+def _encode_host(host: str) -> str:
+    """Returns the host in punycode, as browsers do (UTS 46, non-transitional): in IDNA 2003 the
+    name with "ß" is that of another owner's host. Raises UnicodeError."""
+    mapped = idna.uts46_remap(host, std3_rules=False, transitional=False)
+    labels = mapped.split(".")
+    return ".".join(
+        label if label.isascii() else f"xn--{label.encode('punycode').decode()}" for label in labels
+    )
 
 
 def _resolve_dots(path: str) -> str:
@@ -331,7 +368,9 @@ def _strip_params(query: str, rules: UrlRules) -> str:
     return "&".join(
         pair
         for pair in query.split("&")
-        if pair and not _is_stripped(pair.partition("=")[0], rules)
+        if pair
+        and not _is_stripped(pair.partition("=")[0], rules)
+        and not (len(pair) > 17 and _SHORT_SESSION(pair) and not rules.keep)
     )
 
 
@@ -340,7 +379,7 @@ def _is_stripped(raw_name: str, rules: UrlRules) -> bool:
     name = unquote_plus(raw_name).lower()
     if any(fnmatchcase(name, pattern.lower()) for pattern in rules.keep):
         return False
-    if name in TRACKING_PARAMS or name.startswith(TRACKING_PREFIXES):
+    if name in TRACKING_PARAMS or name in SESSION_PARAMS or name.startswith(TRACKING_PREFIXES):
         return True
     return any(fnmatchcase(name, pattern.lower()) for pattern in rules.strip)
 

@@ -27,7 +27,6 @@ from kombu import Connection  # type: ignore[attr-defined]
 from scraper.infra import outages
 from scraper.process import watchdog
 from scraper.rules.routing import queues_served_with
-from scraper.runtime.pool import TaskPool
 
 log = structlog.get_logger()
 
@@ -87,8 +86,9 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
         which RabbitMQ has switched off since 4.3 (`global_qos`)."""
         connection: Connection = super().connect()
         connection.transport.qos_semantics_matches_spec = lambda _: True
-        if isinstance(self.pool, TaskPool):
-            connection.transport.wants = self.pool.admission.wants
+        # The pool of `-P solo` has none. To import `TaskPool` would slow commands that ask workers.
+        if (admission := getattr(self.pool, "admission", None)) is not None:
+            connection.transport.wants = admission.wants
         return connection
 
     def ensure_connected(self, conn: Connection) -> Connection:

@@ -108,7 +108,8 @@ def local_workers(settings: Settings, queues: set[str]) -> Iterator[list[LocalWo
     coordinates = COORDINATOR in queues
     if coordinates:
         env["SCRAPER_SCHEDULES"] = "false"
-    command = worker_command(sorted(queues), name=f"worker-{pid}", beat=coordinates)
+    name = f"{min(queues)}-{pid}"
+    command = worker_command(sorted(queues), name=name, beat=coordinates)
     worker = LocalWorker(settings, "worker", command, env)
     try:
         yield [worker]

@@ -20,7 +20,9 @@ TEXT_MAX = 4096
 BIGINT_MAX = 2**63 - 1
 
 Check = Callable[[Any], bool]
-_QUEUE = re.compile(r"(?!celeryev|amq\.)(?!.*pidbox)[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}").fullmatch
+_QUEUE = re.compile(
+    r"(?!celeryev|amq\.|unacked|_kombu)(?!.*pidbox)[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}"
+).fullmatch
 # Headers of AMQP may contain surrogates, which no log takes.
 _SURROGATE = re.compile("[\ud800-\udfff]").search
 _RATE = re.compile(r"\d{1,6}(\.\d{1,3})?(/[smh])?").fullmatch

@@ -17,7 +17,7 @@ a channel of all workers, or from those that were never acknowledged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import Empty
 from time import monotonic
 from typing import Any
@@ -25,19 +25,22 @@ from typing import Any
 from kombu.transport import redis
 
 from scraper.process import dropped_messages
-from scraper.runtime import envelopes
+from scraper.runtime import broker_client, envelopes
 
 # A worker that left lists out looks again after this time.
 RETRY_S = 0.1
 
 
 class QoS(redis.QoS):
+    def restore_visible(self, *args: Any, **options: Any) -> None:
+        # Anything else than the lock would count as a lock that never ends.
+        broker_client.move_aside(self.channel.pool, [self.unacked_mutex_key])
+        super().restore_visible(*args, **options)  # type: ignore[no-untyped-call]
+
     def restore_by_tag(self, tag: str | bytes, client: Any = None, leftmost: bool = False) -> None:
         """Puts a message that was read and never acknowledged back into its queue."""
-        stored: bytes | None = None
 
         def restore(pipe: Any) -> None:
-            nonlocal stored
             stored = pipe.hget(self.unacked_key, tag)
             pipe.multi()
             self._remove_from_indices(tag, pipe)  # type: ignore[no-untyped-call]
@@ -51,24 +54,21 @@ class QoS(redis.QoS):
             self.channel.restore(message, queue, pipe, leftmost)
 
         with self.channel.conn_or_acquire(client) as connection:
-            try:
-                connection.transaction(restore, self.unacked_key)
-            except self.channel.ResponseError:
-                # The key of its queue holds something else in Redis.
-                dropped_messages.record(self.unacked_key, "no queue to go back to", stored or b"")
+            connection.transaction(restore, self.unacked_key)
 
 
 class RedisChannel(redis.Channel):
     QoS = QoS
     _kept_client: Any = None
+    _polled_keys: Sequence[str] = ()
 
     def _create_client(self, asynchronous: bool = False) -> Any:
         # The consumer keeps this client itself.
         if asynchronous:
-            return super()._create_client(asynchronous)  # type: ignore[no-untyped-call]
+            return broker_client.BrokerClient(connection_pool=self.async_pool)
         # An outage replaces the pool.
         if self._kept_client is None or self._kept_client.connection_pool is not self.pool:
-            self._kept_client = super()._create_client()  # type: ignore[no-untyped-call]
+            self._kept_client = broker_client.BrokerClient(connection_pool=self.pool)
         return self._kept_client
 
     def _brpop_start(self, timeout: float | None = None) -> None:
@@ -87,7 +87,7 @@ class RedisChannel(redis.Channel):
         if len(keys) < len(lists):
             timeout = RETRY_S
             keys = keys or [f"{queues[0]}{self.sep}none"]
-        self._in_poll = self.client.connection
+        self._in_poll, self._polled_keys = self.client.connection, keys
         self._brpop_sent_at = monotonic()  # type: ignore[assignment]
         self.client.connection.send_command("BRPOP", *keys, timeout or self.brpop_timeout or 0)
 
@@ -99,6 +99,9 @@ class RedisChannel(redis.Channel):
             # The next request reconnects.
             connection.disconnect()
             raise
+        except self.ResponseError as error:
+            broker_client.move_aside(self.pool, self._polled_keys, error)
+            raise Empty from error
         finally:
             self._in_poll = False
         if not answer:
@@ -134,6 +137,10 @@ class RedisChannel(redis.Channel):
 
     def restore(self, message: dict[str, Any], queue: str, pipe: Any, leftmost: bool) -> None:
         self._do_restore_message(message, "", queue, pipe, leftmost)  # type: ignore[no-untyped-call]
+
+    def get_table(self, exchange: str) -> list[tuple[str, ...]]:
+        """Returns the bindings of an exchange, without what kombu has not written there."""
+        return [row for row in super().get_table(exchange) if len(row) == 3]  # type: ignore[no-untyped-call]
 
     def count_messages(self, queue: str) -> int:
         """Returns the number of messages in a queue, of all priorities; 0 if it does not exist.

@@ -91,7 +91,7 @@ class Limits(Model):
 class CoreKeys(Model):
     """The keys of the core, as they are written."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", description="default: the file's name")
+    name: str = Field(pattern=f"^{scalars.SITE_NAME}$", description="default: the file's name")
     title: str = Field("", max_length=200, description="a name for people to read")
     tags: Annotated[tuple[Tag, ...], STRINGS] = Field(
         (), max_length=20, description="words such as garden, for filters in the Crawls tab"

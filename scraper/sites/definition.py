@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -127,6 +128,7 @@ class CoreSite(CoreKeys):
         for name in (
             "routing_preferences",
             "url_rules",
+            "product_url_rules",
             "allowed_hosts",
             "content_hash",
             "reading",
@@ -202,6 +204,11 @@ class CoreSite(CoreKeys):
         return urls.UrlRules(
             tuple(self.strip_params), tuple(self.keep_params), self.trailing_slash == "strip"
         )
+
+    @cached_property
+    def product_url_rules(self) -> urls.UrlRules:
+        """The rules for URLs of product pages, whatever names them."""
+        return replace(self.url_rules, strip=(*self.strip_params, *self.product.strip_params))
 
     @cached_property
     def allowed_hosts(self) -> frozenset[str]:

@@ -4,8 +4,9 @@ fix. Pure."""
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
-from typing import Any, get_args
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -15,7 +16,19 @@ from scraper.sites.grammar import fields, items, links, page_specs, routes, sour
 from scraper.sites.grammar.auto_fields import AutoField
 
 Path = tuple[str | int, ...]
-Line = tuple[int, str]
+
+
+class Place(NamedTuple):
+    """A line of a file."""
+
+    file: pathlib.Path
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+Problem = tuple[Place, str]
 
 _FIXES = {
     "name": "small letters, digits, - and _, as in `my-shop`",
@@ -59,25 +72,25 @@ _ANY = '`{any: [".price-new", ".price"]}`: the first with a value wins'
 _NOTHING = 'give it a value; # after a space starts a comment unless it is quoted: "#price"'
 
 
-def explain_problems(error: ValidationError, data: Any, lines: dict[Path, int]) -> list[Line]:
-    """Returns (line, `key: message (fix: …)`) for each problem, without repeats."""
-    explained: dict[Line, None] = {}
+def explain_problems(
+    error: ValidationError, data: Any, places: Mapping[Path, Place], file: pathlib.Path
+) -> list[Problem]:
+    """Returns (place, `key: message (fix: …)`) for each problem in the definition of `file`,
+    without repeats."""
+    explained: dict[Problem, None] = {}
     for fault in error.errors(include_url=False):
         for path, message in _expand_fault(fault):
             written = _find_written_path(path, data)
-            line = next(
-                (
-                    lines[written[:end]]
-                    for end in range(len(written), 0, -1)
-                    if written[:end] in lines
-                ),
-                1,
-            )
+            parts = (written[:end] for end in range(len(written), 0, -1))
+            place = next((places[part] for part in parts if part in places), Place(file, 1))
+            if place.file != file and not fault["loc"]:
+                # The default is valid, but not together with other keys of this site.
+                message = f"for {file.name}: {message}"
             dotted = ".".join(map(str, written))
-            explained[line, f"{dotted}: {message}" if dotted else message] = None
+            explained[place, f"{dotted}: {message}" if dotted else message] = None
     if isinstance(data, dict) and not data.get("start") and not data.get("sitemap"):
         # Checks of several keys run only if each of them is valid.
-        explained[1, definition.NOWHERE] = None
+        explained[Place(file, 1), definition.NOWHERE] = None
     return list(explained)
 
 

@@ -4,7 +4,7 @@ Pure."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -39,6 +39,11 @@ class Quality(Model):
         "10%",
         description="products with a changed value of a field, above 1.5 times the usual; 100%: "
         "not judged, and no value is held",
+    )
+    doubt: Literal["confirm", "wait", "publish"] = Field(
+        "confirm",
+        description="a field that changed on many products: `confirm` requests some of the pages "
+        "again before the crawl ends; `wait` holds it until the next crawl; `publish` never does",
     )
     accept_after: int | None = Field(
         None,

@@ -106,6 +106,8 @@ def summarize_crawl(progress: CrawlProgress) -> str:
         f"  products: {c.products_new:,} new, {c.products_changed:,} changed, "
         f"{progress.products_delisted:,} delisted",
     ]
+    if progress.coverage is not None:
+        lines.append(f"  found: {progress.coverage}")
     if c.not_modified:
         lines.append(
             f"  {c.not_modified:,} product pages answered 304 or the same bytes: not read again "

@@ -12,13 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import redis
 import sqlalchemy as sa
 from redis.exceptions import RedisError
 
 from scraper.frontier import sites
 from scraper.frontier.progress import CrawlProgress, read_progress
-from scraper.infra import outages, redaction
+from scraper.infra import outages, redaction, redis_clients
 from scraper.infra.redaction import redact
 from scraper.rules.routing import COORDINATOR
 from scraper.runtime import fleet
@@ -135,9 +134,7 @@ def _read_hosts(
     connection: sa.Connection, settings: Settings, status: FleetStatus, site: str | None
 ) -> None:
     try:
-        with redis.Redis.from_url(
-            settings.valkey_url, socket_connect_timeout=3, socket_timeout=5
-        ) as client:
+        with redis_clients.connect(settings.valkey_url, timeout_s=5) as client:
             status.hosts = host_states.read_troubled_states(connection, client)
     except RedisError as error:
         status.away["redis"] = redaction.scrub_error(error, settings.valkey_url)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 
 from scraper.domain import Fetched
-from scraper.errors import NotFoundError
+from scraper.errors import NotFoundError, quote_command
 from scraper.registry import find_service
 from scraper.results.differences import keys_of, value_of
 from scraper.results.held_products import REASONS
@@ -178,7 +178,8 @@ def _in_order(definition: Site, names: Mapping[str, Any]) -> list[str]:
 def _not_stored(connection: sa.Connection, site: str, external_id: str) -> str:
     waits = connection.execute(WAITS, {"site": site, "external_id": external_id}).first()
     if waits is None:
-        return f"{site} has no product {external_id!r}; `scraper products {site}` shows ids"
+        command = quote_command("scraper products", site)
+        return f"{site} has no product {external_id!r}; `{command}` shows ids"
     why = REASONS[waits.reason] if waits.reason else "its crawl is not judged yet"
     return (
         f"{site} has no product {external_id!r} yet: crawl {waits.crawl_id} read it at "

@@ -92,7 +92,7 @@ SELECT s.name, s.paused, coalesce(good.suspect, false) AS suspect,
   FROM sites s LEFT JOIN LATERAL (
        SELECT c.finished_at, c.suspect FROM crawls c
         WHERE c.site_id = s.id AND c.status = 'completed'
-          AND c.trigger NOT IN (:replay, 'reextract')
+          AND c.trigger NOT IN (:replay, 'visit', 'reextract')
         ORDER BY slot DESC LIMIT 1) good ON true
  WHERE s.enabled ORDER BY s.name
 """)

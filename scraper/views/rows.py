@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import IO, Any
 
@@ -21,6 +21,7 @@ from scraper.infra.database import dumps
 
 # Spreadsheets also accept full-width signs, and skip blanks before a sign.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+Shown = Callable[[str], str]
 LAST_COLUMNS = ("first_seen_at", "changed_at", "fetched_at", "delisted_at")
 
 KEYS = sa.text("""
@@ -33,10 +34,11 @@ SELECT DISTINCT k
 @dataclass(frozen=True, slots=True)
 class Table:
     """A site's products as rows of `columns`; `rows` streams from the database while its connection
-    is open."""
+    is open. A table of several sites has their tables as `parts`, and reads them."""
 
     columns: list[str]
     rows: Iterator[dict[str, Any]]
+    parts: Mapping[str, Table] = field(default_factory=dict)
 
 
 def make_table(
@@ -46,6 +48,15 @@ def make_table(
     stored = set(connection.execute(KEYS, {"site": site}).scalars())
     columns = columns_of(types, [*sorted(stored), *LAST_COLUMNS])
     return Table(columns, (_product_row(product, columns) for product in stream))
+
+
+def join_tables(parts: Mapping[str, Table]) -> Table:
+    """Joins tables of several sites. It begins with `site`, or `_site` if a product has that."""
+    columns = list(dict.fromkeys(name for part in parts.values() for name in part.columns))
+    first = "_site" if "site" in columns else "site"
+    blank = dict.fromkeys([first, *columns])
+    rows = (blank | row | {first: site} for site, part in parts.items() for row in part.rows)
+    return Table(list(blank), rows, parts)
 
 
 def columns_of(types: Mapping[str, str], others: Iterable[str]) -> list[str]:
@@ -73,7 +84,7 @@ def _parse_int(text: str) -> int | Decimal:
     return int(text) if len(text) < 19 else Decimal(text)
 
 
-def write_jsonl(table: Table, file: IO[str], shown: Callable[[str], str] = str) -> int:
+def write_jsonl(table: Table, file: IO[str], shown: Shown = str) -> int:
     """Writes a JSON object per line, passed through `shown`. Returns the number of rows."""
     count = 0
     for row in table.rows:
@@ -82,19 +93,24 @@ def write_jsonl(table: Table, file: IO[str], shown: Callable[[str], str] = str) 
     return count
 
 
-def write_csv(table: Table, file: IO[str], shown: Callable[[str], str] = str) -> int:
+def write_csv(table: Table, file: IO[str], shown: Shown = str, point: str = ".") -> int:
     """RFC 4180 with a header line; lists as JSON, missing values empty; each cell as `shown` makes
-    it. Returns the number of rows."""
-    writer = csv.writer(file)
+    it. A decimal comma makes semicolons the separators. Returns the number of rows."""
+    writer = csv.writer(file, delimiter=";" if point == "," else ",")
     writer.writerow([shown(_format_cell(name)) for name in table.columns])
     count = 0
     for row in table.rows:
-        writer.writerow([shown(_format_cell(row[name])) for name in table.columns])
+        writer.writerow([shown(_format_cell(row[name], point)) for name in table.columns])
         count += 1
     return count
 
 
-def _format_cell(value: Any) -> str:
+def is_like_formula(text: str) -> bool:
+    """Returns True if a spreadsheet may run the text as a formula."""
+    return text.startswith(FORMULA_STARTS) or text.lstrip().startswith(FORMULA_STARTS)
+
+
+def _format_cell(value: Any, point: str = ".") -> str:
     match value:
         case None:
             return ""
@@ -103,9 +119,8 @@ def _format_cell(value: Any) -> str:
         case int():
             return str(value)
         case Decimal():
-            return format(value, "f")
+            return format(value, "f").replace(".", point)
         case str():
-            start = value if value.startswith(FORMULA_STARTS) else value.lstrip()
-            return "'" + value if start.startswith(FORMULA_STARTS) else value
+            return "'" + value if is_like_formula(value) else value
         case _:
             return dumps(value)

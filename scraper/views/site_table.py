@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from scraper.errors import quote_command
 from scraper.frontier.progress import (
     COLUMNS,
     MOVES,
@@ -19,8 +20,10 @@ from scraper.frontier.progress import (
     STATES,
     CrawlProgress,
     progress_of,
+    read_coverage,
 )
 from scraper.infra.redaction import redact
+from scraper.infra.statements import sql
 from scraper.rules.schedule import next_slot
 
 # Up to this many open pages of a crawl that does not move are examined.
@@ -109,39 +112,7 @@ ALL_TAGS = sa.text(
     " WHERE s.enabled ORDER BY 1"
 )
 
-# A queue has no worker if a lease waits, or pages have been due for long, and no worker holds one
-# of the queue's leases: an idle worker claims at once. The age of a waiting lease says nothing: it
-# is taken back after a while and leased again, and leasing stops once too many messages are unread.
-HOLDUPS = sa.text("""
-SELECT c.id, c.rate_per_s,
-       concat_ws(': ', c.reasons -> 0 ->> 'field', c.reasons -> 0 ->> 'text') AS suspicion,
-       jsonb_array_length(c.reasons) AS suspicions, failure.host AS failed_host, failure.outcome,
-       failure.error, open.pages, open.later, CAST(open.next_s AS float8) AS next_s, open.host,
-       open.queue, coalesce(h.paused, false) AS host_paused, h.rate AS host_rate,
-       NOT coalesce(at_work.served, false)
-         AND (at_work.since IS NOT NULL OR open.next_s < -:unclaimed_s) AS unserved,
-       at_work.served AND at_work.since < now() - make_interval(secs => :unclaimed_s) AS crowded,
-       c.watched_at < now() - make_interval(secs => :unwatched_s)
-         AND NOT EXISTS (SELECT FROM hosts WHERE paused) AS unwatched
-  FROM crawls c
-  LEFT JOIN LATERAL (
-       SELECT host, last_outcome AS outcome, error FROM pages
-        WHERE crawl_id = c.id AND error IS NOT NULL AND status <> 'gone'
-        ORDER BY settled_at DESC LIMIT 1) failure ON true
- CROSS JOIN LATERAL (
-       SELECT count(*) AS pages, count(*) FILTER (WHERE not_before > now()) AS later,
-              extract(epoch FROM min(not_before) - now()) AS next_s,
-              mode() WITHIN GROUP (ORDER BY host) AS host,
-              mode() WITHIN GROUP (ORDER BY queue) AS queue
-         FROM (SELECT not_before, host, queue FROM pages
-                WHERE crawl_id = c.id AND status = 'due' LIMIT :sample) some_pages) open
-  LEFT JOIN (
-       SELECT queue, min(created_at) FILTER (WHERE started_at IS NULL) AS since,
-              bool_or(started_at IS NOT NULL) AS served
-         FROM leases GROUP BY queue) at_work ON at_work.queue = open.queue
-  LEFT JOIN hosts h ON h.host = open.host
- WHERE c.id = ANY (:ids)
-""")
+HOLDUPS = sa.text(sql("views/holdups.sql"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +183,12 @@ def read_rows(connection: sa.Connection, query: Query) -> FleetRows:
     )
     values = {"limit": query.limit, "offset": query.offset, "states": list(STATES), **wanted}
     matching = connection.execute(sa.text(statement), values).mappings().all()
-    crawls = {row["id"]: progress_of(row) for row in matching if row["id"] is not None}
+    coverage = read_coverage(connection, [row["id"] for row in matching if row["id"] is not None])
+    crawls = {
+        row["id"]: progress_of(row, coverage.get(row["id"]))
+        for row in matching
+        if row["id"] is not None
+    }
     why = explain_crawls(connection, crawls.values())
     return FleetRows(
         [_fleet_row(row, crawls.get(row["id"]), why.get(row["id"], "")) for row in matching],
@@ -303,7 +279,7 @@ def _holdup_text(row: sa.Row[Any], failure: str) -> str:
     if not row.pages:
         return "no page is open: it is about to end"
     if row.host_paused:
-        return f"{row.host} is paused (`scraper hosts resume {row.host}`)"
+        return f"{row.host} is paused (`{quote_command('scraper hosts resume', row.host)}`)"
     if row.later == row.pages:
         soon = f"asked again in {max(0.0, row.next_s):.0f} s"
         if failure:

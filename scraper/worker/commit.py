@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 import structlog
-from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
+from sqlalchemy.exc import DBAPIError
 
 from scraper.coordinator.discover import dispatch_message
 from scraper.coordinator.finish import finish_message
@@ -46,9 +46,9 @@ class Settler:
         crashed."""
         try:
             stored = retry_transaction(lambda: self._settle_group(pages))
-        except (DataError, IntegrityError, ProgrammingError) as error:
-            if outages.is_schema_missing(error):
-                # The page is not at fault.
+        except DBAPIError as error:
+            if not outages.is_data_rejected(error):
+                # No page is at fault.
                 raise
             if len(pages) > 1:
                 middle = len(pages) // 2
@@ -66,6 +66,7 @@ class Settler:
         if stored.added and self.wants_work():
             messages.append(dispatch_message())
         outages.postgres().record_answer()
+        outages.storage().record_answer()
         if messages:
             self.send(messages)
 
@@ -81,9 +82,7 @@ class Settler:
         return stored
 
 
-def _make_crashed_result(
-    page: PageResult, error: DataError | IntegrityError | ProgrammingError
-) -> PageResult:
+def _make_crashed_result(page: PageResult, error: DBAPIError) -> PageResult:
     return PageResult(
         page_id=page.page_id,
         crawl_id=page.crawl_id,

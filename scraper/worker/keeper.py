@@ -193,10 +193,12 @@ class Keeper:
     def _cancel_stuck(self) -> None:
         """Gives up batches that make no progress, so that their leases expire. Every page has a
         deadline, so a batch without progress for longer than all deadlines together has met a bug
-        in the worker."""
+        in the worker, unless its pages cannot be stored."""
         longest_s = self._settings.horizon_s + 2 * self._settings.page_timeout_s + STUCK_MARGIN_S
         for lease_id, batch in list(self.batches.items()):
-            if batch.unsettled and self._loop.time() - batch.moved_at > longest_s:
+            if self._services.writer.away:
+                batch.moved_at = self._loop.time()
+            elif batch.unsettled and self._loop.time() - batch.moved_at > longest_s:
                 log.error("batch stuck, given up", lease=str(lease_id), unsettled=batch.unsettled)
                 self.batches.pop(lease_id)
                 self.tasks[lease_id].cancel()

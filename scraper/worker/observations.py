@@ -66,7 +66,7 @@ class FieldObserver:
     """
 
     def __init__(self) -> None:
-        self._missing: dict[int, dict[str, int]] = {}
+        self._missing: dict[int, dict[tuple[str, int], int]] = {}
         # By crawl: how many pages were read, and the moving average of their fields.
         self._usual: dict[int, tuple[int, float]] = {}
         # By crawl and content: the ids of the products that showed it.
@@ -92,10 +92,14 @@ class FieldObserver:
         if not sparse and (fields > 1 or len(context.site.product.all_fields) < JUDGED_FIELDS):
             return None
         key, most = (crawl_id, content_hash(product.data)), 1 if sparse else ALIKE_MOST
+        again = page.attempts > 0 and product.external_id in self._alike.get(key, ())
         if self._is_repeated(key, product, most):
             value = next((text for text in product.data.values() if isinstance(text, str)), "")
             return PageDoubt(f"other products' pages say the same: {value[:SHOWN_CHARS]}", None)
-        return PageDoubt(sparse, fields) if sparse else None
+        # A page that says the same when it is requested again is a product with little to show,
+        # unless that little may match by chance.
+        believed = not sparse or (again and fields > CHANCE_FIELDS)
+        return None if believed else PageDoubt(sparse, fields)
 
     def sparse_reason(
         self,
@@ -113,7 +117,9 @@ class FieldObserver:
         expected = self.expected_fields(page, context, other_proxies=other_proxies)
         if not is_sparse(fields, expected):
             return ""
-        return f"{fields} of {'its' if page.last_item_count else 'the usual'} {expected:.0f} fields"
+        usual = "its" if page.last_item_count else "the usual"
+        lacking = ", ".join(sorted(context.site.product.all_fields.keys() - extracted.found))
+        return f"{fields} of {usual} {expected:.0f} fields: without {lacking}"
 
     def expected_fields(
         self, page: LeasedPage, context: CrawlContext, *, other_proxies: bool = False
@@ -168,7 +174,7 @@ class FieldObserver:
             return FieldObservations(
                 records, extracted.found, extracted.mistyped, votes=extracted.votes, by_id=by_id
             )
-        names = self._count_missing(page.crawl_id, fields.keys() - extracted.found)
+        names = self._count_missing(page, fields.keys() - extracted.found)
         examples = _make_examples(names, page, fetched, extracted) if names else ()
         return FieldObservations(
             records, extracted.found, extracted.mistyped, examples, extracted.votes, by_id
@@ -181,15 +187,17 @@ class FieldObserver:
         share = max(USUAL_MOVES, 1 / (pages + 1))
         self._usual[crawl_id] = pages + 1, usual + share * (fields - usual)
 
-    def _count_missing(self, crawl_id: int, names: set[str]) -> list[str]:
-        """Counts the missing fields, and returns those that need an example."""
-        missing = self._missing.get(crawl_id)
+    def _count_missing(self, page: LeasedPage, names: set[str]) -> list[str]:
+        """Counts the missing fields, and returns those that need an example. Each try of a page is
+        counted separately, since only the observations of its last one are stored."""
+        missing = self._missing.get(page.crawl_id)
         if missing is None:
             _forget_oldest(self._missing, CRAWLS_KEPT)
-            missing = self._missing[crawl_id] = {}
+            missing = self._missing[page.crawl_id] = {}
         wanted = []
         for name in names:
-            times = missing[name] = missing.get(name, 0) + 1
+            key = name, page.attempts
+            times = missing[key] = missing.get(key, 0) + 1
             if times <= 3 or times & (times - 1) == 0:
                 wanted.append(name)
         return wanted[:EXAMPLES_A_PAGE]

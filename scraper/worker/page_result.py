@@ -28,6 +28,7 @@ from scraper.frontier.throughput import FetchCost
 from scraper.results.listing_traps import combine_fingerprints
 from scraper.results.products import NewProduct
 from scraper.results.transaction import PageResult
+from scraper.rules import urls
 from scraper.worker.batch import Attempt, Batch
 
 EXCERPT_CHARS = 500
@@ -93,6 +94,7 @@ def make_failed_result(
         observations=attempt.observations,
         cost=cost,
         revisit=attempt.revisit,
+        extras=attempt.extras,
         last_item_count=attempt.last_item_count,
     )
 
@@ -111,20 +113,18 @@ def make_read_result(
     """Returns the result of a page that was read: its links and products. A product page's content
     hash covers its products; a listing has none."""
     links = new_pages(extracted.links, context, page.depth + 1, levels)
-    verdict, products = decision.verdict, list[NewProduct]()
-    if attempt.same:
-        verdict, content = verdict._replace(status=Status.UNCHANGED), page.last_content
-    else:
-        products = _new_products(page, extracted, attempt.final_url or page.url, context)
-        content = _hash_products(products, is_product=page.kind is Kind.PRODUCT)
+    same, verdict, url = attempt.same, decision.verdict, attempt.final_url or page.url
+    products = [] if same else _new_products(page, extracted, url, context)
+    is_product = page.kind is Kind.PRODUCT
+    content = page.last_content if same else _hash_products(products, is_product=is_product)
     return PageResult(
         page_id=page.id,
         crawl_id=page.crawl_id,
         lease_id=lease_id,
         outcome=attempt.outcome,
-        verdict=verdict,
+        verdict=verdict._replace(status=Status.UNCHANGED) if same else verdict,
         http_status=attempt.http_status,
-        error=_problems_of(extracted),
+        error=_problems_of(extracted) or cut_storable(attempt.error, ERROR_CHARS),
         links=links,
         products=products,
         named=_named_ids(extracted.items, products),
@@ -166,7 +166,7 @@ def _new_products(
             external_id=product.external_id,
             page_id=page.id,
             crawl_id=page.crawl_id,
-            url=url,
+            url=urls.clean(str(product.data.get("url", url)), url) or url if moves else url,
             data=product.data,
             content_hash=content_hash(product.data),
             moves=moves,

@@ -52,7 +52,8 @@ class Worker:
     def __init__(self, settings: Settings, send: Send) -> None:
         self.settings = settings
         self.name = f"{socket.gethostname()}:{os.getpid()}"
-        self.engine = make_engine(settings.postgres_url)
+        # One connection is the writer's, the other serves claims. The watchdog has a third.
+        self.engine = make_engine(settings.postgres_url, pool_size=2, overflow=0)
         self._send = send
         self._batch_lock = SharedExclusiveLock()
         self._beat_at = time.monotonic()
@@ -124,7 +125,11 @@ class Worker:
 
     def close(self) -> None:
         """Releases the hosts' slots and closes every connection. Call after the last batch."""
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(CLOSE_S)
+        closing = asyncio.run_coroutine_threadsafe(self._close(), self._loop)
+        try:
+            closing.result(2 * CLOSE_S)
+        except TimeoutError:
+            log.error("connections left open", tasks=str(asyncio.all_tasks(self._loop)))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CLOSE_S)
         self._loop.close()
@@ -133,7 +138,7 @@ class Worker:
     async def _close(self) -> None:
         for loop in self._loops:
             loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        await asyncio.wait(self._loops, timeout=CLOSE_S / 4)
         await self.services.aclose(CLOSE_S)
         await self.keeper.aclose(CLOSE_S / 4)
 

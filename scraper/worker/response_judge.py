@@ -81,7 +81,9 @@ class ResponseJudge:
         if not context.extractor.reads_interface(page.url):
             extracted, item_count, _ = judge_listing(page, extracted, context.retry.attempts_max)
         if doubt is None and extracted.complete:
-            return _good_attempt(page, fetched, extracted, context, observations, item_count)
+            good = _good_attempt(page, fetched, extracted, context, observations, item_count)
+            lacks = self._observer.sparse_reason(page, extracted, context) or None
+            return replace(good, error=lacks)
         suspected = _suspect_block(page, fetched, extracted, doubt, tier, permits)
         if suspected is not None:
             return suspected

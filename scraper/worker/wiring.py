@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import redis.asyncio as aredis
 import sqlalchemy as sa
 
 from scraper.crawl.context import CrawlContexts
@@ -17,6 +16,7 @@ from scraper.domain import Message
 from scraper.extract.subprocess.pool import ExtractionPool
 from scraper.frontier.control import HostControl
 from scraper.http.fetcher import HttpFetcher
+from scraper.infra import redis_clients
 from scraper.politeness.fleet_limiter import RedisFleetLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.robots_cache import RobotsCache
@@ -35,8 +35,6 @@ from scraper.worker.telemetry import Telemetry
 from scraper.worker.tiers import TierChoice, begin_probe
 from scraper.worker.writer import Writer
 
-# Per process.
-REDIS_CONNECTIONS = 32
 # With more moving batches, new pages wait for the next dispatch tick.
 BATCHES_WANTED = 4
 
@@ -57,7 +55,7 @@ class Services:
         count_batches: Callable[[], int],
         loop_silent_s: Callable[[], float],
     ) -> None:
-        self.redis = redis = _make_redis(settings)
+        self.redis = redis = redis_clients.connect_async(settings.valkey_url)
         rng = random.Random()
         self.fetcher = HttpFetcher()
         self.limiters = HostLimiters(
@@ -124,27 +122,15 @@ class Services:
 
     async def aclose(self, within_s: float) -> None:
         """Releases the hosts' slots, which the fleet shares, and closes every connection."""
+        # Parts end their requests first, which hold slots.
+        for part in self.parts.values():
+            await part.aclose(within_s / 8)
         # If Redis hangs, the slots expire without being released.
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s / 4):
+                await self.fetcher.aclose()
                 await self.limiters.sweep()
         await self.proxies.flush_within(within_s / 8)
-        for part in self.parts.values():
-            await part.aclose(within_s / 8)
-        await self.fetcher.aclose()
         await self.redis.aclose()
         self.extraction_pool.close()
         self.writer.close()
-
-
-def _make_redis(settings: Settings) -> aredis.Redis:
-    # This pool makes a caller wait while all connections are in use; redis-py's default pool raises
-    # ConnectionError, as if Redis were away.
-    pool = aredis.BlockingConnectionPool.from_url(
-        settings.valkey_url,
-        max_connections=REDIS_CONNECTIONS,
-        timeout=10,
-        socket_connect_timeout=5,
-        socket_timeout=10,
-    )
-    return aredis.Redis.from_pool(pool)

@@ -68,9 +68,9 @@ class Writer:
     """Collects results on the loop, and stores them in a thread. `store` commits a whole group or
     raises.
 
-    The writer retries a group for as long as PostgreSQL is away: the coordinator cannot take back
-    the pages' leases during that time, and if it does so afterwards, the fence discards the group.
-    A group that fails for another reason is dropped after `FAILURES_MAX` tries, and its leases
+    The writer retries a group for as long as PostgreSQL is away or refuses it: the keeper prolongs
+    the leases, and if the coordinator has taken them back, the fence discards the group. A group
+    that fails for a reason of this process is dropped after `FAILURES_MAX` tries, and its leases
     expire. While `HELD_MAX_BYTES` of results wait, the writer is `full`, and no page should be
     begun.
     """
@@ -103,6 +103,11 @@ class Writer:
         self._has_pages.set()
         if self._fills_a_group():
             self._full.set()
+
+    @property
+    def away(self) -> bool:
+        """PostgreSQL was away, or refused, when a group was last stored."""
+        return self._away
 
     @property
     def full(self) -> bool:
@@ -178,7 +183,9 @@ class Writer:
                 self._away = False
                 break
             except Exception as error:
-                if outages.is_postgres_away(error):
+                if outages.is_postgres_refusing(error):
+                    outages.storage().record_failure(error)
+                elif outages.is_postgres_away(error):
                     outages.postgres().record_failure(error)
                 else:
                     failures += 1

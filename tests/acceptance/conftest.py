@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from kombu import pools
+from playwright.sync_api import Browser
 
 from scraper import celeryconfig
 from scraper import settings as settings_module
@@ -19,6 +20,8 @@ from scraper.plugins.demo import definition
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, commands
 from tests.support import called
+from tests.support.servers.browser import chromium
+from tests.support.servers.flower import Flower
 
 
 class SampleShop:
@@ -30,7 +33,7 @@ class SampleShop:
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().split()[-1]
-        self.client = httpx.Client(base_url=self.url, timeout=10)
+        self.client = httpx.Client(base_url=self.url, timeout=60)
 
     def truth(self) -> dict[str, dict[str, Any]]:
         """Every product sold now, by id."""
@@ -110,3 +113,14 @@ def calling(environment: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     use(broker_url=settings.celery_broker_url, broker_transport_options=options)
     yield settings
     use(**before)
+
+
+@pytest.fixture(scope="module")
+def browser(installed_chromium: str) -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def flower(run: Commands, environment: Settings) -> Flower:
+    return Flower(run, environment)

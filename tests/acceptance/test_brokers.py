@@ -17,9 +17,9 @@ from scraper.plugins.functions.client import Client
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
-from tests.acceptance.test_processes import assert_quiet, said
-from tests.acceptance.test_processes import send as send_to
-from tests.acceptance.test_recovery import SHOP, SLOWER, Crawl
+from tests.acceptance.killed_crawl import SHOP, SLOWER, Crawl
+from tests.acceptance.processes import assert_quiet, said
+from tests.acceptance.processes import send as send_to
 from tests.support import called
 from tests.support.servers import rabbitmq
 
@@ -100,13 +100,15 @@ def test_rabbitmq_is_killed_in_mid_crawl(
 def test_rabbitmq_is_killed_in_mid_call(
     own_node: rabbitmq.Node, calling: Settings, run: Commands, tmp_path: Path
 ) -> None:
-    """A call's messages are gone with it, but for those that the worker has taken: their inputs are
+    """A call's messages are lost with it, but for those that the worker has taken: their inputs are
     sent again."""
-    worker = run.worker("datacenter", "-c", "1", "--prefetch-multiplier", "1")
+    # An input waits as long as the broker is away.
+    patient = {"SCRAPER_INPUT_TIMEOUT_S": "300"}
+    worker = run.worker("datacenter", "-c", "1", "--prefetch-multiplier", "1", env=patient)
     run.until_ready(worker)
     there = tmp_path / "there"
     call = Client().map(
-        f"{called.__name__}:when_there", [[n, str(there)] for n in range(500)], timeout_s=120
+        f"{called.__name__}:when_there", [[n, str(there)] for n in range(500)], timeout_s=300
     )
     until(lambda: call.messages == 10, 10)
     own_node.down(signal.SIGKILL)

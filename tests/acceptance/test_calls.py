@@ -342,7 +342,7 @@ def test_nobody_serves_the_queue(calling: Settings, monkeypatch: pytest.MonkeyPa
         list(Client().map(f"{MODULE}:echo", [1], queue="nobodys"))
 
 
-def test_a_worker_is_started_where_nobody_serves(calling: Settings) -> None:
+def test_a_worker_is_started_where_no_worker_serves(calling: Settings) -> None:
     with Client(local=True) as client:
         assert list(client.map(f"{MODULE}:echo", range(3), queue="mine", region="eu")) == [0, 1, 2]
 
@@ -482,7 +482,7 @@ def test_ctrl_c_cancels_what_is_not_begun(run: Commands, calling: Settings, tmp_
     try:
         until(lambda: log.exists() and len(begun(log)) >= 16, 60)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=30)
+        _, told = process.communicate(timeout=180)
     finally:
         process.kill()
         process.communicate()

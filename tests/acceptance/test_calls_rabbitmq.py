@@ -72,7 +72,7 @@ def test_hundreds_of_inputs_some_of_which_fail(
     assert [run.end(worker) for worker in workers] == [0, 0]
 
 
-def test_nobody_serves_the_queue(
+def test_no_worker_serves_the_queue(
     calling: Settings, run: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Workers answer over RabbitMQ too: who serves another queue is not taken for one that serves

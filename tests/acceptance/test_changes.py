@@ -1,4 +1,4 @@
-"""The feed as it is used: consumers of different speeds beside crawls, processes that are killed,
+"""The feed as it is used: consumers of different speeds during crawls, processes that are killed,
 pipes that break."""
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ import sqlalchemy as sa
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
-from tests.acceptance.test_commands import keep
-from tests.support.making import a_site
+from tests.support.making import a_site, keep
 from tests.support.servers.forked import BIN, ROOT
 
 STREAM = {"SCRAPER_CHANGES_STREAM": "feed"}

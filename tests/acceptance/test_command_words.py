@@ -91,10 +91,11 @@ def test_names_of_sites_are_completed(run: Commands) -> None:
 
 
 def test_the_ending_of_a_file_says_its_form() -> None:
-    names = ("x.csv", "x.jsonl", "s3://b/x.PARQUET", "x", None)
-    assert [form_of(name) for name in names] == ["csv", "jsonl", "parquet", "jsonl", "jsonl"]
-    with pytest.raises(ConfigError, match="unknown ending .xlsx"):
-        form_of("x.xlsx")
+    names = ("x.csv", "x.jsonl", "s3://b/x.PARQUET", "x.xlsx", "x", None)
+    forms = ["csv", "jsonl", "parquet", "xlsx", "jsonl", "jsonl"]
+    assert [form_of(name) for name in names] == forms
+    with pytest.raises(ConfigError, match="unknown ending .xls "):
+        form_of("x.xls")
 
 
 @pytest.mark.parametrize(

@@ -28,14 +28,7 @@ from tests.acceptance.commands import Commands, assert_counted, commands, proces
 from tests.acceptance.conftest import SampleShop
 from tests.support.making import (
     a_site,
-    add,
-    claimed,
-    lease_all,
-    new_page,
-    open_crawl,
-    settled,
-    store,
-    with_product,
+    keep,
 )
 from tests.support.servers.forked import BIN, ROOT
 
@@ -65,23 +58,6 @@ def stored(engine: sa.Engine) -> None:
         external_id: {"title": text, "price": Decimal("19.90"), "price_currency": "EUR", "tags": ["a", "b"], "more": 7}
         for external_id, text in EVIL.items()
     })  # fmt: skip
-
-
-def keep(engine: sa.Engine, site: object, products: dict[str, dict[str, object]]) -> None:
-    crawl = open_crawl(engine, site)  # type: ignore[arg-type]
-    add(
-        engine,
-        [new_page(crawl, f"https://shop.example/p/{number}") for number in range(len(products))],
-        len(products),
-    )
-    (batch,) = lease_all(engine, "shop.example", len(products))
-    lease = claimed(engine, batch)
-    assert lease is not None
-    pages = [
-        with_product(settled(page.id, crawl, lease.id), crawl, external_id, data)
-        for page, (external_id, data) in zip(lease.pages, products.items(), strict=True)
-    ]
-    store(engine, crawl, pages)
 
 
 # --- what is there, shown and exported
@@ -177,7 +153,7 @@ def test_sites_list_check_schema(run: Commands, environment: Settings, tmp_path:
 # --- what goes wrong
 
 
-def test_a_broken_definition_is_told_whole(run: Commands, environment: Settings) -> None:
+def test_a_broken_definition_is_reported_whole(run: Commands, environment: Settings) -> None:
     path = environment.sites_dir / "broken.yaml"
     path.write_text(
         "start: ftp://x.example/\nrate: often\nlisting:\n  products: 'a['\nproduct:\n  fields:\n    title: {csss: h1}\n"
@@ -277,6 +253,26 @@ def test_a_crawl_with_workers_of_its_own(
     (crawl,) = run.crawls()
     assert crawl["status"] == "completed" and crawl["products_new"] == 50
     assert_counted(engine, crawl)
+
+
+def test_a_crawl_outlives_the_workers_of_another_command(
+    run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleShop]
+) -> None:
+    """The second crawl borrows the first's workers, and starts its own when they end."""
+    slow = {"rate: unlimited": "rate: 10/s"}
+    sample_shop("--products", "100", changes=slow)
+    sample_shop("--products", "300", changes=slow, name="longer")
+    first = run.start("scraper", "crawl", "demo", "--local", "--wait")
+    until(lambda: "starting workers" in run.log(first), 30)
+    until(lambda: run.crawls()[0]["done"], 60)
+    second = run.start("scraper", "crawl", "longer", "--local", "--wait")
+    until(lambda: "longer: crawl" in run.log(second), 30)
+    assert first.wait(240) == 0, run.log(first)
+    assert second.wait(240) == 0, run.log(second)
+    assert "starting workers" in run.log(second)
+    for crawl, products in zip(run.crawls(), (300, 100), strict=True):
+        assert (crawl["status"], crawl["products_new"]) == ("completed", products)
+        assert_counted(engine, crawl)
 
 
 @pytest.mark.parametrize(
@@ -407,7 +403,7 @@ def test_embedded_servers(sample_shop: Callable[..., SampleShop], tmp_path: Path
 
 
 def test_beat(run: Commands, engine: sa.Engine, environment: Settings) -> None:
-    """A beat of its own ticks; a coordinator beside it takes over the definitions. It writes no
+    """A beat of its own ticks; a second coordinator takes over the definitions. It writes no
     schedule file."""
     before = set(os.listdir(ROOT))
     beat = run.start("celery", "-A", "scraper", "beat")

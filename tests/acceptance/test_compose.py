@@ -20,7 +20,7 @@ import redis
 from scraper.plugins.demo import definition
 from tests.acceptance.commands import until
 from tests.acceptance.conftest import SampleShop
-from tests.acceptance.test_demo_shop import as_truth
+from tests.acceptance.truth import as_truth
 from tests.support.deploy import compose
 from tests.support.deploy.compose import Container, Stack
 
@@ -142,9 +142,9 @@ def test_the_services_crawl_the_sample_shop(stack: Callable[..., Stack], shop: S
 
     flower, password = made.containers["flower"][0], (made.secrets / "flower_password").read_text()
     url = f"http://127.0.0.1:{flower.port('5555')}/api/crawls"
-    assert httpx.get(url, timeout=30).status_code == 401
+    assert httpx.get(url, timeout=180).status_code == 401
     assert (
-        httpx.get(url, auth=("admin", password), timeout=30).json()["crawls"][0]["status"]
+        httpx.get(url, auth=("admin", password), timeout=180).json()["crawls"][0]["status"]
         == "completed"
     )
     for name, port, metric in (
@@ -153,7 +153,8 @@ def test_the_services_crawl_the_sample_shop(stack: Callable[..., Stack], shop: S
     ):
         container = made.containers[name][0]
         assert (
-            metric in httpx.get(f"http://127.0.0.1:{container.port(port)}/metrics", timeout=30).text
+            metric
+            in httpx.get(f"http://127.0.0.1:{container.port(port)}/metrics", timeout=180).text
         )
 
     family = [each for container in made.all() for each in container.processes()]

@@ -3,7 +3,6 @@ control by keyboard and with a name, every chart with its meaning in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
@@ -13,10 +12,9 @@ from playwright.sync_api import Browser, Page
 from scraper.domain import Outcome
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands
-from tests.acceptance.test_crawls_tab import WIDE, Window
-from tests.integration.results.test_quality import crawled, good, shop, without
+from tests.acceptance.tab_window import WIDE, Window
+from tests.support.judged_crawls import crawled, good, shop, without
 from tests.support.making import a_site, add, give_up, new_page, open_crawl, urls
-from tests.support.servers.browser import chromium
 from tests.support.servers.flower import Flower
 
 # What is drawn of colours is read off a canvas, which knows every way in which CSS writes them.
@@ -73,25 +71,30 @@ CONTRAST = """() => {
   }
   return {faults, texts, shapes, tones: tones.length}; }"""
 
-CONTROLS = """() => {
+# The page draws no more answers, so controls neither come nor go.
+FROZEN = "() => { window.fetch = () => new Promise(() => {}); }"
+
+REACHABLE = """
   const all = [...document.querySelectorAll('#crawls-page a[href], #crawls-page button, #crawls-page input, #crawls-page select, #crawls-page summary, #crawls-page [tabindex]')]
-    .filter((e) => e.checkVisibility() && !e.disabled);
-  all.forEach((e, i) => { e.dataset.control = i; });
+    .filter((e) => e.checkVisibility() && !e.disabled);"""
+
+CONTROLS = (
+    f"() => {{{REACHABLE}"
+    """
   const name = (e) => e.getAttribute('aria-label') || e.textContent.trim() || e.title;
   return {controls: all.length, nameless: all.filter((e) => !name(e)).map((e) => e.outerHTML.slice(0, 120)),
           pictures: [...document.querySelectorAll('#crawls-page svg, #crawls-page .chart-figure')].filter((e) => e.getAttribute('role') !== 'img' || !e.getAttribute('aria-label')).length,
           tables: [...document.querySelectorAll('#crawls-page th')].filter((e) => e.getAttribute('scope') !== 'col').length,
           heads: document.querySelectorAll('h1').length}; }"""
+)
 
-FOCUSED = """() => { const e = document.activeElement, style = getComputedStyle(e);
-  return {control: e.dataset.control ?? null, end: e === document.body,
+FOCUSED = (
+    f"() => {{{REACHABLE}"
+    """
+  const e = document.activeElement, style = getComputedStyle(e), at = all.indexOf(e);
+  return {control: at < 0 ? null : at, end: e === document.body,
           shown: style.outlineStyle !== 'none' || style.boxShadow !== 'none'}; }"""
-
-
-@pytest.fixture(scope="module")
-def browser(installed_chromium: str) -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
+)
 
 
 @pytest.fixture
@@ -169,8 +172,24 @@ def test_colours_can_be_told_apart_and_everything_is_reached_by_keyboard(
         window.context.close()
 
 
+def test_a_redrawn_section_keeps_the_focus(
+    run: Commands, environment: Settings, browser: Browser, pages: list[str]
+) -> None:
+    page = Window(browser, Flower(run, environment)).open("/crawls")
+    page.evaluate(FROZEN)
+    draw = """(row) => crawlsTab.section("fleet", row, () =>
+        crawlsTab.table([["Page"]], [[crawlsTab.link("https://shop.example/1")], [row]], "Pages"))"""
+    page.evaluate(draw, 1)
+    for number, chosen in enumerate(("#fleet [role=region]", "#fleet a")):
+        focused = page.locator(chosen)
+        focused.evaluate("(e) => { e.focus(); e.isOld = true; }")
+        page.evaluate(draw, f"drawn {number}")
+        assert focused.evaluate("(e) => e === document.activeElement && !e.isOld"), chosen
+
+
 def assert_reached(page: Page, path: str) -> None:
     """Tab comes to every control, in the order of the page, and each shows that it has the focus."""
+    page.evaluate(FROZEN)
     controls = page.evaluate(CONTROLS)
     assert controls["nameless"] == [] and controls["controls"] > 3, path
     assert (controls["pictures"], controls["tables"], controls["heads"]) == (0, 0, 1), path

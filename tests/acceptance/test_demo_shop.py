@@ -19,11 +19,11 @@ from scraper.plugins.demo.faults import ShopOptions, choose_fault
 from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, assert_counted
 from tests.acceptance.conftest import SampleShop
+from tests.acceptance.truth import TIMES, as_truth
 
 PRODUCTS = 400
 SEED = 7
 FAIL_SHARE = 0.06
-TIMES = ("first_seen_at", "changed_at", "fetched_at", "delisted_at")
 FIELDS = [
     "id",
     "url",
@@ -160,15 +160,6 @@ def test_a_shop_over_four_crawls(
 def rows_of(run: Commands) -> list[dict[str, Any]]:
     lines = run.scraper("export", "demo").stdout.splitlines()
     return [json.loads(line, parse_float=Decimal) for line in lines]
-
-
-def as_truth(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as the shop tells it: decimals as text with every digit, no times."""
-    return {
-        name: str(value) if isinstance(value, Decimal) else value
-        for name, value in row.items()
-        if name not in TIMES
-    }
 
 
 def assert_is_the_truth(run: Commands, shop: SampleShop) -> None:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
-from tests.acceptance.test_recovery import SHOP, SLOWER, Crawl
+from tests.acceptance.killed_crawl import SHOP, SLOWER, Crawl
 from tests.support.making import a_site, add, new_page, open_crawl, urls
 from tests.support.shops.odd_shop import Answer, OddShop, listing, product
 

@@ -66,7 +66,8 @@ def test_hundreds_of_pages_by_two_workers_are_one_login_an_expiry(
         stored = dict(rows(engine, "SELECT external_id, data ->> 'price' FROM products"))
         assert stored == {str(n): f"{n}.50" for n in range(PRODUCTS)}
         assert rows(engine, "SELECT status, dead, invalid FROM crawls") == [("completed", 0, 0)]
-        assert shop.expired >= PRODUCTS // LASTS
+        # Two sessions end early: one with the emptied Redis, one with the shop's own end.
+        assert shop.expired >= PRODUCTS // LASTS - 2
         assert len(shop.logins) == shop.expired + 1 and shop.refused == [] and shop.forged == 0
         assert shop.logged_out <= 40 * shop.expired, "what was under way in both, and no more"
         assert_counted(engine, run.crawls("shop")[0])

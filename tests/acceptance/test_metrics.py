@@ -38,10 +38,15 @@ DASHBOARD = ROOT / "deploy" / "grafana" / "scraper.json"
 PROMETHEUS_OWN = {"up", "process_cpu_seconds_total", "process_resident_memory_bytes"}
 PROMETHEUS_LABELS = {"job", "instance", "worker", "le"}
 PRODUCTS = 60
+PLAN = sa.text("""
+INSERT INTO site_plans (site_id, allocation, mean_rate, requests, visits, promised, planned_at,
+                        wanted, hours, days, seen_days, needed, broken)
+SELECT id, '{1}', 1, 1, 1, 0.5, now(), '{}', '{}', '{}', 1, 2, 'budget too small' FROM sites
+""")
 
 
 def scraped(address: str) -> dict[str, Metric]:
-    answer = httpx.get(f"http://{address}/metrics", timeout=15)
+    answer = httpx.get(f"http://{address}/metrics", timeout=60)
     assert answer.status_code == 200
     return {family.name: family for family in text_string_to_metric_families(answer.text)}
 
@@ -181,6 +186,10 @@ def test_everything_that_rules_and_panels_ask_for_is_there_after_a_crawl(
         30,
         every_s=0.5,
     )
+    # The contract of a planned site is broken.
+    with engine.begin() as connection:
+        connection.execute(PLAN)
+    until(lambda: "scraper_plan_broken" in samples(scraped(exporter)), 30, every_s=0.5)
     left = first["products_new"] - 5
     until(
         lambda: (

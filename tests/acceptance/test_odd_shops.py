@@ -598,7 +598,7 @@ def crawled(
         run.worker("residential,datacenter")
         run.scraper("sites", "check")
         opened = [sys.executable, "-c", OPEN, *makers]
-        subprocess.run(opened, cwd=ROOT, env=run.environ(), check=True, timeout=60)
+        subprocess.run(opened, cwd=ROOT, env=run.environ(), check=True, timeout=180)
 
         def ended() -> bool:
             with engine.connect() as connection:

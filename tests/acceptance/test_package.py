@@ -23,7 +23,7 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).parents[2]
-GENEROUS_S = 120
+GENEROUS_S = 180.0
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +185,9 @@ def test_a_setting_that_is_none_is_named_with_the_nearest(python: Path, tmp_path
 def test_a_whole_crawl(project: Installed) -> None:
     said = project.run("scraper", "demo", "--products", "60")
     assert "60" in said
+    example = project.folder / "sites" / "_example.yaml"
+    assert project.run("scraper", "sites", "list") == ""
+    example.rename(example.with_name("example.yaml"))
     assert "example" in project.run("scraper", "sites", "list")
     assert "no errors" in project.run("scraper", "sites", "check")
 

@@ -6,9 +6,7 @@ Servers that are killed here are the test's own, under a home of its own.
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +17,6 @@ import pytest
 import redis
 import sqlalchemy as sa
 
-from scraper import celeryconfig
 from scraper.domain import Message
 from scraper.errors import RESTART_CODE
 from scraper.infra import migrations
@@ -28,8 +25,7 @@ from scraper.plugins.embedded import servers
 from scraper.runtime.beat import WAITING_MAX
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, commands, until
-
-Process = subprocess.Popen[str]
+from tests.acceptance.processes import Process, assert_quiet, said, send
 
 STALE = Message(
     "fetch_products", "datacenter", {"lease_id": "00000000-0000-0000-0000-000000000000"}
@@ -63,23 +59,6 @@ def children(process: Process) -> list[psutil.Process]:
 def beat_of(process: Process) -> psutil.Process:
     found: list[psutil.Process] = until(lambda: children(process), 30)
     return found[0]
-
-
-def said(run: Commands, process: Process, text: str) -> int:
-    return run.log(process).count(text)
-
-
-def assert_quiet(run: Commands, process: Process) -> None:
-    """No tracebacks, and no line that is said again and again, but for what each batch says."""
-    log = run.log(process)
-    assert "Traceback" not in log, log
-    events = Counter(
-        line.partition('"event"')[2].partition('", "')[0]
-        for line in log.splitlines()
-        if '"event"' in line
-    )
-    others = {event: times for event, times in events.items() if "batch done" not in event}
-    assert all(times <= 6 for times in others.values()), others
 
 
 @contextmanager
@@ -141,22 +120,6 @@ def test_servers_that_are_killed_and_come_back(own: Settings, own_run: Commands)
         assert said(run, process, "gives up") == 1
         assert_quiet(run, process)
     until(lambda: not beat.is_running(), 30)
-
-
-def send(settings: Settings, message: Message) -> None:
-    """As `scraper.runtime.send.send` does, to this broker, from a process whose app is of another
-    one."""
-    from celery import Celery
-
-    with Celery(broker=settings.celery_broker_url, set_as_current=False) as app:
-        app.conf.task_queue_max_priority = celeryconfig.task_queue_max_priority
-        app.send_task(
-            f"scraper.tasks.{message.task}",
-            kwargs=dict(message.kwargs),
-            queue=message.queue,
-            priority=message.priority,
-            expires=message.expires_s,
-        )
 
 
 def test_a_second_signal_quits_now(run: Commands, engine: sa.Engine, database: str) -> None:

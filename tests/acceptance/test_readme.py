@@ -2,7 +2,7 @@
 the README, then Definitions, SQL and the cookbook.
 
 A mark before a block says what is done with it: `run` types it into a shell, `file: NAME` writes it,
-`shop` starts the sample shop, `install` is typed without the package's installation. The folder
+`shop` starts the sample shop, `start` runs until its dashboard answers, `install` is typed without the package's installation. The folder
 gets a link to the virtual environment and nothing else; the servers are the embedded ones. Only
 ports are other ones, and the sample shop is smaller.
 """
@@ -29,9 +29,9 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(
     r"^<!-- (?P<mark>.*?) -->\n^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S
 )
-MARKS = {"run", "file", "shop", "install", "module"}
+MARKS = {"run", "file", "shop", "install", "module", "start"}
 SHOP_PORT, MAIL_PORT = "8800", "8025"
-RUN_S = 150.0
+RUN_S = 300.0
 
 
 def blocks(page: str) -> list[tuple[str, str, str]]:
@@ -83,6 +83,8 @@ class Reader:
                     path.write_text(self.typed(text), encoding="utf-8")
                 case "run":
                     printed.append(self.run(text))
+                case "start":
+                    printed.append(self.run_until_it_answers(text.strip()))
                 case _:
                     pytest.fail(f"{page}: a block that this test cannot use: {mark}")
         return "".join(printed)
@@ -123,6 +125,17 @@ class Reader:
         assert process.returncode == 0, printed
         assert "Traceback" not in printed, printed
         return printed
+
+    def run_until_it_answers(self, command: str) -> str:
+        """Runs a command until everything runs, then asks the printed address and types Ctrl-C."""
+        script = f"""
+. .venv/bin/activate
+{command} --port {free_port()} > start.txt & pid=$!
+for _ in $(seq {RUN_S:.0f}); do grep -q 'everything runs' start.txt && break; sleep 1; done
+curl -s -o /dev/null -w '%{{http_code}}\\n' "$(grep -o 'http://[^ ]*/crawls' start.txt)"
+kill -TERM $pid; wait $pid; cat start.txt
+"""
+        return self.run(script)
 
     def typed(self, text: str) -> str:
         """With this reader's ports. One of the three products that are tried is gone at the sample
@@ -171,6 +184,7 @@ class Mailbox:
 def test_what_the_readme_tells_to_type(reader: Reader) -> None:
     printed = reader.read("README.md")
     assert "sites/sample.yaml written" in printed and "200 new" in printed
+    assert "401\n" in printed, "the dashboard asks for a login"
     rows = (reader.folder / "sample.csv").read_text(encoding="utf-8").splitlines()
     assert rows[0].startswith("id,url,title,price,") and len(rows) >= 201
 
@@ -182,12 +196,12 @@ def test_what_other_pages_tell_to_type(reader: Reader) -> None:
     assert "were not asked again" in printed, "without --refetch fresh products are left alone"
     assert re.search(r"[1-9]\d* changed", printed), "the crawl with --refetch finds changes"
 
-    today, history, new, delisted, drops = ask(Settings(home=reader.folder / ".scraper"))
-    assert len(today) > 150 and all(row[2] > 0 and row[3] for row in today)
+    prices, history, new, delisted, drops = ask(Settings(home=reader.folder / ".scraper"))
+    assert len(prices) > 150 and all(row[2] > 0 and row[3] for row in prices)
     assert [row[0] for row in history] == list(range(1, len(history) + 1)) and len(history) > 1
     assert len(new) >= 200
     assert [row[0] for row in delisted] == ["1001"]
-    assert drops and all(now < before for _, _, before, now, _ in drops)
+    assert drops and all(now < before for _, _, _, before, now, *_ in drops)
 
     mailbox = Mailbox(reader.mail_port)
     mailbox.controller.start()

@@ -3,11 +3,9 @@ restart, a pause. The products are the truth every time, and the counters are th
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Callable
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -15,70 +13,9 @@ import redis
 import sqlalchemy as sa
 
 from scraper.settings import Settings
-from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, assert_counted, until
 from tests.acceptance.conftest import SampleShop
-from tests.acceptance.test_demo_shop import as_truth
-
-PRODUCTS = 400
-LEASE_S = 5
-SHOP = ("--products", str(PRODUCTS), "--latency-ms", "60")
-SLOWER = {"concurrency: 16": "concurrency: 8"}
-
-
-class Crawl:
-    """A crawl under way, its fleet in the hands of the test."""
-
-    def __init__(self, run: Commands, engine: sa.Engine, shop: SampleShop) -> None:
-        self.run, self.engine, self.shop = run, engine, shop
-        run.env["SCRAPER_LEASE_S"] = str(LEASE_S)
-        self.coordinator = run.coordinator()
-        self.worker = run.worker("residential,datacenter")
-        self.id = int(run.scraper("crawl", "demo").stdout)
-
-    def until_fetched(self, share: float) -> None:
-        """Waits for the middle of the crawl: that share of the products asked for."""
-
-        def fetched() -> bool:
-            assert self.worker.poll() is None, self.run.logs()
-            return (
-                sum(target.startswith("/p/") for _, target, _ in self.shop.log())
-                >= PRODUCTS * share
-            )
-
-        until(fetched, 60)
-        assert self.progress()["status"] == "running", "too late to disturb it"
-
-    def quiet(self) -> bool:
-        """Whether the shop is not asked for anything for a second."""
-        before = len(self.shop.log())
-        time.sleep(1)
-        return len(self.shop.log()) == before
-
-    def progress(self) -> dict[str, object]:
-        return progress.as_json(progress.read_one(self.engine, self.id))
-
-    def until_completed(self, timeout_s: float = 60) -> None:
-        until(
-            lambda: self.progress()["status"] not in ("planned", "running"), timeout_s, every_s=0.2
-        )
-        assert self.progress()["status"] == "completed", self.progress()
-
-    def assert_exact(self) -> None:
-        crawl = self.progress()
-        assert crawl["products_new"] == PRODUCTS and crawl["products_changed"] == 0
-        assert crawl["dead"] == crawl["invalid"] == crawl["dropped"] == 0
-        assert_counted(self.engine, crawl)
-        lines = self.run.scraper("export", "demo").stdout.splitlines()
-        rows = {
-            row["id"]: as_truth(row)
-            for row in (json.loads(line, parse_float=Decimal) for line in lines)
-        }
-        assert rows == self.shop.truth()
-
-    def rows(self, query: str) -> list[tuple[object, ...]]:
-        with self.engine.connect() as connection:
-            return [tuple(row) for row in connection.execute(sa.text(query))]
+from tests.acceptance.killed_crawl import SHOP, SLOWER, Crawl
 
 
 @pytest.fixture

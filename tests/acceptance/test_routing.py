@@ -13,7 +13,7 @@ from scraper.settings import Settings
 from scraper.sites import loader
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
-from tests.acceptance.test_processes import said
+from tests.acceptance.processes import said
 from tests.support.making import add, new_page, open_crawl, rows
 
 RESIDENTIAL = {"queue: datacenter": "queue: residential"}

@@ -3,6 +3,8 @@ by the test."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,13 +13,18 @@ import sqlalchemy as sa
 
 from scraper import settings as settings_module
 from scraper.coordinator import plan
+from scraper.domain import Message
 from scraper.frontier import sites
+from scraper.plugins import demo
 from scraper.settings import Settings
 from scraper.sites import loader
-from tests.integration.worker.test_worker import Broker
+from tests.support.broker import Broker
+from tests.support.making import rows
 from tests.support.servers.proxies import Field
 
 Start = Callable[..., Broker]
+CrawlSite = Callable[[str], int]
+PRODUCTS = 120
 
 
 @pytest.fixture
@@ -68,3 +75,60 @@ def start(
     yield begin
     for broker in brokers:
         broker.worker.close()
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[str]:
+    """The sample shop, some of whose pages fail at first."""
+    command = [
+        sys.executable,
+        "-m",
+        "scraper.plugins.demo",
+        "--port",
+        "0",
+        "--products",
+        str(PRODUCTS),
+    ]
+    with subprocess.Popen(
+        [*command, "--fail-share", "0.05"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().removeprefix("listening on ").strip()
+        process.terminate()
+
+
+@pytest.fixture
+def crawl(engine: sa.Engine, environment: Settings, shop: str) -> Iterator[Callable[..., Broker]]:
+    brokers = []
+
+    def start(deliver: Callable[[Message], list[Message]], concurrency: int = 16) -> Broker:
+        text = demo.definition(shop).replace("concurrency: 16", f"concurrency: {concurrency}")
+        with engine.begin() as connection:
+            sites.store_definitions(connection, [loader.load_text(text, "shop.yaml")])
+        broker = Broker(engine, environment, deliver)
+        brokers.append(broker)
+        broker.send(plan.open_now(engine, "demo").messages)
+        return broker
+
+    yield start
+    for broker in brokers:
+        broker.worker.close()
+
+
+@pytest.fixture
+def crawl_site(engine: sa.Engine, environment: Settings) -> CrawlSite:
+    """Stores a definition of the site `shop`, crawls it to the end, and returns the crawl's id."""
+
+    def crawl(definition: str) -> int:
+        with engine.begin() as connection:
+            sites.store_definitions(connection, [loader.load_text(definition, "shop.yaml")])
+        broker = Broker(engine, environment, lambda message: [message])
+        try:
+            broker.send(plan.open_now(engine, "shop").messages)
+            broker.run()
+        finally:
+            broker.worker.close()
+        ((crawl_id,),) = rows(engine, "SELECT max(id) FROM crawls")
+        return int(str(crawl_id))
+
+    return crawl

@@ -228,3 +228,21 @@ def at_once(works: list[Callable[[], None]]) -> None:
     for thread in threads:
         thread.join(60)
     assert not errors, errors
+
+
+def keep(engine: sa.Engine, site: object, products: dict[str, dict[str, object]]) -> None:
+    """Stores these products of one crawl, each on a page of its own."""
+    crawl = open_crawl(engine, site)  # type: ignore[arg-type]
+    add(
+        engine,
+        [new_page(crawl, f"https://shop.example/p/{number}") for number in range(len(products))],
+        len(products),
+    )
+    (batch,) = lease_all(engine, "shop.example", len(products))
+    lease = claimed(engine, batch)
+    assert lease is not None
+    pages = [
+        with_product(settled(page.id, crawl, lease.id), crawl, external_id, data)
+        for page, (external_id, data) in zip(lease.pages, products.items(), strict=True)
+    ]
+    store(engine, crawl, pages)

@@ -26,7 +26,7 @@ from scraper.plugins.browser import chromium
 from scraper.plugins.browser.keys import Rendering
 from scraper.plugins.browser.pool import Browsers
 from scraper.settings import Settings
-from tests.integration.http.test_fetch import POLICY
+from tests.support.fetching import POLICY
 
 NOBODY = 65534
 PR_SET_KEEPCAPS, CLONE_NEWUSER = 8, 0x10000000  # linux/prctl.h, linux/sched.h

@@ -81,3 +81,16 @@ def test_a_file_that_is_not_there(give: Give) -> None:
     path.unlink()
     with pytest.raises(ConfigError, match=r"No such file.*\(DATABASE_URL_FILE\)"):
         settings_module.load()
+
+
+@pytest.mark.parametrize(
+    ("url", "moved"),
+    [
+        ("u:p@h1:5433,h2/db?a=b", "u:p@/db?a=b&host=h1,h2&port=5433,5432"),
+        ("h1,h2:6000/db", "/db?host=h1,h2&port=5432,6000"),
+        ("u:a,b@h1/db", "u:a,b@h1/db"),
+        ("u@/db?host=%2Frun", "u@/db?host=%2Frun"),
+    ],
+)
+def test_several_hosts_are_written_as_both_libraries_read_them(url: str, moved: str) -> None:
+    assert settings_module.move_hosts(url) == moved

@@ -105,15 +105,13 @@ def open_engine() -> sa.Engine:
 def open_redis(settings: Settings) -> Iterator[redis.Redis]:
     """Yields a client of Redis. Raises `ServerUnavailableError` if Redis does not answer."""
     # Most commands need only PostgreSQL.
-    import redis
+    from scraper.infra import redis_clients
 
     servers.require_redis(settings)
     try:
-        with redis.Redis.from_url(
-            settings.valkey_url, socket_connect_timeout=5, socket_timeout=10
-        ) as client:
+        with redis_clients.connect(settings.valkey_url) as client:
             yield client
-    except redis.RedisError as error:
+    except redis_clients.RedisError as error:
         reason = redaction.scrub_error(error, settings.valkey_url)
         raise ServerUnavailableError(f"Redis stopped answering: {reason}") from None
 

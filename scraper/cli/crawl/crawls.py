@@ -38,7 +38,7 @@ from scraper.views import crawl_progress as progress
     "-o",
     "--output",
     metavar="FILE|s3://…",
-    help="Write the site's products to a .csv, .jsonl or .parquet file; implies --wait.",
+    help="Write the site's products to a .csv, .jsonl, .parquet or .xlsx file; implies --wait.",
 )
 @click.option(
     "--preview",

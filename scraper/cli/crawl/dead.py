@@ -29,6 +29,7 @@ from scraper.dead_letters import store
 from scraper.dead_letters.replay import ReplayResult
 from scraper.dead_letters.store import Selection
 from scraper.domain import Blame, Outcome, Status
+from scraper.errors import quote_command
 from scraper.sites.grammar.scalars import parse_duration
 
 # The outcomes that a page can be dead or invalid for.
@@ -85,7 +86,7 @@ def _with_options(options: Sequence[Callable[[Command], Command]]) -> Callable[[
 
 @click.group()
 def dead() -> None:
-    """Show dead and invalid pages with their reasons; replay or drop them."""
+    """Show dead and invalid pages, and why; replay or drop them."""
 
 
 @dead.command("list")
@@ -299,7 +300,9 @@ def _print_next(row: sa.Row[Any]) -> None:
         click.echo(f"it is {row.status}: there is nothing to replay")
         return
     if row.paused:
-        click.echo(f"{row.site} is paused; `scraper sites resume {row.site}` first")
+        click.echo(
+            f"{row.site} is paused; `{quote_command('scraper sites resume', row.site)}` first"
+        )
     click.echo(f"{HINTS.get(Outcome.blame_of(row.reason), 'to try it again, type')}:")
     click.echo(f"  scraper dead replay {row.id}")
     click.echo("or, to give it up until a crawl finds it again:")

@@ -10,7 +10,7 @@ import click
 from scraper.cli.common.shared import json_option, open_engine, print_json
 from scraper.cli.common.tables import one_line, print_table
 from scraper.domain import CrawlStatus
-from scraper.errors import CrawlFailedError, SuspectError
+from scraper.errors import CrawlFailedError, SuspectError, quote_command
 from scraper.quality import report as reports
 from scraper.quality.report import FieldReport, Report
 from scraper.rules.quality import is_rare
@@ -35,11 +35,11 @@ COLUMNS = [
 @click.argument("crawl", metavar="CRAWL")
 @json_option()
 def report(crawl: str, as_json: bool) -> None:
-    """Show the fill rate of each field of CRAWL (an id, or a site for its newest one), next to the
-    usual rate.
+    """Show each field's fill rate in CRAWL, and the usual rate.
 
-    For a suspect crawl, show the reasons with selectors, pages and excerpts. Exits with 5 if the
-    crawl is suspect, and with 4 if it failed.
+    CRAWL is an id, or a site for its newest one. For a suspect crawl, show the reasons with
+    selectors, pages and excerpts. Exits with 5 if the crawl is suspect, and with 4 if it
+    failed.
     """
     engine = open_engine()
     with engine.connect() as connection:
@@ -55,6 +55,8 @@ def report(crawl: str, as_json: bool) -> None:
 
 
 def _print_share_read(report: Report) -> None:
+    if report.coverage is not None:
+        click.echo(f"found: {one_line(str(report.coverage))}")
     if 0 < report.fresh == report.product_done:
         click.echo(f"read: 0 prices read, {report.fresh:,} not due (`revisit`)")
     elif report.products and report.records < report.products:
@@ -63,6 +65,8 @@ def _print_share_read(report: Report) -> None:
 
 def _print_report(report: Report) -> None:
     click.echo(f"{report.site}: crawl {report.crawl_id}, {report.status}: {_crawl_verdict(report)}")
+    for line in report.answers if report.suspect and report.suspicions else ():
+        click.echo(one_line(line))
     click.echo(f"products: {report.products_phrase}")
     _print_share_read(report)
     if report.note and not any(report.note in reason["text"] for reason in report.reasons):
@@ -95,11 +99,15 @@ def _print_report(report: Report) -> None:
         click.echo(f"    page: {one_line(held.url)}: {value!r} (the product has {known!r})")
     if report.suspect:
         click.echo(
-            "\nNothing was delisted, and suspect values are held back: products keep their earlier "
-            "values. Fix the definition and crawl again"
-            f"{_repair_hint(report)}; or, if the shop has changed for good:\n"
+            f"\n{_make_advice(report)}; or, if the shop has changed for good:\n"
             f"  scraper accept {report.crawl_id}"
         )
+
+
+def _make_advice(report: Report) -> str:
+    if report.block:
+        return f"What these pages show {report.block}"
+    return f"Fix the definition and crawl again{_repair_hint(report)}"
 
 
 def _repair_hint(report: Report) -> str:
@@ -107,21 +115,22 @@ def _repair_hint(report: Report) -> str:
     fields = dict.fromkeys(reason["field"] for reason in report.reasons if reason["field"])
     if not fields:
         return ""
-    return " (" + ", ".join(f"`scraper repair {report.site} {name}`" for name in fields) + " looks)"
+    commands = (quote_command("scraper repair", report.site, name) for name in fields)
+    return " (" + ", ".join(f"`{command}`" for command in commands) + " looks)"
 
 
 def _crawl_verdict(report: Report) -> str:
     if report.status == CrawlStatus.FAILED and not report.suspect:
         return "not to be trusted"
     if report.suspect:
-        return f"SUSPECT, {len(report.reasons)} reason{'s' if len(report.reasons) != 1 else ''}"
+        return f"SUSPECT, reasons: {len(report.suspicions)}"
     if report.accepted_at is not None:
         return "accepted as the new usual"
     if report.judged_at is None:
         return "not judged yet"
     if all(field.usual_fill is None for field in report.fields):
         return "nothing to compare with yet"
-    return "as usual" if not report.reasons else "a replay, which is not judged"
+    return "as usual" if not report.suspicions else "a replay, which is not judged"
 
 
 def _print_fields(cells: list[list[str]]) -> None:
@@ -163,7 +172,8 @@ def _is_seldom(field: FieldReport) -> bool:
 
 def _print_reason(report: Report, reason: dict[str, Any]) -> None:
     name = reason["field"]
-    click.echo(f"\n{name or 'products'}: {one_line(reason['text'])}")
+    level = "notice: " if reason.get("level") == "notice" else ""
+    click.echo(f"\n{level}{name or 'products'}: {one_line(reason['text'])}")
     if name is None:
         return
     selector, examples = report.selector(name), report.examples.get(name, [])

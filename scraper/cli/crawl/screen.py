@@ -65,6 +65,7 @@ CRAWLS = [
     Column("", 110, least=None),
     _number_column("pages", 34),
     _number_column("now", 66),
+    _number_column("found", 90),
     _number_column("failed", 50),
     _number_column("left"),
     _number_column("ended", 100),
@@ -285,11 +286,13 @@ def _crawl_cells(crawl: CrawlProgress, why: str) -> list[Text | str]:
         left = ""
     ended = crawl.finished_at and f"{crawl.finished_at.astimezone():%m-%d %H:%M %Z}"
     reads_nothing = progress.reads_nothing(crawl)
+    coverage = crawl.coverage
+    share = f"{coverage.products:,}/{coverage.expected:,}" if coverage else ""
     unread = Text(progress.describe_pages(crawl), "yellow") if reads_nothing else None
     return [
         str(crawl.id), crawl.site, Text(state, PHASES.get(state, "")),
         _draw_bar(crawl) if crawl.active else "", f"{crawl.done:,}/{crawl.total:,}",
-        f"{per_s:,.0f}/s" if crawl.active else "",
+        f"{per_s:,.0f}/s" if crawl.active else "", share,
         Text(f"{crawl.failed:,}", "red" if crawl.failed else "dim"), left, ended or "",
         unread or one_line(why),
     ]  # fmt: skip

@@ -37,14 +37,15 @@ PROMPT_LINES = 2
 def status(site: str | None, as_json: bool, limit: int | None) -> None:
     """Show the state of everything, or of SITE, on one screen.
 
-    Starts with what is worst: running and recent crawls, queues, hosts that rest, are paused or
-    slowed, workers, dead pages, the latest errors.
+    Starts with what is worst: each site's newest crawl (with SITE, --limit or --json all recent
+    ones), queues, hosts that rest, are paused or slowed, workers, dead pages, the latest errors.
     """
     newest = NEWEST if limit is None else limit
     engine = open_engine()
     with engine.connect() as connection:
         require_site(connection, site)
-    fleet = views.read(engine, load_settings(), site=site, newest=newest)
+    by_site = limit is None and not as_json
+    fleet = views.read(engine, load_settings(), site=site, newest=newest, every_site=by_site)
     if as_json:
         print_json(views.as_json(fleet))
     elif sys.stdout.isatty():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import click
 import sqlalchemy as sa
@@ -17,17 +17,20 @@ from sqlalchemy.exc import OperationalError
 from scraper.cli.common.shared import print_json
 from scraper.cli.common.tables import one_line
 from scraper.domain import CrawlStatus
-from scraper.errors import CrawlFailedError, SuspectError
+from scraper.errors import CrawlFailedError, SuspectError, quote_command
 from scraper.frontier import crawls
 from scraper.frontier.progress import CrawlProgress
 from scraper.rules.routing import COORDINATOR
 from scraper.runtime import fleet
 from scraper.runtime.fleet import LocalWorker
 from scraper.settings import Settings
+from scraper.sites.definition import Site
 from scraper.views import crawl_progress as views
 
 POLL_S = 0.5
 AWAY_S = 60.0
+# The pause between two checks for queues that have lost their workers.
+CHECK_S = 5.0
 # After this long without a fetched page, the last error is printed.
 NOTHING_FETCHED_S = 10.0
 
@@ -74,25 +77,39 @@ def _wait_for_crawl(
 ) -> CrawlProgress:
     """Shows a crawl until it ends. `local`: starts workers here for queues without a worker."""
     with engine.connect() as connection:
-        _, site = crawls.read_definition(connection, crawl_id)
-    missing = {COORDINATOR, *site.routing_preferences.queues} - fleet.served_queues()
-    if not (missing and local):
-        for queue in sorted(missing):
-            beat = " -B" if queue == COORDINATOR else ""
-            click.echo(
-                f"no worker serves {queue}: type `celery -A scraper worker{beat} -Q {queue}`",
-                err=True,
-            )
-        return follow_crawl(engine, crawl_id)
-    names = ", ".join(sorted(missing))
-    click.echo(f"no worker serves {names}: starting workers for this crawl", err=True)
-    with fleet.local_workers(settings, missing) as workers:
-        return follow_crawl(engine, crawl_id, check=lambda: _keep_running(workers))
+        site = Site.model_validate(crawls.read_definition(connection, crawl_id).definition)
+    queues = {COORDINATOR, *site.routing_preferences.queues}
+    if local:
+        with _OwnWorkers(settings, queues) as own:
+            return follow_crawl(engine, crawl_id, check=own.check)
+    for queue in sorted(queues - fleet.served_queues()):
+        beat = " -B" if queue == COORDINATOR else ""
+        command = quote_command(f"celery -A scraper worker{beat} -Q", queue)
+        click.echo(f"no worker serves {queue}: type `{command}`", err=True)
+    return follow_crawl(engine, crawl_id)
 
 
-def _keep_running(workers: Sequence[LocalWorker]) -> None:
-    for worker in workers:
-        worker.keep_running()
+class _OwnWorkers(ExitStack):
+    """Workers for the queues that no other worker serves. Those of another command end with it, so
+    `check` looks again now and then, and starts workers for what they leave."""
+
+    def __init__(self, settings: Settings, queues: set[str]) -> None:
+        super().__init__()
+        self._settings, self._foreign = settings, queues
+        self._workers: list[LocalWorker] = []
+        self._checked_at = float("-inf")
+
+    def check(self) -> None:
+        for worker in self._workers:
+            worker.keep_running()
+        if not self._foreign or time.monotonic() - self._checked_at < CHECK_S:
+            return
+        if missing := self._foreign - fleet.served_queues():
+            names = ", ".join(sorted(missing))
+            click.echo(f"no worker serves {names}: starting workers for this crawl", err=True)
+            self._workers += self.enter_context(fleet.local_workers(self._settings, missing))
+            self._foreign -= missing
+        self._checked_at = time.monotonic()
 
 
 def follow_crawl(
@@ -114,10 +131,10 @@ def follow_crawl(
                     f"retries go on for some minutes; `scraper stop {crawl_id}` ends the crawl",
                     err=True,
                 )
-            if check:
-                check()
             if not progress.active:
                 return progress
+            if check:
+                check()
             time.sleep(POLL_S)
 
 

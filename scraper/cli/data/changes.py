@@ -89,7 +89,7 @@ def changes(
     least: str | None,
     as_json: bool,
 ) -> None:
-    """Show new, changed, delisted and relisted products (of SITE), once each and in order.
+    """Show changes of products (of SITE), once each and in order.
 
     Starts with the oldest change that is kept, at --since, or at the position of --consumer.
     """
@@ -339,7 +339,7 @@ def _print_warning(text: str) -> None:
 @click.option("--forget", metavar="NAME", help="Forget this consumer's position.")
 @json_option("array")
 def consumers(forget: str | None, as_json: bool) -> None:
-    """Show how far named consumers have read the change feed, and how much is left."""
+    """Show how far named consumers have read the feed of changes."""
     engine = open_engine()
     if forget is not None:
         with engine.begin() as connection:

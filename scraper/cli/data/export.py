@@ -1,4 +1,4 @@
-"""`scraper export`: streams products as CSV, JSON lines or Parquet.
+"""`scraper export`: streams products as CSV, JSON lines, Parquet or a workbook.
 
 With a cursor, exports the products that have changed since, including delisted ones, as they are
 now. An export is a snapshot, and reports the feed's position at that moment: `scraper changes
@@ -7,6 +7,7 @@ now. An export is a snapshot, and reports the feed's position at that moment: `s
 
 from __future__ import annotations
 
+import codecs
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,10 +22,12 @@ from scraper.cli.common.shared import complete_site, escape_controls, open_engin
 from scraper.cli.common.tables import one_line
 from scraper.cli.data import output
 from scraper.cli.data.changes import parse_since
-from scraper.errors import ConfigError
+from scraper.errors import ConfigError, NotFoundError, quote_command
 from scraper.feed import consumers, reader
 from scraper.feed import store as feed
 from scraper.feed.reader import ChangeReader, Since
+from scraper.frontier.sites import site_names
+from scraper.infra.redaction import redact
 from scraper.registry import plugin_exports, resolve
 from scraper.results import products
 from scraper.sites.definition import Site
@@ -32,14 +35,9 @@ from scraper.views import rows
 from scraper.views.rows import Table
 
 FORMS = ("csv", "jsonl")
-ENDINGS: dict[str, str] = {
-    ".csv": "csv",
-    ".json": "jsonl",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-}
+ENDINGS = {f".{form}": form for form in (*FORMS, "parquet", "xlsx")}
+ENDINGS |= {".json": "jsonl", ".ndjson": "jsonl", ".pq": "parquet"}
+Metadata = dict[str, Any]
 
 
 class ExportForm(Protocol):
@@ -49,9 +47,7 @@ class ExportForm(Protocol):
         """Raises `ConfigError`, naming what to install, if a dependency is missing."""
         ...
 
-    def write(
-        self, table: Table, file: IO[bytes], definition: Site, metadata: dict[str, Any]
-    ) -> int:
+    def write(self, table: Table, file: IO[bytes], definition: Site, metadata: Metadata) -> int:
         """Writes all rows. Returns their number."""
         ...
 
@@ -59,10 +55,10 @@ class ExportForm(Protocol):
 @dataclass(frozen=True, slots=True)
 class Exported:
     """The result of an export. `cursor`: where later changes begin in the feed (None: read from a
-    standby); unless `exact`, some changes after it are in the export already. `since` None: all
-    products."""
+    standby); unless `exact`, some changes after it are in the export already. `site` None: all
+    sites; `since` None: all products."""
 
-    site: str
+    site: str | None
     format: str
     output: str | None
     products: int
@@ -72,19 +68,20 @@ class Exported:
 
 
 @click.command()
-@click.argument("site", shell_complete=complete_site)
+@click.argument("site", required=False, shell_complete=complete_site)
+@click.option("--all", "every", is_flag=True, help="All sites in one file: a column, or sheets.")
 @click.option(
-    "--format",
-    "form",
+    *("--format", "form"),
     type=click.Choice([*FORMS, *plugin_exports()]),
     help="Default: by the ending of --output, else jsonl.",
 )
 @click.option(
-    "-o",
-    "--output",
+    *("-o", "--output"),
     metavar="FILE|s3://…",
     help="Write to a file, or a key in a bucket, instead of the terminal.",
 )
+@click.option("--bom", is_flag=True, help="CSV that Excel reads as UTF-8: a byte order mark first.")
+@click.option("--decimal-comma", is_flag=True, help="CSV with 9,90, separated by semicolons.")
 @click.option("--delisted", is_flag=True, help="Include delisted products; --since always does.")
 @click.option(
     "--since",
@@ -100,31 +97,26 @@ class Exported:
     "--json", "as_json", is_flag=True, help="With --output: one JSON object about the file."
 )
 def export(
-    site: str,
+    site: str | None,
+    every: bool,
     form: str | None,
     output: str | None,
-    delisted: bool,
     since: str | None,
-    consumer: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
-    """Write the products of SITE as CSV, JSON lines or Parquet, streamed, ordered by id.
+    """Write the products of SITE to a file, ordered by id.
 
     The export is a snapshot of one moment. It prints a cursor, from which `scraper changes`
     continues.
     """
+    if every is (site is not None):
+        raise click.UsageError("say which: SITE, or --all")
     if as_json and output is None:
         raise click.UsageError("--json describes the written file; --output is missing")
     start = "last" if since == "last" else None if since is None else parse_since(since)
-    exported = write_export(
-        open_engine(),
-        site,
-        form or form_of(output),
-        output,
-        delisted=delisted,
-        since=start,
-        consumer=consumer,
-    )
+    form = form or form_of(output)
+    exported = write_export(open_engine(), site, form, output, since=start, **options)
     if as_json:
         print_json(exported)
         return
@@ -132,7 +124,8 @@ def export(
     click.echo(f"{exported.products:,} products{where}", err=True)
     if exported.cursor is not None:
         early = "" if exported.exact else "; the first changes may be in this export already"
-        command = f"scraper changes {site} --since {exported.cursor}"
+        words = ("scraper changes", *filter(None, [site]), "--since", str(exported.cursor))
+        command = quote_command(*words)
         click.echo(f"cursor {exported.cursor}: continue with `{command}`{early}", err=True)
 
 
@@ -144,18 +137,20 @@ def form_of(where: str | None) -> str:
         return "jsonl"
     if ending not in ENDINGS:
         raise ConfigError(
-            f"{where}: unknown ending {ending} "
-            "(fix: --format csv, jsonl or parquet, or such an ending)"
+            redact(f"{where}: unknown ending {ending} ")
+            + "(fix: --format csv, jsonl, parquet or xlsx, or such an ending)"
         )
     return ENDINGS[ending]
 
 
 def write_export(
     engine: sa.Engine,
-    site: str,
+    site: str | None,
     form: str,
     where: str | None,
     *,
+    bom: bool = False,
+    decimal_comma: bool = False,
     delisted: bool,
     since: Since | Literal["last"] | None = None,
     consumer: str | None = None,
@@ -171,17 +166,21 @@ def write_export(
     with consumers.hold_consumer(engine, consumer, site) if consumer else nullcontext():
         after = _start_cursor(engine, site, since, consumer)
         with output.open_destination(where) as file, feed.open_view(engine) as view:
-            _, definition = stored_site(view.connection, site)
-            types = {name: spec.type for name, spec in definition.product.all_fields.items()}
-            stream = products.export_products(view.connection, site, delisted=delisted, since=after)
-            table = rows.make_table(view.connection, site, types, stream)
-            metadata = {
-                "site": site,
-                "cursor": view.cursor,
-                "since": after,
-                "at": datetime.now(UTC).isoformat(),
-            }
-            count = write_table(form, table, file, definition, metadata)
+            connection, tables = view.connection, {}
+            for name in [site] if site else site_names(connection):
+                _, definition = stored_site(connection, name)
+                types = {key: spec.type for key, spec in definition.product.all_fields.items()}
+                stream = products.export_products(connection, name, delisted=delisted, since=after)
+                tables[name] = rows.make_table(connection, name, types, stream)
+            if not tables:
+                raise NotFoundError("no site is stored (fix: `scraper crawl NAME`)")
+            table = tables[site] if site else rows.join_tables(tables)
+            now = datetime.now(UTC).isoformat()
+            metadata = {"site": site, "cursor": view.cursor, "since": after, "at": now}
+            if bom and form == "csv":
+                file.write(codecs.BOM_UTF8)
+            point = "," if decimal_comma else "."
+            count = write_table(form, table, file, definition, metadata, point)
         if consumer and view.cursor is not None:
             with engine.begin() as connection:
                 consumers.set_position(connection, consumer, site, view.cursor)
@@ -197,7 +196,7 @@ def _form_of_plugin(form: str) -> ExportForm:
 
 
 def _start_cursor(
-    engine: sa.Engine, site: str, since: Since | Literal["last"] | None, consumer: str | None
+    engine: sa.Engine, site: str | None, since: Since | Literal["last"] | None, consumer: str | None
 ) -> int | None:
     if since == "last":
         if consumer is None:
@@ -215,12 +214,12 @@ def _start_cursor(
 
 
 def write_table(
-    form: str, table: Table, file: IO[bytes], definition: Site, metadata: dict[str, Any]
+    form: str, table: Table, file: IO[bytes], definition: Site, metadata: Metadata, point: str = "."
 ) -> int:
     if form not in FORMS:
         return _form_of_plugin(form).write(table, file, definition, metadata)
     on_terminal = file.isatty()
     with output.as_text(file) as text:
         if form == "csv":
-            return rows.write_csv(table, text, one_line if on_terminal else str)
+            return rows.write_csv(table, text, one_line if on_terminal else str, point)
         return rows.write_jsonl(table, text, escape_controls if on_terminal else str)

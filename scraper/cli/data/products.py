@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from scraper.cli.common.shared import complete_site, json_option, open_engine, print_json
 from scraper.cli.common.tables import format_cell, format_local_time, print_table
-from scraper.errors import ConfigError, NotFoundError
+from scraper.errors import ConfigError, NotFoundError, quote_command
 from scraper.feed.prices import (
     CURRENCY,
     as_number,
@@ -132,7 +132,8 @@ def history(site: str, product_id: str, field: str | None, as_json: bool) -> Non
         versions = view.read_versions(connection, site, product_id)
     if not versions:
         raise NotFoundError(
-            f"{site} has no product {product_id!r}; `scraper products {site}` shows ids"
+            f"{site} has no product {product_id!r}; "
+            f"`{quote_command('scraper products', site)}` shows ids"
         )
     if field is not None:
         points = view.field_history(versions, field)

@@ -42,7 +42,7 @@ def _check_rate(text: str) -> str:
 
 @click.group()
 def host() -> None:
-    """Show hosts with their rate limits; pause, resume and limit them."""
+    """Show hosts and their limits; pause, resume and limit them."""
 
 
 @host.command("list")

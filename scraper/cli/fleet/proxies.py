@@ -43,7 +43,7 @@ Healths = Mapping[str, Mapping[str, ProxyStats]]
 @json_option("array")
 @click.pass_context
 def proxies(ctx: click.Context, host: str | None, as_json: bool) -> None:
-    """Show each proxy's health and requests, at which hosts it rests, and why.
+    """Show each proxy's health, and at which hosts it rests.
 
     Proxies are shown by id, without address or login.
     """

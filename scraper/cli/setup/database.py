@@ -16,7 +16,7 @@ from scraper.infra.database import make_engine
 @click.option("--plugin", metavar="NAME", help="With --down: the plug-in whose tables are meant.")
 @json_option()
 def migrate(down: str | None, plugin: str | None, as_json: bool) -> None:
-    """Apply the migrations of the core and of all plug-ins to the database."""
+    """Apply the migrations of the core and of all plug-ins."""
     if plugin is not None and down is None:
         raise click.UsageError("--plugin needs --down REVISION")
     settings = load_settings()
@@ -34,7 +34,7 @@ def migrate(down: str | None, plugin: str | None, as_json: bool) -> None:
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def psql(arguments: tuple[str, ...]) -> None:
-    """Open the database in psql; ARGUMENTS are psql's own, such as -c "SELECT …"."""
+    """Open the database in psql, with psql's own ARGUMENTS."""
     settings = load_settings()
     servers.require_postgres(settings)
     servers.run_psql(settings, arguments)

@@ -14,7 +14,7 @@ from scraper.registry import FoundPlugin, found_plugins, keys_of, settings_of
 @click.command()
 @json_option("array")
 def plugins(as_json: bool) -> None:
-    """Show the plug-ins: which are on, why others are off, and what each adds."""
+    """Show which plug-ins are on, what they add, why some are off."""
     rows = [_as_json(row) for row in found_plugins()]
     if as_json:
         print_json(rows)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -28,10 +27,10 @@ from scraper.errors import ConfigError, DefinitionError, NotFoundError, ScraperE
 from scraper.quality import report as reports
 from scraper.registry import installed_hooks, plugin_hooks, plugin_subcommands
 from scraper.settings import Settings
-from scraper.sites import loader, schema
+from scraper.sites import loader
 from scraper.sites.definition import Site
+from scraper.views import named_sites
 from scraper.views import products as view
-from scraper.views import site_history
 
 # The size of a site that was never crawled is unknown: this one serves as an example.
 UNKNOWN_PAGES = 1000
@@ -54,7 +53,7 @@ class Sites(click.Group):
 
 @click.group(cls=Sites)
 def sites() -> None:
-    """Show and check site definitions; pause, resume and delete sites."""
+    """Show and check definitions; pause, resume and delete sites."""
 
 
 @sites.command("check")
@@ -65,17 +64,11 @@ def sites_check(files: tuple[str, ...], as_json: bool) -> None:
     unless files or names of sites are given."""
     settings = load_settings()
     folder = settings.sites_dir
-    paths = [definition_file(folder, word) for word in files] or loader.list_definition_files(
-        folder
-    )
+    named = [definition_file(folder, word) for word in files]
+    paths = loader.list_files(named) or loader.list_definition_files(folder)
     if not paths:
         raise NotFoundError(f"no definitions in {folder}/ (write one, or set SCRAPER_SITES)")
-    problems = [
-        *loader.check_files(paths),
-        *loader.check_functions(paths, settings.site_function_modules),
-        *loader.check_sites(paths, partial(_problems_of_plugins, settings)),
-        *loader.check_sites(paths, loader.find_skipped_crawls),
-    ]
+    problems = find_problems(paths, settings)
     if as_json:
         print_json(problems)
         raise SystemExit(DefinitionError.exit_code if problems else 0)
@@ -115,7 +108,7 @@ def _read_history(names: Sequence[str]) -> _CrawlHistory:
                 continue
             texts = [f"{text}, in crawl {crawl.crawl_id}" for text in crawl.contradictions]
             contradictions[name] = texts
-        return _CrawlHistory(contradictions, site_history.last_sizes(connection, names))
+        return _CrawlHistory(contradictions, named_sites.last_sizes(connection, names))
 
 
 def _duration_text(site: Site, rate_per_s: float, pages: int | None) -> str:
@@ -131,10 +124,18 @@ def _duration_text(site: Site, rate_per_s: float, pages: int | None) -> str:
     return f"{site.name}: {text} {format_span(pages / rate_per_s)} at {site.rate} a host"
 
 
-def _problems_of_plugins(settings: Settings, site: Site) -> list[tuple[str, str]]:
-    """Returns (key, sentence) for each problem that plug-ins see in a definition."""
-    hooks = plugin_hooks().values()
-    return [problem for hook in hooks for problem in hook.check_site(site, settings)]
+def find_problems(paths: Sequence[Path], settings: Settings) -> list[str]:
+    """Returns all that is wrong in these definitions, a line for each problem."""
+
+    def check_by_plugins(site: Site) -> list[tuple[str, str]]:
+        return [row for hook in plugin_hooks().values() for row in hook.check_site(site, settings)]
+
+    return [
+        *loader.check_files(paths),
+        *loader.check_functions(paths, settings.site_function_modules),
+        *loader.check_sites(paths, check_by_plugins),
+        *loader.check_sites(paths, loader.find_skipped_crawls),
+    ]
 
 
 @sites.command("list")
@@ -253,18 +254,3 @@ def _print_progress(counts: Mapping[str, int]) -> deletion.Progress:
 def _set_paused(name: str, *, paused: bool, as_json: bool) -> None:
     changed = overrides.set_paused(open_engine(), name, paused=paused)
     print_paused("site", name, paused=paused, changed=changed, as_json=as_json)
-
-
-@sites.command("schema")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, writable=True),
-    help="Write to a file instead of the terminal.",
-)
-def sites_schema(output: str | None) -> None:
-    """Print the JSON schema of a definition, for editors."""
-    if output:
-        schema.write_schema(output)
-    else:
-        click.echo(schema.schema_text(), nl=False)

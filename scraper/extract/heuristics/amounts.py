@@ -3,72 +3,82 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from selectolax.lexbor import LexborNode
 
 from scraper.extract.money import (
+    OTHER_PURPOSE,
     is_former_text,
     is_split,
     names_currency,
     to_price,
 )
-from scraper.extract.text import BLOCKS, is_two_digits, price_text
+from scraper.extract.text import BLOCKS, current_price_text, is_two_digits
 from scraper.extract.values import Mistyped
 from scraper.rules.decoding import clean_text
 
 TEXT_MAX = 60
 NODES_MAX = 80
 FORMER_LEVELS = 5
+LABEL_LEVELS = 4
 PRICE_WORD = re.compile(
     r"price|preis|prix|precio|prezzo|prijs|pris|cena|amount|betrag|kosten", re.I
 )
 # "Regular" and "list" need "price" behind them: without a discount the price is a regular one.
 FORMER_WORD = re.compile(
-    r"(?i:(?:regular|list|original|retail|initial)[-_]?price)|(?:^|[\s_-])"
-    r"(?i:old|was|rrp|uvp|msrp|before|former|previous|compared?|compare-?at|crossed|cross|strike"
-    r"|struck|streich\w*|statt|vorher|avant|barred?|barrato|ancien|antes|anterior|tachado|van"
-    r"|oud|før)"
-    r"(?=$|[\s_-]|(?i:pr)|[A-Z])"
+    r"(?i:(?:regular|list|original|retail|initial)[-_]?price)|(?:^|[\s_-])(?i:old|was|rrp|uvp|msrp"
+    r"|before|former|previous|compared?|compare-?at|crossed|cross|strike|struck|streich\w*|statt"
+    r"|vorher|avant|barred?|barrato|ancien|antes|anterior|tachado|van|oud|før)(?=$|[\s_-]|(?i:pr)"
+    r"|[A-Z])"
 )
+_NAMING = (
+    *("class", "id", "itemprop"),
+    *("data-testid", "data-test", "data-qa", "data-qa-qualifier", "data-hook"),
+)
+# Names of two prices in one block: the usual one is the former price next to a reduced one, unless
+# only some customers pay that.
+_USUAL = re.compile(
+    rf"(?i)normal|regular|standard|usual|(?:base|list|full|secondary)[-_]?(?:{PRICE_WORD.pattern})"
+).search
+_REDUCED = re.compile(
+    r"(?!.*(?:subscri|member|club|bulk|tier|wholesale|trade|student|loyal|coupon)).*"
+    r"(?:special|reduced|promo|discounted|offer|aktion|angebot|sonder"
+    rf"|(?:sales?|now|new|final|primary)(?:[-_]?(?:{PRICE_WORD.pattern})|$|\s))",
+    re.I,
+).match
+_CARD = re.compile(r"<(?:a|img|h\d)\b").search
 _DASHED = re.compile(r"\d{1,3}(?:[.,'’\s]?\d{3})*[.,:] ?[-–—]{1,2}").fullmatch
 _STRUCK = frozenset({"del", "s", "strike"})
 _SKIPPED = frozenset({"script", "style", "noscript", "template", "select", "option", "svg", "head"})
 # Words next to an amount that is not the product's price: without tax, for a unit, for a month, an
 # instalment, for delivery, for members.
 _NET = re.compile(
-    r"\b(?:ex(?:cl|kl|clusive|klusive|cluding)?|zzgl|without|ohne|hors|sin|sem|senza"
-    r"|eks(?:kl)?|bez|без"
-    r"|exc)\.?:? ?(?:de )?(?:vat|tax(?:e?s)?|gst|mwst|ust|tva|iva|i\.v\.a|btw|moms|mva|alv|dph"
+    r"\b(?:ex(?:cl|kl|clusive|klusive|cluding)?|zzgl|without|ohne|hors|sin|sem|senza|eks(?:kl)?|bez"
+    r"|без|exc)\.?:? ?(?:de )?(?:vat|tax(?:e?s)?|gst|mwst|ust|tva|iva|i\.v\.a|btw|moms|mva|alv|dph"
     r"|pdv|ddv|ндс)"
-    r"|\b(?:netto|net price|prix ht|ht|alv ?0 ?%|hors taxes)\b|\+ ?(?:vat|gst|mwst|moms|btw"
-    r"|iva)\b",
+    r"|\b(?:netto|net price|prix ht|ht|alv ?0 ?%|hors taxes)\b|\+ ?(?:vat|gst|mwst|moms|btw|iva)\b",
     re.I,
 )
 _ASIDE = re.compile(
-    r"(?:/|\b(?:per|pro|je|par|al|por|a|à|le|/)) ?\d{0,4} ?(?:[kmcd]?g|kilo(?:gram+e?)?"
-    r"|[mcd]?l|lit(?:re|er"
-    r"|ro|r)s?|m[²³23]?|met(?:er|re)|(?:fl\.? ?)?oz|ounce|lb|pound|unit|count|piece|sheet"
-    r"|stück|stk)\b"
-    r"|(?:/|\b(?:per|pro|im|par|al|por|na|i|a|в)) ?(?:mo|month|monat|mois|mes|mês|mese|maand"
-    r"|mån(?:ad)?|md"
-    r"|mnd|måned|kk|mies|měs|месяц|мес)\b|\b\d+ ?(?:x|×|fois|mal|rate[ni]?|times|vezes|cuotas"
-    r"|payments?"
-    r"|instal+ments?) (?:de|of|à|von|di|da|zu|a|i)?\b"
-    r"|\b(?:shipping|delivery|postage|versand(?:kosten)?|lieferung|livraison|env[ií]o"
-    r"|spedizione|verzending"
-    r"|frakt|fragt|wysyłka|dostawa|доставка|frete|versandkostenfrei"
+    r"(?:/|\b(?:per|pro|je|par|al|por|a|à|le|/)) ?\d{0,4} ?(?:[kmcd]?g|kilo(?:gram+e?)?|[mcd]?l"
+    r"|lit(?:re|er|ro|r)s?|m[²³23]?|met(?:er|re)|(?:fl\.? ?)?oz|ounce|lb|pound|unit|count|piece"
+    r"|sheet|stück|stk)\b|(?:/|\b(?:per|pro|im|par|al|por|na|i|a|в)) ?(?:mo|month|monat|mois|mes"
+    r"|mês|mese|maand|mån(?:ad)?|md|mnd|måned|kk|mies|měs|месяц|мес)\b|\b\d+ ?(?:x|×|fois|mal"
+    r"|rate[ni]?|times|vezes|cuotas|payments?|instal+ments?) (?:de|of|à|von|di|da|zu|a|i)?\b"
+    r"|\b(?:shipping|delivery|postage|versand(?:kosten)?|lieferung|livraison|env[ií]o|spedizione"
+    r"|verzending|frakt|fragt|wysyłka|dostawa|доставка|frete|versandkostenfrei"
     r"|members?|club|kundenkarte|loyalty|subscribe|subscription|abonn?ement|klarna|afterpay)\b",
     re.I,
 )
 _ASIDE_WORD = re.compile(
     r"(?:^|[\s_-])(?:unit|per|base|basis|grund|net|netto|excl?|ex-?(?:vat|tax)|without-?tax"
-    r"|withouttax"
-    r"|install?ments?|monthly|rate|shipping|delivery|bonus|points?|members?|club)(?:$|[\s_-]|(?i:pr))",
+    r"|withouttax|install?ments?|monthly|rate|shipping|delivery|bonus|points?|members?|club)(?:$|[\s_-]|(?i:pr))",
     re.I,
 )
 ASIDE_TEXT_MAX = 90
@@ -89,20 +99,7 @@ class Amount(NamedTuple):
 def naming_words(element: LexborNode) -> str:
     """Returns the attributes that name the element: class, id, itemprop and the like."""
     attributes = element.attributes
-    return " ".join(
-        value
-        for key in (
-            "class",
-            "id",
-            "itemprop",
-            "data-testid",
-            "data-test",
-            "data-qa",
-            "data-qa-qualifier",
-            "data-hook",
-        )
-        if (value := attributes.get(key))
-    )
+    return " ".join(value for key in _NAMING if (value := attributes.get(key)))
 
 
 def walk_visible(root: LexborNode, without: Collection[int] = ()) -> Iterator[LexborNode]:
@@ -167,9 +164,65 @@ def find_amounts(root: LexborNode, without: Collection[int] = ()) -> list[Amount
         if amount is not None:
             prices.append(amount)
     inner = {ancestor.mem_id for amount in prices for ancestor in _ancestors(amount.element)}
-    innermost = [amount for amount in prices if amount.element.mem_id not in inner]
+    innermost = _mark_labels([amount for amount in prices if amount.element.mem_id not in inner])
     holders = Counter(up.mem_id for amount in innermost for up in _ancestors(amount.element))
-    return [amount if amount.struck else _mark_aside(amount, holders) for amount in innermost]
+    return _mark_usual(
+        [amount if amount.struck else _mark_aside(amount, holders) for amount in innermost]
+    )
+
+
+def _mark_usual(listed: list[Amount]) -> list[Amount]:
+    """Returns the amounts, where a usual price next to a lower reduced one is a former price."""
+    blocks: dict[int, list[Amount]] = defaultdict(list)
+    for amount in listed:
+        for up in () if amount.struck or amount.aside else islice(_ancestors(amount.element), 4):
+            blocks[up.mem_id].append(amount)
+    pairs = {
+        block: sorted(amounts, key=lambda amount: amount.value)
+        for block, amounts in blocks.items()
+        if len(amounts) == 2
+    }
+    usual = {
+        high.element.mem_id
+        for block, (low, high) in pairs.items()
+        if low.value < high.value
+        and _USUAL(_names_below(high.element, block))
+        and _REDUCED(_names_below(low.element, block))
+    }
+    return [
+        amount._replace(struck=amount.struck or amount.element.mem_id in usual) for amount in listed
+    ]
+
+
+def _names_below(element: LexborNode, block: int) -> str:
+    """Returns the names of the element and its ancestors, up to the block that holds it; "" if the
+    element is in another product's card within the block."""
+    names, branch = naming_words(element), element
+    while branch.parent is not None and branch.parent.mem_id != block:
+        branch = branch.parent
+        names += " " + naming_words(branch)
+    return "" if _CARD(branch.html or "") else names
+
+
+def _mark_labels(innermost: list[Amount]) -> list[Amount]:
+    """Returns the amounts. One that repeats a crossed-out price next to another is a label for
+    screen readers, and a former price as well."""
+    values: dict[int, set[Decimal]] = defaultdict(set)
+    struck = [amount for amount in innermost if amount.struck]
+    for amount in innermost if struck else ():
+        for up in () if amount.struck else _ancestors(amount.element):
+            values[up.mem_id].add(amount.value)
+    former = set()
+    for amount in struck:
+        ups = (up.mem_id for up in islice(_ancestors(amount.element), LABEL_LEVELS))
+        beside = next((up for up in ups if values[up] - {amount.value}), None)
+        former.add((beside, amount.value))
+    return [
+        amount._replace(struck=True)
+        if any((up.mem_id, amount.value) in former for up in _ancestors(amount.element) if former)
+        else amount
+        for amount in innermost
+    ]
 
 
 def current_amounts(listed: Collection[Amount]) -> list[Amount]:
@@ -189,7 +242,11 @@ def _mark_aside(amount: Amount, holders: Mapping[int, int]) -> Amount:
             break
         if _NET.search(text):
             return amount._replace(aside=True, net=True)
-        if _ASIDE.search(text) or (level < 2 and _ASIDE_WORD.search(naming_words(at))):
+        if (
+            _ASIDE.search(text)
+            or OTHER_PURPOSE.search(text)
+            or (level < 2 and _ASIDE_WORD.search(naming_words(at)))
+        ):
             return amount._replace(aside=True)
         at = at.parent
     return amount
@@ -197,7 +254,7 @@ def _mark_aside(amount: Amount, holders: Mapping[int, int]) -> Amount:
 
 def read_price(element: LexborNode) -> tuple[Decimal, str | None] | None:
     """Returns the price that a definition's `type: price` reads from the element."""
-    text = clean_text(price_text(element))
+    text = clean_text(current_price_text(element))
     if not text or len(text) > 500 or not any(map(str.isdigit, text)):
         return None
     try:
@@ -251,9 +308,9 @@ def is_former(element: LexborNode) -> bool:
 def is_named_former(element: LexborNode, *, itself: bool) -> bool:
     """Returns whether the element is crossed out or named as a former price. `itself`: it holds
     only the amount, so its name need not contain a word for price."""
-    if element.tag in _STRUCK or "line-through" in (element.attributes.get("style") or ""):
-        return True
     words = naming_words(element)
+    if element.tag in _STRUCK or "line-through" in f"{element.attributes.get('style')} {words}":
+        return True
     return bool(FORMER_WORD.search(words)) and (itself or bool(PRICE_WORD.search(words)))
 
 

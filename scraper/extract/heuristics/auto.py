@@ -25,13 +25,13 @@ from scraper.extract.heuristics.codes import (
     find_form_code,
     find_labelled_codes,
     find_named_codes,
-    is_gtin,
+    read_gtin,
 )
 from scraper.extract.heuristics.shown_price import rank_shown_prices
 from scraper.extract.heuristics.state_fields import find_currencies, find_field_paths
 from scraper.extract.money import THOUSANDTHS, to_price
 from scraper.extract.structured import jsonld
-from scraper.extract.text import whole_text
+from scraper.extract.text import unescape_twice, whole_text
 from scraper.extract.values import Mistyped, to_bool
 from scraper.rules.decoding import clean_text
 from scraper.sites.grammar.selectors import parse_json, parse_jsonld
@@ -77,14 +77,14 @@ class AutoReader:
             for origin in STRUCTURED:
                 nodes = getattr(self._document, origin)
                 for text in jsonld.find_texts(nodes, parsed, False):
-                    clean = clean_text(text)
+                    clean = unescape_twice(clean_text(text))
                     if clean and not _HOLE.match(clean):
                         yield origin, clean
 
     def _meta_texts(self, *names: str) -> Iterator[tuple[str, str]]:
         for name in names:
             for text in self._document.metas.get(name, ())[:1]:
-                if clean := clean_text(text):
+                if clean := unescape_twice(clean_text(text)):
                     yield "meta", clean
 
     @cached_property
@@ -113,6 +113,17 @@ class AutoReader:
         body = self._document.dom.body
         return find_amounts(body)[:AMOUNTS_MAX] if body is not None else []
 
+    def restore_thousands(self, value: Decimal, currency: str | None) -> Decimal:
+        """Returns 1299 for a stated "1.299" if the page shows 1.299 € and not a third decimal."""
+        if value.as_tuple().exponent != -3 or currency in THOUSANDTHS:
+            return value
+        shown = {amount.value for amount in self._amounts}
+        return (
+            (value * 1000).to_integral_value()
+            if value * 1000 in shown and value not in shown
+            else value
+        )
+
     def read_price(self) -> AutoValue | None:
         given = self._stated_prices()
         shown = rank_shown_prices(self._document.dom, self._amounts)
@@ -132,6 +143,7 @@ class AutoReader:
             sure = 0.8 if score >= 8 else 0.65 if score >= SURE else 0.4
             return self._price_value(top.value, top.currency or currency, sure)
         value, origins = votes.most_common(1)[0]
+        value = self.restore_thousands(value, currency)
         if top is not None and top.value == value:
             sure = 0.97 if origins == 1 else 0.99
             return self._price_value(value, currency or top.currency, sure)
@@ -260,13 +272,12 @@ class AutoReader:
         given = [
             text for _, text in (*self._structured_texts(*paths), *self._meta_texts("product:ean"))
         ]
-        for text in given:
-            if is_gtin(text):
-                return AutoValue(re.sub(r"\D", "", text), 0.95)
+        for digits in map(read_gtin, given):
+            if digits is not None:
+                return AutoValue(digits, 0.95)
         match = _GTIN.search(self._visible_text)
-        if match is not None and is_gtin(match[1]):
-            return AutoValue(match[1], 0.8)
-        return None
+        shown = read_gtin(match[1]) if match is not None else None
+        return AutoValue(shown, 0.8) if shown is not None else None
 
     def read_brand(self) -> AutoValue | None:
         return (

@@ -14,23 +14,17 @@ from scraper.extract.values import Mistyped, to_bool
 LABEL_MAX = 40
 _BUY = re.compile(
     r"(?:add (?:to|into) (?:your )?(?:cart|basket|bag|trolley|trolly)|buy(?: it)? now|add to order"
-    r"|in den (?:warenkorb|einkaufswagen)|(?:jetzt )?kaufen|ajouter au panier|acheter"
-    r"|(?:añadir|agregar|adicionar|aggiungi)(?: al?| ao)? (?:carrito|cesta|bolsa|carrello|carrinho)"
-    r"|comprar(?: ahora| agora)?|acquista|acquista ora|in winkel(?:wagen|mand)"
-    r"|bestellen"
-    r"|lägg i (?:varukorg|kundvagn)(?:en)?|köp|læg i kurv|legg i handlekurv"
-    r"|lisää ostoskoriin|lisa korvi"
-    r"|do koszyka|dodaj do koszyka|kup teraz|do košíku|vložit do košíku"
-    r"|do košíka|vložiť do košíka|kúpiť"
-    r"|kosárba|adaug[aă] [iî]n co[sș]|cumpăra|dodaj u ko[sš]aricu|u košaricu"
-    r"|kupi|lisa ostukorvi"
-    r"|ielikt grozā|pirkt|grozā|pievienot grozam|į krepšelį|sepete ekle"
-    r"|satın al|в корзину|купить"
-    r"|добавить в корзину|구매하기|장바구니|바로구매|구매"
-    r"|カートに入れる|加入购物车|立即购买"
-    r"|أضف (?:إلى|الى) (?:السلة|الحقيبة)"
-    r"|اشتر الآن|place bid|start order|comprar entradas?"
-    r"|pre-?order(?: now)?$|(?:jetzt )?vorbestellen|précommander|reservar ahora|preordina)",
+    r"|in den (?:warenkorb|einkaufswagen)|(?:jetzt )?kaufen|ajouter au panier|acheter|(?:añadir"
+    r"|agregar|adicionar|aggiungi)(?: al?| ao)? (?:carrito|cesta|bolsa|carrello|carrinho)"
+    r"|comprar(?: ahora| agora)?|acquista|acquista ora|in winkel(?:wagen|mand)|bestellen"
+    r"|lägg i (?:varukorg|kundvagn)(?:en)?|köp|læg i kurv|legg i handlekurv|lisää ostoskoriin"
+    r"|lisa korvi|do koszyka|dodaj do koszyka|kup teraz|do košíku|vložit do košíku|do košíka"
+    r"|vložiť do košíka|kúpiť|kosárba|adaug[aă] [iî]n co[sș]|cumpăra|dodaj u ko[sš]aricu|u košaricu"
+    r"|kupi|lisa ostukorvi|ielikt grozā|pirkt|grozā|pievienot grozam|į krepšelį|sepete ekle"
+    r"|satın al|в корзину|купить|добавить в корзину|구매하기|장바구니|바로구매|구매"
+    r"|カートに入れる|加入购物车|立即购买|أضف (?:إلى|الى) (?:السلة|الحقيبة)|اشتر الآن|place bid"
+    r"|start order|comprar entradas?|pre-?order(?: now)?$|(?:jetzt )?vorbestellen|précommander"
+    r"|reservar ahora|preordina)",
     re.I,
 )
 # The labels of buttons that offer a notification instead of a purchase.

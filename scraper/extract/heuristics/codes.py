@@ -9,6 +9,7 @@ from typing import NamedTuple
 from selectolax.lexbor import LexborHTMLParser
 
 from scraper.extract.heuristics.amounts import naming_words, short_text
+from scraper.extract.values import ascii_digits
 from scraper.rules.decoding import clean_text
 
 # How many characters of a page's text are read.
@@ -18,24 +19,17 @@ ELEMENTS_MAX = 400
 # Labels that only the shop's product number follows.
 _STRONG = (
     r"sku|product[ -]?code|product[ -]?(?:no|number|id|nr)|item[ -]?(?:no|number|code|id|#)"
-    r"|article[ -]?(?:no|number|code)|style[ -]?(?:no|number|code)"
-    r"|stock[ -]?code|catalogue[ -]?number"
-    r"|catalog[ -]?(?:no|number)|artikel-?(?: ?nummer| ?nr|code)"
-    r"|art\.?-? ?nr|bestell-?(?:nummer|nr)"
-    r"|produkt-?(?:nummer|nr)|référence|réf|référence produit"
-    r"|code (?:produit|article)|referencia"
-    r"|código (?:de )?(?:producto|produto|artículo)|cód|codice (?:articolo|prodotto)"
-    r"|cod\.? (?:articolo"
-    r"|produs|prodotto)|id produto|referência|ref\. produto|artikelnummer|productnummer|productcode"
-    r"|bestelnummer|varenummer|varenr|artikelnr|tuotenumero|tuotekoodi"
-    r"|tootekood|toote kood"
-    r"|produkta kods|preces kods|prekės kodas|kod produktu|nr katalogowy"
-    r"|numer katalogowy|kód produktu"
-    r"|kód tovaru|kód zboží|katalogové číslo|objednací kód|cikkszám"
-    r"|cod produs|šifra|šifra proizvoda"
-    r"|артикул|код товара|код|ürün kodu|stok kodu"
-    r"|딜번호|상품번호|상품코드|商品番号|品番|货号|商品编号"
-    r"|رمز المنتج|ad id|listing id"
+    r"|article[ -]?(?:no|number|code)|style[ -]?(?:no|number|code)|stock[ -]?code"
+    r"|catalogue[ -]?number|catalog[ -]?(?:no|number)|artikel-?(?: ?nummer| ?nr|code)|art\.?-? ?nr"
+    r"|bestell-?(?:nummer|nr)|produkt-?(?:nummer|nr)|référence|réf|référence produit"
+    r"|code (?:produit|article)|referencia|código (?:de )?(?:producto|produto|artículo)|cód"
+    r"|codice (?:articolo|prodotto)|cod\.? (?:articolo|produs|prodotto)|id produto|referência"
+    r"|ref\. produto|artikelnummer|productnummer|productcode|bestelnummer|varenummer|varenr"
+    r"|artikelnr|tuotenumero|tuotekoodi|tootekood|toote kood|produkta kods|preces kods|prekės kodas"
+    r"|kod produktu|nr katalogowy|numer katalogowy|kód produktu|kód tovaru|kód zboží"
+    r"|katalogové číslo|objednací kód|cikkszám|cod produs|šifra|šifra proizvoda|артикул|код товара"
+    r"|код|ürün kodu|stok kodu|딜번호|상품번호|상품코드|商品番号|品番"
+    r"|货号|商品编号|رمز المنتج|ad id|listing id"
 )
 # Labels that other numbers have as well.
 _WEAK = (
@@ -66,6 +60,13 @@ _SENT = ", ".join(
     for name in ("sku", "product_id", "productid", "product-id", "products_id", "id_product",
                  "item_id", "itemid", "article_id", "pid")
 ) + ", [data-sku], [data-product-sku], [data-product_sku]"  # fmt: skip
+# Groups of 14, 13, 12 or 8 digits, but not a part of a longer or a broken number.
+_GTIN = re.compile(
+    r"(?<![\d.])\d(?:(?:[ -]{0,2}\d){13}|(?:[ -]{0,2}\d){11,12}|(?:[ -]{0,2}\d){7})"
+    r"(?!\d|[.,]0*[1-9]|E)",
+    re.I,
+).search
+_GTIN_LABEL = re.compile(r"\W*$|.*(?:ean|gtin|upc|isbn|jan|bar)", re.I | re.S).match
 
 
 class Code(NamedTuple):
@@ -112,12 +113,22 @@ def find_form_code(dom: LexborHTMLParser) -> str | None:
     return codes.pop() if len(codes) == 1 else None
 
 
+def read_gtin(text: str) -> str | None:
+    """Returns the digits of a GTIN as shops write it: "EAN 4006381333931", "4006381333931.0"; None
+    without the right check digit (GS1 General Specifications, 7.9), or if the digits only fill the
+    field, such as 0000000000000."""
+    match = _GTIN(ascii_digits(text[: CODE_MAX * 2]))
+    digits = re.sub(r"\D", "", match[0]) if match is not None else ""
+    if match is None or len(set(digits[:-1].lstrip("0"))) < 3:
+        return None
+    label = text[: match.start()]
+    # Numbers of other kinds have letters before them.
+    is_labelled = _GTIN_LABEL(label) or (len(digits) > 8 and not label[-1].isalnum())
+    return digits if is_labelled and gtin_check_digit(digits[:-1]) == digits[-1] else None
+
+
 def is_gtin(text: str) -> bool:
-    """Returns whether the check digit is right (GS1 General Specifications, 7.9)."""
-    digits = re.sub(r"[\s-]", "", text)
-    if re.fullmatch(r"\d{8}|\d{12,14}", digits) is None:
-        return False
-    return gtin_check_digit(digits[:-1]) == digits[-1]
+    return read_gtin(text) is not None
 
 
 def gtin_check_digit(digits: str) -> str:

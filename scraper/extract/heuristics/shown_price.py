@@ -17,14 +17,10 @@ _CURRENT = re.compile(
     r"current|now|sale|final|special|actual|main|product|offer|our|angebot|neu|nuevo|detail", re.I
 )
 _ELSE = re.compile(
-    r"ship|deliver|versand|liefer|livraison|env[ií]o|spedizione|verzend"
-    r"|install?ment|month|monat|mois"
-    r"|mes\b|rata|raten|finanz|credit|kredit|saving|save|discount|rabat"
-    r"|coupon|voucher|points|cart"
-    r"|basket|unit|grundpreis|per-|warranty|insurance|related|recommend"
-    r"|similar|upsell|cross|recent"
-    r"|carousel|slider|swiper|bundle|accessor|menu|header|footer|nav|filter"
-    r"|facet|free|min-order",
+    r"ship|deliver|versand|liefer|livraison|env[ií]o|spedizione|verzend|install?ment|month|monat|mois"
+    r"|mes\b|rata|raten|finanz|credit|kredit|saving|save|discount|rabat|coupon|voucher|points|cart"
+    r"|basket|unit|grundpreis|per-|warranty|insurance|related|recommend|similar|upsell|cross|recent"
+    r"|carousel|slider|swiper|bundle|accessor|menu|header|footer|nav|filter|facet|free|min-order",
     re.I,
 )
 

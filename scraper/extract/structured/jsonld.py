@@ -1,4 +1,4 @@
-"""Values by path in a page's JSON-LD: `Product.offers[0].price`. Pure.
+"""Values by path in a page's JSON-LD: `Product.offers[0].price`. Pure, except that prices expire.
 
 A single value comes only from the first object of the type (and its variants): another product on
 the same page, such as a recommendation, must not fill a gap.
@@ -6,8 +6,10 @@ the same page, such as a recommendation, must not fill a gap.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from scraper.sites.grammar.selectors import JsonPath
@@ -25,13 +27,37 @@ _PRODUCTS = frozenset(
 )
 # Where an offer may hold a value that is missing at its usual key.
 _OFFER_PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "price": (("priceSpecification", "price"), ("lowPrice",), ("offers", "price")),
+    "price": (
+        *(("priceSpecification", "price"), ("priceSpecification", "minPrice"), ("lowPrice",)),
+        *(("minPrice",), ("offers", "price")),
+    ),
     "priceCurrency": (("priceSpecification", "priceCurrency"), ("offers", "priceCurrency")),
     # An AggregateOffer has it on each of its offers.
     "availability": (("offers", "availability"),),
 }
-# The types of crossed-out prices.
-_OTHER_PRICES = ("ListPrice", "StrikethroughPrice", "SRP", "MSRP")
+# The types of prices that no customer pays for the product, and of those that only some pay.
+_OTHER_PRICE = re.compile(
+    r"ListPrice|Strike-?through|SRP|MinimumAdvertised|InvoicePrice"
+    r"|Delivery|Shipping|Payment|Instal+ment|Down-?payment|Subscription|Fee\b",
+    re.I,
+).search
+_SOME_PAY = re.compile(
+    r"reseller|business|institution|lease|\brent|member|tier|student", re.I
+).search
+_SOME_KEYS = ("eligibleCustomerType", "businessFunction")
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d").match
+
+
+def put_own_first(
+    nodes: list[dict[str, Any]], is_own: Callable[[dict[str, Any]], bool]
+) -> list[dict[str, Any]]:
+    """Returns the objects with the page's own product before other products, such as recently
+    viewed ones, if `is_own` recognises another than the first."""
+    products = [node for node in nodes if not _PRODUCTS.isdisjoint(_type_names(node))]
+    if len(products) < 2 or products[0].get("hasVariant") or is_own(products[0]):
+        return nodes
+    own = next((node for node in products[1:] if is_own(node)), None)
+    return nodes if own is None else [own, *(node for node in nodes if node is not own)]
 
 
 def find_texts(nodes: list[dict[str, Any]], path: JsonPath, every: bool) -> Iterator[str]:
@@ -86,7 +112,8 @@ def _walk_texts(value: Any, steps: Steps, elsewhere: Elsewhere | None = None) ->
         if -len(listed) <= step < len(listed):
             yield from _walk_texts(listed[step], rest, elsewhere)
     elif isinstance(value, list):
-        for item in value:
+        is_price = len(value) > 1 and elsewhere is not None and step in ("price", "priceCurrency")
+        for item in (is_price and _current_prices(value)) or value:
             yield from _walk_texts(item, steps, elsewhere)
     elif isinstance(value, dict) and value.get(step) is not None:
         yield from _walk_texts(value[step], rest, elsewhere)
@@ -102,16 +129,53 @@ def _find_elsewhere(value: Any, step: str) -> Iterator[str]:
     if not isinstance(value, dict):
         return
     for key, *rest in _OFFER_PARTS.get(step, ()):
-        parts = [part for part in _as_list(value.get(key)) if not _is_other_price(part)]
-        for text in _walk_texts(parts[:1], tuple(rest)):
+        for text in _walk_texts(_current_prices(_as_list(value.get(key)))[:1], tuple(rest)):
             yield text
             return
 
 
-def _is_other_price(part: Any) -> bool:
-    return isinstance(part, dict) and (
-        "referenceQuantity" in part or str(part.get("priceType", "")).endswith(_OTHER_PRICES)
-    )
+def _current_prices(parts: list[Any]) -> list[Any]:
+    """Returns the parts of an offer, or the offers, whose price is one for the product. The price
+    that everyone pays now for a single piece comes first."""
+    ranked = [(rank, part) for part in parts if (rank := _rank_price(part)) is not None]
+    return [part for _, part in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _rank_price(part: Any) -> int | None:
+    """Returns how many conditions a price has, or None if it is not a price of the product."""
+    if not isinstance(part, dict):
+        return 1
+    kind = f"{part.get('priceType', '')} {part.get('priceComponentType', '')} {part.get('@type')}"
+    if "referenceQuantity" in part or _OTHER_PRICE(kind):
+        return None
+    inner = part.get("priceSpecification") if part.get("price") is None else None
+    ranks = [rank for spec in _as_list(inner) if (rank := _rank_price(spec)) is not None]
+    rank = 0 if "SalePrice" in kind else 2 if "RegularPrice" in kind else 1
+    if inner is not None:
+        rank = min(ranks, default=9)
+    if part.get("validForMemberTier") or _SOME_PAY(f"{[part.get(key) for key in _SOME_KEYS]}"):
+        return 8
+    if _least_quantity(part.get("eligibleQuantity")) > 1:
+        return max(rank, 7)
+    return max(rank, 6) if _is_out_of_date(part) else rank
+
+
+def _least_quantity(quantity: Any) -> float:
+    if isinstance(quantity, dict):
+        quantity = quantity.get("minValue", quantity.get("value"))
+    try:
+        return float(quantity)
+    except (TypeError, ValueError):
+        return 0
+
+
+def _is_out_of_date(part: dict[str, Any]) -> bool:
+    """Returns whether a price has expired, or is not valid yet."""
+    ends = str(part.get("validThrough") or part.get("priceValidUntil"))
+    begins = str(part.get("validFrom"))
+    dated = _ISO_DATE(ends), _ISO_DATE(begins)
+    today = f"{datetime.now(UTC):%Y-%m-%d}" if any(dated) else ""
+    return bool(dated[0] and ends[:10] < today) or bool(dated[1] and begins[:10] > today)
 
 
 def _leaf_texts(value: Any) -> Iterator[str]:

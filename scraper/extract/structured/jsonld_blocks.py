@@ -19,9 +19,17 @@ _WRAPPER = re.compile(
     r"(?:<!--|-->|(?://|/\*)?[ \t]{0,9}(?:<!\[CDATA\[|\]\]>)[ \t]{0,9}(?:\*/)?|;)"
 ).match
 _WRAPPERS_MAX = 5
-# A comma before the end of an object or a list, or a whole text, which may contain such a comma.
-# The pattern never backtracks over a text, so hostile input stays linear.
-_TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*(?:"|\\?\Z))|,(?=\s{0,1000}[}\]])', re.DOTALL)
+# A whole text, which the patterns never backtrack over, so that hostile input stays linear.
+_STRING = r'("(?:[^"\\]|\\.)*(?:"|\\?\Z))'
+# A comma before the end of an object or a list.
+_TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s{{0,1000}}[}}\]])", re.DOTALL)
+# A text in escaped quotes, or a comment.
+_QUOTE = r"&(?:quot|#0{0,5}34|#[xX]0{0,5}22);"
+_NOT_JSON = re.compile(
+    rf"{_STRING}|{_QUOTE}((?:(?!{_QUOTE})(?:\\&\w{{1,9}};|\\.|[^\\]))*){_QUOTE}"
+    r"|/\*.*?(?:\*/|\Z)|//[^\n]*|<!--.*?(?:-->|\Z)",
+    re.DOTALL,
+)
 # The opening tag of a JSON-LD script, but not a tag with "ld+json" in another attribute.
 _OPENING = re.compile(
     rb"""<script(?:\s+(?!type\b)[\w:-]+(?:\s*=\s*(?:"[^"<>]*"|'[^'<>]*'|[^\s"'<>]+))?)*"""
@@ -131,15 +139,16 @@ def _load_repaired(text: str) -> Any:
     people write."""
     if len(text) > REPAIRED_MAX_CHARS:
         return None
-    if "&quot;" in text and '"' not in text:
-        text = unescape(text)
+    for _ in range(2):
+        if "&" in text and '"' not in text:
+            text = unescape(text)
     text = text.lstrip()
     for _ in range(_WRAPPERS_MAX):
         wrapper = _WRAPPER(text)
         if wrapper is None:
             break
         text = text[wrapper.end() :].lstrip()
-    text = _TRAILING_COMMA.sub(r"\1", text)
+    text = _TRAILING_COMMA.sub(r"\1", _NOT_JSON.sub(_repair_part, text)).lstrip()
     values: list[Any] = []
     at = 0
     while at < len(text) and len(values) < JSONLD_NODES_MAX:
@@ -153,6 +162,14 @@ def _load_repaired(text: str) -> Any:
     return values[0] if len(values) == 1 else values or None
 
 
+def _repair_part(part: re.Match[str]) -> str:
+    """Returns a text in quotes that JSON knows, and nothing for a comment."""
+    if part[1] is not None:
+        return part[1]
+    inner = unescape(part[2]) if part[2] is not None else None
+    return "" if inner is None else f'"{_BARE_QUOTE.sub(chr(92) + chr(34), inner)}"'
+
+
 def _plain_number(text: str) -> str:
     if "e" not in text and "E" not in text:
         return text
@@ -160,6 +177,7 @@ def _plain_number(text: str) -> str:
     return format(number, "f") if abs(number.adjusted()) <= 40 else ""
 
 
+_BARE_QUOTE = re.compile(r'(?<!\\)"')
 # Where the next object or list begins.
 _NEXT = re.compile(r"[{\[]").search
 # Not strict: shops leave line breaks inside strings, which JSON forbids.

@@ -1,12 +1,11 @@
 """A page's microdata (WHATWG HTML, "Microdata") as objects in the shape of JSON-LD. Pure.
 
-The text read from a page is limited, because nested properties repeat the same text. `itemref` is
-not followed: shops do not use it.
+The text read from a page is limited, because nested properties repeat the same text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -36,10 +35,11 @@ def read_objects(dom: LexborHTMLParser) -> list[dict[str, Any]]:
         if len(items) >= OBJECTS_MAX:
             break
         items.setdefault(element.mem_id, {"@type": _item_types(element)})
+    referred = _find_referred(dom, items)
     inside: set[int] = set()
     read = 0
     for element in dom.css("[itemprop]")[:PROPERTIES_MAX] if items else ():
-        owner = _find_owner(element, items)
+        owner = _find_owner(element, items, referred)
         if owner is None:
             continue
         if read > TEXTS_MAX:
@@ -75,12 +75,32 @@ def add_property(owner: dict[str, Any], name: str, value: Any) -> None:
         owner[name] = [before, value]
 
 
-def _find_owner(element: LexborNode, items: dict[int, dict[str, Any]]) -> dict[str, Any] | None:
+def _find_referred(
+    dom: LexborHTMLParser, items: Mapping[int, dict[str, Any]]
+) -> dict[int, dict[str, Any]]:
+    """Returns the elements whose properties belong to an object that names them in `itemref`."""
+    names: dict[str, dict[str, Any]] = {}
+    for element in dom.css("[itemscope][itemref]"):
+        for name in (element.attributes.get("itemref") or "").split():
+            if element.mem_id in items:
+                names.setdefault(name, items[element.mem_id])
+    elements = dom.css("[id]") if names else ()
+    named = ((element.mem_id, element.attributes.get("id") or "") for element in elements)
+    return {identifier: names[name] for identifier, name in named if name in names}
+
+
+def _find_owner(
+    element: LexborNode,
+    items: Mapping[int, dict[str, Any]],
+    referred: Mapping[int, dict[str, Any]],
+) -> dict[str, Any] | None:
+    if element.mem_id in referred:
+        return referred[element.mem_id]
     parent = element.parent
     for _ in range(DEPTH_MAX):
         if parent is None:
             return None
-        item = items.get(parent.mem_id)
+        item = items.get(parent.mem_id) or referred.get(parent.mem_id)
         if item is not None:
             return item
         parent = parent.parent

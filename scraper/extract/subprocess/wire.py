@@ -20,11 +20,10 @@ _RESULT_TYPES = {
     ("scraper.extract.subprocess.wire", "ReadResult"),
     *(
         ("scraper.domain", name)
-        for name in ("Extracted", "ItemsRead", "Kind", "Link", "Product", "Vote")
+        for name in ("Extracted", "ItemsRead", "Kind", "Link", "Product", "SitemapUrl", "Vote")
     ),
     ("decimal", "Decimal"),
-    ("datetime", "date"),
-    ("datetime", "datetime"),
+    *(("datetime", name) for name in ("date", "datetime", "timedelta", "timezone")),
 }
 
 

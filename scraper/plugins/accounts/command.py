@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import redis.asyncio as aredis
 
 from scraper.cli.common.shared import (
     complete_site,
@@ -23,7 +22,7 @@ from scraper.cli.common.tables import print_table
 from scraper.crawl.context import CrawlContext, make_context
 from scraper.errors import ConfigError, LoginFailedError, NotFoundError
 from scraper.http.fetcher import HttpFetcher
-from scraper.infra import servers
+from scraper.infra import redis_clients, servers
 from scraper.plugins.accounts import file, store
 from scraper.plugins.accounts.file import Account, AccountFile
 from scraper.plugins.accounts.login_keys import AccountsKeys, account_group
@@ -45,7 +44,7 @@ COLUMNS = ["site", "account", "state", "since", "rests", "logins", "failures", "
 
 @click.group()
 def login() -> None:
-    """Show accounts by name and whether they are logged in; check and forget logins."""
+    """Show whether accounts are logged in; check, forget logins."""
 
 
 @login.command("list")
@@ -176,7 +175,7 @@ def _attempt_cells(attempt: LoginAttempt) -> list[str]:
 async def _log_in(
     settings: Settings, context: CrawlContext, accounts: list[Account]
 ) -> list[LoginAttempt]:
-    client = aredis.Redis.from_url(settings.valkey_url, socket_connect_timeout=5, socket_timeout=10)
+    client = redis_clients.connect_async(settings.valkey_url)
     fetcher = HttpFetcher()
     limiters = HostLimiters(RedisFleetLimiter(client, f"login-check:{secrets.token_hex(4)}"))
     pool = ProxyPool(ProxyFile(settings.proxy_list), ProxyHealth(client), random.Random())

@@ -160,7 +160,8 @@ class AccountPool:
             task.cancel()
         with suppress(TimeoutError, DeferredError):
             async with asyncio.timeout(seconds):
-                await asyncio.gather(*tasks, return_exceptions=True)
+                if tasks:
+                    await asyncio.wait(tasks)
                 for state in self._accounts.values():
                     await self._save_cookies(state, 0.0)
 

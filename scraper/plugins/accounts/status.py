@@ -64,10 +64,15 @@ class AccountStatus:
 
 def parse_status(now_us: int, flat: Sequence[Any]) -> AccountStatus:
     """Reads an account's hash, names and values in turn, as `scripts/common.lua` describes it."""
-    fields = {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+    fields = {
+        name.decode("utf-8", "replace"): value
+        for name, value in zip(flat[::2], flat[1::2], strict=True)
+    }
 
     def read_number(name: str) -> int:
-        return int(float(fields.get(name, b"0")))
+        text = fields.get(name, b"0")
+        # The next script removes what no script wrote.
+        return int(text) if text.isdigit() and len(text) <= 16 else 0
 
     generation, expires = read_number("generation"), read_number("expires")
     return AccountStatus(
@@ -80,7 +85,7 @@ def parse_status(now_us: int, flat: Sequence[Any]) -> AccountStatus:
         tried_ago_s=(now_us - read_number("tried")) / 1e6 if "tried" in fields else None,
         rest_s=max(0.0, (read_number("rest") - now_us) / 1e6),
         quarantined=fields.get("quarantined") == b"1" and read_number("rest") > now_us,
-        kind=fields.get("kind", b"").decode(),
+        kind=fields.get("kind", b"").decode("utf-8", "replace"),
         why=fields.get("why", b"").decode("utf-8", "replace"),
         proven=generation != 0 and read_number("proven") == generation,
         logins=read_number("logins"),

@@ -195,11 +195,13 @@ def read_states(client: redis.Redis) -> dict[tuple[str, str], AccountStatus]:
         pipe.time()
         for account in accounts:
             pipe.hmget(account_key(*account), *fields)
-        (seconds, microseconds), *rows = pipe.execute()
+        (seconds, microseconds), *rows = pipe.execute(raise_on_error=False)
     now_us = seconds * 1_000_000 + microseconds
     statuses = {}
     for account, row in zip(accounts, rows, strict=True):
-        pairs = [pair for pair in zip(fields, row, strict=True) if pair[1]]
+        # A key of another type counts as lost.
+        values = row if isinstance(row, list) else [None] * len(fields)
+        pairs = [pair for pair in zip(fields, values, strict=True) if pair[1]]
         statuses[account] = parse_status(now_us, [text for pair in pairs for text in pair])
     return statuses
 
@@ -208,7 +210,7 @@ def list_accounts(client: redis.Redis) -> list[tuple[str, str]]:
     """Returns (site, account) of all accounts in Redis."""
     accounts = []
     for key in client.scan_iter(match=f"{PREFIX}*", count=1000):
-        site, _, account = key.decode().removeprefix(PREFIX).partition(":")
+        site, _, account = key.decode("utf-8", "replace").removeprefix(PREFIX).partition(":")
         # Names have no colon: this is the key of an account's logged-out pages.
         if ":" not in account:
             accounts.append((site, account))

@@ -73,12 +73,15 @@ class LoginVault:
 
     def merge(self, identity: AccountSession, standing: AccountStatus) -> bool:
         """Takes over the cookies that another process has written. Returns False if they cannot be
-        opened."""
+        opened, or are another account's."""
         text = self._seal.open(standing.sealed)
         if text is None:
             return False
         try:
-            identity.jar.load(json.loads(text)["cookies"])
+            kept = json.loads(text)
+            if (kept["site"], kept["account"]) != (identity.site, identity.account):
+                return False
+            identity.jar.load(kept["cookies"])
         except (ValueError, KeyError, TypeError):
             return False
         return True

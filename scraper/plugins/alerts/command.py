@@ -32,7 +32,7 @@ from scraper.settings import Settings, readable_by_all
 @json_option("array")
 @click.pass_context
 def alerts(context: click.Context, as_json: bool) -> None:
-    """Show the rules of price alerts, and their alerts of the last week."""
+    """Show the rules of price alerts, and the alerts of a week."""
     if context.invoked_subcommand is not None:
         return
     with open_engine().connect() as connection:

@@ -95,6 +95,8 @@ def make_notice(report: Report) -> Notice:
     """Makes the message for people, and the details for a webhook's program."""
     verdict = "failed" if report.status == CrawlStatus.FAILED else "is suspect"
     lines = [f"Crawl {report.crawl_id} of {report.site} {verdict}: {report.products_phrase}."]
+    if report.suspect and report.suspicions:
+        lines += report.answers
     if report.note:
         lines.append(f"Note: {report.note}")
     for reason in report.reasons[:REASONS_SHOWN]:
@@ -106,8 +108,6 @@ def make_notice(report: Report) -> Notice:
             f"  such as {example['url']}"
             for example in report.examples.get(reason["field"] or "", [])[:1]
         ]
-    if report.suspect:
-        lines.append("No product was delisted, and implausible values are held back.")
     lines.append(f"More: scraper report {report.crawl_id}")
     details = {
         "crawl": report.crawl_id,

@@ -36,6 +36,10 @@ RECIPIENTS_MAX = 50
 # In a web address, the key that signs a webhook's messages follows this.
 SECRET = "#whsec_"  # noqa: S105 - a prefix, not a secret
 KEY_MIN = 16
+# A shop's words are part of a message: what turns text round, and what chats take for a mention or
+# a link that hides its address.
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_OBEYED = re.compile(r"<(?=[!@#]|\w+:)|@(?=(?:everyone|here|channel|all)\b)|](?=\()", re.IGNORECASE)
 # For all recipients together: each has a thread.
 SEND_S = 30.0
 
@@ -66,12 +70,26 @@ class Recipient:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message. Webhooks also receive `details`, as keys of their JSON."""
+    """A message. Title and text hold no sign that chats obey. Webhooks also receive `details`, as
+    keys of their JSON."""
 
     title: str
     text: str
     details: Mapping[str, Any]
     failure: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", make_harmless(self.title))
+        object.__setattr__(self, "text", make_harmless(self.text))
+
+
+def make_harmless(text: str) -> str:
+    """Takes out control characters, and puts a space after signs that chats would obey.
+
+    >>> make_harmless("<!channel> @here [a shop](https://evil.example), 3 < 5")
+    '< !channel> @ here [a shop] (https://evil.example), 3 < 5'
+    """
+    return _OBEYED.sub(r"\g<0> ", _HIDDEN.sub("", text))
 
 
 def load_recipients(path: Path) -> list[Recipient]:

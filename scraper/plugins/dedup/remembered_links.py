@@ -22,12 +22,10 @@ from uuid import UUID
 import redis
 import sqlalchemy as sa
 import structlog
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
-from redis.retry import Retry
 
 from scraper.domain import Kind, Message
-from scraper.infra import outages
+from scraper.infra import outages, redis_clients
 from scraper.infra.database import retry_transaction
 from scraper.plugins.dedup import filters as dedup
 from scraper.plugins.dedup.bloom import BloomFilter, FilterStore
@@ -248,9 +246,7 @@ def _log_refusal(error: RedisError) -> None:
 
 def connect(url: str) -> redis.Redis:
     """Connects without retries, since the caller has pages to store."""
-    return redis.Redis.from_url(
-        url, socket_connect_timeout=TIMEOUT_S, socket_timeout=TIMEOUT_S, retry=Retry(NoBackoff(), 0)
-    )
+    return redis_clients.connect(url, timeout_s=TIMEOUT_S)
 
 
 def filter_use(page: PageResult) -> FilterUse | None:

@@ -29,8 +29,7 @@ from scraper.frontier import crawls, sites
 from scraper.frontier.progress import CrawlProgress
 from scraper.infra import migrations, servers
 from scraper.infra.database import make_engine
-from scraper.infra.flower_login import FlowerLogin
-from scraper.infra.local_servers import LocalServers
+from scraper.infra.services import FlowerLogin, LocalServers
 from scraper.plugins.demo import definition, processes
 from scraper.registry import find_service
 from scraper.runtime import fleet
@@ -68,7 +67,7 @@ SELECT p.external_id, p.data ->> 'name' AS name, v.data ->> 'price' AS before,
     "--products", default=1000, show_default=True, help="Size of the sample shop's catalogue."
 )
 def demo(keep: bool, stop_: bool, products: int) -> None:
-    """Crawl the bundled sample shop twice, through every real part, and show the results."""
+    """Crawl the bundled sample shop twice, and show the results."""
     settings = load_settings()
     if stop_:
         click.echo(f"{processes.stop_remembered(settings)} processes stopped")

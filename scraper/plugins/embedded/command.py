@@ -7,9 +7,10 @@ import sys
 import click
 
 from scraper.cli.common.shared import json_option, load_settings, print_json, require_project
+from scraper.errors import BusyError
 from scraper.infra import migrations, servers
 from scraper.infra.database import make_engine
-from scraper.infra.flower_login import FlowerLogin
+from scraper.infra.services import FlowerLogin, ServersOwner
 from scraper.plugins.embedded import servers as embedded
 from scraper.registry import find_service
 
@@ -17,7 +18,7 @@ from scraper.registry import find_service
 @click.command()
 @json_option()
 def up(as_json: bool) -> None:
-    """Start the embedded servers in the background and apply migrations.
+    """Start the embedded servers, and apply migrations.
 
     With DATABASE_URL and REDIS_URL set, starts nothing: checks that they answer, and migrates. On a
     terminal, shows Flower's password if it was generated here.
@@ -27,7 +28,7 @@ def up(as_json: bool) -> None:
     states = embedded.up(settings)
     if not as_json:
         for state in states:
-            click.echo(f"{state.name}: running, {state.address}")
+            click.echo(f"{state.name}: running, {state.address} ({state.program})")
     servers.require_reachable(settings)
     revision = migrations.upgrade(make_engine(settings.postgres_url))
     service = find_service(FlowerLogin)  # type: ignore[type-abstract]
@@ -49,8 +50,19 @@ def up(as_json: bool) -> None:
 @click.command()
 @json_option()
 def down(as_json: bool) -> None:
-    """Stop the embedded servers. Their data stays."""
-    states = embedded.down(load_settings())
+    """Stop the embedded servers. Their data stays.
+
+    It is refused while `scraper start` runs.
+    """
+    settings = load_settings()
+    owner = find_service(ServersOwner)  # type: ignore[type-abstract]
+    pid = owner.find_process(settings) if owner is not None and settings.embedded else None
+    if pid is not None:
+        raise BusyError(
+            f"`scraper start` runs here, as process {pid}, and would start the servers again (fix: "
+            f"end it with Ctrl-C or `kill {pid}`; it stops the servers that it started)"
+        )
+    states = embedded.down(settings)
     if as_json:
         print_json({"servers": states})
         return

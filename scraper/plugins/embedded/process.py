@@ -16,6 +16,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import psutil
@@ -229,6 +230,43 @@ def package_folder(name: str) -> Path:
     spec = importlib.util.find_spec(name)
     assert spec is not None and spec.origin is not None
     return Path(spec.origin).parent
+
+
+@lru_cache
+def find_program(package: str, inside: str, *names: str) -> Path:
+    """Returns the program of a wheel. If the wheel is missing, or its program does not run on this
+    system, returns the program of one of these names on the PATH, or in Debian's folders."""
+    programs: list[Path] = []
+    if importlib.util.find_spec(package) is not None:
+        programs.extend(package_folder(package).glob(inside))
+    folders = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), *folders))
+    programs.extend(Path(at).resolve() for name in names if (at := shutil.which(name, path=path)))
+    for program in programs:
+        if _starts_program(program):
+            return program
+    raise ServerUnavailableError(
+        f"the embedded servers need {names[0]} "
+        "(fix: type `pip install 'celery-scraper[embedded]'`, "
+        f"put {' or '.join(names)} on the PATH, or set DATABASE_URL and REDIS_URL)"
+    )
+
+
+def _starts_program(program: Path) -> bool:
+    try:
+        return not subprocess.run(
+            [program, "--version"], capture_output=True, timeout=START_TIMEOUT_S, check=False
+        ).returncode
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def read_program(pid: int | None) -> str | None:
+    """Returns the program that a process runs, as its command line names it."""
+    try:
+        return psutil.Process(pid).cmdline()[0] if pid is not None else None
+    except (psutil.Error, IndexError):
+        return None
 
 
 def wait_for_answer(answers: Callable[[], bool], pid: int, deadline: float) -> bool:

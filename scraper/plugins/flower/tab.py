@@ -35,9 +35,11 @@ from scraper.plugins.flower.handlers import (
     SitePage,
     assets_version,
 )
+from scraper.plugins.flower.plugin_pages import make_plugin_routes
 from scraper.plugins.flower.reader import PostgresReader
 from scraper.plugins.flower.settings import FlowerSettings
 from scraper.settings import Settings
+from scraper.sites.grammar.scalars import SITE_NAME
 
 log = structlog.get_logger()
 
@@ -49,7 +51,6 @@ ITEM = """
             {% if active_tab == 'crawls' %}aria-current="page"{% end %}>Crawls</a>
         </li>
 """
-SITE = r"[a-z0-9][a-z0-9_-]{0,62}"
 FIRST_LIST = re.compile(r'<ul class="app-nav navbar-nav">')
 
 
@@ -113,15 +114,16 @@ def make_routes(settings: Settings) -> list[Any]:
         url(r"/crawls", CrawlsPage, arguments, name="crawls"),
         url(r"/crawls/(\d{1,19})", CrawlsPage, arguments, name="crawl"),
         url(r"/crawls/products", ProductsPage, arguments, name="products"),
-        url(rf"/crawls/sites/({SITE})", SitePage, arguments),
-        url(rf"/api/sites/({SITE})", SiteApi, arguments, name="api_site"),
-        url(rf"/api/sites/({SITE})/({'|'.join(OF_SITES)})", SiteActionApi, arguments),
+        url(rf"/crawls/sites/({SITE_NAME})", SitePage, arguments),
+        url(rf"/api/sites/({SITE_NAME})", SiteApi, arguments, name="api_site"),
+        url(rf"/api/sites/({SITE_NAME})/({'|'.join(OF_SITES)})", SiteActionApi, arguments),
         url(r"/api/products\.(csv|jsonl)", ExportApi, arguments),
         url(r"/api/products", ProductsApi, arguments, name="api_products"),
         url(rf"/crawls/assets/({names})", AssetHandler, arguments, name="crawls_asset"),
         url(r"/api/crawls", ListApi, arguments, name="api_crawls"),
         url(r"/api/crawls/(\d{1,19})", CrawlApi, arguments),
         url(rf"/api/crawls/(\d{{1,19}})/({'|'.join(ACTIONS)})", ActionApi, arguments),
+        *make_plugin_routes(arguments),
     ]
 
 

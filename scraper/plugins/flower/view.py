@@ -12,18 +12,18 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.domain import Outcome
-from scraper.errors import ConfigError, NotFoundError
+from scraper.errors import ConfigError, NotFoundError, quote_command
 from scraper.feed import prices
 from scraper.frontier.progress import CrawlProgress
 from scraper.infra.redaction import redact
+from scraper.plugins.flower import charts, site_history
+from scraper.plugins.flower.charts import Point
 from scraper.quality import report as reports
 from scraper.results.products import parse_data
 from scraper.settings import Settings
-from scraper.views import charts as overview
 from scraper.views import crawl_progress as progress
-from scraper.views import named_sites, products, provenance, rows, site_history
+from scraper.views import named_sites, products, provenance, rows
 from scraper.views import site_table as fleet
-from scraper.views.charts import Point
 
 LIMIT = 50
 LIMIT_MAX = 100
@@ -46,7 +46,7 @@ def fleet_listing(connection: sa.Connection, query: fleet.Query) -> dict[str, An
         for row in matching.rows
         if row.crawl is not None and row.crawl.started_at and row.crawl.active
     }
-    sparks = overview.read_sparks(connection, times)
+    sparks = charts.read_sparks(connection, times)
     return {
         "now": now,
         "totals": asdict(fleet.read_totals(connection)),
@@ -82,10 +82,10 @@ def crawl_details(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
     if not 0 < crawl_id <= ID_MAX:
         raise NotFoundError(f"no crawl has the id {crawl_id}")
     crawl, now = progress.read(connection, crawl_id), _database_time(connection)
-    shown, points = overview.read_course(connection, crawl_id, *_crawl_span(crawl, now))
-    shares = overview.read_shares(connection, crawl_id)
-    hosts = overview.read_hosts(connection, crawl_id)
-    dead, reasons = overview.read_dead_pages(connection, crawl_id)
+    shown, points = charts.read_course(connection, crawl_id, *_crawl_span(crawl, now))
+    shares = charts.read_shares(connection, crawl_id)
+    hosts = charts.read_hosts(connection, crawl_id)
+    dead, reasons = charts.read_dead_pages(connection, crawl_id)
     return {
         "now": now,
         "crawl": progress.as_json(crawl),
@@ -104,11 +104,11 @@ def crawl_details(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
         "hosts_in_all": hosts[0].hosts if hosts else 0,
         "errors": [
             {**_row_json(row), **_outcome_meaning(row.outcome)}
-            for row in overview.read_errors(connection, crawl_id)
+            for row in charts.read_errors(connection, crawl_id)
         ],
         "dead": [{**_row_json(row), **_outcome_meaning(row.reason)} for row in dead],
         "dead_reasons": [{**_row_json(row), **_outcome_meaning(row.reason)} for row in reasons],
-        "fields": list(overview.fill_rates(connection, crawl_id)),
+        "fields": list(charts.fill_rates(connection, crawl_id)),
         **_judgement_json(connection, crawl_id),
     }
 
@@ -124,6 +124,7 @@ def _judgement_json(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
             {
                 "field": reason["field"],
                 "text": redact(reason["text"]),
+                "level": reason.get("level", "suspect"),
                 "examples": report.examples.get(reason["field"] or "", [])[:EXAMPLES],
             }
             for reason in report.reasons
@@ -215,7 +216,7 @@ def export_products(
     if shown and shown[0].matching > EXPORT_MAX:
         raise ConfigError(
             f"{shown[0].matching:,} products are too many for a browser (limit {EXPORT_MAX:,}; "
-            f"fix: search for fewer, or type `scraper export {site}`)"
+            f"fix: search for fewer, or type `{quote_command('scraper export', site)}`)"
         )
     table, text = rows.make_table(connection, site, types, shown), io.StringIO(newline="")
     (rows.write_csv if form == "csv" else rows.write_jsonl)(table, text)

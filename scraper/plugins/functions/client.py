@@ -24,7 +24,13 @@ from contextlib import ExitStack, suppress
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
-from scraper.errors import CallError, CallTimeoutError, FunctionRefusedError, ServerUnavailableError
+from scraper.errors import (
+    CallError,
+    CallTimeoutError,
+    FunctionRefusedError,
+    ServerUnavailableError,
+    quote_command,
+)
 
 if TYPE_CHECKING:
     from scraper.plugins.functions.sender import CallSender, Send
@@ -376,22 +382,19 @@ class _Unserved:
         elif idle_s > UNSERVED_S and self._seen > 1:
             raise ServerUnavailableError(
                 f"no worker serves the queue {self._queue!r}: type "
-                f"`celery -A scraper worker -Q {self._queue}`, "
+                f"`{quote_command('celery -A scraper worker -Q', self._queue)}`, "
                 "or Client(local=True) to have one started here"
             )
 
 
 def _open_call_store(settings: Settings, call: str) -> CallStore:
-    import redis
-
-    from scraper.infra import servers
+    from scraper.infra import redis_clients, servers
     from scraper.plugins.functions.store import CallStore
 
     servers.require_redis(settings)
     if settings.broker_url is not None:
         servers.require_broker(settings)
-    client = redis.Redis.from_url(settings.valkey_url, socket_connect_timeout=3, socket_timeout=10)
-    return CallStore(client, call)
+    return CallStore(redis_clients.connect(settings.valkey_url), call)
 
 
 def _load_send() -> Send:

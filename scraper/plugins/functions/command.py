@@ -67,7 +67,7 @@ def run(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Call the async function MODULE:FUNCTION on the workers, once for each of URLS.
+    """Call MODULE:FUNCTION on the workers, once for each of URLS.
 
     Prints results in the order of the inputs, as they come; exits with 4 if some failed. URLS may
     be any text; - reads lines from standard input. SCRAPER_FUNCTIONS must name the module.

@@ -16,5 +16,6 @@ PLUGIN = Plugin(
         "links": Command(DATA, "scraper.plugins.matching.commands.links"),
     },
     services={"MarketEvents": "scraper.plugins.matching.events:EVENTS"},
+    tab_pages={"articles": "scraper.plugins.matching.tab"},
     ticks=[Tick("match", 10.0, "scraper.plugins.matching.linking.step:link_offers")],
 )

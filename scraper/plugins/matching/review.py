@@ -17,6 +17,10 @@ SELECT state, method, count(*) AS links FROM offer_links GROUP BY 1, 2 ORDER BY 
 AT_ONCE = 50
 
 
+# Confidence, and the ids of both offers.
+Place = tuple[float, int, int]
+
+
 class Proposal(NamedTuple):
     """Two offers that may be one product, with the evidence."""
 
@@ -37,31 +41,32 @@ class Proposal(NamedTuple):
     right_currency: str | None
     right_url: str | None
 
+    @property
+    def place(self) -> Place:
+        """The place in the order of review."""
+        return self.confidence, self.left_id, self.right_id
+
 
 def read_proposals(
-    connection: sa.Connection, after: Proposal | None = None, most: int = AT_ONCE
+    connection: sa.Connection, after: Place | None = None, most: int = AT_ONCE
 ) -> list[Proposal]:
-    """Returns the next proposals after one, the most confident first."""
-    values = {
-        "confidence": None if after is None else after.confidence,
-        "left": None if after is None else after.left_id,
-        "right": None if after is None else after.right_id,
-        "most": most,
-    }
+    """Returns the next proposals after a place in their order, the most confident first."""
+    confidence, left, right = after or (None, None, None)
+    values = {"confidence": confidence, "left": left, "right": right, "most": most}
     return rows_as(Proposal, connection.execute(PROPOSED, values))
 
 
 def iterate_proposals(engine: sa.Engine) -> Iterator[Proposal]:
     """Yields proposals, and reads further ones when they are asked for: decisions in between are
     respected."""
-    last: Proposal | None = None
+    last: Place | None = None
     while True:
         with engine.connect() as connection:
             batch = read_proposals(connection, last, 1)
         if not batch:
             return
-        last = batch[0]
-        yield last
+        last = batch[0].place
+        yield batch[0]
 
 
 def count_links(connection: sa.Connection) -> list[dict[str, Any]]:

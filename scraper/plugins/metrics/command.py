@@ -27,7 +27,7 @@ from scraper.plugins.metrics.settings import MetricsSettings
 )
 @click.option("--once", is_flag=True, help="Print the metrics once and exit.")
 def metrics(host: str | None, port: int | None, once: bool) -> None:
-    """Serve the state of the whole fleet for Prometheus, from PostgreSQL, Redis and the broker.
+    """Serve the state of the whole fleet for Prometheus.
 
     One per installation is enough. Workers have their own metrics, see SCRAPER_METRICS_PORT.
     """

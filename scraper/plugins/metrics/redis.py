@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from prometheus_client.core import Metric
-from redis import Redis
 
+from scraper.infra import redis_clients
 from scraper.plugins.metrics.counters import Growing, Labels
 from scraper.plugins.metrics.postgres import make_counter, make_gauge
 from scraper.proxies import file
@@ -28,7 +28,7 @@ ByHost = Mapping[str, Mapping[str, ProxyStats]]
 
 class RedisState:
     def __init__(self, url: str, proxy_list: Path | None) -> None:
-        self._client = Redis.from_url(url, socket_connect_timeout=3, socket_timeout=5)
+        self._client = redis_clients.connect(url, timeout_s=5)
         self._proxy_list = proxy_list
         self._requests = Growing()
 

@@ -237,6 +237,11 @@ class ParquetForm:
     def write(
         self, table: Table, file: IO[bytes], definition: Site, metadata: dict[str, Any]
     ) -> int:
+        if table.parts:
+            raise ConfigError(
+                "a Parquet file has the columns of one site (fix: a file for each SITE, or "
+                "--format csv, jsonl or xlsx)"
+            )
         return write_parquet(table, file, definition, metadata)
 
 

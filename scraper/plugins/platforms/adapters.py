@@ -7,22 +7,10 @@ An adapter is a module with a class and one instance, listed in `ADAPTERS` and i
 from __future__ import annotations
 
 from scraper.extract.adapter import Adapter
-from scraper.plugin import Hooks
-from scraper.plugins.platforms.keys import PlatformsKeys
 from scraper.plugins.platforms.magento import MAGENTO
 from scraper.plugins.platforms.shopify import SHOPIFY
 from scraper.plugins.platforms.woocommerce import WOOCOMMERCE
-from scraper.sites.definition import Site
 
 ADAPTERS: dict[str, Adapter] = {
     adapter.name: adapter for adapter in (SHOPIFY, WOOCOMMERCE, MAGENTO)
 }
-
-
-class PlatformsHooks(Hooks):
-    def adapter(self, site: Site) -> Adapter | None:
-        platform = site.of(PlatformsKeys).platform
-        return None if platform is None else ADAPTERS[platform]
-
-
-HOOKS = PlatformsHooks()

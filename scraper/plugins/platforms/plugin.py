@@ -8,6 +8,6 @@ PLUGIN = Plugin(
     name="platforms",
     summary="reads shops by their platform's own interface",
     keys="scraper.plugins.platforms.keys:PlatformsKeys",
-    hooks="scraper.plugins.platforms.adapters:HOOKS",
+    hooks="scraper.plugins.platforms.hooks:HOOKS",
     services={"PlatformAdapters": "scraper.plugins.platforms.adapters:ADAPTERS"},
 )

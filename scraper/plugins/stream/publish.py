@@ -24,6 +24,7 @@ from scraper.domain import Message
 from scraper.feed import reader as changes
 from scraper.feed import store as store
 from scraper.feed.reader import Change, ChangeReader
+from scraper.infra import redis_clients
 from scraper.infra.statements import lua
 from scraper.plugins.stream.settings import StreamSettings
 from scraper.settings import Settings
@@ -51,9 +52,7 @@ def publish(engine: sa.Engine, settings: Settings) -> list[Message]:
     with engine.begin() as connection:
         if not connection.execute(LOCK, {"what": f"scraper: publish changes to {name}"}).scalar():
             return []
-        with redis.Redis.from_url(
-            settings.valkey_url, socket_connect_timeout=TIMEOUT_S, socket_timeout=TIMEOUT_S
-        ) as client:
+        with redis_clients.connect(settings.valkey_url, timeout_s=TIMEOUT_S) as client:
             ChangeStream(client, name, own.changes_stream_max).fill(connection)
     return []
 
@@ -86,6 +85,14 @@ class ChangeStream:
                 upto=trimmed,
             )
             last = trimmed
+        elif (common := store.common_position(connection, last)) != last:
+            log.warning(
+                "stream has changes that PostgreSQL lost when it was replaced",
+                stream=self._name,
+                after=last,
+                common=common,
+            )
+            last = common
         reader = ChangeReader(connection, last, rows=BATCH)
         for batch in changes.ready_batches(reader, AT_ONCE_S):
             last = self.add_changes(batch, last)

@@ -1,13 +1,17 @@
 -- name: classify_held_values
 -- Marks single held values that are implausible with a reason (`plausibility.REASONS`).
--- parameters: id (the crawl), fields, prices, own, lasting, switches, agreeing (names of fields,
---   see `FieldRoles`), compared (how many products were known before), misread (a pattern), and the
---   thresholds of `plausibility`: lacking, otherwise, leap, shared_min, shared, vanished_max
+-- parameters: id (the crawl), fields, prices, own, lasting, switches, stocks, agreeing (names of
+--   fields, see `FieldRoles`), compared (how many products were known before), misread (a pattern),
+--   and the thresholds of `plausibility`: lacking, otherwise, leap, shared_min, shared,
+--   vanished_max, explained
 -- locks: the held values that it marks
 -- why: only values that no earlier crawl has read are classified. The counts are of one page, or of
---   one value of one field. Whatever else changes on a product with a vanished value waits with it,
---   so that the product never has a state that it did not have at the shop, unless the field
---   vanished from so large a share of the products that it is broken.
+--   one value of one field. Products that shared a value before count as one among those that share
+--   another one now, and a product that shows its earlier price as the former one does not count: a
+--   shop may sell many for one price. A sold-out product may hide its price, which is believed if
+--   nearly all products that a field vanished from are sold out. Whatever else changes on a product
+--   with a vanished value waits with it, so that the product never has a state that it did not have
+--   at the shop, unless the field vanished from so large a share of the products that it is broken.
 WITH fresh AS MATERIALIZED (
     SELECT h.product_id, h.field, h.difference, h.value, h.contradicted, p.data,
            CASE WHEN h.field = ANY (:prices) AND h.difference = 'changed'
@@ -22,14 +26,29 @@ WITH fresh AS MATERIALIZED (
            count(*) FILTER (WHERE h.difference <> 'appeared') OVER of_page AS different,
            count(*) FILTER (WHERE h.difference = 'changed' AND h.field = ANY (:switches)
                               AND h.value ->> h.field = 'false') OVER of_page AS switched,
+           (
+           -- include: results/judgement/sale_ended.sql
+           ) AS sale_ended,
+           EXISTS (
+           -- include: results/judgement/sold_out.sql
+           ) AS sold_out,
+           EXISTS (
+               SELECT FROM held_values o
+                WHERE o.product_id = h.product_id AND o.crawl_id = :id AND o.field <> h.field
+                  AND o.field = ANY (:prices) AND h.field = ANY (:prices)
+                  AND o.value -> o.field = p.data -> h.field) AS reduced,
            count(*) OVER (PARTITION BY h.field) AS of_field,
            count(*) FILTER (WHERE h.difference = 'vanished') OVER (PARTITION BY h.field) AS lost,
-           count(*) OVER (PARTITION BY h.field, jsonb_hash_extended(h.value, 0)) AS sharing
+           count(*) OVER (PARTITION BY h.field, jsonb_hash_extended(h.value, 0)) AS sharing,
+           count(*) OVER (PARTITION BY h.field, jsonb_hash_extended(h.value, 0),
+                                       jsonb_hash_extended(p.data -> h.field, 0)) AS as_before
       FROM held_values h JOIN products p ON p.id = h.product_id
      WHERE h.crawl_id = :id AND h.since_crawl_id = :id AND h.field = ANY (:fields)
     WINDOW of_page AS (PARTITION BY h.product_id)
 ), counted AS (
-    SELECT fresh.*, CASE WHEN different >= 2 THEN (
+    SELECT fresh.*, sold_out AND count(*) FILTER (WHERE difference = 'vanished' AND sold_out)
+               OVER (PARTITION BY field) >= CAST(:explained AS numeric) * lost AS hidden,
+           CASE WHEN different >= 2 THEN (
                SELECT count(*) FROM jsonb_each_text(data) AS e
                 WHERE e.value <> '' AND right(e.key, 9) <> '_currency') END AS fields
       FROM fresh
@@ -46,11 +65,13 @@ WITH fresh AS MATERIALIZED (
            WHEN difference = 'changed' AND text ~ :misread AND NOT text_before ~ :misread
                 THEN 'encoding'
            WHEN difference = 'changed' AND field = ANY (:own)
-                AND sharing >= :shared_min AND sharing >= CAST(:shared AS numeric) * of_field
+                AND NOT reduced AND sharing - as_before + 1 >= :shared_min
+                AND sharing >= CAST(:shared AS numeric) * of_field
                 THEN 'shared'
            WHEN difference = 'changed' AND contradicted AND field = ANY (:agreeing)
                 THEN 'contradicted'
-           WHEN difference = 'vanished' AND switched = 0 AND field = ANY (:lasting)
+           WHEN difference = 'vanished' AND switched = 0 AND NOT (sale_ended OR hidden)
+                AND field = ANY (:lasting)
                 THEN 'vanished' END AS reason
       FROM counted
 ), whole AS (

@@ -3,12 +3,13 @@ site."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
-from typing import Any
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
+from scraper.registry import first_answer, plugin_hooks
 from scraper.results import fill_rates, held_products
 from scraper.results.fill_rates import FieldBaseline, FieldCounts
 from scraper.results.judgement import implausible_values, judged_crawl, plausibility
@@ -26,11 +27,23 @@ STOCKS = ("bool", "int")
 NO_BASELINE = FieldBaseline(UsualFigures(), 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class WeighedChanges:
+    """What a plug-in makes of surprising changes: fields that are `believed`, fields that are
+    `denied` whatever their number, and fields whose pages it requests again (`questions`). `notes`
+    are added to reasons."""
+
+    believed: Set[str] = frozenset()
+    denied: Set[str] = frozenset()
+    questions: Set[str] = frozenset()
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
 class CrawlJudgement:
     """Compares a crawl's fields with what is usual at its site.
 
     `figures`, `votes` and `breaches` are by field. `compared` counts the products that were known
-    before, `good` the good product pages.
+    before, `good` the good product pages. `notices` are what a person may want to know.
     """
 
     def __init__(
@@ -41,7 +54,7 @@ class CrawlJudgement:
         before: SuspectCrawl | None,
         unlisted: int,
     ) -> None:
-        self._connection, self._crawl, self._site, self._before = connection, crawl, site, before
+        self.connection, self.crawl, self.site, self._before = connection, crawl, site, before
         self._ids = crawl.id, crawl.site_id
         fill_rates.begin_sums(connection, crawl.id)
         sums = fill_rates.read_sums(connection, crawl.id)
@@ -53,81 +66,99 @@ class CrawlJudgement:
         self.figures = self._read_figures(sums, names)
         self.votes = {name: sums.votes_of(name) for name in names}
         self.breaches = self._broken_fields()
+        self.notices: list[Reason] = []
+        self.weighed = WeighedChanges()
         # Pages that answer 304 were requested and have not changed.
         new = crawl.products_new + held_products.count_held(connection, crawl.id)
         self.compared = max(0, sums.stored.records + crawl.not_modified - new)
         # Without a good crawl before, no stored value is worth keeping.
         usual = self._usual.products
-        self._tolerances = site.tolerances if usual else replace(site.tolerances, changed=1.0)
+        self.tolerances = site.tolerances if usual else replace(site.tolerances, changed=1.0)
 
     def _read_figures(self, sums: FieldCounts, names: list[str]) -> dict[str, FieldFigures]:
-        written = self._crawl.filter_id is not None
-        values = judged_crawl.count_distinct(self._connection, *self._ids, written=written)
+        written = self.crawl.filter_id is not None
+        values = judged_crawl.count_distinct(self.connection, *self._ids, written=written)
         return {name: sums.figures_of(name, *values.get(name, (0, 0))) for name in names}
 
     def _broken_fields(self) -> dict[str, Reason]:
         breaches = {}
         for name, now in self.figures.items():
-            usual = self._baseline_of(name).usual
-            reason = policy.judge_field(name, now, usual, self._site.tolerances)
+            usual = self.baseline_of(name).usual
+            reason = policy.judge_field(name, now, usual, self.site.tolerances)
             if reason is not None:
                 breaches[name] = reason
         return breaches
 
-    def _baseline_of(self, name: str) -> FieldBaseline:
+    def baseline_of(self, name: str) -> FieldBaseline:
         return self._lines.get(name, NO_BASELINE)
 
-    def _of_type(self, *types: str) -> list[str]:
-        fields = self._site.product.all_fields
+    def of_type(self, *types: str) -> list[str]:
+        fields = self.site.product.all_fields
         return [name for name, spec in fields.items() if spec.type in types]
 
-    def _is_own(self, name: str) -> bool:
+    def is_own(self, name: str) -> bool:
         """Returns True if a field's values mostly differ from product to product."""
-        now, usual = self.figures[name], self._baseline_of(name).usual
+        now, usual = self.figures[name], self.baseline_of(name).usual
         share = usual.own_share or (now.distinct / now.sampled if now.sampled else 0.0)
         return share >= plausibility.OWN_VALUES
 
     def doubt_changes(self) -> int:
         """Marks the changes that are not believed, and adds them to the figures and breaches.
         Returns how many products' pages contradict what is known of them."""
-        prices, switches = self._of_type("price"), self._of_type("bool")
+        prices, switches = self.of_type("price"), self.of_type("bool")
         self._mark_implausible(prices, switches)
-        values = self._connection, self._crawl.id
+        values = self.connection, self.crawl.id
         changes, contrary = implausible_values.read_changes(*values, self.compared, prices)
         agreed = self._agreed_fields(changes, prices)
-        switched = implausible_values.read_switched(*values, switches)
+        switched = implausible_values.read_switched(*values, switches, prices)
         gone = self._gone_fields()
+        for name in self.figures:
+            change = replace(changes.get(name, Changes(self.compared)), agreed=name in agreed)
+            changes[name] = replace(change, vanished=0) if name in switched else change
+        answers = (
+            hooks.weigh_changes(self, changes, contrary) for hooks in plugin_hooks().values()
+        )
+        self.weighed = first_answer(answers) or self.weighed
+        believed = self.weighed.believed
         marks: list[FieldMark] = []
         for name, now in self.figures.items():
-            change = replace(changes.get(name, Changes(self.compared)), agreed=name in agreed)
+            change = changes[name]
             self.figures[name] = replace(now, compared=self.compared, changed=change.changed)
-            if name in switched:
-                change = replace(change, vanished=0)
+            usual, price = self.baseline_of(name).usual.changed, name in prices
+            if name in believed:
+                judged = plausibility.judge_changes(
+                    name, change, usual, self.tolerances, price=price
+                )
+                if judged is not None:
+                    text = judged.text + self.weighed.notes.get(name, "")
+                    self.notices.append(replace(judged, text=text, level="notice"))
+                change = replace(change, changed=0, alike=0)
             marks += self._marks_of_change(name, change, switched)
             marks += self._marks_of_breach(name, switched=name in switched, gone=name in gone)
-            usual, price = self._baseline_of(name).usual.changed, name in prices
-            reason = plausibility.judge_changes(name, change, usual, self._tolerances, price=price)
+            reason = plausibility.judge_changes(name, change, usual, self.tolerances, price=price)
             if reason is not None:
-                self.breaches.setdefault(name, reason)
+                text = reason.text + self.weighed.notes.get(name, "")
+                self.breaches.setdefault(name, replace(reason, text=text))
         implausible_values.mark_fields(*values, marks, prices)
         return contrary
 
     def _mark_implausible(self, prices: list[str], switches: list[str]) -> None:
         """Marks single values that are implausible."""
-        tolerances = self._tolerances
+        tolerances = self.tolerances
         if tolerances.changed >= 1:
             return
         fields = implausible_values.FieldRoles(
             fields=list(self.figures),
             prices=prices,
-            own=[name for name in self.figures if self._is_own(name)],
+            own=[name for name in self.figures if self.is_own(name)],
             lasting=[
                 name for name in self.figures if plausibility.may_not_vanish(name, tolerances)
             ],
             switches=switches,
+            stocks=implausible_values.find_stocks(switches),
             agreeing=[*self._usual.agreeing],
         )
-        implausible_values.mark_implausible(self._connection, self._crawl.id, fields, self.compared)
+        implausible_values.mark_implausible(self.connection, self.crawl.id, fields, self.compared)
 
     def _agreed_fields(self, changes: Mapping[str, Changes], prices: list[str]) -> set[str]:
         """Returns the fields that other sources of the pages confirm, and the prices without other
@@ -148,13 +179,13 @@ class CrawlJudgement:
         if self._before is None:
             return set()
         missing = {reason["field"] for reason in self._before.reasons}
-        texts = self._of_type("text")
+        texts = self.of_type("text")
         return {
             name
-            for name in judged_crawl.read_absent_fields(self._connection, self._crawl.id)
+            for name in judged_crawl.read_absent_fields(self.connection, self.crawl.id)
             if name in missing
             and name in texts
-            and (self._baseline_of(name).usual.changed or 0.0) <= plausibility.SELDOM_CHANGES
+            and (self.baseline_of(name).usual.changed or 0.0) <= plausibility.SELDOM_CHANGES
         }
 
     def _marks_of_change(
@@ -162,20 +193,25 @@ class CrawlJudgement:
     ) -> Iterator[FieldMark]:
         """Yields what to hold of a field that changed on too many products, and of the fields that
         vanished with it, if it is a switch."""
-        doubt = plausibility.find_doubt(
-            name,
-            change,
-            self._baseline_of(name).usual.changed,
-            self._tolerances,
-            price=name in self._of_type("price"),
-            text=name in self._of_type("text") and self._is_own(name),
-            steady=name not in self._of_type(*STOCKS),
-        )
+        doubt = self.find_doubt(name, change)
         if doubt is not None:
             yield FieldMark(name, doubt, doubt, fresh=True)
             for other, switch in switched.items():
                 if switch == name:
                     yield FieldMark(other, doubt, "vanished", fresh=True)
+
+    def find_doubt(self, name: str, change: Changes) -> Literal["changed", "vanished"] | None:
+        doubt = plausibility.find_doubt(
+            name,
+            change,
+            self.baseline_of(name).usual.changed,
+            self.tolerances,
+            price=name in self.of_type("price"),
+            text=name in self.of_type("text") and self.is_own(name),
+            steady=name not in self.of_type(*STOCKS),
+        )
+        # What second readings took back is no longer among the changes.
+        return doubt or ("changed" if name in self.weighed.denied else None)
 
     def _marks_of_breach(self, name: str, *, switched: bool, gone: bool) -> Iterator[FieldMark]:
         """Yields what to hold of a field that is missing or wrong on too many pages. A field that
@@ -199,27 +235,27 @@ class CrawlJudgement:
         return reasons if missing is None else [missing, *reasons]
 
     def _missing_products(self) -> Reason | None:
-        reason = policy.judge_products(self.good, self._usual.products, self._site.tolerances)
+        reason = policy.judge_products(self.good, self._usual.products, self.site.tolerances)
         if reason is not None and reason.what == "products" and self._before is not None:
             return None if self._before.found_as_many(self.good) else reason
         return reason
 
     def _odd_pages(self, contrary: int) -> list[Reason]:
         """Returns why the crawl as a whole is odd: too many pages are not their products' pages."""
-        if self._site.tolerances.changed >= 1:
+        if self.site.tolerances.changed >= 1:
             return []
         read = max((now.records for now in self.figures.values()), default=0)
-        doubtful = judged_crawl.read_doubtful_pages(self._connection, *self._ids)
-        crawl, several = self._crawl, self._site.product.items is not None
+        doubtful = judged_crawl.read_doubtful_pages(self.connection, *self._ids)
+        crawl, several = self.crawl, self.site.product.items is not None
         others = held_products.mark_implausible(
-            self._connection, crawl.id, crawl.site_id, self._of_type("price"), several=several
+            self.connection, crawl.id, crawl.site_id, self.of_type("price"), several=several
         )
         odd = [
             plausibility.judge_pages(contrary, self.compared, doubtful, read),
             plausibility.judge_ids(others, read),
         ]
         if not several:
-            strayed, usual = judged_crawl.count_strayed(self._connection, *self._ids)
+            strayed, usual = judged_crawl.count_strayed(self.connection, *self._ids)
             odd.append(plausibility.judge_strayed(strayed, usual, read))
         return [reason for reason in odd if reason is not None]
 
@@ -227,24 +263,24 @@ class CrawlJudgement:
         """Stores the number of good products, unless the crawl is only a part of the site."""
         usual = policy.usual_product_count(self._usual.products)
         products = self.good if whole else None
-        judged_crawl.store_number(self._connection, self._crawl.id, products, usual)
+        judged_crawl.store_number(self.connection, self.crawl.id, products, usual)
 
     def keep_examples(self) -> None:
         """Keeps a few examples of each field that is in breach or seldom filled, and no others."""
         seldom = [
             name
             for name, now in self.figures.items()
-            if policy.is_rare(self._baseline_of(name).usual.fill, now.fill)
+            if policy.is_rare(self.baseline_of(name).usual.fill, now.fill)
         ]
         held = [name for name, breach in self.breaches.items() if breach.what in HELD_REASONS]
         fields = [*self.breaches, *seldom]
-        judged_crawl.keep_examples(self._connection, self._crawl.id, fields, held)
+        judged_crawl.keep_examples(self.connection, self.crawl.id, fields, held)
 
     def store_fields(self, held: Mapping[str, int]) -> None:
         """Stores the judged figures. `held` says how many values of each field stay held."""
         rows = []
         for name, now in self.figures.items():
-            usual, line = self._baseline_of(name)
+            usual, line = self.baseline_of(name)
             rows.append(
                 {
                     **asdict(now),
@@ -258,4 +294,4 @@ class CrawlJudgement:
                     "breach": self.breaches[name].what if name in self.breaches else None,
                 }
             )
-        judged_crawl.store_fields(self._connection, self._crawl.id, rows)
+        judged_crawl.store_fields(self.connection, self.crawl.id, rows)

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from scraper.domain import CrawlStatus
-from scraper.frontier.crawls import REPLAY
+from scraper.frontier.crawls import PARTIAL, REPLAY
 from scraper.infra.database import dumps
 from scraper.registry import plugin_hooks
 from scraper.results import held_products, held_values
@@ -42,7 +42,7 @@ UPDATE crawls SET suspect = true,
 
 # Empty listings of an accepted crawl are believed.
 EMPTY_LISTINGS = sa.text("""
-UPDATE pages SET last_item_count = NULL
+UPDATE pages SET last_item_count = 1
  WHERE crawl_id = :id AND kind <> 'product' AND status = 'invalid'
 """)
 
@@ -88,11 +88,15 @@ def judge_data(
         return False
     judgement = CrawlJudgement(connection, crawl, site, before, unlisted)
     contrary = judgement.doubt_changes()
-    whole = crawl.trigger != REPLAY and status in (CrawlStatus.COMPLETED, CrawlStatus.FAILED)
+    ended = status in (CrawlStatus.COMPLETED, CrawlStatus.FAILED)
+    whole = ended and crawl.trigger not in PARTIAL
     judgement.store_number(whole=whole)
     reasons = judgement.find_reasons(contrary, whole=whole)
+    if whole and status is CrawlStatus.COMPLETED:
+        for hooks in plugin_hooks().values():
+            reasons += hooks.judge_crawl(connection, crawl, site, judgement.good)
     suspect = bool(reasons) and crawl.trigger != REPLAY
-    _store_judgement(connection, crawl.id, suspect, reasons)
+    _store_judgement(connection, crawl.id, suspect, [*reasons, *judgement.notices])
     judgement.keep_examples()
     judgement.store_fields(held_values.release_values(connection, crawl.id))
     wanted = site.quality.accept_after

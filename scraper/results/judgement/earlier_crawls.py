@@ -8,17 +8,19 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from scraper.frontier.crawls import REEXTRACT, REPLAY
+from scraper.frontier.crawls import REEXTRACT, REPLAY, VISIT
 from scraper.results.judgement import plausibility
 from scraper.rules import quality as policy
 from scraper.rules.quality import Reason
 
 # The crawls of a site before one, except those of selected pages.
 EARLIER = f"""c.site_id = :site_id AND c.id < :id
-   AND c.trigger NOT IN ('{REPLAY}', '{REEXTRACT}')"""
+   AND c.trigger NOT IN ('{REPLAY}', '{VISIT}', '{REEXTRACT}')"""
 
 BEFORE = sa.text(f"""
-SELECT c.id, c.suspect, c.reasons, q.products, q.missed
+SELECT c.id, c.suspect, q.products, q.missed,
+       (SELECT jsonb_agg(reason) FROM jsonb_array_elements(c.reasons) AS reason
+         WHERE reason ->> 'level' IS DISTINCT FROM 'notice') AS reasons
   FROM crawls c LEFT JOIN crawl_quality q ON q.crawl_id = c.id
  WHERE {EARLIER} AND c.status IN ('completed', 'failed') ORDER BY c.id DESC LIMIT :crawls
 """)

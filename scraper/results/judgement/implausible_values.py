@@ -22,18 +22,10 @@ THRESHOLDS = {
     "shared_min": policy.SHARED_LEAST,
     "shared": policy.SHARED,
     "vanished_max": policy.VANISHED,
+    "explained": policy.EXPLAINED,
 }
 
-# Which fields vanished, and for how many products together with a switch (a field of type bool).
-SWITCHED = sa.text("""
-SELECT h.field, count(*) AS vanished, count(s.product_id) AS switched, min(s.field) AS switch
-  FROM held_values h
-  LEFT JOIN LATERAL (
-       SELECT product_id, field FROM held_values s
-        WHERE s.product_id = h.product_id AND s.crawl_id = :id AND s.difference = 'changed'
-          AND s.field = ANY (:switches) LIMIT 1) s ON true
- WHERE h.crawl_id = :id AND h.difference = 'vanished' GROUP BY h.field
-""")
+SWITCHED = sa.text(sql("results/judgement/switched_fields.sql"))
 
 MARK = sa.text("""
 UPDATE held_values h SET reason = i.reason
@@ -58,8 +50,9 @@ class FieldRoles(NamedTuple):
     """The fields of a definition, by role.
 
     `own` fields mostly differ from product to product; `lasting` ones do not vanish every day;
-    `switches` are booleans that take other values with them (sold out: no stock); other sources of
-    a page usually say the same of `agreeing` ones.
+    `switches` are booleans that take other values with them (sold out: no stock), and `stocks`
+    those of them that say whether a product is in stock; other sources of a page usually say the
+    same of `agreeing` ones.
     """
 
     fields: list[str]
@@ -67,6 +60,7 @@ class FieldRoles(NamedTuple):
     own: list[str]
     lasting: list[str]
     switches: list[str]
+    stocks: list[str]
     agreeing: list[str]
 
 
@@ -85,32 +79,25 @@ def read_changes(
     """Returns what a crawl changed, by field, and how many products' pages are not believed."""
     values = {"id": crawl_id, "prices": list(prices), "of_pages": list(policy.OF_PAGES)}
     values["one_factor"] = policy.ONE_FACTOR
-    by_field, pages = {}, 0
-    for row in connection.execute(SUMS, values):
-        if row.field == "":
-            pages = row.products
-        else:
-            by_field[row.field] = Changes(
-                compared,
-                row.changed,
-                row.vanished,
-                row.held,
-                row.before,
-                row.after,
-                row.in_order,
-                row.alike,
-            )
-    return by_field, pages
+    by_field = {row.field: row for row in connection.execute(SUMS, values)}
+    pages = by_field.pop("", None)
+    changes = {name: Changes(compared, *row[2:]) for name, row in by_field.items()}
+    return changes, pages.products if pages else 0
+
+
+def find_stocks(switches: Collection[str]) -> list[str]:
+    """Returns the fields that are named after stock."""
+    return [name for name in switches if "stock" in name or "avail" in name]
 
 
 def read_switched(
-    connection: sa.Connection, crawl_id: int, switches: Collection[str]
+    connection: sa.Connection, crawl_id: int, switches: Collection[str], prices: Collection[str]
 ) -> dict[str, str]:
     """Returns the fields that vanish together with a switch, each with its switch: a product that
-    is sold out has no stock, which is not a problem."""
-    if not switches:
-        return {}
-    rows = connection.execute(SWITCHED, {"id": crawl_id, "switches": list(switches)})
+    is sold out has no stock, and one whose sale ended no former price, which is not a problem."""
+    values = {"id": crawl_id, "switches": list(switches), "prices": list(prices)}
+    values["stocks"] = find_stocks(switches)
+    rows = connection.execute(SWITCHED, values)
     return {
         row.field: row.switch for row in rows if row.switched >= policy.EXPLAINED * row.vanished
     }

@@ -18,13 +18,16 @@ EXAMPLES = 3
 SAMPLED = 20_000
 
 # It counts what the crawl has counted, since product pages may have left the frontier. If a filter
-# keeps known pages out of the crawl, what its listings named counts.
+# keeps known pages out of the crawl, what its listings named counts. Products of an interface's
+# pages count one by one.
 GOOD = sa.text("""
 SELECT greatest(c.ok + c.unchanged - (
            SELECT count(*) FROM pages
             WHERE site_id = :site_id AND crawl_id = :id AND kind <> 'product'
               AND status IN ('ok', 'unchanged')),
        c.products_listed - c.gone - c.dead - c.invalid)
+       + (SELECT count(*) FROM products pr JOIN pages pg ON pg.id = pr.page_id
+           WHERE pr.site_id = :site_id AND pr.crawl_id = :id AND pg.kind = 'listing')
   FROM crawls c WHERE c.id = :id
 """)
 

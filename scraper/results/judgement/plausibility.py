@@ -88,8 +88,8 @@ class Changes:
 
     `held` counts values that are implausible by themselves; they are not in the other counts. For
     prices, `before` and `after` are sums, `order` is the correlation of new and old prices (-1 to
-    1), and `alike` counts those that changed by the most frequent factor. `agreed` means that other
-    sources of the pages confirm the field.
+    1), and `alike` counts those that changed by the most frequent `factor`. `agreed` means that
+    other sources of the pages confirm the field.
     """
 
     compared: int
@@ -100,6 +100,7 @@ class Changes:
     after: float = 0.0
     order: float | None = None
     alike: int = 0
+    factor: float = 1.0
     agreed: bool = False
 
 
@@ -131,7 +132,8 @@ def judge_changes(
         text = f"vanished from {now.vanished:,} of {now.compared:,} products"
         return Reason(name, change, text)
     if change == "changed":
-        usually = "" if usual is None else f", usually on {usual:.0%} at most"
+        few = usual is None or now.changed <= usual * now.compared
+        usually = "" if few else f", usually on {usual:.0%} at most"
         text = f"changed on {now.changed:,} of {now.compared:,} products{usually}"
         return Reason(name, change, text)
     if tolerances.changed < 1 and held_is_odd(now.held, now.compared):
@@ -276,9 +278,13 @@ def _is_odd(number: int, compared: int, line: float, evidence: float) -> bool:
 def _is_sale(now: Changes) -> bool:
     """Returns True for a sale or a new price list: expensive products stay the expensive ones, the
     sum stays similar, and the prices do not all change by one factor."""
+    return is_in_order(now) and not _has_one_factor(now)
+
+
+def is_in_order(now: Changes) -> bool:
+    """Returns True if the prices keep their order, and roughly their sum."""
     in_order = now.order is not None and now.order >= IN_ORDER
-    in_sum = now.before / SUM_FACTOR <= now.after <= now.before * SUM_FACTOR
-    return in_order and in_sum and not _has_one_factor(now)
+    return in_order and now.before / SUM_FACTOR <= now.after <= now.before * SUM_FACTOR
 
 
 def _is_rise(now: Changes) -> bool:

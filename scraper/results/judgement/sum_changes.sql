@@ -25,6 +25,7 @@ SELECT field, count(DISTINCT product_id) AS products,
        count(*) FILTER (WHERE reason <> 'vanished') AS held,
        coalesce(sum(before), 0) AS before, coalesce(sum(after), 0) AS after,
        corr(ln(before), ln(after)) AS in_order,
-       count(*) FILTER (WHERE abs(fresh.factor - usual.factor) <= :one_factor) AS alike
+       count(*) FILTER (WHERE abs(fresh.factor - usual.factor) <= :one_factor) AS alike,
+       coalesce(exp(min(usual.factor)), 1) AS factor
   FROM fresh LEFT JOIN usual USING (field)
  GROUP BY field

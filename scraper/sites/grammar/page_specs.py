@@ -37,6 +37,7 @@ class Sitemap(Model):
         None, description="regex of product URLs; default: all that do not match `listings`"
     )
     listings: Regex | None = Field(None, description="regex of listing URLs; default: none")
+    follow: bool = Field(True, description="false: it is read for the number of its products alone")
 
 
 class Listing(Model):
@@ -92,6 +93,9 @@ class ProductPage(Model):
         None, description="several products on a page, such as variants; all of them share `fields`"
     )
     function: Function | None = Field(None, description="`module:function`, instead of fields")
+    strip_params: Annotated[tuple[str, ...], STRINGS] = Field(
+        (), description="further query parameters to drop from links to products; * allowed"
+    )
     queue: Queue | None = Field(None, description="for product pages; default: the site's")
     proxy: Proxy | None = Field(None, description="for product pages; default: the site's")
 

@@ -24,6 +24,8 @@ _RATE = re.compile(
 ).fullmatch
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*(%?)").fullmatch
 SLOTS_COMPARED = 60
+# A site's name, whole.
+SITE_NAME = r"[a-z0-9][a-z0-9_-]{0,62}"
 PRIORITIES = {"low": 2, "normal": 5, "high": 8}
 # A token (RFC 9110, 5.1).
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}").fullmatch

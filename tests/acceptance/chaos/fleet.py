@@ -30,8 +30,7 @@ RESTART_S = 1.0
 POLL_S = 0.1
 # "PostgreSQL or Redis does not answer": the supervisor's turn
 REFUSED = 3
-# for so long after its start, a process may find a server away and say so with that code
-START_S = 30.0
+READY = b" ready."
 STOP_S = 40.0
 
 
@@ -41,6 +40,8 @@ class Life:
 
     process: subprocess.Popen[bytes]
     began: float
+    # where its lines begin in the member's log
+    log_at: int = 0
     ended: float | None = None
     code: int | None = None
     # of the harness; empty: nobody
@@ -72,6 +73,15 @@ class Member:
     @property
     def alive(self) -> bool:
         return bool(self.lives) and self.life.process.poll() is None
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether the newest life has said so. Until then it may find a server away and end with
+        REFUSED, and has no handler of SIGTERM yet; how long that takes is the machine's affair."""
+        with suppress(OSError), self.log.open("rb") as log:
+            log.seek(self.life.log_at)
+            return READY in log.read()
+        return False
 
     def said(self, lines: int = 12) -> str:
         try:
@@ -120,9 +130,7 @@ class Fleet:
         self._thread.start()
 
     def ready(self) -> bool:
-        return all(
-            member.log.exists() and " ready." in member.log.read_text() for member in self.members
-        )
+        return all(member.was_ready for member in self.members)
 
     def signal(self, member: Member, number: signal.Signals, cause: str) -> Life:
         """To the process alone. What ends it gets a cause, so that its exit is not an unexpected
@@ -195,11 +203,12 @@ class Fleet:
 
     def _start(self, member: Member) -> None:
         with member.log.open("ab") as out:
+            log_at = out.tell()
             process = subprocess.Popen(
                 member.argv, cwd=ROOT, env=self._env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
                 start_new_session=True,
             )  # fmt: skip
-        member.lives.append(Life(process, time.time()))
+        member.lives.append(Life(process, time.time(), log_at))
         member.restart_at = None
 
     def _supervise(self) -> None:
@@ -220,7 +229,7 @@ class Fleet:
         away = self._disorder.since(life.began - 1, "redis", "postgres")
         if life.code == RESTART_CODE:
             return
-        if life.code == REFUSED and life.ended - life.began < START_S and away:
+        if life.code == REFUSED and away and not member.was_ready:
             self.refused += 1
             return
         text = f"{member.name} (pid {life.process.pid}) ended by itself with code {life.code}"

@@ -33,18 +33,18 @@ class WorkerToldToStop(Fault):
         member = self.rig.victim(self.rig.fleet.workers, self.dice)
         if member is None:
             return self.say("nobody left to stop")
-        began = time.time()
+        began, was_ready = time.time(), member.was_ready
         life = self.rig.fleet.signal(member, signal.SIGTERM, self.kind)
         self.injected.workers = [life.worker]
         self.say(f"{member.name} (pid {life.process.pid})")
-        problem = self._problem(life, began)
+        problem = self._problem(life, began, was_ready)
         if problem:
             self.rig.problems.append(
                 f"{member.name} after SIGTERM (#{self.injected.number}): {problem}\n{member.said()}"
             )
         return self.rig.release(member)
 
-    def _problem(self, life: Life, began: float) -> str:
+    def _problem(self, life: Life, began: float, was_ready: bool) -> str:
         try:
             code = life.process.wait(STOP_S)
         except TimeoutExpired:
@@ -52,8 +52,7 @@ class WorkerToldToStop(Fault):
             return f"did not end within {STOP_S:.0f} s"
         # what cannot be stored then makes it a 1
         away = self.rig.disorder.since(began - 5, "redis", "postgres")
-        # before it had a handler
-        starting = began - life.began < 5 and code == -signal.SIGTERM
+        starting = code == -signal.SIGTERM and not was_ready
         return "" if code == 0 or starting or (code == 1 and away) else f"ended with code {code}"
 
 

@@ -203,7 +203,7 @@ class Run:
             env=self.env,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
         )
         if done.returncode != 0:

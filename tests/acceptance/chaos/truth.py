@@ -22,7 +22,7 @@ from tests.acceptance.chaos.audit import Held, Story
 from tests.acceptance.chaos.servers import US, Servers
 from tests.acceptance.commands import counted
 from tests.acceptance.conftest import SampleShop
-from tests.acceptance.test_demo_shop import as_truth
+from tests.acceptance.truth import as_truth
 
 SHOWN = 5
 # between the shop noting a request and PostgreSQL noting its lease

@@ -18,7 +18,7 @@ from scraper.settings import Settings
 from scraper.sites.definition import Site
 from tests.acceptance.lies.shop import Pages, Shop, pages_of
 from tests.acceptance.lies.ways import Way
-from tests.integration.worker.test_worker import Broker
+from tests.support.broker import Broker
 from tests.support.shops.odd_shop import OddShop
 
 GOOD_CRAWLS = 2

@@ -342,6 +342,22 @@ def test_two_files_of_one_name_do_not_stop_the_rest(folder: Folder) -> None:
     assert folder.sync() == {"books": "https://first.example/", "c": "https://c.example/"}
 
 
+def test_changed_defaults_change_each_site(folder: Folder) -> None:
+    query = "SELECT name, definition ->> 'rate' FROM sites WHERE enabled ORDER BY name"
+    folder.write("a.yaml", "a.example")
+    folder.write("b.yaml", "b.example", head="rate: 2/s\n")
+    for rate in ("1/s", "30/m"):
+        (folder.path / "defaults.yaml").write_text(f"rate: {rate}\n")
+        folder.sync()
+        assert rows(folder.engine, query) == [("a", rate), ("b", "2/s")]
+    # Broken defaults leave each site as it was.
+    (folder.path / "defaults.yaml").write_text("rate: often\n")
+    assert set(folder.sync()) == {"a", "b"}
+    (folder.path / "defaults.yaml").unlink()
+    folder.sync()
+    assert rows(folder.engine, query) == [("a", "4/s"), ("b", "2/s")]
+
+
 def test_a_dangling_link_stops_nothing(folder: Folder) -> None:
     folder.write("a.yaml")
     os.symlink(folder.path / "nowhere", folder.path / "b.yaml")

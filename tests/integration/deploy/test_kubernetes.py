@@ -89,7 +89,7 @@ def test_kustomize_makes_the_same(example: Path, resources: list[Resource]) -> N
     if kubectl is None:
         pytest.skip("kubectl is not installed (Debian's is too old)")
     done = subprocess.run(
-        [kubectl, "kustomize", example], capture_output=True, text=True, timeout=60, check=False
+        [kubectl, "kustomize", example], capture_output=True, text=True, timeout=180, check=False
     )
     assert done.returncode == 0, done.stderr
 

@@ -49,7 +49,7 @@ def analyze(units: Path, *words: str) -> str:
         env={**os.environ, "SYSTEMD_UNIT_PATH": f"{units}:"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -21,10 +22,11 @@ from scraper.extract import FunctionFailed, TooSlow, compile_site
 from scraper.extract.subprocess import pool as extraction_pool
 from scraper.extract.subprocess.pool import ExtractionPool
 from scraper.sites.loader import load_text
+from tests.support.hostile_pages import CSS, HOSTILE, attributes
 
 T = TypeVar("T")
 URL = "https://shop.example/p/1"
-CSS = "{css: h1}"
+LASTMOD = datetime(2026, 2, 1, 8, 20, 30, tzinfo=UTC)
 # What a page is given on the loop, and what it is given in all with room to spare. On top come
 # steps that cannot be interrupted, as multiples of what the pages of `bounds` take on this machine.
 STANDSTILL_S = 0.5
@@ -122,35 +124,6 @@ def bounds(without_old_garbage: None) -> Bounds:
     )
 
 
-def attributes(count: int) -> bytes:
-    return b"<p " + b" ".join(b"a%d=1" % n for n in range(count)) + b">x"
-
-
-HOSTILE: dict[str, tuple[str, bytes]] = {
-    "attributes": (CSS, attributes(300_000)),
-    "attributes behind a quoted sign": (CSS, b'<p x="<script>" ' + attributes(200_000)[3:]),
-    "many elements of some attributes": (CSS, attributes(900) * 300),
-    "attributes, by XPath": ("{xpath: //h1}", attributes(200_000)),
-    "paragraphs of a class": ("{css: .q}", b"<p class=p>" * 400_000),
-    "siblings that are counted": ("{css: 'td:nth-child(2)'}", b"<table><tr>" + b"<td>x" * 60_000),
-    "siblings before siblings": ("{css: 'div:nth-of-type(2) ~ div ~ p'}", b"<div>x</div>" * 30_000),
-    "siblings within each other": ("{css: ':has(~ i ~ .x)'}", b"<i>x</i>" * 9_000),
-    "depth": ("{css: '.x div div div p'}", b"<div>" * 9_000 + b"<p>x"),
-    "depth and a child": ("{css: '.x div div > p'}", b"<div>" * 9_000 + b"<p>x"),
-    "lists within lists": (CSS, b"<ul><li>" * 60_000),
-    "texts of texts": ("{css: div, many: true}", b"<div>a" * 9_500),
-    "XPath that looks back": ("{xpath: '//p[count(preceding::p) > 9]'}", b"<p>x" * 9_000),
-    "XPath in XPath": ("{xpath: '//div//div//div//p'}", b"<div>" * 1_900 + b"<p>x"),
-    "XPath within many": ("{xpath: '//div//p', many: true}", b"<div>" * 240 + b"<p>x" * 9_000),
-    "XPath of many in one each": ("{xpath: '//i//b', many: true}", b"<i><b></b></i>" * 4_000),
-    "a regular expression of XPath": (
-        """{xpath: '//p[re:test(., "^(a+)+$")]'}""",
-        b"<p>" + b"a" * 40 + b"!",
-    ),
-    "memory": (CSS, b"<p>" * 5_200_000),
-}
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_page_holds_the_loop(reader: ExtractionPool, bounds: Bounds, name: str) -> None:
     field, body = HOSTILE[name]
@@ -182,11 +155,15 @@ def test_a_page_that_is_too_slow_says_so(reader: ExtractionPool, bounds: Bounds)
 def test_a_large_sitemap_is_read_apart(
     reader: ExtractionPool, bounds: Bounds, unhurried: None
 ) -> None:
-    urls = b"".join(b"<url><loc>https://shop.example/p/%d</loc></url>" % n for n in range(30_000))
+    date = b"<lastmod>2026-02-01T10:20:30+02:00</lastmod>"
+    urls = b"".join(
+        b"<url><loc>https://shop.example/p/%d</loc>%s</url>" % (n, date) for n in range(12_000)
+    )
     text = definition(CSS) + f"\nsitemap: {{urls: {URL}, products: /p/}}\n"
     for body in (b"<urlset>%s</urlset>" % urls, gzip.compress(b"<urlset>%s</urlset>" % urls)):
         result, longest_s, _ = read(reader, CSS, body, Kind.SITEMAP, text)
-        assert isinstance(result, Extracted) and len(result.links) == 30_000
+        assert isinstance(result, Extracted) and len(result.links) == 12_000
+        assert {entry.lastmod for entry in result.named} == {LASTMOD}
     assert longest_s < bounds.standstill_s
 
 

@@ -22,6 +22,7 @@ from scraper.infra.database import make_engine
 from scraper.results.judgement import crawl_quality
 from scraper.results.transaction import PageResult
 from scraper.settings import Settings
+from tests.support.judged_crawls import put
 from tests.support.making import (
     a_site,
     add,
@@ -36,8 +37,6 @@ from tests.support.making import (
 )
 from tests.support.making import store as settle
 from tests.support.shops.crawled_shop import A, B, Shop
-
-PUT_ALL = "INSERT INTO changes (site_id, product_id, crawl_id, version, event) VALUES (1, {product}, 1, 1, 'new')"
 
 
 @pytest.fixture
@@ -198,10 +197,6 @@ def products(shop: Shop) -> list[int]:
         int(str(row[0]))
         for row in rows(shop.engine, "SELECT id FROM products ORDER BY external_id")
     ]
-
-
-def put(connection: sa.Connection, product: int) -> None:
-    connection.execute(sa.text(PUT_ALL.format(product=product)))
 
 
 def ids(found: list[Change]) -> list[str]:

@@ -18,7 +18,7 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.feed import reader as feed
-from tests.integration.plugins.alerts.test_price_alerts import priced
+from tests.support.judged_crawls import priced
 from tests.support.making import rows
 from tests.support.servers.forked import ROOT
 from tests.support.shops.crawled_shop import B, Shop

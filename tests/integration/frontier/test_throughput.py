@@ -14,10 +14,10 @@ from scraper.domain import CrawlStatus, LeasedPage, Outcome, Status, Verdict
 from scraper.frontier import crawls, leases, throughput
 from scraper.frontier.progress import read_progress
 from scraper.frontier.throughput import FetchCost
+from scraper.plugins.flower import charts
 from scraper.results.transaction import PageResult, settle_pages
 from scraper.rules.urls import host_of
 from scraper.settings import Settings
-from scraper.views import charts as overview
 from tests.support.making import (
     AGAIN,
     LIMITS,
@@ -280,7 +280,7 @@ def test_a_crawl_that_ends_keeps_its_dearest_hosts_and_every_sum(
     assert len(kept) == throughput.HOSTS_KEPT + 1 and ("", "", 600) in kept
     assert {host for host, _, _ in kept} - {""} == {f"h{n}.example" for n in range(300, many)}
     with engine.connect() as connection:
-        shown = overview.read_hosts(connection, crawl[1], limit=3)
+        shown = charts.read_hosts(connection, crawl[1], limit=3)
     assert [(host.host, host.hosts) for host in shown] == [
         (f"h{n}.example", len(kept)) for n in (499, 498, 497)
     ]
@@ -311,9 +311,7 @@ def test_a_course_has_every_step_and_every_try(engine: sa.Engine, crawl: tuple[i
         a_bucket(engine, f"{seconds} seconds", tries=1 + seconds, crawl_id=crawl[1])
     with engine.connect() as connection:
         now: datetime = connection.execute(sa.text("SELECT now()")).scalar_one()
-        shown, points = overview.read_course(
-            connection, crawl[1], now - timedelta(seconds=1410), now
-        )
+        shown, points = charts.read_course(connection, crawl[1], now - timedelta(seconds=1410), now)
     assert shown.step_s == 20 and len(points) in (71, 72)
     assert sum(point.tries for point in points) == 4 + 2105
     assert all(
@@ -325,7 +323,7 @@ def test_a_course_is_no_finer_than_what_is_kept(engine: sa.Engine, crawl: tuple[
     a_bucket(engine, "10 seconds", step_s=600, crawl_id=crawl[1], tries=60)
     with engine.connect() as connection:
         now: datetime = connection.execute(sa.text("SELECT now()")).scalar_one()
-        shown, points = overview.read_course(connection, crawl[1], now - timedelta(seconds=30), now)
+        shown, points = charts.read_course(connection, crawl[1], now - timedelta(seconds=30), now)
     assert shown.step_s == 600 and sum(point.tries for point in points) == 60
 
 
@@ -335,7 +333,7 @@ def test_a_sparkline_of_an_old_crawl_is_spread_evenly(
     a_bucket(engine, "3 days", step_s=600, crawl_id=crawl[1], tries=600)
     with engine.connect() as connection:
         at: datetime = connection.execute(sa.text("SELECT at FROM throughput")).scalar_one()
-        spark = overview.read_sparks(connection, {crawl[1]: (at, at + timedelta(seconds=590))})[
+        spark = charts.read_sparks(connection, {crawl[1]: (at, at + timedelta(seconds=590))})[
             crawl[1]
         ]
     assert len(spark) > 10 and sum(spark) / len(spark) == pytest.approx(1, rel=0.1)
@@ -375,8 +373,8 @@ def test_errors_and_dead_pages_are_the_latest(engine: sa.Engine, crawl: tuple[in
     for number, page in enumerate(pages):
         store(engine, crawl, [one(crawl, lease_id, page, *verdicts[number % 3])])
     with engine.connect() as connection:
-        latest = overview.read_errors(connection, crawl[1])
-        dead, reasons = overview.read_dead_pages(connection, crawl[1], limit=3)
+        latest = charts.read_errors(connection, crawl[1])
+        dead, reasons = charts.read_dead_pages(connection, crawl[1], limit=3)
         connection.execute(sa.text("SET LOCAL enable_seqscan = off"))
         connection.execute(sa.text("SET LOCAL enable_sort = off"))
         plans = [
@@ -385,7 +383,7 @@ def test_errors_and_dead_pages_are_the_latest(engine: sa.Engine, crawl: tuple[in
                     sa.text(f"EXPLAIN {query.text}"), {"id": crawl[1], "limit": 3}
                 ).scalars()
             )
-            for query in (overview.ERRORS, overview.DEAD, overview.REASONS)
+            for query in (charts.ERRORS, charts.DEAD, charts.REASONS)
         ]
     assert [row.id for row in latest] == [
         p.id for n, p in reversed(list(enumerate(pages))) if n % 3 != 2

@@ -7,12 +7,12 @@ import socket
 import ssl
 import tracemalloc
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.abc import ResolveResult
 
 from scraper.domain import Fetched, Outcome, Validators
 from scraper.errors import DeferredError, FetchError
@@ -20,7 +20,6 @@ from scraper.http.fetcher import HttpFetcher
 from scraper.http.policy import FetchPolicy
 from scraper.http.transport import guard
 from scraper.http.transport.aiohttp_transport import PoolOptions
-from scraper.plugins.impersonate.handshake import CurlHandshake
 from scraper.politeness.robots import (
     NO_ANSWER,
     RobotsRules,
@@ -28,64 +27,8 @@ from scraper.politeness.robots import (
     fetch_robots,
     rules_from,
 )
+from tests.support.fetching import GUARDED, OVER, POLICY, FakeResolver, Http2Fetcher
 from tests.support.servers.hostile_server import HostileServer, answer, redirect, self_signed
-
-OPEN = guard.PrivateAccess(networks=guard.ANYWHERE)
-POLICY = FetchPolicy(
-    user_agent="Mozilla/5.0 (compatible; testbot/1.0)",
-    headers={},
-    private=OPEN,
-    allowed=None,
-    body_max_bytes=1_000_000,
-    wire_max_bytes=500_000,
-    redirects_max=5,
-    connect_timeout_s=5,
-    read_timeout_s=5,
-    page_timeout_s=10,
-)
-GUARDED = replace(POLICY, private=guard.PrivateAccess())
-
-
-class FakeResolver(AbstractResolver):
-    """Answers from a list of answers, the last one for good."""
-
-    def __init__(self, *answers: list[str]) -> None:
-        self.answers = list(answers)
-        self.asked: list[str] = []
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        self.asked.append(host)
-        addresses = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        return [
-            ResolveResult(
-                hostname=host, host=address, port=port, family=socket.AF_INET, proto=0, flags=0
-            )
-            for address in addresses
-        ]
-
-    async def close(self) -> None:
-        pass
-
-
-class Http2Fetcher(HttpFetcher):
-    """Asks for HTTP/2 whatever the policy says, so that every page of an https host goes through
-    libcurl."""
-
-    async def fetch(self, url: str, policy: FetchPolicy, **options: Any) -> Fetched:
-        return await super().fetch(url, replace(policy, handshake=CurlHandshake(None)), **options)
-
-
-@dataclass
-class Over:
-    """What the tests of this module run over: aiohttp and plain http, or libcurl and TLS."""
-
-    fetcher: type[HttpFetcher] = HttpFetcher
-    tls: ssl.SSLContext | None = None
-
-
-OVER = Over()
 
 
 @pytest.fixture(scope="module")
@@ -284,7 +227,7 @@ def test_chunk_extensions_end_the_answer(path: str, over: str) -> None:
 
 
 def test_a_body_in_the_smallest_chunks_is_a_body() -> None:
-    assert get("/single-bytes").body == b"z" * 300_000
+    assert get("/single-bytes").body == b"z" * 100_000
 
 
 def test_bytes_beyond_the_length_are_never_taken_for_the_next_answer(over: str) -> None:
@@ -465,6 +408,64 @@ def test_https_to_a_plain_server_is_a_tls_failure(monkeypatch: pytest.MonkeyPatc
 def test_redirects_are_followed_and_counted() -> None:
     fetched = get("/count?n=4")
     assert (fetched.redirects, fetched.body, fetched.url[-10:]) == (4, b"arrived", "/count?n=0")
+
+
+META = '<html><head><meta http-equiv="Refresh" content="%s"></head><p>Please wait</p></html>'
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        answer((META % "0; URL=/ok").encode()),
+        answer((META % "3;url='/ok#top'").encode()),
+        answer(b"wait", "200 OK", "Refresh: 0; url=/ok"),
+        answer(b"wait", "200 OK", "Refresh: 1;URL='/ok'"),
+    ],
+)
+def test_a_page_that_sends_its_readers_on_is_a_redirect(page: bytes) -> None:
+    async def test(server: HostileServer, fetcher: HttpFetcher) -> Fetched:
+        server.extra = {"/moved": page}
+        return await fetcher.fetch(server.url("/moved"), POLICY)
+
+    fetched = with_server(test)
+    assert (fetched.url[-3:], fetched.redirects, fetched.body) == ("/ok", 1, b"<h1>fine</h1>")
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["0; URL=/stays", "30; URL=/ok", "30", "0; URL=/stays#again", "5; URL=/stays?bm-verify=A"],
+)
+def test_a_page_that_loads_itself_again_or_later_is_the_page(content: str) -> None:
+    async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
+        for page in ((META % content).encode(), b"stays"):
+            more = () if page.startswith(b"<") else (f"Refresh: {content}",)
+            server.extra = {"/stays": answer(page, "200 OK", *more)}
+            fetched = await fetcher.fetch(server.url("/stays"), POLICY)
+            assert (fetched.body, fetched.redirects) == (page, 0)
+
+    with_server(test)
+
+
+def test_scripts_without_effect_send_nobody_on() -> None:
+    """What browsers without scripts are shown is for nobody else."""
+
+    async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
+        page = f"<noscript>{META % '0; URL=/ok'}</noscript><h1>Pot</h1>".encode()
+        server.extra = {"/shown": answer(page)}
+        assert (await fetcher.fetch(server.url("/shown"), POLICY)).body == page
+
+    with_server(test)
+
+
+def test_a_circle_of_pages_that_send_their_readers_on_ends() -> None:
+    async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
+        pages = {"/a": (META % "0; URL=/b").encode(), "/b": (META % "0; URL=/a").encode()}
+        server.extra = {path: answer(page) for path, page in pages.items()}
+        with pytest.raises(FetchError) as caught:
+            await fetcher.fetch(server.url("/a"), POLICY)
+        assert caught.value.outcome is Outcome.REDIRECT_LOOP
+
+    with_server(test)
 
 
 def test_too_many_redirects() -> None:

@@ -24,7 +24,7 @@ from scraper.http.transport.guard import PrivateAccess
 from scraper.politeness.robots import fetch_robots
 from scraper.proxies.proxy_list import parse_list
 from scraper.rules import proxies
-from tests.integration.http.test_fetch import OVER, POLICY, FakeResolver, Http2Fetcher
+from tests.support.fetching import OVER, POLICY, FakeResolver, Http2Fetcher
 from tests.support.servers.hostile_server import self_signed
 from tests.support.servers.proxies import DIRECT, SECRET, Field, TestProxy
 

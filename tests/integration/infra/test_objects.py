@@ -10,6 +10,8 @@ from pathlib import Path
 import boto3
 import pytest
 
+from scraper.cli.data.export import form_of
+from scraper.cli.data.output import open_destination
 from scraper.errors import ConfigError, ObjectsError
 from scraper.infra import objects
 from scraper.infra.objects import Objects, open_place, split_object_name
@@ -160,6 +162,8 @@ def test_no_key_leads_out_of_its_place(store: Objects, given: Path, key: str) ->
         "s3://",
         "s3:///key",
         "s3://user:pass@bucket",
+        "s3://bucket/../other",
+        "s3://bucket/a/../../other/b",
         "file://host/x",
         "file:///",
     ],
@@ -185,3 +189,29 @@ def test_a_place_of_one_file(
     for wrong in ("s3://bucket/", "s3://bucket", "folder/"):
         with pytest.raises(ConfigError, match="PLACE: no name of a file"):
             split_object_name(wrong, "PLACE")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "s3://AKIA:s3cr3t@bucket/today.txt",
+        "s3://AKIA:s3cr3t@bucket",
+        "s3://AKIA:s3cr3t@bucket/",
+        "s3://AKIA:s3cr3t@bucket/today\x07.csv",
+        "s3://bucket/today.csv?X-Amz-Signature=s3cr3t",
+    ],
+)
+def test_credentials_in_the_name_of_an_output_are_not_shown(where: str) -> None:
+    def write() -> None:
+        form_of(where)
+        with open_destination(where):
+            pass
+
+    with pytest.raises(ConfigError) as error:
+        write()
+    assert "s3cr3t" not in str(error.value)
+
+
+def test_no_key_of_an_output_leads_into_another_bucket() -> None:
+    with pytest.raises(ConfigError, match="without credentials and `..`"):
+        split_object_name("s3://bucket/../other/today.csv", "PLACE")

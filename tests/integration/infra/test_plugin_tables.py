@@ -69,8 +69,7 @@ from tests.support.outside_plugin import OutsidePlugin
 import os
 
 engine = make_engine(os.environ["DATABASE_URL"])
-*_, notes = migrations.histories()
-assert notes.name == "notes"
+assert "notes" in [history.name for history in migrations.histories()]
 config = migrations.config()
 with engine.begin() as connection:
     config.attributes["connection"] = connection

@@ -25,15 +25,15 @@ from scraper.politeness.fleet_limiter import (
 )
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
+from scraper.politeness.host_row import read_rows
 from scraper.rules.budget import (
     FLOOR,
     SETTLES_S,
     Budget,
     UnusedSlots,
-    cut_pace,
-    raise_pace,
 )
 from tests.support.machine import examples
+from tests.support.pace import cut_pace, raise_pace
 
 HOST = "shop.example"
 SLACK_S = 0.5
@@ -741,6 +741,53 @@ def test_a_redis_that_lost_its_memory_goes_on(valkey_url: str) -> None:
         await client.script_flush()
         got = await ask(one, interval_s=1.0, slots=3, allotment=2, in_flight=2)
         assert (got.slots, got.allotment) == (3, 2)
+
+    run(valkey_url, work)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"tat": "nan", "factor": "-nan", "rest": "inf"},
+        {"tat": "1e30", "rest": "1e30", "factor": "1e-30", "base": "1e30"},
+        {"tat": "x", "rest": "", "factor": "no", "raised": "y", "answers": "z", "cut": "?"},
+        {"raised": "nan", "factor": "0.5", "answers": "nan", "since": "-1e30", "cut": "nan"},
+        None,
+    ],
+)
+def test_foreign_values_of_a_host_count_as_lost(
+    valkey_url: str, row: dict[str, str] | None
+) -> None:
+    async def work(client: aredis.Redis) -> None:
+        for key in (f"scraper:host:{HOST}", f"scraper:places:{HOST}"):
+            if row is None:
+                await client.set(key, "x")
+            else:
+                await client.hset(key, mapping=row)  # type: ignore[misc]
+        with redis.Redis.from_url(valkey_url) as seen:
+            assert set(read_rows(seen, [HOST])) == {HOST}
+        one = RedisFleetLimiter(client, "a")
+        if row is None:
+            await complain(one, interval_s=0.01)
+        got = await ask(one, interval_s=0.01, slots=3, allotment=2, good=5)
+        assert (got.slots, got.allotment) == (3, 2) and first_s(got) < 1
+        await complain(one, interval_s=0.01)
+        again = await ask(one, interval_s=0.01, slots=1, allotment=2)
+        assert again.slots == 1 and first_s(again) < 2
+
+    run(valkey_url, work)
+
+
+@pytest.mark.parametrize("row", ["0:1:{soon}:0:{huge}:1:1", "{huge}:{huge}:{soon}:{huge}:1:1:1"])
+def test_a_forged_allotment_does_not_raise_the_rate(valkey_url: str, row: str) -> None:
+    async def work(client: aredis.Redis) -> None:
+        seconds, _ = await client.time()
+        forged = row.format(soon=(seconds + 60) * 1_000_000, huge="9" * 30)
+        await client.hset(f"scraper:places:{HOST}", "forged", forged)  # type: ignore[misc]
+        one = RedisFleetLimiter(client, "a")
+        got = [await ask(one, interval_s=100.0, slots=1, allotment=1) for _ in range(20)]
+        assert sum(reservation.slots for reservation in got) <= 2
+        assert all(reservation.interval_s == 100.0 for reservation in got)
 
     run(valkey_url, work)
 

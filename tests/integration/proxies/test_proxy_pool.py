@@ -340,3 +340,36 @@ def test_nothing_in_redis_names_a_proxy_but_its_id(
         everything = store.read_all_stats(client)
         assert sum(known.requests for known in everything[HOST].values()) == 9
         assert [known.why for known in everything[EVERYWHERE].values()] == ["unusable"]
+
+
+FORGED = [
+    "",
+    "nan",
+    "x:y",
+    "1:1:1:1:1:1:1:1",
+    f"{'9' * 30}:" * 8 + "why",
+    "0:0:0:0:nan:0:0:0:",
+    None,
+]
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_foreign_values_of_a_proxy_count_as_lost(
+    valkey_url: str, listed: Callable[[str], Path], forged: str | None
+) -> None:
+    async def work(client: aredis.Redis) -> None:
+        pool, health = pool_of(client, listed(lines(2))), ProxyHealth(client)
+        first, key = await id_of(pool), store.health_key(HOST)
+        if forged is None:
+            await client.set(key, b"x" * 1000)
+        else:
+            await client.hset(key, mapping={first: forged, "\x00": "\x00"})  # type: ignore[misc]
+        with redis.Redis.from_url(valkey_url) as seen:
+            store.read_all_stats(seen)
+        assert await id_of(pool_of(client, listed(lines(2)))) != ""
+        assert 0 < await health.strike(HOST, first, "why") <= max(QUARANTINES_S) + 14 * 86_400
+        await health.report(HOST, {first: Tally(requests=1, answered=1, latency_s=0.1)})
+        stats = (await health.read([HOST], 0.0))[HOST][first]
+        assert stats.success <= 1 and stats.requests >= 1
+
+    run(valkey_url, work)

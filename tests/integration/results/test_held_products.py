@@ -16,11 +16,21 @@ from scraper.results import rejection
 from scraper.results.judgement import crawl_quality
 from scraper.settings import load
 from scraper.views import provenance
-from tests.integration.results.test_held_values import ALL, NUMBERS, events, known, price
-from tests.integration.results.test_quality import HOST, Crawl, crawled, good, shop, stored, without
 from tests.support import making
+from tests.support.judged_crawls import (
+    ALL,
+    HOST,
+    NUMBERS,
+    Crawl,
+    crawled,
+    events,
+    good,
+    price,
+    shop,
+    stored,
+    without,
+)
 
-known = known
 NEW = range(60, 66)
 MORE = range(66)
 

@@ -13,8 +13,8 @@ from scraper.frontier import sites
 from scraper.results.judgement import crawl_quality
 from scraper.settings import Settings
 from scraper.sites.definition import Site
-from tests.integration.results.test_quality import crawled, good, shop
-from tests.integration.worker.test_worker import Broker
+from tests.support.broker import Broker
+from tests.support.judged_crawls import crawled, good, shop
 from tests.support.making import rows
 from tests.support.shops.odd_shop import Answer, OddShop, listing, product
 

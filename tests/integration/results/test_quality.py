@@ -3,11 +3,9 @@ product; what is judged when a crawl ends, and what a person may say to it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from importlib import import_module
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -18,147 +16,28 @@ from scraper.cli.main import main
 from scraper.coordinator.reap import judge_leftovers
 from scraper.domain import (
     CrawlStatus,
-    Example,
     FieldObservations,
     Outcome,
     Status,
     Verdict,
-    content_hash,
 )
 from scraper.frontier import crawls, leases
 from scraper.plugins.alerts.crawls import alert_crawls
 from scraper.quality import report
-from scraper.results import products
 from scraper.results.judgement import crawl_quality
-from scraper.results.products import NewProduct
 from scraper.results.transaction import PageResult
-from scraper.sites.definition import Site
 from tests.support import making
-
-HOST = "shop.example"
-Data = dict[str, Any]
-
-
-def shop(**more: object) -> Site:
-    fields = {
-        "name": {"css": "h1", "required": True},
-        "price": {"css": ".p", "type": "price"},
-        "brand": ".b",
-        "tag": {"css": ".t", "floor": 0},
-    }
-    return making.a_site(start=f"https://{HOST}/", product={"fields": fields}, **more)
-
-
-def good(number: int, **more: object) -> Data:
-    """A product as it is: everything but a tag."""
-    data = {
-        "name": f"n{number}",
-        "price": Decimal(f"{number}.90"),
-        "price_currency": "EUR",
-        "brand": f"b{number % 30}",
-    }
-    return data | more
-
-
-def without(data: Data, *names: str) -> Data:
-    return {key: value for key, value in data.items() if not key.startswith(names)}
-
-
-class Crawl:
-    """A crawl of products, page by page."""
-
-    def __init__(self, engine: sa.Engine, site: Site, numbers: Sequence[int]) -> None:
-        self.engine = engine
-        self.ids = making.open_crawl(engine, site, refetch=True)
-        self.id = self.ids[1]
-        self.urls = {f"https://{HOST}/p/{number}": number for number in numbers}
-        if numbers:
-            making.add(engine, [making.new_page(self.ids, url) for url in self.urls], room=100_000)
-
-    def lease(self, pages: int = 1000) -> list[tuple[int, Any]]:
-        """(the product's number, its leased page), of up to so many pages."""
-        found = []
-        for batch in making.lease_all(self.engine, HOST, pages):
-            lease = making.claimed(self.engine, batch)
-            assert lease is not None
-            found += [(self.urls[page.url], (page, lease.id)) for page in lease.pages]
-        return sorted(found, key=lambda one: one[0])
-
-    def page(
-        self, number: int, leased: Any, data: Data | None, mistyped: Sequence[str] = ()
-    ) -> PageResult:
-        """`data` None: the page lacks its required field."""
-        page, lease_id = leased
-        if data is None:
-            verdict, outcome = Verdict(Status.INVALID, 0.0, True), Outcome.NOT_EXTRACTED
-            settled = PageResult(
-                page.id, self.id, lease_id, outcome, verdict, 200, "name: nothing matched css 'h1'"
-            )
-            return replace(settled, observations=FieldObservations(1, ("price", "brand")))
-        found = tuple(name for name in ("name", "price", "brand", "tag") if name in data)
-        missing = [name for name in ("name", "price", "brand") if name not in found]
-        shown = f"<h1>n{number}</h1> <b class=cost>{number}.90</b>"
-        examples = tuple(
-            Example(name, page.url, f"nothing matched .{name}", shown) for name in missing
-        )
-        settled = PageResult(page.id, self.id, lease_id, Outcome.FETCHED, making.OK, 200)
-        hashed = content_hash(data)
-        product = NewProduct(self.ids[0], str(number), page.id, self.id, page.url, data, hashed)
-        reading = FieldObservations(1, found, tuple(mistyped), examples)
-        return replace(settled, products=[product], content_hash=hashed, observations=reading)
-
-    def settle(
-        self, data: Callable[[int], Data | None], pages: int = 1000, mistyped: Sequence[str] = ()
-    ) -> None:
-        """Leases so many pages and settles them in groups of ten."""
-        leased = self.lease(pages)
-        for begin in range(0, len(leased), 10):
-            group = [
-                self.page(number, page, data(number), mistyped)
-                for number, page in leased[begin : begin + 10]
-            ]
-            making.store(self.engine, self.ids, group)
-
-    def end(self) -> Crawl:
-        making.end(self.engine, self.ids, HOST)
-        return self
-
-    @property
-    def row(self) -> Any:
-        with self.engine.connect() as connection:
-            return connection.execute(
-                sa.text("SELECT * FROM crawls WHERE id = :id"), {"id": self.id}
-            ).one()
-
-    @property
-    def fields(self) -> Mapping[str, report.FieldReport]:
-        with self.engine.connect() as connection:
-            return {one.field: one for one in report.read_fields(connection, self.id)}
-
-    @property
-    def why(self) -> set[tuple[str | None, str]]:
-        return {(one["field"], one["what"]) for one in self.row.reasons or ()}
-
-
-def crawled(
-    engine: sa.Engine,
-    site: Site,
-    numbers: Sequence[int],
-    data: Callable[[int], Data | None] = good,
-    **more: Any,
-) -> Crawl:
-    crawl = Crawl(engine, site, numbers)
-    crawl.settle(data, **more)
-    return crawl.end()
-
-
-def stored(engine: sa.Engine) -> dict[str, Data]:
-    found = making.rows(engine, "SELECT external_id, CAST(data AS text) FROM products")
-    return {str(external_id): products.parse_data(str(text)) for external_id, text in found}
-
-
-def versions(engine: sa.Engine) -> int:
-    return int(str(making.rows(engine, "SELECT count(*) FROM product_versions")[0][0]))
+from tests.support.judged_crawls import (
+    HOST,
+    Crawl,
+    Data,
+    crawled,
+    good,
+    shop,
+    stored,
+    versions,
+    without,
+)
 
 
 def held(engine: sa.Engine) -> int:

@@ -15,17 +15,19 @@ from scraper.feed import reader as feed
 from scraper.results import rejection
 from scraper.results.judgement import crawl_quality
 from scraper.results.rejection import Rejection
-from tests.integration.results.test_held_values import NUMBERS, held, price
-from tests.integration.results.test_quality import (
+from tests.support import making
+from tests.support.judged_crawls import (
+    NUMBERS,
     Crawl,
     Data,
     crawled,
     good,
+    held,
+    price,
     shop,
     stored,
     versions,
 )
-from tests.support import making
 
 ALL = {str(number): good(number) for number in NUMBERS}
 
@@ -120,7 +122,9 @@ def test_what_is_held_goes_with_it(known: sa.Engine) -> None:
 
 @pytest.mark.usefixtures("environment")
 def test_the_commands(known: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("scraper.cli.crawl.decisions"), "open_engine", lambda: known)
+    monkeypatch.setattr(
+        import_module("scraper.plugins.confirm.decisions"), "open_engine", lambda: known
+    )
 
     def said(*words: str, code: int = 0) -> str:
         done = CliRunner().invoke(main, words)

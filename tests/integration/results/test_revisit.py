@@ -10,26 +10,23 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from scraper.coordinator import plan
 from scraper.domain import Outcome, Revisit, Status, Validators, Verdict
-from scraper.frontier import sites
 from scraper.http import exchange
 from scraper.http.body import unpack
 from scraper.quality import report as reports
 from scraper.results import fill_rates, products
 from scraper.results.transaction import PageResult
 from scraper.settings import Settings
-from scraper.sites.definition import Site
-from tests.integration.results.test_quality import HOST, Data, good, without
-from tests.integration.results.test_quality import Crawl as ByHand
-from tests.integration.results.test_quality import shop as by_hand
-from tests.integration.worker.test_worker import Broker
+from tests.support.aging import age
+from tests.support.broker import run_crawl
+from tests.support.judged_crawls import HOST, Data, good, without
+from tests.support.judged_crawls import Crawl as ByHand
+from tests.support.judged_crawls import shop as by_hand
 from tests.support.making import rows, store
-from tests.support.shops.conditional_shop import ConditionalShop
+from tests.support.shops.conditional_shop import FIELDS, ConditionalShop
 
 # the shop's Date is two hours later
 MODIFIED = "Sat, 07 Nov 2026 08:00:00 GMT"
-FIELDS = {"title": {"css": "h1", "required": True}, "price": {"css": ".price", "type": "price"}}
 
 Crawl = Callable[..., Any]
 
@@ -46,67 +43,14 @@ def shop(request: pytest.FixtureRequest) -> Iterator[ConditionalShop]:
 
 
 @pytest.fixture
-def crawl(engine: sa.Engine, environment: Settings, shop: ConditionalShop) -> Iterator[Crawl]:
-    """Runs a whole crawl with a worker of its own, and returns its row. What the shop was asked
-    before is forgotten, and the worker before has ended: it would hold the shop's slots for some
-    seconds more."""
-    brokers: list[Broker] = []
+def crawl(engine: sa.Engine, environment: Settings, shop: ConditionalShop) -> Crawl:
+    """Runs a whole crawl; what the shop was asked before is forgotten."""
 
     def run(refetch: bool = False, **more: Any) -> Any:
         shop.asked.clear()
-        while brokers:
-            brokers.pop().worker.close()
-        with engine.begin() as connection:
-            sites.store_definitions(connection, [definition(shop, **more)])
-        broker = Broker(engine, environment, lambda message: [message])
-        brokers.append(broker)
-        opened = plan.open_now(engine, "shop", refetch=refetch)
-        broker.send(opened.messages)
-        broker.run()
-        with engine.connect() as connection:
-            return connection.execute(
-                sa.text("SELECT * FROM crawls WHERE id = :id"), {"id": opened.crawl_id}
-            ).one()
+        return run_crawl(engine, environment, shop.definition(**more), refetch=refetch)
 
-    yield run
-    for broker in brokers:
-        broker.worker.close()
-
-
-def definition(shop: ConditionalShop, **more: Any) -> Site:
-    base = {
-        "name": "shop",
-        "start": shop.url(),
-        "allow_private": True,
-        "robots": False,
-        "rate": "unlimited",
-        "revisit": "0",
-        "limits": {"attempts": 2},
-        "listing": {"products": "a.p"},
-        "product": {"id": {"css": "body::attr(data-id)"}, "fields": FIELDS},
-    }
-    return Site.model_validate(base | more)
-
-
-def age(engine: sa.Engine, hours: float) -> None:
-    """All that has happened was that much earlier."""
-    past = f"interval '{hours} hours'"
-    with engine.begin() as connection:
-        for table, columns in {
-            "pages": ("fetched_at", "read_at", "settled_at"),
-            "products": ("fetched_at", "changed_at", "first_seen_at"),
-            "crawls": (
-                "created_at",
-                "started_at",
-                "finished_at",
-                "slot",
-                "fresh_after",
-                "stale_before",
-                "whole_before",
-            ),
-        }.items():
-            changes = ", ".join(f"{column} = {column} - {past}" for column in columns)
-            connection.execute(sa.text(f"UPDATE {table} SET {changes}"))
+    return run
 
 
 def prices(engine: sa.Engine) -> dict[str, float]:

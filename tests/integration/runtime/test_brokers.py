@@ -7,10 +7,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from kombu import pools
 
 from scraper import celeryconfig
@@ -20,7 +23,7 @@ from scraper.errors import ConfigError, ServerUnavailableError
 from scraper.infra import outages, redaction, servers
 from scraper.infra.outages import is_broker_away
 from scraper.settings import Settings
-from tests.support.servers import rabbitmq
+from tests.support.servers import rabbitmq, valkey
 from tests.support.servers.hostile_server import self_signed
 
 LEASE = "00000000-0000-0000-0000-000000000000"
@@ -123,6 +126,54 @@ def test_a_broker_that_answers_is_reachable(any_broker: Settings) -> None:
     )
 
 
+@pytest.fixture
+def own_valkey(
+    environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Settings]]:
+    """Starts a Valkey of the test's own with some options; REDIS_URL names it."""
+    with ExitStack() as stack:
+
+        def start(*options: str) -> Settings:
+            server = stack.enter_context(valkey.Server(tmp_path, *options))
+            monkeypatch.setenv("REDIS_URL", server.url)
+            settings_module.load.cache_clear()
+            return settings_module.load()
+
+        yield start
+
+
+@pytest.mark.parametrize(
+    ("options", "fix"),
+    [
+        ("--maxmemory 50mb --maxmemory-policy allkeys-lru", "set it to noeviction"),
+        ("--maxmemory 50mb --maxmemory-policy volatile-ttl", "set it to noeviction"),
+        ("--cluster-enabled yes", "use one primary"),
+    ],
+)
+def test_a_redis_that_may_lose_keys_is_refused(
+    own_valkey: Callable[..., Settings], options: str, fix: str
+) -> None:
+    settings = own_valkey(*options.split())
+    with pytest.raises(ConfigError, match=fix):
+        servers.require_reachable(settings)
+    worker = ["-m", "celery", "-A", "scraper", "worker", "-P", "solo"]
+    ended = subprocess.run(
+        [sys.executable, *worker], env=os.environ, capture_output=True, text=True, timeout=300
+    )
+    assert ended.returncode == ConfigError.exit_code and fix in ended.stderr
+
+
+def test_a_redis_with_room_is_used(own_valkey: Callable[..., Settings]) -> None:
+    servers.require_reachable(own_valkey("--maxmemory", "50mb"))
+
+
+def test_a_user_without_info(own_valkey: Callable[..., Settings]) -> None:
+    settings = own_valkey("--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru")
+    with redis.Redis.from_url(settings.valkey_url) as client:
+        client.execute_command("ACL", "SETUSER", "default", "-info")
+    servers.require_reachable(settings)
+
+
 @pytest.mark.parametrize(
     "change", [("s3cret", "wr0ng"), ("/t", "/nowhere")], ids=["password", "virtual host"]
 )
@@ -155,7 +206,7 @@ def test_a_broker_of_its_own_that_is_not_there(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert done.returncode == 3, done.stderr
     assert f"{scheme}://ann:***@127.0.0.1:1/0" in done.stderr and "BROKER_URL" in done.stderr
@@ -216,6 +267,26 @@ def test_amqps_verifies_the_certificate(
     monkeypatch.setenv("SSL_CERT_FILE", str(tls_node.tls))
     servers.require_reachable(settings_module.load())
     done = subprocess.run(
-        [sys.executable, "-c", SEND], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", SEND], capture_output=True, text=True, timeout=180, check=False
     )
     assert done.stdout == "1\n", done.stderr
+
+
+def test_rediss_verifies_the_certificate(
+    own_valkey: Callable[..., Settings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kombu verifies it too, whose default is to verify nothing."""
+    port = int(own_valkey().valkey_url.rpartition(":")[2].partition("/")[0])
+    send = [sys.executable, "-c", SEND]
+    with valkey.TlsFront(port, self_signed(tmp_path)) as front:
+        # REDIS_URL stays plain, so that kombu alone meets the certificate.
+        monkeypatch.setenv("BROKER_URL", f"rediss://127.0.0.1:{front.port}/0")
+        settings_module.load.cache_clear()
+        with pytest.raises(ServerUnavailableError, match="certificate"):
+            servers.require_reachable(settings_module.load())
+        done = subprocess.run(send, capture_output=True, text=True, timeout=120)
+        assert done.returncode and "CERTIFICATE_VERIFY_FAILED" in done.stderr, done
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+        servers.require_reachable(settings_module.load())
+        done = subprocess.run(send, capture_output=True, text=True, timeout=120)
+        assert done.stdout == "1\n" and "insecure" not in done.stderr, done

@@ -20,9 +20,8 @@ from scraper.frontier import leases, sites
 from scraper.results import rejection
 from scraper.results.transaction import PageResult
 from scraper.settings import Settings
-from tests.integration.results.test_revisit import age, definition
-from tests.integration.results.test_revisit import crawl as crawl_of_a_shop
-from tests.integration.worker.test_worker import Broker
+from tests.support.aging import age
+from tests.support.broker import Broker, run_crawl
 from tests.support.making import (
     OK,
     a_site,
@@ -51,8 +50,6 @@ JSONLD = {
     },
 }
 
-crawl_of_a_shop = crawl_of_a_shop
-
 
 @pytest.fixture
 def environment(environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
@@ -69,10 +66,12 @@ def shop() -> Iterator[VariantShop]:
 
 
 @pytest.fixture
-def crawl(crawl_of_a_shop: Crawl) -> Crawl:
-    def run(items: dict[str, Any] | None = None, **more: Any) -> Any:
+def crawl(engine: sa.Engine, environment: Settings, shop: VariantShop) -> Crawl:
+    def run(items: dict[str, Any] | None = None, refetch: bool = False, **more: Any) -> Any:
+        shop.asked.clear()
         product = {"fields": FIELDS, "items": items or ROWS}
-        return crawl_of_a_shop(**{"product": product} | more)
+        definition = shop.definition(**{"product": product} | more)
+        return run_crawl(engine, environment, definition, refetch=refetch)
 
     return run
 
@@ -325,7 +324,7 @@ def test_messages_that_come_twice_change_nothing_twice(
     def crawled() -> Any:
         broker = Broker(engine, environment, lambda message: [message, message])
         with engine.begin() as connection:
-            sites.store_definitions(connection, [definition(shop, product=product)])
+            sites.store_definitions(connection, [shop.definition(product=product)])
         opened = plan.open_now(engine, "shop")
         broker.send(opened.messages)
         broker.run()
@@ -401,8 +400,8 @@ def test_each_variant_is_a_product_in_every_command(
 
     own = OWN | {"upper": {"css": ".size", "regex": "[SML]"}}
     text = json.dumps(
-        definition(
-            shop, archive=True, product={"fields": FIELDS, "items": ROWS | {"fields": own}}
+        shop.definition(
+            archive=True, product={"fields": FIELDS, "items": ROWS | {"fields": own}}
         ).model_dump(mode="json", exclude_unset=True)
     )
     (environment.sites_dir / "shop.yaml").write_text(text)

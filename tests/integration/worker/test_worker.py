@@ -3,116 +3,15 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from uuid import UUID
+from collections.abc import Callable
 
 import httpx
 import pytest
 import sqlalchemy as sa
 
-from scraper.coordinator import (
-    discover,
-    dispatch,
-    finish,
-    plan,
-    reap,
-)
 from scraper.domain import Message
-from scraper.frontier import sites
-from scraper.plugins import demo
-from scraper.settings import Settings
-from scraper.sites import loader
-from scraper.worker import process as worker
+from tests.support.broker import Broker
 from tests.support.making import rows
-
-PRODUCTS = 120
-
-
-@pytest.fixture(scope="module")
-def shop() -> Iterator[str]:
-    """The sample shop, some of whose pages fail at first."""
-    command = [
-        sys.executable,
-        "-m",
-        "scraper.plugins.demo",
-        "--port",
-        "0",
-        "--products",
-        str(PRODUCTS),
-    ]
-    with subprocess.Popen(
-        [*command, "--fail-share", "0.05"], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().removeprefix("listening on ").strip()
-        process.terminate()
-
-
-class Broker:
-    """Holds the messages that steps and the worker send. `deliver` says what becomes of each."""
-
-    def __init__(
-        self, engine: sa.Engine, settings: Settings, deliver: Callable[[Message], list[Message]]
-    ) -> None:
-        self.engine, self.settings, self.deliver = engine, settings, deliver
-        self.waiting: list[Message] = []
-        self.worker = worker.Worker(settings, self.send)
-
-    def send(self, messages: Sequence[Message]) -> None:
-        for message in messages:
-            self.waiting += self.deliver(message)
-
-    def handle(self, message: Message) -> None:
-        match message.task:
-            case "discover":
-                self.send(discover.discover(self.engine, self.settings, message.kwargs["crawl_id"]))
-            case "dispatch":
-                self.tick()
-            case "finish":
-                self.send(finish.finish(self.engine, message.kwargs["crawl_id"]))
-            case "fetch_listings" | "fetch_products":
-                self.worker.work(UUID(message.kwargs["lease_id"]))
-
-    def tick(self) -> None:
-        self.send(dispatch.dispatch(self.engine, self.settings, lambda _: 0))
-
-    def run(self, *, rounds: int = 400) -> None:
-        """Handles messages, and beats when there are none, until no crawl is active. Time is moved,
-        not waited for."""
-        for _ in range(rounds):
-            while self.waiting:
-                self.handle(self.waiting.pop(0))
-            if not rows(self.engine, "SELECT FROM crawls WHERE status IN ('planned', 'running')"):
-                return
-            with self.engine.begin() as connection:
-                connection.execute(sa.text("UPDATE leases SET until = now()"))
-                connection.execute(
-                    sa.text("UPDATE pages SET not_before = now() WHERE status = 'due'")
-                )
-            self.send(reap.reap(self.engine, self.settings))
-            self.send(plan.plan(self.engine))
-            self.tick()
-        pytest.fail("the crawl does not end")
-
-
-@pytest.fixture
-def crawl(engine: sa.Engine, environment: Settings, shop: str) -> Iterator[Callable[..., Broker]]:
-    brokers = []
-
-    def start(deliver: Callable[[Message], list[Message]], concurrency: int = 16) -> Broker:
-        text = demo.definition(shop).replace("concurrency: 16", f"concurrency: {concurrency}")
-        with engine.begin() as connection:
-            sites.store_definitions(connection, [loader.load_text(text, "shop.yaml")])
-        broker = Broker(engine, environment, deliver)
-        brokers.append(broker)
-        broker.send(plan.open_now(engine, "demo").messages)
-        return broker
-
-    yield start
-    for broker in brokers:
-        broker.worker.close()
 
 
 def check(engine: sa.Engine, shop: str) -> None:

@@ -9,13 +9,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
+from structlog.testing import capture_logs
 
 from scraper.coordinator.dispatch import dispatch
 from scraper.coordinator.finish import finish
@@ -35,7 +37,7 @@ from scraper.worker.writer import FAILURES_MAX, GROUP_PAGES
 from tests.support.making import a_site, add, expire, new_page, open_crawl, rows, standing
 from tests.support.shops.odd_shop import Answer, OddShop, Page, drip, hang, product, redirect
 
-GENEROUS_S = 30.0
+GENEROUS_S = 180.0
 NEVER_S = 3600.0
 AWAY = OperationalError("COMMIT", None, psycopg.OperationalError("the connection is lost"))
 
@@ -850,7 +852,7 @@ def out_of_reach(engine: sa.Engine) -> Iterator[None]:
 def test_what_was_fetched_while_the_database_was_away_is_stored_when_it_is_back(
     bench: Bench, keeper: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However often it was tried meanwhile."""
+    """However often it was tried."""
     keeper(0.1)
     monkeypatch.setattr(writer_module, "BACKOFF_MAX_S", 0.05)
     bench.site()
@@ -960,6 +962,148 @@ def test_the_database_comes_back_before_the_worker_gives_up(
     assert bench.found().keys() <= {"ok", "due"}
     assert bench.found()["ok"] == bench.asked().total()
     assert bench.uncharged()
+
+
+@contextmanager
+def read_only(bench: Bench, engine: sa.Engine) -> Iterator[None]:
+    """As after a switchover: sessions that exist stay read-only when new ones are not."""
+    database = engine.url.database
+    ends = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        f" WHERE datname = '{database}' AND pid <> pg_backend_pid()"
+    )
+    alter = f"ALTER DATABASE {database}"
+    with psycopg.connect(_libpq(bench.engine), autocommit=True) as operator:
+        operator.execute(f"{alter} SET default_transaction_read_only = on")
+        operator.execute(ends)
+        yield
+        operator.execute("SET default_transaction_read_only = off")
+        operator.execute(f"{alter} RESET default_transaction_read_only")
+
+
+@contextmanager
+def revoked(bench: Bench, _: sa.Engine) -> Iterator[None]:
+    with psycopg.connect(_libpq(bench.engine), autocommit=True) as operator:
+        operator.execute("REVOKE INSERT, UPDATE ON products FROM limited")
+        yield
+        operator.execute("GRANT ALL ON products TO limited")
+
+
+@contextmanager
+def statement_taken(_: Bench, engine: sa.Engine) -> Iterator[None]:
+    """As behind a pooler: another session has prepared a statement by that name."""
+    taken = "DO 'BEGIN EXECUTE ''PREPARE _pg3_0 AS SELECT 1''; EXCEPTION WHEN OTHERS THEN END'"
+    with _on_each_transaction(engine, taken):
+        yield
+
+
+@contextmanager
+def deallocated(_: Bench, engine: sa.Engine) -> Iterator[None]:
+    """The server forgets what psycopg has prepared, whenever a transaction begins."""
+    with _on_each_transaction(engine, "DO 'BEGIN EXECUTE ''DEALLOCATE ALL''; END'"):
+        yield
+
+
+@contextmanager
+def _on_each_transaction(engine: sa.Engine, statement: str) -> Iterator[None]:
+    def execute(connection: sa.Connection) -> None:
+        driver: Any = connection.connection.driver_connection
+        driver.prepare_threshold = 0
+        driver.execute(statement, prepare=False)
+
+    sa.event.listen(engine, "begin", execute)
+    yield
+    sa.event.remove(engine, "begin", execute)
+
+
+def _libpq(engine: sa.Engine) -> str:
+    url = engine.url.set(drivername="postgresql")
+    return url.render_as_string(hide_password=False)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "event", "tries_min"),
+    [
+        (read_only, "PostgreSQL is read-only", 2 * FAILURES_MAX),
+        (revoked, "PostgreSQL denies access", 2 * FAILURES_MAX),
+        (statement_taken, "PostgreSQL has another session's prepared statement", 2 * FAILURES_MAX),
+        # A new connection is good for one transaction: prolonging the leases meets this.
+        (deallocated, "PostgreSQL has lost a prepared statement", 0),
+    ],
+)
+def test_what_is_not_the_pages_is_not_charged_to_it(
+    own_database: str,
+    bench: Bench,
+    keeper: Callable[[float], None],
+    monkeypatch: pytest.MonkeyPatch,
+    trouble: Callable[[Bench, sa.Engine], AbstractContextManager[None]],
+    event: str,
+    tries_min: int,
+) -> None:
+    """Its results wait until they can be stored, and its connections are replaced."""
+    keeper(0.1)
+    monkeypatch.setattr(writer_module, "BACKOFF_MAX_S", 0.05)
+    with bench.engine.begin() as connection:
+        for statement in (
+            "DROP ROLE IF EXISTS limited",
+            "CREATE ROLE limited LOGIN",
+            "GRANT ALL ON ALL TABLES IN SCHEMA public TO limited",
+            "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO limited",
+        ):
+            connection.execute(sa.text(statement))
+    bench.settings = bench.settings.model_copy(
+        update={"database_url": own_database.replace("://scraper@", "://limited@")}
+    )
+    bench.site()
+    targets = bench.pages(60)
+    for target in targets:
+        answer = Answer(product(target, f"Product {target}").encode())
+        bench.shop.serve(target, bench.behind(answer))
+    worker = bench.worker()
+    tries = []
+    settle = worker.services.settler._settle_group
+
+    def counted(pages: Sequence[PageResult]) -> StoredGroup:
+        tries.append(len(pages))
+        return settle(pages)
+
+    monkeypatch.setattr(worker.services.settler, "_settle_group", counted)
+    bench.begin(worker)
+    until(lambda: len(bench.asked()) == 4)
+    worker.engine.pool._pool.use_lifo = True  # type: ignore[attr-defined]
+    with capture_logs() as logs, trouble(bench, worker.engine):
+        until(lambda: tries_min or event in {line["event"] for line in logs})
+        bench.door.set()
+        until(lambda: len(tries) >= tries_min)
+    bench.ended()
+    assert event in {line["event"] for line in logs}
+    assert not {"group lost", "page rejected by the database"} & {line["event"] for line in logs}
+    assert bench.asked() == Counter(targets)
+    assert bench.found() == {"ok": 60}
+    assert len(products(bench.engine)) == 60
+    assert rows(bench.engine, "SELECT fetches, retries, dead FROM crawls") == [(60, 0, 0)]
+    assert (worker.lost, rows(bench.engine, "SELECT FROM leases")) == (0, [])
+    bench.close()
+    with bench.engine.begin() as connection:
+        connection.execute(sa.text("DROP OWNED BY limited"))
+        connection.execute(sa.text("DROP ROLE limited"))
+
+
+def test_one_row_that_postgresql_rejects_is_dead_and_the_others_are_stored(
+    own_database: str, bench: Bench
+) -> None:
+    with bench.engine.begin() as connection:
+        connection.execute(
+            sa.text("ALTER TABLE products ADD CHECK (data ->> 'title' <> 'Product /p/7')")
+        )
+    bench.site()
+    bench.pages(30)
+    bench.begin(bench.worker())
+    bench.ended()
+    assert bench.found() == {"ok": 29, "dead": 1}
+    assert rows(bench.engine, "SELECT error FROM pages WHERE status = 'dead'") == [
+        ("the database rejects what was extracted: CheckViolation",)
+    ]
 
 
 # --- the batch's own rule

@@ -14,7 +14,7 @@ def promtool(*words: str, cwd: Path) -> str:
     reason = "promtool is not installed (Debian: apt install prometheus)"
     program = need(shutil.which("promtool"), reason)
     done = subprocess.run(
-        [program, *words], cwd=cwd, capture_output=True, text=True, timeout=60, check=False
+        [program, *words], cwd=cwd, capture_output=True, text=True, timeout=180, check=False
     )
     assert done.returncode == 0, f"promtool {' '.join(words)}\n{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -41,7 +41,7 @@ def chromium() -> Iterator[Browser]:
     path = need_chromium()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=path, headless=True, args=ARGUMENTS, timeout=60_000
+            executable_path=path, headless=True, args=ARGUMENTS, timeout=120_000
         )
         try:
             yield browser

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from typing import Any
 
 import httpx
@@ -10,6 +11,8 @@ import httpx
 from scraper.plugins.demo.processes import find_free_port
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
+
+BUSY_S = 60
 
 
 class Flower:
@@ -55,7 +58,10 @@ class Flower:
         return httpx.get(f"{self.url}{path}", **{"auth": self.login, "timeout": 30, **more})
 
     def json(self, path: str) -> Any:
-        answer = self.get(path)
+        """Asks again while PostgreSQL is busy, as the tab does."""
+        deadline = time.monotonic() + BUSY_S
+        while (answer := self.get(path)).status_code == 503 and time.monotonic() < deadline:
+            time.sleep(int(answer.headers["Retry-After"]))
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -64,7 +70,7 @@ class Flower:
     ) -> httpx.Response:
         """As a browser that has loaded a page would: with the cookie and the token. `token` False:
         the cookie alone."""
-        with httpx.Client(auth=self.login, timeout=30) as client:
+        with httpx.Client(auth=self.login, timeout=180) as client:
             client.get(f"{self.url}/crawls")
             if token:
                 headers["X-XSRFToken"] = client.cookies["_xsrf"]

@@ -31,7 +31,7 @@ SCRIPTS = (Path("/usr/lib/rabbitmq/bin/rabbitmq-server"),)
 # virtual hosts: as many tests may use the node
 HOSTS = 64
 USER, PASSWORD = "scraper", "s3cret"
-START_S = 90.0
+START_S = 120.0
 STOP_S = 20.0
 
 

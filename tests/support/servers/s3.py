@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-START_S = 60.0
+START_S = 120.0
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "AKIATESTS",
     "AWS_SECRET_ACCESS_KEY": "the-tests-secret-key",

@@ -8,10 +8,14 @@ import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha1
+from typing import Any
 from uuid import uuid4
 
+from scraper.sites.definition import Site
 from tests.support.servers.threaded import Threaded
 from tests.support.shops.odd_shop import HTML, Answer, listing, product
+
+FIELDS = {"title": {"css": "h1", "required": True}, "price": {"css": ".price", "type": "price"}}
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,20 @@ class ConditionalShop(Threaded):
 
     def url(self, target: str = "/") -> str:
         return f"http://127.0.0.1:{self.port}{target}"
+
+    def definition(self, **more: Any) -> Site:
+        base = {
+            "name": "shop",
+            "start": self.url(),
+            "allow_private": True,
+            "robots": False,
+            "rate": "unlimited",
+            "revisit": "0",
+            "limits": {"attempts": 2},
+            "listing": {"products": "a.p"},
+            "product": {"id": {"css": "body::attr(data-id)"}, "fields": FIELDS},
+        }
+        return Site.model_validate(base | more)
 
     def products(self) -> list[Asked]:
         return [one for one in self.asked if one.target.startswith("/p/")]

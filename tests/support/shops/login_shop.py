@@ -57,6 +57,8 @@ class LoginShop(Threaded):
         self.refused: list[tuple[float, str]] = []
         # the login page answers 503
         self.broken = False
+        # the login page never answers
+        self.hangs = False
         # forms without the right hidden token
         self.forged = 0
         self.expired = 0
@@ -249,6 +251,8 @@ class LoginShop(Threaded):
             path = target if target.startswith("/") else urlsplit(target).path
             self.asked.append(f"{method} {path}")
             self.peers.append(peer)
+            while self.hangs and path == "/login":
+                await asyncio.sleep(0.02)
             writer.write(self._answer(method, path, headers, body, peer).raw())
             await writer.drain()
 

@@ -17,6 +17,8 @@ class StaticShop:
         self.pages = dict(pages)
         if robots is not None:
             self.pages["/robots.txt"] = robots
+        # Addresses to which paths redirect.
+        self.redirects: dict[str, str] = {}
         self.asked: list[tuple[str, float]] = []
         shop = self
 
@@ -24,6 +26,12 @@ class StaticShop:
             def do_GET(self) -> None:
                 shop.asked.append((self.path, time.monotonic()))
                 page = shop.pages.get(self.path)
+                if self.path in shop.redirects:
+                    self.send_response(302)
+                    self.send_header("Location", shop.redirects[self.path])
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
                 body = (page or "<h1>Not found</h1>").encode()
                 self.send_response(404 if page is None else 200)
                 self.send_header("Content-Type", "text/html; charset=utf-8")

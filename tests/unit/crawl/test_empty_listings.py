@@ -1,4 +1,4 @@
-"""A listing page that names no product, told from a challenge in its place."""
+"""A listing page that names no product, distinguished from a challenge in its place."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ PRODUCT, LISTING = (
     [
         (0, [PRODUCT, LISTING], True, 1),
         (2, [PRODUCT], True, 1),
-        # never read, or empty as it was
+        # empty as it was
         (0, [], True, 0),
+        # never read
+        (None, [LISTING], True, 0),
+        (None, [], False, None),
         # one that had a single product, and one that was empty once
         (EMPTY_ONCE, [LISTING], True, 0),
         # the shop's own page, without products
@@ -32,14 +35,19 @@ PRODUCT, LISTING = (
         (20, [], False, None),
     ],
 )
-def test_empty_listings(before: int, links: list[Link], complete: bool, named: int | None) -> None:
+def test_empty_listings(
+    before: int | None, links: list[Link], complete: bool, named: int | None
+) -> None:
     page = LeasedPage(
-        1, 1, "https://a.example/c", Kind.LISTING, "a.example", 0, 0, 1, 1, last_item_count=before
-    )
+        1, 1, "https://a.example/c", Kind.LISTING, "a.example", 0, 0, 1, 1,
+        last_item_count=before or 0, good_before=before is not None,
+    )  # fmt: skip
     extracted, last_item_count, reason = judge_listing(page, Extracted(links), 4)
     assert (extracted.complete, last_item_count) == (complete, named)
     if not complete:
-        assert extracted.problems == [reason] == ["it names no product, and named 20 before"]
+        assert extracted.problems == [reason]
+        known = "named 20 before" if before else "has no link of the shop's pages"
+        assert reason == f"it names no product, and {known}"
 
 
 def test_product_pages_and_incomplete_ones_are_left_alone() -> None:

@@ -42,7 +42,7 @@ def test_what_was_found_is_what_the_page_itself_said() -> None:
     )
 
 
-def test_something_else_than_a_value_is_told_apart_from_nothing() -> None:
+def test_a_misread_value_is_distinguished_from_a_missing_one() -> None:
     wrong = product(FIELDS, "<h1>T</h1><b class=p>ask us</b><i class=n>many</i>")
     assert wrong.found == ("t",) and wrong.mistyped == ("price", "n")
     repaired = product(
@@ -63,7 +63,7 @@ def test_a_page_without_a_required_field_is_read_all_the_same() -> None:
     assert shown.url == "https://shop.example/1"
 
 
-def test_a_full_page_has_no_examples_and_one_that_gives_only_links_is_no_record() -> None:
+def test_a_full_page_has_no_examples_and_a_page_with_only_links_no_record() -> None:
     full = read(FieldObserver(), product(FIELDS, FULL))
     assert full is not None and full.examples == ()
     assert read(FieldObserver(), Extracted(), kind=Kind.LISTING) is None

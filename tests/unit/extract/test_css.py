@@ -1,4 +1,4 @@
-"""CSS as definitions write it: what it selects, beside what parsel selects in the same document."""
+"""CSS as definitions write it: what it selects, compared with parsel on the same document."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_selector_that_cannot_be_read_says_how_to_fix_it(css: str, sentence: s
     assert sentence in str(raised.value)
 
 
-def test_a_label_finds_the_value_beside_it() -> None:
+def test_a_label_finds_the_value_next_to_it() -> None:
     page = LexborHTMLParser("<dl><dt><b>Weight</b>:</dt><dd>2 kg</dd><dt>Stock</dt><dd>7</dd></dl>")
     assert taken(parse_css('dt:contains("Weight") + dd'), page) == ["2 kg"]
     assert taken(parse_css("dt:contains(Stock) + dd::text"), page) == ["7"]

@@ -57,7 +57,7 @@ def test_sources_that_agree_are_believed() -> None:
 @pytest.mark.parametrize(
     ("body", "price"),
     [
-        # What is shown is the price, where what machines are told is crossed out.
+        # The price is what the page shows, if its price for machines is crossed out.
         (jsonld('{"price":"50"}') + "<h1>K</h1><p class=price><del>50,00 €</del> <b class=now>39,00 €</b></p>", "39.00"),
         # Prices of a list are other products'.
         (
@@ -75,7 +75,7 @@ def test_sources_that_agree_are_believed() -> None:
         ("<h1>K</h1><p class=price-box><i class=price-int>24<i>.</i></i><i class=price-frac>50</i> $</p>", "24.50"),
         ("<h1>K</h1><p class=price>CHF 1’249.–</p>", "1249.00"),
         ("<h1>K</h1><p class=price>KWD 12.525</p>", "12.525"),
-        # What stands before the price is something else.
+        # The text before the price is something else.
         ("<h1>K</h1><p class=club>Mit Kundenkarte 49,90 €</p><p class=price>59,90 €</p>", "59.90"),
         ("<h1>K</h1><p>Was $80.00</p><p>Now $60.00</p>", "60.00"),
         ("<h1>K</h1><p>Only $30.00 away from free delivery</p><p>$12.00</p>", "12.00"),
@@ -140,7 +140,7 @@ def test_whether_it_may_be_bought(body: str, available: bool | None) -> None:
         ("barcode: 12345", None),
     ],
 )
-def test_a_code_stands_behind_its_label(text: str, code: str | None) -> None:
+def test_a_code_follows_its_label(text: str, code: str | None) -> None:
     assert [found.text for found in find_labelled_codes(text)] == ([] if code is None else [code])
 
 
@@ -152,7 +152,7 @@ def test_the_code_that_people_see_goes_before_one_for_machines() -> None:
     ("body", "sku"),
     [
         ('<p class="product-reference">1002/710</p>', "1002/710"),
-        # The address that the page calls its own tells which of several is meant.
+        # The page's canonical address decides which of several is meant.
         (
             '<link rel=canonical href="https://shop.example/sofa-s99277508">'
             "<p>Article no: 903.294.89</p><p>Article no: 992.775.08</p>",
@@ -165,11 +165,11 @@ def test_the_code_that_people_see_goes_before_one_for_machines() -> None:
         ("<input name=product_id value=8812><input name=product_id value=8813>", None),
     ],
 )
-def test_a_code_that_no_label_stands_before(body: str, sku: str | None) -> None:
+def test_a_code_without_a_label(body: str, sku: str | None) -> None:
     assert read(f"<h1>K</h1>{body}", "{title: auto, sku: auto}").get("sku") == sku
 
 
-def test_a_hole_of_a_template_is_no_value() -> None:
+def test_an_unfilled_template_gives_no_value() -> None:
     page = '<script type="application/ld+json">{"@type":"Product","name":"K","brand":"$metabrand"}</script>'
     assert "brand" not in read(f"{page}<h1>K</h1>")
 
@@ -182,7 +182,7 @@ def test_a_gtin_without_its_check_digit_is_none() -> None:
     assert read("<h1>K</h1>EAN: 4006381333931")["gtin"] == "4006381333931"
 
 
-def test_it_stands_behind_a_place_that_is_known() -> None:
+def test_auto_is_tried_after_the_source_before_it() -> None:
     fields = "{title: auto, p: {type: price, any: [{css: .known}, {auto: price}]}}"
     row = read('<h1>K</h1><b class="known">3 €</b><b class=price>9 €</b>', fields)
     assert row["p"] == 3 and "p_confidence" not in row

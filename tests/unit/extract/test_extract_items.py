@@ -111,7 +111,7 @@ OF_JSON = {
 )
 def test_json_ld_variants_as_shops_write_them(scope: str, nodes: list[Any]) -> None:
     extracted = of_items({"jsonld": scope} | OF_JSON, jsonld(*nodes))
-    # JSON's 10.0 is no other number than 10.
+    # JSON's 10.0 is the same number as 10.
     assert data(extracted) == BOTH
 
 
@@ -211,7 +211,7 @@ def test_without_items_or_what_the_page_must_have_nothing_is_stored() -> None:
     assert without.problems == ["title: nothing matched css 'h1'"]
 
 
-def test_a_page_has_so_many_items_at_the_most() -> None:
+def test_a_page_has_a_maximum_of_items() -> None:
     row = "<tr data-sku=A{0}><td class=s>1<td class=p>{0} &euro;</tr>"
     page = f"<h1>x</h1><table class=v>{''.join(map(row.format, range(10_000)))}</table>"
     extracted = of_items(ITEMS, page)
@@ -233,7 +233,7 @@ def test_elements_within_each_other_are_bounded_together() -> None:
     assert "on the page, the first" in extracted.problems[-1]
 
 
-def test_what_a_page_alone_has_is_no_items_value() -> None:
+def test_an_item_takes_no_value_of_the_page_alone() -> None:
     """A sibling's price is the wrong price."""
     product = {
         "id": "body::attr(data-id)",
@@ -391,10 +391,11 @@ def test_mistakes_are_said_with_their_line_and_a_fix(text: str, line: int, said:
     ), raised.value.problems
 
 
-def test_items_have_ids_so_that_nobody_is_warned() -> None:
+def test_items_with_ids_cause_no_warning() -> None:
     text = HEAD + "  items: {css: tr, id: a, fields: {t: {css: td, required: true}}"
-    assert find_warnings(load_text(text + "}", "shop.yaml")) == []
-    (warning,) = find_warnings(load_text(text + ", optional: true}", "shop.yaml"))
+    (uncounted,) = find_warnings(load_text(text + "}", "shop.yaml"))
+    assert "nothing says how many products the shop has" in uncounted
+    _, warning = find_warnings(load_text(text + ", optional: true}", "shop.yaml"))
     assert "no product.id" in warning
 
 

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import sys
+import types
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.domain import Kind
-from tests.unit.extract.extracting import listing, urls
+from scraper.domain import Kind, Link
+from scraper.sites.page import Page
+from tests.unit.extract.extracting import fetched, listing, site, urls
 
 PAGE1 = "https://shop.example/catalogue/page-1.html"
 CARDS = (
@@ -177,7 +182,7 @@ def test_steps() -> None:
     ) == ["c?start=48"]
 
 
-def test_without_a_last_page_it_walks_until_there_are_no_products() -> None:
+def test_without_a_last_page_it_walks_until_a_page_has_no_products() -> None:
     assert pages("{param: page}", url="https://shop.example/c") == ["c?page=2"]
     assert pages("{param: page}", url="https://shop.example/c?page=7", depth=6) == ["c?page=8"]
     assert (
@@ -221,3 +226,76 @@ def test_an_absurd_count_is_a_problem() -> None:
 def test_no_page_raises(body: bytes, url: str, depth: int) -> None:
     spec = "{products: [a, {regex: 'href=(.+)'}, {jsonld: url}], next: '[rel=next]', pages: {css: li, param: page}}"
     listing(spec, b"<a href='" + body + b"'><li>" + body, url, depth)
+
+
+@pytest.mark.parametrize(
+    ("head", "header", "query"),
+    [
+        ("<meta charset=windows-1251>", "", "%F7%E0%E9%ED%E8%EA"),
+        ("", "text/html; charset=windows-1251", "%F7%E0%E9%ED%E8%EA"),
+        ("<meta charset=koi8-r>", "", "%DE%C1%CA%CE%C9%CB"),
+        ("<meta charset=utf-8>", "", "%D1%87%D0%B0%D0%B9%D0%BD%D0%B8%D0%BA"),
+        ("<meta charset=utf-16le>", "", "%D1%87%D0%B0%D0%B9%D0%BD%D0%B8%D0%BA"),
+    ],
+)
+def test_queries_are_in_the_encoding_of_their_page(head: str, header: str, query: str) -> None:
+    """The path is always in UTF-8, as browsers send it."""
+    encoding = "cp1251" if "1251" in head + header else "koi8-r" if "koi8" in head else "utf-8"
+    body = f'{head}<a href="/чай?q=чайник&amp;n=1#чай">x</a>'.encode(encoding)
+    page = fetched(body, PAGE1, **({"content_type": header} if header else {}))
+    extractor = site(f"start: {PAGE1}\nlisting: {{products: a}}\nproduct: {{fields: {{a: b}}}}\n")
+    links = extractor.extract(Kind.LISTING, page, page_url=PAGE1, depth=0).links
+    assert [link.url for link in links] == [
+        f"https://shop.example/%D1%87%D0%B0%D0%B9?q={query}&n=1"
+    ]
+
+
+def test_a_letter_that_an_encoding_lacks_is_sent_as_its_number() -> None:
+    body = '<meta charset=windows-1251><a href="/x?q=caf&eacute;&amp;n=1">x</a>'
+    assert urls(listing("{products: a}", body, PAGE1)) == ["x?q=caf%26%23233%3B&n=1"]
+
+
+@pytest.mark.parametrize("fragment", ["#/product/{}", "#!/product/{}", "{here}#/product/{}"])
+def test_fragments_as_pages_are_named(fragment: str) -> None:
+    hrefs = [fragment.format(n, here=PAGE1) for n in range(3)]
+    body = "".join(f'<a class=p href="{href}">x</a>' for href in hrefs)
+    extracted = listing("{products: a.p}", body, PAGE1)
+    assert not extracted.complete and not extracted.links
+    assert "only fragments of one page (#/product/5)" in extracted.problems[0]
+
+
+def test_a_fragment_behind_another_page_is_that_page() -> None:
+    body = '<a href="/12-shirt.html#/1-size-s/8-color-white">x</a><a href="#top">up</a>'
+    assert "12-shirt.html" in urls(listing("{products: a}", body, PAGE1))
+
+
+@pytest.mark.parametrize("named_by", ["listing", "sitemap", "function"])
+def test_parameters_of_products_are_dropped_whatever_names_them(
+    named_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = types.ModuleType("shop_under_test")
+    monkeypatch.setitem(sys.modules, "shop_under_test", module)
+    monkeypatch.setattr(module, "links", _yield_links, raising=False)
+    _yield_links.__module__ = "shop_under_test"
+    spec = {
+        "listing": "listing: {products: a.p, next: a.n}\n",
+        "sitemap": "sitemap: {products: /p/, listings: /all, url: https://shop.example/s.xml}\n"
+        "listing: {products: a.p}\n",
+        "function": "listing: {function: 'shop_under_test:links'}\n",
+    }[named_by]
+    text = f"start: {PAGE1}\n{spec}product: {{fields: {{a: b}}, strip_params: page}}\n"
+    links = "<a class=p href='/p/1?page=2'></a><a class=n href='/all?page=2'></a>"
+    entries = "".join(f"<url><loc>https://shop.example/{path}</loc></url>" for path in NAMED)
+    body = f"<urlset>{entries}</urlset>" if named_by == "sitemap" else links
+    kind = Kind.SITEMAP if named_by == "sitemap" else Kind.LISTING
+    extracted = site(text).extract(kind, fetched(body, PAGE1), page_url=PAGE1, depth=0)
+    assert urls(extracted) == ["p/1"]
+    assert urls(extracted, Kind.LISTING) == ["all?page=2"]
+
+
+NAMED = ("p/1?page=2", "all?page=2")
+
+
+def _yield_links(page: Page) -> Iterator[Link]:
+    for path, kind in zip(NAMED, (Kind.PRODUCT, Kind.LISTING), strict=True):
+        yield Link(f"/{path}", kind)

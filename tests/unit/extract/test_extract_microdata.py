@@ -70,9 +70,7 @@ def test_another_product_fills_no_gap() -> None:
         ("meta: 'product:price:amount'", Decimal("12.50"), "EUR"),
     ],
 )
-def test_the_currency_of_a_price_stands_beside_it(
-    source: str, amount: Decimal, currency: str
-) -> None:
+def test_the_currency_of_a_price_is_next_to_it(source: str, amount: Decimal, currency: str) -> None:
     (read,) = product(f"x: {{{source}, type: price}}", PAGE).products
     assert (read.data["x"], read.data["x_currency"]) == (amount, currency)
 
@@ -83,7 +81,7 @@ def test_it_may_be_an_id() -> None:
 
 
 @pytest.mark.parametrize("source", ["{microdata: Product}", "{meta: 'a b'}", "{meta: a, css: b}"])
-def test_what_is_no_path_or_name_is_refused(source: str) -> None:
+def test_an_invalid_path_or_name_is_refused(source: str) -> None:
     with pytest.raises(DefinitionError):
         site(f"start: {URL}\nlisting: {{products: a}}\nproduct: {{fields: {{x: {source}}}}}")
 

@@ -222,7 +222,7 @@ def test_jsonld(field: str, expected: object) -> None:
     assert value(field, ld(LD)) == expected
 
 
-def test_a_jsonld_price_takes_the_currency_beside_it_and_reads_dots_as_json_does() -> None:
+def test_a_jsonld_price_takes_the_currency_next_to_it_and_reads_dots_as_json_does() -> None:
     found = (
         product("price: {jsonld: offers.price, type: price, currency: USD}", ld(LD))
         .products[0]
@@ -284,7 +284,7 @@ def test_offers_that_say_their_price_elsewhere(offers: object) -> None:
     assert found.data == {"price": Decimal(5), "price_currency": "EUR"}
 
 
-def test_json_that_is_no_json_ld_says_things_where_it_says_them() -> None:
+def test_plain_json_has_only_what_is_at_its_paths() -> None:
     answer = {"offer": {"lowPrice": 5, "price": None}, "brand": "B"}
     for steps in (("offer", "price"), ("brand", "name")):
         assert list(jsonld.find_texts_in_documents([answer], steps)) == []
@@ -311,7 +311,7 @@ PRICED = '<div class="price"><del>£20.00</del> <ins>£15.00</ins></div>'
         (".price", "<div class=price><b>£20.00</b> £15.00</div>", None),
     ],
 )
-def test_what_is_crossed_out_is_no_price(css: str, page: str, expected: str | None) -> None:
+def test_a_crossed_out_amount_is_not_the_price(css: str, page: str, expected: str | None) -> None:
     price = value(f"{{css: '{css}', type: price}}", page)
     assert price == (None if expected is None else Decimal(expected))
     assert "£20.00" in str(value(f"{{css: '{css}'}}", page)), "a text is as it was"
@@ -438,7 +438,7 @@ def test_nothing_is_parsed_that_no_field_needs() -> None:
     assert "decoded" not in vars(document)
 
 
-def test_a_page_with_none_of_the_fields_is_no_product() -> None:
+def test_a_page_with_none_of_the_fields_is_not_a_product() -> None:
     """A challenge page answers 200; a definition that requires nothing must not store its
     emptiness."""
     fields = "title: h1, here: {css: .stock, type: bool, when: 'yes'}, unit: {css: .unit, default: piece}, id2: {url: '_(.)'}"

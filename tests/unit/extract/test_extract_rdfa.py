@@ -45,7 +45,7 @@ def test_a_field_of_the_first_product(page: str, field: str) -> None:
 
 
 @pytest.mark.parametrize("page", [LITE, DRUPAL, IRIS], ids=["lite", "drupal", "iris"])
-def test_a_price_has_the_currency_beside_it(page: str) -> None:
+def test_a_price_has_the_currency_next_to_it(page: str) -> None:
     read = product("price: {rdfa: offers.price, type: price}", page)
     assert read.products[0].data == {"price": Decimal("1299.00"), "price_currency": "SEK"}
 

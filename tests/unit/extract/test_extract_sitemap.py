@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -42,12 +43,42 @@ def test_every_url_is_a_product_by_default_and_images_are_not() -> None:
         ("products: '/p/', listings: '/c/'", ["p/1"], ["c/1"]),
     ],
 )
-def test_rules_tell_products_from_listings(
+def test_rules_separate_products_from_listings(
     rules: str, products: list[str], listings: list[str]
 ) -> None:
     found = read(urlset("p/1", "c/1", "x"), f"{{url: https://shop.example/s.xml, {rules}}}")
     assert urls(found) == products
     assert urls(found, Kind.LISTING) == listings
+
+
+LASTMOD = [
+    ("2026-02-01", datetime(2026, 2, 1, tzinfo=UTC)),
+    (" 2026-02-01T10:20:30Z ", datetime(2026, 2, 1, 10, 20, 30, tzinfo=UTC)),
+    ("2026-02-01T10:20+02:00", datetime(2026, 2, 1, 8, 20, tzinfo=UTC)),
+    ("2026-02-01T10:20:30.5+00:00", datetime(2026, 2, 1, 10, 20, 30, 500_000, tzinfo=UTC)),
+    ("", None),
+    ("yesterday", None),
+    ("2026-02-31", None),
+    ("0001-01-01T00:00:00+00:00", None),
+    ("1970-01-01", None),
+    ("20260201", None),
+]
+
+
+@pytest.mark.parametrize(("written", "lastmod"), LASTMOD)
+@pytest.mark.parametrize("follow", ["true", "false"])
+def test_products_are_named_with_their_dates(
+    written: str, lastmod: datetime | None, follow: str
+) -> None:
+    entries = "".join(
+        f"<url><loc>https://shop.example/{path}</loc><lastmod>{written}</lastmod></url>"
+        for path in ("p/1", "c/1", "p/1", "p/2?utm_source=x")
+    )
+    rules = f"{{url: https://shop.example/s.xml, products: '/p/', follow: {follow}}}"
+    found = read(f"<urlset {NS}>{entries}</urlset>", rules)
+    products = ["https://shop.example/p/1", "https://shop.example/p/2"]
+    assert [*found.named] == [(url, lastmod) for url in products]
+    assert len(found.links) == (2 if follow == "true" else 0)
 
 
 def test_an_index_leads_to_sitemaps() -> None:
@@ -106,7 +137,7 @@ def test_foreign_urls_are_left_out_with_a_problem() -> None:
         b"\xff\xfe<",
     ],
 )
-def test_what_is_no_sitemap_is_incomplete(body: str | bytes) -> None:
+def test_a_body_that_is_not_a_sitemap_is_incomplete(body: str | bytes) -> None:
     assert not read(body).complete
 
 
@@ -153,3 +184,34 @@ def test_at_most_50000_urls(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_body_raises(body: bytes) -> None:
     read(body)
     read(body, url="https://shop.example/robots.txt")
+
+
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [
+        ("s?q=1&page=2&amp;sort=up", "s?q=1&page=2&sort=up"),
+        ("a&b/c", "a&b/c"),
+        ("cr&egrave;me-br&ucirc;l&eacute;e", "cr%C3%A8me-br%C3%BBl%C3%A9e"),
+        ("<![CDATA[https://shop.example/s?q=1&eacute;=2]]>", "s?q=1&eacute;=2"),
+        ("s?a=1&#38;b=&#x32;&nosuch;", "s?a=1&b=2&nosuch;"),
+        ("s?copy=1&copy=2", "s?copy=1&copy=2"),
+    ],
+)
+def test_an_ampersand_that_is_not_escaped_stays_in_the_url(written: str, path: str) -> None:
+    body = urlset("x", "y").replace("https://shop.example/x", f"https://shop.example/{written}")
+    body = body.replace("https://shop.example/<![", "<![")
+    assert urls(read(body)) == [path, "y"]
+
+
+@pytest.mark.parametrize("label", ["UTF-16", "utf-16le", "unicode", "UCS-2"])
+def test_a_declared_encoding_that_cannot_be_is_ignored(label: str) -> None:
+    assert urls(read(urlset("a", "b").replace("UTF-8", label))) == ["a", "b"]
+    real = urlset("ä", "b").replace("UTF-8", "UTF-16").encode("utf-16")
+    assert urls(read(real)) == ["%C3%A4", "b"]
+
+
+def test_warnings_before_a_sitemap_are_left_out() -> None:
+    for noise in ("Warning: x in /y.php on line 3\n", "<br />\n<b>Notice</b>: x<br />\n"):
+        assert urls(read(noise + urlset("a"))) == ["a"]
+        assert urls(read(noise + urlset("a").partition("\n")[2])) == ["a"]
+    assert not read("<html><body><a href='/urlset'>x</a></body></html>").complete

@@ -97,7 +97,7 @@ def test_no_decimal(text: str) -> None:
         ("Now only £10.00 (was £20.00)", None, None, ("10.00", "GBP")),
         ("140.000", ",", "IDR", ("140000", "IDR")),
         ("Free", None, "USD", ("0", "USD")),
-        # The amount beside the currency.
+        # The amount next to the currency.
         ("2 for £5", None, None, ("5", "GBP")),
         ("0.5 kg £3.00", None, None, ("3.00", "GBP")),
         ("Size 10 £ 45.00", None, None, ("45.00", "GBP")),
@@ -163,7 +163,7 @@ OTHERS = ["was {}", "RRP {}", "save {}", "statt {}", "{} off", "{} / kg", "{} pe
 
 
 @given(AMOUNT, AMOUNT, st.sampled_from(OTHERS), st.booleans())
-def test_another_amount_beside_the_price_is_never_taken_for_it(
+def test_another_amount_next_to_the_price_is_never_taken_for_it(
     price: str, other: str, words: str, first: bool
 ) -> None:
     parts = [f"now {price}", words.format(other)]
@@ -392,8 +392,44 @@ def test_the_words_for_in_stock_and_out_of_stock(language: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        *("0 Units in Stock", "0 in stock", "Stock: 0", "Units in Stock: 0", "In stock (0)", "0 pcs. available"),
+        *("0 auf Lager", "0 Stück auf Lager", "Bestand: 0", "Lagerbestand: 0 Stück", "Verfügbar: 0"),
+        *("0 en stock", "0 pièces en stock", "Quantité disponible : 0", "0 op voorraad", "0 stuks op voorraad"),
+        *("0 disponibles", "Existencias: 0", "Skladem: 0 ks", "Skladem 0 ks", "0 szt. w magazynie", "Stan magazynowy: 0"),
+        *("0 шт. в наличии", "в наличии: 0 шт.", "Остаток: 0", "在庫: 0", "在庫数：0", "库存：0 件", "Stok: 0", "Lager: 0 st"),
+        *("There are 0 units in stock.", "Availability: 0 in stock - 2 weeks"),
+    ],
+)  # fmt: skip
+def test_a_number_of_zero_next_to_a_phrase_is_out_of_stock(text: str) -> None:
+    assert values.to_bool(text) is False
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("10 Units in Stock", "100 in stock", "In stock (10)", "Units in stock: 20", "0.5 kg in stock", "1.0 units in stock"),
+        *("0% financing, in stock", "In stock, 0 € shipping", "0 reviews In stock", "In stock 0 reviews", "Size 0 in stock"),
+        *("Größe 0 auf Lager", "auf Lager: 0,5 m", "Auf Lager, 0-3 Tage", "Verfügbar: 07.2 Stück", "1.000 auf Lager"),
+        *("Skladem 10 ks", "Skladem 0 hodnocení", "в наличии 20 шт.", "US 0 in stock", "PX-0 in stock", "In stock (0 reviews)"),
+    ],
+)  # fmt: skip
+def test_another_zero_next_to_a_phrase_is_in_stock(text: str) -> None:
+    assert values.to_bool(text) is True
+
+
+@pytest.mark.parametrize(
+    "text", ["Stock: 5", "Lager: 0 Tage", "Bestand: 0,5", "Stock no. 0", "0 units"]
+)
+def test_a_number_without_a_phrase_is_not_a_bool(text: str) -> None:
+    with pytest.raises(Mistyped):
+        values.to_bool(text)
+
+
+@pytest.mark.parametrize(
     "text", ["available now, sold out soon", "Lagerverkauf", "現代", "0 left, 3 left"]
 )
-def test_a_text_that_says_both_or_neither_is_no_bool(text: str) -> None:
+def test_a_text_that_says_both_or_neither_is_not_a_bool(text: str) -> None:
     with pytest.raises(Mistyped):
         values.to_bool(text)

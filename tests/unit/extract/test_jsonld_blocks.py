@@ -20,7 +20,7 @@ PARTS = [
 
 @given(st.lists(st.sampled_from(PARTS), max_size=14).map(b"".join))
 @settings(max_examples=400)
-def test_scripts_are_those_of_the_document_or_only_that_can_tell(source: bytes) -> None:
+def test_scripts_are_those_of_the_document_where_only_it_shows_them(source: bytes) -> None:
     texts = jsonld_blocks.find_scripts(b"<html><body>" + source)
     if texts is not None:
         document = LexborHTMLParser(b"<html><body>" + source)

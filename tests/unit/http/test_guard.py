@@ -181,7 +181,7 @@ def test_private_addresses_are_for_the_sites_own_hosts_and_ports(
 
 
 @given(st.text(max_size=40))
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     try:
         socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text)
     except (OSError, ValueError):
@@ -192,7 +192,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
     "text",
     ["2130706433", "127.1", "0177.0.0.1", "0x7f.0.0.1", "", "localhost", "1.1.1.1.", "[::1]"],
 )
-def test_odd_spellings_are_no_addresses(text: str) -> None:
+def test_odd_spellings_are_not_addresses(text: str) -> None:
     assert forbidden_reason(text, ANYWHERE) == "not an IP address"
 
 

@@ -103,7 +103,7 @@ def test_a_page_that_is_asked_for_again_does_not_wait_for_itself() -> None:
     asyncio.run(running())
 
 
-def test_who_is_cancelled_while_it_waits_holds_nobody_up() -> None:
+def test_a_waiter_that_is_cancelled_delays_no_other() -> None:
     async def running() -> None:
         bodies = HeldBodies(MOST)
         first, second = HeldBody(bodies), HeldBody(bodies)

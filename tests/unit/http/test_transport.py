@@ -18,7 +18,7 @@ def test_a_head_is_the_target_the_host_and_the_fields() -> None:
     assert head == b"GET /a?b=c HTTP/1.1\r\nHost: shop.example:8080\r\nAccept: */*\r\nX: 1\r\n\r\n"
 
 
-def test_a_host_field_of_the_site_takes_the_place_of_ours() -> None:
+def test_a_host_field_of_the_site_replaces_the_default() -> None:
     assert request_head(b"/", "a.example", [(b"host", b"b.example")]).count(b"example") == 1
 
 

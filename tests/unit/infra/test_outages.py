@@ -8,14 +8,24 @@ import redis.exceptions
 import sqlalchemy as sa
 from kombu.exceptions import OperationalError as KombuOperationalError
 from psycopg import errors
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, ProgrammingError
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    ProgrammingError,
+)
 from structlog.testing import capture_logs
 
 from scraper.infra.outages import (
     QUIET_S,
     Outage,
     is_broker_away,
+    is_data_rejected,
     is_postgres_away,
+    is_postgres_refusing,
     is_schema_missing,
 )
 
@@ -41,6 +51,10 @@ def wrapped(error: Exception, kind: type[DBAPIError] = OperationalError) -> DBAP
             )
         ),
         wrapped(errors.CannotConnectNow("the database system is starting up")),
+        wrapped(errors.ReadOnlySqlTransaction("cannot execute UPDATE"), InternalError),
+        wrapped(errors.InvalidSqlStatementName("_pg3_9 does not exist")),
+        wrapped(errors.DuplicatePreparedStatement("_pg3_9 already exists"), ProgrammingError),
+        wrapped(errors.InsufficientPrivilege("permission denied"), ProgrammingError),
         sa.exc.TimeoutError("QueuePool limit of size 4 overflow 4 reached"),
         psycopg.OperationalError("server closed the connection unexpectedly"),
         DBAPIError("SELECT 1", {}, Exception("any"), connection_invalidated=True),
@@ -67,7 +81,32 @@ def test_postgres_answered(error: Exception | None) -> None:
     assert not is_postgres_away(error)
 
 
-def test_a_schema_that_is_not_ours() -> None:
+@pytest.mark.parametrize(
+    ("error", "is_data"),
+    [
+        (wrapped(errors.CheckViolation("x"), IntegrityError), True),
+        (wrapped(errors.NumericValueOutOfRange("x"), DataError), True),
+        (wrapped(errors.ProgramLimitExceeded("index row size 3000")), True),
+        (wrapped(psycopg.DataError("cannot contain NUL bytes"), DataError), True),
+        (wrapped(errors.InsufficientPrivilege("x"), ProgrammingError), False),
+        (wrapped(errors.SyntaxError("x"), ProgrammingError), False),
+        (wrapped(errors.InFailedSqlTransaction("x"), InternalError), False),
+        (wrapped(errors.QueryCanceled("x")), False),
+        (wrapped(errors.UndefinedTable("x"), ProgrammingError), False),
+    ],
+)
+def test_only_classes_of_data_are_the_rows_fault(error: DBAPIError, is_data: bool) -> None:
+    assert is_data_rejected(error) is is_data
+    assert is_postgres_refusing(error) is not is_data
+
+
+def test_a_server_that_is_away_refuses_nothing() -> None:
+    assert not is_postgres_refusing(wrapped(errors.AdminShutdown("x")))
+    assert not is_postgres_refusing(wrapped(psycopg.OperationalError("x")))
+    assert not is_postgres_refusing(ValueError("x"))
+
+
+def test_a_missing_table_or_column_is_a_missing_schema() -> None:
     assert is_schema_missing(wrapped(errors.UndefinedTable("x"), ProgrammingError))
     assert is_schema_missing(wrapped(errors.UndefinedColumn("x"), ProgrammingError))
     assert not is_schema_missing(wrapped(errors.SyntaxError("x"), ProgrammingError))
@@ -137,7 +176,7 @@ def test_a_full_disk_is_called_that() -> None:
     assert psycopg.errors.DiskFull.sqlstate == "53100"
 
 
-def test_what_began_before_the_outage_is_no_answer() -> None:
+def test_a_call_from_before_the_outage_does_not_end_it() -> None:
     clock = Clock()
     outage = Outage("Redis", "redis://x", clock)
     outage.record_failure(ConnectionError())

@@ -1,4 +1,4 @@
-"""The places of a worker: what a batch takes up, and who begins when some of it comes free."""
+"""The slots of a worker: how many a batch takes up, and which batch begins when some are free."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMIT = 2
 
 
 class Batches:
-    """Batches in a pool's threads: each waits until it is told to end, and has its place."""
+    """Batches in a pool's threads: each waits until the test ends it, and has its place."""
 
     def __init__(self) -> None:
         self.begun: dict[str, SlotCost | None] = {}
@@ -89,7 +89,7 @@ def test_what_would_only_wait_is_left_to_other_workers(batches: Batches) -> None
     assert batches.have_begun("a", "b", "c") and wants("datacenter", 9)
 
 
-def test_what_is_urgent_begins_beside_lesser_work_and_before_it(batches: Batches) -> None:
+def test_urgent_work_begins_before_lesser_work_and_runs_next_to_it(batches: Batches) -> None:
     for name, priority in (("low", 9), ("lower", 9), ("lowest", 9), ("urgent", 0)):
         batches.send(name, priority)
     assert batches.have_begun("low", "lower", "urgent")
@@ -144,7 +144,7 @@ def test_a_lesser_batch_does_not_overtake_an_urgent_one_that_is_being_claimed(
     assert batches.have_begun("urgent", "as urgent", "lesser")
 
 
-def test_one_whose_claim_came_to_nothing_holds_up_nobody(batches: Batches) -> None:
+def test_a_batch_whose_claim_failed_delays_no_other(batches: Batches) -> None:
     for name in ("urgent", "as urgent"):
         batches.send(name, priority=0)
     batches.send("lesser", priority=9)

@@ -1,4 +1,4 @@
-"""Who works beside whom: together, or alone. Threads that wait are seen in `SharedExclusiveLock` itself, never
+"""Which batches work together, and which alone. Threads that wait are seen in `SharedExclusiveLock` itself, never
 guessed by the time."""
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import pytest
 
 from scraper.infra.slots import SharedExclusiveLock
 
-GENEROUS_S = 30.0
+GENEROUS_S = 180.0
 
 
 class Guest(threading.Thread):
-    """Takes a place, stays until it is told to leave, and notes what it was given."""
+    """Takes a place, stays until the test lets it leave, and notes what it was given."""
 
     def __init__(
         self, places: SharedExclusiveLock, *, alone: bool = False, timeout_s: float = GENEROUS_S
@@ -54,7 +54,7 @@ def places() -> SharedExclusiveLock:
 
 
 def waits(places: SharedExclusiveLock, guests: int) -> None:
-    """Returns once so many threads wait for a place."""
+    """Returns once this many threads wait for a place."""
     deadline = threading.Event()
     threading.Timer(GENEROUS_S, deadline.set).start()
     while not deadline.is_set():
@@ -64,14 +64,14 @@ def waits(places: SharedExclusiveLock, guests: int) -> None:
     pytest.fail("nobody waits")
 
 
-def test_batches_work_beside_each_other(places: SharedExclusiveLock) -> None:
+def test_batches_work_at_the_same_time(places: SharedExclusiveLock) -> None:
     guests = [Guest(places) for _ in range(8)]
     assert all(guest.came_in() for guest in guests)
     for guest in guests:
         guest.gone()
 
 
-def test_whoever_wants_to_be_alone_waits_for_all_others(places: SharedExclusiveLock) -> None:
+def test_an_exclusive_batch_waits_for_all_others(places: SharedExclusiveLock) -> None:
     guests = [Guest(places) for _ in range(3)]
     assert all(guest.came_in() for guest in guests)
     single = Guest(places, alone=True)
@@ -83,7 +83,7 @@ def test_whoever_wants_to_be_alone_waits_for_all_others(places: SharedExclusiveL
     single.gone()
 
 
-def test_nobody_begins_while_somebody_waits_to_be_alone(places: SharedExclusiveLock) -> None:
+def test_no_batch_begins_while_an_exclusive_one_waits(places: SharedExclusiveLock) -> None:
     """Otherwise a busy worker would never have a moment for it."""
     first = Guest(places)
     assert first.came_in()
@@ -111,7 +111,7 @@ def test_two_that_want_to_be_alone_take_turns(places: SharedExclusiveLock) -> No
     second.gone()
 
 
-def test_one_that_cannot_be_alone_in_time_is_told_so_and_holds_up_nobody(
+def test_an_exclusive_batch_that_waits_too_long_gets_nothing_and_delays_no_other(
     places: SharedExclusiveLock,
 ) -> None:
     busy = Guest(places)
@@ -164,7 +164,7 @@ def test_a_place_is_free_again_after_an_error(places: SharedExclusiveLock, alone
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_nobody_is_ever_beside_one_that_is_alone(places: SharedExclusiveLock, seed: int) -> None:
+def test_no_batch_ever_runs_with_an_exclusive_one(places: SharedExclusiveLock, seed: int) -> None:
     lock, inside, wrong, singles = threading.Lock(), {False: 0, True: 0}, [], []
 
     @contextmanager

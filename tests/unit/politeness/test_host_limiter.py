@@ -1,4 +1,4 @@
-"""A host's gate in one process, against a throttle that answers as told and a clock that jumps."""
+"""A host's gate in one process, against a throttle with scripted answers and a clock that jumps."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ FAR = 10_000.0
 
 
 class Fleet:
-    """A throttle with one host and this one process: paces like the real one, and grants `limit` at
-    the most."""
+    """A throttle with one host and this one process: paces like the real one, and grants
+    at most `limit`."""
 
     def __init__(self, limit: int = 1000, ahead_s: float = 5.0) -> None:
         self.limit, self.ahead_s = limit, ahead_s
@@ -304,7 +304,7 @@ def test_a_turn_that_comes_too_late_is_refused_with_when_to_come_back() -> None:
     run(work)
 
 
-def test_nobody_waits_for_a_host_that_hangs() -> None:
+def test_no_page_waits_for_a_host_that_hangs() -> None:
     """The batches that pages outside belong to would last as long as the hanging answers, and hold
     places of other hosts."""
 
@@ -367,7 +367,7 @@ def test_a_slow_host_keeps_pages_waiting_and_a_fast_one_does_not() -> None:
     run(work)
 
 
-def test_nobody_waits_longer_than_the_batch_lasts() -> None:
+def test_no_page_waits_longer_than_the_batch_lasts() -> None:
     async def work() -> None:
         fleet = Fleet(limit=1)
         limiter = gate_of(fleet, interval_s=3.0, concurrency=1, pending=9)
@@ -574,7 +574,7 @@ def test_an_error_inside_a_turn_gives_it_back() -> None:
     run(work)
 
 
-def test_idle_hosts_give_their_share_back_and_busy_ones_keep_theirs() -> None:
+def test_idle_hosts_give_their_share_back_and_busy_hosts_keep_it() -> None:
     async def work() -> None:
         fleet = Fleet()
         limiters = HostLimiters(fleet)
@@ -599,7 +599,7 @@ def test_idle_hosts_give_their_share_back_and_busy_ones_keep_theirs() -> None:
 
 
 def test_a_long_answer_does_not_cost_the_share() -> None:
-    """A allotment that nobody renewed would be another process's after its time to live, and the host
+    """An allotment that is not renewed would be another process's after its time to live, and the host
     see one too many."""
 
     async def work() -> None:
@@ -647,7 +647,7 @@ def test_a_throttle_that_is_away_defers_pages_and_breaks_no_sweep() -> None:
 # --------------------------------------------------------------------------------------------------------
 
 
-def test_good_answers_are_told_with_the_next_question_and_cost_none_of_their_own() -> None:
+def test_good_answers_are_reported_with_the_next_request_and_cost_none_of_their_own() -> None:
     async def work() -> None:
         fleet = Fleet()
         limiter = gate_of(fleet, concurrency=8, pending=1000)
@@ -662,7 +662,7 @@ def test_good_answers_are_told_with_the_next_question_and_cost_none_of_their_own
     run(work)
 
 
-def test_many_complaints_at_once_are_told_once() -> None:
+def test_many_complaints_at_once_are_reported_once() -> None:
     """Those of requests that left before the pace was cut, or before the cut can have taken effect,
     say nothing new."""
 
@@ -718,7 +718,7 @@ def test_an_operators_word_counts_at_once_and_a_crawl_delay_all_the_same() -> No
 
 
 @pytest.mark.parametrize("interval_s", [0.0, 4.0])
-def test_a_paused_host_lets_nobody_in_and_sends_back_who_waits(interval_s: float) -> None:
+def test_a_paused_host_admits_no_page_and_sends_back_those_that_wait(interval_s: float) -> None:
     async def work() -> None:
         limiters = HostLimiters(Fleet())
         limiter = limiters.for_host("shop.example")
@@ -742,8 +742,8 @@ def test_a_paused_host_lets_nobody_in_and_sends_back_who_waits(interval_s: float
 
 @pytest.mark.parametrize("another_is_next", [False, True])
 def test_a_slot_for_which_the_loop_comes_too_late_is_not_used(another_is_next: bool) -> None:
-    """Used late it would crowd the next one, which may be another process's. It costs no more than
-    the delay, where nobody else has got a later one; otherwise its interval."""
+    """Used late it would crowd the next one, which may be another process's. It costs at most the
+    delay, if no other process has a later one; otherwise its interval."""
 
     async def work() -> None:
         fleet = Fleet()
@@ -754,7 +754,7 @@ def test_a_slot_for_which_the_loop_comes_too_late_is_not_used(another_is_next: b
         pages = [asyncio.ensure_future(visits.one()) for _ in range(6)]
         await asyncio.sleep(1.5)
         fleet.free += another_is_next
-        # somebody parses a large page
+        # Another task parses a large page.
         loop.jumping.now += 0.8
         await asyncio.gather(*pages)
         assert len(visits.began) == 6

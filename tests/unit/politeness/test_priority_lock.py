@@ -65,7 +65,7 @@ def test_no_cancellation_loses_or_doubles_it(seed: int) -> None:
     asyncio.run(work())
 
 
-def test_who_gets_it_too_late_is_deferred_and_takes_it_from_nobody() -> None:
+def test_a_waiter_that_gets_it_too_late_is_deferred_and_takes_it_from_no_other() -> None:
     async def work() -> None:
         lock, got, loop = PriorityLock(), list[int](), asyncio.get_running_loop()
         async with lock.held(0, float("inf")):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from protego import Protego
 
 from scraper.politeness.robots import (
     NO_ANSWER,
     ROBOTS_MAX_BYTES,
+    WILDCARDS_MAX,
     RobotsRules,
     Unavailable,
     decoded,
@@ -87,7 +91,7 @@ def test_wildcards_ends_and_escapes() -> None:
         b"User-agent: *\nDisallow:\n",
     ],
 )
-def test_what_is_no_rule_allows_everything(body: bytes) -> None:
+def test_a_file_without_rules_allows_everything(body: bytes) -> None:
     assert rules(body).allowed("https://h/x")
 
 
@@ -138,7 +142,7 @@ def test_the_reason_is_kept() -> None:
     assert rules_from(503, b"", AGENT) == Unavailable("the server answered 503")
 
 
-def test_a_line_that_the_limit_cuts_is_no_rule() -> None:
+def test_a_line_that_the_limit_cuts_does_not_count_as_a_rule() -> None:
     head = b"User-agent: *\nDisallow: /a\n"
     body = head + b"#" * (ROBOTS_MAX_BYTES - len(head) - 12) + b"\nDisallow: /tail"
     cut = body[:ROBOTS_MAX_BYTES]
@@ -153,3 +157,41 @@ def test_nothing_in_a_robots_txt_raises(body: bytes, agent: str, path: str) -> N
     found = rules_from(200, b"User-agent: *\nDisallow: /" + body, agent)
     assert isinstance(found, RobotsRules)
     assert found.allowed(f"https://h/{path}") in (True, False)
+
+
+LINES = st.sampled_from(
+    [
+        "User-agent: *", "User-agent: foobot", "user agent foo", "USERAGENT:Foo*", "User-agent: **",
+        "User-agent: other", "User-agent :foo # foobot", "User-agent:", "User-agents: foobot",
+        "# User-agent: foobot", "Disallow: /a", "Disallow: /", "Allow: /a/b", "Crawl-delay: 3",
+        "Sitemap: https://h/a.xml", "Nonsense: 1", "nonsense", "",
+    ]
+)  # fmt: skip
+
+
+@given(st.lists(LINES, max_size=12), st.sampled_from(["foobot", "foo", "bar", "*"]))
+def test_the_rules_are_those_of_the_whole_file(lines: list[str], token: str) -> None:
+    text = "\n".join(lines)
+    whole, own = Protego.parse(text), RobotsRules(text, token)
+    for url in ("https://h/a", "https://h/a/b", "https://h/c"):
+        assert own.allowed(url) == whole.can_fetch(url, token)
+    assert own.crawl_delay_s == whole.crawl_delay(token)
+    assert own.sitemaps == list(dict.fromkeys(whole.sitemaps))
+
+
+@pytest.mark.parametrize("name", ["other{}", "foo{}", "foo{stars}"])
+def test_a_rule_is_not_stored_for_thousands_of_names(name: str) -> None:
+    names = [name.format(n, stars="*" * n) for n in range(1, 700)]
+    text = "".join(f"User-agent: {name}\n" for name in [*names, "*"])
+    text += "".join(f"Disallow: /{n}\n" for n in range(1_000))
+    before = sys.getallocatedblocks()
+    found = rules(text)
+    assert sys.getallocatedblocks() - before < 50_000
+    assert not found.allowed("https://h/7") and found.allowed("https://h/x")
+
+
+def test_a_file_of_wildcards_disallows_everything() -> None:
+    line = "Disallow: /*x*y\n"
+    assert rules("User-agent: *\n" + line * (WILDCARDS_MAX // 2 - 1)).allowed("https://h/a")
+    many = rules_from(200, ("User-agent: *\n" + line * (WILDCARDS_MAX // 2)).encode(), AGENT)
+    assert many == Unavailable("it has more than 5,000 wildcards")

@@ -49,13 +49,13 @@ def systemd(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, str
         yield heard, name
 
 
-def test_systemd_hears_of_it(systemd: tuple[socket.socket, str]) -> None:
+def test_systemd_is_notified(systemd: tuple[socket.socket, str]) -> None:
     heard, name = systemd
     Heartbeat(None, name).beat()
     assert heard.recv(100).splitlines() == [b"READY=1", b"WATCHDOG=1"]
 
 
-def test_what_nobody_asked_for_does_nothing() -> None:
+def test_without_a_file_and_a_socket_it_does_nothing() -> None:
     with capture_logs() as logs:
         Heartbeat(None, None).beat()
     assert logs == []
@@ -68,7 +68,7 @@ def test_a_muted_child_is_silent(tmp_path: Path) -> None:
     assert not (tmp_path / "alive").exists()
 
 
-def test_what_cannot_be_told_is_logged_once(tmp_path: Path) -> None:
+def test_a_failed_notification_is_logged_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     heart = Heartbeat(tmp_path / "file" / "alive", None)
     with capture_logs() as logs:

@@ -52,7 +52,7 @@ def test_what_it_ends_for(health: ProcessHealth, action: Action, code: int) -> N
         replace(WELL, beat_died=True, life_s=5),  # a moment later
     ],
 )
-def test_what_it_bears(health: ProcessHealth) -> None:
+def test_what_it_withstands(health: ProcessHealth) -> None:
     assert decide(health, SETTINGS) is None
 
 
@@ -67,7 +67,7 @@ def test_no_limit_of_memory() -> None:
 
 
 def test_when_it_gives_no_sign_of_life() -> None:
-    """Before it quits by itself, so that a probe tells of it; servers that are away are no reason."""
+    """Before it quits by itself, so that a probe reports it; servers that are away do not count."""
     assert WELL.is_healthy and replace(WELL, postgres_away_s=500, broker_away_s=500).is_healthy
     for silent in (
         replace(WELL, loop_silent_s=HEALTHY_SILENCE_S + 1),

@@ -34,7 +34,7 @@ def visit(doubts: int, tries: int = 1, **more: Any) -> RotationState:
 @pytest.mark.parametrize(
     ("doubts", "tries", "alive", "more", "follows"),
     [
-        # Three agree of a host that answers others, five of one that nobody has heard of.
+        # Three must agree on a host that answers others, five on an unknown host.
         (AGREE - 1, 1, True, {}, RotationStep.ANOTHER),
         (AGREE, 1, True, {}, RotationStep.AGREED),
         (AGREE, 1, False, {}, RotationStep.ANOTHER),
@@ -45,7 +45,7 @@ def visit(doubts: int, tries: int = 1, **more: Any) -> RotationState:
         (AGREE, 1, False, {"blocked": True, "can_go_up": True}, RotationStep.AGREED),
         (AGREE, 1, False, {"blocked": True, "page_alone": True}, RotationStep.AGREED),
         (AGREE, 1, False, {"can_go_up": True}, RotationStep.ANOTHER),
-        # Nobody has said anything of the page itself.
+        # No proxy has said anything about the page itself.
         (AGREE, 1, True, {"result": None}, RotationStep.ANOTHER),
         # The visit's tries are used up.
         (1, TRIES_MAX, True, {}, RotationStep.GO_BACK),
@@ -81,7 +81,7 @@ def test_a_visit_that_has_lasted_too_long_goes_back() -> None:
 
 
 @pytest.mark.parametrize("alive", [True, False])
-def test_nobody_else_is_asked_after_what_is_final(alive: bool) -> None:
+def test_no_other_proxy_is_asked_after_a_final_answer(alive: bool) -> None:
     for doubts, tries in product(range(7), range(7)):
         follows = choose_step(visit(doubts, tries), final=True, host_alive=alive, now=99.0)
         assert follows is RotationStep.END

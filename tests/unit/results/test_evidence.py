@@ -58,7 +58,7 @@ def test_a_selector_that_meets_something_else_is_contradicted(price: str) -> Non
     assert Vote("price", "jsonld", False) in votes(price)
 
 
-def test_a_source_is_no_witness_for_itself_and_no_document_is_built_for_others() -> None:
+def test_a_source_does_not_confirm_itself_and_no_document_is_built_for_others() -> None:
     fields = {"name": {"jsonld": "name"}, "price": {"jsonld": "offers.price", "type": "price"}}
     assert votes("£9.99", fields) == set()
 
@@ -87,7 +87,7 @@ def test_a_few_votes_decide_nothing() -> None:
     )
 
 
-def test_a_value_is_nowhere_on_a_page_only_if_all_of_it_was_looked_through() -> None:
+def test_a_value_is_nowhere_on_a_page_only_if_the_whole_page_was_searched() -> None:
     page = "<h1>Lamp</h1><p>Marks &amp; Sons</p><p>Er<b>col</b> 1920</p>"
     assert excerpts.is_absent(page, "Thonet")
     for known in ("Marks & Sons", "ercol  1920", "Lamp", " "):

@@ -45,7 +45,7 @@ def verdict(now: Changes, usual: float | None = 0.01, *, price: bool = True, **m
         (Changes(500, 140, **SALE | {"order": 0.1}), None, None),
         # a field that changes every day
         (Changes(500, 400, **SALE | {"order": 0.1}), 0.7, None),
-        # Of two nobody can tell.
+        # Two are too few to decide.
         (Changes(2, 2, **SALE | {"order": None, "alike": 1}), 0.01, None),
         (Changes(0), None, None),
         (Changes(500, vanished=70), 0.0, "vanished"),
@@ -115,7 +115,7 @@ STORED = {
         ({"price": Decimal("9.9")}, ["price changed"]),
         ({"price_currency": "USD"}, ["price changed"]),
         ({"price": None, "price_currency": None}, ["price vanished"]),
-        # a default, which is no value of the page's own
+        # a default, which is not a value of the page's own
         ({"stock": 0}, ["stock vanished"]),
         ({"note": "new"}, ["note appeared"]),
         ({"note": None}, []),

@@ -1,7 +1,7 @@
 """Blocks: every known challenge by its page, no ordinary page by any, and the site's own markers.
 
 A page in tests/pages is an answer as it came: status line, headers, an empty line, the body.
-`@@FILLER n@@` stands for n bytes of text.
+`@@FILLER n@@` means n bytes of text.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def test_header_names_alone_decide_nothing_on_a_good_page(path: Path) -> None:
     "sign", [sign for sign in SIGNS if sign.body and not sign.titles], ids=lambda sign: sign.sign
 )
 def test_a_page_with_many_links_is_a_shops(sign: Sign) -> None:
-    """The texts alone, in a page of the shop's own, are somebody's quotation."""
+    """The texts alone, in a page of the shop's own, are a quotation."""
     page = answer(PAGES / "blocked" / f"{sign.sign}.http")
     if page.status < 400:
         assert detect_block(page.status, page.headers, LINKS + page.body) is None
@@ -172,7 +172,7 @@ def test_a_challenge_in_another_language_and_character_set(charset: str) -> None
     )
 
 
-def test_utf_16_is_not_read_and_harms_nobody() -> None:
+def test_utf_16_is_not_read_and_does_no_harm() -> None:
     page = answer(PAGES / "blocked" / "anubis.http").body.decode()
     assert detect_block(200, {}, page.encode("utf-16")) is None
 
@@ -242,7 +242,7 @@ def test_a_challenge_that_is_padded_is_known_by_its_title() -> None:
     assert sign_of(detect_block(200, {}, page.body + b" " * 3_000_000)) == "cloudflare-blocked"
 
 
-def test_a_block_tells_people_what_it_is() -> None:
+def test_a_block_describes_itself() -> None:
     assert str(detect_block(200, {"cf-mitigated": "challenge"}, b"")) == (
         "blocked (cloudflare-challenge): Cloudflare, known by its headers"
     )
@@ -314,7 +314,7 @@ def test_fields_that_were_there_before_are_looked_for_once_more() -> None:
     assert judge_missing_fields(good_before=True, suspected_before=True, other_way=True) is None
     # never seen good
     assert judge_missing_fields(good_before=False, suspected_before=False, other_way=True) is None
-    # nobody else to ask
+    # no other source to ask
     assert judge_missing_fields(good_before=True, suspected_before=False, other_way=False) is None
 
 

@@ -17,9 +17,8 @@ from scraper.rules.budget import (
     Override,
     Signals,
     combine_budgets,
-    cut_pace,
-    raise_pace,
 )
+from tests.support.pace import cut_pace, raise_pace
 
 GOOD = (Outcome.FETCHED, 200)
 BAD = [(Outcome.TIMEOUT, None), (Outcome.SERVER_ERROR, 503)]
@@ -59,8 +58,8 @@ def test_one_that_fails_three_in_ten_is() -> None:
 
 @pytest.mark.parametrize("outcome", sorted(Outcome))
 def test_what_each_outcome_says(outcome: Outcome) -> None:
-    """Good is what the host answered whole, whatever it said; nothing is what nobody asked it, and
-    what is no overload."""
+    """A whole answer counts as good, whatever it said. Pages that were not requested, and failures
+    that are not overload, count as nothing."""
     unasked = {
         "fresh",
         "forbidden_address",
@@ -149,11 +148,11 @@ def test_different_pages_that_fail_slow_a_host_that_was_well(
     assert signals.record(Outcome.THROTTLED, 429, 1.0, failed_before=True) is True
 
 
-def test_a_host_that_nobody_has_heard_of_is_not_well() -> None:
+def test_an_unknown_host_is_not_well() -> None:
     assert not Signals().is_healthy(0.0)
 
 
-def test_pages_that_alone_give_no_answer_slow_nobody_while_most_are_answered() -> None:
+def test_pages_that_alone_give_no_answer_slow_no_other_while_most_are_answered() -> None:
     signals, strict = Signals(), Signals()
     for turn in range(300):
         timeout = (Outcome.TIMEOUT, None) if turn % 3 == 0 else GOOD

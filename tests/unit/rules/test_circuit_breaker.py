@@ -102,7 +102,7 @@ def test_different_pages_in_a_row_do(
 
 @given(st.integers(0, 30), st.sampled_from(ANSWERS), st.integers(0, 40))
 def test_any_answer_ends_it(failures: int, answer: Outcome, page: int) -> None:
-    """A page that is gone, refused, or not what was expected is an answer as good as any."""
+    """A page that is gone, refused, or not what was expected is an answer like any other."""
     breakers = CircuitBreakers()
     fail(breakers, failures)
     assert breakers.record(HOST, page, answer, 1.0) is None
@@ -138,7 +138,7 @@ def test_one_hosts_trouble_is_not_anothers() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.sampled_from(FAILURES), GAPS), max_size=100))
 def test_pages_that_failed_before_begin_no_outage(tries: list[tuple[int, Outcome, float]]) -> None:
-    """The end of a crawl: nothing but broken pages is left, and the host is well."""
+    """The end of a crawl: only broken pages are left, and the host is well."""
     breakers, now = CircuitBreakers(), 0.0
     for page, outcome, gap in tries:
         now += gap
@@ -178,7 +178,7 @@ def test_one_that_failed_before_ends_an_outage_with_its_answer() -> None:
 
 
 @given(st.integers(0, 3 * DOWN_AFTER), st.floats(0.1, 1e6))
-def test_a_streak_that_nobody_added_to_for_long_is_forgotten(failures: int, more_s: float) -> None:
+def test_a_streak_that_has_not_grown_for_long_is_forgotten(failures: int, more_s: float) -> None:
     """A crawl that ended in an outage says nothing of tomorrow's: that one begins with a clean
     slate."""
     breakers = CircuitBreakers()
@@ -421,7 +421,7 @@ def never(page: int, now: float) -> Outcome:
 @pytest.mark.parametrize("pages", [1, DOWN_AFTER - 1, DOWN_AFTER, 100, 3000])
 @pytest.mark.parametrize("takes_s", [0.01, 10.0])
 def test_a_crawl_of_a_host_that_never_answers_ends(pages: int, takes_s: float) -> None:
-    """When nobody waits for it any more, all that is left ends at once, tried or not."""
+    """When no crawl waits for it, all that is left ends at once, tried or not."""
     lanes = 8
     simulation = Simulation(pages, never, takes_s=takes_s, lanes=lanes)
     simulation.run(PATIENCE_S + 4 * (REST_MAX_S + takes_s) + 300)
@@ -452,7 +452,7 @@ def test_an_outage_within_the_patience_costs_no_page(away_s: float) -> None:
 
 @pytest.mark.parametrize("bad", [1, DOWN_AFTER - 1, DOWN_AFTER, DOWN_AFTER + 1, 20, 200])
 def test_broken_pages_of_a_host_that_is_well_are_paid_for_by_themselves(bad: int) -> None:
-    """However many: they are what is left at the end, and nobody takes that for an outage."""
+    """However many: they are what is left at the end, which is not an outage."""
     broken = set(random.Random(bad).sample(range(2000), bad))
 
     def answers(page: int, now: float) -> Outcome:

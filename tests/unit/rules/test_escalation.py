@@ -38,7 +38,6 @@ from scraper.rules.escalation import (
     is_probe_due,
     level_below,
     level_for,
-    new_route,
     next_level,
     record_block,
     record_success,
@@ -47,6 +46,10 @@ from tests.support.machine import examples
 
 STEPS: Ladder = LEVELS
 DAY, WEEK = 86_400.0, 7 * 86_400.0
+
+
+def new_route(steps: Ladder, now: float) -> HostRoute:
+    return HostRoute(level=steps[0], changed_at=now)
 
 
 def blocked(
@@ -130,7 +133,7 @@ def test_a_good_answer_in_between_forgives() -> None:
 
 
 @pytest.mark.parametrize("level", ["datacenter", "browser"])
-def test_news_of_another_level_is_no_news(level: str) -> None:
+def test_reports_about_another_level_are_ignored(level: str) -> None:
     """Late ones of a batch that was under way, and a page's own level above its host's."""
     route = blocked(blocked(new_route(STEPS, 0.0), "datacenter", 0.0), "residential", 1.0, range(1))
     assert route.level == "residential" and route.blocked_pages
@@ -184,7 +187,7 @@ def test_enough_good_probes_in_a_row_bring_a_host_down_a_level() -> None:
     )
     route = down(route)
     assert route.level == "residential" and route.changed_at == 1860.0 + 2 * PROBE_NEXT_S
-    # anew for the next lower one
+    # again for the next lower one
     assert (route.probe_at, route.probes_ok) == (route.changed_at + PROBE_FIRST_S, 0)
     route = down(route)
     assert route.level == "datacenter" and route.probe_at is None
@@ -298,7 +301,7 @@ def test_no_order_of_signals_leads_astray(
 
 
 @given(LADDERS, LADDERS, SIGNALS)
-def test_a_ladder_that_changes_midway_leads_nobody_out_of_it(
+def test_a_ladder_that_changes_midway_leads_no_page_off_it(
     before: Ladder, after: Ladder, signals: list[tuple[str, str, int, float, bool]]
 ) -> None:
     route, now = new_route(before, 0.0), 0.0
@@ -474,7 +477,7 @@ class Model:
 @given(st.integers(60, 20_000), st.integers(0, 30), st.integers(0, 500))
 def test_a_ban_costs_little_and_is_noticed_to_be_over(ban_s: int, lag: int, since: int) -> None:
     """Datacenter is banned from `since` on, for `ban_s`. The waste there is bounded, whatever its
-    length, and the host is back after twice its time, some minutes more at the most."""
+    length, and the host is back after twice its time, at most some minutes more."""
 
     def serves(level: str, page: int, now: float) -> bool:
         return level != "datacenter" or not since <= now < since + ban_s

@@ -80,7 +80,7 @@ socks5h://bob@[::1]:9050 weight=0.5
 
 
 @given(SECRETS, SECRETS)
-def test_nothing_but_the_id_is_ever_shown(user: str, password: str) -> None:
+def test_only_the_id_is_ever_shown(user: str, password: str) -> None:
     assume(":" not in user)
     proxy = parse_list(
         f"http://{quote(user, safe='')}:{quote(password, safe='')}@hidden.example:81", "list"
@@ -120,9 +120,7 @@ def test_an_id_follows_from_host_port_and_user_alone() -> None:
         ("socks5://u:hunter2" + "x" * 300 + "@h:1", "longer than SOCKS5 allows"),
     ],
 )
-def test_mistakes_are_told_with_their_line_and_without_what_stands_there(
-    line: str, told: str
-) -> None:
+def test_mistakes_are_reported_with_their_line_and_without_its_text(line: str, told: str) -> None:
     with pytest.raises(ProxyListError) as caught:
         parse_list(f"# first\n{line}\nhttp://good.example:1\n", "proxies.txt")
     (problem,) = caught.value.problems
@@ -130,7 +128,7 @@ def test_mistakes_are_told_with_their_line_and_without_what_stands_there(
     assert "hunter2" not in problem
 
 
-def test_every_mistake_is_told_at_once() -> None:
+def test_every_mistake_is_reported_at_once() -> None:
     with pytest.raises(ProxyListError) as caught:
         parse_list("x\nhttp://h:1\nhttp://h:1\n", "l")
     assert [problem.split(": ")[0] for problem in caught.value.problems] == ["l:1", "l:3"]
@@ -242,7 +240,7 @@ def test_what_an_answer_says_of_its_proxy(
     assert answer_signal(status, {}, url, parse_list(line, "l")[0], blocked=status == 403) is signal
 
 
-def test_a_host_that_asks_to_be_left_alone_is_no_broken_proxy() -> None:
+def test_a_host_that_asks_to_be_left_alone_does_not_mean_a_broken_proxy() -> None:
     signal = answer_signal(503, {"retry-after": "5"}, "http://h/", listed(1)[0], blocked=False)
     assert signal is ProxySignal.ANSWERED
 

@@ -39,7 +39,7 @@ def test_both_forms(value: str, wait_s: float | None) -> None:
     assert retry_after_s({"retry-after": value}, NOW) == wait_s
 
 
-def test_no_header_is_no_wish() -> None:
+def test_without_a_header_the_delay_is_none() -> None:
     assert retry_after_s({}, NOW) is None
 
 

@@ -97,7 +97,7 @@ def test_a_new_page_begins_with_the_shortest(limits: Bounds, changed: bool) -> N
 )
 @pytest.mark.parametrize("days", [2.0, 10.0, 60.0])
 def test_it_settles_where_two_looks_in_three_find_nothing(days: float, every: float) -> None:
-    """A page that changes at random, once in so many days, looked at by the first crawl after it is
+    """A page that changes at random, once in `days` days, looked at by the first crawl after it is
     due: whenever crawls come, the interval settles near the same part of the time between two
     changes."""
     rng = random.Random(7)
@@ -196,7 +196,7 @@ def test_when_a_last_reading_is_believed() -> None:
     for page, extractor_hash, believed_s in (
         (leased(None), 7, 2 * DAY),
         (leased(known), 8, 2 * DAY),  # another definition
-        (leased(known), None, 2 * DAY),  # nobody can say which
+        (leased(known), None, 2 * DAY),  # definition unknown
         (leased(known), 7, DAY),  # read long ago
         (leased(known), 7, 0.0),  # switched off
         (leased(known, blocked=1), 7, 2 * DAY),
@@ -225,7 +225,9 @@ def test_the_same_definition_is_the_same_reader_and_fits_a_bigint() -> None:
     assert len({one, *others}) == 6
 
 
-def test_another_version_of_ours_is_another_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_the_extractor_is_another_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     before = number()
     monkeypatch.setattr(context, "OUR_VERSION", "9.9.9")
     assert number() != before

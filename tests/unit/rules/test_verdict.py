@@ -123,7 +123,7 @@ def test_a_host_that_is_given_up_gives_up_the_page(
     st.integers(),
     DOWNS,
 )
-def test_a_host_that_is_down_is_no_matter_of_other_outcomes(
+def test_other_outcomes_are_judged_alike_whether_the_host_is_down(
     outcome: Outcome, attempts: int, policy: RetryPolicy, seed: int, down: HostDown
 ) -> None:
     same = [

@@ -16,12 +16,12 @@ from pydantic import ValidationError
 
 from scraper.domain import Kind
 from scraper.errors import DefinitionError
+from scraper.plugins.author.schema import json_schema, write_schema
 from scraper.rules.quality import Tolerances
 from scraper.sites import functions, loader
 from scraper.sites.definition import Site
 from scraper.sites.grammar import scalars, selectors
 from scraper.sites.quality_keys import read_tolerances
-from scraper.sites.schema import json_schema, write_schema
 
 ROOT = Path(__file__).parents[3]
 MINIMAL = "start: https://shop.example/\nlisting: {products: a.card}\nproduct: {fields: {title: {css: h1, required: true}}}\n"
@@ -507,6 +507,10 @@ def test_warnings() -> None:
     assert "robots.txt is ignored" in warned("robots: false\n")
     assert "no field is `required`" in " ".join(
         loader.find_warnings(load(with_product("title: h1")))
+    )
+    priced = with_product("price: {css: .price, type: price, required: true}")
+    assert "price is `required`: a product that shows no price" in " ".join(
+        loader.find_warnings(load(priced))
     )
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from scraper import celeryconfig, errors
 from scraper.cli.main import all_commands, help_of, main
+from scraper.plugins.author.schema import json_schema
 from scraper.settings import Settings
-from scraper.sites.schema import json_schema
 from tools.docs import picture, reference
 
 ROOT = Path(__file__).parents[3]

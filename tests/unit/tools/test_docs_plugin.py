@@ -58,7 +58,7 @@ def scraper(project: Path, *words: str, **env: str) -> subprocess.CompletedProce
     return subprocess.run(
         [sys.executable, "-m", "scraper", *words],
         cwd=project, env=kept | {"PYTHONPATH": f"{project / 'installed'}:{ROOT}"} | env,
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def test_its_part_sees_what_a_worker_stores(project: Path) -> None:
         "resolve(plugin.worker)(None).after_settling(SimpleNamespace(held=3))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False,
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=180, check=False,
         cwd=project, env=os.environ | {"PYTHONPATH": f"{project / 'installed'}:{ROOT}"},
     )  # fmt: skip
     assert "pages settled" in done.stdout and "pages=" in done.stdout, done.stderr

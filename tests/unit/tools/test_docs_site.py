@@ -26,7 +26,7 @@ def build(folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / "zensical.toml").write_bytes((ROOT / "zensical.toml").read_bytes())
     return subprocess.run(
         [Path(sys.prefix) / "bin" / "zensical", "build", "--strict"],
-        cwd=folder, capture_output=True, text=True, timeout=60, check=False,
+        cwd=folder, capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
 
 

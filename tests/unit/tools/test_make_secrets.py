@@ -18,7 +18,7 @@ def make(folder: Path, *words: str, code: int = 0) -> subprocess.CompletedProces
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=180,
     )
     assert done.returncode == code, done.stderr
     return done

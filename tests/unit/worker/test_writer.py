@@ -32,7 +32,7 @@ from tests.support.making import new_page
 
 LEASE = uuid4()
 AWAY = OperationalError("COMMIT", None, psycopg.OperationalError("the connection is lost"))
-GENEROUS_S = 20.0
+GENEROUS_S = 180.0
 
 
 def page(number: int, lease_id: UUID = LEASE) -> PageResult:

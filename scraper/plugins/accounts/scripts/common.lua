@@ -24,6 +24,22 @@
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local account = KEYS[1]
+-- What no script wrote counts as lost: a key of another type, a field that is not a number, and a
+-- rest or a lock that would last for years.
+for _, key in ipairs(KEYS) do
+  local kind = redis.call('TYPE', key).ok
+  if kind ~= 'hash' and kind ~= 'none' then redis.call('DEL', key) end
+end
+local NUMBERS = {'rest', 'locked', 'generation', 'revision', 'expires', 'proven', 'out', 'tried',
+  'since', 'changed', 'logins', 'failures', 'forgotten', 'n:rejected', 'n:unavailable', 'n:misfit',
+  'n:useless'}
+for i, text in ipairs(redis.call('HMGET', account, unpack(NUMBERS))) do
+  local valid = text and #text <= 16 and string.match(text, '^%d+$')
+  local latest = i <= 2 and now + 90 * 86400000000 or 1e16
+  if text and not (valid and tonumber(text) <= latest) then
+    redis.call('HDEL', account, NUMBERS[i])
+  end
+end
 local function us(n) return string.format('%.0f', n) end
 local function number(name) return tonumber(redis.call('HGET', account, name) or '0') end
 local function reply(word) return {word, us(now), redis.call('HGETALL', account)} end

@@ -162,7 +162,8 @@ def _collect_batch(engine: sa.Engine, rules: Sequence[PriceRule]) -> bool:
             log.warning(
                 "price alerts skip changes that the feed no longer has", after=before, upto=trimmed
             )
-        reader = ChangeReader(connection, max(before, trimmed), rows=BATCH)
+        position = store.common_position(connection, max(before, trimmed))
+        reader = ChangeReader(connection, position, rows=BATCH)
         latest = time.monotonic() + TRANSACTION_S
         for changes in feed.ready_batches(reader, TRANSACTION_S):
             _insert_alerts(connection, match_rules(connection, rules, changes))

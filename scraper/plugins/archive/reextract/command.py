@@ -68,7 +68,7 @@ def reextract(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Read SITE's archived product pages with today's definition, without a request.
+    """Read SITE's archived pages with today's definition.
 
     Shows what changes, and writes it unless --diff is given. Exits with 5 if the result would make
     a crawl suspect.

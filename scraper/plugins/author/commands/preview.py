@@ -13,7 +13,7 @@ from scraper.cli.common.tables import one_line
 from scraper.cli.data.export import write_table
 from scraper.cli.data.output import open_destination
 from scraper.cli.data.products import print_products
-from scraper.errors import ScraperError
+from scraper.errors import ScraperError, quote_command
 from scraper.plugins.author.discovery.first_products import ProductPreview, preview_products
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.settings import Settings
@@ -47,7 +47,8 @@ def preview_site(name: str, wanted: int, form: str, output: str | None, *, as_js
         err=True,
     )
     if not result.products:
-        raise ScraperError(f"{name}: no product would be stored (fix: see `scraper try {name}`)")
+        command = quote_command("scraper try", name)
+        raise ScraperError(f"{name}: no product would be stored (fix: see `{command}`)")
 
 
 async def _read_products(site: Site, settings: Settings, wanted: int) -> tuple[ProductPreview, int]:

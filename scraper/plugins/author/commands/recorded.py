@@ -8,10 +8,11 @@ from scraper.cli.common.definitions import definition_file, page_errors
 from scraper.cli.common.shared import complete_site, json_option, load_settings, print_json
 from scraper.cli.common.tables import format_cell, one_line, print_table
 from scraper.domain import Kind
-from scraper.errors import NotFoundError, ScraperError
+from scraper.errors import NotFoundError, ScraperError, quote_command
 from scraper.plugins.author.repair.record_checks import RecordDifference, check_sites
 from scraper.plugins.author.repair.record_files import INDEX, records_folder, save_records
 from scraper.plugins.author.repair.records import record_site
+from scraper.plugins.author.supervision import run_apart
 from scraper.sites import loader
 
 PAGES = 20
@@ -27,6 +28,7 @@ PAGES = 20
     help="Number of pages to record.",
 )
 @json_option()
+@run_apart
 def record(name: str, pages: int, as_json: bool) -> None:
     """Record pages of SITE, and what its definition gives on them, for `scraper sites test`.
 
@@ -45,8 +47,8 @@ def record(name: str, pages: int, as_json: bool) -> None:
         return
     click.echo(
         f"{len(recorded)} pages, {products} of products, recorded in {folder}/ by {requests} "
-        f"requests; next: check {folder / INDEX}, commit the folder, and run `scraper sites test "
-        f"{site.name}`"
+        f"requests; next: check {folder / INDEX}, commit the folder, and run "
+        f"`{quote_command('scraper sites test', site.name)}`"
     )
 
 
@@ -54,6 +56,7 @@ def record(name: str, pages: int, as_json: bool) -> None:
 @click.argument("names", metavar="[SITES]...", nargs=-1, shell_complete=complete_site)
 @click.option("--update", is_flag=True, help="Record today's values as the expected ones.")
 @json_option()
+@run_apart
 def test(names: tuple[str, ...], update: bool, as_json: bool) -> None:
     """Read the recorded pages with today's definitions, and show every field that differs.
 

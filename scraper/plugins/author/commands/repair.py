@@ -21,13 +21,21 @@ from scraper.cli.common.shared import (
 )
 from scraper.cli.common.tables import one_line
 from scraper.domain import Fetched, Kind
-from scraper.errors import ConfigError, FetchError, NotFoundError, ScraperError, did_you_mean
+from scraper.errors import (
+    ConfigError,
+    FetchError,
+    NotFoundError,
+    ScraperError,
+    did_you_mean,
+    quote_command,
+)
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.plugins.author.repair import repairing
 from scraper.plugins.author.repair.cases import RepairCase, make_case, make_item_cases
 from scraper.plugins.author.repair.record_files import load_records, records_folder
 from scraper.plugins.author.repair.repairing import FieldRepair
 from scraper.plugins.author.repair.rewriting import read_written_field, rewrite_field
+from scraper.plugins.author.supervision import record_page, run_apart
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
@@ -50,12 +58,14 @@ ITEMS_LOOKED_AT = 20
 )
 @click.option("--apply", is_flag=True, help="Write the proposals into the definition.")
 @json_option()
+@run_apart
 def repair(name: str, field: str | None, pages: int, apply: bool, as_json: bool) -> None:
-    """Propose new sources for fields that SITE's definition no longer reads, with proof, as a diff.
+    """Propose new sources for fields that SITE no longer shows.
 
-    Reads product pages politely, and searches them for the last known values: those of `scraper
-    sites record`, without servers, or else those of the stored products. Without FIELD, repairs
-    every field that shows its known value on less than half of the pages.
+    Prints a diff, and its proof. Reads product pages politely, and searches them for the last
+    known values: those of `scraper sites record`, without servers, or else those of the stored
+    products. Without FIELD, repairs every field that shows its known value on less than half of
+    the pages.
     """
     settings = load_settings()
     path = definition_file(settings.sites_dir, name)
@@ -161,6 +171,7 @@ def _propose_repairs(
     for name, inner in _list_fields(site, field):
         if inner and not read.has_enough_items(site):
             continue
+        record_page(f"{site.name}, field {name}")
         cases = read.items if inner else read.pages
         if field is None and not repairing.is_broken(site, name, cases, inner=inner):
             continue
@@ -199,12 +210,12 @@ def _show_next_step(site: str, path: Path, repairs: list[FieldRepair], *, applie
         click.echo("every field shows its known values: nothing to repair")
     elif applied:
         click.echo(
-            f"{path} written; next: scraper sites check {site}, scraper try {site}, "
-            f"scraper sites record {site}"
+            f"{path} written; next: {quote_command('scraper sites check', site)}, "
+            f"{quote_command('scraper try', site)}, {quote_command('scraper sites record', site)}"
         )
     elif any(repair.value for repair in repairs):
         names = [repairs[0].name.removeprefix("items.")] if len(repairs) == 1 else []
-        click.echo(f"next: scraper repair {' '.join([site, *names])} --apply")
+        click.echo(f"next: {quote_command('scraper repair', site, *names, '--apply')}")
 
 
 class KnownPage(NamedTuple):
@@ -241,7 +252,8 @@ def _load_known_pages(path: Path, site: Site, pages: int) -> tuple[list[KnownPag
     if not stored:
         raise NotFoundError(
             f"{site.name}: no values are known: the site has neither recorded pages nor stored "
-            f"products (fix: `scraper crawl {site.name}` or `scraper sites record {site.name}`, "
+            f"products (fix: `{quote_command('scraper crawl', site.name)}` or "
+            f"`{quote_command('scraper sites record', site.name)}`, "
             "while its definition still reads it)"
         )
     return list(stored.values())[:pages], "the stored products"

@@ -23,6 +23,7 @@ from scraper.extract.document import Document
 from scraper.plugins.author.commands.trying import NOWHERE, definition_of
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.plugins.author.discovery.trial import match_source, parse_source
+from scraper.plugins.author.supervision import record_page, run_apart
 from scraper.sites import loader
 from scraper.sites.definition import Site
 
@@ -57,6 +58,7 @@ class Prompt:
 
     def show_page(self, page: Fetched) -> None:
         self._page = page
+        record_page(page.url)
         document = Document(page, page.url)
         self.names["page"] = ShownPage(
             page.url, page.status, page.headers, page.body, document.decoded.text
@@ -84,6 +86,7 @@ class Prompt:
         return self._match_source(f"xpath:{path}")
 
     def _match_source(self, text: str) -> list[str]:
+        record_page(self._page.url)
         try:
             source = parse_source(text)
         except ValidationError as error:
@@ -93,8 +96,9 @@ class Prompt:
 
 @click.command()
 @click.argument("target", metavar="SITE|FILE|URL", shell_complete=complete_site)
+@run_apart
 def shell(target: str) -> None:
-    """Open a Python prompt on a page: URL, FILE (a saved page), or the first page of SITE.
+    """Open a Python prompt on a page: URL, FILE, or one of SITE.
 
     The prompt has `page`, `css`, `xpath`, `jsonld` and `fetch`. Obeys robots.txt and the rate;
     needs no servers; stores nothing.

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import click
 
 from scraper.cli.common.tables import format_cell, format_span, one_line, print_table
+from scraper.errors import quote_command
+from scraper.plugins.author.commands.one_shop import NewShop
 from scraper.plugins.author.discovery.fields.induction import FieldChoice
 from scraper.plugins.author.discovery.platform import OpenInterface
 from scraper.plugins.author.discovery.survey import Survey
 from scraper.plugins.author.discovery.trial import PageTrial
+from scraper.sites import loader
 from scraper.sites.definition import Site
 
 EXAMPLE_CHARS = 60
@@ -35,17 +37,11 @@ def _format_example(choice: FieldChoice) -> str:
     )
 
 
-def show_survey(
-    survey: Survey,
-    trials: list[PageTrial],
-    path: Path,
-    requests: int,
-    seconds: float,
-    definition: Site,
-) -> None:
+def show_survey(shop: NewShop) -> None:
+    survey, trials, definition = shop.survey, shop.trials, shop.definition
     click.echo(
-        f"{requests} requests: robots.txt, {len(survey.listing_pages)} listing and {len(trials)} "
-        f"product pages read in {seconds:.0f} s; nothing was stored",
+        f"{shop.requests} requests: robots.txt, {len(survey.listing_pages)} listing and "
+        f"{len(trials)} product pages read in {shop.seconds:.0f} s; nothing was stored",
         err=True,
     )
     rows = [*_describe_products(survey, trials), *_describe_fields(survey, trials)]
@@ -60,7 +56,8 @@ def show_survey(
             err=True,
         )
     click.echo(
-        f"{path} written. {_estimate_crawl(survey, definition)}next: scraper try {definition.name}"
+        f"{shop.path} written. {_estimate_crawl(survey, definition)}next: "
+        f"{quote_command('scraper try', definition.name)}"
     )
 
 
@@ -135,13 +132,25 @@ def _estimate_crawl(survey: Survey, definition: Site) -> str:
     return f"{pages:,} pages at {definition.rate}: about {format_span(max(1.0, seconds))}; "
 
 
-def survey_as_json(
-    survey: Survey, trials: list[PageTrial], path: Path, requests: int
-) -> dict[str, Any]:
+def list_missing(survey: Survey) -> list[str]:
+    """Returns the usual fields for which no page gave a certain source."""
+    return [name for name, choice in survey.fields.items() if choice.best is None]
+
+
+def survey_as_json(shop: NewShop) -> dict[str, Any]:
+    """Returns the survey: what was chosen, on how many pages, and each sampled page's values."""
+    survey, trials = shop.survey, shop.trials
     counts = _count_fields(trials)
+    titles = ("field", "source", "pages", "example", "agrees")
+    rows = [*_describe_products(survey, trials), *_describe_fields(survey, trials)]
     return {
-        "file": str(path),
-        "requests": requests,
+        "file": str(shop.path),
+        "table": [dict(zip(titles, row, strict=True)) for row in rows],
+        "samples": [_sample_as_json(trial) for trial in trials],
+        "warnings": loader.find_warnings(shop.definition),
+        "estimate": _estimate_crawl(survey, shop.definition).removesuffix("; "),
+        "interface": _describe_interface(survey.interface) if survey.interface else None,
+        "requests": shop.requests,
         "listing": survey.listing,
         "sitemap": survey.sitemap,
         "products": survey.products,
@@ -157,7 +166,20 @@ def survey_as_json(
             if choice.best is not None
         },
         "items": survey.items.items if survey.items is not None else None,
+        "missing": list_missing(survey),
         "pages": len(trials),
         "platform": survey.interface.name if survey.interface is not None else None,
         "notes": survey.notes,
+    }
+
+
+def _sample_as_json(trial: PageTrial) -> dict[str, Any]:
+    fields = {row.name: row.value for row in trial.fields if row.value is not None}
+    of_fields = [problem for row in trial.fields for problem in row.problems]
+    return {
+        "url": trial.url,
+        "id": trial.external_id,
+        "stored": trial.complete,
+        "values": fields,
+        "problems": [*of_fields, *trial.problems],
     }

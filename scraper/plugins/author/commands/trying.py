@@ -16,7 +16,7 @@ from scraper.cli.common.definitions import load_definition, page_errors
 from scraper.cli.common.shared import complete_site, json_option, load_settings, print_json
 from scraper.cli.common.tables import format_cell, one_line, print_table
 from scraper.domain import Fetched, Kind
-from scraper.errors import DefinitionError, ScraperError
+from scraper.errors import DefinitionError, ScraperError, quote_command
 from scraper.plugins.author.discovery.fields.standard import standard_definition
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.plugins.author.discovery.sampling import Sample, Sampler, spread_sample
@@ -27,6 +27,7 @@ from scraper.plugins.author.discovery.trial import (
     match_source,
     parse_source,
 )
+from scraper.plugins.author.supervision import record_page, run_apart
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
@@ -55,6 +56,7 @@ NOWHERE = "http://saved.invalid/"
 )
 @click.option("--browser", is_flag=True, help="Render pages with a browser, whatever their queue.")
 @json_option()
+@run_apart
 def try_(
     target: str,
     selector: str | None,
@@ -65,7 +67,7 @@ def try_(
     browser: bool,
     as_json: bool,
 ) -> None:
-    """Show what a definition gives on some pages of SITE, on FILE (a saved page) or on URL.
+    """Show what a definition reads on pages of SITE, URL or FILE.
 
     Shows each field with its value, the source that gave it, and its problems. With SELECTOR (CSS,
     XPath, or KEY:VALUE with a source's key, such as jsonld:offers.price), shows only its matches.
@@ -127,7 +129,7 @@ async def _find_product(sampler: Sampler, target: str) -> str:
     if not links:
         raise ScraperError(
             f"{target}: no product page was found for the selector "
-            f"(fix: see `scraper try {target}`)"
+            f"(fix: see `{quote_command('scraper try', target)}`)"
         )
     return links[0]
 
@@ -163,6 +165,7 @@ def _read_page(
     sampler: Sampler, page: Fetched, url: str, kind: Kind, source: Source | None
 ) -> Sample | Matches:
     """Returns what the definition gives, or only what `source` matches."""
+    record_page(url)
     if source is not None:
         return match_source(source, page)
     if kind is Kind.LISTING:

@@ -35,8 +35,10 @@ from scraper.views.provenance import ArchivedPages, HeldBack, Origin, Provenance
 @click.option("--fetch", is_flag=True, help="Read the live page instead of the archived one.")
 @json_option()
 def why(site: str, product_id: str, field: str | None, fetch: bool, as_json: bool) -> None:
-    """Show where the values of a product of SITE come from, all or FIELD: since when, from which
-    crawl, definition and source, what other sources of the page say, and which values are held."""
+    """Show where the values of a product of SITE come from.
+
+    All, or FIELD: since when, from which crawl, definition and source, what other sources of the
+    page say, and which values are held."""
     settings = load_settings()
     with open_engine().connect() as connection:
         found = provenance.read(connection, site, product_id, field)

@@ -27,7 +27,7 @@ _LAYOUT = re.compile(
     r"|wrapper|clearfix|inner|outer|left|right|center|first|last|odd|even|active|current|selected"
     r"|hidden|visible|show|fade|in|item|block|inline|align|justify|rounded|shadow|small|large|bold"
     r"|section|content|body|main|page|box|card|panel|widget|module|component|clear|span|is|has|js"
-    r"|instock|outofstock|available|unavailable|onsale|sale|discounted|soldout|sold"
+    r"|(?:not|low|in|on|out)(?:of|on|in)?stock|available|unavailable|onsale|sale|discounted|soldout|sold"
     r"|value|label|data|info|details?|list|wrap|holder|group|element|link|field|entry"
     r"|lazy|lazyload|loaded|lazyloaded|img|fluid|responsive|top|bottom|sm|md|lg|xl|fw|fs|lh|gap)"
     r"(?:[-_]+[\w-]+)?",

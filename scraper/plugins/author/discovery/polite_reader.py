@@ -9,7 +9,7 @@ fleet's state of a host (cooldowns, overrides by operators) is in Redis, and not
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from time import monotonic
@@ -23,6 +23,7 @@ from scraper.http.page_browser import BrowserFactory, BrowserPermits, PageBrowse
 from scraper.http.policy import FetchPolicy
 from scraper.http.transport.aiohttp_transport import PoolOptions
 from scraper.infra import logs
+from scraper.plugins.author.supervision import record_page
 from scraper.politeness.robots import (
     RobotsRules,
     Unavailable,
@@ -45,12 +46,20 @@ class PoliteReader:
 
     `requests` counts all requests: pages, robots.txt, redirects, and the `extras` that pages in a
     browser send themselves. `shown`: a browser renders every page, whatever the site says.
+    `announce` is called with the number and URL of each request before it is sent.
     """
 
-    def __init__(self, site: Site, settings: Settings, *, shown: bool = False) -> None:
+    def __init__(
+        self,
+        site: Site,
+        settings: Settings,
+        *,
+        shown: bool = False,
+        announce: Callable[[int, str], None] | None = None,
+    ) -> None:
         self.context = make_context(0, 0, site, settings)
         self.requests = self.extras = 0
-        self._settings, self._shown = settings, shown
+        self._settings, self._shown, self._announce = settings, shown, announce
         self._browsers: PageBrowser | None = None
         self._ending = AsyncExitStack()
         self._fetcher = HttpFetcher(PoolOptions(max_connections=4))
@@ -90,6 +99,7 @@ class PoliteReader:
         `shown`: a browser renders it, with `rendering` instead of the site's `browser:`. Raises
         FetchError for any other answer, and `ConfigError` if no browser is installed.
         """
+        record_page(url)
         policy = self.context.policies[kind]
         if policy.proxied:
             raise FetchError(
@@ -166,5 +176,7 @@ class PoliteReader:
         at = max(now, self._not_before.get(host, 0.0))
         self._not_before[host] = at + gap_s
         self.requests += 1
+        if self._announce is not None:
+            self._announce(self.requests, url)
         if at > now:
             await asyncio.sleep(at - now)

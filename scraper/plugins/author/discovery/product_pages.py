@@ -1,18 +1,17 @@
-"""A sample of a shop's product pages, rendered by a browser if the HTML says too little, and the
-parameters of their URLs that change nothing."""
+"""A sample of a shop's product pages, rendered by a browser if the HTML says too little."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from urllib.parse import parse_qsl, urlsplit
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from scraper.domain import Fetched, Kind
 from scraper.errors import ConfigError, FetchError
 from scraper.extract.document import Document
+from scraper.extract.heuristics.amounts import find_amounts
 from scraper.extract.text import whole_text
+from scraper.plugins.author.discovery.addresses import split_address
+from scraper.plugins.author.discovery.css_paths import ancestors
 from scraper.plugins.author.discovery.fields.induction import FieldChoice, choose_fields
-from scraper.plugins.author.discovery.fields.readings import CandidateReading
 from scraper.plugins.author.discovery.fields.samples import ProductSample
 from scraper.plugins.author.discovery.listings.cards import Card, find_link_groups
 from scraper.plugins.author.discovery.listings.listing_page import ListingPageReader, parse_page
@@ -25,6 +24,8 @@ from scraper.sites.grammar.fields import FieldSpec
 PRODUCTS = 12
 # Products of each rare kind among them.
 RARE_PRODUCTS = 3
+LONE_CARD_LEVELS = 4
+KNOWN_COMPARED = 300
 
 
 class ProductPages:
@@ -47,7 +48,7 @@ class ProductPages:
             if self._reader.has_read_enough:
                 break
             try:
-                fetched, sample = await self._read_sample(url, cards.get(url), shown=shown)
+                fetched, sample = await self.read_sample(url, cards.get(url), shown=shown)
             except FetchError as error:
                 survey.notes.append(f"{url}: {error.outcome}: {error}")
                 continue
@@ -59,7 +60,7 @@ class ProductPages:
                 f"{'; '.join(survey.notes[:2]) or 'no link led to one'}"
             )
 
-    async def _read_sample(
+    async def read_sample(
         self, url: str, card: Card | None, *, shown: bool
     ) -> tuple[Fetched, ProductSample]:
         fetched = await self._reader.polite.read(url, Kind.PRODUCT, shown=shown)
@@ -72,7 +73,7 @@ class ProductPages:
             or (len(group.cards) > 1 and any(card.amounts for card in group.cards))
             for card in group.cards
             if len(card.element.html or "") * 2 < len(fetched.body)
-        )
+        ) | frozenset(find_lone_cards(document, url, self._survey.known_urls))
         return fetched, ProductSample(document, card, others)
 
     async def compare_with_browser(self) -> None:
@@ -93,7 +94,7 @@ class ProductPages:
                 survey.unproved = why
             return
         pages, samples = survey.product_pages, survey.samples
-        _, first = await self._read_sample(pages[0][0], None, shown=True)
+        _, first = await self.read_sample(pages[0][0], None, shown=True)
         if len(_visible_text(first.document)) <= len(_visible_text(samples[0].document)):
             return
         await self.read(shown=True)
@@ -129,37 +130,54 @@ class ProductPages:
         }
         return True
 
-    async def find_idle_params(self) -> None:
-        """Records parameters of product URLs that only name the page with the link. With them, a
-        product in two categories would be read twice."""
-        survey = self._survey
-        parts = [urlsplit(url) for url in survey.known_urls]
-        names = {name for part in parts for name, _ in parse_qsl(part.query)}
-        names -= {str((survey.listing or {}).get("pages", {}).get("param"))}
-        url = survey.product_pages[0][0]
-        plain = urlsplit(url)._replace(query="").geturl()
-        if not names or plain == url or len({part.path for part in parts}) * 2 <= len(parts):
-            return
-        try:
-            _, bare = await self._read_sample(plain, None, shown=Kind.PRODUCT in survey.shown)
-        except FetchError:
-            return
-        checked = [survey.fields[name] for name in ("title", "price") if survey.fields[name].best]
-        first = [replace(choice, best=_take_first(choice)) for choice in checked]
-        if all(_reads_alike(choice, [bare]) for choice in first):
-            survey.strip_params = sorted(names)
+
+def find_lone_cards(document: Document, url: str, known: Sequence[str]) -> Iterator[int]:
+    """Yields the elements that hold all links to another product and an amount, such as the one
+    offer next to every page."""
+    addresses = [split_address(product) for product in known[:KNOWN_COMPARED]]
+    own = split_address(url)
+    leads_to_product: dict[str | None, bool] = {None: False}
+    for link in document.dom.css("a[href]"):
+        linked = document.clean_link(link.attributes.get("href") or "")
+        if linked is not None and linked not in leads_to_product:
+            address = split_address(linked)
+            leads_to_product[linked] = not address.may_be(own) and any(
+                address.may_be(product) for product in addresses
+            )
+        if not leads_to_product[linked]:
+            continue
+        card = link
+        for above in ancestors(link, LONE_CARD_LEVELS):
+            others = above.css("a[href]")
+            if above.css_first("h1") is not None or any(
+                document.clean_link(other.attributes.get("href") or "") != linked
+                for other in others
+            ):
+                break
+            card = above
+        if find_amounts(card):
+            yield card.mem_id
 
 
 def _choose_samples(known_urls: Sequence[str], cards: Mapping[str, Card]) -> list[str]:
     """Returns the products to read, in their order: some whose cards show them reduced or without a
     picture, since only their pages show what such a page has, and a spread sample of all."""
-    reduced = [url for url in known_urls if url in cards and _is_reduced(cards[url])]
-    bare = [url for url in known_urls if url in cards and _lacks_picture(cards[url])]
-    rare = [urls for urls in (reduced, bare) if len(urls) * 2 < len(known_urls)]
-    special = [url for urls in rare for url in spread_sample(urls, RARE_PRODUCTS)]
-    chosen = dict.fromkeys((*special, *spread_sample(known_urls, PRODUCTS)))
+    urls = list({_same_product(url, cards.get(url)): url for url in reversed(known_urls)}.values())
+    urls.reverse()
+    reduced = [url for url in urls if url in cards and _is_reduced(cards[url])]
+    bare = [url for url in urls if url in cards and _lacks_picture(cards[url])]
+    rare = [listed for listed in (reduced, bare) if len(listed) * 2 < len(urls)]
+    special = [url for listed in rare for url in spread_sample(listed, RARE_PRODUCTS)]
+    chosen = dict.fromkeys((*special, *spread_sample(urls, PRODUCTS)))
     kept = set(list(chosen)[:PRODUCTS])
-    return [url for url in known_urls if url in kept]
+    return [url for url in urls if url in kept]
+
+
+def _same_product(url: str, card: Card | None) -> Hashable:
+    """Returns what the addresses of one product in several lists share."""
+    if card is None or card.image is None or not card.prices:
+        return url
+    return card.title, card.image, *card.prices
 
 
 def _is_reduced(card: Card) -> bool:
@@ -189,8 +207,3 @@ def _reads_alike(choice: FieldChoice, samples: Sequence[ProductSample | None]) -
         sample is None or reader(sample.document)[0].get(choice.name) == value
         for sample, value in zip(samples, choice.best.values, strict=True)
     )
-
-
-def _take_first(choice: FieldChoice) -> CandidateReading:
-    assert choice.best is not None
-    return replace(choice.best, values=choice.best.values[:1])

@@ -4,11 +4,12 @@ few product pages. All problems are reported, nothing is stored."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from scraper.domain import Fetched, Kind, Outcome
 from scraper.errors import FetchError
 from scraper.extract import FunctionFailed, TooSlow
+from scraper.plugins.author.discovery.block_pages import explain_same_pages
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.plugins.author.discovery.trial import (
     ListingTrial,
@@ -49,6 +50,8 @@ class Sampler:
         self._reader = reader
         self._site: Site = reader.context.site
         self._allowed = allowed
+        # The product pages that were read, by their URLs.
+        self._pages: dict[str, Fetched] = {}
 
     async def sample(self, products: int) -> Sample:
         """Reads from the start pages until one lists products, then up to `products` of them."""
@@ -63,9 +66,23 @@ class Sampler:
             if trial.products:
                 for product in spread_sample(trial.products, products):
                     sample.products.append(await self.fetch_product(product))
+                self._explain_block(sample)
                 return sample
             due += [(link, kind) for link in spread_sample(trial.listings, DISCOVERING_MAX)]
         return sample
+
+    def _explain_block(self, sample: Sample) -> None:
+        """Says of pages that look all the same what they may be, instead of what they lack."""
+        bad = [trial for trial in sample.products if not trial.complete and not trial.gone]
+        pages = [self._pages[trial.url] for trial in bad if trial.url in self._pages]
+        read = {str([(row.name, row.value) for row in trial.fields]) for trial in bad}
+        # A shop's pages differ in some field, also where another one is not found.
+        same = len(pages) == len(sample.products) and len(read) == 1
+        block = explain_same_pages(pages) if same else ""
+        if block:
+            sample.products = [
+                replace(trial, external_id=None, fields=(), problems=(block,)) for trial in bad
+            ]
 
     async def fetch_listing(self, url: str, kind: Kind = Kind.LISTING) -> ListingTrial:
         try:
@@ -88,6 +105,7 @@ class Sampler:
             return ListingTrial(url, problems=(str(error),))
 
     def read_product(self, page: Fetched, url: str) -> PageTrial:
+        self._pages[page.url] = page
         try:
             return try_product(self._site, page, url, self._allowed)
         except (FunctionFailed, TooSlow) as error:

@@ -49,11 +49,17 @@ class Survey:
     unproved: str = ""
     unseen: bool = False
     strip_params: list[str] = field(default_factory=list)
+    product_params: list[str] = field(default_factory=list)
+
+    @property
+    def follows_sitemap(self) -> bool:
+        """Says whether the sitemap's pages are crawled, and not only counted."""
+        return self.sitemap is not None and self.sitemap.get("follow", True)
 
     @property
     def products(self) -> int | None:
         """About how many products there are."""
-        if self.sitemap is not None:
+        if self.follows_sitemap:
             return len(self.known_urls)
         return self.pages * self.links if self.pages is not None else None
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from scraper.domain import Kind
 from scraper.errors import ConfigError
+from scraper.plugins.author.discovery.block_pages import explain_captcha
 from scraper.plugins.author.discovery.fields.identity import choose_id
 from scraper.plugins.author.discovery.fields.induction import choose_fields
 from scraper.plugins.author.discovery.fields.variants import propose_items
+from scraper.plugins.author.discovery.idle_params import IdleParams
 from scraper.plugins.author.discovery.listings.listing_page import (
     ListingPage,
     ListingPageReader,
@@ -21,6 +23,7 @@ from scraper.plugins.author.discovery.platform import find_open_interface
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.plugins.author.discovery.product_pages import ProductPages, missing_fields
 from scraper.plugins.author.discovery.survey import NoShopError, Survey
+from scraper.plugins.author.supervision import record_page
 
 # A page without any of these fields sells nothing.
 _SOLD = ("price", "availability", "stock", "sku", "gtin", "mpn")
@@ -49,6 +52,8 @@ class Surveyor:
         try:
             await self._survey_pages(survey, first)
         except NoShopError as error:
+            if captcha := explain_captcha(first.page):
+                raise NoShopError(f"{first.url}: {captcha}") from None
             # Scripts may fill its pages.
             if survey.interface is None:
                 return await self._survey_by_browser(first, error)
@@ -87,15 +92,17 @@ class Surveyor:
         await add_named_sitemap(self._reader, survey)
         pages = ProductPages(self._reader, survey)
         await pages.read()
+        record_page(survey.start)
         survey.fields = choose_fields(survey.samples)
         if missing_fields(survey.fields):
             await pages.compare_with_browser()
+        record_page(survey.start)
         survey.id = choose_id(survey.known_urls, survey.fields, survey.samples)
         if survey.unproved:
             survey.fields = {}
             return
         _require_products(survey)
-        await pages.find_idle_params()
+        await IdleParams(self._reader, survey, pages).find()
         if survey.interface is None:
             survey.items = propose_items(survey.samples, survey.fields)
 

@@ -15,6 +15,7 @@ from scraper.extract.extractor import compile_site
 from scraper.extract.field_reader import FieldReader
 from scraper.extract.items.reader import ItemsReader
 from scraper.extract.sources import compile_source
+from scraper.plugins.author.discovery.block_pages import explain_captcha
 from scraper.sites.definition import Site
 from scraper.sites.grammar.fields import FieldSource, FieldSpec
 from scraper.sites.grammar.sources import SOURCES, Source
@@ -86,7 +87,9 @@ def try_listing(
     extracted = compile_site(site, allowed).extract(kind, page, page_url=page_url, depth=0)
     products = tuple(link.url for link in extracted.links if link.kind is Kind.PRODUCT)
     listings = tuple(link.url for link in extracted.links if link.kind is not Kind.PRODUCT)
-    return ListingTrial(page.url, products, listings, tuple(extracted.problems))
+    captcha = "" if extracted.links else explain_captcha(page)
+    problems = (captcha,) if captcha else tuple(extracted.problems)
+    return ListingTrial(page.url, products, listings, problems)
 
 
 def try_product(
@@ -99,6 +102,9 @@ def try_product(
     """Returns what a crawl would store of the page, with the fields of the first product, or of the
     one with `external_id`. Raises `FunctionFailed`."""
     extracted = compile_site(site, allowed).extract(Kind.PRODUCT, page, page_url=page_url, depth=1)
+    captcha = "" if extracted.complete else explain_captcha(page)
+    if captcha:
+        return PageTrial(page.url, None, False, problems=(captcha,))
     ids = [product.external_id for product in extracted.products]
     shown = external_id if external_id in ids else ids[0] if ids else None
     if site.product.function is not None:

@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import yaml
 
 from scraper.domain import Kind
+from scraper.errors import quote_command
 from scraper.plugins.author.discovery.fields.induction import FieldChoice
 from scraper.plugins.author.discovery.survey import Survey
 
 # Texts that need no quotes, and words that YAML reads as another type.
 _BARE = re.compile(r"[A-Za-z.][\w./() -]*[\w.)]|[A-Za-z]").fullmatch
-_MEANS_MORE = frozenset({"true", "false", "yes", "no", "on", "off", "null", "none", "y", "n"})
+_MEANS_MORE = frozenset({"none", "y", "n"})
 _LISTED_AND_SOLD = frozenset({Kind.LISTING, Kind.PRODUCT})
 EXAMPLE_CHARS = 60
 
 
-def definition_text(survey: Survey, name: str, rate: str, *, private: bool) -> str:
+class HeadKeys(NamedTuple):
+    """The keys that the options of `scraper new` give."""
+
+    rate: str
+    schedule: str | None = None
+    queue: str | None = None
+    tags: Sequence[str] = ()
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """Returns the keys that have a value."""
+        given = {**self._asdict(), "tags": list(self.tags)}
+        return {key: value for key, value in given.items() if value not in (None, [])}
+
+
+def definition_text(survey: Survey, name: str, head: HeadKeys, *, private: bool) -> str:
     """Returns the YAML of a definition."""
     lines = [
-        *_write_head(survey, name, rate, private=private),
+        *_write_head(survey, name, head, private=private),
         *_write_listing(survey),
         "",
         "product:",
@@ -29,19 +47,24 @@ def definition_text(survey: Survey, name: str, rate: str, *, private: bool) -> s
     return "\n".join(lines) + "\n"
 
 
-def _write_head(survey: Survey, name: str, rate: str, *, private: bool) -> Iterator[str]:
+def _write_head(survey: Survey, name: str, head: HeadKeys, *, private: bool) -> Iterator[str]:
     """Yields the lines about the whole site."""
     yield "# yaml-language-server: $schema=schema.json"
     yield (
-        f"# Written by `scraper new {survey.start}` from {len(survey.listing_pages)} listing and "
-        f"{len(survey.samples)} product pages. Check it, then run: scraper try {name}"
+        f"# Written by `{quote_command('scraper new', survey.start)}` from "
+        f"{len(survey.listing_pages)} listing and {len(survey.samples)} product pages. Check it, "
+        f"then run: {quote_command('scraper try', name)}"
     )
     yield f"name: {name}"
     if survey.sitemap is not None:
-        yield f"sitemap: {write_inline(survey.sitemap)}"
+        why = "" if survey.follows_sitemap else "      # a second count of the products"
+        yield f"sitemap: {write_inline(survey.sitemap)}{why}"
     if survey.sitemap is None or survey.listing is not None:
         yield f"start: {write_inline(survey.start)}"
-    yield f"rate: {rate}                     # requests to one host, by all workers together"
+    for key in ("tags", "schedule"):
+        if key in head.written:
+            yield f"{key}: {write_inline(head.written[key])}"
+    yield f"rate: {head.rate}                     # requests to one host, by all workers together"
     if survey.interface is not None:
         yield (
             f"platform: {survey.interface.name}         # its interface gave "
@@ -52,37 +75,43 @@ def _write_head(survey: Survey, name: str, rate: str, *, private: bool) -> Itera
         yield f"# Unproved: {_one_line(survey.unproved)}"
     if private:
         yield "allow_private: true           # only because this address is not public"
-    if _needs_browser_everywhere(survey):
+    if needs_browser_everywhere(survey):
         yield "queue: browser                # scripts fill its pages"
+    elif head.queue:
+        yield f"queue: {write_inline(head.queue)}"
     if survey.rendering:
         yield f"browser: {write_inline(survey.rendering)}"
     if survey.strip_params:
         params = write_inline(survey.strip_params)
-        yield f"strip_params: {params}        # they only name the page of the link"
+        yield f"strip_params: {params}        # they change nothing"
 
 
 def _write_listing(survey: Survey) -> Iterator[str]:
     if survey.listing is None:
         return
     yield from ("", "listing:")
-    if Kind.LISTING in survey.shown and not _needs_browser_everywhere(survey):
+    if Kind.LISTING in survey.shown and not needs_browser_everywhere(survey):
         yield "  queue: browser              # scripts fill it"
     yield f"  # {survey.links} links on the first page."
     yield from _write_entries(survey.listing, "  ", {"pages": survey.pages_text})
 
 
-def _needs_browser_everywhere(survey: Survey) -> bool:
+def needs_browser_everywhere(survey: Survey) -> bool:
+    """Returns whether a browser has to render lists and products."""
     return survey.shown >= _LISTED_AND_SOLD
 
 
 def _write_product(survey: Survey) -> Iterator[str]:
     """Yields the lines below `product:`."""
-    if Kind.PRODUCT in survey.shown and not _needs_browser_everywhere(survey):
+    if Kind.PRODUCT in survey.shown and not needs_browser_everywhere(survey):
         yield "  queue: browser              # scripts fill it"
     if survey.id is not None:
         yield f"  id: {write_inline(survey.id)}"
     else:
         yield "  # No product number was found: the URL identifies a product."
+    if survey.product_params:
+        params = write_inline(survey.product_params)
+        yield f"  strip_params: {params}        # they only name the page of the link"
     pages = len(survey.samples)
     if survey.items is not None:
         variants = survey.items
@@ -123,7 +152,8 @@ def _write_field(name: str, choice: FieldChoice, pages: int) -> list[str]:
     if agrees:
         comment += f"; agrees with: {agrees}"
     options = choice.definition()
-    if name in ("title", "price") and best.count == pages:
+    # What a product cannot be without: one that is sold out may show no price.
+    if name == "title" and best.count == pages:
         options["required"] = True
     if "any" in options:
         lines = [comment, f"    {name}:"]
@@ -155,7 +185,7 @@ def write_inline(value: Any) -> str:
 
 
 def _quote_text(text: str) -> str:
-    if _BARE(text) and text.casefold() not in _MEANS_MORE:
+    if _BARE(text) and yaml.safe_load(text) == text and text.casefold() not in _MEANS_MORE:
         return text
     if text.isprintable():
         return "'" + text.replace("'", "''") + "'"

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from scraper.cli.common.shared import escape_controls
 from scraper.domain import Fetched, Kind
-from scraper.errors import NotFoundError, ScraperError
+from scraper.errors import NotFoundError, ScraperError, quote_command
 from scraper.plugins.author.repair.records import Record
 
 INDEX = "pages.json"
@@ -49,7 +50,8 @@ def write_index(definition: Path, records: Iterable[Record]) -> None:
         }
         for number, record in enumerate(records, 1)
     ]
-    text = json.dumps(index, indent=1, ensure_ascii=False)
+    # People read the file in a terminal.
+    text = escape_controls(json.dumps(index, indent=1, ensure_ascii=False))
     (records_folder(definition) / INDEX).write_text(text + "\n", encoding="utf-8")
 
 
@@ -63,8 +65,8 @@ def load_records(definition: Path) -> list[Record]:
     folder = records_folder(definition)
     if not (folder / INDEX).is_file():
         raise NotFoundError(
-            f"{definition.stem}: no recorded pages in {folder}/ (fix: `scraper sites record "
-            f"{definition.stem}`, and commit the folder)"
+            f"{definition.stem}: no recorded pages in {folder}/ (fix: "
+            f"`{quote_command('scraper sites record', definition.stem)}`, and commit the folder)"
         )
     try:
         return [
@@ -74,7 +76,7 @@ def load_records(definition: Path) -> list[Record]:
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise ScraperError(
             f"{folder}: cannot be read: {type(error).__name__}: {error} (fix: restore it, or "
-            f"`scraper sites record {definition.stem}`)"
+            f"`{quote_command('scraper sites record', definition.stem)}`)"
         ) from None
 
 

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from scraper.domain import Extracted, Fetched, Kind
-from scraper.errors import ScraperError
+from scraper.errors import ScraperError, quote_command
 from scraper.extract import FunctionFailed, TooSlow
 from scraper.extract.extractor import compile_site
 from scraper.infra.database import dumps
 from scraper.infra.redaction import passwords_in, redact
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.plugins.author.discovery.sampling import Sampler, spread_sample
+from scraper.plugins.author.supervision import record_page
 from scraper.registry import plugin_hooks
 from scraper.settings import Settings
 from scraper.sites.definition import Site
@@ -91,7 +92,7 @@ async def _record_pages(reader: RecordingReader, settings: Settings, pages: int)
         raise ScraperError(
             f"{site.name}: no product page was read that a crawl would store"
             f"{': ' if problems else ''}{'; '.join(problems[:2])} "
-            f"(fix: see `scraper try {site.name}`)"
+            f"(fix: see `{quote_command('scraper try', site.name)}`)"
         )
     return list(records.values())
 
@@ -121,6 +122,7 @@ def read_page(
     That is `products` and `listings`, the links of a listing or sitemap; or `rows` of a product
     page, each with `id` and `data`. A page that a crawl would not store has no rows.
     """
+    record_page(asked)
     try:
         extracted = compile_site(site, allowed).extract(kind, page, page_url=asked, depth=1)
     except (FunctionFailed, TooSlow) as error:

@@ -94,12 +94,12 @@
       return {data: [at, ...sums.reverse()], end: at[at.length - 1] + step_s,
               drawn: [...series].reverse().map((one) => ({fill: tone(one), stroke: tone(one), width: 0, paths, points: {show: false}}))};
     }
-    const stroke = tone(series[0]), value = (point) => point.values[0];
     if (kind === "steps") {
-      const end = Math.max(Date.now() / 1000, at[at.length - 1] + 1);
-      return {data: [[...at, end], [...points, points[points.length - 1]].map(value)], end,
-              drawn: [{stroke, width: 1.75, paths: uPlot.paths.stepped({align: 1}), points: {show: false}}]};
+      const end = Math.max(Date.now() / 1000, at[at.length - 1] + 1), paths = uPlot.paths.stepped({align: 1});
+      return {data: [[...at, end], ...series.map((_, i) => [...points, points[points.length - 1]].map((point) => point.values[i]))], end,
+              drawn: series.map((one) => ({stroke: tone(one), width: 1.75, paths, points: {show: false}}))};
     }
+    const stroke = tone(series[0]), value = (point) => point.values[0];
     return {data: [at.map((one) => one + step_s / 2), points.map(value)], end: at[at.length - 1] + step_s,
             drawn: [{stroke, width: 1.75, fill: colour(box, `${series[0].tone} chart-faint`, "color"), spanGaps: true,
                      points: {show: points.filter((point) => value(point) !== null).length < 3}}]};

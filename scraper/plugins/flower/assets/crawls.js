@@ -11,12 +11,19 @@
   const KEPT = 6, PARTLY_S = 3;
   const STEERING = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
   const drawn = new Map();
+  // What a plug-in's script gives to `crawlsTab.start`: {address(), draw(data)}.
+  let own = null;
   let timer = null, asking = false, again = false, everyMs = RUNNING_MS;
 
   // --- small things
 
   function plain(text) {
     return String(text ?? "").replace(STEERING, "\ufffd");
+  }
+
+  /* A command to copy: the words that a shop chose are quoted for a shell, as `shlex.quote` does. */
+  function command(fixed, ...words) {
+    return [fixed, ...words.map((word) => plain(word)).map((word) => /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`)].join(" ");
   }
 
   function h(name, attributes, ...children) {
@@ -80,10 +87,12 @@
     if (!box || drawn.get(id) === told) return;
     drawn.set(id, told);
     const open = new Set([...box.querySelectorAll("details[open]")].map((each) => each.dataset.key));
-    const focused = box.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    const controls = () => [...box.querySelectorAll("a[href], button, input, select, summary, [tabindex]")];
+    const at = controls().indexOf(document.activeElement), key = document.activeElement?.dataset.key;
     box.replaceChildren(...[make(data)].flat().filter(Boolean));
     for (const each of box.querySelectorAll("details")) if (open.has(each.dataset.key)) each.open = true;
-    if (focused) [...box.querySelectorAll("[data-key]")].find((each) => each.dataset.key === focused)?.focus();
+    /* What has no key, as the region of a table, is known by its place. */
+    if (at >= 0) (key ? controls().find((each) => each.dataset.key === key) : controls()[at])?.focus();
   }
 
   function card(title, aside, ...children) {
@@ -224,7 +233,7 @@
     return h("tr", {"data-site": plain(row.site), "data-crawl": row.id},
       h("td", {class: "fleet-site"}, name, " ", number),
       h("td", {class: "fleet-state"}, h("div", {class: "fleet-line"}, stateBadge(row.state), h("span", {class: "fleet-why", title: plain(row.why)}, plain(row.why)))),
-      h("td", {class: "num fleet-pages"}, crawl ? [fetched(row), h("span", {class: "fleet-word"}, " pages")] : dash.cloneNode(true)),
+      h("td", {class: "num fleet-pages"}, crawl ? [fetched(row), h("span", {class: "fleet-word"}, " pages"), row.coverage && row.coverage.products < row.coverage.expected && h("div", {class: "crawl-detail", title: plain(row.coverage.evidence)}, `found ${count(row.coverage.products)} of ${count(row.coverage.expected)}`)] : dash.cloneNode(true)),
       h("td", {class: "num fleet-failed"}, crawl ? [count(row.failed), h("span", {class: "fleet-word"}, " failed")] : dash),
       h("td", {class: "num fleet-wide"}, runs ? rate(row.recent_per_s) : "", runs && row.spark.some((value) => value > 0) ? spark(row.spark, `crawl ${row.id}: pages a second`) : ""),
       h("td", {class: "num fleet-left"}, !runs ? "–" : row.phase === "discovering" ? h("span", {title: "discovering: the total is not known yet"}, "–") : left(row)),
@@ -362,7 +371,7 @@
       table([["Field", ""], ["Value", "wide"], [`Since, ${zoneName()}`, ""], ["Crawl", "num"], ["Definition", ""], ["Read from", "wide"], ["Held", ""]], values.map((one) => [
         plain(one.field), plain(one.value), when(one.since), crawlLink(one.crawl), plain(one.definition), plain(one.sources.join(" or ")),
         one.held ? h("span", {title: plain(one.held.why)}, `${plain(one.held.value)}, crawl ${one.held.crawl}: ${plain(one.held.why)}`) : ""]), "Values"),
-      h("p", {class: "crawl-detail"}, "To see which source gave a value: ", h("code", {}, `scraper why ${plain(site)} ${plain(product.id)}`))));
+      h("p", {class: "crawl-detail"}, "To see which source gave a value: ", h("code", {}, command("scraper why", site, product.id)))));
     const courses = [...Object.entries(prices), ...Object.entries(stock)];
     section("prices", courses, () => courses.map(([name, points]) => card(plain(name), "", h("div", {id: `chart-of-${plain(name)}`}))));
     for (const [name, points] of courses) {
@@ -414,6 +423,7 @@
       metric("Dead and invalid", count(crawl.failed), `also ${count(crawl.gone)} gone, ${count(crawl.fresh)} not due, ${count(crawl.not_modified)} not modified`, "metric-card-danger"),
       metric("Products", count(crawl.products_new + crawl.products_changed),
              `${count(crawl.products_new)} new, ${count(crawl.products_changed)} changed, ${count(crawl.products_delisted)} delisted`),
+      crawl.coverage && metric("Found", `${count(crawl.coverage.products)} of ${count(crawl.coverage.expected)}`, `by: ${plain(crawl.coverage.evidence)}`),
     ]);
     section("bars", [crawl.discovery_done, crawl.discovery_total, crawl.product_done, crawl.product_total, crawl.status, COUNTS.map(([n]) => crawl[n])],
             () => [...bars(crawl), chips(crawl)]);
@@ -486,7 +496,8 @@
   }
 
   function reasons({reasons: list, held}) {
-    return card(list.length ? "Why it is suspect" : "Held", "",
+    const suspect = list.some((one) => one.level !== "notice");
+    return card(suspect ? "Why it is suspect" : list.length ? "Notices" : "Held", "",
       list.map((one) => h("div", {class: "crawl-why"},
         h("p", {}, h("b", {}, plain(one.field ?? "products")), `: ${plain(one.text)}`),
         one.examples.length > 0 && h("ul", {}, one.examples.map((page) => h("li", {}, link(page.url),
@@ -509,21 +520,29 @@
     return made.filter(Boolean);
   }
 
+  /* When it was asked whether an action is meant: its button may be drawn anew before the answer. */
+  const asked = new Map(), ASKED_MS = 20000;
+
   function button(text, action, wish, key, sure) {
     if (readOnly) return null;
     const kind = action === "stop" || action === "reject" ? "btn-outline-danger" : "btn-outline-primary";
     const made = h("button", {type: "button", class: `btn btn-sm ${kind}`, "data-key": key, "data-action": action}, text);
-    let asked = 0;
+    const isAsked = () => Date.now() - (asked.get(key) || 0) < ASKED_MS;
+    const draw = () => {
+      made.textContent = isAsked() ? `Really ${action}?` : text;
+      if (isAsked()) setTimeout(draw, ASKED_MS + 1);
+    };
+    draw();
     made.addEventListener("click", async () => {
-      if (sure && Date.now() - asked > 5000) {
-        const waits = action === "stop" ? 5000 : 20000;
+      if (sure && !isAsked()) {
         // The server first says what the action would do.
         if (action !== "stop" && !await act(action, {dry: true})) return;
-        asked = Date.now() + waits - 5000;
-        made.textContent = `Really ${action}?`;
-        setTimeout(() => { made.textContent = text; }, waits);
+        asked.set(key, Date.now());
+        draw();
         return;
       }
+      asked.delete(key);
+      draw();
       made.disabled = true;
       await act(action, wish);
       made.disabled = false;
@@ -535,18 +554,22 @@
     return (document.cookie.match(/(?:^|;\s*)_xsrf=([^;]+)/) || [])[1] || "";
   }
 
-  async function act(action, wish) {
-    let good = false;
+  /* Returns the answer of an action: {error} where it was refused. */
+  async function post(action, wish) {
     try {
       const answer = await fetch(`${api}${crawlId && `/${crawlId}`}/${action}`, {
         method: "POST", credentials: "same-origin", body: JSON.stringify(wish),
         headers: {"Content-Type": "application/json", "X-XSRFToken": decodeURIComponent(token())}});
-      const told = await answer.json().catch(() => ({error: `The server answered ${answer.status}.`}));
-      good = answer.ok;
-      say(told.message || told.error, good, wish.dry ? 20000 : 8000);
+      const told = await answer.json().catch(() => ({}));
+      return answer.ok || told.error ? told : {error: `The server answered ${answer.status}.`};
     } catch (error) {
-      say("Flower does not answer.", false);
+      return {error: "Flower does not answer."};
     }
+  }
+
+  async function act(action, wish) {
+    const told = await post(action, wish), good = !told.error;
+    say(told.message || told.error, good, wish.dry ? 20000 : 8000);
     await refresh();
     return good;
   }
@@ -575,10 +598,10 @@
     asking = true;
     clearTimeout(timer);
     try {
-      const answer = await fetch(crawlId ? `${api}/${crawlId}` : ofSite ? api : `${api}?${query()}`, {credentials: "same-origin", signal: AbortSignal.timeout(20000)});
+      const answer = await fetch(own ? own.address() : crawlId ? `${api}/${crawlId}` : ofSite ? api : `${api}?${query()}`, {credentials: "same-origin", signal: AbortSignal.timeout(20000)});
       if (answer.ok) {
         const data = await answer.json();
-        const moves = crawlId ? drawCrawl(data) : ofSite ? drawSite(data) : ofProducts ? drawProducts(data) : drawList(data);
+        const moves = own ? own.draw(data) : crawlId ? drawCrawl(data) : ofSite ? drawSite(data) : ofProducts ? drawProducts(data) : drawList(data);
         everyMs = ofSite ? SITE_MS : moves ? RUNNING_MS : QUIET_MS;
         problem("");
         page.dataset.refreshed = String(Number(page.dataset.refreshed || 0) + 1);
@@ -601,7 +624,9 @@
   document.addEventListener("visibilitychange", () => {
     clearTimeout(timer);
     if (document.hidden) document.getElementById("crawls-refreshed").textContent = "Paused while hidden";
-    else refresh();
+    else if (own || !page.dataset.plugin) refresh();
   });
-  refresh();
+  if (!page.dataset.plugin) refresh();
+  window.crawlsTab = {h, plain, section, card, table, metric, when, link, count, chart, number, act, post, refresh, say, api, pages, readOnly: Boolean(readOnly),
+                      start(script) { own = script; refresh(); }};
 }());

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from scraper.crawl.context import make_context
 from scraper.domain import Fetched, Kind
-from scraper.errors import FunctionRefusedError
+from scraper.errors import FunctionRefusedError, quote_command
 from scraper.frontier import sites
 from scraper.http.page_browser import rendering_of
 from scraper.http.policy import FetchPolicy
@@ -79,7 +79,8 @@ class CallContexts:
         site_id, definition_hash, paused = site
         if paused:
             raise FunctionRefusedError(
-                f"{options.site} is paused (fix: `scraper sites resume {options.site}`)"
+                f"{options.site} is paused (fix: "
+                f"`{quote_command('scraper sites resume', options.site)}`)"
             )
         key = (site_id, definition_hash, options.region)
         return self._made.get(key) or self._store_context(

@@ -14,6 +14,7 @@ from scraper.cli.common.tables import format_cell, format_minute, print_table
 from scraper.cli.data import output
 from scraper.errors import ConfigError
 from scraper.feed.prices import draw_sparkline, format_amount
+from scraper.infra.redaction import redact
 from scraper.plugins.matching import articles as view
 from scraper.plugins.matching.articles import Article
 from scraper.plugins.matching.catalogue import import_catalogue
@@ -140,7 +141,7 @@ def _write_file(where: str, rows: list[dict[str, Any]]) -> None:
     elif ending in (".parquet", ".pq"):
         _write_parquet(where, rows)
     else:
-        raise ConfigError(f"{where}: unknown ending (fix: .csv or .parquet)")
+        raise ConfigError(redact(f"{where}: unknown ending (fix: .csv or .parquet)"))
 
 
 def _write_parquet(where: str, rows: list[dict[str, Any]]) -> None:

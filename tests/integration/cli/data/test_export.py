@@ -16,8 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
+from click.testing import CliRunner
 
+from scraper.cli.data import changes
 from scraper.cli.data import export as exporting
+from scraper.cli.main import main
 from scraper.errors import BusyError, ConfigError, CursorError, ObjectsError, ScraperError
 from scraper.feed import consumers, reader
 from scraper.infra import objects
@@ -168,6 +171,15 @@ def test_parquet_wants_a_file(engine: sa.Engine, shop: Shop) -> None:
         exporting.write_export(engine, "shop", "parquet", None, delisted=False)
 
 
+def test_a_byte_order_mark_is_for_csv_alone(engine: sa.Engine, shop: Shop, tmp_path: Path) -> None:
+    for form in ("csv", "jsonl"):
+        plain, marked = (tmp_path / f"{name}.{form}" for name in ("plain", "marked"))
+        exported(engine, plain, form)
+        exported(engine, marked, form, bom=True)
+        mark = b"\xef\xbb\xbf" if form == "csv" else b""
+        assert marked.read_bytes() == mark + plain.read_bytes()
+
+
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
 def test_to_s3(
     engine: sa.Engine, shop: Shop, bucket: str, tmp_path: Path, form: exporting.Form
@@ -259,6 +271,71 @@ def test_a_consumer_goes_on_where_its_export_ends(
         exported(engine, out, "jsonl", consumer="lake")
     with pytest.raises(ConfigError, match="--consumer"):
         exported(engine, out, "jsonl", since="last")
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "xlsx"])
+def test_a_consumer_of_all_sites_goes_on_where_its_export_ends(
+    engine: sa.Engine, shop: Shop, tmp_path: Path, form: exporting.Form
+) -> None:
+    """Its position is apart from those that the same name has for a site."""
+    other = Shop(engine)
+    other.site = a_site("other", revisit="0s")
+    other.once("7", title="a")
+
+    def everything(**more: Any) -> exporting.Exported:
+        place = str(tmp_path / f"out.{form}")
+        return exporting.write_export(
+            engine, None, form, place, delisted=False, since="last", consumer="lake", **more
+        )
+
+    one = everything()
+    assert (one.since, one.products) == (None, 3), "the first time all of them"
+    assert everything().products == 0
+    other.once("7", title="b")
+    shop.once("good", A, **{**GOOD, "stock": 4})
+    two = everything()
+    assert (two.since, two.products) == (one.cursor, 2)
+    with engine.connect() as connection:
+        assert consumers.read_position(connection, "lake", None) == two.cursor
+        assert consumers.read_position(connection, "lake", "shop") is None
+    with (
+        consumers.hold_consumer(engine, "lake", None),
+        pytest.raises(BusyError, match="another process reads as consumer"),
+    ):
+        everything()
+    assert exported(engine, tmp_path / "out", "jsonl", since="last", consumer="lake").products == 2
+
+
+def test_a_consumer_of_all_sites_keeps_its_place_if_the_export_fails(
+    engine: sa.Engine, shop: Shop, tmp_path: Path
+) -> None:
+    missing = str(tmp_path / "no" / "folder" / "out.jsonl")
+    for form, place, why in (
+        ("jsonl", missing, "cannot write"),
+        ("parquet", str(tmp_path / "out.parquet"), "columns of one site"),
+    ):
+        with pytest.raises(ScraperError, match=why):
+            exporting.write_export(engine, None, form, place, delisted=False, consumer="lake")
+    with engine.connect() as connection:
+        assert consumers.read_position(connection, "lake", None) is None
+
+
+@pytest.mark.usefixtures("environment")
+def test_the_command_exports_all_sites_for_a_consumer_and_says_how_to_go_on(
+    engine: sa.Engine, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a process that ends lets its connections go; this one does not end
+    for module in (exporting, changes):
+        monkeypatch.setattr(module, "open_engine", lambda: engine)
+    words = ["export", "--all", "--consumer", "lake", "--since", "last", "--json", "-o"]
+    words.append(str(tmp_path / "all.jsonl"))
+    shown = [json.loads(CliRunner().invoke(main, words).stdout) for _ in range(2)]
+    assert [(row["site"], row["products"]) for row in shown] == [(None, 2), (None, 0)]
+    assert shown[1]["since"] == shown[0]["cursor"]
+    words = ["changes", "--consumer", "lake"]
+    shop.once("good", A, **{**GOOD, "stock": 5})
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0 and "good" in result.stdout, result.output
 
 
 def test_an_export_and_what_follows_its_cursor_are_the_truth(

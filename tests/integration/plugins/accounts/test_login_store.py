@@ -6,21 +6,28 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 import redis
 import redis.asyncio as aredis
 
 from scraper.errors import DeferredError
+from scraper.http.account_session import AccountSession
+from scraper.http.cookies import AccountJar
 from scraper.plugins.accounts.policy import RULES, Trouble
-from scraper.plugins.accounts.status import LoginLockResult
+from scraper.plugins.accounts.status import AccountStatus, LoginLockResult
 from scraper.plugins.accounts.store import (
     LoginStore,
     account_key,
     forget_account,
     list_accounts,
+    logged_out_key,
+    read_states,
     read_status,
 )
+from scraper.plugins.accounts.vault import LoginVault
+from scraper.settings import load
 
 MARKS = ["key1:secret"]
 
@@ -223,3 +230,50 @@ def test_without_redis_nobody_logs_in() -> None:
             await begun(stores[0])
 
     run("redis://127.0.0.1:1/0", work)
+
+
+NUMBERS = ("rest", "locked", "generation", "revision", "tried", "failures", "n:rejected", "changed")
+
+
+@pytest.mark.parametrize("forged", ["", "nan", "-5", "1e300", "9" * 30, "9" * 400_000, None])
+def test_foreign_values_of_an_account_count_as_lost(valkey_url: str, forged: str | None) -> None:
+    async def work(stores: list[LoginStore]) -> None:
+        (store,) = stores
+        with redis.Redis.from_url(valkey_url) as client:
+            for key in (account_key("shop", "ann"), logged_out_key("shop", "ann")):
+                if forged is None:
+                    client.rpush(key, "x")
+                else:
+                    client.hset(key, mapping=dict.fromkeys(NUMBERS, forged))
+            client.hset(b"scraper:login:shop:\xff", "generation", 1)
+            assert read_states(client)["shop", "ann"].generation == 0
+        generation = await stored(store)
+        assert generation > 0
+        times, _, _ = await store.record_logged_out(
+            "shop", "ann", generation, 1, "out", certain=True
+        )
+        assert times == 1
+        with redis.Redis.from_url(valkey_url) as client:
+            assert read_status(client, "shop", "ann").generation == generation
+
+    run(valkey_url, work)
+
+
+def test_cookies_of_another_account_are_not_taken_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The copied text is sealed by the same key, under this account's name in Redis."""
+    monkeypatch.setenv("SCRAPER_HOME", str(tmp_path))
+    vault = LoginVault(load())
+
+    def session(site: str, account: str, value: str) -> AccountSession:
+        jar = AccountJar(secure_only=False)
+        jar.load([["shop.example", "sid", value, False, "/", None]])
+        return AccountSession(site, account, 1, jar, {}, frozenset({"shop.example"}))
+
+    own = session("shop", "ann", "own")
+    for other in (session("shop", "bob", "bob's"), session("rival", "ann", "rival's")):
+        assert not vault.merge(own, AccountStatus(1, vault.sealed(other)))
+    assert own.cookies_for("http://shop.example/") == "sid=own"
+    assert vault.merge(own, AccountStatus(1, vault.sealed(session("shop", "ann", "new"))))
+    assert own.cookies_for("http://shop.example/") == "sid=new"

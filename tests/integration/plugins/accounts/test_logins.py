@@ -3,10 +3,12 @@ real shop."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -19,9 +21,10 @@ from scraper.frontier import sites
 from scraper.plugins.accounts import pool as sessions
 from scraper.plugins.accounts.policy import RULES, Rule, Trouble
 from scraper.plugins.accounts.store import account_key, forget_account, read_status
+from scraper.rules.budget import Budget
 from scraper.settings import Settings
 from scraper.sites import loader
-from tests.integration.worker.test_worker import Broker
+from tests.support.broker import Broker
 from tests.support.making import rows
 from tests.support.servers.hostile_server import self_signed
 from tests.support.servers.proxies import Field, TestProxy
@@ -145,7 +148,7 @@ def test_a_token_goes_along_and_is_asked_for_again_once(
             shop, shop.definition(way).replace(f"start: {shop.url}/", f"start: {shop.url}/api/list")
         ).run()
         assert prices(engine) == all_prices(shop)
-        assert len(shop.logins) == shop.expired + 1 and shop.expired >= 3
+        assert len(shop.logins) == shop.expired + 1 and shop.expired >= 2
         standing = read_status(client, "shop", "1")
         assert (
             standing.expires_in_s is not None
@@ -238,6 +241,35 @@ def test_redis_may_lose_its_memory_and_no_login_is_lost(
             time.sleep(0.1)
         broker.run()
         assert prices(engine) == all_prices(shop) and len(shop.logins) == 1
+
+
+def test_a_worker_that_ends_during_a_login_leaves_the_host_to_others_at_once(
+    start: Start, engine: sa.Engine
+) -> None:
+    with LoginShop(products=5) as shop:
+        shop.hangs = True
+        definition = shop.definition().replace("concurrency: 8", "concurrency: 1")
+        broker = start(shop, definition)
+        while broker.waiting[0].task != "fetch_listings":
+            broker.handle(broker.waiting.pop(0))
+        working = Thread(target=broker.handle, args=[broker.waiting[0]])
+        working.start()
+        deadline = time.monotonic() + 60
+        while "GET /login" not in shop.asked:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        broker.worker.stop()
+        working.join()
+        other = start(shop, definition).worker
+
+        async def acquire() -> float:
+            limiter = other.services.limiters.for_host(f"127.0.0.1:{shop.port}")
+            limiter.set_budget(1, Budget(concurrency=1))
+            async with limiter.permit(began + 60):
+                return time.monotonic() - began
+
+        began = time.monotonic()
+        assert asyncio.run_coroutine_threadsafe(acquire(), other._loop).result(60) < 2
 
 
 def test_a_forgotten_login_is_not_written_back(

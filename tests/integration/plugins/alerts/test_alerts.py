@@ -18,8 +18,8 @@ from scraper.plugins.alerts import notify
 from scraper.plugins.alerts.crawls import alert_crawls
 from scraper.plugins.alerts.notify import Notice
 from scraper.settings import Settings
-from tests.integration.results.test_quality import Crawl, crawled, good, shop, without
 from tests.support import making
+from tests.support.judged_crawls import Crawl, crawled, good, shop, without
 from tests.support.servers.receivers import PASSWORD, TOKEN, Mailbox, Webhook, receivers
 
 

@@ -31,9 +31,8 @@ from scraper.plugins.alerts.prices import outbox
 from scraper.plugins.alerts.prices.rules import PriceRule
 from scraper.results import rejection
 from scraper.settings import Settings
-from tests.integration.feed.test_changes import put
-from tests.integration.results.test_quality import crawled, good
-from tests.integration.results.test_quality import shop as a_shop
+from tests.support.judged_crawls import crawled, good, priced, put
+from tests.support.judged_crawls import shop as a_shop
 from tests.support.making import a_site, open_crawl, rows
 from tests.support.servers.receivers import Mailbox, Webhook, receivers
 from tests.support.shops.crawled_shop import B, Shop
@@ -103,11 +102,6 @@ def told(engine: sa.Engine, *rules: PriceRule) -> list[str]:
         ]
 
 
-def priced(shop: Shop, *prices: str, **more: object) -> None:
-    for price in prices:
-        shop.once(name="A", price=Decimal(price), price_currency="EUR", **more)
-
-
 def test_what_each_rule_is_told_of(engine: sa.Engine) -> None:
     shop = Shop(engine)
     priced(shop, "20.00", "19.50", "9.50", "9.00", "12.00", "9.50", in_stock=True)
@@ -169,7 +163,7 @@ def test_none_missed_and_none_doubled_whatever_dies(engine: sa.Engine) -> None:
     killed = 0
     for event, at in [("before_cursor_execute", n) for n in (1, 4, 7, 9, 11)] + [("commit", 1)]:
         process = subprocess.run(
-            [sys.executable, "-c", DYING, url, str(at), event], env=os.environ, timeout=60
+            [sys.executable, "-c", DYING, url, str(at), event], env=os.environ, timeout=180
         )
         killed += process.returncode == -signal.SIGKILL
         assert process.returncode in (0, -signal.SIGKILL)

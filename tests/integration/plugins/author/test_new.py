@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from click.testing import CliRunner, Result
 from scraper.cli.main import main
 from scraper.domain import Fetched, Kind
 from scraper.extract import compile_site
-from scraper.plugins.author.commands.new import is_own_name
+from scraper.plugins.author.commands.one_shop import is_own_name
 from scraper.plugins.platforms.adapters import ADAPTERS
 from scraper.sites.definition import Site
 from scraper.sites.loader import load_file, load_text
@@ -107,7 +108,7 @@ def test_a_shop_of_which_nothing_is_known(
     assert not wrong, f"{text}\n{dict(list(wrong.items())[:9])}"
     assert {row["price_currency"] for row in rows.values()} == {CURRENCIES.get(name, "EUR")}, text
     assert len(set(ids.values())) == len(shop.truth), text
-    assert all(site.product.fields[field].required for field in ("title", "price"))
+    assert site.product.required == ["title"]
 
 
 @pytest.mark.parametrize("name", ["wordpress", "dawn", "luma"])
@@ -262,3 +263,16 @@ def test_a_platform_whose_pages_only_scripts_fill_is_read_by_its_interface(proje
         shop.closed = 404
         (project / "sites/shop.yaml").unlink()
         assert "no list of products was found" in run(f"{shop.url}/", "shop", code=1).stderr
+
+
+def test_the_proposed_command_cannot_run_what_a_redirect_names(project: Path) -> None:
+    """The shop redirects to an address whose host or path would run a command in a shell."""
+    for path in ("/$(touch$IFS/tmp/x);reboot", "/`reboot`'\"&x"):
+        with StaticShop({}) as server:
+            target = f"http://other.invalid{path}"
+            server.redirects["/"] = target
+            error = run(f"{server.url}/", code=1).stderr
+        command = error[error.index("`scraper new") + 1 : error.rindex("`")]
+        program, name, address = shlex.split(command)
+        assert (program, name) == ("scraper", "new")
+        assert address.startswith("http://other.invalid/") and "\n" not in command

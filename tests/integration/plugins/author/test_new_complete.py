@@ -3,8 +3,10 @@ products that only the sitemap names."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -162,3 +164,185 @@ def test_an_id_that_products_of_different_titles_share_is_refused(
     assert result.exit_code != 0
     assert "pages of different titles have the id thing" in result.output
     assert not (project / "sites" / "one.yaml").exists()
+
+
+@pytest.fixture
+def turning_shop() -> Iterator[StaticShop]:
+    """A shop whose lists turn by script: the pager's links lead nowhere, and `?page=2` works."""
+    menu = "".join(f'<li><a href="/{name}">{name}</a></li>' for name in ("pots", "pans", "cups"))
+    frame = f'<nav class="menu"><ul>{menu}</ul></nav>'
+    pages, number = {"/": f"<title>Shop</title>{frame}<p>Welcome</p>"}, 0
+    pager = '<ul class="pager"><li>1</li><li><a href="#">2</a></li><li><a href="#">3</a></li></ul>'
+    for name in ("pots", "pans", "cups"):
+        for page in (1, 2, 3):
+            cards = ""
+            for _ in range(8):
+                number += 1
+                cards += (
+                    f'<div class="card"><a href="/{name}/thing-{number:03}"><img src="/{number}.png"'
+                    f' alt="">Thing {number}</a><span class="price">${number}.00</span></div>'
+                )
+                pages[f"/{name}/thing-{number:03}"] = (
+                    f"<title>Thing {number}</title>{frame}<h1>Thing {number}</h1>"
+                    f'<p class="price">${number}.00</p><p>SKU: T-{number}</p>'
+                )
+            text = f'{frame}<h1>{name}</h1><div class="list">{cards}</div><p>24 products</p>{pager}'
+            pages[f"/{name}" + (f"?page={page}" if page > 1 else "")] = text
+        pages[f"/{name}?page=4"] = f"{frame}<h1>{name}</h1><p>No products</p>"
+    with StaticShop(pages) as server:
+        yield server
+
+
+def test_lists_turn_by_a_parameter_that_no_link_has(
+    turning_shop: StaticShop, project: Path
+) -> None:
+    result = run(f"{turning_shop.url}/", "turning")
+    site = load_file(project / "sites" / "turning.yaml")
+    assert len(crawl(site, turning_shop)) == 72, result.output
+    assert len(turning_shop.asked) <= 60
+
+
+def _write_turning_shop(sizes: list[int]) -> dict[str, str]:
+    """A shop with a category of each size, whose lists show five products a page."""
+    menu = "".join(
+        f'<li><a href="/c/{number}">Aisle {number}</a></li>' for number in range(len(sizes))
+    )
+    head, pages = f"<title>Shop</title><nav><ul class=menu>{menu}</ul></nav>", {}
+    for number, size in enumerate(sizes):
+        ids = [f"{100 * (number + 1) + place}" for place in range(size)]
+        for first in range(0, size, 5):
+            cards = "".join(
+                f'<li class=card><a href="/p/{id_}"><img src="/i/{id_}.jpg"><h3>Thing {id_}</h3></a>'
+                f"<p class=price>{id_}.00 €</p></li>"
+                for id_ in ids[first : first + 5]
+            )
+            page = first // 5 + 1
+            further = f'<a rel=next href="/c/{number}?page={page + 1}">Next</a>'
+            url = f"/c/{number}" + (f"?page={page}" if first else "")
+            pages[url] = f"{head}<h1>Aisle {number}</h1><ul>{cards}</ul>" + (
+                further if first + 5 < size else ""
+            )
+        for id_ in ids:
+            pages[f"/p/{id_}"] = (
+                f"{head}<h1>Thing {id_}</h1><p class=sku>T-{id_}</p><p class=price>{id_}.00 €</p>"
+            )
+    return pages | {"/": f"{head}<p>Welcome</p>"}
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        pytest.param([6] * 8, id="one-on-the-last-page"),
+        pytest.param([3, 3, 4, 3, 13, 2, 3, 4], id="one-list-turns"),
+        pytest.param([3, 3, 4, 3, 3, 6, 3, 4], id="one-list-turns-to-one-product"),
+    ],
+)
+def test_lists_that_seldom_turn_or_to_a_single_product_are_followed(
+    project: Path, sizes: list[int]
+) -> None:
+    with StaticShop(_write_turning_shop(sizes)) as server:
+        run(server.url, "shop")
+        found = crawl(load_file(project / "sites" / "shop.yaml"), server)
+        assert len(found) == sum(sizes)
+
+
+def test_a_sitemap_that_agrees_with_the_lists_is_counted_by_each_crawl(
+    turning_shop: StaticShop, project: Path
+) -> None:
+    named = "".join(
+        f"<url><loc>{turning_shop.url}{path}</loc></url>"
+        for path in turning_shop.pages
+        if "/thing-" in path and path < "/pots/thing-017" and path.startswith("/pots")
+    )
+    turning_shop.pages["/map.xml"] = f"<urlset>{named}</urlset>"
+    turning_shop.pages["/robots.txt"] = f"Sitemap: {turning_shop.url}/map.xml\n"
+    result = run(f"{turning_shop.url}/pots", "counted")
+    site = load_file(project / "sites" / "counted.yaml")
+    assert site.sitemap is not None and not site.sitemap.follow, result.output
+    assert len(crawl(site, turning_shop)) == 24
+
+
+def _query(route: str, **params: object) -> str:
+    pairs = "".join(f"&{name}={value}" for name, value in params.items())
+    return f"/index.php?route={route}{pairs}"
+
+
+def _make_shop_of_queries() -> dict[str, str]:
+    """Lists of six products and two pages each, in which links carry the list and its page. Product
+    999 is in two lists."""
+    menu = "".join(
+        f'<li><a href="{_query("list", path=path)}">{name}</a></li>'
+        for path, name in PARENTS.items()
+    )
+    frame = f'<nav class="menu"><ul>{menu}</ul></nav>'
+    pages = {"/": f"<title>Shop</title>{frame}<p>Welcome</p>"}
+    for path, name in PARENTS.items():
+        numbers = [int(path) * 10 + n for n in range(11)]
+        numbers.append(999 if path in ("20", "30") else int(path) * 10 + 11)
+        for page, listed in ((1, numbers[:6]), (2, numbers[6:])):
+            here = {"path": path} if page == 1 else {"path": path, "page": 2}
+            cards = ""
+            for n in listed:
+                url = _query("item", **here, item_id=n)
+                cards += (
+                    f'<div class="thumb"><a href="{url}"><img src="/i/{n}.png" alt="">Thing {n}</a>'
+                    f'<p class="price">${n}.00</p></div>'
+                )
+                for address in (url, _query("item", path=path, item_id=n)):
+                    pages[address] = (
+                        f"<title>Thing {n}</title>{frame}<ul class=breadcrumb><li><a href=/>Home</a>"
+                        f'</li><li><a href="{_query("list", path=path)}">{name}</a></li></ul>'
+                        f'<h1>Thing {n}</h1><p>Code: T-{n}</p><h2 class="price">${n}.00</h2>'
+                    )
+            on = f'<a rel="next" href="{_query("list", path=path, page=2)}">Next</a>'
+            pages[_query("list", **here)] = (
+                f'<title>{name}</title>{frame}<div id="list">{cards}</div>{on if page == 1 else ""}'
+            )
+    return pages
+
+
+def test_the_page_of_a_list_is_dropped_from_the_addresses_of_products(project: Path) -> None:
+    """Otherwise a product that moves to another page of its list has another address. The list
+    itself stays: it is where the product's category is from."""
+    with StaticShop(_make_shop_of_queries()) as server:
+        result = run(f"{server.url}/", "queries")
+        site = load_file(project / "sites" / "queries.yaml")
+        assert site.product.strip_params == ("page",), result.output
+        assert not site.strip_params
+        assert len(crawl(site, server)) == 4 * 12 - 1, result.output
+        assert len(server.asked) <= 60
+    asked = compile_site(site).extract(
+        Kind.LISTING,
+        Fetched(f"{server.url}/x", 200, {}, server.pages[_query("list", path=20, page=2)].encode()),
+        page_url=f"{server.url}/x",
+        depth=1,
+    )
+    addresses = [link.url for link in asked.links if link.kind is Kind.PRODUCT]
+    assert addresses and not any("page=" in url for url in addresses)
+
+
+class _VisitPages(dict[str, str]):
+    """Pages that carry a new visit in each link whenever they are read."""
+
+    visits = 0
+
+    def get(self, path: str, default: Any = None) -> Any:
+        page = super().get(re.sub(r"[?&]besuch=\w+", "", path), default)
+        self.visits += 1
+        visit = f"besuch={self.visits:06x}Qz81LkvU0pWm"
+        return page and re.sub(
+            r'href="(/[^"]*)"',
+            lambda link: f'href="{link[1]}{"&" if "?" in link[1] else "?"}{visit}"',
+            page,
+        )
+
+
+def test_a_visit_under_an_unknown_name_is_dropped_everywhere(project: Path) -> None:
+    with StaticShop({}) as server:
+        server.pages = _VisitPages(_make_shop_of_queries())
+        result = run(f"{server.url}/", "visits")
+        site = load_file(project / "sites" / "visits.yaml")
+        assert "besuch" in site.strip_params, result.output
+        assert site.product.strip_params == ("page",)
+        assert len(server.asked) <= 60
+        assert len(crawl(site, server)) == 4 * 12 - 1

@@ -9,11 +9,9 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from scraper.cli.main import main
-from tests.integration.plugins.author import test_try
-from tests.integration.plugins.author.test_try import DEFINITION, define
 from tests.support.shops.static_shop import StaticShop
+from tests.support.shops.things_shop import DEFINITION, define
 
-shop = test_try.shop
 PAGED = DEFINITION.replace("products: a.p", "products: a.p, next: a.next")
 
 

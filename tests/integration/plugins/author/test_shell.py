@@ -7,11 +7,9 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from scraper.cli.main import main
-from tests.integration.plugins.author import test_try
-from tests.integration.plugins.author.test_try import define
 from tests.support.shops.static_shop import StaticShop
+from tests.support.shops.things_shop import define
 
-shop = test_try.shop
 JSONLD = '<script type="application/ld+json">{"@type": "Product", "name": "Pan"}</script>'
 
 

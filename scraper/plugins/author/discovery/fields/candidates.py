@@ -7,15 +7,27 @@ candidate gives on many pages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from scraper.extract.heuristics.state_fields import find_field_paths
 from scraper.plugins.author.discovery.fields.ranked_sources import FIXED_CANDIDATES, Candidate
 from scraper.plugins.author.discovery.fields.samples import ProductSample
-from scraper.plugins.author.discovery.fields.visible_candidates import visible_candidates
+from scraper.plugins.author.discovery.fields.visible_candidates import (
+    LACKED_FIELDS,
+    visible_candidates,
+)
+
+# Fields that a product may lack, and that other products' cards show.
+_SHOWN_ON_CARDS = frozenset({"price", "list_price", "rating"})
+# Where a product lacks the field, another product's card on the page would give it.
+UNCONFINED_RANK = 12
+# What follows a neighbour is another element where a product lacks the field.
+SIBLING_RANK = 8
+# What holds the heading too may hold such cards on other pages.
+WIDE_RANK = 6
 
 
-def find_candidates(name: str, samples: Iterable[ProductSample]) -> list[Candidate]:
+def find_candidates(name: str, samples: Sequence[ProductSample]) -> list[Candidate]:
     """Returns the field's candidates on all pages, each once."""
     unique = {str(candidate.source): candidate for candidate in FIXED_CANDIDATES.get(name, ())}
     for sample in samples:
@@ -25,4 +37,29 @@ def find_candidates(name: str, samples: Iterable[ProductSample]) -> list[Candida
             rival = unique.get(str(candidate.source))
             if rival is None or candidate.rank < rival.rank:
                 unique[str(candidate.source)] = candidate
-    return list(unique.values())
+    if name in LACKED_FIELDS:
+        return [_weigh_sibling(candidate) for candidate in unique.values()]
+    if name not in _SHOWN_ON_CARDS:
+        return list(unique.values())
+    return [_weigh_confinement(candidate, samples) for candidate in unique.values()]
+
+
+def _weigh_sibling(candidate: Candidate) -> Candidate:
+    if candidate.origin == "page" and "+" in candidate.source.get("css", ""):
+        return candidate._replace(rank=candidate.rank + SIBLING_RANK)
+    return candidate
+
+
+def _weigh_confinement(candidate: Candidate, samples: Sequence[ProductSample]) -> Candidate:
+    """Returns the candidate, with a higher rank if its selector may match something else where a
+    product lacks the field."""
+    css = candidate.source.get("css", "").partition("::")[0].strip()
+    if candidate.origin != "page" or not css or ":contains(" in css:
+        return candidate
+    if any(sample.reaches_others(css) or sample.is_around_heading(css) for sample in samples):
+        return candidate._replace(rank=candidate.rank + UNCONFINED_RANK)
+    if "+" in css:
+        return _weigh_sibling(candidate)
+    if any(sample.is_near_heading(css) for sample in samples):
+        return candidate._replace(rank=candidate.rank + WIDE_RANK)
+    return candidate

@@ -7,13 +7,14 @@ the field. One whose values never change belongs to the page's frame.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scraper.plugins.author.discovery.fields.candidates import find_candidates
 from scraper.plugins.author.discovery.fields.possible_values import (
     SHARED_FIELDS,
     drop_cents,
+    is_category_again,
     is_possible,
 )
 from scraper.plugins.author.discovery.fields.readings import (
@@ -27,10 +28,13 @@ from scraper.plugins.author.discovery.fields.samples import ProductSample
 from scraper.plugins.author.discovery.fields.scores import (
     distrust_meta_descriptions,
     find_consensus,
+    is_named_place,
     score_reading,
 )
 from scraper.plugins.author.discovery.fields.shop_currency import find_currency
 from scraper.plugins.author.discovery.fields.standard import TYPES
+from scraper.plugins.author.discovery.fields.visible_candidates import LACKED_FIELDS
+from scraper.sites.grammar.sources import STRUCTURED
 
 # In an order in which the fields of `_COMPARED` come first.
 FIELDS = tuple(TYPES)
@@ -38,6 +42,7 @@ FIELDS = tuple(TYPES)
 _COMPARED = ("title", "price")
 RIVALS_MAX = 2
 GUESSES_SHOWN = 2
+PRODUCT_ID = "productID"
 
 
 @dataclass(slots=True)
@@ -58,6 +63,17 @@ class FieldChoice:
     def readings(self) -> list[CandidateReading]:
         return [self.best, *self.rivals] if self.best is not None else []
 
+    @property
+    def combined(self) -> CandidateReading | None:
+        """The values that all the chosen sources give together."""
+        if self.best is None:
+            return None
+        values = [
+            next((value for value in page_values if value is not None), None)
+            for page_values in zip(*(reading.values for reading in self.readings), strict=True)
+        ]
+        return replace(self.best, values=values)
+
     def definition(self) -> dict[str, Any]:
         """Returns the field as a definition writes it."""
         options = dict(TYPES[self.name])
@@ -74,15 +90,18 @@ def choose_fields(samples: Sequence[ProductSample]) -> dict[str, FieldChoice]:
     """Returns a choice for each standard field."""
     chosen: dict[str, FieldChoice] = {}
     for name in FIELDS:
-        readings = [
-            reading
-            for candidate in find_candidates(name, samples)
-            if (reading := read_candidate(name, candidate, samples)) is not None
-        ]
-        chosen[name] = _choose_source(name, readings, samples, chosen)
+        chosen[name] = _choose_source(name, _read_candidates(name, samples), samples, chosen)
+    if is_category_again(chosen["brand"].best, chosen["category"].combined, chosen["title"].best):
+        chosen["brand"] = FieldChoice("brand", None, [])
     for name in ("price", "list_price"):
         chosen[name].currency = find_currency(chosen[name].readings, samples)
     return chosen
+
+
+def _read_candidates(name: str, samples: Sequence[ProductSample]) -> list[CandidateReading]:
+    candidates = find_candidates(name, samples)
+    readings = (read_candidate(name, candidate, samples) for candidate in candidates)
+    return [reading for reading in readings if reading is not None]
 
 
 def _choose_source(
@@ -91,12 +110,15 @@ def _choose_source(
     samples: Sequence[ProductSample],
     chosen: dict[str, FieldChoice],
 ) -> FieldChoice:
-    titles, prices = (chosen[field].best if field in chosen else None for field in _COMPARED)
+    titles, prices = (chosen[field].combined if field in chosen else None for field in _COMPARED)
     readings = [
         reading for reading in readings if is_possible(name, reading, samples, titles, prices)
     ]
     if name in ("price", "list_price"):
         readings = drop_cents(name, readings, samples)
+    if any(_is_article_number(reading) for reading in readings):
+        # Where a shop has article numbers, the product's id is the shop's own.
+        readings = [reading for reading in readings if PRODUCT_ID not in _paths_of(reading)]
     if any(reading.origin in ("json-ld", "state") for reading in readings):
         # Both are scripts, so that their text is not a source of its own.
         readings = [reading for reading in readings if reading.origin != "script"]
@@ -119,7 +141,42 @@ def _choose_source(
             and _can_replace(name, reading, readings[0])
         ):
             choice.rivals.append(reading)
+    if name == "price":
+        choice.rivals += _find_completing(choice.readings, readings, read_cards(name, samples))
     return choice
+
+
+def _paths_of(reading: CandidateReading) -> list[Any]:
+    return [reading.candidate.source[key] for key in STRUCTURED if key in reading.candidate.source]
+
+
+def _is_article_number(reading: CandidateReading) -> bool:
+    return any(path in ("sku", "offers.sku") for path in _paths_of(reading))
+
+
+def _find_completing(
+    chosen: Sequence[CandidateReading],
+    readings: Sequence[CandidateReading],
+    cards: Sequence[CandidateReading],
+) -> list[CandidateReading]:
+    """Returns a reading that gives what the cards say on all pages where the chosen ones give
+    nothing, such as those of reduced products, and says the same elsewhere."""
+    lacking = [
+        (at, card)
+        for at, card in enumerate(cards[0].values if cards else ())
+        if card is not None and all(reading.values[at] is None for reading in chosen)
+    ]
+    for reading in readings if lacking else ():
+        if all(
+            reading.values[at] is not None and is_equal("price", reading.values[at], card)
+            for at, card in lacking
+        ) and all(
+            is_equal("price", value, other)
+            for best in chosen
+            for value, other in common_values(reading, best)
+        ):
+            return [reading]
+    return []
 
 
 def _can_replace(name: str, reading: CandidateReading, best: CandidateReading) -> bool:
@@ -133,4 +190,7 @@ def _can_replace(name: str, reading: CandidateReading, best: CandidateReading) -
         for value, other in zip(reading.values, best.values, strict=True)
         if value is not None and other is None
     ]
+    if alone and name in {*LACKED_FIELDS, "sku"} and reading.origin == "page":
+        # What a product lacks for machines, another element in its place does not have.
+        return is_named_place(name, reading)
     return len(alone) < 2 or len(set(alone)) > 1 or name in SHARED_FIELDS

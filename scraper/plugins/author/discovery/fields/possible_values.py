@@ -3,12 +3,14 @@ fields may be equal on all pages. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from scraper.extract.heuristics.buying import has_dead_button
 from scraper.extract.heuristics.codes import is_gtin
 from scraper.extract.heuristics.state_fields import WHOLE_CURRENCIES
+from scraper.extract.money import names_currency
 from scraper.plugins.author.discovery.fields.readings import (
     CandidateReading,
     common_values,
@@ -20,6 +22,9 @@ from scraper.plugins.author.discovery.fields.shop_currency import stated_currenc
 # The fields that may be equal on all pages of a shop. Any other field that never changes belongs
 # to the page's frame.
 SHARED_FIELDS = frozenset({"availability", "brand", "category", "list_price", "rating", "stock"})
+# More products than these have former prices that differ.
+REPEATED_FORMER_MAX = 3
+_WORD = re.compile(r"[^\W\d_]{4}").search
 # Origins that repeat the shop's own name or its main menu instead of the field.
 _FRAME_ORIGINS = {"category": ("page", "meta", "label"), "brand": ("page", "meta", "label")}
 
@@ -30,12 +35,19 @@ def _are_numbers(values: Sequence[Any]) -> bool:
     return all(len(value) <= 60 for value in values) and distinct * 10 >= len(values) * 9
 
 
+def is_amount(text: str) -> bool:
+    """Returns whether the text is an amount of money alone."""
+    return names_currency(text) and re.search(r"\d", text) is not None and not _WORD(text)
+
+
 def _are_names(values: Sequence[Any]) -> bool:
     return all(1 < len(value) <= 80 for value in values)
 
 
 _FORMS: Mapping[str, Callable[[Sequence[Any]], bool]] = {
-    "title": lambda values: all(1 < len(value) <= 300 for value in values),
+    "title": lambda values: (
+        all(1 < len(value) <= 300 for value in values) and sum(map(is_amount, values)) < 2
+    ),
     "price": lambda values: all(value > 0 for value in values),
     "sku": _are_numbers,
     "gtin": lambda values: all(map(is_gtin, values)),
@@ -67,8 +79,11 @@ def is_possible(
         return False
     match name:
         case "list_price":
-            return prices is not None and all(
-                former > current for former, current in common_values(reading, prices)
+            return (
+                prices is not None
+                and all(former > current for former, current in common_values(reading, prices))
+                and not (is_repeated and len(values) > REPEATED_FORMER_MAX)
+                and not _contradicts_cards(reading, samples)
             )
         case "brand" | "category":
             return titles is None or not _begins_titles(reading, titles)
@@ -83,6 +98,21 @@ def is_possible(
     return True
 
 
+def _contradicts_cards(reading: CandidateReading, samples: Sequence[ProductSample]) -> bool:
+    """Returns whether most pages of products whose cards show no former price have one, although
+    the cards of other products show one."""
+    if not read_cards("list_price", samples):
+        return False
+    priced = [
+        value is not None
+        for value, sample in zip(reading.values, samples, strict=True)
+        if sample.card is not None
+        and sample.card.prices
+        and not any(amount.struck for amount in sample.card.amounts)
+    ]
+    return sum(priced) * 2 > len(priced)
+
+
 def _begins_titles(reading: CandidateReading, titles: CandidateReading) -> bool:
     """Returns whether most values are the beginning of their page's title."""
     beginning = sum(
@@ -90,6 +120,24 @@ def _begins_titles(reading: CandidateReading, titles: CandidateReading) -> bool:
         for value, title in zip(reading.values, titles.values, strict=True)
     )
     return beginning * 2 > reading.count
+
+
+def is_category_again(
+    brand: CandidateReading | None,
+    category: CandidateReading | None,
+    titles: CandidateReading | None,
+) -> bool:
+    """Returns whether a shop fills in the category as the brand: both are always the same, no other
+    source names that brand, and no title contains it."""
+    if brand is None or category is None or titles is None or brand.agrees:
+        return False
+    pairs, named = list(common_values(brand, category)), common_values(titles, brand)
+    return (
+        len(set(map(str, brand.values))) > 1
+        and len(pairs) > 1
+        and all(plain_text(value) == plain_text(other) for value, other in pairs)
+        and not any(plain_text(value) in plain_text(title) for title, value in named)
+    )
 
 
 def drop_cents(

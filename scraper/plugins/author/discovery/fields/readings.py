@@ -46,10 +46,14 @@ class CandidateReading:
 def read_candidate(
     name: str, candidate: Candidate, samples: Sequence[ProductSample]
 ) -> CandidateReading | None:
-    """Reads the candidate as a crawl would. Returns None if it gives nothing on any page."""
+    """Reads the candidate as a crawl would. Returns None if it gives nothing on any page, or
+    a value of another product's card."""
     try:
         spec = FieldSpec.model_validate({**TYPES[name], **candidate.source})
     except ValidationError:
+        return None
+    css = candidate.source.get("css")
+    if css is not None and any(sample.leads_to_others(css) for sample in samples):
         return None
     reader = field_reader(name, spec)
     values: list[Any] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -11,8 +12,8 @@ from selectolax.lexbor import LexborNode
 
 from scraper.extract.document import Document
 from scraper.extract.heuristics.amounts import walk_visible
-from scraper.extract.heuristics.labels import Labelled, find_labelled
 from scraper.extract.text import whole_text
+from scraper.plugins.author.discovery.fields.labels import Labelled, find_labelled
 from scraper.plugins.author.discovery.listings.cards import Card
 from scraper.rules.decoding import clean_text
 from scraper.sites.grammar.css import parse_css
@@ -20,6 +21,8 @@ from scraper.sites.grammar.css import parse_css
 # The product comes early on its page; later elements are reviews and other products.
 PAGE_ELEMENTS_MAX = 6000
 _FRAME = frozenset({"nav", "footer"})
+# A selector without its last step.
+_ABOVE = re.compile(r"(.*[^\s>+~])\s*[\s>+~]\s*[^\s>+~]+", re.DOTALL).fullmatch
 
 
 @dataclass(eq=False)
@@ -30,6 +33,7 @@ class ProductSample:
     card: Card | None
     others: frozenset[int] = frozenset()
     _texts: dict[int, str] = field(default_factory=dict, init=False, repr=False)
+    _matched: dict[str, frozenset[int]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def elements(self) -> list[LexborNode]:
@@ -49,6 +53,41 @@ class ProductSample:
     def _frame(self) -> frozenset[int]:
         return frozenset(element.mem_id for tag in _FRAME for element in self.document.dom.css(tag))
 
+    @cached_property
+    def _around_others(self) -> frozenset[int]:
+        """Other products' cards, and all that holds one."""
+        cards = (node for node in self.document.dom.css("*") if node.mem_id in self.others)
+        return _with_ancestors(cards)
+
+    @cached_property
+    def _around_heading(self) -> frozenset[int]:
+        return _with_ancestors(self.document.dom.css("h1"))
+
+    def reaches_others(self, css: str) -> bool:
+        """Returns whether the selector matches in the listing's card, or would match in a card on
+        the page if that had such an element: what is above its last step holds one."""
+        card = self.card
+        if card is not None and not card.in_state and card.element.css_first(css) is not None:
+            return True
+        if not self.others:
+            return False
+        above = _ABOVE(css)
+        return above is None or self._matches_among(above[1], self._around_others)
+
+    def is_around_heading(self, css: str) -> bool:
+        """Returns whether the selector matches an element that holds the page's heading."""
+        return self._matches_among(css, self._around_heading)
+
+    def is_near_heading(self, css: str) -> bool:
+        """Returns whether what is above the selector's last step holds the page's heading."""
+        above = _ABOVE(css)
+        return above is not None and self._matches_among(above[1], self._around_heading)
+
+    def _matches_among(self, css: str, elements: frozenset[int]) -> bool:
+        if css not in self._matched:
+            self._matched[css] = frozenset(node.mem_id for node in self.document.dom.css(css))
+        return not self._matched[css].isdisjoint(elements)
+
     def text(self, element: LexborNode) -> str:
         text = self._texts.get(element.mem_id)
         if text is None:
@@ -65,6 +104,23 @@ class ProductSample:
         """Returns the id of the first element that matches, as a definition reads `css`."""
         element = parse_css(css).select_first(self.document.dom)
         return element.mem_id if element is not None else None
+
+    def leads_to_others(self, css: str) -> bool:
+        """Returns whether the first element that matches is in another product's card."""
+        element = parse_css(css).select_first(self.document.dom) if self.others else None
+        while element is not None and element.mem_id not in self.others:
+            element = element.parent
+        return element is not None
+
+
+def _with_ancestors(elements: Iterable[LexborNode]) -> frozenset[int]:
+    around: set[int] = set()
+    for element in elements:
+        up: LexborNode | None = element
+        while up is not None and up.mem_id not in around:
+            around.add(up.mem_id)
+            up = up.parent
+    return frozenset(around)
 
 
 def plain_text(text: str) -> str:

@@ -91,7 +91,7 @@ def score_reading(
     """Sets the reading's score, and the origins that agree with it."""
     support = _find_support(name, reading, witnesses, consensus)
     origin = reading.origin
-    is_named = _is_named(name, reading)
+    is_named = is_named_place(name, reading)
     # Only some products are reduced. A source that certainly means list prices may be on few pages.
     is_sure = name == "list_price" and (origin not in ("page", "label", "script") or is_named)
     pages = reading.count if is_sure else len(consensus)
@@ -145,7 +145,7 @@ def _find_support(
     return Support(agreeing, differing, lasting)
 
 
-def _is_named(name: str, reading: CandidateReading) -> bool:
+def is_named_place(name: str, reading: CandidateReading) -> bool:
     """Returns whether a class or an id in the selector names the field."""
     word = WORDS_OF_FIELDS.get(name)
     css = str(reading.candidate.source.get("css", ""))

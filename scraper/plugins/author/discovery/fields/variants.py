@@ -25,7 +25,7 @@ PAGES_MIN = 3
 ITEMS_MAX = 2500
 _IDS = ("sku", "offers.sku", "itemOffered.sku", "gtin13", "gtin", "mpn", "productID")
 _OWN: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
-    "price": (("offers.price", "price"), {"type": "price", "required": True}),
+    "price": (("offers.price", "price"), {"type": "price"}),
     "availability": (("offers.availability", "availability"), {"type": "bool"}),
     "sku": (("sku", "offers.sku", "itemOffered.sku"), {}),
     "gtin": (("gtin13", "gtin", "gtin12", "gtin8", "offers.gtin13", "offers.gtin"), {}),

@@ -31,6 +31,7 @@ ELEMENTS_MAX = 40
 LABEL_RANK = 3
 # An <h1> without its inner elements.
 HEADING_TEXT_RANK = 3
+HEADINGS_MAX = 2
 ATTRIBUTE_RANK = 4
 # A word in a text says nothing about the element that holds it.
 STOCK_WORD_RANK = 7
@@ -40,6 +41,8 @@ STOCK_WORD_CHARS_MIN = 4
 RATING_TEXT_CHARS_MAX = 60
 IMAGE_TITLE_CHARS_MIN = 3
 
+# Fields that many products lack.
+LACKED_FIELDS = frozenset({"gtin", "mpn", "brand"})
 # Attributes of any element that say what they hold.
 _ATTRIBUTES = {
     "sku": ("data-sku", "data-product-sku", "data-product_sku", "data-article-number"),
@@ -60,6 +63,8 @@ _OUT_OF = re.compile(
 )
 # A number and what is counted. The cents of a price are not a number of their own.
 _COUNTED = re.compile(r"(?<![\d.,])(\d+)\s*(\w+(?: \w+)?)")
+# The end of a regex for a text that follows its label.
+_REST = r"(\S.*)"
 _POSITIONS_FROM_END = (
     *(f"nth-last-child({number})" for number in (1, 2, 3)),
     *(f"nth-last-of-type({number})" for number in (1, 2)),
@@ -93,25 +98,53 @@ def visible_candidates(name: str, sample: ProductSample) -> Iterator[Candidate]:
         case "rating":
             yield from _read_ratings(sample)
         case "sku" | "gtin" | "mpn" | "brand" | "category":
-            yield from _select_elements(sample, find_named_elements(sample, name))
+            for candidate in _select_elements(sample, find_named_elements(sample, name)):
+                if _is_unambiguous(name, candidate, sample):
+                    yield candidate
             for attribute in _ATTRIBUTES.get(name, ()):
-                if sample.document.dom.css_first(f"[{attribute}]") is not None:
-                    css = f"[{attribute}]::attr({attribute})"
-                    yield Candidate("page", {"css": css}, ATTRIBUTE_RANK)
+                yield from _read_attribute(sample, attribute)
 
 
 def _read_labels(name: str, sample: ProductSample) -> Iterator[Candidate]:
     for field_name, source, element in sample.labels:
-        if field_name == name:
+        if field_name == name or (name, field_name) == ("availability", "delivery"):
             yield Candidate("label", source, LABEL_RANK)
             if element is not None:
                 # An ancestor of the label's element contains the label too, and may match first.
                 for candidate in _select_elements(
                     sample, [element], paths_max=2, regex=source["regex"]
                 ):
-                    yield candidate._replace(origin="label")
+                    if _is_unambiguous(name, candidate, sample):
+                        yield candidate._replace(origin="label")
         elif name == "stock" and field_name == "availability":
-            yield Candidate("label", {**source, "regex": r"(\d+)"}, LABEL_RANK)
+            # The label's element may be within another one of its kind, with numbers before it or
+            # after it.
+            regex = source.get("regex", _REST).replace(_REST, r"\D{0,20}(\d+)")
+            for candidate in _select_elements(
+                sample, [element] if element is not None else (), paths_max=2, regex=regex
+            ):
+                yield candidate._replace(origin="label")
+            wide = STOCK_WORD_RANK if element is not None else 0
+            yield Candidate("label", {**source, "regex": regex}, LABEL_RANK + wide)
+
+
+def _read_attribute(sample: ProductSample, attribute: str) -> Iterator[Candidate]:
+    """Yields the attribute of any element if a single one has it: where a product lacks the value,
+    another product's card may have one."""
+    having = sample.document.dom.css(f"[{attribute}]")
+    suffix = f"::attr({attribute})"
+    if len(having) == 1:
+        yield Candidate("page", {"css": f"[{attribute}]{suffix}"}, ATTRIBUTE_RANK)
+    elif having:
+        inside = {element.mem_id for element in sample.elements}
+        own = [element for element in having if element.mem_id in inside][:1]
+        for candidate in _select_elements(sample, own, suffix):
+            yield candidate._replace(rank=candidate.rank + ATTRIBUTE_RANK)
+
+
+def _is_unambiguous(name: str, candidate: Candidate, sample: ProductSample) -> bool:
+    """Returns whether no neighbour's element would match where a product lacks the field."""
+    return name not in LACKED_FIELDS or len(sample.document.dom.css(candidate.source["css"])) == 1
 
 
 def _select_elements(
@@ -136,10 +169,11 @@ def _select_elements(
 
 def _read_titles(sample: ProductSample) -> Iterator[Candidate]:
     yield from _select_elements(sample, find_titles(sample))
-    heading = sample.document.dom.css_first("h1")
-    if heading is not None and any(heading.iter(include_text=False)):
-        # An element within the heading may hold the brand.
-        yield Candidate("page", {"css": "h1::text"}, HEADING_TEXT_RANK)
+    for heading in sample.document.dom.css("h1")[:HEADINGS_MAX]:
+        if any(heading.iter(include_text=False)):
+            # An element within the heading may hold the brand.
+            for candidate in _select_elements(sample, [heading], "::text"):
+                yield candidate._replace(rank=candidate.rank + HEADING_TEXT_RANK - 1)
 
 
 def _read_stock_words(sample: ProductSample, stating: Sequence[LexborNode]) -> Iterator[Candidate]:

@@ -11,6 +11,7 @@ from selectolax.lexbor import LexborNode
 from scraper.extract.heuristics.amounts import (
     FORMER_WORD,
     PRICE_WORD,
+    Amount,
     current_amounts,
     find_amounts,
     is_named_former,
@@ -20,6 +21,7 @@ from scraper.extract.heuristics.amounts import (
 )
 from scraper.extract.text import whole_text
 from scraper.extract.values import Mistyped, to_bool
+from scraper.plugins.author.discovery.addresses import split_address
 from scraper.plugins.author.discovery.css_paths import ancestors, element_before
 from scraper.plugins.author.discovery.fields.samples import ProductSample, plain_text
 from scraper.rules.decoding import clean_text
@@ -60,6 +62,8 @@ STOCK_TEXT_CHARS = range(5, 81)
 NAMED_TEXT_CHARS_MAX = 80
 DESCRIPTION_CHARS_MIN = 40
 BREADCRUMB_CHARS_MAX = 400
+# A list with this number of links is a menu; a product is in fewer categories.
+MENU_LEVELS, MENU_LINKS_MIN = 4, 3
 
 
 def find_titles(sample: ProductSample) -> Iterator[LexborNode]:
@@ -84,7 +88,7 @@ def find_prices(sample: ProductSample) -> Iterator[LexborNode]:
     for amount in current_amounts(listed):
         yield amount.element
         for ancestor in ancestors(amount.element, 3):
-            price = read_price(ancestor)
+            price = read_price(ancestor) if ancestor.css_first("h1") is None else None
             if price is None or price[0] != amount.value:
                 break
             yield ancestor
@@ -103,13 +107,21 @@ def find_former_prices(sample: ProductSample) -> Iterator[LexborNode]:
         for ancestor in ancestors(amount.element, 5)
     }
     for amount in listed:
-        if amount.struck and any(
-            ancestor.mem_id in around_current for ancestor in ancestors(amount.element, 5)
+        if amount.struck and (
+            _stands_in_price(amount)
+            or any(ancestor.mem_id in around_current for ancestor in ancestors(amount.element, 5))
         ):
             yield amount.element
             for ancestor in ancestors(amount.element, 4):
                 if is_named_former(ancestor, itself=False):
                     yield ancestor
+
+
+def _stands_in_price(amount: Amount) -> bool:
+    """Returns whether the text around the amount has a lower price, without an element of its own:
+    `<div>$9 <span class="original-price">$12</span></div>`."""
+    around = [read_price(ancestor) for ancestor in ancestors(amount.element, 2)]
+    return any(price is not None and price[0] < amount.value for price in around)
 
 
 def find_availabilities(sample: ProductSample) -> list[LexborNode]:
@@ -136,10 +148,23 @@ def find_named_elements(sample: ProductSample, name: str) -> Iterator[LexborNode
     for element in sample.elements:
         text = sample.text(element)
         if 0 < len(text) <= NAMED_TEXT_CHARS_MAX and word.search(naming_words(element)):
-            yield element
-            for inner in walk_visible(element):
-                if sample.text(inner):
-                    yield inner
+            for part in (element, *walk_visible(element)):
+                if sample.text(part) and not (name == "category" and _is_of_menu(part)):
+                    yield part
+
+
+def _is_of_menu(element: LexborNode) -> bool:
+    """Returns whether the element holds several links, or is in a list of the shop's categories,
+    which is on each page."""
+    if len(element.css("a[href]")) > 1:
+        return True
+    for above in (element, *ancestors(element, MENU_LEVELS)):
+        lists = above.parent if above.tag == "li" else None
+        if above.tag == "aside":
+            return True
+        if lists is not None and len(lists.css("li a")) >= MENU_LINKS_MIN:
+            return True
+    return False
 
 
 def find_descriptions(sample: ProductSample) -> Iterator[LexborNode]:
@@ -177,10 +202,20 @@ def find_ratings(sample: ProductSample) -> Iterator[LexborNode]:
 
 
 def find_breadcrumbs(sample: ProductSample) -> Iterator[tuple[LexborNode, list[LexborNode]]]:
-    """Yields each breadcrumb trail with its links that have text."""
+    """Yields each breadcrumb trail with its links that have text, and lead to another page."""
+    own = split_address(sample.document.url)
     for element in sample.document.dom.css("nav, ol, ul, div, p, section"):
         words = f"{naming_words(element)} {element.attributes.get('aria-label') or ''}"
         if not _BREADCRUMB.search(words):
             continue
         if len(clean_text(whole_text(element))) <= BREADCRUMB_CHARS_MAX:
-            yield element, [link for link in element.css("a") if clean_text(whole_text(link))]
+            links = [link for link in element.css("a") if clean_text(whole_text(link))]
+            urls = [sample.document.clean_link(link.attributes.get("href") or "") for link in links]
+            yield (
+                element,
+                [
+                    link
+                    for link, url in zip(links, urls, strict=True)
+                    if url is None or not split_address(url).may_be(own)
+                ],
+            )

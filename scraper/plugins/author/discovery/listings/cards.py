@@ -16,7 +16,6 @@ from scraper.extract.document import Document
 from scraper.extract.heuristics.amounts import Amount, current_amounts, find_amounts
 from scraper.extract.text import whole_text
 from scraper.plugins.author.discovery.css_paths import ancestors
-from scraper.rules import urls
 from scraper.rules.decoding import clean_text
 
 GROUP_MIN = 3
@@ -136,7 +135,7 @@ def find_link_groups(document: Document, owns: Callable[[str], bool]) -> list[Li
     """Returns the page's groups of links to its own site, the likeliest products first."""
     places: dict[tuple[str, ...], list[tuple[str, LexborNode]]] = defaultdict(list)
     for link in document.dom.css("a[href]"):
-        url = urls.clean(link.attributes.get("href") or "", document.base)
+        url = document.clean_link(link.attributes.get("href") or "")
         if url is not None and owns(url) and url != document.url and _may_be_product_url(url):
             places[_describe_place(link)].append((url, link))
     groups = [

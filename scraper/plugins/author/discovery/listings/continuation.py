@@ -21,6 +21,7 @@ from scraper.plugins.author.discovery.listings.next_links import (
 from scraper.plugins.author.discovery.listings.page_numbers import (
     Numbering,
     PageCount,
+    counts_more,
     find_numbered_links,
     find_page_counts,
     find_pager_links,
@@ -29,6 +30,7 @@ from scraper.plugins.author.discovery.listings.page_numbers import (
 )
 from scraper.plugins.author.discovery.listings.state_links import find_next_in_state
 from scraper.plugins.author.discovery.survey import Survey
+from scraper.rules import urls
 
 # Parameters that shops usually count pages with.
 _PROBED_PARAMS = ("page", "p")
@@ -98,6 +100,7 @@ class Continuation:
         if numbering is not None and (single or numbering.param is not None):
             count = await self._find_page_count(first, second.page, numbering, group)
         options: dict[str, Any] = {"products": self._write_links(first, group)}
+        pager = find_pager_links(first.document)
         if numbering is not None and count is not None:
             options["pages"] = {**count.options, **numbering.options()}
             survey.pages, survey.pages_text = count.pages, count.text
@@ -108,47 +111,56 @@ class Continuation:
             survey.pages_text = "the link to the next page"
         elif numbering is None:
             return False
-        elif single or numbering.template is None:
+        elif (single or numbering.template is None) and (
+            pager is None
+            or urls.canonical(numbering.nth_url(first.url, 2)) == urls.canonical(second.url)
+        ):
             options["pages"] = numbering.options()
             survey.pages_text = "numbered pages, until one has no products"
-        else:
-            # Each list's pages have their own path.
-            options["next"] = find_pager_links(first.document)
-            if options["next"] is None:
-                return False
+        elif pager is not None:
+            # Each list's pages have their own path, or parameters that its first page lacks.
+            options["next"] = pager
             survey.pages_text = "the links to its other pages"
+        else:
+            return False
         survey.listing = options
         return True
 
     async def _find_second_page(
         self, first: ListingPage, group: LinkGroup, *, probing: bool
     ) -> SecondPage | None:
-        """Tries the link to the next page, then a link whose address counts on, then (`probing`)
-        the usual parameters."""
+        """Tries the link to the next page, then a link whose address counts on, then the usual
+        parameters if `probing`, or if the page counts more products than it shows."""
         following: tuple[Any, str] | None = find_next_link(first.document)
         if following is None and group.state is not None:
             following = find_next_in_state(first.document)
         link, url = following or (None, find_numbered_links(first.document).get(2))
-        page = await self._read_further_page(url, group) if url is not None else None
+        page = await self._read_linked_page(url, first, group) if url is not None else None
         if page is not None and url is not None:
             return SecondPage(page, url, link)
         grouped = {url for group in first.groups for url in group.urls}
         for css, url in find_second_links(first.document)[:SECOND_LINKS_MAX]:
-            page = None if url in grouped else await self._read_further_page(url, group)
+            page = None if url in grouped else await self._read_linked_page(url, first, group)
             if page is not None:
                 return SecondPage(page, url, css)
+        probing = probing or counts_more(first.document, len(group.cards))
         for param in _PROBED_PARAMS if probing else ():
             numbering = Numbering(1, 1, param=param)
             url = numbering.nth_url(first.url, 2)
-            page = await self._read_further_page(url, group)
-            if page is not None:
+            page = await self._reader.try_read(url)
+            if page is not None and _has_more(page, group):
                 return SecondPage(page, url, numbering=numbering)
         return None
 
-    async def _read_further_page(self, url: str, group: LinkGroup) -> ListingPage | None:
-        """Returns the page if it has products of its own."""
+    async def _read_linked_page(
+        self, url: str, first: ListingPage, group: LinkGroup
+    ) -> ListingPage | None:
+        """Returns the page if it has products of its own: a last page may have a single one."""
         page = await self._reader.try_read(url)
-        return page if page is not None and _has_more(page, group) else None
+        if page is None:
+            return None
+        owns = self._reader.site.owns
+        return page if _has_more(page, group) or has_new_product(page, first, group, owns) else None
 
     async def _find_page_count(
         self, first: ListingPage, second: ListingPage, numbering: Numbering, group: LinkGroup

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence, Set
 from os.path import commonprefix
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 from scraper.extract.document import Document
 from scraper.plugins.author.discovery.css_paths import find_paths
 from scraper.plugins.author.discovery.listings.cards import LinkGroup
-from scraper.rules import urls
 
 # Selectors that miss more links are not tried.
 MISSED_SHARE_MAX = 0.1
@@ -38,10 +37,15 @@ class GroupSelector(NamedTuple):
 
 
 def write_selector(
-    document: Document, group: LinkGroup, owns: Callable[[str], bool]
+    document: Document,
+    group: LinkGroup,
+    owns: Callable[[str], bool],
+    avoided: Sequence[tuple[Document, Set[str]]] = (),
 ) -> GroupSelector:
+    """Returns a selector for the group's links that matches as few others as possible, on its page
+    and among the `avoided` URLs of other pages."""
     wanted = set(group.urls)
-    css, matched = _find_css(document, group, owns)
+    css, matched = _find_css(document, group, owns, avoided)
     others = matched - wanted
     if not others:
         return GroupSelector(css)
@@ -55,7 +59,10 @@ def write_selector(
 
 
 def _find_css(
-    document: Document, group: LinkGroup, owns: Callable[[str], bool]
+    document: Document,
+    group: LinkGroup,
+    owns: Callable[[str], bool],
+    avoided: Sequence[tuple[Document, Set[str]]],
 ) -> tuple[str, set[str]]:
     """Returns the cheapest selector for the group's links, and the URLs that it matches."""
     wanted = set(group.urls)
@@ -67,6 +74,8 @@ def _find_css(
                 continue
             tried.add(path.css)
             matched = match_urls(path.css, document, owns)
+            for other, urls in avoided:
+                matched |= match_urls(path.css, other, owns).intersection(urls)
             missed, extra = len(wanted - matched), len(matched - wanted)
             if missed > len(wanted) * MISSED_SHARE_MAX:
                 continue
@@ -81,7 +90,7 @@ def _find_css(
 def match_urls(css: str, document: Document, owns: Callable[[str], bool]) -> set[str]:
     """Returns the site's own URLs that the selector's links lead to."""
     listed = (
-        urls.clean(element.attributes.get("href") or "", document.base)
+        document.clean_link(element.attributes.get("href") or "")
         for element in document.dom.css(css)
     )
     return {url for url in listed if url is not None and owns(url)}

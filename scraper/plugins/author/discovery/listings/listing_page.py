@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -163,11 +163,13 @@ def is_product_page(page: ListingPage) -> bool:
 
 
 def has_one_price(page: ListingPage) -> bool:
-    """Returns whether the page shows a title and a price outside the cards of its lists."""
+    """Returns whether the page shows a title and a price outside the cards of its lists. The sum of
+    an empty cart is not a price."""
     root = page.document.dom.root
     cards = {card.element.mem_id for group in page.groups for card in group.cards}
     titled = page.document.dom.css_first("h1") is not None
-    return titled and root is not None and bool(find_amounts(root, cards))
+    amounts = find_amounts(root, cards) if titled and root is not None else ()
+    return any(amount.value > 0 for amount in amounts)
 
 
 def has_new_product(
@@ -181,15 +183,20 @@ def has_new_product(
     else:
         css = write_selector(first.document, group, owns).css
         hrefs = (element.attributes.get("href") or "" for element in page.document.dom.css(css))
-    matched = {urls.clean(href, page.document.base) for href in hrefs}
+    matched = {page.document.clean_link(href) for href in hrefs}
     return bool(matched - set(group.urls) - {None})
 
 
-def write_links(page: ListingPage, group: LinkGroup, owns: Callable[[str], bool]) -> Any:
-    """Returns the group's links as `listing.products` of a definition."""
+def write_links(
+    page: ListingPage,
+    group: LinkGroup,
+    owns: Callable[[str], bool],
+    avoided: Sequence[tuple[Document, Set[str]]] = (),
+) -> Any:
+    """Returns the group's links as `listing.products` of a definition; see `write_selector`."""
     if group.state is not None:
         return {"state": group.state}
-    css, match = write_selector(page.document, group, owns)
+    css, match = write_selector(page.document, group, owns, avoided)
     return css if match is None else {"css": css, "match": match}
 
 
@@ -209,7 +216,7 @@ def _list_parents(product: ListingPage, reader: ListingPageReader) -> Iterator[s
     crumbs: Sequence[LexborNode] = product.document.dom.css(
         "[class*=breadcrumb i] a[href], [aria-label*=breadcrumb i] a[href]"
     )
-    near = [urls.clean(link.attributes.get("href") or "", product.document.base) for link in crumbs]
+    near = [product.document.clean_link(link.attributes.get("href") or "") for link in crumbs]
     own = [url for url in reversed(near) if url and reader.site.owns(url)]
     yield from own[:BREADCRUMBS_TRIED]
     home = urls.clean("/", product.url)

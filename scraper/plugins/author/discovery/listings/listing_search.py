@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from scraper.extract.document import Document
 from scraper.extract.text import whole_text
 from scraper.plugins.author.discovery.listings.cards import LinkGroup
 from scraper.plugins.author.discovery.listings.continuation import Continuation
@@ -29,12 +30,14 @@ from scraper.plugins.author.discovery.listings.page_numbers import find_numbered
 from scraper.plugins.author.discovery.listings.sitemap_search import find_in_sitemap
 from scraper.plugins.author.discovery.sampling import spread_sample
 from scraper.plugins.author.discovery.survey import NoShopError, Survey
-from scraper.rules import urls
 from scraper.rules.decoding import clean_text
 
 CATEGORY_GROUPS = 4
 CATEGORY_LEVELS = 3
 CATEGORIES_TRIED = 3
+OTHERS_TRIED = 4
+# Lists that are read, in addition to the first ones, in search of one that has a second page.
+LONGER_TRIED = 5
 # Pages behind a group of links that must agree.
 CATEGORIES_MIN = 2
 CATALOGUES_MAX = 3
@@ -62,10 +65,13 @@ _ALL_PATH = re.compile(
 
 @dataclass(slots=True)
 class Categories:
-    """A group of links, and some of the pages that they lead to."""
+    """A group of links, and some of the pages that they lead to. `above`: pages that lead to
+    `pages`, and list no products themselves. `others`: smaller groups that lead to lists too."""
 
     group: LinkGroup
     pages: list[ListingPage] = field(default_factory=list)
+    above: list[ListingPage] = field(default_factory=list)
+    others: list[LinkGroup] = field(default_factory=list)
 
 
 class ListingSearch:
@@ -144,7 +150,7 @@ class ListingSearch:
         """Returns URLs of links named as the list of all products, the plainest first."""
         plainness: dict[str, int] = {}
         for link in home.document.dom.css("a[href]"):
-            url = urls.clean(link.attributes.get("href") or "", home.document.base)
+            url = home.document.clean_link(link.attributes.get("href") or "")
             if url is None or not self._site.owns(url) or url in (home.url, self._survey.start):
                 continue
             last_part = urlsplit(url).path.rstrip("/").rsplit("/", 1)[-1]
@@ -171,7 +177,9 @@ class ListingSearch:
             if links not in levels:
                 levels.append(links)
             if listing is not None:
-                await self._record_categories(listing, levels, [home, parent])
+                others = [write_links(parent, group, self._site.owns) for group in listing.others]
+                levels += [other for other in others if other not in levels]
+                await self._record_categories(listing, levels, [home, parent, *listing.above])
                 return True
             seen.update(url for group in parent.groups for url in group.urls)
             parent = chosen.pages[0]
@@ -181,33 +189,65 @@ class ListingSearch:
         self, categories: Categories, levels: list[Any], parents: Sequence[ListingPage]
     ) -> None:
         """Records how the lists continue, by one that does, and lists that no selector names."""
-        survey = self._survey
-        pages = sorted(categories.pages, key=lambda page: find_next_link(page.document) is None)
-        first = pages[0]
-        products = first.products
-        assert products is not None
-        if not await self._continuation.find(first, products, single=False):
-            survey.listing = {"products": write_links(first, products, self._site.owns)}
+        survey, first = self._survey, categories.pages[0]
+        assert first.products is not None
+        if not await self._find_continued(categories):
+            survey.listing = {"products": write_links(first, first.products, self._site.owns)}
             survey.pages_text = "categories of one page each"
-        survey.record_listing_pages(pages, products)
+        survey.record_listing_pages(categories.pages, first.products)
         assert survey.listing is not None
-        await self._find_more_lists(categories, levels, parents)
+        lists = await self._find_more_lists(categories, levels, parents)
+        documents = [page.document for page in (*parents, *categories.pages, *categories.above)]
+        if self._matches_lists(survey.listing["products"], documents, lists):
+            avoided = [(document, lists) for document in documents]
+            links = write_links(first, first.products, self._site.owns, avoided)
+            survey.listing["products"] = links
         survey.listing["listings"] = levels if len(levels) > 1 else levels[0]
         depth = f" on {len(levels)} levels" if len(levels) > 1 else ""
         survey.pages_text = f"{len(categories.group.cards)} categories{depth}; {survey.pages_text}"
         survey.pages = None
 
+    def _matches_lists(
+        self, links: Any, documents: Sequence[Document], lists: Collection[str]
+    ) -> bool:
+        """Returns whether the products' links lead to lists too, such as cards of
+        sub-categories."""
+        if "state" in links:
+            return False
+        css, match = (links, "") if isinstance(links, str) else (links["css"], links["match"])
+        matched = (match_urls(css, document, self._site.owns) for document in documents)
+        return any(re.search(match, url) for urls in matched for url in urls.intersection(lists))
+
+    async def _find_continued(self, categories: Categories) -> bool:
+        """Records how the lists continue, by the first one that does. If no list that was read
+        leads on, some more of them are read."""
+        leading = [page for page in categories.pages if _leads_further(page)]
+        if not leading:
+            read = {page.url for page in categories.pages}
+            unread = [url for url in categories.group.urls if url not in read]
+            more = await self._read_sample(unread, LONGER_TRIED)
+            # Their products are samples too.
+            categories.pages += [page for page in more if page.lists_products]
+            leading = [page for page in categories.pages if _leads_further(page)]
+        for page in leading or categories.pages[:1]:
+            assert page.products is not None
+            if await self._continuation.find(page, page.products, single=False):
+                return True
+        return False
+
     async def _find_more_lists(
         self, categories: Categories, levels: list[Any], parents: Sequence[ListingPage]
-    ) -> None:
+    ) -> set[str]:
         """Adds links that have the shape of the lists' URLs to the levels, such as sub-categories
-        in drop-downs, if one of them lists products."""
+        in drop-downs, if one of them lists products. Returns the lists that pages name."""
         lists = categories.group.urls
         pages = list({page.url: page for page in (*parents, *categories.pages)}.values())
         products = [url for page in pages if page.products for url in page.products.urls]
-        pattern = find_list_pattern(lists, set(products + self._survey.known_urls) - set(lists))
+        listing = {page.url for page in categories.pages}.intersection(lists)
+        others = set(products + self._survey.known_urls) - set(lists)
+        pattern = find_list_pattern(lists, listing, others)
         if pattern is None:
-            return
+            return set(lists)
         followed = {*lists, *(page.url for page in pages)}
         for css in (level if isinstance(level, str) else level["css"] for level in levels):
             followed.update(*(match_urls(css, page.document, self._site.owns) for page in pages))
@@ -221,7 +261,8 @@ class ListingSearch:
                     f"{len(more)} further lists have the same form of address, and are followed: "
                     f"{names}"
                 )
-                return
+                break
+        return {*lists, *more}
 
     async def _read_categories(
         self, parent: ListingPage, seen: Collection[str]
@@ -235,24 +276,73 @@ class ListingSearch:
         for group in groups[:CATEGORY_GROUPS]:
             listing, leading = Categories(group), Categories(group)
             unseen = [url for url in group.urls if url not in seen]
-            for url in spread_sample(unseen, CATEGORIES_TRIED):
-                page = await self._reader.try_read(url)
-                if page is None:
-                    continue
+            pages = await self._read_sample(unseen)
+            self._find_frame(parent, pages)
+            for page in pages:
                 if page.lists_products:
                     listing.pages.append(page)
-                elif _leads_on(page, parent, seen):
-                    leading.pages.append(page)
+                else:
+                    listing.above.append(page)
+                    if _leads_on(page, parent, seen):
+                        leading.pages.append(page)
+            if len(listing.pages) < CATEGORIES_MIN:
+                await self._read_lists_below(listing, {*seen, *group.urls})
             is_larger = best is None or len(group.cards) > len(best.group.cards)
             if len(listing.pages) >= CATEGORIES_MIN and is_larger:
                 best = listing
             if len(leading.pages) >= CATEGORIES_MIN and below is None:
                 below = leading
+        if best is not None:
+            framed = [group for group in groups[:CATEGORY_GROUPS] if group.is_framed]
+            others = [group for group in framed if group is not best.group]
+            best.others = [group for group in others if await self._leads_to_lists(group, best)]
         return best, below
+
+    async def _leads_to_lists(self, group: LinkGroup, known: Categories) -> bool:
+        """Returns whether one of the group's first links leads to a list that is not known."""
+        for url in [url for url in group.urls if url not in known.group.urls][:OTHERS_TRIED]:
+            page = await self._reader.try_read(url)
+            if page is not None and page.lists_products:
+                return True
+        return False
+
+    async def _read_sample(
+        self, listed: Sequence[str], most: int = CATEGORIES_TRIED
+    ) -> list[ListingPage]:
+        read = [await self._reader.try_read(url) for url in spread_sample(listed, most)]
+        return [page for page in read if page is not None]
+
+    def _find_frame(self, parent: ListingPage, pages: Sequence[ListingPage]) -> None:
+        """Records lists that a page, and two of the pages that it links to, share: they are its
+        frame, such as the products that were viewed last."""
+        for group in parent.groups:
+            least = REPEATED_SHARE * len(group.urls)
+            shown = [
+                any(len(set(group.urls).intersection(other.urls)) >= least for other in page.groups)
+                for page in pages
+            ]
+            if group.is_products and sum(shown) >= CATEGORIES_MIN:
+                self._reader.repeated.update(group.urls)
+
+    async def _read_lists_below(self, listing: Categories, followed: Collection[str]) -> None:
+        """Adds lists that pages without products name by addresses of the group's form, though
+        maybe too few for a group of links."""
+        products = [url for page in listing.pages if page.products for url in page.products.urls]
+        pattern = find_list_pattern(listing.group.urls, (), products)
+        if pattern is not None:
+            named = find_unfollowed_lists(listing.above, pattern, followed, self._site)
+            read = await self._read_sample(list(named))
+            listing.pages += [page for page in read if page.lists_products]
 
 
 def _is_surely_products(group: LinkGroup) -> bool:
     return group.is_products and group.score > MENU_SCORE_MAX and group.priced_share > 0
+
+
+def _leads_further(page: ListingPage) -> bool:
+    """Returns whether the page has a link to a second page."""
+    document = page.document
+    return find_next_link(document) is not None or 2 in find_numbered_links(document)
 
 
 def _leads_on(page: ListingPage, parent: ListingPage, seen: Collection[str]) -> bool:

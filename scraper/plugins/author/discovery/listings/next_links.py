@@ -11,7 +11,6 @@ from selectolax.lexbor import LexborNode
 from scraper.extract.document import Document
 from scraper.extract.text import whole_text
 from scraper.plugins.author.discovery.css_paths import find_paths, matches_first
-from scraper.rules import urls
 from scraper.rules.decoding import clean_text
 from scraper.sites.grammar.css import parse_css
 
@@ -118,7 +117,7 @@ def read_link(link: LexborNode | None, document: Document) -> str | None:
     href = link.attributes.get("href") if link is not None else None
     if not href or href.startswith("#"):
         return None
-    return urls.clean(href, document.base)
+    return document.clean_link(href)
 
 
 def _write_css(link: LexborNode, url: str, document: Document) -> str | None:

@@ -26,6 +26,17 @@ _OF = re.compile(
 _PAGE_PARAM = re.compile(r"p|pg|page|paged|seite|pagina|página|sida|side|strana").fullmatch
 _PAGE_IN_PATH = re.compile(r"(?:page|seite|pagina|sida|side|strana|p)[-_/=]?(2)(?=$|[/.?])").search
 COUNT_TEXT_CHARS_MAX = 120
+_SPAN = re.compile(
+    r"(?<!\d)1\s*(?:-|–|—|to|bis|à|a|al|tot|til|do)\s*(\d{1,5})"
+    r"\s*(?:of|von|sur|de|di|van|av|af|z|ze|из|/)\s*(\d{1,6})(?![\d.,%€$£])",
+    re.I,
+)
+_TOTAL = re.compile(
+    r"\(?(?:[^\W\d]+ ){0,2}(\d{1,6}) (?:products?|items?|articles?|results?|produkte?|artikel"
+    r"|ergebnisse|treffer|produits?|résultats?|productos?|artículos?|prodotti|articoli|risultati"
+    r"|producten|artikelen|produkter|varor|produktów|produktů|товаров)(?: [^\W\d]+)?\)?[.:]?",
+    re.I,
+)
 COUNTS = range(2, 100_000)
 PAGE_DIGITS_MAX = 5
 # A text that counts pages comes before the numbers of the pager, whose last one may not be the last
@@ -77,6 +88,21 @@ class PageCount:
     options: dict[str, Any]
     text: str
     rank: int = 0
+
+
+def counts_more(document: Document, cards: int) -> bool:
+    """Returns whether a list says that it has more products than it shows: "1-20 of 71", or
+    "71 products"."""
+    for element in walk_visible(document.dom.root):  # type: ignore[arg-type]
+        text = clean_text(whole_text(element))
+        if len(text) > COUNT_TEXT_CHARS_MAX or not any(map(str.isdigit, text)):
+            continue
+        span, total = _SPAN.search(text), _TOTAL.fullmatch(text)
+        if span is not None and int(span[1]) == cards < int(span[2]):
+            return True
+        if total is not None and cards < int(total[1]):
+            return True
+    return False
 
 
 def find_numbered_links(document: Document) -> dict[int, str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from urllib.parse import urlsplit
+from collections.abc import Callable, Collection, Iterable, Sequence
+from urllib.parse import parse_qsl, urlsplit
 
 from scraper.domain import Kind
 from scraper.errors import FetchError
@@ -26,6 +26,7 @@ PAGES_CHECKED = 2
 UNSEEN_CHECKED = 4
 # A page with more product cards is a listing.
 CARDS_MAX = 8
+_MARKED = re.compile(r"[-_/]([A-Za-z]{1,4})[-_]\d+(?:/|\.html?)?$")
 
 
 async def find_in_sitemap(reader: ListingPageReader, survey: Survey) -> bool:
@@ -62,18 +63,25 @@ async def add_named_sitemap(reader: ListingPageReader, survey: Survey) -> None:
     if not listed or not listed_urls:
         survey.notes.append(f"{named[0]}: the sitemap of robots.txt names no page")
         return
-    likely = max(_group_by_folder(listed), key=lambda group: len(listed_urls.intersection(group)))
-    shared = listed_urls.intersection(likely)
-    pattern = find_url_pattern(sorted(shared))
+    likely, shared = _find_most_shared(_group_by_folder(listed), listed_urls)
+    pattern = find_url_pattern(shared)
+    if len(shared) * 2 < len(_bare_urls(listed_urls, likely[0])):
+        # Products may be in the folders of their categories.
+        for read_end in (_read_ending, _read_mark):
+            by_end = _find_most_shared(_group_by(read_end, listed), listed_urls)
+            if (end := read_end(by_end[0][0])) and len(by_end[1]) > len(shared):
+                (likely, shared), pattern = by_end, end
     products = [url for url in likely if pattern is None or re.search(pattern, url)]
-    unseen = [url for url in products if url not in listed_urls]
+    unseen = [url for url in products if url not in shared]
     estimate = survey.products
     lists = f"about {estimate:,}" if estimate is not None else f"{len(listed_urls):,} so far"
     counts = f"the lists lead to {lists} products, and {named[0]} names {len(products):,}"
-    if len(shared) * 2 < len(listed_urls):
+    if len(shared) * 2 < len(_bare_urls(listed_urls, likely[0])):
         survey.notes.append(f"{named[0]} names {len(listed):,} pages, but not these products")
     elif not unseen or (estimate is not None and estimate >= len(products)):
         survey.notes.append(counts)
+        if pattern is not None:
+            survey.sitemap = {"url": named[0], "products": pattern, "follow": False}
     elif await _are_products(unseen, reader):
         survey.sitemap = {"url": named[0], **({"products": pattern} if pattern else {})}
         survey.known_urls += unseen
@@ -109,13 +117,70 @@ async def _list_pages(sitemap: str, reader: ListingPageReader) -> list[str]:
     return listed
 
 
+def _find_most_shared(
+    groups: Iterable[Sequence[str]], listed_urls: Collection[str]
+) -> tuple[Sequence[str], list[str]]:
+    """Returns the group with the most URLs that the lists name too, and these."""
+    return max(
+        ((group, _find_shared(group, listed_urls)) for group in groups),
+        key=lambda pair: len(pair[1]),
+    )
+
+
+def _group_by(read_end: Callable[[str], str], listed: Sequence[str]) -> list[list[str]]:
+    """Groups the URLs by how they end."""
+    groups: dict[str, list[str]] = {}
+    for url in listed:
+        groups.setdefault(read_end(url), []).append(url)
+    return list(groups.values())
+
+
+def _read_ending(url: str) -> str:
+    """Returns a pattern of the ending of the URL's file, such as ".html"; "" for a folder or
+    parameters."""
+    parts = urlsplit(url)
+    file = parts.path.rpartition("/")[2]
+    ending = "" if parts.query or "." not in file else "." + file.rpartition(".")[2]
+    return re.escape(ending) + "$" if ending else ""
+
+
+def _read_mark(url: str) -> str:
+    """Returns a pattern of the letters before the number that ends the URL, such as the ones of
+    `/red-pot-p-105`; "" if there are none."""
+    match = _MARKED.search(url)
+    return rf"[-_/]{match[1]}[-_]\d+(?:/|\.html?)?$" if match else ""
+
+
+def _find_shared(group: Sequence[str], listed_urls: Collection[str]) -> list[str]:
+    """Returns the group's URLs that the lists name too, perhaps with further parameters."""
+    bare = _bare_urls(listed_urls, group[0])
+    return [url for url in group if url in bare]
+
+
+def _bare_urls(listed_urls: Iterable[str], like: str) -> set[str]:
+    """Returns the URLs without the parameters that `like` does not have."""
+    kept = _read_names(like)
+    return {
+        urls.clean(url, rules=urls.UrlRules(strip=tuple(_read_names(url) - kept))) or url
+        for url in listed_urls
+    }
+
+
+def _read_names(url: str) -> frozenset[str]:
+    """Returns the names of the URL's parameters."""
+    return frozenset(name for name, _ in parse_qsl(urlsplit(url).query, keep_blank_values=True))
+
+
 def _group_by_folder(listed: Sequence[str]) -> list[list[str]]:
-    """Groups the URLs by their folder, or by their first folder if most have a folder each."""
+    """Groups the URLs by their folder, or by their first folder if most have a folder each. URLs
+    with parameters are grouped by their file and the parameters' names, too."""
     for depth in (None, 1):
-        groups: dict[tuple[str, ...], list[str]] = {}
+        groups: dict[tuple[object, ...], list[str]] = {}
         for url in listed:
-            folders = tuple(urlsplit(url).path.split("/")[1:-1])
-            groups.setdefault(folders[:depth], []).append(url)
+            *folders, file = urlsplit(url).path.split("/")[1:]
+            names = _read_names(url)
+            key = (*folders[:depth], (file, names) if names else None)
+            groups.setdefault(key, []).append(url)
         if len(groups) * 2 <= len(listed):
             break
     return list(groups.values())

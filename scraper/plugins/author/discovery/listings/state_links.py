@@ -17,7 +17,6 @@ from scraper.extract.heuristics.state_fields import (
 )
 from scraper.extract.values import Mistyped, to_decimal
 from scraper.plugins.author.discovery.listings.cards import GROUP_MIN, Card, LinkGroup
-from scraper.rules import urls
 
 # Entries of a list that lead to pages of the site, for the list to be one of pages.
 LINKED_SHARE = 0.9
@@ -50,7 +49,7 @@ def _make_cards(
     cards = []
     for entry in entries:
         text = entry.get(key)
-        url = urls.clean(text, document.base) if isinstance(text, str) else None
+        url = document.clean_link(text) if isinstance(text, str) else None
         if url is not None and "/" in str(text) and owns(url) and url != document.url:
             cards.append(_make_card(url, entry, body))
     return cards
@@ -75,7 +74,7 @@ def _make_card(url: str, entry: dict[str, Any], body: LexborNode) -> Card:
 def find_next_in_state(document: Document) -> tuple[dict[str, str], str] | None:
     """Returns the path of the next page's address, as a definition writes it, and its URL."""
     for path, text in find_next_page_addresses(document.state):
-        url = urls.clean(text, document.base)
+        url = document.clean_link(text)
         if url is not None and url != document.url:
             return {"state": path}, url
     return None

@@ -1,0 +1,135 @@
+"""Weighs surprising changes when a crawl is judged, and requests pages again before."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from pydantic import ValidationError
+
+from scraper.frontier.crawls import REPLAY
+from scraper.infra.statements import sql
+from scraper.plugin import Hooks
+from scraper.plugins.confirm import second_readings, shapes
+from scraper.results.judgement import plausibility
+from scraper.results.judgement.crawl_judgement import STOCKS, CrawlJudgement, WeighedChanges
+from scraper.results.judgement.earlier_crawls import SuspectCrawl
+from scraper.results.judgement.plausibility import ONE_FACTOR, Changes
+from scraper.sites.definition import Site
+
+UNEXPLAINED = sa.text(sql("plugins/confirm/unexplained_prices.sql"))
+NEW_VALUES = sa.text(sql("plugins/confirm/compare_new_values.sql"))
+
+
+class ConfirmHooks(Hooks):
+    """See `Hooks`."""
+
+    def weigh_changes(
+        self, judgement: CrawlJudgement, changes: Mapping[str, Changes], contrary: int
+    ) -> WeighedChanges:
+        """Believes the fields that changed on surprisingly many products if the shop seems to have
+        decided on all of these changes, and those of prices and switches came again when their
+        pages were requested again."""
+        answers = second_readings.read_answers(judgement.connection, judgement.crawl.id)
+        denied = {name for name in judgement.figures if answers.deny(name)}
+        notes = {name: answers.describe(name) for name in answers.by_field}
+        doubts = {name: judgement.find_doubt(name, changes[name]) for name in judgement.figures}
+        doubted = {name for name, doubt in doubts.items() if doubt == "changed"} | denied
+        mode = judgement.site.quality.doubt
+        if mode == "publish":
+            return WeighedChanges(doubted)
+        odd = "vanished" in doubts.values() or plausibility.held_is_odd(
+            contrary, judgement.compared
+        )
+        if not doubted or mode == "wait" or odd or not are_decided(judgement, changes, doubted):
+            return WeighedChanges(denied=denied, notes=notes)
+        questions = doubted.intersection(judgement.of_type("price", "bool"))
+        believed = doubted if all(map(answers.confirm, questions)) else set()
+        return WeighedChanges(believed, denied, questions, notes)
+
+    def request_again(
+        self,
+        connection: sa.Connection,
+        crawl: sa.Row[tuple[object, ...]],
+        before: SuspectCrawl | None,
+    ) -> int:
+        """Requests pages of a crawl again, once, if that decides on a doubt. What the judgement
+        marks for this is taken back."""
+        row: Any = crawl
+        if row.filter_id is not None or row.asking or row.trigger == REPLAY:
+            return 0
+        try:
+            site = Site.model_validate(row.definition)
+        except ValidationError:
+            return 0
+        with connection.begin_nested() as savepoint:
+            judgement = CrawlJudgement(connection, row, site, before, 0)
+            judgement.doubt_changes()
+            savepoint.rollback()
+        questions = judgement.weighed.questions
+        return second_readings.request_again(connection, row, questions) if questions else 0
+
+    def confirming_pages(
+        self, connection: sa.Connection, crawls: Sequence[int], pages: Sequence[int]
+    ) -> set[int]:
+        return second_readings.requested_pages(connection, crawls, pages)
+
+
+HOOKS = ConfirmHooks()
+
+
+def are_decided(
+    judgement: CrawlJudgement, changes: Mapping[str, Changes], doubted: set[str]
+) -> bool:
+    """Returns True if someone at the shop seems to have decided on the changes of all these
+    fields."""
+    values = judgement.connection, judgement.crawl.id
+    prices, texts = judgement.of_type("price"), judgement.of_type("text")
+    shared = [name for name in texts if not judgement.is_own(name)]
+    # Other numbers may be prices.
+    amounts = [*prices, *(name for name in judgement.of_type("decimal") if "rating" not in name)]
+    rest = dict.fromkeys(amounts, Changes(judgement.compared))
+    if doubted.intersection(amounts):
+        rest |= read_unexplained(*values, judgement.compared, amounts, shared)
+    new = read_new_values(*values, doubted.difference(amounts))
+
+    def is_decided(name: str) -> bool:
+        if name in amounts:
+            usual = judgement.baseline_of(name).usual.changed
+            return shapes.is_decided_price(name, rest[name], usual, judgement.tolerances)
+        if name in judgement.of_type(*STOCKS):
+            return bool(changes[name].changed <= shapes.SWITCHED_MOST * judgement.compared)
+        if name in judgement.of_type("object", "objects"):
+            # They may hold prices, which go with the product's own.
+            return not doubted.isdisjoint(prices)
+        if name not in judgement.site.product.all_fields or name not in new:
+            return False
+        own = name in texts and judgement.is_own(name)
+        return new[name].own_decided if own else new[name].decided
+
+    return all(map(is_decided, doubted))
+
+
+def read_unexplained(
+    connection: sa.Connection,
+    crawl_id: int,
+    compared: int,
+    prices: Collection[str],
+    groups: Collection[str],
+) -> dict[str, Changes]:
+    """Returns the changes of prices that nothing explains. `groups` names fields whose values many
+    products share."""
+    values = {"id": crawl_id, "prices": list(prices), "groups": list(groups)}
+    values |= {"one_factor": ONE_FACTOR, "small": shapes.SMALL}
+    values |= {"least": shapes.GROUP_LEAST, "most": shapes.GROUP_MOST * compared}
+    rows = connection.execute(UNEXPLAINED, values)
+    return {row.field: Changes(compared, *row[1:]) for row in rows}
+
+
+def read_new_values(
+    connection: sa.Connection, crawl_id: int, fields: Collection[str]
+) -> dict[str, shapes.NewValues]:
+    """Returns what the changed values of these fields have in common."""
+    rows = connection.execute(NEW_VALUES, {"id": crawl_id, "fields": list(fields)})
+    return {row.field: shapes.NewValues(*row[1:]) for row in rows}

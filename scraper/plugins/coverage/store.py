@@ -1,0 +1,138 @@
+"""The statements of the plug-in's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from scraper.infra.database import dumps
+from scraper.plugin import Coverage
+
+# A page that is read again replaces what it said before.
+ADD_CLAIMS = sa.text("""
+INSERT INTO coverage_claims (crawl_id, page_id, site_id, kind, list_url, claimed, named)
+SELECT crawl_id, page_id, site_id, kind, list_url, claimed, named
+  FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+    AS r(crawl_id bigint, page_id bigint, site_id int, kind text, list_url text, claimed int,
+         named int)
+    ON CONFLICT (crawl_id, page_id) DO UPDATE
+   SET kind = excluded.kind, list_url = excluded.list_url, claimed = excluded.claimed,
+       named = excluded.named
+""")
+
+# Another page of the same crawl may name the URL too.
+ADD_ENTRIES = sa.text("""
+INSERT INTO sitemap_entries AS e (site_id, fingerprint, lastmod, crawl_id)
+SELECT :site_id, fingerprint, max(lastmod), :crawl_id
+  FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(fingerprint uuid, lastmod timestamptz)
+ GROUP BY fingerprint ORDER BY fingerprint
+    ON CONFLICT (site_id, fingerprint) DO UPDATE
+   SET lastmod = coalesce(excluded.lastmod, e.lastmod),
+       earlier = CASE WHEN excluded.lastmod > e.lastmod THEN e.lastmod ELSE e.earlier END,
+       moved_crawl = CASE WHEN excluded.lastmod > e.lastmod THEN excluded.crawl_id
+                          ELSE e.moved_crawl END,
+       crawl_id = excluded.crawl_id
+""")
+
+LISTS = sa.text("""
+SELECT kind, list_url, max(claimed) AS claimed, sum(named) AS named
+  FROM coverage_claims WHERE crawl_id = :id GROUP BY kind, list_url
+""")
+DROP_CLAIMS = sa.text("DELETE FROM coverage_claims WHERE crawl_id = :id")
+
+# Products of an interface have no page of their own.
+READ_PRODUCTS = sa.text("""
+SELECT count(*) FROM products p JOIN crawls c ON c.id = :id
+ WHERE p.site_id = c.site_id AND p.fetched_at >= c.started_at
+""")
+
+ADD_COVERAGE = sa.text("""
+INSERT INTO crawl_coverage (crawl_id, site_id, products, expected, evidence)
+VALUES (:id, :site_id, :products, :expected, :evidence)
+    ON CONFLICT (crawl_id) DO UPDATE
+   SET products = excluded.products, expected = excluded.expected, evidence = excluded.evidence
+""")
+
+# Changes wait for the judgement; a page whose content is not the earlier one's is `ok`.
+MEASURE_LASTMOD = sa.text("""
+UPDATE crawl_coverage cc SET (moved, moved_changed, changed) = (
+SELECT count(*) FILTER (WHERE e.moved_crawl = :id),
+       count(*) FILTER (WHERE e.moved_crawl = :id AND pg.status = 'ok'),
+       count(*) FILTER (WHERE pg.status = 'ok')
+  FROM sitemap_entries e JOIN crawls c ON c.id = :id
+  JOIN pages pg ON pg.site_id = e.site_id AND pg.fingerprint = e.fingerprint
+   AND pg.crawl_id = :id AND pg.status IN ('ok', 'unchanged')
+   AND pg.last_outcome IN ('fetched', 'not_modified')
+ WHERE e.site_id = :site_id AND e.crawl_id = :id AND e.lastmod IS NOT NULL
+   AND EXISTS (SELECT FROM products pr
+                WHERE pr.page_id = pg.id AND pr.first_seen_at < c.started_at))
+ WHERE cc.crawl_id = :id
+""")
+
+USUAL = sa.text("""
+SELECT CAST(cc.products AS float8) / cc.expected AS share
+  FROM crawl_coverage cc JOIN crawls c ON c.id = cc.crawl_id
+ WHERE cc.site_id = :site_id AND cc.crawl_id < :id AND NOT c.suspect AND cc.expected > 0
+   AND c.status = 'completed' ORDER BY cc.crawl_id DESC LIMIT 5
+""")
+
+COVERAGE = sa.text("""
+SELECT crawl_id, products, expected, evidence FROM crawl_coverage WHERE crawl_id = ANY (:ids)
+""")
+
+TABLES = ("coverage_claims", "crawl_coverage", "sitemap_entries")
+
+
+class ListCount(NamedTuple):
+    """What the pages of one list say: how many products it has, and how many they name."""
+
+    kind: str
+    url: str
+    claimed: int | None
+    named: int
+
+
+def add_claims(connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> None:
+    connection.execute(ADD_CLAIMS, {"rows": dumps(rows)})
+
+
+def add_entries(
+    connection: sa.Connection, site_id: int, crawl_id: int, rows: Sequence[dict[str, Any]]
+) -> None:
+    values = {"site_id": site_id, "crawl_id": crawl_id, "rows": dumps(rows)}
+    connection.execute(ADD_ENTRIES, values)
+
+
+def take_claims(connection: sa.Connection, crawl_id: int) -> list[ListCount]:
+    """Returns what the pages of a crawl said, and deletes it."""
+    lists = [ListCount(*row) for row in connection.execute(LISTS, {"id": crawl_id})]
+    connection.execute(DROP_CLAIMS, {"id": crawl_id})
+    return lists
+
+
+def usual_share(connection: sa.Connection, site_id: int, crawl_id: int) -> float | None:
+    """Returns the median share that the last trusted crawls found; None without any."""
+    values = {"site_id": site_id, "id": crawl_id}
+    shares = sorted(connection.execute(USUAL, values).scalars())
+    return shares[len(shares) // 2] if shares else None
+
+
+def count_rows(connection: sa.Connection, site_id: int) -> int:
+    """Counts the rows of a site in all tables."""
+    return sum(
+        int(
+            connection.execute(
+                sa.text(f"SELECT count(*) FROM {table} WHERE site_id = :site_id"),
+                {"site_id": site_id},
+            ).scalar_one()
+        )
+        for table in TABLES
+    )
+
+
+def read_coverage(connection: sa.Connection, crawl_ids: Sequence[int]) -> Mapping[int, Coverage]:
+    """Fills `scraper.plugin.CoverageReader`."""
+    rows = connection.execute(COVERAGE, {"ids": list(crawl_ids)})
+    return {row.crawl_id: Coverage(row.products, row.expected, row.evidence) for row in rows}

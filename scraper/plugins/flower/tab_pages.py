@@ -1,0 +1,51 @@
+"""The pages that other plug-ins add to the Crawls tab, as `Plugin.tab_pages` names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import sqlalchemy as sa
+
+from scraper.registry import active_plugins
+
+Act = Callable[[sa.Engine, Mapping[str, Any], str], str | dict[str, Any]]
+# The body of an action, unless the page has a BODY_MAX_BYTES of its own.
+BODY_MAX_BYTES = 4096
+
+
+class TabPage(Protocol):
+    """A module with one page."""
+
+    TITLE: str
+    SCRIPT: Path
+    # Each takes the engine, the body of the request and the user, and returns a sentence, or a
+    # mapping with the sentence as `message`.
+    ACTIONS: Mapping[str, Act]
+
+    def read(self, connection: sa.Connection, query: Mapping[str, str], /) -> dict[str, Any]:
+        """Returns what the script draws."""
+
+
+@lru_cache(maxsize=1)
+def tab_pages() -> Mapping[str, TabPage]:
+    """Returns the pages by name."""
+    return {
+        name: cast(TabPage, import_module(module))
+        for plugin in active_plugins()
+        for name, module in plugin.tab_pages.items()
+    }
+
+
+def questions_of(page: TabPage) -> Mapping[str, Act]:
+    """Returns the actions that change nothing, of a page that has QUESTIONS."""
+    questions: Mapping[str, Act] = getattr(page, "QUESTIONS", {})
+    return questions
+
+
+def body_limit(page: TabPage) -> int:
+    """Returns the largest body of the page's actions, in bytes."""
+    return int(getattr(page, "BODY_MAX_BYTES", BODY_MAX_BYTES))

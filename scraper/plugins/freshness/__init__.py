@@ -1,0 +1,1 @@
+"""Visits planned by how often pages change, within a budget of requests."""

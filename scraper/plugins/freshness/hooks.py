@@ -1,0 +1,71 @@
+"""What the plug-in does where the core calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from scraper.infra.database import delete_site_rows
+from scraper.plugin import Hooks
+from scraper.plugins.freshness import signals, store
+from scraper.plugins.freshness.keys import FreshnessKeys
+from scraper.sites.definition import Site
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+COUNT = sa.text("SELECT count(*) FROM page_visits WHERE site_id = :site_id")
+DELETE_PLAN = sa.text("DELETE FROM site_plans WHERE site_id = :site_id")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCrawl:
+    """What a worker keeps of a planned site's crawl."""
+
+    site_id: int
+
+
+class FreshnessHooks(Hooks):
+    def open_crawl(
+        self, connection: sa.Connection, crawl_id: int, site_id: int, site: Site, *, refetch: bool
+    ) -> None:
+        keys = site.of(FreshnessKeys)
+        if not keys.is_planned:
+            return
+        plan = store.read_plan(connection, site_id)
+        requests = keys.budget_a_day or (plan.requests if plan else 0.0)
+        if plan is not None:
+            hosts = plan.hosts
+        else:
+            # A new site has at least the hosts that its definition names.
+            hosts = max(store.count_hosts(connection, site_id), len(site.allowed_hosts))
+        store.limit_rate(connection, crawl_id, site, requests, hosts)
+        if not refetch:
+            store.leave_visits_to_plan(connection, crawl_id)
+
+    def crawl_extra(
+        self, connection: sa.Connection, crawl_id: int, site_id: int, site: Site
+    ) -> PlannedCrawl | None:
+        return PlannedCrawl(site_id) if site.of(FreshnessKeys).is_planned else None
+
+    def count_site(self, connection: sa.Connection, site_id: int) -> Mapping[str, int]:
+        count = connection.execute(COUNT, {"site_id": site_id}).scalar_one()
+        return {"planned visits": int(count)}
+
+    def delete_site(self, connection: sa.Connection, site_id: int, limit: int) -> int:
+        connection.execute(DELETE_PLAN, {"site_id": site_id})
+        tables = *signals.TABLES, "page_visits"
+        return delete_site_rows(connection, tables, site_id, limit)
+
+    def stored_metrics(self, connection: sa.Connection) -> Iterable[Metric]:
+        # Only the exporter has what counts metrics.
+        gauges = import_module("scraper.plugins.freshness.gauges")
+        metrics: Iterable[Metric] = gauges.read_gauges(connection)
+        return metrics
+
+
+HOOKS = FreshnessHooks()

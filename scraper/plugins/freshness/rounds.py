@@ -1,0 +1,274 @@
+"""Visits planned pages, in rounds: each is a crawl of the pages whose visits come first.
+
+A round lasts about an hour at the site's budget, and is judged as every crawl is, so what it found
+is published then. It neither adds nor delists products: the crawls of the schedule do that, and
+rounds give way to them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+import structlog
+from pydantic import ValidationError
+
+from scraper.coordinator.discover import dispatch_message
+from scraper.domain import Message
+from scraper.frontier import crawls
+from scraper.infra.database import retry_transaction
+from scraper.plugins.freshness import signals, store
+from scraper.plugins.freshness.keys import DAY_S, FreshnessKeys
+from scraper.plugins.freshness.rules.allocation import needed_budget, visits_of
+from scraper.plugins.freshness.rules.contract import Contract
+from scraper.plugins.freshness.rules.estimates import Evidence, estimate_rate, fresh_days
+from scraper.plugins.freshness.rules.plan import FIRST_RATE, SitePlan
+from scraper.plugins.freshness.rules.profile import Profile
+from scraper.plugins.freshness.rules.shares import PageGroup, mean_share
+from scraper.plugins.freshness.store import StoredPlan
+from scraper.settings import Settings
+from scraper.sites.definition import Site
+from scraper.sites.grammar import scalars
+
+log = structlog.get_logger()
+
+ROUND_DAYS = 1 / 24
+PLANNED_EVERY = timedelta(hours=1)
+# At least this part of the budget is for visits, however many listings there are.
+VISITS_PART = 0.5
+# What is needed counts with this reserve.
+RESERVE = 1.03
+# A visit says that a sensor missed a change only if that was read in the last part of the time
+# since the visit before.
+UNREAD_PART = 0.2
+# What was kept fades within about a week.
+KEPT_DAYS = 7.0
+
+
+def visit_pages(engine: sa.Engine, settings: Settings) -> list[Message]:
+    """Opens the next round of each planned site without a crawl. One tick of the coordinator."""
+    with engine.connect() as connection:
+        planned = store.planned_sites(connection)
+    opened = 0
+    for row in planned:
+        try:
+            site = Site.model_validate(row.definition)
+        except ValidationError:
+            # Planning crawls reports it.
+            continue
+        opened += retry_transaction(partial(_open_next, engine, row.id, site))
+    return [dispatch_message()] if opened else []
+
+
+def _open_next(engine: sa.Engine, site_id: int, site: Site) -> bool:
+    with engine.begin() as connection:
+        if not store.try_lock(connection, site_id):
+            return False
+        if crawls.active_crawl(connection, site_id) is not None:
+            return False
+        now = connection.execute(sa.text("SELECT now()")).scalar_one()
+        plan = update_plan(connection, site_id, site, now)
+        pages = math.ceil(plan.visits * ROUND_DAYS)
+        if not pages or not store.read_groups(connection, site_id):
+            return False
+        crawl_id = store.open_round(connection, site_id, site, plan, pages)
+        if crawl_id is None:
+            connection.rollback()
+            return False
+        log.info("planned pages are visited", site=site.name, crawl=crawl_id, pages=pages)
+        return True
+
+
+def update_plan(connection: sa.Connection, site_id: int, site: Site, now: datetime) -> StoredPlan:
+    """Learns from the looks since the last time, and plans again once an hour, or if the definition
+    has changed."""
+    keys, stored = site.of(FreshnessKeys), store.read_plan(connection, site_id)
+    wanted = keys.model_dump(mode="json", include={"budget", "fresh", "weight"})
+    if stored is None:
+        first = SitePlan.of([], 0)._replace(mean_rate=FIRST_RATE)
+        long_ago = datetime(2000, 1, 1, tzinfo=UTC)
+        stored = StoredPlan(first, 0.0, 0.0, 0.0, long_ago, wanted, Profile())
+    stored = _learn_looks(connection, site_id, site, stored)
+    stored.profile.refresh()
+    if stored.wanted != wanted or now - stored.planned_at >= PLANNED_EVERY:
+        stored = _plan_again(connection, site_id, keys, stored._replace(wanted=wanted))
+        broken = _judge_contract(connection, site_id, keys, stored)
+        if broken is not None and broken != stored.broken:
+            log.warning("what was promised is not kept", site_id=site_id, reason=broken)
+        stored = stored._replace(planned_at=now, broken=broken)
+    store.store_plan(connection, site_id, stored)
+    return stored
+
+
+def _learn_looks(
+    connection: sa.Connection, site_id: int, site: Site, stored: StoredPlan
+) -> StoredPlan:
+    keys = site.of(FreshnessKeys)
+    last = store.last_whole_crawl(connection, site_id)
+    readers = [store.read_round] if last == stored.loaded else [store.read_round, store.read_others]
+    for read in readers:
+        while rows := read(connection, site_id):
+            looks = []
+            for row in rows:
+                look, stored = learn_look(row, keys, stored)
+                looks.append(look)
+            store.store_looks(connection, site_id, looks)
+    store.end_round(connection, site_id)
+    # Only crawls of the whole site read listings and sitemaps.
+    if last != stored.loaded:
+        signals.signal_pages(connection, site_id, site, stored)
+        signals.forget(connection, site_id)
+    return stored._replace(loaded=last)
+
+
+def learn_look(
+    row: Any, keys: FreshnessKeys, stored: StoredPlan
+) -> tuple[dict[str, Any], StoredPlan]:
+    """Returns the row of a page after a look, and the plan that counts for how long what was stored
+    was true since the look before."""
+    now = row.fetched_at.timestamp() / DAY_S
+    profile, plan = stored.profile, stored.plan
+    stretched_now = profile.stretched(now)
+    weight = keys.weigh(row.data)
+    evidence = Evidence()
+    rate = plan.mean_rate
+    if row.looked_at is not None:
+        since = row.looked_at.timestamp() / DAY_S
+        days, changed = stretched_now - profile.stretched(since), row.content_hash != row.old_hash
+        before = Evidence(row.changes, row.changed_days, row.quiet_days)
+        stored, quiet = _learn_sensors(row, stored, (since, now), changed=changed)
+        begin = max(since, quiet)
+        quiet_days = profile.stretched(begin) - profile.stretched(since)
+        evidence = before.before_signal(quiet_days).after_look(days - quiet_days, changed=changed)
+        rate = estimate_rate(evidence, plan.mean_rate)
+        stored = _count_quiet(stored, weight * (begin - since))
+        stored = _count_true(stored, keys, (begin, now), rate, weight, changed=changed)
+        if changed:
+            profile.add_change(begin, now)
+    # Before there is a plan, every page is visited once, in the order in which it was read.
+    interval = plan.interval(rate, weight) if stored.requests else 0.0
+    look = evidence._asdict() | {
+        "page_id": row.id,
+        "rate": rate,
+        "weight": weight,
+        "content_hash": row.content_hash,
+        "looked_at": row.fetched_at,
+        "next_visit": datetime.fromtimestamp(
+            profile.unstretched(stretched_now + interval) * DAY_S, UTC
+        ),
+    }
+    return look, stored
+
+
+def _learn_sensors(
+    row: Any, stored: StoredPlan, times: tuple[float, float], *, changed: bool
+) -> tuple[StoredPlan, float]:
+    """Counts whether a page's card, and its date in a sitemap, were right. Returns until when one
+    that is believed has shown that the page had not changed; 0 without one that says so."""
+    since, now = times
+    days = stored.profile.stretched(now) - stored.profile.stretched(since)
+    chance = -math.expm1(-row.rate * days)
+    quiet = 0.0
+    records = []
+    for record, signalled, read_at, quiet_until in (
+        (stored.cards, row.signalled, row.card_read, row.card_quiet),
+        (stored.dates, row.dated, row.date_read, row.date_quiet),
+    ):
+        read = read_at.timestamp() / DAY_S if read_at is not None else 0.0
+        # A change after the sensor was last read is not missed.
+        if signalled or now - read <= UNREAD_PART * (now - since):
+            if signalled and changed and record.has_say and quiet_until is not None:
+                quiet = max(quiet, min(quiet_until.timestamp() / DAY_S, now))
+            record = record.after_visit(signalled=signalled, changed=changed, chance=chance)
+        records.append(record)
+    cards, dates = records
+    return stored._replace(cards=cards, dates=dates), quiet
+
+
+def _count_quiet(stored: StoredPlan, days: float) -> StoredPlan:
+    """Counts a time in which what was stored was true."""
+    return stored._replace(
+        seen_days=stored.seen_days + days,
+        kept_days=stored.kept_days + days,
+        promise_days=stored.promise_days + days,
+    )
+
+
+def _count_true(
+    stored: StoredPlan,
+    keys: FreshnessKeys,
+    times: tuple[float, float],
+    rate: float,
+    weight: float,
+    *,
+    changed: bool,
+) -> StoredPlan:
+    """Counts for how long what was stored was true between two looks, now and as promised."""
+    profile, (since, now) = stored.profile, times
+    begin, within = profile.stretched(since), min(keys.promised_days, now - since)
+    days = profile.stretched(now) - begin
+    bound_days = profile.stretched(now - within) - begin
+    true_days = fresh_days(days, rate, changed=changed)
+    promised = fresh_days(days, rate, changed=changed, most=bound_days)
+    return stored._replace(
+        seen_days=stored.seen_days + weight * (now - since),
+        kept_days=stored.kept_days + weight * (profile.unstretched(begin + true_days) - since),
+        promise_days=stored.promise_days
+        + weight * (profile.unstretched(begin + promised) - since + within),
+    )
+
+
+def _plan_again(
+    connection: sa.Connection, site_id: int, keys: FreshnessKeys, stored: StoredPlan
+) -> StoredPlan:
+    groups = store.read_groups(connection, site_id)
+    others = store.other_requests(connection, site_id)
+    requests, needed = keys.budget_a_day, 0.0
+    if keys.fresh is not None and groups:
+        needed = needed_requests(groups, keys, others)
+        requests = needed if requests is None else min(needed, requests)
+    if requests is None:
+        return stored
+    visits = max(requests - others, requests * VISITS_PART)
+    plan = SitePlan.of(groups, visits, keys.least_visits) if groups else stored.plan
+    fades = math.exp(-1 / 24 / KEPT_DAYS)
+    return stored._replace(
+        plan=plan,
+        requests=requests,
+        visits=visits,
+        needed=needed,
+        promised=mean_share(groups, visits_of(groups, plan.allocation)),
+        seen_days=stored.seen_days * fades,
+        kept_days=stored.kept_days * fades,
+        promise_days=stored.promise_days * fades,
+        hosts=store.count_hosts(connection, site_id),
+    )
+
+
+def needed_requests(groups: Sequence[PageGroup], keys: FreshnessKeys, others: float) -> float:
+    """Returns how many requests a day the promise needs; 0 if nothing is promised."""
+    if keys.fresh is None:
+        return 0.0
+    share = scalars.parse_share(keys.fresh.share)
+    needed = needed_budget(groups, share, keys.promised_days, keys.least_visits)
+    return needed * RESERVE + others
+
+
+def _judge_contract(
+    connection: sa.Connection, site_id: int, keys: FreshnessKeys, stored: StoredPlan
+) -> str | None:
+    """Returns why the contract is broken; None if it is kept."""
+    return Contract(
+        needed=stored.needed,
+        budget=keys.budget_a_day,
+        promised=scalars.parse_share(keys.fresh.share) if keys.fresh else None,
+        promise_kept=stored.kept_promise,
+        planned=stored.promised,
+        kept=stored.kept,
+        visits=stored.visits,
+        visited=store.count_visits(connection, site_id),
+    ).broken

@@ -1,0 +1,1 @@
+"""Estimates of change rates, and plans of visits. Pure."""

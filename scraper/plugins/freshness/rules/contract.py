@@ -1,0 +1,50 @@
+"""Whether what a site was promised is kept, and if not, why. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+# A share may be this much lower before the contract is broken.
+TOLERANCE = 0.02
+# A plan without a promise expects a share, which is less certain.
+PLAN_TOLERANCE = 0.05
+# Fewer visits than this part of the planned ones are too few.
+VISITS_PART = 0.8
+
+SMALL_BUDGET = "budget too small"
+SLOW_HOST = "fewer visits than planned"
+MORE_CHANGES = "more changes than learned"
+
+
+class Contract(NamedTuple):
+    """What a site was promised, and what was kept. A share without a promise, or before the first
+    look, is None; `visits` and `visited` are product pages a day, planned and real."""
+
+    needed: float
+    budget: float | None
+    promised: float | None
+    promise_kept: float | None
+    planned: float
+    kept: float | None
+    visits: float
+    visited: float | None
+
+    @property
+    def broken(self) -> str | None:
+        """The reason for which the contract is broken; None if it is kept.
+
+        >>> Contract(900, 1000, 0.95, 0.91, 0.8, 0.8, 100, 60).broken
+        'fewer visits than planned'
+        """
+        if self.promised is not None and self.budget is not None and self.needed > self.budget:
+            return SMALL_BUDGET
+        if not self._is_missed():
+            return None
+        if self.visited is not None and self.visited < VISITS_PART * self.visits:
+            return SLOW_HOST
+        return MORE_CHANGES
+
+    def _is_missed(self) -> bool:
+        if self.promised is not None:
+            return self.promise_kept is not None and self.promise_kept < self.promised - TOLERANCE
+        return self.kept is not None and self.kept < self.planned - PLAN_TOLERANCE

@@ -1,0 +1,102 @@
+"""The plug-in in a worker: reads the cards of planned sites' listings and the dates of their
+sitemaps, and stores them before their pages are settled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from scraper.crawl.context import CrawlContext
+from scraper.domain import Extracted, Fetched, Kind, LeasedPage
+from scraper.extract.bounds import ReadElsewhere, TooSlow
+from scraper.extract.document import Document
+from scraper.infra.database import retry_transaction
+from scraper.plugin import WorkerPart
+from scraper.plugins.freshness import signals
+from scraper.plugins.freshness.cards import LIMITS, read_cards
+from scraper.plugins.freshness.hooks import PlannedCrawl
+from scraper.results.transaction import PageResult
+from scraper.rules.urls import fingerprint
+from scraper.worker.batch import Attempt, Batch
+
+log = structlog.get_logger()
+NAME = "freshness"
+
+
+@dataclass(frozen=True, slots=True)
+class PageSignals:
+    """The cards of a listing, or the dates of a sitemap, as rows to store."""
+
+    site_id: int
+    cards: Sequence[dict[str, Any]] = ()
+    dates: Sequence[dict[str, Any]] = ()
+
+
+class FreshnessPart(WorkerPart):
+    async def keep(
+        self,
+        batch: Batch,
+        page: LeasedPage,
+        context: CrawlContext,
+        fetched: Fetched,
+        attempt: Attempt,
+    ) -> PageSignals | None:
+        extracted = attempt.extracted
+        if page.kind is Kind.PRODUCT or extracted is None:
+            return None
+        site_id = cast(PlannedCrawl, context.extras[NAME]).site_id
+        if page.kind is Kind.SITEMAP:
+            return PageSignals(site_id, dates=await asyncio.to_thread(_date_rows, extracted))
+        products = {link.url for link in extracted.links if link.kind is Kind.PRODUCT}
+        if not products or context.extractor.reads_interface(page.url):
+            return None
+        rows = await asyncio.to_thread(_card_rows, page, context, fetched, products)
+        return PageSignals(site_id, cards=rows)
+
+    def before_settling(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
+        listed = [kept for page in pages if isinstance(kept := page.extras.get(NAME), PageSignals)]
+        if listed:
+            try:
+                retry_transaction(lambda: self._store_signals(listed))
+            except SQLAlchemyError as error:
+                # Pages are worth more than what hints at their changes.
+                log.warning("cards and dates were lost", error=str(error)[:200])
+        return pages
+
+    def _store_signals(self, listed: Sequence[PageSignals]) -> None:
+        cards: dict[int, list[dict[str, Any]]] = {}
+        dates: dict[int, list[dict[str, Any]]] = {}
+        for kept in listed:
+            cards.setdefault(kept.site_id, []).extend(kept.cards)
+            dates.setdefault(kept.site_id, []).extend(kept.dates)
+        with self.host.engine.begin() as connection:
+            for site_id, rows in sorted(cards.items()):
+                signals.store_cards(connection, site_id, rows)
+                signals.store_dates(connection, site_id, dates[site_id])
+
+
+def _date_rows(extracted: Extracted) -> list[dict[str, Any]]:
+    return [
+        {"fingerprint": fingerprint(url), "lastmod": lastmod}
+        for url, lastmod in extracted.named
+        if lastmod is not None
+    ]
+
+
+def _card_rows(
+    page: LeasedPage, context: CrawlContext, fetched: Fetched, products: set[str]
+) -> list[dict[str, Any]]:
+    try:
+        document = Document(fetched, page.url, LIMITS)
+        cards = read_cards(document, products, context.site.product_url_rules)
+    except (ReadElsewhere, TooSlow):
+        return []
+    return [
+        {"fingerprint": fingerprint(url), "prices": card.prices, "available": card.available}
+        for url, card in cards.items()
+    ]

@@ -1,0 +1,1 @@
+"""Adds shops and changes definitions in the Crawls tab."""

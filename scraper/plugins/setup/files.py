@@ -1,0 +1,140 @@
+"""Writes definition files, whole or not at all, and logs each change with its author.
+
+A writer says which text it has seen: what another has changed since is never overwritten. One
+writer writes at a time, over all processes with this database.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from scraper.errors import ConfigError, NotFoundError, ScraperError
+
+SHOWN = 30
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+# A number of this plug-in's own among advisory locks.
+LOCK = sa.text("SELECT pg_advisory_xact_lock(7319402)")
+LOG = sa.text("""
+INSERT INTO definition_changes (changed_by, site, action, file, before, after)
+VALUES (:by, :site, :action, :file, :before, :after)
+""")
+LIST = sa.text("""
+SELECT id, at, changed_by AS by, site, action, file FROM definition_changes
+ WHERE CAST(:site AS text) IS NULL OR site = :site ORDER BY id DESC LIMIT :most
+""")
+READ = sa.text("""
+SELECT id, at, changed_by AS by, site, action, file, before, after FROM definition_changes
+ WHERE id = :id
+""")
+NEWEST = sa.text("SELECT max(id) FROM definition_changes WHERE site = :site")
+
+
+class ReadOnlyFolderError(ScraperError):
+    """The folder of the definitions cannot be written. The message says why."""
+
+
+class Author(NamedTuple):
+    """Who changes a site, and what the log calls it."""
+
+    by: str
+    site: str
+    action: str
+
+
+def hash_text(text: str | None) -> str:
+    """Returns the hash by which a writer names the text that it has seen; "" for a missing file."""
+    return "" if text is None else hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def read_file(file: Path) -> str | None:
+    """Returns a file's text, or None without it."""
+    try:
+        return file.read_bytes().decode("utf-8-sig", "replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
+
+
+def is_writable(folder: Path) -> bool:
+    """Returns whether definitions can be saved."""
+    nearest = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    return nearest.is_dir() and os.access(
+        nearest, os.W_OK, effective_ids=os.access in os.supports_effective_ids
+    )
+
+
+def save_file(engine: sa.Engine, file: Path, text: str | None, seen: str, author: Author) -> None:
+    """Writes a file, or removes it with None. `seen`: the hash of the text that the author has
+    seen. Raises `ConfigError` if that has changed, `ReadOnlyFolderError`."""
+    with engine.begin() as connection:
+        connection.execute(LOCK)
+        before = read_file(file)
+        if hash_text(before) != seen:
+            if not seen:
+                raise ConfigError(f"{file} is there already (fix: choose another name)")
+            raise ConfigError(f"{file} has changed since you loaded it (fix: load the page again)")
+        values = {"file": str(file), "before": before, "after": text}
+        connection.execute(LOG, {**author._asdict(), **values})
+        try:
+            _write_whole(file, text, new=before is None)
+        except FileExistsError:
+            raise ConfigError(f"{file} is there already (fix: choose another name)") from None
+        except OSError as error:
+            if error.errno in _READ_ONLY:
+                raise ReadOnlyFolderError(f"{file} cannot be written: {error.strerror}") from None
+            raise ConfigError(f"{file} cannot be written: {error.strerror}") from None
+
+
+def _write_whole(file: Path, text: str | None, *, new: bool) -> None:
+    # A link leads to the file that is meant.
+    target = file.resolve()
+    if text is None:
+        target.unlink()
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    mode = 0o666 if new else target.stat().st_mode & 0o777
+    draft = target.parent / f".{target.name}.{secrets.token_hex(4)}"
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as output:
+            output.write(text.encode("utf-8"))
+            output.flush()
+            os.fsync(output.fileno())
+        if new:
+            # Unlike a rename, a link never takes the place of a file.
+            os.link(draft, target)
+        else:
+            draft.chmod(mode)
+            draft.replace(target)
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+
+
+def undo_change(engine: sa.Engine, change: sa.Row[Any], by: str) -> None:
+    """Restores the text before a change, if nothing has changed the file since. Raises as
+    `save_file` does."""
+    author = Author(by, change.site, "undone")
+    save_file(engine, Path(change.file), change.before, hash_text(change.after), author)
+
+
+def read_change(connection: sa.Connection, id_: int) -> sa.Row[Any]:
+    """Returns a change with both texts. Raises `NotFoundError`."""
+    row = connection.execute(READ, {"id": id_}).one_or_none()
+    if row is None:
+        raise NotFoundError(f"change {id_} is not in the log")
+    return row
+
+
+def list_changes(connection: sa.Connection, site: str | None = None) -> list[dict[str, Any]]:
+    """Returns the newest changes, of one site or of all, the newest first."""
+    rows = connection.execute(LIST, {"site": site, "most": SHOWN})
+    return [dict(row) for row in rows.mappings()]

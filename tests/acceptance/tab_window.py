@@ -1,0 +1,70 @@
+"""The Crawls tab in a browser's window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.servers.flower import Flower
+
+# A busy machine draws late; a page that never draws it fails all the same.
+expect.set_options(timeout=60_000)
+
+WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 360, "height": 740}
+
+
+class Window:
+    """A tab of the browser; what it says in its console, and where it goes, is kept."""
+
+    def __init__(
+        self,
+        browser: Browser,
+        flower: Flower,
+        *,
+        scheme: str = "light",
+        login: bool = True,
+        **more: Any,
+    ) -> None:
+        user, password = flower.login
+        credentials = {"username": user, "password": password if login else "wrong"}
+        self.context = browser.new_context(
+            http_credentials=credentials, color_scheme=scheme, viewport=more.get("size", WIDE), locale="en-GB",
+            timezone_id="Europe/Berlin",
+        )  # fmt: skip
+        self.flower, self.page = flower, self.context.new_page()
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda told: self.said.append(f"{told.type}: {told.text}"))
+        self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+
+    def open(self, path: str) -> Page:
+        self.page.goto(f"{self.flower.url}{path}")
+        return self.drawn()
+
+    def drawn(self, more: int = 1) -> Page:
+        """Waits until the page has drawn so many new answers."""
+        seen = int(self.page.locator("#crawls-page").get_attribute("data-refreshed") or 0)
+        self.page.wait_for_function(
+            f"() => Number(document.getElementById('crawls-page').dataset.refreshed || 0) >= {seen + more}",
+            timeout=120_000,
+        )
+        return self.page
+
+    def overflows(self) -> list[str]:
+        """What reaches beyond the window's width, and does not scroll within a box of its own."""
+        found: list[str] = self.page.evaluate("""() => {
+            const wide = document.documentElement.scrollWidth > window.innerWidth ? ['the page'] : [];
+            const inScroller = (e) => e.closest('.table-responsive, pre, .visually-hidden, .skip-link');
+            for (const e of document.querySelectorAll('#crawls-page *')) {
+                const box = e.getBoundingClientRect();
+                if (box.width && box.right > window.innerWidth + 1 && !inScroller(e)) wide.push(e.outerHTML.slice(0, 80));
+            }
+            return wide; }""")
+        return found
+
+    def assert_quiet(self) -> None:
+        """Nothing was said in the console, and nobody but Flower was asked."""
+        assert self.said == []
+        assert [url for url in self.asked if not url.startswith(("data:", self.flower.url))] == []

@@ -1,0 +1,161 @@
+"""Everything through PgBouncer in transaction mode, with fewer server connections than clients."""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from scraper import settings as settings_module
+from scraper.feed import consumers
+from scraper.infra.database import make_engine
+from scraper.settings import Settings
+from tests.acceptance.commands import Commands, until
+from tests.acceptance.conftest import SampleShop
+from tests.support.machine import need
+from tests.support.servers import pgbouncer
+
+pytestmark = pytest.mark.everyday
+
+CONNECTIONS = """
+SELECT count(*) FROM pg_stat_activity
+ WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+
+@pytest.fixture
+def pooled_url(servers: Settings, empty_database: str) -> Iterator[str]:
+    reason = "PgBouncer is not installed (Debian: apt install pgbouncer)"
+    program = need(pgbouncer.program(), reason)
+    name = sa.make_url(empty_database).database
+    with (
+        tempfile.TemporaryDirectory(prefix="pooler-") as folder,
+        pgbouncer.pooler(program, servers, Path(folder)) as port,
+    ):
+        yield f"postgresql://scraper@127.0.0.1:{port}/{name}"
+
+
+@pytest.fixture
+def pooled(pooled_url: str, environment: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("DATABASE_URL", pooled_url)
+    settings_module.load.cache_clear()
+    return settings_module.load()
+
+
+@pytest.mark.timeout(600)
+def test_a_crawl_and_its_readers_through_a_pooler(
+    pooled: Settings,
+    empty_database: str,
+    run: Commands,
+    sample_shop: Callable[..., SampleShop],
+    tmp_path: Path,
+) -> None:
+    shop = sample_shop("--products", "400", "--fail-share", "0.02")
+    assert "at revision" in run.scraper("migrate").stdout
+    coordinator = run.coordinator()
+    workers = [run.worker("datacenter,residential") for _ in range(2)]
+    for process in (coordinator, *workers):
+        run.until_ready(process)
+    run.scraper("crawl", "demo", "--wait", timeout_s=240)
+    truth = shop.truth()
+    lines = run.scraper("changes", "--consumer", "lake").stdout.splitlines()
+    assert len(lines) == len(truth)
+    assert run.scraper("changes", "--consumer", "lake").stdout == ""
+    shop.visit()
+    run.scraper("crawl", "demo", "--wait", timeout_s=240)
+    (second, first) = run.crawls()
+    assert (first["products_new"], first["dead"], second["dead"]) == (len(truth), 0, 0)
+    assert len(run.scraper("changes", "--consumer", "lake").stdout.splitlines()) > 0
+    product = next(iter(truth))
+    for words in (
+        ("report", "1"),
+        ("history", "demo", product),
+        ("why", "demo", product),
+        ("products", "demo", "--where", "price>1", "--limit", "5"),
+        ("consumers",),
+        ("dead", "list"),
+        ("host", "list"),
+        ("status",),
+        ("sites", "list"),
+        ("articles",),
+        ("psql", "-c", "SELECT 1"),
+    ):
+        run.scraper(*words)
+    logs = run.logs(whole=True)
+    assert "Traceback" not in logs and "prepared statement" not in logs
+    direct = make_engine(empty_database)
+    with direct.connect() as connection:
+        assert connection.execute(sa.text(CONNECTIONS)).scalar_one() <= (
+            pgbouncer.SERVER_CONNECTIONS
+        )
+        _add_products(connection, 10_000 - len(truth))
+    direct.dispose()
+    output = tmp_path / "products.csv"
+    run.scraper("export", "demo", "-o", str(output))
+    with output.open(newline="") as file:
+        assert len({row["id"] for row in csv.DictReader(file)}) >= 10_000
+
+
+def _add_products(connection: sa.Connection, count: int) -> None:
+    columns = sa.text(
+        "SELECT string_agg(attname, ', ') FROM pg_attribute WHERE attrelid = 'products'::regclass"
+        " AND attnum > 0 AND NOT attisdropped AND attname NOT IN ('id', 'external_id')"
+    )
+    names = connection.execute(columns).scalar_one()
+    insert = (
+        f"INSERT INTO products (external_id, {names}) SELECT 'x' || n, {names}"
+        " FROM generate_series(1, :count) n, (SELECT * FROM products LIMIT 1) p"
+    )
+    connection.execute(sa.text(insert), {"count": count})
+    connection.commit()
+
+
+def test_a_pooled_session_keeps_nothing(
+    pooled_url: str, servers: Settings, empty_database: str
+) -> None:
+    """Neither options nor prepared statements nor locks; in a transaction the options hold."""
+    url = pooled_url.replace("postgresql://", "postgresql+psycopg://")
+    engine, direct = make_engine(url), make_engine(empty_database)
+    shown = sa.text(
+        "SELECT current_setting('lock_timeout'), current_setting('timezone'), "
+        "current_setting('idle_in_transaction_session_timeout')"
+    )
+    with engine.connect() as connection, direct.connect() as other:
+        for _ in range(20):
+            assert tuple(connection.execute(shown).one()) == ("30s", "UTC", "10s")
+            connection.rollback()
+        assert tuple(other.execute(shown).one()) == ("30s", "UTC", "10s")
+        assert connection.info["is_pooled"] and not other.info["is_pooled"]
+    raw = engine.raw_connection()
+    raw.driver_connection.autocommit = True  # type: ignore[union-attr]
+    cursor = raw.cursor()
+    cursor.execute("SELECT current_setting('lock_timeout'), count(*) FROM pg_prepared_statements")
+    assert cursor.fetchone() == ("0", 0)
+    raw.close()  # type: ignore[no-untyped-call]
+    engine.dispose()
+    direct.dispose()
+
+
+def test_one_process_at_a_time_reads_as_a_consumer(pooled: Settings, run: Commands) -> None:
+    run.scraper("migrate")
+    reading = run.start("scraper", "changes", "--consumer", "lake", "--follow")
+    engine = make_engine(pooled.postgres_url)
+    until(lambda: _is_held(engine), 30)
+    done = run.scraper("changes", "--consumer", "lake", code=1)
+    assert "another process reads as consumer 'lake'" in done.stderr
+    run.end(reading)
+    # The pooler notices a little later that its client has left.
+    until(lambda: not _is_held(engine), 30)
+    with consumers.hold_consumer(engine, "lake", None):
+        pass
+    engine.dispose()
+
+
+def _is_held(engine: sa.Engine) -> bool:
+    with engine.connect() as connection:
+        query = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+        return bool(connection.execute(sa.text(query)).scalar())

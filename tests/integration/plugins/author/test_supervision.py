@@ -1,0 +1,126 @@
+"""Commands that read pages which no parser comes back from: they end by a signal at once, and by
+themselves with a sentence, and leave no process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from click.testing import CliRunner
+
+from scraper.cli.main import main
+from tests.support.hostile_pages import HOSTILE, attributes
+from tests.support.shops.static_shop import StaticShop
+from tests.support.shops.things_shop import define
+
+PATIENCE_S = 300.0
+COMMANDS = {
+    "try": ["try", "page.html"],
+    "shell": ["shell", "page.html"],
+    "new": ["new", "{url}/"],
+    "record": ["sites", "record", "things"],
+    "repair": ["repair", "things"],
+}
+PROGRAM = """
+import signal, sys
+from scraper.cli.main import main
+from scraper.plugins.author import supervision
+signal.signal(signal.SIGINT, signal.default_int_handler)
+supervision.PAGE_CPU_S = float(sys.argv.pop(1))
+main()
+"""
+
+
+@contextmanager
+def started(words: list[str], page_cpu_s: float) -> Iterator[subprocess.Popen[str]]:
+    """A command as it is typed, with less time for a page."""
+    argv = [sys.executable, "-c", PROGRAM, str(page_cpu_s), *words]
+    typed = Path("typed")
+    typed.write_text("css('h1')\n")
+    with typed.open() as stdin, Path("out").open("w") as out:
+        process = subprocess.Popen(
+            argv, stdin=stdin, stdout=out, stderr=out, text=True, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def words_of(name: str, shop: StaticShop, body: bytes) -> list[str]:
+    """The command's words, on a shop all of whose pages are this one."""
+    define(shop)
+    if name == "repair":
+        # A repair is proven on more pages than the shop has things.
+        for n in range(8, 21):
+            shop.pages["/"] += f'<a class="p" href="/p/{n}">Thing {n}</a>'
+            shop.pages[f"/p/{n}"] = f"<h1>Thing {n}</h1><b class=price>£{n}.50</b>"
+        done = CliRunner().invoke(main, ["sites", "record", "things"])
+        assert done.exit_code == 0, done.output
+    Path("page.html").write_bytes(body)
+    for path in set(shop.pages) - {"/robots.txt"}:
+        shop.pages[path] = body.decode()
+    return [word.format(url=shop.url) for word in COMMANDS[name]]
+
+
+def busy_child(process: subprocess.Popen[str]) -> psutil.Process:
+    """The process apart, once it is in the middle of the page."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until and process.poll() is None:
+        for child in psutil.Process(process.pid).children():
+            before = child.cpu_times().user
+            time.sleep(1)
+            if child.cpu_times().user - before > 0.05 and child.cpu_times().user > 2:
+                return child
+        time.sleep(0.1)
+    raise AssertionError(Path("out").read_text())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_at_once(shop: StaticShop, name: str, number: signal.Signals) -> None:
+    words = words_of(name, shop, attributes(300_000))
+    with started(words, page_cpu_s=1000) as process:
+        child = busy_child(process)
+        process.send_signal(number)
+        # Reading goes on for minutes of CPU time; a second of it may pass.
+        used_s = child.cpu_times().user
+        assert process.wait(PATIENCE_S) in (128 + number, 1), Path("out").read_text()
+        assert used_s < 60
+        assert not child.is_running()
+    assert "Traceback" not in Path("out").read_text()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_it_ends_by_itself_with_a_sentence(shop: StaticShop, name: str) -> None:
+    words = words_of(name, shop, attributes(300_000))
+    with started(words, page_cpu_s=3) as process:
+        assert process.wait(PATIENCE_S) == 1
+    said = Path("out").read_text()
+    assert "reading the page took longer than 3 s" in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize("page", HOSTILE)
+def test_hostile_pages(shop: StaticShop, page: str) -> None:
+    words = words_of("try", shop, HOSTILE[page][1])
+    with started(words, page_cpu_s=3) as process:
+        assert process.wait(PATIENCE_S) in (0, 1)
+    assert "Traceback" not in Path("out").read_text()
+
+
+def test_a_page_that_ends_the_process(shop: StaticShop) -> None:
+    words = words_of("try", shop, attributes(300_000))
+    with started(words, page_cpu_s=1000) as process:
+        busy_child(process).send_signal(signal.SIGSEGV)
+        assert process.wait(PATIENCE_S) == 1
+    assert "the process that read it ended by signal 11" in Path("out").read_text()

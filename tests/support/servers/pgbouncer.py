@@ -1,0 +1,67 @@
+"""A PgBouncer of the tests' own, from the Debian package: in transaction mode, with its defaults
+otherwise, in front of the embedded PostgreSQL."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from scraper.settings import Settings
+from tests.support.servers.rabbitmq import unused_ports
+
+START_S = 120.0
+# Fewer than the clients have: they must share them.
+SERVER_CONNECTIONS = 6
+
+
+def program() -> str | None:
+    return shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/sbin")
+
+
+@contextmanager
+def pooler(pgbouncer: str, servers: Settings, folder: Path) -> Iterator[int]:
+    """Yields the port on 127.0.0.1, where all users are trusted."""
+    (port,) = unused_ports(1)
+    path, users = folder / "pgbouncer.ini", folder / "users.txt"
+    users.write_text('"scraper" ""\n')
+    path.write_text(
+        f"""[databases]
+* = host={servers.socket_dir} port=5432
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = trust
+auth_file = {users}
+pool_mode = transaction
+default_pool_size = {SERVER_CONNECTIONS}
+max_client_conn = 200
+"""
+    )
+    owner = servers.socket_dir.stat().st_uid
+    for part in (folder, path, users):
+        part.chmod(0o755)
+    log = (folder / "pgbouncer.log").open("w")
+    with (
+        log,
+        subprocess.Popen(
+            [pgbouncer, str(path)], stdout=log, stderr=log, user=owner, group=owner
+        ) as process,
+    ):
+        try:
+            until = time.monotonic() + START_S
+            while True:
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                ended = process.poll() is not None or time.monotonic() > until
+                assert not ended, (folder / "pgbouncer.log").read_text()
+                time.sleep(0.05)
+            yield port
+        finally:
+            process.kill()

@@ -1,0 +1,129 @@
+"""A primary, its replica and three sentinels, as people deploy Redis Sentinel. All on loopback."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import redis
+
+from scraper.plugins.demo.processes import find_free_port
+from tests.support.servers import valkey
+
+NAME = "shop"
+PASSWORD, SENTINEL_PASSWORD = "s3cret", "w4tcher"
+# A primary that does not answer for this long is replaced.
+DOWN_AFTER_MS = 1_000
+WAIT_S = 120.0
+
+
+class Sentinels:
+    """`url` names the sentinels, `clients` speak to the two servers, the first primary first."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.servers = [self._make_server(folder, f"server{number}") for number in range(2)]
+        self.servers[1].add_options("--replicaof", "127.0.0.1", str(self.servers[0].port))
+        self.ports: list[int] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def url(self) -> str:
+        hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
+        return (
+            f"sentinel://:{PASSWORD}@{hosts}/0"
+            f"?master_name={NAME}&sentinel_password={SENTINEL_PASSWORD}"
+        )
+
+    def __enter__(self) -> Self:
+        try:
+            for server in self.servers:
+                server.start()
+            for number in range(3):
+                self._start_sentinel(number)
+            self._wait_until(self._is_complete)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+        for server in self.servers:
+            server.kill()
+
+    def connect(self, number: int) -> redis.Redis:
+        """Connects to one of both servers."""
+        return redis.Redis(port=self.servers[number].port, password=PASSWORD)
+
+    def fail_over(self) -> None:
+        """Kills the first primary, and waits until the replica is promoted."""
+        self.servers[0].kill()
+        self._wait_until(self._is_promoted)
+
+    def _is_promoted(self) -> bool:
+        """Returns whether every sentinel names the second server as the primary."""
+        return all(state["port"] == self.servers[1].port for state in self._read_states())
+
+    def _is_complete(self) -> bool:
+        """Returns whether each sentinel knows the others and the replica, which is in step."""
+        counts = {
+            (state["num-other-sentinels"], state["num-slaves"]) for state in self._read_states()
+        }
+        with self.connect(1) as replica:
+            is_linked = replica.info("replication")["master_link_status"] == "up"
+        return is_linked and counts == {(2, 1)}
+
+    def _read_states(self) -> Iterator[dict[str, Any]]:
+        """Yields what each sentinel says about the primary."""
+        for port in self.ports:
+            with redis.Redis(port=port, password=SENTINEL_PASSWORD) as client:
+                yield client.sentinel_masters()[NAME]
+
+    def _wait_until(self, holds: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while not holds():
+            assert time.monotonic() < deadline, "the sentinels do not agree"
+            time.sleep(0.05)
+
+    def _make_server(self, folder: Path, name: str) -> valkey.Server:
+        (folder / name).mkdir(parents=True)
+        words = ["--requirepass", PASSWORD, "--masterauth", PASSWORD]
+        return valkey.Server(
+            folder / name, *words, "--repl-diskless-sync-delay", "0", password=PASSWORD
+        )
+
+    def _start_sentinel(self, number: int) -> None:
+        folder = self._folder / f"sentinel{number}"
+        folder.mkdir()
+        port = find_free_port(0)
+        lines = [
+            f"port {port}",
+            "bind 127.0.0.1",
+            f"dir {folder}",
+            f"requirepass {SENTINEL_PASSWORD}",
+            f"sentinel sentinel-pass {SENTINEL_PASSWORD}",
+            f"sentinel monitor {NAME} 127.0.0.1 {self.servers[0].port} 2",
+            f"sentinel auth-pass {NAME} {PASSWORD}",
+            f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}",
+            f"sentinel failover-timeout {NAME} 10000",
+        ]
+        config = folder / "sentinel.conf"
+        config.write_text("\n".join([*lines, ""]))
+        argv = [valkey.program(), str(config), "--sentinel"]
+        self._processes.append(subprocess.Popen(argv, stdout=subprocess.DEVNULL))
+        with redis.Redis(port=port, password=SENTINEL_PASSWORD) as client:
+            self._wait_until(lambda: _answers(client))
+        self.ports.append(port)
+
+
+def _answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False

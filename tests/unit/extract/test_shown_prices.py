@@ -1,0 +1,179 @@
+"""Prices among other amounts: labels for screen readers, deposits, instalments, two currencies."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from selectolax.lexbor import LexborHTMLParser
+
+from scraper.extract.heuristics.amounts import find_amounts
+from scraper.extract.money import to_price
+from scraper.extract.values import Mistyped
+from tests.unit.extract.extracting import product, value
+
+
+def price_of(text: str, currency: str | None = None) -> tuple[str, str | None] | None:
+    try:
+        amount, code = to_price(text, currency=currency)
+    except Mistyped:
+        return None
+    return str(amount), code
+
+
+def read_both(body: str) -> tuple[Any, Any]:
+    """Returns the price by a selector, and by `auto`."""
+    fields = "x: {css: .price, type: price}, y: {auto: price, type: price}, title: h1"
+    (row,) = product(fields, f"<h1>Jug</h1>{body}").products
+    return row.data.get("x"), row.data.get("y")
+
+
+LABELS = [
+    ("Le prix d’origine était : ", "Le prix réduit est : "),
+    ("Prezzo prima dello sconto: ", "Prezzo scontato: "),
+    ("Cena przed obniżką: ", "Cena po obniżce: "),
+    ("Cijena je bila: ", "Sada: "),
+    ("Изначальная цена составляла ", "Текущая цена: "),
+    ("以前の価格は ", "現在の価格は "),
+    ("كان السعر ", "السعر الآن "),
+]
+
+
+@pytest.mark.parametrize(("before", "now"), LABELS)
+@pytest.mark.parametrize(
+    ("old", "new"), [("31,00 €", "24,00 €"), ("$31.00", "$24.00"), ("31,00 kr.", "24,00 kr.")]
+)
+def test_labels_for_screen_readers_are_read_in_any_language(
+    before: str, now: str, old: str, new: str
+) -> None:
+    for hidden in ("sr-only", "visually-hidden", "x1"):
+        label = f'<span class="{hidden}">%s%s.</span>'
+        body = (
+            f'<p class="price"><del><b><i>{old}</i></b></del> {label % (before, old)} '
+            f"<ins><b><i>{new}</i></b></ins> {label % (now, new)}</p>"
+        )
+        assert read_both(body) == (Decimal(24), Decimal(24))
+        # Without a label for the current price, and where a style crosses out.
+        styled = body.replace(label % (now, new), "").replace("del>", "span>", 2)
+        styled = styled.replace("<span><b>", '<span style="text-decoration: line-through"><b>', 1)
+        assert read_both(styled) == (Decimal(24), Decimal(24))
+
+
+def test_a_price_that_is_only_crossed_out_is_read_and_a_pattern_sees_all_of_the_text() -> None:
+    body = '<p class="price"><del>31,00 €</del> <span class="sr-only">Avant : 31,00 €</span></p>'
+    assert value("{css: .price, type: price}", body) == 31
+    body += '<p class="price">&nbsp;</p>'
+    assert value("{css: .price, regex: 'Avant : ([0-9,]+)', type: price}", body) == 31
+
+
+@pytest.mark.parametrize(
+    ("text", "price"),
+    [
+        *[(text, "2.49") for text in (
+            "2,49 € zzgl. 0,15 € Pfand", "2,49 € + 0,15 € Pfand", "2,49 € zzgl. Pfand 0,15 €", "2,49 € Pfand: 0,15 €",
+            "2,49 € (inkl. 0,15 € Pfand)", "€ 2,49 excl. € 0,15 statiegeld", "2,49 € + consigne 0,15 €", "2,49 € più 0,15 € cauzione",
+            "2,49 zł + kaucja 0,50 zł", "2,49 kr + pant 1,00 kr", "2,49 Kč + záloha 3,00 Kč", "2,49 лв. + депозит 0,20 лв.",
+            "2,49 € Niedrigster Preis der letzten 30 Tage: 1,99 €", "2,49 zł Najniższa cena z 30 dni przed obniżką: 1,99 zł",
+            "2,49 € (prix le plus bas des 30 derniers jours : 1,99 €)", "2,49 € Laagste prijs in 30 dagen € 1,99",
+            "2,49 € or 3 payments of 0,83 €", "2,49 € oder 3 x 0,83 €", "2,49 € ou 3 fois 0,83 €", "R$ 2,49 em 3x de R$ 0,83",
+            "2,49 € oder 0,25 €/Monat", "2,49 zł lub 3 raty po 0,83 zł", "2,49 € zzgl. Versand 4,90 €",
+        )],
+        ("0,15 € zzgl. 0,25 € Pfand", "0.15"),
+        *[(text, None) for text in ("2,49 € 1,99 €", "2,49 € Gold 1,99 €")],
+    ],
+)  # fmt: skip
+def test_the_price_is_not_the_amount_for_something_else(text: str, price: str | None) -> None:
+    read = price_of(text)
+    assert (read and read[0]) == price
+
+
+@pytest.mark.parametrize(
+    ("text", "hint", "price"),
+    [
+        ("12,40 € / 24,25 лв.", None, ("12.40", "EUR")),
+        ("24,25 лв. (12,40 €)", None, ("24.25", "BGN")),
+        ("24,25 лв. (12,40 €)", "EUR", ("12.40", "EUR")),
+        ("$12.40 (≈ 11,50 €)", None, ("12.40", "USD")),
+        ("$12.40 (≈ 11,50 €)", "EUR", ("11.50", "EUR")),
+        ("$12.40 (≈ 11,50 €)", "CAD", ("12.40", "CAD")),
+        ("CHF 12.40 | EUR 13.00", "EUR", ("13.00", "EUR")),
+        ("12.40 CHF / 13.00 EUR", None, ("12.40", "CHF")),
+        ("124 kr (11 €)", "NOK", ("124", "NOK")),
+        ("12 USD 11 EUR 10 GBP", "GBP", ("10", "GBP")),
+        ("12 USD 11 EUR", None, None),
+        ("12 € 11", "EUR", None),
+    ],
+)
+def test_one_price_in_two_currencies(text: str, hint: str | None, price: Any) -> None:
+    assert price_of(text, hint) == price
+
+
+def test_a_lowest_price_and_a_deposit_in_elements_of_their_own() -> None:
+    body = (
+        '<div class="price"><span>8,00 €</span></div><div class="info"><p class="price-info">Lowest price '
+        'in the last 30 days: <b>6,50 €</b></p><p class="price-info">+ Pfand <b>0,75 €</b></p></div>'
+    )
+    assert value("{auto: price, type: price}", f"<h1>Jug</h1>{body}") == 8
+
+
+PAIR = (
+    '<div class="price-box"><p class="{0}"><b>$67.07</b></p> <p class="{1}"><b>$52.07</b></p></div>'
+)
+
+
+@pytest.mark.parametrize(
+    ("usual", "reduced"),
+    [
+        ("normalprice", "productSpecialPrice"),
+        ("regular-price", "sale-price"),
+        ("price--standard", "price--reduced"),
+        ("base-price", "now"),
+        ("normalpreis", "aktionspreis"),
+        ("regular", "special"),
+    ],
+)
+def test_a_usual_price_next_to_a_reduced_one_is_a_former_price(usual: str, reduced: str) -> None:
+    body = PAIR.format(usual, reduced)
+    assert value("{auto: price, type: price}", f"<h1>Jug</h1>{body}") == Decimal("52.07")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # A reduced price that only some customers pay.
+        PAIR.format("regular", "member-special"),
+        PAIR.format("normal", "bulk-special-price"),
+        # Another product's card.
+        '<ul><li><a href="/a">A</a><p class="normal">$67.07</p></li><li><a href="/b">B</a>'
+        '<p class="special-price">$52.07</p></li></ul>',
+        # No word for a reduced price, or none for a usual one.
+        PAIR.format("normal", "vip"),
+        PAIR.format("large", "special-price"),
+        # The reduced price is not lower, or there are three prices.
+        '<p><b class="normal">$52.07</b> <b class="special-price">$67.07</b></p>',
+        '<p><b class="normal">$67.07</b> <b class="special-price">$52.07</b> <i>$9.00</i></p>',
+        '<p class="normal">$67.07</p>',
+    ],
+)
+def test_other_prices_next_to_a_usual_one_do_not_make_it_a_former_price(body: str) -> None:
+    root = LexborHTMLParser(body).root
+    assert root is not None
+    assert not any(amount.struck for amount in find_amounts(root))
+
+
+@pytest.mark.parametrize(
+    ("text", "price"),
+    [
+        ("$67.07 $52.07 Save: 22% off", None),
+        ("$52.07 Save: 22% off", "52.07"),
+        ("$52.07 Save 22%", "52.07"),
+        ("65 € Rabatt: 20 %", "65"),
+        ("52,07 € Save for later", "52.07"),
+        ("$15.00 saved $52.07", "52.07"),
+        ("$15.00 off $80.00", "80.00"),
+    ],
+)
+def test_a_saving_behind_a_price_is_not_the_price(text: str, price: str | None) -> None:
+    read = price_of(text)
+    assert (read and read[0]) == price

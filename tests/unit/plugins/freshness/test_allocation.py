@@ -1,0 +1,114 @@
+"""How requests are shared among pages."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from scraper.plugins.freshness.rules.allocation import (
+    Allocation,
+    allocate,
+    best_visits,
+    lambda_visits,
+    needed_budget,
+    reached_age,
+    total_visits,
+    visits_of,
+)
+from scraper.plugins.freshness.rules.shares import PageGroup, looked_share, mean_share, true_share
+
+GROUPS = st.lists(
+    st.builds(PageGroup, st.floats(0.001, 20), st.floats(0.1, 10), st.integers(1, 1000)),
+    min_size=1,
+    max_size=12,
+)
+SPACINGS = st.floats(0.05, 500)
+
+
+@settings(deadline=None)
+@given(GROUPS, SPACINGS)
+def test_the_visits_sum_to_the_budget_and_starve_no_page(pages, spacing):
+    budget = sum(group.number for group in pages) / spacing
+    allocation = allocate(pages, budget)
+    assert total_visits(pages, allocation) == pytest.approx(budget, rel=1e-3)
+    assert all(often > 0 for often in visits_of(pages, allocation))
+
+
+@settings(deadline=None)
+@given(GROUPS, SPACINGS)
+def test_no_budget_makes_it_worse_than_equal_visits(pages, spacing):
+    budget = sum(group.number for group in pages) / spacing
+    ours = mean_share(pages, visits_of(pages, allocate(pages, budget)))
+    assert ours >= mean_share(pages, [1 / spacing] * len(pages)) - 1e-6
+
+
+@settings(deadline=None)
+@given(GROUPS, SPACINGS, st.floats(0.1, 400))
+@example([PageGroup(1.0, 3.0, 1), PageGroup(7.0, 2.0, 1)], 1.0, 2.0)
+def test_every_page_gets_the_least_visits_if_the_budget_allows_it(pages, spacing, longest):
+    number = sum(group.number for group in pages)
+    budget = number / spacing
+    allocation = allocate(pages, budget, 1 / longest)
+    assert total_visits(pages, allocation) == pytest.approx(budget, rel=1e-2)
+    least = min(1 / longest, 1 / spacing)
+    assert min(visits_of(pages, allocation)) >= least * (1 - 1e-6)
+
+
+@given(st.floats(0.001, 50), st.floats(0.1, 10), st.floats(1e-4, 100))
+def test_the_best_visits_of_pages_share_one_value(rate, weight, value):
+    often = best_visits(rate, weight, value)
+    if not often:
+        assert value * rate / weight > 0.998
+        return
+    x = rate / often
+    if x < 0.01:
+        assert x == pytest.approx(math.sqrt(2 * value * rate / weight), rel=0.02)
+    else:
+        gain = weight / rate * (1 - (1 + x) * math.exp(-x))
+        assert gain == pytest.approx(value, rel=0.01)
+
+
+def test_lambdacrawl_is_the_published_formula():
+    assert lambda_visits(2.0, 3.0, 0.5) == pytest.approx((-2 + math.sqrt(4 + 4 * 3 * 2 / 0.5)) / 2)
+
+
+def test_heavier_pages_are_visited_more_often():
+    pages = [PageGroup(0.3, 1, 100), PageGroup(0.3, 5, 100)]
+    light, heavy = visits_of(pages, allocate(pages, 60))
+    assert heavy > light
+
+
+def test_a_site_without_pages_or_budget_has_a_plan():
+    assert allocate([], 10).visits(1.0, 1.0) >= 0
+    assert isinstance(allocate([PageGroup(1, 1, 5)], 0), Allocation)
+
+
+@pytest.mark.parametrize(("rate", "visits"), [(0.01, 3.0), (1.0, 1.0), (7.0, 0.5)])
+@pytest.mark.parametrize("within", [0.0, 0.2])
+def test_the_exact_share_is_that_of_many_draws(rate, visits, within):
+    rng = random.Random(3)
+    good = 0
+    for _ in range(40_000):
+        age = rng.random() / visits
+        # The value is wrong if it changed first more than `within` days ago.
+        good += rng.expovariate(rate) > max(age - within, 0)
+    assert true_share(rate, visits, within) == pytest.approx(good / 40_000, abs=0.01)
+
+
+@given(GROUPS, SPACINGS, st.floats(0, 30))
+def test_looked_at_is_plain_arithmetic(pages, spacing, within):
+    share = looked_share(pages, [1 / spacing] * len(pages), within)
+    assert share == pytest.approx(min(within / spacing, 1))
+
+
+def test_the_needed_budget_keeps_the_promise_and_less_does_not():
+    pages = [PageGroup(math.exp(step / 2 - 4), 1.0, 100) for step in range(10)]
+    needed = needed_budget(pages, 0.95, 0.5)
+    for budget, kept in ((needed * 1.02, True), (needed * 0.9, False)):
+        visits = visits_of(pages, allocate(pages, budget))
+        assert (mean_share(pages, visits, 0.5) >= 0.95) is kept
+    assert reached_age(pages, allocate(pages, needed), 0.95) == pytest.approx(0.5, rel=0.02)

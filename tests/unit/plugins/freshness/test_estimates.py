@@ -1,0 +1,95 @@
+"""Change rates from irregular looks."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scraper.plugins.freshness.rules.estimates import (
+    RATE_MAX,
+    RATE_MIN,
+    SHAPE,
+    Evidence,
+    estimate_rate,
+    fresh_days,
+)
+
+DAYS = st.floats(0.01, 60)
+RATES = st.floats(0.001, 20)
+LOOKS = st.lists(st.tuples(DAYS, st.booleans()), max_size=40)
+
+
+def gather(looks):
+    evidence = Evidence()
+    for days, changed in looks:
+        evidence = evidence.after_look(days, changed=changed)
+    return evidence
+
+
+@given(LOOKS, RATES)
+def test_the_estimate_is_the_root_of_the_likelihood(looks, mean):
+    evidence = gather(looks)
+    rate = estimate_rate(evidence, mean)
+    assert RATE_MIN <= rate <= RATE_MAX
+    if not RATE_MIN < rate < RATE_MAX:
+        return
+    quiet = evidence.quiet_days + SHAPE / mean
+    length = evidence.changed_days / evidence.changes if evidence.changes > 1e-9 else 1.0
+    seen = evidence.changes * length / math.expm1(min(rate * length, 700)) + SHAPE / rate
+    assert seen == pytest.approx(quiet, rel=2e-3)
+
+
+@given(LOOKS, DAYS, RATES)
+def test_a_change_never_lowers_the_rate_and_a_quiet_look_never_raises_it(looks, days, mean):
+    evidence = gather(looks)
+    # Both follow the same look, so that both have faded alike.
+    changed = estimate_rate(evidence.after_look(days, changed=True), mean)
+    quiet = estimate_rate(evidence.after_look(days, changed=False), mean)
+    assert changed >= quiet * (1 - 1e-3)
+
+
+@pytest.mark.parametrize("true", [0.02, 0.3, 2.0])
+@pytest.mark.parametrize("irregular", [False, True])
+def test_many_looks_find_the_rate_however_they_are_spaced(true, irregular):
+    rng = random.Random(4)
+    rates = []
+    for _ in range(300):
+        looks = []
+        for _ in range(60):
+            days = rng.expovariate(true) if irregular else 0.8 / true
+            looks.append((days, rng.random() < -math.expm1(-true * days)))
+        rates.append(estimate_rate(gather(looks), 0.3))
+    middle = sorted(rates)[150]
+    # Intervals of all lengths count with their mean, which is not exact.
+    assert middle == pytest.approx(true, rel=0.25 if irregular else 0.12)
+
+
+def test_a_page_without_looks_has_the_rate_of_its_site():
+    assert estimate_rate(Evidence(), 0.7) == pytest.approx(0.7)
+
+
+def test_many_looks_within_a_minute_do_not_make_a_quiet_page():
+    minute = [(0.00001, False)] * 100
+    assert estimate_rate(gather(minute), 0.5) == pytest.approx(0.5, rel=0.01)
+
+
+def test_a_page_that_changes_its_habits_is_noticed():
+    looks = [(1.0, True)] * 200 + [(1.0, False)] * 200
+    assert estimate_rate(gather(looks), 0.5) < 0.1
+
+
+@given(DAYS, RATES)
+def test_a_changed_interval_was_true_for_less_than_half_of_it(days, rate):
+    kept = fresh_days(days, rate, changed=True)
+    assert 0 <= kept <= days / 2 * (1 + 1e-6)
+    assert fresh_days(days, rate, changed=False) == days
+
+
+def test_the_expected_first_change_is_that_of_many_draws():
+    rng = random.Random(1)
+    first = [at for at in (rng.expovariate(0.7) for _ in range(60_000)) if at < 2]
+    assert fresh_days(2, 0.7, changed=True) == pytest.approx(sum(first) / len(first), rel=0.01)

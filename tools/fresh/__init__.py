@@ -1,0 +1,1 @@
+"""The simulator of `make fresh`: plans of visits against invented shops."""

@@ -1,0 +1,155 @@
+"""Who decides when a page is visited: what the plug-in learns, and what it is compared with."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Collection
+
+from scraper.plugins.freshness.rules.allocation import allocate, visits_of
+from scraper.plugins.freshness.rules.estimates import Evidence, estimate_rate, fresh_days
+from scraper.plugins.freshness.rules.plan import SitePlan
+from scraper.plugins.freshness.rules.profile import Profile
+from scraper.plugins.freshness.rules.sensors import SensorRecord
+from scraper.plugins.freshness.rules.shares import PageGroup, mean_share
+
+HALVINGS = 60
+# Groups of rates to a factor of e.
+CELLS = 16
+PLANNED_EVERY = 0.5
+
+
+class Planner(ABC):
+    """Decides when pages are visited. Times are days."""
+
+    name: str
+
+    def begin_round(self, now: float) -> Collection[int]:
+        """Returns pages whose visit is moved forward to now. Called once an hour."""
+        return ()
+
+    @abstractmethod
+    def next_visit(self, page: int, since: float, now: float, changed: bool) -> float:
+        """Returns when a page is visited next, after a look at it."""
+
+
+class KnownPlanner(Planner):
+    """Visits each page at an interval of its own, which is given."""
+
+    def __init__(self, name: str, visits: list[float]) -> None:
+        self.name = name
+        self.intervals = [1 / often for often in visits]
+
+    def next_visit(self, page: int, since: float, now: float, changed: bool) -> float:
+        return now + self.intervals[page]
+
+
+class LearningPlanner(Planner):
+    """Plans by the rules of the plug-in, from looks alone."""
+
+    name = "learned"
+
+    def __init__(self, pages: int, budget: float, start: float) -> None:
+        self.evidence = [Evidence()] * pages
+        self.rates = [0.0] * pages
+        self.budget = budget
+        self.plan = SitePlan.of([PageGroup(0.25, 1.0, pages)], budget)
+        self.profile = Profile()
+        self.planned_at = start
+        self.promised = 0.0
+        self.seen_fresh = self.seen = 0.0
+
+    def begin_round(self, now: float) -> Collection[int]:
+        if now - self.planned_at >= PLANNED_EVERY:
+            self._plan(now)
+        return ()
+
+    def _plan(self, now: float) -> None:
+        self.planned_at = now
+        cells = Counter(round(math.log(rate) * CELLS) for rate in self.rates if rate)
+        pages = [PageGroup(math.exp(cell / CELLS), 1.0, number) for cell, number in cells.items()]
+        unknown = self.rates.count(0.0)
+        if unknown:
+            pages.append(PageGroup(self.plan.mean_rate, 1.0, unknown))
+        self.plan = SitePlan.of(pages, self.budget)
+        self.profile.refresh()
+        self.promised = mean_share(pages, visits_of(pages, self.plan.allocation))
+
+    def next_visit(self, page: int, since: float, now: float, changed: bool) -> float:
+        stretch = self.profile.stretched
+        here = stretch(now)
+        days = here - stretch(since)
+        evidence = self.evidence[page].after_look(days, changed=changed)
+        self.evidence[page] = evidence
+        rate = self.rates[page] = estimate_rate(evidence, self.plan.mean_rate)
+        if changed:
+            self.profile.add_change(since, now)
+        kept = fresh_days(days, rate, changed=changed)
+        self.seen += now - since
+        self.seen_fresh += self.profile.unstretched(here - days + kept) - since
+        return self.profile.unstretched(here + self.plan.interval(rate, 1.0))
+
+
+class LiedToPlanner(LearningPlanner):
+    """Plans with a sensor that signals every page, every day."""
+
+    name = "lied to"
+
+    def __init__(self, pages: int, budget: float, start: float) -> None:
+        super().__init__(pages, budget, start)
+        self.record = SensorRecord()
+        self.signalled: set[int] = set()
+        self.day = 0
+
+    def begin_round(self, now: float) -> Collection[int]:
+        super().begin_round(now)
+        if int(now) == self.day:
+            return ()
+        self.day = int(now)
+        self.signalled = set(range(len(self.rates)))
+        return self.signalled if self.record.has_say else ()
+
+    def next_visit(self, page: int, since: float, now: float, changed: bool) -> float:
+        chance = -math.expm1(-self.rates[page] * (now - since))
+        signalled = page in self.signalled
+        self.record = self.record.after_visit(signalled=signalled, changed=changed, chance=chance)
+        self.signalled.discard(page)
+        return super().next_visit(page, since, now, changed)
+
+
+def best_visits(rates: list[float], budget: float) -> list[float]:
+    """Returns the rates of visits that keep the most pages true (Azar and others, 2018), which are
+    found apart from the plug-in."""
+    cells = Counter(round(math.log(rate) * CELLS) for rate in rates)
+    middles = {cell: math.exp(cell / CELLS) for cell in cells}
+    low, high = -40.0, 20.0
+    visits: dict[int, float] = {}
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        visits = {cell: _visits_at(rate, math.exp(middle)) for cell, rate in middles.items()}
+        total = sum(often * cells[cell] for cell, often in visits.items())
+        low, high = (middle, high) if total > budget else (low, middle)
+    return [visits[round(math.log(rate) * CELLS)] for rate in rates]
+
+
+def _visits_at(rate: float, value: float) -> float:
+    """Returns how often a page is visited whose next visit is worth `value`."""
+    if value * rate >= 1:
+        return 1e-6
+    low, high = 0.0, 40.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        gained = 1 - (1 + middle) * math.exp(-middle)
+        low, high = (middle, high) if gained < value * rate else (low, middle)
+    return rate / max(high, 1e-9)
+
+
+def proportional_visits(rates: list[float], budget: float) -> list[float]:
+    total = sum(rates)
+    return [rate / total * budget for rate in rates]
+
+
+def lambda_visits(rates: list[float], budget: float) -> list[float]:
+    groups = [PageGroup(rate, 1.0, 1.0) for rate in rates]
+    return visits_of(groups, allocate(groups, budget))

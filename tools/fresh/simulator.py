@@ -1,0 +1,58 @@
+"""Plays a plan of visits against invented pages, and measures what it kept true."""
+
+from __future__ import annotations
+
+import heapq
+from typing import NamedTuple
+
+from tools.fresh.planners import Planner
+from tools.fresh.traces import START, Trace
+
+ROUNDS_A_DAY = 24
+
+
+class Measured(NamedTuple):
+    """The share of the time in which pages were true, and by hour the requests made."""
+
+    share: float
+    requests: list[int]
+
+
+def simulate(
+    trace: Trace, planner: Planner, budget: float, warm_days: float, days: float
+) -> Measured:
+    """Visits pages in the order of their next visits, `budget` a day at an even pace, and measures
+    `days` after the first `warm_days`."""
+    pages = len(trace.rates)
+    spread = pages / budget
+    due = [(START + spread * trace.rng.random(), page) for page in range(pages)]
+    heapq.heapify(due)
+    looked = [START] * pages
+    begin, end = START + warm_days, START + warm_days + days
+    true_days, requests, made = 0.0, [], 0
+    for number in range(round((warm_days + days) * ROUNDS_A_DAY)):
+        at = START + number / ROUNDS_A_DAY
+        forward = planner.begin_round(at)
+        if forward:
+            due = [(min(visit, at) if page in forward else visit, page) for visit, page in due]
+            heapq.heapify(due)
+        wanted = int(budget * (number + 1) / ROUNDS_A_DAY) - made
+        for place in range(wanted):
+            page = due[0][1]
+            now = at + place / wanted / ROUNDS_A_DAY
+            since = looked[page]
+            first = trace.look(page, since, now)
+            true_days += _true_after(begin, since, now if first is None else first)
+            looked[page] = now
+            visit = planner.next_visit(page, since, now, first is not None)
+            heapq.heapreplace(due, (visit, page))
+        made += wanted
+        requests.append(wanted)
+    for page, since in enumerate(looked):
+        first = trace.look(page, since, end)
+        true_days += _true_after(begin, since, end if first is None else first)
+    return Measured(true_days / days / pages, requests)
+
+
+def _true_after(begin: float, since: float, until: float) -> float:
+    return max(until - max(since, begin), 0.0)
