@@ -28,7 +28,7 @@ FILE_MAX_BYTES = 1_000_000
 SUFFIXES = (".yaml", ".yml")
 # The file whose keys count for each site of its folder that does not write them.
 DEFAULTS = "defaults.yaml"
-_OWN_KEYS = ("name", "title", "start", "sitemap", "hosts", "listing", "product")
+OWN_KEYS = ("name", "title", "start", "sitemap", "hosts", "listing", "product")
 
 
 class Written(NamedTuple):
@@ -269,7 +269,7 @@ def _parse_definition(text: str, path: Path) -> Written:
     if not defaults.exists():
         return own
     shared = _parse_mapping(_read_text(defaults), defaults)
-    misplaced = [key for key in _OWN_KEYS if shared.keys.pop(key, None) is not None]
+    misplaced = [key for key in OWN_KEYS if shared.keys.pop(key, None) is not None]
     problems = [
         (shared.places[(key,)], f"{key}: differs from site to site (fix: move it to their files)")
         for key in misplaced

@@ -7,10 +7,15 @@ schema knows keys and types; only `scraper sites check` also checks selectors an
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from scraper.sites.definition import Site
+from scraper.sites.loader import OWN_KEYS
+
+_REFERENCES = re.compile(r'"#/\$defs/([^"]+)"').findall
 
 
 def json_schema() -> dict[str, Any]:
@@ -32,9 +37,31 @@ def json_schema() -> dict[str, Any]:
     return schema
 
 
-def schema_text() -> str:
-    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+def defaults_schema() -> dict[str, Any]:
+    """Returns the schema of defaults.yaml: the keys that sites share, none of them required."""
+    schema = json_schema()
+    shared = {key: schema["properties"][key] for key in schema["properties"] if key not in OWN_KEYS}
+    own = {"required": [], "properties": shared, "title": "Defaults of site definitions"}
+    used = _find_references({"properties": shared}, schema["$defs"])
+    return {**schema, **own, "$defs": {name: schema["$defs"][name] for name in sorted(used)}}
 
 
-def write_schema(path: Path | str) -> None:
-    Path(path).write_text(schema_text(), encoding="utf-8")
+def _find_references(part: object, parts: Mapping[str, object]) -> set[str]:
+    """Returns the names of the schema's parts that `part` needs."""
+    names: set[str] = set()
+    waiting = [part]
+    while waiting:
+        for name in _REFERENCES(json.dumps(waiting.pop())):
+            if name not in names:
+                names.add(name)
+                waiting.append(parts[name])
+    return names
+
+
+def schema_text(*, defaults: bool = False) -> str:
+    schema = defaults_schema() if defaults else json_schema()
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def write_schema(path: Path | str, *, defaults: bool = False) -> None:
+    Path(path).write_text(schema_text(defaults=defaults), encoding="utf-8")

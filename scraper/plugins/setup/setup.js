@@ -51,7 +51,7 @@
     const form = h("form", {class: "crawl-card tab-form"},
       h("label", {class: "tab-label", for: "addresses"}, "Addresses of shops, one a line"), addresses,
       h("p", {class: "crawl-detail", id: "addresses-help"}, "A home page or a list of products. Reads at most 60 pages of each, as robots.txt allows, and stores nothing."),
-      h("div", {class: "tab-row"}, field("Requests while reading", "rate", {value: "4/s", size: "6"}), submit));
+      h("div", {class: "tab-row"}, field("Requests while reading", "rate", {placeholder: "4/s", size: "6"}), submit));
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       submit.disabled = true;

@@ -20,9 +20,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from scraper import settings
 from scraper.errors import ConfigError, NotFoundError
 from scraper.plugins.setup.child import Child, Ended
 from scraper.rules.urls import host_of
+from scraper.sites import loader
 
 AT_ONCE = 2
 WAITING_MAX = 500
@@ -166,7 +168,11 @@ class Surveys:
             self._start_due()
 
     def _survey_shop(self, survey: ShopSurvey, folder: Path) -> None:
-        words = ["new", "--json", "--rate", survey.rate, "--", survey.url]
+        rate = ["--rate", survey.rate] if survey.rate else []
+        words = ["new", "--json", *rate, "--", survey.url]
+        defaults = settings.load().sites_dir / loader.DEFAULTS
+        if defaults.is_file():
+            (folder / loader.DEFAULTS).symlink_to(defaults.absolute())
         environment = {"SCRAPER_SITES": str(folder), "COLUMNS": "200"}
         child = Child(words, environment, partial(_note_request, survey))
         self._children.add(child)
@@ -174,7 +180,7 @@ class Surveys:
             ended = child.finish(self._deadline_s, lambda: survey.id in self._cancelled)
         finally:
             self._children.discard(child)
-        _record_end(survey, ended, next(folder.glob("*.yaml"), None))
+        _record_end(survey, ended, next(iter(loader.list_definition_files(folder)), None))
 
 
 def _note_request(survey: ShopSurvey, line: str) -> None:

@@ -27,7 +27,6 @@ TITLE = "Add shops"
 SITE_LINK = "Edit definition"
 SCRIPT = Path(__file__).with_name("setup.js")
 BODY_MAX_BYTES = 300_000
-RATE = "4/s"
 REFUSED_SHOWN = 20
 
 Answer = str | dict[str, Any]
@@ -144,9 +143,10 @@ def crawl_site(engine: sa.Engine, body: Mapping[str, Any], user: str) -> Answer:
 
 
 def survey_shops(engine: sa.Engine, body: Mapping[str, Any], user: str) -> Answer:
-    """Surveys the shops at `addresses`, a text, with `rate` requests to a host."""
+    """Surveys the shops at `addresses`, a text. `rate`: the requests to a host; "" for the
+    usual number."""
     given = _read_texts(body, "addresses", "rate")
-    rate = _check_rate(given["rate"] or RATE)
+    rate = given["rate"] and _check_rate(given["rate"])
     pasted = parse_addresses(given["addresses"], private=_allows_private())
     if len(pasted.urls) > ADDRESSES_MAX:
         raise ConfigError(f"{len(pasted.urls):,} addresses; at most {ADDRESSES_MAX} at once")

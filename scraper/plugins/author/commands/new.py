@@ -23,8 +23,6 @@ from scraper.plugins.author.discovery.writing import HeadKeys
 from scraper.plugins.author.supervision import run_apart
 from scraper.settings import Settings
 
-RATE = "4/s"
-
 
 @click.command()
 @click.argument("url", required=False)
@@ -35,7 +33,7 @@ RATE = "4/s"
     type=click.File(encoding="utf-8-sig", errors="surrogateescape"),
     help="Read shops from a file, or from - (stdin): an address a line, and a name if you like.",
 )
-@click.option("--rate", default=RATE, show_default=True, help="Requests to the host: 60/m, 2/s.")
+@click.option("--rate", help="Requests to the host: 60/m, 2/s (that of defaults.yaml, or 4/s).")
 @click.option("--schedule", help="When it is crawled: a cron expression such as '0 6 * * *'.")
 @click.option("--queue", help="Which workers crawl it: datacenter, residential, or your own name.")
 @click.option("--tags", default="", help="Words for filters, with commas: garden,new.")
@@ -44,7 +42,7 @@ def new(
     url: str | None,
     name: str | None,
     file: TextIO | None,
-    rate: str,
+    rate: str | None,
     schedule: str | None,
     queue: str | None,
     tags: str,

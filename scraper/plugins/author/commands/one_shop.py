@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from scraper.cli.common.tables import one_line
 from scraper.domain import Outcome
-from scraper.errors import ConfigError, FetchError, ScraperError, quote_command
+from scraper.errors import ConfigError, DefinitionError, FetchError, ScraperError, quote_command
 from scraper.plugins.author.discovery.fields.standard import standard_definition
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.plugins.author.discovery.survey import Survey
@@ -30,9 +30,11 @@ from scraper.rules import urls
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
+from scraper.sites.grammar.scalars import parse_rate
 from scraper.sites.problems import explain_problems
 
 Announce = Callable[[int, str], None]
+RATE = "4/s"
 _FIXES = {
     Outcome.NOT_FOUND: "open the shop in a browser, and copy the address of a list of products",
     Outcome.ROBOTS_DISALLOWED: "give another page of the shop; you are responsible for "
@@ -80,12 +82,15 @@ def write_shop(
             f"{path} is there already, and is not overwritten (fix: remove it, or give another "
             f"name: `{quote_command('scraper new', url, 'NAME')}`)"
         )
+    default = _read_default_rate(settings.sites_dir)
+    reading = head._replace(rate=head.rate or (default if default != "unlimited" else None) or RATE)
     try:
-        survey, requests, seconds = _survey_shop(url, name, head, settings, announce=announce)
+        survey, requests, seconds = _survey_shop(url, name, reading, settings, announce=announce)
     except FetchError as error:
         raise ScraperError(_explain_failure(error, url)) from None
     if head.queue and needs_browser_everywhere(survey):
         survey.notes.append(f"scripts fill its pages: queue is browser, and not {head.queue}")
+    head = head._replace(rate=head.rate or _choose_rate(default, survey.crawl_delay_s))
     text = definition_text(survey, name, head, private=urls.is_private(survey.start))
     definition = loader.load_text(text, path, settings.site_function_modules)
     trials = _try_pages(definition, survey, settings)
@@ -93,6 +98,33 @@ def write_shop(
     _write_file(path, text)
     problem = _find_problem(survey, trials, path, name)
     return NewShop(survey, trials, path, requests, seconds, definition, problem)
+
+
+def _read_default_rate(folder: Path) -> str | None:
+    """Returns the rate in defaults.yaml. Raises `ConfigError` for one that is none."""
+    file = folder / loader.DEFAULTS
+    try:
+        keys = loader.read_definition(file).keys
+    except DefinitionError:
+        # It is missing, empty, or reported with its lines when the definition is loaded.
+        return None
+    if "rate" not in keys:
+        return None
+    try:
+        parse_rate(str(keys["rate"]))
+    except ValueError as error:
+        raise ConfigError(f"{file}: rate: {error}") from None
+    return str(keys["rate"])
+
+
+def _choose_rate(default: str | None, crawl_delay_s: float) -> str | None:
+    """Returns the rate to write; None if that of defaults.yaml is slow enough for robots.txt."""
+    if default is None:
+        return RATE
+    rate = parse_rate(default)
+    if not crawl_delay_s or (rate is not None and 1 / rate >= crawl_delay_s):
+        return None
+    return f"{max(1, int(3600 / crawl_delay_s))}/h"
 
 
 def _find_problem(survey: Survey, trials: list[PageTrial], path: Path, name: str) -> str:
@@ -211,6 +243,7 @@ def _survey_shop(
         provisional = _make_provisional(url, name, head)
         async with PoliteReader(provisional, settings, announce=announce) as reader:
             survey = await Surveyor(reader).survey(url)
+            survey.crawl_delay_s = reader.crawl_delay_s
             return survey, reader.requests, loop.time() - began
 
     try:

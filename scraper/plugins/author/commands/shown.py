@@ -42,9 +42,10 @@ def show(name: str, as_json: bool) -> None:
     type=click.Path(dir_okay=False, writable=True),
     help="Write to a file instead of the terminal.",
 )
-def schema(output: str | None) -> None:
+@click.option("--defaults", is_flag=True, help="The schema of defaults.yaml instead.")
+def schema(output: str | None, defaults: bool) -> None:
     """Print the JSON schema of a definition, for editors."""
     if output:
-        write_schema(output)
+        write_schema(output, defaults=defaults)
     else:
-        click.echo(schema_text(), nl=False)
+        click.echo(schema_text(defaults=defaults), nl=False)

@@ -74,6 +74,11 @@ class PoliteReader:
         await self._fetcher.aclose()
         await self._ending.aclose()
 
+    @property
+    def crawl_delay_s(self) -> float:
+        """The longest crawl delay of the hosts that were read."""
+        return max(self._delays.values(), default=0.0)
+
     def require_browser(self) -> None:
         """Raises `ConfigError` that says what to install."""
         self._factory().require(self._settings)

@@ -27,6 +27,7 @@ class Survey:
 
     `shown`: the kinds of pages that a browser has to render. `unproved`: why no browser could
     render them here. `unseen`: product pages may need a browser, and none could render them.
+    `crawl_delay_s`: what robots.txt asks for between two requests.
     """
 
     start: str
@@ -50,6 +51,7 @@ class Survey:
     unseen: bool = False
     strip_params: list[str] = field(default_factory=list)
     product_params: list[str] = field(default_factory=list)
+    crawl_delay_s: float = 0.0
 
     @property
     def follows_sitemap(self) -> bool:

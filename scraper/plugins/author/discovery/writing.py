@@ -21,9 +21,10 @@ EXAMPLE_CHARS = 60
 
 
 class HeadKeys(NamedTuple):
-    """The keys that the options of `scraper new` give."""
+    """The keys that the options of `scraper new` give. `rate`: None to keep that of
+    defaults.yaml."""
 
-    rate: str
+    rate: str | None
     schedule: str | None = None
     queue: str | None = None
     tags: Sequence[str] = ()
@@ -64,7 +65,8 @@ def _write_head(survey: Survey, name: str, head: HeadKeys, *, private: bool) -> 
     for key in ("tags", "schedule"):
         if key in head.written:
             yield f"{key}: {write_inline(head.written[key])}"
-    yield f"rate: {head.rate}                     # requests to one host, by all workers together"
+    if head.rate is not None:
+        yield f"rate: {head.rate}                 # requests to one host, by all workers together"
     if survey.interface is not None:
         yield (
             f"platform: {survey.interface.name}         # its interface gave "
