@@ -66,9 +66,12 @@ class ConfirmHooks(Hooks):
         with connection.begin_nested() as savepoint:
             judgement = CrawlJudgement(connection, row, site, before, 0)
             judgement.doubt_changes()
+            leaps = second_readings.find_leaps(connection, row)
             savepoint.rollback()
         questions = judgement.weighed.questions
-        return second_readings.request_again(connection, row, questions) if questions else 0
+        if site.quality.doubt != "confirm" or not (questions or leaps):
+            return 0
+        return second_readings.request_again(connection, row, questions, leaps)
 
     def confirming_pages(
         self, connection: sa.Connection, crawls: Sequence[int], pages: Sequence[int]

@@ -2,7 +2,7 @@
 -- Takes pages whose changes are in doubt into their crawl again. Returns these pages, with the
 --   status that they had.
 -- parameters: id (the crawl), fields (whose changes are in doubt), most (pages), each (pages of a
---   field, if it has as many)
+--   field, if it has as many), pages (whose single values are in doubt)
 -- locks: the chosen pages; the crawl's row is locked before, and none of its pages is leased
 -- why: the pages are taken evenly from the time of the crawl, and then some of each field that has
 --   too few among them: a field that is not requested again stays in doubt. They are due after as
@@ -26,6 +26,9 @@ WITH doubtful AS MATERIALIZED (
 ), chosen AS MATERIALIZED (
     SELECT id, kind, status FROM placed
      WHERE id IN (SELECT id FROM even UNION SELECT id FROM of_fields WHERE nth <= :each)
+     UNION
+    SELECT id, kind, status FROM pages
+     WHERE id = ANY (:pages) AND crawl_id = :id AND status IN ('ok', 'unchanged')
 ), counted AS (
     UPDATE crawl_quality SET asked = coalesce((
         SELECT jsonb_object_agg(field, number)

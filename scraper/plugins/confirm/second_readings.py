@@ -19,6 +19,7 @@ from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.pages import PageChange
 from scraper.infra.statements import sql
 from scraper.plugins.confirm.shapes import REPEATED
+from scraper.results.judgement.plausibility import SHIFT
 
 # At most this number of pages, and this share of a crawl's product pages, are requested again; and
 # more for a field that has too few among them.
@@ -31,6 +32,22 @@ SELECT a.key AS field, CAST(a.value AS int) AS asked,
        (SELECT count(*) FROM held_values h
          WHERE h.crawl_id = q.crawl_id AND h.field = a.key AND h.confirmed) AS repeated
   FROM crawl_quality q CROSS JOIN jsonb_each(q.asked) a WHERE q.crawl_id = :id
+""")
+
+# Pages of prices that leapt, if a second reading may decide: the former price is shown, or no point
+# has moved and no other source of the page disagrees.
+LEAPS = sa.text("""
+SELECT p.page_id
+  FROM held_values h JOIN products p ON p.id = h.product_id
+ CROSS JOIN LATERAL (
+       SELECT log(CAST(h.value ->> h.field AS numeric) / CAST(p.data ->> h.field AS numeric))
+           AS powers) AS moved
+ WHERE h.crawl_id = :id AND h.since_crawl_id = :id AND h.reason = 'leap' AND p.page_id IS NOT NULL
+   AND (NOT h.contradicted AND abs(moved.powers - round(moved.powers)) > :shift OR EXISTS (
+           SELECT FROM held_values o
+            WHERE o.product_id = h.product_id AND o.crawl_id = :id AND o.field <> h.field
+              AND o.value -> o.field = p.data -> h.field))
+ ORDER BY h.product_id LIMIT :most
 """)
 
 # Pages that are requested again; others are only asked whether they still give a product.
@@ -65,10 +82,26 @@ def read_answers(connection: sa.Connection, crawl_id: int) -> Answers:
     return Answers({row.field: (row.asked, row.repeated) for row in rows})
 
 
-def request_again(connection: sa.Connection, crawl: sa.Row[Any], fields: Collection[str]) -> int:
-    """Takes pages with changes of these fields into the crawl again. Returns how many."""
-    page_limit = min(PAGES_MOST, max(1, round(SHARE_MOST * crawl.product_total)))
-    values = {"id": crawl.id, "fields": list(fields), "most": page_limit, "each": FIELD_LEAST}
+def _limit_pages(products: int) -> int:
+    return min(PAGES_MOST, max(1, round(SHARE_MOST * products)))
+
+
+def find_leaps(connection: sa.Connection, crawl: sa.Row[Any]) -> list[int]:
+    """Returns pages of prices that a judgement has marked as leaps."""
+    values = {"id": crawl.id, "most": _limit_pages(crawl.product_total), "shift": SHIFT}
+    return list(connection.execute(LEAPS, values).scalars())
+
+
+def request_again(
+    connection: sa.Connection,
+    crawl: sa.Row[Any],
+    fields: Collection[str],
+    pages: Collection[int],
+) -> int:
+    """Takes pages with changes of these fields, and these pages, into the crawl again. Returns how
+    many."""
+    values = {"id": crawl.id, "fields": list(fields), "most": _limit_pages(crawl.product_total)}
+    values |= {"each": FIELD_LEAST, "pages": list(pages)}
     counts, again = CountsByCrawl(), connection.execute(REQUEST, values).all()
     for row in again:
         counts[crawl.id].uncount_settled(Kind(row.kind), row.status)

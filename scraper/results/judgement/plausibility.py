@@ -14,8 +14,9 @@ from typing import Literal
 
 from scraper.rules.quality import CERTAIN, DOUBTFUL, Reason, Tolerances, improbability
 
-# A price that is multiplied or divided by this has lost or gained a decimal point.
-LEAP = 8
+# A price that is multiplied or divided by this may have lost or gained a decimal point. It has if
+# the factor's decimal logarithm is a whole number, give or take the second one.
+LEAP, SHIFT = 8, 0.002
 # A page that lacks this share of its product's fields, or changes this share, is not the product's.
 LACKING, OTHERWISE = 0.5, 0.5
 # A value that this number and share of a field's changes have in common is not a product's own. It

@@ -4,6 +4,7 @@ the crawl ends, and what someone at the shop decided is published by the crawl t
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -12,8 +13,10 @@ import sqlalchemy as sa
 
 from scraper.coordinator.finish import finish
 from scraper.coordinator.reap import reap
+from scraper.domain import Vote
 from scraper.plugins.confirm import second_readings
 from scraper.quality import report as reports
+from scraper.results.transaction import PageResult
 from scraper.settings import Settings
 from tests.support import making
 from tests.support.judged_crawls import (
@@ -268,6 +271,67 @@ def test_a_sale_at_one_price_shows_the_former_ones(
     prices = [float(data["price"]) for n, data in stored(engine).items() if int(n) % 20 == 7]
     assert (set(prices) == {59.99}) is believed
     assert crawl.row.suspect is not believed
+
+
+CLEARED = {
+    # The factor, whether the former price is shown, whether the second reading says it too; then
+    # whether it is believed, and whether it is requested again.
+    "with the former price": ("0.1", True, True, True, True),
+    "with the former price, for a while": ("0.1", True, False, False, True),
+    "alone": ("0.07", False, True, False, True),
+    "a point that moved": ("0.1", False, True, False, False),
+}
+
+
+@pytest.mark.parametrize("case", CLEARED)
+def test_a_price_that_leaps_is_requested_again(engine: sa.Engine, case: str) -> None:
+    factor, shown, stays, believed, asked = CLEARED[case]
+    fields = {
+        "name": {"css": "h1", "required": True},
+        "price": {"css": ".p", "type": "price"},
+        "list_price": {"css": ".was", "type": "price", "floor": 0},
+    }
+    site = making.a_site(start="https://shop.example/", product={"fields": fields})
+
+    def usual(n: int) -> Data:
+        return {"name": f"n{n}", "price": Decimal(f"{n}.90"), "price_currency": "EUR"}
+
+    def cleared(n: int) -> Data:
+        if n != 137:
+            return usual(n)
+        former = {"list_price": usual(n)["price"], "list_price_currency": "EUR"} if shown else {}
+        return times(usual(n), factor) | former
+
+    for _ in range(2):
+        crawled(engine, site, NUMBERS, usual)
+    crawl = Crawl(engine, site, NUMBERS)
+    crawl.settle(cleared)
+    crawl.end(again=cleared if stays else usual)
+    assert crawl.again == ({137} if asked else set()) and not crawl.row.suspect
+    assert stored(engine)["137"] == (cleared if believed else usual)(137)
+
+
+class Agreeing(Crawl):
+    """Its pages say each price twice."""
+
+    def page(self, *of_page: Any, **more: Any) -> PageResult:
+        page = super().page(*of_page, **more)
+        assert page.observations is not None
+        votes = (Vote("price", "jsonld", True),)
+        return replace(page, observations=replace(page.observations, votes=votes))
+
+
+@pytest.mark.parametrize(("factor", "believed"), [("12.3", True), ("10", False), ("0.01", False)])
+def test_a_leap_that_other_sources_agree_on(engine: sa.Engine, factor: str, believed: bool) -> None:
+    def dearer(n: int) -> Data:
+        return times(good(n), factor) if n == 137 else good(n)
+
+    for data in (good, good, dearer):
+        crawl = Agreeing(engine, shop(), NUMBERS)
+        crawl.settle(data)
+        crawl.end()
+    assert crawl.again == ({137} if believed else set())
+    assert stored(engine)["137"] == (dearer if believed else good)(137)
 
 
 def test_limits_of_the_cost() -> None:
