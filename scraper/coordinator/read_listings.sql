@@ -15,8 +15,8 @@ SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) 
        count(*) FILTER (WHERE broken) AS broken, min(url) FILTER (WHERE broken) AS broken_example,
        min(error) FILTER (WHERE broken) AS broken_error,
        count(*) FILTER (WHERE broken AND starts_with(error, :not_full)) AS not_full,
-       (array_agg(url ORDER BY fruitless DESC, id) FILTER (WHERE fruitless > 0))[1]
-         AS barren_example,
+       (array_agg(url ORDER BY fruitless DESC, CASE WHEN fruitless > 0 THEN id ELSE -id END)
+         FILTER (WHERE kind = 'listing'))[1] AS barren_example,
        count(*) FILTER (WHERE doubted) AS doubtful,
        mode() WITHIN GROUP (ORDER BY error) FILTER (WHERE doubted) AS doubt,
        mode() WITHIN GROUP (ORDER BY error)

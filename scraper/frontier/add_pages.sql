@@ -11,7 +11,7 @@
 --   than the crawl's revisit age counts as reached and is not requested again; if that age is the
 --   page's own, it counts between the definition's bounds as of the crawl's start. `OFFSET 0` keeps
 --   the planner from evaluating freshness for each column. The column `fruitless` holds a listing's
---   barren depth.
+--   barren depth; 32767 is `CUT_OFF`.
 WITH input AS (
     SELECT DISTINCT ON (site_id, fingerprint) *
       FROM jsonb_to_recordset(CAST(:rows AS jsonb))
@@ -31,8 +31,8 @@ WITH input AS (
     SELECT found_on FROM unknown WHERE kind = 'product'
 ), placed AS (
     SELECT u.*, u.place <= CASE WHEN u.kind = 'product' THEN r.products ELSE r.listings END AS fits,
-           CASE WHEN u.found_on IN (SELECT found_on FROM fruitful) THEN 0 ELSE u.barren_depth END
-           AS barren_depth_now, r.barren_depth_max
+           CASE WHEN u.barren_depth < 32767 AND u.found_on IN (SELECT found_on FROM fruitful)
+                THEN 0 ELSE u.barren_depth END AS barren_depth_now, r.barren_depth_max
       FROM unknown u JOIN room r ON r.crawl_id = u.crawl_id
 ), added AS (
     INSERT INTO pages AS p (site_id, crawl_id, fingerprint, url, kind, host, queue, priority,

@@ -17,6 +17,8 @@ from scraper.infra.database import dumps
 from scraper.infra.statements import sql
 
 ADD = sa.text(sql("frontier/add_pages.sql"))
+# A listing with this barren depth, the largest smallint, joins no crawl.
+CUT_OFF = 32_767
 
 
 @value
@@ -25,7 +27,8 @@ class NewPage:
 
     `queue` is the full name of its queue, `priority` the frontier's sort key, `found_on` the page
     that links to it. `barren_depth` measures how far the chain of listings before it has brought
-    nothing new; it counts unless `found_on` brings something new (`scraper.results.listing_traps`).
+    nothing new; it counts unless `found_on` brings something new (`scraper.results.listing_traps`),
+    and always if it is `CUT_OFF`.
     """
 
     site_id: int

@@ -58,7 +58,10 @@ def collect_links(connection: sa.Connection, kept: KeptPages) -> list[NewPage]:
         else:
             steps = 0 if page.only_new_links else KNOWN_STEPS
         behind = 0 if page.products or not steps else barren_depth + steps
-        links += [replace(link, found_on=page_id, barren_depth=behind) for link in page.links]
+        links += [
+            replace(link, found_on=page_id, barren_depth=max(behind, link.barren_depth))
+            for link in page.links
+        ]
     return links
 
 

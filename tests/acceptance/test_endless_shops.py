@@ -33,7 +33,8 @@ def page_of(target: str) -> bytes | Answer | None:
     match parts.path:
         case "/robots.txt":
             return Answer(
-                b"User-agent: *\nDisallow: /private\n", headers=("Content-Type: text/plain",)
+                b"User-agent: *\nDisallow: /private\nDisallow: /*?visit=\n",
+                headers=("Content-Type: text/plain",),
             )
         case "/list":
             traps = [f"/trap/?page=1&sid={uuid4()}", "/calendar?page=0", "/same?page=1"]
@@ -49,6 +50,11 @@ def page_of(target: str) -> bytes | Answer | None:
             return listing([], f"<h2>Month {number}</h2>" + "".join(map(link, months)))
         case "/same":
             return listing(["/p/1", "/p/2"], link(f"/same?page={number + 1}"))
+        case "/visits" | "/lost":
+            # The same products under new addresses, which are disallowed or answer 404.
+            base, query = ("/p", "visit=") if parts.path == "/visits" else ("/old", "")
+            hrefs = [f"{base}/{n}?{query}{uuid4()}" for n in range(20)]
+            return listing(hrefs, link(f"{parts.path}?page={number + 1}"))
         case path if path.startswith("/p/"):
             return f"<html><body><h1>Product {path[3:]}</h1></body></html>".encode()
     return None
@@ -96,3 +102,20 @@ def test_a_trap_alone_ends_below_120_pages(
     crawl = run.crawl(engine, "endless", timeout_s=120)
     assert crawl["status"] == "completed" and crawl["discovery_total"] < 120
     assert 0 < crawl["links_fruitless"] <= 3
+
+
+@pytest.mark.parametrize("trap", ["/visits", "/lost"])
+def test_new_addresses_without_a_good_page_end_below_120_listings(
+    run: Commands, engine: sa.Engine, shop: OddShop, environment: Settings, trap: str
+) -> None:
+    path = environment.sites_dir / "endless.yaml"
+    definition = json.loads(path.read_text())
+    definition["start"] = [shop.url("/list?page=0"), shop.url(f"{trap}?page=1")]
+    path.write_text(json.dumps(definition))
+    run.coordinator()
+    run.until_ready(run.worker("datacenter"))
+    crawl = run.crawl(engine, "endless", timeout_s=120)
+    assert crawl["status"] == "completed" and crawl["products_new"] == PAGES * PER_PAGE
+    asked = Counter(urlsplit(target).path for target in shop.asked())
+    assert 5 < asked[trap] < 120 and asked["/list"] == PAGES
+    assert "`limits.fruitless`" in crawl["note"] and "None" not in crawl["note"]
