@@ -1,5 +1,5 @@
-"""Listings that name new addresses for ever, of which not one is a good product page: robots.txt
-disallows them, or they are gone or invalid. Their links to further listings are cut.
+"""Listings that name new addresses for ever, and no good product page: robots.txt disallows these
+pages, or they are missing or invalid. The links to further listings are cut.
 
 The frontier ends chains of listings that bring no new address (`scraper.results.listing_traps`).
 New session ids are new addresses, and what they are worth shows only when their pages are read.
