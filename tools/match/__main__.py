@@ -32,13 +32,19 @@ LINKED = sa.text("""
 SELECT a.site, a.external_id, b.site, b.external_id FROM offers a
   JOIN offers b ON b.article_id = a.article_id AND b.id > a.id AND b.site <> a.site
 """)
+# A proposal is about all offers of both articles: a person is asked once.
 PROPOSED = sa.text("""
-SELECT a.site, a.external_id, b.site, b.external_id FROM offers a
- CROSS JOIN LATERAL (
-       SELECT CASE WHEN left_id = a.id THEN right_id ELSE left_id END AS other_id
-         FROM offer_links WHERE state = 'proposed' AND a.id IN (left_id, right_id)
-        ORDER BY confidence DESC LIMIT :most) l
-  JOIN offers b ON b.id = l.other_id
+WITH proposed AS (
+     SELECT a.article_id AS one, b.article_id AS other, max(confidence) AS confidence
+       FROM offer_links l JOIN offers a ON a.id = left_id JOIN offers b ON b.id = right_id
+      WHERE state = 'proposed' GROUP BY 1, 2
+), ranked AS (
+     SELECT one, other, row_number() OVER (PARTITION BY one ORDER BY confidence DESC) AS place
+       FROM (SELECT * FROM proposed UNION SELECT other, one, confidence FROM proposed) p
+)
+SELECT a.site, a.external_id, b.site, b.external_id
+  FROM ranked JOIN offers a ON a.article_id = one JOIN offers b ON b.article_id = other
+ WHERE place <= :most AND a.site <> b.site
 """)
 DECISIONS = sa.text("""
 SELECT count(*) FILTER (WHERE state = 'confirmed'

@@ -13,6 +13,7 @@ COUNT = sa.text(f"SELECT count(*) FROM offers WHERE {SITE}")
 DELETE = sa.text(f"""
 DELETE FROM offers WHERE id IN (SELECT id FROM offers WHERE {SITE} LIMIT :most)
 """)
+FORGET_WORDS = sa.text(f"DELETE FROM offer_postings WHERE {SITE}")
 
 
 class MatchingHooks(Hooks):
@@ -21,7 +22,10 @@ class MatchingHooks(Hooks):
 
     def delete_site(self, connection: sa.Connection, site_id: int, limit: int) -> int:
         values = {"site_id": site_id, "most": limit}
-        return connection.execute(DELETE, values).rowcount
+        deleted = connection.execute(DELETE, values).rowcount
+        if deleted < limit:
+            connection.execute(FORGET_WORDS, {"site_id": site_id})
+        return deleted
 
 
 HOOKS = MatchingHooks()

@@ -26,7 +26,6 @@ class OfferRow(Base):
         partial_index("offers_brand_idx", "brand", where="brand IS NOT NULL"),
         partial_index("offers_unproposed_idx", "id", where="proposed_at IS NULL"),
         Index("offers_article_id_idx", "article_id"),
-        Index("offers_words_idx", "words", postgresql_using="gin"),
     )
 
     id: Mapped[int] = row_number()
@@ -93,6 +92,16 @@ class OfferWordRow(Base):
 
     word: Mapped[str] = mapped_column(primary_key=True)
     offers: Mapped[int]
+
+
+class OfferPostingRow(Base):
+    """The offers of a shop that have a word in their titles, or had it."""
+
+    __tablename__ = "offer_postings"
+
+    word: Mapped[str] = mapped_column(primary_key=True)
+    site: Mapped[str] = mapped_column(primary_key=True)
+    ids: Mapped[list[int]] = mapped_column(ARRAY(BigInteger))
 
 
 class ArticleEventRow(Base):

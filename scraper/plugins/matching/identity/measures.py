@@ -45,11 +45,13 @@ _MEASURE = re.compile(
     rf"(?P<unit>{_UNIT})(?!\w)",
     re.I,
 )
+# Of more modules a kit does not consist: 300x is how fast a memory card is.
+KIT_MAX = 16
 # Generations of mobile networks, which look like weights.
 _NETWORKS = ("3g", "4g", "5g")
 _PACK = re.compile(
     r"(?:\b(?:pack|pk|set|box|case|lot|bundle|confezione|paquete)\s?(?:of|de|da|à|x)?\s?(?P<a>\d{1,4})\b"
-    r"|\b(?P<b>\d{1,4})\s?-?(?:er|pack|pk|pcs|pieces|stk|stück|stuck|count|ct|pezzi|pièces"
+    r"|(?<![\w./-])(?P<b>\d{1,4})\s?-?(?:er|pack|pk|pcs|pieces|stk|stück|stuck|count|ct|pezzi|pièces"
     r"|unidades)\b(?:[- ]?(?:pack|packung|set))?"
     r"|^\s*(?P<c>\d{1,3})\s?[x×](?=\s))",
     re.I,
@@ -94,9 +96,13 @@ def read_measures(title: str) -> Measures:
             continue
         base, factor = UNITS[match["unit"].lower()]
         size = number * factor
+        times = int(match["times"] or 1)
+        if base == "gb" and times <= KIT_MAX:
+            # A kit of memory is as large as all of its modules.
+            size *= times
+        elif base != "gb":
+            pack = max(pack, times)
         values.add(f"{base}:{size.normalize():f}")
-        if match["times"]:
-            pack = max(pack, int(match["times"]))
         amounts.setdefault(base, size)
         rest = rest.replace(match[0], " ", 1)
     for match in _PACK.finditer(rest):

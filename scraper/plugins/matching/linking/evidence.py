@@ -90,7 +90,8 @@ def compare(left: Offer, right: Offer, learned: Learned) -> OfferComparison:
         is_known = same_brand or (
             "brand" not in evidence and is_strong_mpn(first.mpn) and evidence["title"] >= TITLE_MIN
         )
-        if is_known and not far and not has_unstated_variant(first.attributes, second.attributes):
+        unstated = has_unstated_variant(first.attributes, second.attributes)
+        if is_known and not far and (not unstated or (ratio or math.inf) <= CLOSE_PRICES):
             return OfferComparison(MPN, 0.97, evidence)
         return OfferComparison(TITLE, 0.75, evidence)
     return OfferComparison(TITLE, round(by_title, 3), evidence)
@@ -105,7 +106,9 @@ def _collect_evidence(left: Offer, right: Offer, learned: Learned) -> dict[str, 
         evidence["contradiction"] = contradiction
     brand, other_brand = learned.brand(first.brand), learned.brand(second.brand)
     if brand and other_brand:
-        evidence["brand"] = "same" if is_same_brand(brand, other_brand) else "differs"
+        stated = names_brand(second, brand) or names_brand(first, other_brand)
+        alike = stated or is_same_brand(brand, other_brand)
+        evidence["brand"] = "same" if alike else "differs"
     if first.gtin and second.gtin:
         evidence["gtin"] = first.gtin if first.gtin_key == second.gtin_key else "differs"
     if first.mpn and second.mpn:
@@ -120,6 +123,11 @@ def is_same_brand(one: str, other: str) -> bool:
     """Returns whether two normalised brands are one: equal, or one begins with the other."""
     short, long = sorted((one, other), key=len)
     return one == other or (len(short) >= 3 and long.startswith(short))
+
+
+def names_brand(identity: OfferIdentity, brand: str) -> bool:
+    """Returns whether a title begins with a normalised brand, of one word or of several."""
+    return len(brand) >= 4 and "".join(identity.words).startswith(brand)
 
 
 def title_similarity(one: OfferIdentity, other: OfferIdentity) -> float:

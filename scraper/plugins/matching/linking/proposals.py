@@ -1,7 +1,8 @@
 """Looks for offers with similar titles, for people to confirm.
 
-An offer's rare words find candidates by an index; the candidates are then compared in whole. Only
-the best few of each offer are kept.
+An offer's rare words find candidates in lists of the offers of each word and shop; the candidates
+that share most are then compared in whole. Only the best few of each offer are kept, one for each
+article. An article of several offers looks for others once, by the offer after which it is called.
 """
 
 from __future__ import annotations
@@ -9,17 +10,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import nsmallest
+from heapq import nlargest, nsmallest
 
 import sqlalchemy as sa
 
-from scraper.infra.database import dumps
 from scraper.plugins.matching.linking import store
 from scraper.plugins.matching.linking.clusters import OfferLink, Pair, order_pair
 from scraper.plugins.matching.linking.evidence import (
     TITLE,
     Learned,
-    Offer,
     OfferComparison,
     compare,
 )
@@ -32,23 +31,15 @@ CONFIDENCE_MIN = 0.2
 COMMON = 3000
 # An offer is looked up by its rarest words: at least WORDS_MIN, and further ones until CANDIDATES
 # offers are expected. COMPARED of them are compared in whole.
-WORDS_MIN, CANDIDATES, COMPARED = 4, 400, 40
-AT_ONCE = 100
+WORDS_MIN, CANDIDATES, COMPARED = 4, 1000, 40
+AT_ONCE = 200
 
 WAITING = sa.text(f"""
 SELECT {store.COLUMNS} FROM offers o WHERE proposed_at IS NULL ORDER BY id LIMIT :most
    FOR UPDATE SKIP LOCKED
 """)
 WORD_COUNTS = sa.text("SELECT word, offers FROM offer_words WHERE word = ANY (:words)")
-FIND = sa.text("""
-SELECT asked.id AS asked_id, o.id, o.words
-  FROM jsonb_to_recordset(CAST(:asked AS jsonb))
-    AS asked(id bigint, site text, article_id bigint, words text[])
- CROSS JOIN LATERAL (
-       SELECT id, words FROM offers o
-        WHERE o.words && asked.words AND o.site <> asked.site AND o.article_id <> asked.article_id
-        LIMIT :most) o
-""")
+POSTINGS = sa.text("SELECT word, site, ids FROM offer_postings WHERE word = ANY (:words)")
 READ = sa.text(f"SELECT {store.COLUMNS} FROM offers o WHERE id = ANY (:ids)")
 DONE = sa.text("UPDATE offers SET proposed_at = now() WHERE id = ANY (:ids)")
 
@@ -69,60 +60,63 @@ def propose_links(engine: sa.Engine, latest: float) -> bool:
 def _propose_for(
     connection: sa.Connection, offers: Sequence[StoredOffer], learned: Learned
 ) -> None:
-    words = {word for stored in offers for word in stored.offer.identity.words}
-    rows = connection.execute(WORD_COUNTS, {"words": list(words)})
-    counts = {row.word: row.offers for row in rows}
-    candidates = _find_candidates(connection, offers, counts)
+    candidates = _find_candidates(connection, offers)
     wanted = {id_ for ids in candidates.values() for id_ in ids}
     read = connection.execute(READ, {"ids": list(wanted)}) if wanted else ()
-    by_id = {row.id: store.stored_offer(row).offer for row in read}
+    by_id = {row.id: store.stored_offer(row) for row in read}
     links: dict[Pair, OfferLink] = {}
     for stored in offers:
-        others = [by_id[id_] for id_ in candidates.get(stored.id, ())]
-        for link in rank_proposals(stored.offer, others, learned):
+        others = [by_id[id_] for id_ in candidates[stored.id] if id_ in by_id]
+        for link in rank_proposals(stored, others, learned):
             links[link.left, link.right] = link
     store.insert_links(connection, links.values(), "proposed")
     connection.execute(DONE, {"ids": [stored.id for stored in offers]})
 
 
 def _find_candidates(
-    connection: sa.Connection, offers: Sequence[StoredOffer], counts: Mapping[str, int]
+    connection: sa.Connection, offers: Sequence[StoredOffer]
 ) -> dict[int, list[int]]:
     """Returns the ids of the offers of other shops that share most of each title's rare words."""
-    asked = [
-        {
-            "id": stored.id,
-            "site": stored.offer.site,
-            "article_id": stored.article,
-            "words": choose_words(stored.offer.identity.words, counts),
-        }
-        for stored in offers
-    ]
-    scored: dict[int, list[tuple[float, int]]] = {}
-    weights = {word: 1 / math.log(2 + count) for word, count in counts.items()}
-    own = {stored.id: set(stored.offer.identity.words) for stored in offers}
-    for row in connection.execute(FIND, {"asked": dumps(asked), "most": 4 * CANDIDATES}):
-        shared = sum(weights.get(word, 1.0) for word in own[row.asked_id].intersection(row.words))
-        # Long titles share words by chance.
-        score = shared / math.sqrt(len(row.words) or 1)
-        scored.setdefault(row.asked_id, []).append((-score, row.id))
-    return {id_: [other for _, other in nsmallest(COMPARED, f)] for id_, f in scored.items()}
+    words = {word for stored in offers for word in stored.offer.identity.words}
+    rows = connection.execute(WORD_COUNTS, {"words": list(words)})
+    counts = {row.word: row.offers for row in rows}
+    chosen = {stored.id: choose_words(stored.offer.identity.words, counts) for stored in offers}
+    values = {"words": list({word for few in chosen.values() for word in few})}
+    postings: dict[str, list[tuple[str, list[int]]]] = {}
+    for row in connection.execute(POSTINGS, values):
+        postings.setdefault(row.word, []).append((row.site, row.ids))
+    candidates = {}
+    for stored in offers:
+        scores: dict[int, float] = {}
+        for word in chosen[stored.id]:
+            weight = 1 / math.log(2 + counts[word])
+            for site, ids in postings.get(word, ()):
+                for id_ in ids if site != stored.offer.site else ():
+                    scores[id_] = scores.get(id_, 0.0) + weight
+        candidates[stored.id] = nlargest(COMPARED, scores, key=scores.__getitem__)
+    return candidates
 
 
-def rank_proposals(offer: Offer, others: Iterable[Offer], learned: Learned) -> list[OfferLink]:
-    """Returns the proposals of one offer, the most confident first."""
-    comparisons = [(compare(offer, other, learned), other.id) for other in others]
-    good = [
-        (-comparison.confidence, id_, comparison)
-        for comparison, id_ in comparisons
-        if comparison.confidence >= CONFIDENCE_MIN
-    ]
+def rank_proposals(
+    stored: StoredOffer, others: Iterable[StoredOffer], learned: Learned
+) -> list[OfferLink]:
+    """Returns the proposals of one offer, the most confident first: one for each other article."""
+    best: dict[int, tuple[float, int, OfferComparison]] = {}
+    for other in others:
+        if other.article == stored.article:
+            continue
+        comparison = compare(stored.offer, other.offer, learned)
+        ranked = -comparison.confidence, other.id, comparison
+        if comparison.confidence >= CONFIDENCE_MIN and (
+            other.article not in best or ranked[:2] < best[other.article][:2]
+        ):
+            best[other.article] = ranked
     return [
         OfferLink(
-            *order_pair(offer.id, id_),
+            *order_pair(stored.id, id_),
             OfferComparison(TITLE, comparison.confidence, comparison.evidence),
         )
-        for _, id_, comparison in nsmallest(KEPT, good, key=lambda row: row[:2])
+        for _, id_, comparison in nsmallest(KEPT, best.values(), key=lambda row: row[:2])
     ]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 import sqlalchemy as sa
@@ -135,13 +135,25 @@ def apply_offers(
     old = store.read_by_key(connection, [offer.key for offer in offers])
     ids = store.upsert_offers(connection, offers)
     moved = [offer for offer in offers if _has_moved(offer, old.get(offer.key))]
-    fresh = [offer for offer in offers if offer.key not in old]
-    store.count_words(connection, Counter(word for offer in fresh for word in offer.identity.words))
+    store.add_words(connection, _find_new_words(offers, ids, old))
     touched = {ids[offer.key] for offer in moved}
     before = {stored.id: stored for stored in old.values()}
     after = relink_offers(connection, touched, learned, [old.get(offer.key) for offer in moved])
     if events:
         _record_events(connection, offers, ids, before, after)
+
+
+def _find_new_words(
+    offers: Iterable[IncomingOffer],
+    ids: Mapping[tuple[str, str], int],
+    old: Mapping[tuple[str, str], StoredOffer],
+) -> Iterator[tuple[str, str, int]]:
+    for offer in offers:
+        stored = old.get(offer.key)
+        listed = () if stored is None else stored.offer.identity.words
+        for word in offer.identity.words:
+            if word not in listed:
+                yield word, offer.site, ids[offer.key]
 
 
 def relink_offers(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from scraper.plugins.matching.linking.evidence import PRICE_FACTOR, Learned, Off
 
 # Offers that are read for one code.
 PER_CODE_MAX = 300
+# Offers of a shop that are listed under a word: a word of more offers finds none.
+PER_WORD_MAX = 3000
 COLUMNS = sql("plugins/matching/linking/offer_columns.sql")
 WAIT_FOR_LOCK = sa.text("SELECT pg_advisory_xact_lock(hashtext('scraper: matching'))")
 LOCK = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper: matching'))")
@@ -55,8 +58,10 @@ DECISIONS = sa.text("""
 SELECT left_id, right_id, state FROM offer_links
  WHERE left_id = ANY (:ids) AND state IN ('confirmed', 'refused')
 """)
+# Similar titles are looked for once per article: by the offer after which it is called.
 SET_ARTICLES = sa.text("""
-UPDATE offers o SET article_id = i.article_id
+UPDATE offers o SET article_id = i.article_id,
+       proposed_at = CASE WHEN o.id <> i.article_id THEN coalesce(o.proposed_at, now()) END
   FROM unnest(CAST(:ids AS bigint[]), CAST(:articles AS bigint[])) AS i(id, article_id)
  WHERE o.id = i.id
 """)
@@ -80,6 +85,14 @@ INSERT INTO offer_words AS w (word, offers)
 SELECT word, n FROM unnest(CAST(:words AS text[]), CAST(:counts AS int[])) AS i(word, n)
  ORDER BY word
 ON CONFLICT (word) DO UPDATE SET offers = w.offers + excluded.offers
+""")
+ADD_POSTINGS = sa.text("""
+INSERT INTO offer_postings AS p (word, site, ids)
+SELECT word, site, ids FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+    AS i(word text, site text, ids bigint[])
+ ORDER BY word, site
+ON CONFLICT (word, site) DO UPDATE SET ids = p.ids || excluded.ids
+ WHERE cardinality(p.ids) < :most
 """)
 # The ratios and brands of offers of two shops with one GTIN.
 GTIN_PAIRS = sa.text("""
@@ -298,10 +311,19 @@ def read_articles_of(
     return articles
 
 
-def count_words(connection: sa.Connection, counts: Mapping[str, int]) -> None:
-    if counts:
+def add_words(connection: sa.Connection, words: Iterable[tuple[str, str, int]]) -> None:
+    """Lists offers under words of their titles: (word, site, id)."""
+    postings: dict[tuple[str, str], list[int]] = {}
+    for word, site, id_ in words:
+        postings.setdefault((word, site), []).append(id_)
+    if postings:
+        counts: Counter[str] = Counter()
+        for (word, _), ids in postings.items():
+            counts[word] += len(ids)
         values = {"words": list(counts), "counts": list(counts.values())}
         connection.execute(COUNT_WORDS, values)
+        rows = [{"word": word, "site": site, "ids": i} for (word, site), i in postings.items()]
+        connection.execute(ADD_POSTINGS, {"rows": dumps(rows), "most": PER_WORD_MAX})
 
 
 def insert_events(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -48,6 +48,26 @@ while not step.run(engine, 60):
 """
 
 
+# Who links and makes alerts from it, and is killed likewise. Each rule is named after its event.
+EVENTS = (
+    *("cheapest", "no longer cheapest", "undercut by 3%", "back in stock anywhere"),
+    *("rose", "rose 5%", "changed"),
+)
+DYING_ALERTS = (
+    DYING.partition("while not")[0]
+    + """
+from scraper.plugins.alerts.prices import outbox
+from scraper.plugins.alerts.prices.rules import PriceRule
+rules = [PriceRule.model_validate({"name": e.replace(" ", "-").replace("%", ""), "when": e}
+         | ({"site": "alpha"} if e[0] in "nu" else {})) for e in sys.argv[4:]]
+while not step.run(engine, 60):
+    pass
+outbox.collect_market(engine, [rule for rule in rules if rule.market])
+outbox.collect(engine, [rule for rule in rules if not rule.market])
+"""
+)
+
+
 class NamedShop(Shop):
     """A shop under a name of its own, with one product after another."""
 
@@ -148,6 +168,22 @@ def test_a_persons_decisions_outlast_crawls(
     assert rows(
         engine, "SELECT left_id, right_id, state, decided_by FROM offer_links WHERE decided_by > ''"
     ) == [(1, 2, "refused", "ann"), (1, 3, "confirmed", "ann")]
+
+
+def test_a_person_is_asked_once_about_two_articles(
+    engine: sa.Engine, shops: tuple[NamedShop, NamedShop, NamedShop]
+) -> None:
+    alpha, beta, gamma = shops
+    alpha.sells("30.00")
+    gamma.sells("32.00", gtin=None, name="Kitano kettle K200, steel")
+    beta.sells("31.00")
+    link(engine)
+    proposed = "SELECT count(*) FROM offer_links WHERE state = 'proposed'"
+    assert rows(engine, proposed) == [(1,)]
+    # An offer that leaves its article looks for others of its own.
+    beta.sells("31.00", gtin=OTHER_GTIN)
+    link(engine)
+    assert rows(engine, proposed) == [(3,)]
 
 
 def test_an_own_catalogue_is_one_of_the_shops(
@@ -256,6 +292,74 @@ def test_a_process_that_dies_leaves_all_of_a_step_or_none(
     assert kills > 1
     assert [count for _, count in rows(engine, ARTICLES)] == [3, 3, 3, 3]
     assert rows(engine, "SELECT count(*) FROM offer_links WHERE state = 'linked'") == [(8,)]
+
+
+@pytest.mark.slow
+def test_each_change_alerts_once_whatever_dies(
+    database: str, engine: sa.Engine, shops: tuple[NamedShop, NamedShop, NamedShop]
+) -> None:
+    """Processes die at each of their statements and commits, in linking and in making alerts."""
+    alpha, beta, gamma = shops
+
+    def work(at: int, event: str) -> int:
+        command = [sys.executable, "-c", DYING_ALERTS, database, str(at), event, *EVENTS]
+        return subprocess.run(command, timeout=120, check=False, capture_output=True).returncode
+
+    # (stock of all, the price that beta asks first, and then)
+    moves = {
+        "under": (True, "31.00", "27.00"),
+        "a-little": (True, "31.00", "29.50"),
+        "rose": (True, "20.00", "40.00"),
+        "back": (False, "31.00", "31.00"),
+        "same": (True, "31.00", "31.00"),
+    }
+
+    def sell(shop: NamedShop, prices: dict[str, str], *, later: bool = False) -> None:
+        """One crawl of a shop. Its products are called after the moves."""
+        urls = {key: f"https://shop.example/{shop.name}/{key}" for key in prices}
+        pages = shop.begin(*urls.values())
+        for number, (key, price) in enumerate(prices.items()):
+            shop.give(
+                pages[urls[key]],
+                key,
+                name=f"Kitano kettle K2{number}",
+                brand="Kitano",
+                mpn=f"K2{number}77X",
+                price=Decimal(price),
+                price_currency="EUR",
+                in_stock=later or moves[key][0],
+            )
+        shop.end()
+
+    sell(alpha, dict.fromkeys(moves, "30.00"))
+    sell(gamma, dict.fromkeys(moves, "35.00"))
+    sell(beta, {key: move[1] for key, move in moves.items()})
+    assert work(0, "commit") == 0
+    sell(beta, {key: move[2] for key, move in moves.items()}, later=True)
+    kills = 0
+    for event, step_by in (("before_cursor_execute", 3), ("commit", 1)):
+        at = 1
+        while (code := work(at, event)) != 0:
+            assert code == -signal.SIGKILL
+            kills, at = kills + 1, at + step_by
+    assert kills > 10
+    alerts = rows(
+        engine, "SELECT rule, details ->> 'product', details -> 'best' ->> 'site' FROM price_alerts"
+    )
+    assert sorted(alerts, key=str) == [
+        ("back-in-stock-anywhere", "back", "beta"),
+        ("changed", "a-little", None),
+        ("changed", "rose", None),
+        ("changed", "under", None),
+        ("cheapest", "a-little", "beta"),
+        ("cheapest", "rose", "alpha"),
+        ("cheapest", "under", "beta"),
+        ("no-longer-cheapest", "a-little", "beta"),
+        ("no-longer-cheapest", "under", "beta"),
+        ("rose", "rose", None),
+        ("rose-5", "rose", None),
+        ("undercut-by-3", "under", "beta"),
+    ]
 
 
 def test_the_commands(

@@ -95,6 +95,8 @@ def test_any_text_is_read_as_a_code_or_as_none(text: str) -> None:
         ("Socks pack of 5", 5, None, None),
         ("Batterien 4er Pack", 4, None, None),
         ("5G smartphone 128 GB", 1, None, None),
+        ("Memory 300x 8 GB", 1, None, None),
+        ("Silent fan R4-BMBS-20PK-R0", 1, None, None),
         ("Shelf 80 x 30 cm", 1, None, None),
     ],
 )
@@ -123,6 +125,8 @@ def test_a_unit_price_is_the_pages_own_where_it_has_one() -> None:
         ("Camera D5", "Camera D5 bundle", "bundle"),
         ("Phone X 64 GB black", "Phone X 64GB noir", None),
         ("Laptop 8GB 256GB", "Laptop 256 GB", None),
+        ("Memory kit 2 x 2 GB", "Memory kit 4GB", None),
+        ("USB stick 2 x 8 GB", "USB stick 8 GB", "gb"),
         ("Lamp", "Lamp, black", None),
     ],
 )
@@ -175,6 +179,24 @@ def test_part_numbers_link_within_a_brand() -> None:
     near = make_offer(5, "e", title="Sony camera", brand="Sony", mpn="DSCW120", price=Decimal(99))
     assert articles(one, same, other) == [{1, 2}]
     assert articles(far, near) == []
+
+
+def test_a_brand_in_the_other_title_is_that_brand() -> None:
+    fields: dict[str, Any] = {"title": "Ape Case camera bag AC165", "mpn": "AC165"}
+    one = make_offer(1, "a", brand="Norazza", **fields)
+    other = make_offer(2, "b", brand="Ape Case", **fields)
+    third = make_offer(3, "c", brand="Osprey", **fields)
+    assert articles(one, other) == [{1, 2}]
+    assert articles(one, third) == []
+
+
+def test_a_part_number_links_what_only_one_shop_calls_black_if_prices_are_close() -> None:
+    fields: dict[str, Any] = {"brand": "Kitano", "mpn": "K200"}
+    black = make_offer(1, "a", title="Kitano lamp, black", price=Decimal(30), **fields)
+    plain = make_offer(2, "b", title="Kitano lamp", price=Decimal(33), **fields)
+    dear = make_offer(3, "c", title="Kitano lamp", price=Decimal(60), **fields)
+    assert articles(black, plain) == [{1, 2}]
+    assert articles(black, dear) == []
 
 
 def test_variants_never_meet_in_one_article() -> None:
