@@ -189,8 +189,11 @@ class Hooks:
         connection: sa.Connection,
         crawl: sa.Row[tuple[object, ...]],
         before: SuspectCrawl | None,
+        *,
+        complete: bool,
     ) -> int:
-        """Takes pages of a drained, locked crawl into the crawl again. Returns how many."""
+        """Takes pages of a drained, locked crawl into the crawl again. Returns how many. `complete`
+        says that the crawl has read every listing."""
         return 0
 
     def confirming_pages(
@@ -205,6 +208,10 @@ class Hooks:
         """Yields why a whole crawl with this number of good products is suspect. Called in the
         transaction that judges it."""
         return ()
+
+    def explain_misses(self, connection: sa.Connection, crawl_id: int) -> bool:
+        """Returns whether a surprising number of missed products is believed."""
+        return False
 
     def delist(self, connection: sa.Connection, crawl: sa.Row[tuple[object, ...]]) -> Misses | None:
         """Counts a complete crawl's missed products, where pages are not all in the frontier."""

@@ -62,14 +62,7 @@ def _end_crawl(engine: sa.Engine, crawl_id: int) -> bool:
         whole = status is CrawlStatus.COMPLETED and crawl.trigger not in PARTIAL
         complete = whole and read.unread == 0 and crawl.links_cut == 0
         before = earlier_crawls.suspect_crawl(connection, crawl)
-        hooks = plugin_hooks().values()
-        again = sum(hook.request_again(connection, crawl, before) for hook in hooks)
-        if complete:
-            held_products.move_known(connection, crawl_id)
-            again += missed_products.request_missed(
-                connection, crawl, before.missed_id if before else None
-            )
-        if again:
+        if _request_pages(connection, crawl, before, complete=complete):
             crawls.begin_asking(connection, crawl_id)
             return True
         alive, remark = missed_products.count_alive(connection, crawl)
@@ -90,6 +83,19 @@ def _end_crawl(engine: sa.Engine, crawl_id: int) -> bool:
         facts = {"status": status, "suspect": suspect, "note": note, "delisted": delisted}
         log.info("crawl ended", crawl=crawl_id, **facts)
         return False
+
+
+def _request_pages(
+    connection: sa.Connection, crawl: Any, before: SuspectCrawl | None, *, complete: bool
+) -> int:
+    """Takes pages that decide on a doubt into the crawl. Returns how many."""
+    hooks = plugin_hooks().values()
+    again = sum(hook.request_again(connection, crawl, before, complete=complete) for hook in hooks)
+    if complete:
+        held_products.move_known(connection, crawl.id)
+        doubted = before.missed_id if before else None
+        again += missed_products.request_missed(connection, crawl, doubted)
+    return again
 
 
 def _delist_missed(

@@ -8,9 +8,9 @@
 --   interface (`moving`) are listed where they were written. If a page has several products, those
 --   are listed that it gave when it was last read; a product that it did not give then
 --   (`absent_since`) is missed by a crawl that has read the page, or got a 304 for it. A requested
---   product is delisted if its page does not give it. If enough of the requested pages still give
---   their products (`alive_share`), the others take one miss more. Products of pages with `several` count by their
---   share of the page. The site is named twice, so that the pages of other sites are not read.
+--   product is delisted if its page does not give it, unless it is missed for the first time. If
+--   enough of the requested pages still give their products (`alive_share`), the others take one
+--   miss more. Products of pages with `several` count by their share of the page. The site is named twice, so that the pages of other sites are not read.
 WITH seen AS MATERIALIZED (
     SELECT pr.id, pg.crawl_id = :crawl_id AND pg.status <> 'gone' AND pr.asked_by IS DISTINCT FROM
                   CAST(:crawl_id AS bigint) AND pr.absent_since IS NULL
@@ -22,7 +22,9 @@ WITH seen AS MATERIALIZED (
            pr.missed_crawls + CASE WHEN
            -- include: results/missed_twice.sql
            THEN 2 ELSE 1 END AS misses, pr.missed_crawls,
-           pr.missed_crawls = 0 AS first, pr.delisted_at IS NOT NULL AS was_delisted
+           pr.missed_crawls = 0 AS first, pr.delisted_at IS NOT NULL AS was_delisted,
+           pr.missed_crawls = 0 AND :confirmed AND CAST(:doubted AS bigint) IS NULL AND
+           pr.asked_by IS NOT DISTINCT FROM CAST(:crawl_id AS bigint) AS first_asked
       FROM products pr JOIN pages pg ON pg.id = pr.page_id
      WHERE pr.site_id = :site_id AND pg.site_id = :site_id
        AND (pr.absent_since IS NULL OR pg.crawl_id < :crawl_id OR pg.status = 'gone'
@@ -33,9 +35,10 @@ WITH seen AS MATERIALIZED (
       FROM seen WHERE asked
 ), decided AS (
     SELECT seen.*,
-           CASE WHEN listed THEN 0 WHEN NOT asked THEN misses WHEN :confirmed
+           CASE WHEN listed THEN 0 WHEN NOT asked OR first_asked THEN misses WHEN :confirmed
                 THEN greatest(misses, :delisted_after) ELSE 1 END AS counted,
-           CASE WHEN listed THEN false WHEN was_delisted THEN true WHEN asked THEN NOT seen.alive
+           CASE WHEN listed THEN false WHEN was_delisted THEN true
+                WHEN first_asked THEN false WHEN asked THEN NOT seen.alive
                 WHEN misses < :delisted_after THEN false
                 ELSE missed_crawls >= :delisted_after OR absent OR NOT (gone OR sample.alive)
            END AS delists

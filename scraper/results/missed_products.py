@@ -112,12 +112,18 @@ class Misses(NamedTuple):
     example: str | None = None
 
 
-def request_missed(connection: sa.Connection, crawl: sa.Row[Any], doubted: int | None) -> int:
-    """Takes the pages of products that a crawl would delist into the crawl, once. Returns how many.
-    `doubted` is the previous crawl, if its misses may count with this one's."""
+def request_missed(
+    connection: sa.Connection,
+    crawl: sa.Row[Any],
+    doubted: int | None,
+    after: int = DELISTED_AFTER,
+    most: int = 100,
+) -> int:
+    """Takes at most `most` pages of products that this number of crawls have missed into the crawl,
+    once. Returns how many. `doubted` is the previous crawl, if its misses count with this one's."""
     if crawl.filter_id is not None or crawl.asking:
         return 0
-    values = _parameters_of(crawl, doubted)
+    values = _parameters_of(crawl, doubted) | {"delisted_after": after, "most": most}
     if values["moving"]:
         return 0
     asked = len(connection.execute(REQUEST, values).all())
@@ -191,9 +197,13 @@ def judge_misses(
     repeated = plausibility.judge_repeats(missed, listings, usual.repeated)
     if repeated is not None or (before is not None and before.found_as_many(usual.products)):
         return repeated
+    odd = plausibility.judge_misses(missed, usual.products, usual.missed or 0.0)
     if misses.lost > usual.lost:
-        return Reason(None, "listings", misses.example or "")
-    return plausibility.judge_misses(missed, usual.products, usual.missed or 0.0)
+        odd = Reason(None, "listings", misses.example or "")
+    explained = odd and any(
+        hooks.explain_misses(connection, crawl.id) for hooks in plugin_hooks().values()
+    )
+    return None if explained else odd
 
 
 def store_misses(

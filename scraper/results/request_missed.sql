@@ -1,7 +1,7 @@
 -- name: request_missed
--- Takes the pages of products that a crawl would delist into the crawl, at most a hundred. Returns
---   these pages.
--- parameters: crawl_id, site_id, delisted_after, doubted, moving
+-- Takes the pages of products that a crawl would delist into the crawl, at most `most`.
+--   Returns these pages.
+-- parameters: crawl_id, site_id, delisted_after, doubted, moving, most (pages)
 -- locks: the chosen products and their pages; the crawl's row is locked before
 -- why: a product that was requested once, and whose page still gave it, has a count of misses that
 --   keeps it out. The order is random, so that the sample represents the others.
@@ -12,7 +12,7 @@ WITH chosen AS MATERIALIZED (
        -- include: results/missed_twice.sql
        THEN 2 ELSE 1 END >= :delisted_after
        AND pr.absent_since IS NULL AND pg.crawl_id < :crawl_id AND pg.kind = 'product'
-     ORDER BY hashint8(pr.id) LIMIT 100
+     ORDER BY hashint8(pr.id) LIMIT :most
 ), marked AS (
     UPDATE products pr SET asked_by = :crawl_id FROM chosen WHERE pr.id = chosen.id
 )

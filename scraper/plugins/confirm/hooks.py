@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from scraper.frontier.crawls import REPLAY
 from scraper.infra.statements import sql
 from scraper.plugin import Hooks
-from scraper.plugins.confirm import second_readings, shapes
+from scraper.plugins.confirm import missing, second_readings, shapes
 from scraper.results.judgement import plausibility
 from scraper.results.judgement.crawl_judgement import STOCKS, CrawlJudgement, WeighedChanges
 from scraper.results.judgement.earlier_crawls import SuspectCrawl
@@ -53,6 +53,8 @@ class ConfirmHooks(Hooks):
         connection: sa.Connection,
         crawl: sa.Row[tuple[object, ...]],
         before: SuspectCrawl | None,
+        *,
+        complete: bool,
     ) -> int:
         """Requests pages of a crawl again, once, if that decides on a doubt. What the judgement
         marks for this is taken back."""
@@ -67,11 +69,19 @@ class ConfirmHooks(Hooks):
             judgement = CrawlJudgement(connection, row, site, before, 0)
             judgement.doubt_changes()
             leaps = second_readings.find_leaps(connection, row)
+            judgement.store_number(whole=complete)
+            odd = complete and missing.is_surprising(connection, row, before)
             savepoint.rollback()
-        questions = judgement.weighed.questions
-        if site.quality.doubt != "confirm" or not (questions or leaps):
+        if site.quality.doubt != "confirm":
             return 0
-        return second_readings.request_again(connection, row, questions, leaps)
+        again = missing.request_pages(connection, row) if odd else 0
+        questions = judgement.weighed.questions
+        if questions or leaps:
+            again += second_readings.request_again(connection, row, questions, leaps)
+        return again
+
+    def explain_misses(self, connection: sa.Connection, crawl_id: int) -> bool:
+        return missing.are_gone(connection, crawl_id)
 
     def confirming_pages(
         self, connection: sa.Connection, crawls: Sequence[int], pages: Sequence[int]

@@ -82,13 +82,14 @@ def read_answers(connection: sa.Connection, crawl_id: int) -> Answers:
     return Answers({row.field: (row.asked, row.repeated) for row in rows})
 
 
-def _limit_pages(products: int) -> int:
+def limit_pages(products: int) -> int:
+    """Returns how many pages a crawl of these products requests again at most."""
     return min(PAGES_MOST, max(1, round(SHARE_MOST * products)))
 
 
 def find_leaps(connection: sa.Connection, crawl: sa.Row[Any]) -> list[int]:
     """Returns pages of prices that a judgement has marked as leaps."""
-    values = {"id": crawl.id, "most": _limit_pages(crawl.product_total), "shift": SHIFT}
+    values = {"id": crawl.id, "most": limit_pages(crawl.product_total), "shift": SHIFT}
     return list(connection.execute(LEAPS, values).scalars())
 
 
@@ -100,7 +101,7 @@ def request_again(
 ) -> int:
     """Takes pages with changes of these fields, and these pages, into the crawl again. Returns how
     many."""
-    values = {"id": crawl.id, "fields": list(fields), "most": _limit_pages(crawl.product_total)}
+    values = {"id": crawl.id, "fields": list(fields), "most": limit_pages(crawl.product_total)}
     values |= {"each": FIELD_LEAST, "pages": list(pages)}
     counts, again = CountsByCrawl(), connection.execute(REQUEST, values).all()
     for row in again:

@@ -134,10 +134,30 @@ def test_products_that_leave_a_whole_category_empty_its_last_page_and_nobody_won
 def test_many_products_that_are_missed_at_once_count_when_they_are_missed_twice(
     live: Shop,
 ) -> None:
+    live.sell(range(80), range(97, 100), alive=True)
+    assert live.crawl()[:2] == (True, 0)
     live.sell(range(80), range(97, 100))
-    assert [live.crawl()[:2] for _ in range(4)] == [(True, 0), (False, 17), (False, 0), (False, 0)]
+    assert [live.crawl()[:2] for _ in range(3)] == [(False, 17), (False, 0), (False, 0)]
     (reason,) = rows(live.engine, "SELECT reasons -> 0 ->> 'text' FROM crawls WHERE suspect")
     assert reason == ("17 of 100 products are no longer listed, usually 0% at most",)
+
+
+def test_many_products_whose_pages_are_gone_are_believed(live: Shop) -> None:
+    live.sell(range(60), range(97, 100))
+    before = len(live.server.asked())
+    assert live.crawl() == (False, 0, None)
+    asked = [target for target in live.server.asked()[before:] if target.startswith("/p/")]
+    assert len(asked) == 63 + 6, "a tenth is requested"
+    assert [live.crawl()[:2] for _ in range(2)] == [(False, 37), (False, 0)]
+
+
+def test_one_page_that_is_alive_makes_missed_products_suspect(live: Shop) -> None:
+    live.sell(range(86), range(97, 100))
+    page = product("90", "thing 90", "90.90 €").encode()
+    live.server.serve("/p/90", page)
+    suspect, delisted, _ = live.crawl()
+    asked = [target for target in live.server.asked() if target == "/p/90"]
+    assert (suspect, delisted) == (len(asked) > 2, 0)
 
 
 def test_products_whose_pages_are_alive_are_delisted_by_a_third_crawl(live: Shop) -> None:
@@ -155,7 +175,7 @@ def test_a_listing_that_is_cut_short_in_two_crawls_delists_nothing(live: Shop) -
     assert live.crawl()[:2] == (True, 0)
     assert live.crawl()[:2] == (False, 0)
     asked = [target for target in live.server.asked() if target.startswith("/p/")]
-    assert len(asked) == 2 * 100 + 2 * 23 + 77, "each that is missed, once"
+    assert len(asked) == 2 * 100 + 2 * 23 + 2 + 77, "each that is missed, once, and a tenth before"
     live.sell(range(97), range(97, 100))
     assert live.crawl()[:2] == (False, 0)
     assert rows(live.engine, "SELECT FROM products WHERE missed_crawls > 0") == []
@@ -175,7 +195,7 @@ def test_pages_that_are_gone_while_listings_name_them(live: Shop) -> None:
 
 
 def test_a_listing_that_is_whole_again_has_missed_nothing(live: Shop) -> None:
-    live.sell(range(80), range(97, 100))
+    live.sell(range(80), range(97, 100), alive=True)
     assert live.crawl()[0]
     live.sell(range(97), range(97, 100))
     assert live.crawl() == (False, 0, None)
