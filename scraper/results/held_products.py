@@ -19,6 +19,7 @@ import sqlalchemy as sa
 
 from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.infra.database import dumps
+from scraper.infra.statements import sql
 from scraper.results import missed_products, products
 from scraper.results.products import NewProduct, parse_data
 
@@ -40,24 +41,7 @@ SELECT count(*) FROM held_products h WHERE h.crawl_id = :id
                     WHERE p.site_id = h.site_id AND p.external_id = h.external_id)
 """)
 
-# Products whose own page this crawl has not reached, and which it found on a page that belongs to
-# no other product. The next crawl reads that page whole and compares their values.
-MOVE = sa.text("""
-WITH found AS MATERIALIZED (
-    SELECT p.id, h.page_id, h.url FROM held_products h
-      JOIN products p ON p.site_id = h.site_id AND p.external_id = h.external_id
-      JOIN pages owner ON owner.id = p.page_id
-     WHERE h.crawl_id = :id AND owner.crawl_id < :id
-       AND NOT EXISTS (SELECT FROM products o
-                        WHERE o.page_id = h.page_id AND o.id <> p.id AND o.delisted_at IS NULL)
-     ORDER BY p.id FOR UPDATE OF p
-), moved AS (
-    UPDATE products p SET page_id = found.page_id, url = found.url, crawl_id = :id,
-           missed_crawls = 0
-      FROM found WHERE p.id = found.id
-)
-UPDATE pages SET extractor_hash = NULL, fetched_at = NULL FROM found WHERE pages.id = found.page_id
-""")
+MOVE = sa.text(sql("results/move_products.sql"))
 
 FORGET_KNOWN = sa.text("""
 DELETE FROM held_products h USING products p

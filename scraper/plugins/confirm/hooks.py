@@ -68,7 +68,7 @@ class ConfirmHooks(Hooks):
         with connection.begin_nested() as savepoint:
             judgement = CrawlJudgement(connection, row, site, before, 0)
             judgement.doubt_changes()
-            leaps = second_readings.find_leaps(connection, row)
+            cleared = second_readings.find_cleared(connection, row)
             judgement.store_number(whole=complete)
             odd = complete and missing.is_surprising(connection, row, before)
             savepoint.rollback()
@@ -76,8 +76,8 @@ class ConfirmHooks(Hooks):
             return 0
         again = missing.request_pages(connection, row) if odd else 0
         questions = judgement.weighed.questions
-        if questions or leaps:
-            again += second_readings.request_again(connection, row, questions, leaps)
+        if questions or cleared:
+            again += second_readings.request_again(connection, row, questions, cleared)
         return again
 
     def explain_misses(self, connection: sa.Connection, crawl_id: int) -> bool:

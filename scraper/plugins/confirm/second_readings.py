@@ -19,7 +19,6 @@ from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.pages import PageChange
 from scraper.infra.statements import sql
 from scraper.plugins.confirm.shapes import REPEATED
-from scraper.results.judgement.plausibility import SHIFT
 
 # At most this number of pages, and this share of a crawl's product pages, are requested again; and
 # more for a field that has too few among them.
@@ -34,19 +33,16 @@ SELECT a.key AS field, CAST(a.value AS int) AS asked,
   FROM crawl_quality q CROSS JOIN jsonb_each(q.asked) a WHERE q.crawl_id = :id
 """)
 
-# Pages of prices that leapt, if a second reading may decide: the former price is shown, or no point
-# has moved and no other source of the page disagrees.
-LEAPS = sa.text("""
-SELECT p.page_id
-  FROM held_values h JOIN products p ON p.id = h.product_id
- CROSS JOIN LATERAL (
-       SELECT log(CAST(h.value ->> h.field AS numeric) / CAST(p.data ->> h.field AS numeric))
-           AS powers) AS moved
+# Pages of prices that fell to an eighth or less, and that show the price before as the former one.
+CLEARED = sa.text("""
+SELECT p.page_id FROM held_values h JOIN products p ON p.id = h.product_id
  WHERE h.crawl_id = :id AND h.since_crawl_id = :id AND h.reason = 'leap' AND p.page_id IS NOT NULL
-   AND (NOT h.contradicted AND abs(moved.powers - round(moved.powers)) > :shift OR EXISTS (
-           SELECT FROM held_values o
-            WHERE o.product_id = h.product_id AND o.crawl_id = :id AND o.field <> h.field
-              AND o.value -> o.field = p.data -> h.field))
+   AND NOT h.contradicted
+   AND CAST(h.value ->> h.field AS numeric) < CAST(p.data ->> h.field AS numeric)
+   AND EXISTS (
+       SELECT FROM held_values o
+        WHERE o.product_id = h.product_id AND o.crawl_id = :id AND o.field <> h.field
+          AND o.value -> o.field = p.data -> h.field)
  ORDER BY h.product_id LIMIT :most
 """)
 
@@ -87,10 +83,10 @@ def limit_pages(products: int) -> int:
     return min(PAGES_MOST, max(1, round(SHARE_MOST * products)))
 
 
-def find_leaps(connection: sa.Connection, crawl: sa.Row[Any]) -> list[int]:
-    """Returns pages of prices that a judgement has marked as leaps."""
-    values = {"id": crawl.id, "most": limit_pages(crawl.product_total), "shift": SHIFT}
-    return list(connection.execute(LEAPS, values).scalars())
+def find_cleared(connection: sa.Connection, crawl: sa.Row[Any]) -> list[int]:
+    """Returns pages that seem to show a clearance, of prices that a judgement has marked."""
+    values = {"id": crawl.id, "most": limit_pages(crawl.product_total)}
+    return list(connection.execute(CLEARED, values).scalars())
 
 
 def request_again(

@@ -2,15 +2,14 @@
 -- Marks single held values that are implausible with a reason (`plausibility.REASONS`).
 -- parameters: id (the crawl), fields, prices, own, lasting, switches, stocks, agreeing (names of
 --   fields, see `FieldRoles`), compared (how many products were known before), misread (a pattern),
---   and the thresholds of `plausibility`: lacking, otherwise, leap, shift, shared_min,
---   shared, vanished_max, explained
+--   and the thresholds of `plausibility`: lacking, otherwise, leap, shared_min, shared,
+--   vanished_max, explained
 -- locks: the held values that it marks
 -- why: only values that no earlier crawl has read are classified. The counts are of one page, or of
 --   one value of one field. Products that shared a value before count as one among those that share
 --   another one now, and a product that shows its earlier price as the former one does not count: a
---   shop may sell many for one price. A price that leaps is believed if its page says it twice in
---   the crawl and shows the earlier price as the former one, or if other sources of the page agree
---   and no point has moved. A sold-out product may hide its price, which is believed if
+--   shop may sell many for one price. A price that falls to an eighth is believed if its page
+--   says it twice in the crawl and shows the earlier price as the former one. A sold-out product may hide its price, which is believed if
 --   nearly all products that a field vanished from are sold out. Whatever else changes on a product
 --   with a vanished value waits with it, so that the product never has a state that it did not have
 --   at the shop, unless the field vanished from so large a share of the products that it is broken.
@@ -64,9 +63,7 @@ WITH fresh AS MATERIALIZED (
            WHEN before > 0 AND after <= 0 THEN 'zero'
            WHEN before > 0 AND (after >= before * CAST(:leap AS numeric)
                                 OR after <= before / CAST(:leap AS numeric))
-            AND NOT (confirmed AND (reduced OR NOT contradicted AND field = ANY (:agreeing)
-                        AND abs(log(after / before) - round(log(after / before))) > :shift))
-                THEN 'leap'
+            AND NOT (confirmed AND reduced AND after < before AND NOT contradicted) THEN 'leap'
            WHEN difference = 'changed' AND text ~ :misread AND NOT text_before ~ :misread
                 THEN 'encoding'
            WHEN difference = 'changed' AND field = ANY (:own)

@@ -19,7 +19,6 @@ THRESHOLDS = {
     "lacking": policy.LACKING,
     "otherwise": policy.OTHERWISE,
     "leap": policy.LEAP,
-    "shift": policy.SHIFT,
     "shared_min": policy.SHARED_LEAST,
     "shared": policy.SHARED,
     "vanished_max": policy.VANISHED,

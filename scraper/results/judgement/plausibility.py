@@ -14,14 +14,15 @@ from typing import Literal
 
 from scraper.rules.quality import CERTAIN, DOUBTFUL, Reason, Tolerances, improbability
 
-# A price that is multiplied or divided by this may have lost or gained a decimal point. It has if
-# the factor's decimal logarithm is a whole number, give or take the second one.
-LEAP, SHIFT = 8, 0.002
+# A price that is multiplied or divided by this has lost or gained a decimal point.
+LEAP = 8
 # A page that lacks this share of its product's fields, or changes this share, is not the product's.
 LACKING, OTHERWISE = 0.5, 0.5
 # A value that this number and share of a field's changes have in common is not a product's own. It
 # is checked for fields whose values differ on the third share of the products.
 SHARED_LEAST, SHARED, OWN_VALUES = 5, 0.2, 0.3
+# This many different values do not become one by themselves.
+MERGED = 4
 # UTF-8 that was read as Latin-1 or Windows-1252, and bytes that could not be decoded.
 MISREAD = "\u00c3[\u0080-\u00bf\u0160-\u2122]|\u00c2[\u0080-\u00bf]|\u00e2\u20ac|\ufffd"
 # A field that vanishes together with a switch on this share of the products goes with it.
@@ -89,8 +90,9 @@ class Changes:
 
     `held` counts values that are implausible by themselves; they are not in the other counts. For
     prices, `before` and `after` are sums, `order` is the correlation of new and old prices (-1 to
-    1), and `alike` counts those that changed by the most frequent `factor`. `agreed` means that
-    other sources of the pages confirm the field.
+    1), and `alike` counts those that changed by the most frequent `factor`. `merged` is the largest
+    number of different values that became one. `agreed` means that other sources of the pages
+    confirm the field.
     """
 
     compared: int
@@ -102,6 +104,7 @@ class Changes:
     order: float | None = None
     alike: int = 0
     factor: float = 1.0
+    merged: int = 0
     agreed: bool = False
 
 
@@ -172,6 +175,8 @@ def find_doubt(
         few = (1.5 * usual + RENAMED) * now.compared
         if now.changed >= HELD_LEAST and now.changed > few:
             return "changed"
+    if steady and not price and now.merged >= MERGED and evidence < CERTAIN:
+        return "changed"
     if _is_odd(now.changed, now.compared, min(line, 1.0), evidence):
         return None if price and (_is_sale(now) or _is_rise(now)) else "changed"
     return "changed" if price and _has_one_factor(now) and not _is_rise(now) else None

@@ -15,6 +15,13 @@ WITH fresh AS MATERIALIZED (
                        THEN CAST(h.value ->> h.field AS float8) END AS after
            ) n ON h.field = ANY (:prices) AND h.reason IS NULL AND n.before > 0 AND n.after > 0
      WHERE h.crawl_id = :id AND h.since_crawl_id = :id
+), merged AS (
+    SELECT field, max(olds) AS merged
+      FROM (SELECT h.field, count(DISTINCT p.data -> h.field) AS olds
+              FROM held_values h JOIN products p ON p.id = h.product_id
+             WHERE h.crawl_id = :id AND h.since_crawl_id = :id AND h.difference = 'changed'
+             GROUP BY h.field, h.value) AS by_value
+     GROUP BY field
 ), usual AS (
     SELECT field, percentile_disc(0.5) WITHIN GROUP (ORDER BY factor) AS factor FROM fresh
      WHERE factor IS NOT NULL GROUP BY field
@@ -26,6 +33,6 @@ SELECT field, count(DISTINCT product_id) AS products,
        coalesce(sum(before), 0) AS before, coalesce(sum(after), 0) AS after,
        corr(ln(before), ln(after)) AS in_order,
        count(*) FILTER (WHERE abs(fresh.factor - usual.factor) <= :one_factor) AS alike,
-       coalesce(exp(min(usual.factor)), 1) AS factor
-  FROM fresh LEFT JOIN usual USING (field)
+       coalesce(exp(min(usual.factor)), 1) AS factor, coalesce(min(merged), 0) AS merged
+  FROM fresh LEFT JOIN usual USING (field) LEFT JOIN merged USING (field)
  GROUP BY field

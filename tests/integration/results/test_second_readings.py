@@ -4,7 +4,6 @@ the crawl ends, and what someone at the shop decided is published by the crawl t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -13,10 +12,8 @@ import sqlalchemy as sa
 
 from scraper.coordinator.finish import finish
 from scraper.coordinator.reap import reap
-from scraper.domain import Vote
 from scraper.plugins.confirm import second_readings
 from scraper.quality import report as reports
-from scraper.results.transaction import PageResult
 from scraper.settings import Settings
 from tests.support import making
 from tests.support.judged_crawls import (
@@ -89,6 +86,26 @@ def test_what_the_shop_decided_is_published_once_a_second_reading_confirms_it(
 def test_what_has_the_shape_of_an_error_waits_unasked(known: sa.Engine, case: str) -> None:
     crawl = crawled(known, shop(), NUMBERS, LIES[case])
     assert crawl.again == set() and crawl.row.suspect and stored(known) == all_of(good)
+
+
+@pytest.mark.parametrize(("brands", "believed"), [(3, True), (5, False)])
+def test_several_brands_that_become_one_wait(
+    engine: sa.Engine, brands: int, believed: bool
+) -> None:
+    """Six products of a hundred, which is too few for a doubt about the field."""
+    changed = [n for n in NUMBERS if n % 10 < brands][:6]
+
+    def branded(n: int) -> Data:
+        return good(n, brand=f"b{n % 10}")
+
+    def as_one(n: int) -> Data:
+        return good(n, brand="The Shop") if n in changed else branded(n)
+
+    for _ in range(2):
+        crawled(engine, shop(), NUMBERS, branded)
+    crawl = crawled(engine, shop(), NUMBERS, as_one)
+    assert crawl.again == set() and not crawl.row.suspect
+    assert stored(engine) == all_of(as_one if believed else branded)
 
 
 def test_what_is_only_true_for_a_while_waits(known: sa.Engine) -> None:
@@ -278,8 +295,8 @@ CLEARED = {
     # whether it is believed, and whether it is requested again.
     "with the former price": ("0.1", True, True, True, True),
     "with the former price, for a while": ("0.1", True, False, False, True),
-    "alone": ("0.07", False, True, False, True),
-    "a point that moved": ("0.1", False, True, False, False),
+    "alone": ("0.07", False, True, False, False),
+    "dearer": ("75", True, True, False, False),
 }
 
 
@@ -309,29 +326,6 @@ def test_a_price_that_leaps_is_requested_again(engine: sa.Engine, case: str) -> 
     crawl.end(again=cleared if stays else usual)
     assert crawl.again == ({137} if asked else set()) and not crawl.row.suspect
     assert stored(engine)["137"] == (cleared if believed else usual)(137)
-
-
-class Agreeing(Crawl):
-    """Its pages say each price twice."""
-
-    def page(self, *of_page: Any, **more: Any) -> PageResult:
-        page = super().page(*of_page, **more)
-        assert page.observations is not None
-        votes = (Vote("price", "jsonld", True),)
-        return replace(page, observations=replace(page.observations, votes=votes))
-
-
-@pytest.mark.parametrize(("factor", "believed"), [("12.3", True), ("10", False), ("0.01", False)])
-def test_a_leap_that_other_sources_agree_on(engine: sa.Engine, factor: str, believed: bool) -> None:
-    def dearer(n: int) -> Data:
-        return times(good(n), factor) if n == 137 else good(n)
-
-    for data in (good, good, dearer):
-        crawl = Agreeing(engine, shop(), NUMBERS)
-        crawl.settle(data)
-        crawl.end()
-    assert crawl.again == ({137} if believed else set())
-    assert stored(engine)["137"] == (dearer if believed else good)(137)
 
 
 def test_limits_of_the_cost() -> None:
