@@ -20,7 +20,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import structlog
 from celery import Celery, bootsteps, signals
@@ -33,7 +35,22 @@ from scraper.process.parent import end_with_command, watch_parent
 from scraper.registry import run_plugin_steps
 from scraper.rules.routing import COORDINATOR, queues_served_with
 
+
+@contextmanager
+def _exit_at_error() -> Iterator[None]:
+    """Ends the process with an error's sentence, for which Celery would show a traceback."""
+    try:
+        yield
+    except ScraperError as error:
+        print(f"scraper: {error}", file=sys.stderr, flush=True)
+        sys.exit(error.exit_code)
+
+
 IMPORTED_BY = os.getpid()
+# A program that imports the app handles a wrong setting by itself.
+if os.path.basename(sys.argv[0]) in ("celery", "__main__.py"):
+    with _exit_at_error():
+        settings.load()
 run_plugin_steps("on_load", sys.argv)
 
 # By name: kombu imports it, and its server's client, when a connection is made.
@@ -74,18 +91,11 @@ def _require_servers(**_: Any) -> None:
         # Users' functions are imported from there. Celery removes the folder after importing the
         # app.
         sys.path.append(os.getcwd())
-    try:
+    with _exit_at_error():
         servers.require_reachable(settings.load())
         engine = make_engine(settings.load().postgres_url)
         migrations.require_current(engine)
         engine.dispose()
-    except ScraperError as error:
-        _exit_with(error)
-
-
-def _exit_with(error: ScraperError) -> NoReturn:
-    print(f"scraper: {error}", file=sys.stderr, flush=True)
-    sys.exit(error.exit_code)
 
 
 @signals.celeryd_after_setup.connect
@@ -104,10 +114,8 @@ def _announce_wider_queues(**_: Any) -> None:
 def _start_plugins(**_: Any) -> None:
     """Lets plug-ins check what they need before any page is fetched. A plug-in that lacks something
     ends the worker."""
-    try:
+    with _exit_at_error():
         run_plugin_steps("on_worker_start", settings.load(), app.amqp.queues.consume_from)
-    except ScraperError as error:
-        _exit_with(error)
 
 
 class WatchdogStep(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no types

@@ -216,6 +216,9 @@ def test_servers_that_do_not_answer(
         "status", code=2, env={"SCRAPER_LEASE_S": "1", "DATABASE_URL": "mysql://x"}
     ).stderr
     assert "SCRAPER_LEASE_S" in errors and "DATABASE_URL" in errors
+    wrong = run.worker("datacenter", env={"SCRAPER_LEASE_S": "x"})
+    assert wrong.wait(60) == 2
+    assert "SCRAPER_LEASE_S" in run.log(wrong) and "Traceback" not in run.log(wrong)
     worker = run.worker("datacenter", env=away)
     assert worker.wait(120) == 3
     assert f"127.0.0.1:{port}" in run.log(worker) and "s3cret" not in run.log(worker)
