@@ -69,12 +69,17 @@ task_ignore_result = True
 # A lease gives the recovery; late acknowledgement brings duplicates and a visibility timeout.
 task_acks_late = False
 task_default_queue = COORDINATOR
+task_create_missing_queue_type = settings.load().rabbitmq_queues
+_IS_QUORUM = _IS_AMQP and task_create_missing_queue_type == "quorum"
+_ARGUMENTS = {"x-queue-type": "quorum"} if _IS_QUORUM else None
 task_queues = [
-    Queue(name, Exchange(name), name)  # type: ignore[no-untyped-call]
+    Queue(name, Exchange(name), name, queue_arguments=_ARGUMENTS)  # type: ignore[no-untyped-call]
     for name in (COORDINATOR, *CAPABILITIES)
 ]
-# A queue of RabbitMQ's knows no order without it.
-task_queue_max_priority = PRIORITY_LEVELS - 1
+# A classic queue knows no order without it, and a quorum queue refuses it.
+task_queue_max_priority = None if _IS_QUORUM else PRIORITY_LEVELS - 1
+# No task has a time before which it must not begin.
+worker_detect_quorum_queues = False
 # RabbitMQ keeps nothing on disk, since leases bring back what it loses.
 task_default_delivery_mode = "transient"
 # Queues of a name or region of the user's own are made when first named.

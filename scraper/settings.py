@@ -162,6 +162,9 @@ class CoreSettings(BaseSettings):
         description="RabbitMQ (`amqp://`, `amqps://`) or another Redis, for the queues; "
         "unset: the Redis above",
     )
+    rabbitmq_queues: Literal["classic", "quorum"] = Field(
+        "classic", description="the type of queues of a RabbitMQ; quorum: replicated"
+    )
     proxy_list: Path | None = Field(
         None,
         alias="PROXY_LIST",

@@ -97,6 +97,65 @@ def test_rabbitmq_is_killed_in_mid_crawl(
         assert_quiet(run, process)
 
 
+def test_quorum_queues_whose_node_restarts_in_mid_crawl(
+    own_node: rabbitmq.Node,
+    run: Commands,
+    engine: sa.Engine,
+    sample_shop: Callable[..., SampleShop],
+) -> None:
+    run.env |= {"SCRAPER_BATCH_PAGES": "10", "SCRAPER_RABBITMQ_QUEUES": "quorum"}
+    crawl = Crawl(run, engine, sample_shop(*SHOP, changes=SLOWER))
+    crawl.until_fetched(0.1)
+    queues = own_node.control("-q", "list_queues", "-p", "t0", "name", "type")
+    types = dict(line.split("\t") for line in queues.splitlines()[1:])
+    assert {types[name] for name in ("coordinator", "residential", "datacenter")} == {"quorum"}
+    own_node.down()
+    until(lambda: said(run, crawl.worker, "the broker is away"), 30)
+    own_node.up()
+    crawl.until_completed(90)
+    crawl.assert_exact()
+    assert run.end(crawl.worker) == 0 and run.end(crawl.coordinator) == 0
+
+
+def test_a_policy_of_rabbitmq_drops_messages(
+    installed_rabbitmq: str,
+    run: Commands,
+    engine: sa.Engine,
+    sample_shop: Callable[..., SampleShop],
+    tmp_path: Path,
+) -> None:
+    """Messages expire after 50 ms, and a queue holds two: their leases bring them back."""
+    node = rabbitmq.Node(
+        tmp_path / "rabbitmq", hosts=1, policy={"message-ttl": 50, "max-length": 2}
+    )
+    try:
+        node.up()
+        run.env |= {"BROKER_URL": node.url(), "SCRAPER_BATCH_PAGES": "10"}
+        crawl = Crawl(run, engine, sample_shop(*SHOP))
+        crawl.until_completed(180)
+        crawl.assert_exact()
+    finally:
+        node.down()
+
+
+def test_a_memory_alarm_of_rabbitmq_in_mid_crawl(
+    own_node: rabbitmq.Node,
+    run: Commands,
+    engine: sa.Engine,
+    sample_shop: Callable[..., SampleShop],
+) -> None:
+    """RabbitMQ accepts no message while it is short of memory: the processes say so, and go on."""
+    run.env["SCRAPER_BATCH_PAGES"] = "10"
+    crawl = Crawl(run, engine, sample_shop(*SHOP, changes=SLOWER))
+    crawl.until_fetched(0.1)
+    own_node.control("set_vm_memory_high_watermark", "absolute", "1MB")
+    until(lambda: said(run, crawl.coordinator, "the broker is away"), 60)
+    own_node.control("set_vm_memory_high_watermark", "absolute", "300MB")
+    crawl.until_completed(90)
+    crawl.assert_exact()
+    assert all(process.poll() is None for process in (crawl.coordinator, crawl.worker))
+
+
 def test_rabbitmq_is_killed_in_mid_call(
     own_node: rabbitmq.Node, calling: Settings, run: Commands, tmp_path: Path
 ) -> None:

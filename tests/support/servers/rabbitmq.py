@@ -23,6 +23,7 @@ import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import amqp
 import psutil
@@ -58,10 +59,17 @@ class Node:
     end it."""
 
     def __init__(
-        self, folder: Path, hosts: int = HOSTS, conf: str | None = None, tls: Path | None = None
+        self,
+        folder: Path,
+        hosts: int = HOSTS,
+        conf: str | None = None,
+        tls: Path | None = None,
+        policy: dict[str, Any] | None = None,
     ) -> None:
         """`conf`: lines that say who may use it, in place of the tests' own user and virtual hosts.
-        `tls`: a file of key and certificate; then it speaks nothing else."""
+        `tls`: a file of key and certificate; then it speaks nothing else. `policy`: for all queues
+        of all virtual hosts."""
+        self.policy = policy
         self.folder, self.hosts, self.conf, self.tls = folder, hosts, conf, tls
 
     def take(self) -> str:
@@ -127,7 +135,7 @@ class Node:
     def _start(self) -> None:
         script = program()
         assert script is not None
-        listen, dist, names = self._ports()
+        listen, _, names = self._ports()
         folder = self.folder
         everything = {"configure": ".*", "write": ".*", "read": ".*", "user": USER}
         definitions = {
@@ -135,6 +143,17 @@ class Node:
             "vhosts": [{"name": f"t{number}"} for number in range(self.hosts)],
             "permissions": [{**everything, "vhost": f"t{number}"} for number in range(self.hosts)],
         }
+        if self.policy:
+            definitions["policies"] = [
+                {
+                    "vhost": f"t{number}",
+                    "name": "all",
+                    "pattern": ".*",
+                    "apply-to": "queues",
+                    "definition": self.policy,
+                }
+                for number in range(self.hosts)
+            ]
         (folder / "definitions.json").write_text(json.dumps(definitions))
         lines = [f"listeners.tcp.1 = 127.0.0.1:{listen}"]
         if self.tls:
@@ -155,6 +174,34 @@ class Node:
         (folder / "rabbitmq.conf").write_text("\n".join([*lines, ""]))
         (folder / "plugins").write_text("[].\n")
         (folder / "env.conf").touch()
+        environment = self._environment()
+        commands = (["epmd", "-port", str(names), "-address", "127.0.0.1"], [str(script)])
+        started = []
+        with (folder / "out").open("ab") as out:
+            for command in commands:
+                process = subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    start_new_session=True,
+                )
+                # it outlives us: whoever ends it does so by its pid
+                process.returncode = 0
+                started.append(f"{process.pid} {psutil.Process(process.pid).create_time()!r}\n")
+                (folder / "processes").write_text("".join(started))
+
+    def control(self, *words: str) -> str:
+        """Runs `rabbitmqctl`, and returns what it prints."""
+        command = [str(SCRIPTS[0].with_name("rabbitmqctl")), *words]
+        return subprocess.run(
+            command, env=self._environment(), check=True, capture_output=True, text=True, timeout=60
+        ).stdout
+
+    def _environment(self) -> dict[str, str]:
+        listen, dist, names = self._ports()
+        folder = self.folder
         environment = {
             name: value
             for name, value in os.environ.items()
@@ -180,22 +227,7 @@ class Node:
                 folder / "nobody"
             ),  # as under systemd: the script becomes the node, whose pid is ours then
         }
-        commands = (["epmd", "-port", str(names), "-address", "127.0.0.1"], [str(script)])
-        started = []
-        with (folder / "out").open("ab") as out:
-            for command in commands:
-                process = subprocess.Popen(
-                    command,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=out,
-                    start_new_session=True,
-                )
-                # it outlives us: whoever ends it does so by its pid
-                process.returncode = 0
-                started.append(f"{process.pid} {psutil.Process(process.pid).create_time()!r}\n")
-                (folder / "processes").write_text("".join(started))
+        return environment
 
     def _until_it_answers(self) -> None:
         deadline = time.monotonic() + START_S
