@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
@@ -12,6 +14,8 @@ from tests.support.servers.flower import Flower
 expect.set_options(timeout=60_000)
 
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 360, "height": 740}
+PHONE = {"width": 390, "height": 844}
+PICTURES = os.environ.get("SCRAPER_TEST_PICTURES")
 
 
 class Window:
@@ -68,3 +72,9 @@ class Window:
         """Nothing was said in the console, and nobody but Flower was asked."""
         assert self.said == []
         assert [url for url in self.asked if not url.startswith(("data:", self.flower.url))] == []
+
+
+def picture(window: Window, name: str) -> None:
+    """Keeps a picture of the page, for people who ask for it."""
+    if PICTURES:
+        window.page.screenshot(path=str(Path(PICTURES) / f"{name}.png"), full_page=True)

@@ -50,7 +50,7 @@ CONTRAST = """() => {
       shapes++;
       check(e, e.matches('.chart-line') ? style.stroke : style.fill, behind(e), 3, 'shape');
     }
-    if (e.matches('input, select')) check(e, style.color, behind(e), 4.5, 'field');
+    if (e.matches('input, select, textarea')) check(e, style.color, behind(e), 4.5, 'field');
   }
   for (const canvas of document.querySelectorAll('#crawls-page .chart-figure canvas')) {
     const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data, seen = new Set();
@@ -75,13 +75,13 @@ CONTRAST = """() => {
 FROZEN = "() => { window.fetch = () => new Promise(() => {}); }"
 
 REACHABLE = """
-  const all = [...document.querySelectorAll('#crawls-page a[href], #crawls-page button, #crawls-page input, #crawls-page select, #crawls-page summary, #crawls-page [tabindex]')]
+  const all = [...document.querySelectorAll('#crawls-page a[href], #crawls-page button, #crawls-page input, #crawls-page select, #crawls-page textarea, #crawls-page summary, #crawls-page [tabindex]')]
     .filter((e) => e.checkVisibility() && !e.disabled);"""
 
 CONTROLS = (
     f"() => {{{REACHABLE}"
     """
-  const name = (e) => e.getAttribute('aria-label') || e.textContent.trim() || e.title;
+  const name = (e) => e.getAttribute('aria-label') || [...(e.labels || [])].map((label) => label.textContent.trim()).join(' ') || e.textContent.trim() || e.title;
   return {controls: all.length, nameless: all.filter((e) => !name(e)).map((e) => e.outerHTML.slice(0, 120)),
           pictures: [...document.querySelectorAll('#crawls-page svg, #crawls-page .chart-figure')].filter((e) => e.getAttribute('role') !== 'img' || !e.getAttribute('aria-label')).length,
           tables: [...document.querySelectorAll('#crawls-page th')].filter((e) => e.getAttribute('scope') !== 'col').length,
@@ -144,6 +144,8 @@ def pages(engine: sa.Engine) -> list[str]:
         "/crawls/sites/shop",
         "/crawls/products?site=shop",
         "/crawls/products?site=shop&id=5",
+        "/crawls/setup",
+        "/crawls/articles",
     ]
 
 

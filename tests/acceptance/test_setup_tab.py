@@ -3,30 +3,20 @@ compared and restored there."""
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 
 import sqlalchemy as sa
 from playwright.sync_api import Browser, expect
 
 from scraper.settings import Settings
 from scraper.sites.loader import load_file
-from tests.acceptance.tab_window import Window
+from tests.acceptance.tab_window import PHONE, Window, picture
 from tests.support.making import rows
 from tests.support.servers.flower import Flower
 from tests.support.shops.shop_templates import TEMPLATES
 from tests.support.shops.static_shop import StaticShop
 
-NARROW = {"width": 390, "height": 844}
 EVIL = "&lt;img src=x onerror=&quot;document.title='owned'&quot;&gt;\u202e"
-PICTURES = os.environ.get("SCRAPER_TEST_PICTURES")
-
-
-def picture(window: Window, name: str) -> None:
-    """Keeps a picture of the page, for people who ask for it."""
-    if PICTURES:
-        window.page.screenshot(path=str(Path(PICTURES) / f"{name}.png"), full_page=True)
 
 
 def test_a_shop_is_added_crawled_and_changed_without_a_terminal(
@@ -42,7 +32,7 @@ def test_a_shop_is_added_crawled_and_changed_without_a_terminal(
     picture(window, "1-add")
     with StaticShop(pages) as server:
         page.get_by_label("Addresses of shops").fill(f"{server.url}/all")
-        page.get_by_label("Requests while reading").fill("20/s")
+        page.get_by_label("Requests while reading").fill("4/s")
         page.get_by_role("button", name="Read shops").click()
         expect(page.locator("#survey-state")).to_contain_text("request", timeout=120_000)
         picture(window, "2-progress")
@@ -78,7 +68,7 @@ def test_a_shop_is_added_crawled_and_changed_without_a_terminal(
     chosen = area.evaluate("(e) => e.value.slice(e.selectionStart, e.selectionEnd)")
     assert chosen == "listting:"
     picture(window, "4-problem")
-    area.fill(good.replace("rate: 20/s", "rate: 2/s"))
+    area.fill(good.replace("rate: 4/s", "rate: 2/s"))
     expect(page.locator("#difference")).to_contain_text("+rate: 2/s", timeout=120_000)
     picture(window, "5-difference")
     page.get_by_role("button", name="Save", exact=True).click()
@@ -89,7 +79,7 @@ def test_a_shop_is_added_crawled_and_changed_without_a_terminal(
     assert (environment.sites_dir / "garden.yaml").read_text() == good
     window.assert_quiet()
 
-    narrow = Window(browser, flower, size=NARROW, scheme="dark")
+    narrow = Window(browser, flower, size=PHONE, scheme="dark")
     for number, path in enumerate(
         (
             "/crawls/setup",

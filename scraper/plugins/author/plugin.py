@@ -14,6 +14,7 @@ PLUGIN = Plugin(
         "repair": Command(SETUP, "scraper.plugins.author.commands.repair"),
         "shell": Command(SETUP, "scraper.plugins.author.commands.shell"),
         "why": Command(DATA, "scraper.plugins.author.commands.why"),
+        "sites pick": Command(SETUP, "scraper.plugins.author.commands.pick"),
         "sites record": Command(SETUP, "scraper.plugins.author.commands.recorded"),
         "sites schema": Command(SETUP, "scraper.plugins.author.commands.shown"),
         "sites show": Command(SETUP, "scraper.plugins.author.commands.shown"),

@@ -24,7 +24,7 @@ from scraper.frontier.progress import STATES
 from scraper.infra.database import dumps
 from scraper.plugins.flower import actions, view
 from scraper.plugins.flower.reader import PostgresReader, UnavailableError
-from scraper.plugins.flower.tab_pages import BODY_MAX_BYTES, tab_pages
+from scraper.plugins.flower.tab_pages import BODY_MAX_BYTES, scripts_of, tab_pages
 from scraper.settings import Settings
 from scraper.views.site_table import ORDERS, Query
 
@@ -64,7 +64,7 @@ HEADERS = {
 def assets_version() -> str:
     """Returns a hash of the assets, so that browsers may cache each version."""
     own = [FOLDER / "assets" / name for name in ASSETS]
-    scripts = [page.SCRIPT for page in tab_pages().values()]
+    scripts = [file for page in tab_pages().values() for file in scripts_of(page)]
     texts = [file.read_bytes() for file in (*own, *scripts)]
     return hashlib.sha256(b"".join(texts)).hexdigest()[:12]
 

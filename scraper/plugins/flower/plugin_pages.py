@@ -9,7 +9,12 @@ import tornado.web
 from tornado.web import url
 
 from scraper.plugins.flower.handlers import ActionApi, ApiHandler, GuardedHandler, PageHandler
-from scraper.plugins.flower.tab_pages import body_limit, questions_of, tab_pages
+from scraper.plugins.flower.tab_pages import (
+    body_limit,
+    questions_of,
+    scripts_of,
+    tab_pages,
+)
 
 QUERY_MAX = 300
 LOGGED_CHARS = 200
@@ -68,7 +73,7 @@ class PluginScript(GuardedHandler):
         self.set_header("Content-Type", "text/javascript; charset=utf-8")
         if self.get_query_argument("v", None) == self.version:
             self.set_header("Cache-Control", "private, max-age=86400")
-        self.finish(tab_pages()[page].SCRIPT.read_bytes())
+        self.finish(b"\n".join(file.read_bytes() for file in scripts_of(tab_pages()[page])))
 
 
 def make_plugin_routes(arguments: dict[str, Any]) -> list[Any]:

@@ -46,6 +46,11 @@ def questions_of(page: TabPage) -> Mapping[str, Act]:
     return questions
 
 
+def scripts_of(page: TabPage) -> list[Path]:
+    """Returns the scripts of a page in their order: its MORE_SCRIPTS, if it has any, first."""
+    return [*getattr(page, "MORE_SCRIPTS", ()), page.SCRIPT]
+
+
 def body_limit(page: TabPage) -> int:
     """Returns the largest body of the page's actions, in bytes."""
     return int(getattr(page, "BODY_MAX_BYTES", BODY_MAX_BYTES))

@@ -32,8 +32,14 @@ class Child:
     """Runs `scraper WORDS` with this interpreter. `watch` gets each line of its errors, early."""
 
     def __init__(
-        self, words: Sequence[str], environment: Mapping[str, str], watch: Callable[[str], None]
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        watch: Callable[[str], None],
+        *,
+        output_max_bytes: int = OUTPUT_MAX_BYTES,
     ) -> None:
+        self._most = output_max_bytes
         self._watch, self._seen, self._lines = watch, 0, list[str]()
         self._files = ExitStack()
         self._output = self._files.enter_context(TemporaryFile())  # noqa: SIM115
@@ -63,7 +69,7 @@ class Child:
             self.end()
         self._read_lines()
         self._output.seek(0)
-        text = self._output.read(OUTPUT_MAX_BYTES).decode("utf-8", "replace")
+        text = self._output.read(self._most).decode("utf-8", "replace")
         self._files.close()
         return Ended(self._process.returncode, text, self._lines, stopped)
 
@@ -87,7 +93,7 @@ class Child:
 
     def _is_too_long(self) -> bool:
         files: tuple[IO[bytes], ...] = (self._output, self._errors)
-        return any(os.fstat(file.fileno()).st_size > OUTPUT_MAX_BYTES for file in files)
+        return any(os.fstat(file.fileno()).st_size > self._most for file in files)
 
     def _read_lines(self) -> None:
         """Reads the whole lines that were written since the last call. The command shares the

@@ -123,7 +123,7 @@
   }
 
   /* What is edited: `seen` is the hash of the file that a save replaces, `survey` the survey that wrote the text. */
-  function editor({name, text, keys, seen, survey, fixed}) {
+  function editor({name, text, keys, seen, survey, fixed, pick}) {
     const area = h("textarea", {class: "form-control tab-text", name: "text", rows: "22", spellcheck: "false", wrap: "off", id: "definition-text", "aria-describedby": "definition-problems", readonly: readOnly}, "");
     area.value = text;
     const over = h("input", {type: "checkbox", class: "form-check-input", name: "over"});
@@ -201,12 +201,14 @@
       else { check(false); refresh(); }
     });
     check(false);
-    return form;
+    if (!pick || readOnly) return form;
+    const write = (made) => { area.value = made; area.dispatchEvent(new Event("input", {bubbles: true})); };
+    return [window.crawlsPicker({source: survey ? {survey} : {site: name}, read: () => area.value, write}), form];
   }
 
   function edit(options) {
     const place = document.getElementById("definition");
-    if (!place.firstChild) place.append(editor(options));
+    if (!place.firstChild) place.append(...[editor(options)].flat());
   }
 
   // --- one survey
@@ -226,7 +228,7 @@
       found.interface && h("p", {class: "crawl-detail"}, plain(found.interface)), found.estimate && h("p", {class: "crawl-detail"}, plain(found.estimate)),
       found.notes.length ? h("ul", {class: "crawl-detail"}, found.notes.map((text) => h("li", {}, plain(text)))) : null));
     const place = document.getElementById("definition");
-    if (!survey.saved) edit({name: survey.name, text: survey.text, keys: survey.keys, seen: "", survey: survey.id, fixed: false});
+    if (!survey.saved) edit({name: survey.name, text: survey.text, keys: survey.keys, seen: "", survey: survey.id, fixed: false, pick: survey.pick});
     else if (!place.firstChild) place.append(h("p", {}, h("a", {class: "btn btn-sm btn-outline-primary", href: `${path}?${new URLSearchParams({site: survey.saved})}`}, "Edit definition")));
     section("survey-samples", found.samples, () => card("Sampled pages", count(found.samples.length), found.samples.map((page) => h("details", {class: "crawl-dead", "data-key": page.url},
       h("summary", {"data-key": `summary-${page.url}`}, h("span", {class: "crawl-dead-line"}, h("span", {class: `crawl-badge badge-${page.stored ? "good" : "bad"}`}, page.stored ? "stored" : "not stored"),
@@ -241,7 +243,7 @@
     document.getElementById("heading").textContent = plain(data.site);
     section("survey-state", [data.file, data.text === null, data.writable], () => [h("p", {class: "crawl-detail"}, plain(data.file), data.text === null ? " is not there." : data.writable ? "" : " is read-only: Save shows the file to commit.", " ",
       h("a", {href: `${pages}/sites/${encodeURIComponent(data.site)}`}, "Its crawls"))]);
-    if (data.text !== null) edit({name: data.site, text: data.text, keys: data.keys, seen: data.seen, fixed: true});
+    if (data.text !== null) edit({name: data.site, text: data.text, keys: data.keys, seen: data.seen, fixed: true, pick: data.pick});
     drawChanges(data.changes);
     return false;
   }

@@ -11,6 +11,7 @@ import atexit
 import itertools
 import json
 import re
+import shutil
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -39,7 +40,7 @@ State = Literal["waiting", "reading", "ready", "failed", "cancelled"]
 class ShopSurvey:
     """One shop. `text`: its definition, once it is ready; `findings`: what `scraper new --json`
     printed. `problem`: why the definition is missing, or what is wrong with it. `saved`: the name
-    under which it was saved."""
+    under which it was saved. `pages`: the folder of the pages that were read."""
 
     id: int
     url: str
@@ -54,6 +55,7 @@ class ShopSurvey:
     problem: str = ""
     saved: str = ""
     findings: dict[str, Any] = field(default_factory=dict)
+    pages: Path | None = None
 
     @property
     def is_open(self) -> bool:
@@ -83,6 +85,8 @@ class Surveys:
         self._cancelled: set[int] = set()
         self._children: set[Child] = set()
         self._closed = False
+        # What surveys have read is on disk, and goes with them.
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def add_shops(self, urls: Sequence[str], rate: str, by: str) -> list[int]:
         """Queues surveys, and returns their ids. Raises `ConfigError` if too many wait."""
@@ -128,18 +132,36 @@ class Surveys:
         """Drops a survey."""
         self.cancel_survey(id_)
         with self._lock:
-            self._surveys.pop(id_, None)
+            self._drop(id_)
 
     def close(self) -> None:
         """Ends everything, when the process ends."""
         self._closed = True
         for child in list(self._children):
             child.end()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def find_pages(self, site: str) -> Path | None:
+        """Returns the pages of the newest survey that was saved as `site`."""
+        saved = (survey for survey in self.list_all() if survey.saved == site and survey.pages)
+        return next((survey.pages for survey in saved), None)
+
+    def _keep_pages(self, pages: Path, id_: int) -> Path:
+        with self._lock:
+            if self._folder is None:
+                self._folder = tempfile.TemporaryDirectory(prefix="scraper-surveys-")
+        return Path(shutil.move(pages, Path(self._folder.name) / str(id_)))
+
+    def _drop(self, id_: int) -> None:
+        survey = self._surveys.pop(id_, None)
+        if survey is not None and survey.pages is not None:
+            shutil.rmtree(survey.pages, ignore_errors=True)
 
     def _drop_oldest(self) -> None:
         done = [survey.id for survey in self._surveys.values() if not survey.is_open]
         for id_ in done[: max(0, len(self._surveys) - KEPT_MAX)]:
-            del self._surveys[id_]
+            self._drop(id_)
 
     def _start_due(self) -> None:
         """Starts waiting surveys while there is room: those of hosts that none reads now."""
@@ -169,7 +191,7 @@ class Surveys:
 
     def _survey_shop(self, survey: ShopSurvey, folder: Path) -> None:
         rate = ["--rate", survey.rate] if survey.rate else []
-        words = ["new", "--json", *rate, "--", survey.url]
+        words = ["new", "--json", "--record", *rate, "--", survey.url]
         defaults = settings.load().sites_dir / loader.DEFAULTS
         if defaults.is_file():
             (folder / loader.DEFAULTS).symlink_to(defaults.absolute())
@@ -180,6 +202,8 @@ class Surveys:
             ended = child.finish(self._deadline_s, lambda: survey.id in self._cancelled)
         finally:
             self._children.discard(child)
+        for pages in folder.glob("*.pages"):
+            survey.pages = self._keep_pages(pages, survey.id)
         _record_end(survey, ended, next(iter(loader.list_definition_files(folder)), None))
 
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from scraper import settings
 from scraper.actions import crawls
 from scraper.errors import ConfigError
-from scraper.plugins.setup import files
+from scraper.plugins.setup import files, picking
 from scraper.plugins.setup.addresses import ADDRESSES_MAX, parse_addresses
 from scraper.plugins.setup.checking import Checked, check_name, check_text, compare_texts, find_file
 from scraper.plugins.setup.files import Author, ReadOnlyFolderError, hash_text
@@ -26,6 +26,7 @@ from scraper.sites.grammar import scalars
 TITLE = "Add shops"
 SITE_LINK = "Edit definition"
 SCRIPT = Path(__file__).with_name("setup.js")
+MORE_SCRIPTS = (Path(__file__).with_name("picker.js"),)
 BODY_MAX_BYTES = 300_000
 REFUSED_SHOWN = 20
 
@@ -38,7 +39,8 @@ def read(connection: sa.Connection, query: Mapping[str, str]) -> dict[str, Any]:
     now = connection.execute(sa.text("SELECT now()")).scalar_one()
     if "id" in query:
         survey = SURVEYS.find_survey(_parse_id(query["id"]))
-        more = {"text": survey.text, "problem": survey.problem, "found": survey.findings}
+        more: dict[str, Any] = {"text": survey.text, "problem": survey.problem}
+        more |= {"found": survey.findings, "pick": survey.pages is not None}
         keys = read_keys(survey.text)
         return {"now": now, "survey": {**survey.summary, **more, "keys": keys}, **_read_folder()}
     if "site" in query:
@@ -69,6 +71,7 @@ def _read_definition(connection: sa.Connection, site: str) -> dict[str, Any]:
         "text": text,
         "seen": hash_text(text),
         "keys": read_keys(text or ""),
+        "pick": _find_pages(file, site).is_dir(),
         "changes": files.list_changes(connection, site),
         **_read_folder(),
     }
@@ -105,6 +108,41 @@ def check_draft(engine: sa.Engine, body: Mapping[str, Any], user: str) -> dict[s
         "warnings": draft.checked.warnings,
         "diff": compare_texts(current, draft.text) if current is not None else [],
     }
+
+
+def pick_source(engine: sa.Engine, body: Mapping[str, Any], user: str) -> dict[str, Any]:
+    """Returns what a `text` reads on the pages of a `survey` or a `site`; the elements of one
+    `page`; or sources for a `field` that read an `element` of this page."""
+    rest = {name: value for name, value in body.items() if name in ("text", "site", "field")}
+    given = _read_texts(rest, "text", "site", "field")
+    if set(body) - {*rest, "survey", "page", "element"} or ("survey" in body) == ("site" in body):
+        raise ConfigError("the body has text, survey or site, and page, element and field")
+    if "survey" in body:
+        survey = SURVEYS.find_survey(_check_id(body["survey"]))
+        name, pages = survey.name, survey.pages or Path("/nowhere")
+    else:
+        name = check_name(given["site"])
+        pages = _find_pages(find_file(settings.load().sites_dir, name), name)
+    words = []
+    if "page" in body:
+        words = [str(_check_id(body["page"]))]
+        if "element" in body:
+            # Elements are counted from 0, and ids from 1.
+            element = body["element"] and _check_id(body["element"])
+            words += [str(int(element)), _check_field(given["field"])]
+    return picking.pick(name, body.get("text", ""), pages, words)
+
+
+def _find_pages(file: Path, site: str) -> Path:
+    """Returns the folder of a site's recorded pages: those that were read since Flower started, or
+    of `scraper sites record`."""
+    return SURVEYS.find_pages(site) or file.with_suffix(".pages")
+
+
+def _check_field(name: str) -> str:
+    if not re.fullmatch("[a-z][a-z0-9_]{0,62}", name):
+        raise ConfigError(f"{name[:70]!r} is not a field's name (fix: as in list_price)")
+    return name
 
 
 def save_draft(engine: sa.Engine, body: Mapping[str, Any], user: str) -> Answer:
@@ -171,7 +209,7 @@ def forget_survey(engine: sa.Engine, body: Mapping[str, Any], user: str) -> Answ
     return "The survey is off the list."
 
 
-QUESTIONS: Mapping[str, Act] = {"check": check_draft}
+QUESTIONS: Mapping[str, Act] = {"check": check_draft, "pick": pick_source}
 ACTIONS: Mapping[str, Act] = {
     "survey": survey_shops,
     "cancel": cancel_survey,

@@ -37,6 +37,7 @@ from scraper.settings import Settings
 @click.option("--schedule", help="When it is crawled: a cron expression such as '0 6 * * *'.")
 @click.option("--queue", help="Which workers crawl it: datacenter, residential, or your own name.")
 @click.option("--tags", default="", help="Words for filters, with commas: garden,new.")
+@click.option("--record", is_flag=True, help="Keep the pages that were read in sites/NAME.pages/.")
 @json_option()
 def new(
     url: str | None,
@@ -46,6 +47,7 @@ def new(
     schedule: str | None,
     queue: str | None,
     tags: str,
+    record: bool,
     as_json: bool,
 ) -> None:
     """Write a definition for the shop at URL, and prove it.
@@ -61,18 +63,20 @@ def new(
     head = HeadKeys(rate, schedule, queue, [tag for tag in re.split(r"[\s,]+", tags) if tag])
     check_head(head)
     if file is not None:
-        shop_list.write_shops(file, head, settings, as_json=as_json)
+        shop_list.write_shops(file, head, settings, record=record, as_json=as_json)
         return
     address = parse_address(url or "")
     if address is None:
         raise click.UsageError(f"{url!r} is not a URL, such as https://shop.example/all")
-    _write_one(address, name or name_site(address), head, settings, as_json)
+    _write_one(address, name or name_site(address), head, settings, record, as_json)
 
 
 @run_apart
-def _write_one(url: str, name: str, head: HeadKeys, settings: Settings, as_json: bool) -> None:
+def _write_one(
+    url: str, name: str, head: HeadKeys, settings: Settings, record: bool, as_json: bool
+) -> None:
     announce = print_request if as_json else draw_request
-    shop = write_shop(url, name, head, settings, announce)
+    shop = write_shop(url, name, head, settings, announce, record=record)
     if as_json:
         print_json(survey_as_json(shop))
     else:

@@ -14,7 +14,7 @@ import click
 from pydantic import ValidationError
 
 from scraper.cli.common.tables import one_line
-from scraper.domain import Outcome
+from scraper.domain import Kind, Outcome
 from scraper.errors import ConfigError, DefinitionError, FetchError, ScraperError, quote_command
 from scraper.plugins.author.discovery.fields.standard import standard_definition
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
@@ -26,6 +26,8 @@ from scraper.plugins.author.discovery.writing import (
     definition_text,
     needs_browser_everywhere,
 )
+from scraper.plugins.author.repair.record_files import save_records
+from scraper.plugins.author.repair.records import make_records
 from scraper.rules import urls
 from scraper.settings import Settings
 from scraper.sites import loader
@@ -71,10 +73,16 @@ def check_head(head: HeadKeys) -> None:
 
 
 def write_shop(
-    url: str, name: str, head: HeadKeys, settings: Settings, announce: Announce
+    url: str,
+    name: str,
+    head: HeadKeys,
+    settings: Settings,
+    announce: Announce,
+    *,
+    record: bool = False,
 ) -> NewShop:
     """Surveys the shop at `url`, and writes sites/NAME.yaml. Raises `ScraperError` if nothing
-    is written."""
+    is written. `record`: keeps the pages that were read."""
     path = settings.sites_dir / f"{name}.yaml"
     loader.refuse_defaults(name)
     if path.exists():
@@ -96,6 +104,10 @@ def write_shop(
     trials = _try_pages(definition, survey, settings)
     _refuse_shared_id(trials, survey)
     _write_file(path, text)
+    if record:
+        lists = [(page.url, Kind.LISTING, page.page) for page in survey.listing_pages]
+        sold = [(address, Kind.PRODUCT, page) for address, page in survey.product_pages]
+        save_records(path, make_records(definition, settings, [*lists, *sold]))
     problem = _find_problem(survey, trials, path, name)
     return NewShop(survey, trials, path, requests, seconds, definition, problem)
 

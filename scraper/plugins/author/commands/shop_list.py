@@ -43,7 +43,9 @@ class ListedShop(NamedTuple):
     problem: str = ""
 
 
-def write_shops(file: TextIO, head: HeadKeys, settings: Settings, *, as_json: bool) -> None:
+def write_shops(
+    file: TextIO, head: HeadKeys, settings: Settings, *, record: bool, as_json: bool
+) -> None:
     """Writes the definitions of all shops in a list. Raises `ScraperError` at the end if a line
     gave none, or one that is not yet good."""
     source = getattr(file, "name", "-")
@@ -54,7 +56,7 @@ def write_shops(file: TextIO, head: HeadKeys, settings: Settings, *, as_json: bo
     try:
         for number, shop in enumerate(listed, 1):
             place = f"{number} of {len(listed)}"
-            rows.append(_find_shop(shop, head, settings, place))
+            rows.append(_find_shop(shop, head, settings, place, record=record))
             _report_shop(rows[-1], source, place, as_json=as_json)
     finally:
         if not as_json:
@@ -103,13 +105,15 @@ def _parse_words(line: int, words: Sequence[str]) -> ListedShop:
     return ListedShop(line, address, name)
 
 
-def _find_shop(shop: ListedShop, head: HeadKeys, settings: Settings, place: str) -> dict[str, Any]:
+def _find_shop(
+    shop: ListedShop, head: HeadKeys, settings: Settings, place: str, *, record: bool
+) -> dict[str, Any]:
     """Returns what the survey found, or the problem."""
     entry = {"line": shop.line, "address": shop.address, "site": shop.site or None, "file": None}
     if shop.problem:
         return {**entry, "problem": shop.problem}
     try:
-        text = call_apart(partial(_survey_shop, shop, head, settings, place))
+        text = call_apart(partial(_survey_shop, shop, head, settings, place, record=record))
         return {**entry, **json.loads(text, parse_float=Decimal)}
     except ScraperError as error:
         return {**entry, "problem": str(error)}
@@ -117,12 +121,14 @@ def _find_shop(shop: ListedShop, head: HeadKeys, settings: Settings, place: str)
         clear_line()
 
 
-def _survey_shop(shop: ListedShop, head: HeadKeys, settings: Settings, place: str) -> str:
+def _survey_shop(
+    shop: ListedShop, head: HeadKeys, settings: Settings, place: str, *, record: bool
+) -> str:
     def announce(number: int, url: str) -> None:
         draw_line(f"{place}: request {number}: {one_line(url)}")
 
     try:
-        written = write_shop(shop.address, shop.site, head, settings, announce)
+        written = write_shop(shop.address, shop.site, head, settings, announce, record=record)
     except ScraperError as error:
         return dumps({"problem": str(error)})
     return dumps({**survey_as_json(written), "problem": written.problem or None})

@@ -119,7 +119,7 @@ def find_paths(element: LexborNode) -> list[ElementPath]:
             ]
             if distance == 1:
                 child = f"{above.css} > {tag}"
-                position = _count_position(element)
+                position = count_position(element)
                 written.append(ElementPath(child, above.rank + 4))
                 written.append(ElementPath(f"{child}:nth-child({position})", above.rank + 6))
     before = element_before(element)
@@ -158,7 +158,7 @@ def _sort_key(path: ElementPath) -> tuple[int, int]:
     return path.rank, len(path.css)
 
 
-def _count_position(element: LexborNode) -> int:
+def count_position(element: LexborNode) -> int:
     """Returns the element's number among its siblings, from 1."""
     number, before = 1, element.prev
     while before is not None:

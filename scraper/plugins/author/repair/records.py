@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,20 +80,30 @@ async def _record_pages(reader: RecordingReader, settings: Settings, pages: int)
     """Records about `pages` pages, each once: some listings, and mostly products."""
     site, allowed = reader.context.site, settings.site_function_modules
     problems = await _read_pages(reader, allowed, pages)
-    secrets = list_secrets(settings, site)
-    records: dict[str, Record] = {}
-    for url, kind, page in reader.pages:
-        kept = _remove_secrets(page, secrets)
-        asked = redact(url)
-        expected = read_page(site, kind, asked, kept, allowed)
-        if kind is not Kind.PRODUCT or expected["rows"]:
-            records[asked] = Record(kind, asked, kept, expected)
-    if not any(record.kind is Kind.PRODUCT for record in records.values()):
+    records = [
+        record
+        for record in make_records(site, settings, reader.pages)
+        if record.kind is not Kind.PRODUCT or record.expected["rows"]
+    ]
+    if not any(record.kind is Kind.PRODUCT for record in records):
         raise ScraperError(
             f"{site.name}: no product page was read that a crawl would store"
             f"{': ' if problems else ''}{'; '.join(problems[:2])} "
             f"(fix: see `{quote_command('scraper try', site.name)}`)"
         )
+    return records
+
+
+def make_records(
+    site: Site, settings: Settings, pages: Iterable[tuple[str, Kind, Fetched]]
+) -> list[Record]:
+    """Returns a record of each page once, without secrets. `pages`: as they were asked for."""
+    secrets = list_secrets(settings, site)
+    records: dict[str, Record] = {}
+    for url, kind, page in pages:
+        kept, asked = _remove_secrets(page, secrets), redact(url)
+        expected = read_page(site, kind, asked, kept, settings.site_function_modules)
+        records[asked] = Record(kind, asked, kept, expected)
     return list(records.values())
 
 

@@ -41,6 +41,25 @@ def rewrite_field(
     )
 
 
+def add_field(text: str, path: Path, name: str, value: Mapping[str, Any]) -> str:
+    """Returns the text with one more field, likewise checked. Raises `ScraperError`."""
+    pair = _find_field(yaml.compose(text, Loader=yaml.SafeLoader), "product", *_FIELDS)
+    if pair is not None:
+        _, node = pair
+        entry = f"{name}: {write_inline(value)}"
+        if isinstance(node, yaml.MappingNode) and node.value and not node.flow_style:
+            end = _find_end(node)
+            # A comment behind the last field stays with it.
+            end = text.find("\n", end) if "\n" in text[end:] else len(text)
+            written = f"{text[:end]}\n{' ' * node.start_mark.column}{entry}{text[end:]}"
+            if _changes_only(text, written, path, (*_FIELDS, name), value):
+                return written
+    raise ScraperError(
+        f"{path}: {name} cannot be added by itself (fix: write it below product.fields as "
+        f"{write_inline(value)})"
+    )
+
+
 def read_written_field(text: str, name: str, *, inner: bool = False) -> Any:
     """Returns the field as the text has it, or None if it has none."""
     fields = yaml12.parse(text).data["product"]
@@ -123,7 +142,7 @@ def _changes_only(
         fields = data["product"]
         for key in keys[:-1]:
             fields = fields[key]
-        return fields.pop(keys[-1]), data
+        return fields.pop(keys[-1], None), data
 
     try:
         field, others = split_site(loader.load_text(written, path))

@@ -129,9 +129,9 @@ def test_a_shop_that_ends_its_process_ends_no_other(project: Path) -> None:
         "from scraper.cli.main import main\n"
         "from scraper.plugins.author.commands import shop_list\n"
         "write = shop_list.write_shop\n"
-        "def kill(url, name, *rest):\n"
+        "def kill(url, name, *rest, **options):\n"
         "    if name == 'second': os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return write(url, name, *rest)\n"
+        "    return write(url, name, *rest, **options)\n"
         "shop_list.write_shop = kill\n"
         "main()\n"
     )

@@ -11,7 +11,6 @@ import psutil
 import pytest
 
 from scraper.errors import ConfigError, NotFoundError
-from scraper.plugins.setup import child
 from scraper.plugins.setup.child import Child
 from scraper.plugins.setup.surveys import WAITING_MAX, ShopSurvey, Surveys
 from scraper.sites.loader import load_text
@@ -102,8 +101,7 @@ def test_hundreds_of_addresses_wait_for_two_processes(surveys: Surveys) -> None:
         until(lambda: not running(), 20)
 
 
-def test_output_without_end_is_cut_off(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "OUTPUT_MAX_BYTES", 1000)
-    process = Child(["sites", "schema"], {}, print)
+def test_output_without_end_is_cut_off(project: Path) -> None:
+    process = Child(["sites", "schema"], {}, print, output_max_bytes=1000)
     ended = process.finish(60, lambda: False)
     assert len(ended.output) == 1000
