@@ -76,8 +76,11 @@ class IdleParams:
         try:
             sample = read.get(url) or (await self._pages.read_sample(url, None, shown=shown))[1]
             plain = _drop_params(url, *names)
-            _, bare = await self._pages.read_sample(plain, None, shown=shown)
+            fetched, bare = await self._pages.read_sample(plain, None, shown=shown)
         except FetchError:
+            return False
+        # A shop that redirects to the address with the parameter needs it.
+        if _read_params(fetched.url).keys() & set(names):
             return False
         compared = ("title", "price") if self._are_paths_apart() else survey.fields
         return _read_alike({name: survey.fields[name] for name in compared}, sample, bare)

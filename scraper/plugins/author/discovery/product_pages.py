@@ -15,6 +15,7 @@ from scraper.plugins.author.discovery.fields.induction import FieldChoice, choos
 from scraper.plugins.author.discovery.fields.samples import ProductSample
 from scraper.plugins.author.discovery.listings.cards import Card, find_link_groups
 from scraper.plugins.author.discovery.listings.listing_page import ListingPageReader, parse_page
+from scraper.plugins.author.discovery.rare_cards import choose_rare
 from scraper.plugins.author.discovery.sampling import spread_sample
 from scraper.plugins.author.discovery.survey import NoShopError, Survey
 from scraper.plugins.author.discovery.trial import field_reader
@@ -22,8 +23,6 @@ from scraper.rules.decoding import clean_text
 from scraper.sites.grammar.fields import FieldSpec
 
 PRODUCTS = 12
-# Products of each rare kind among them.
-RARE_PRODUCTS = 3
 LONE_CARD_LEVELS = 4
 KNOWN_COMPARED = 300
 
@@ -31,19 +30,17 @@ KNOWN_COMPARED = 300
 class ProductPages:
     """Reads product pages, and records them in the survey."""
 
-    def __init__(self, reader: ListingPageReader, survey: Survey) -> None:
-        self._reader, self._survey = reader, survey
+    def __init__(
+        self, reader: ListingPageReader, survey: Survey, cards: Mapping[str, Card]
+    ) -> None:
+        self._reader, self._survey, self._cards = reader, survey, cards
 
     async def read(self, *, shown: bool = False) -> None:
         """Raises `NoShopError` if no product page can be read."""
         survey = self._survey
         survey.known_urls = list(dict.fromkeys(survey.known_urls))
         survey.product_pages, survey.samples = [], []
-        cards: dict[str, Card] = {}
-        for page in survey.listing_pages:
-            if page.products is not None:
-                for card in page.products.cards:
-                    cards.setdefault(card.url, card)
+        cards = self._cards
         for url in _choose_samples(survey.known_urls, cards):
             if self._reader.has_read_enough:
                 break
@@ -160,15 +157,15 @@ def find_lone_cards(document: Document, url: str, known: Sequence[str]) -> Itera
 
 
 def _choose_samples(known_urls: Sequence[str], cards: Mapping[str, Card]) -> list[str]:
-    """Returns the products to read, in their order: some whose cards show them reduced or without a
-    picture, since only their pages show what such a page has, and a spread sample of all."""
-    urls = list({_same_product(url, cards.get(url)): url for url in reversed(known_urls)}.values())
+    """Returns the products to read, in their order: some of each rare kind, and a spread sample of
+    all."""
+    listed = dict.fromkeys((*known_urls, *cards))
+    urls = list({_same_product(url, cards.get(url)): url for url in reversed(listed)}.values())
     urls.reverse()
-    reduced = [url for url in urls if url in cards and _is_reduced(cards[url])]
-    bare = [url for url in urls if url in cards and _lacks_picture(cards[url])]
-    rare = [listed for listed in (reduced, bare) if len(listed) * 2 < len(urls)]
-    special = [url for listed in rare for url in spread_sample(listed, RARE_PRODUCTS)]
-    chosen = dict.fromkeys((*special, *spread_sample(urls, PRODUCTS)))
+    rare = list(dict.fromkeys(choose_rare(urls, cards)))
+    own = [url for url in urls if url in set(known_urls)] or urls
+    chosen = dict.fromkeys((*rare, *spread_sample(own, PRODUCTS - len(rare))))
+    chosen |= dict.fromkeys(spread_sample(own, PRODUCTS))
     kept = set(list(chosen)[:PRODUCTS])
     return [url for url in urls if url in kept]
 
@@ -178,14 +175,6 @@ def _same_product(url: str, card: Card | None) -> Hashable:
     if card is None or card.image is None or not card.prices:
         return url
     return card.title, card.image, *card.prices
-
-
-def _is_reduced(card: Card) -> bool:
-    return any(amount.struck for amount in card.amounts)
-
-
-def _lacks_picture(card: Card) -> bool:
-    return card.image is None and bool(card.amounts)
 
 
 def missing_fields(fields: Mapping[str, FieldChoice]) -> list[str]:

@@ -22,6 +22,7 @@ from scraper.plugins.author.discovery.listings.sitemap_search import add_named_s
 from scraper.plugins.author.discovery.platform import find_open_interface
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.plugins.author.discovery.product_pages import ProductPages, missing_fields
+from scraper.plugins.author.discovery.rare_cards import RareCards
 from scraper.plugins.author.discovery.survey import NoShopError, Survey
 from scraper.plugins.author.supervision import record_page
 
@@ -90,7 +91,8 @@ class Surveyor:
             survey.start = first.url
         await ListingSearch(self._reader, survey).find(first)
         await add_named_sitemap(self._reader, survey)
-        pages = ProductPages(self._reader, survey)
+        cards = await RareCards(self._reader, survey).find(first)
+        pages = ProductPages(self._reader, survey, cards)
         await pages.read()
         record_page(survey.start)
         survey.fields = choose_fields(survey.samples)

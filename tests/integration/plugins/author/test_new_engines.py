@@ -18,6 +18,7 @@ from scraper.sites.loader import load_file
 from tests.support.shops.engines.builders import BUILDERS
 from tests.support.shops.engines.by_path import BY_PATH
 from tests.support.shops.engines.by_query import BY_QUERY
+from tests.support.shops.engines.by_query_boxes import WITH_BOXES
 from tests.support.shops.engines.catalogue import UNLISTED
 from tests.support.shops.engines.english import ENGLISH
 from tests.support.shops.engines.german import GERMAN
@@ -26,7 +27,7 @@ from tests.support.shops.static_shop import StaticShop
 
 pytestmark = pytest.mark.usefixtures("project")
 
-ENGINES = {**ENGLISH, **BY_PATH, **BY_QUERY, **GERMAN, **RUSSIAN, **BUILDERS}
+ENGINES = {**ENGLISH, **BY_PATH, **BY_QUERY, **WITH_BOXES, **GERMAN, **RUSSIAN, **BUILDERS}
 # Products that only the sitemap names, among lists at the same level as products.
 LOST = {"NopCommerce": 1, "JtlShop": 1}
 

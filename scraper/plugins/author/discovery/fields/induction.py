@@ -24,7 +24,7 @@ from scraper.plugins.author.discovery.fields.readings import (
     read_candidate,
     read_cards,
 )
-from scraper.plugins.author.discovery.fields.samples import ProductSample
+from scraper.plugins.author.discovery.fields.samples import ProductSample, plain_text
 from scraper.plugins.author.discovery.fields.scores import (
     distrust_meta_descriptions,
     find_consensus,
@@ -42,6 +42,8 @@ FIELDS = tuple(TYPES)
 _COMPARED = ("title", "price")
 RIVALS_MAX = 2
 GUESSES_SHOWN = 2
+# Prices in elements of their own: reduced, on sale, on offer.
+COMPLETING_MAX = 3
 PRODUCT_ID = "productID"
 
 
@@ -114,14 +116,7 @@ def _choose_source(
     readings = [
         reading for reading in readings if is_possible(name, reading, samples, titles, prices)
     ]
-    if name in ("price", "list_price"):
-        readings = drop_cents(name, readings, samples)
-    if any(_is_article_number(reading) for reading in readings):
-        # Where a shop has article numbers, the product's id is the shop's own.
-        readings = [reading for reading in readings if PRODUCT_ID not in _paths_of(reading)]
-    if any(reading.origin in ("json-ld", "state") for reading in readings):
-        # Both are scripts, so that their text is not a source of its own.
-        readings = [reading for reading in readings if reading.origin != "script"]
+    readings = _drop_unfit(name, readings, samples, chosen)
     witnesses = [*readings, *read_cards(name, samples)]
     consensus = find_consensus(name, witnesses, len(samples))
     for reading in readings:
@@ -146,6 +141,36 @@ def _choose_source(
     return choice
 
 
+def _drop_unfit(
+    name: str,
+    readings: list[CandidateReading],
+    samples: Sequence[ProductSample],
+    chosen: dict[str, FieldChoice],
+) -> list[CandidateReading]:
+    """Returns the readings without those that others show to be something else."""
+    if name == "brand":
+        readings = _drop_boxes(readings)
+    available = chosen["availability"].combined if name == "stock" else None
+    if available is not None:
+        # What is sold out has no stock: a number behind the words is another one.
+        readings = [
+            reading
+            for reading in readings
+            if not any(
+                number > 0 and state is False for number, state in common_values(reading, available)
+            )
+        ]
+    if name in ("price", "list_price"):
+        readings = drop_cents(name, readings, samples)
+    if any(_is_article_number(reading) for reading in readings):
+        # Where a shop has article numbers, the product's id is the shop's own.
+        readings = [reading for reading in readings if PRODUCT_ID not in _paths_of(reading)]
+    if any(reading.origin in ("json-ld", "state") for reading in readings):
+        # Both are scripts, so that their text is not a source of its own.
+        readings = [reading for reading in readings if reading.origin != "script"]
+    return readings
+
+
 def _paths_of(reading: CandidateReading) -> list[Any]:
     return [reading.candidate.source[key] for key in STRUCTURED if key in reading.candidate.source]
 
@@ -159,24 +184,55 @@ def _find_completing(
     readings: Sequence[CandidateReading],
     cards: Sequence[CandidateReading],
 ) -> list[CandidateReading]:
-    """Returns a reading that gives what the cards say on all pages where the chosen ones give
-    nothing, such as those of reduced products, and says the same elsewhere."""
-    lacking = [
-        (at, card)
-        for at, card in enumerate(cards[0].values if cards else ())
-        if card is not None and all(reading.values[at] is None for reading in chosen)
+    """Returns readings that give what the cards say on pages where the chosen ones give nothing,
+    such as those of reduced products, and contradict neither elsewhere."""
+    by_card = cards[0].values if cards else []
+    added: list[CandidateReading] = []
+    for _ in range(COMPLETING_MAX):
+        given = [*chosen, *added]
+        lacking = [
+            at
+            for at, card in enumerate(by_card)
+            if card is not None and all(reading.values[at] is None for reading in given)
+        ]
+        fitting = [
+            reading
+            for reading in readings
+            if any(reading.values[at] is not None for at in lacking)
+            and all(
+                is_equal("price", value, other)
+                for witness in (*given, *cards)
+                for value, other in common_values(reading, witness)
+            )
+        ]
+        if not fitting:
+            break
+        added.append(max(fitting, key=lambda reading: _count_given(reading, lacking)))
+    return added
+
+
+def _count_given(reading: CandidateReading, pages: Sequence[int]) -> int:
+    return sum(reading.values[at] is not None for at in pages)
+
+
+def _drop_boxes(readings: list[CandidateReading]) -> list[CandidateReading]:
+    """Returns the readings without those whose values hold those of a label, and more words: the
+    texts of a box, such as "Manufacturer Info X Homepage"."""
+    labels = [reading for reading in readings if reading.origin == "label"]
+    return [
+        reading
+        for reading in readings
+        if reading.origin != "page" or not any(_is_wider(reading, label) for label in labels)
     ]
-    for reading in readings if lacking else ():
-        if all(
-            reading.values[at] is not None and is_equal("price", reading.values[at], card)
-            for at, card in lacking
-        ) and all(
-            is_equal("price", value, other)
-            for best in chosen
-            for value, other in common_values(reading, best)
-        ):
-            return [reading]
-    return []
+
+
+def _is_wider(reading: CandidateReading, label: CandidateReading) -> bool:
+    pairs = [
+        (plain_text(value), plain_text(other)) for value, other in common_values(reading, label)
+    ]
+    return bool(pairs) and all(
+        value != other and f" {other} " in f" {value} " for value, other in pairs
+    )
 
 
 def _can_replace(name: str, reading: CandidateReading, best: CandidateReading) -> bool:

@@ -124,9 +124,16 @@ def find_labelled(document: Document, without: Collection[int]) -> Iterator[Labe
             fields = match_label(text)
             if fields and '"' not in text and "\\" not in text:
                 after = _next_element(element)
-                if after is not None and clean_text(whole_text(after)):
+                if after is None:
+                    continue
+                css = f'{tag}:contains("{text}") + {after.tag}'
+                if clean_text(whole_text(after)):
                     for field in fields:
-                        yield Labelled(field, {"css": f'{tag}:contains("{text}") + {after.tag}'})
+                        yield Labelled(field, {"css": css})
+                elif "brand" in fields and after.css_first("img[alt]") is not None:
+                    # The brand's logo.
+                    inner = "" if after.tag == "img" else " img"
+                    yield Labelled("brand", {"css": f"{css}{inner}::attr(alt)"})
                 continue
         pair = _PAIR.match(text) or _NUMBERED(text)
         if pair is None or '"' in pair[1] or "\\" in pair[1] or _holds_pair(element, pair[1]):

@@ -85,6 +85,8 @@ def is_possible(
                 and not (is_repeated and len(values) > REPEATED_FORMER_MAX)
                 and not _contradicts_cards(reading, samples)
             )
+        case "brand" if _are_framed(values):
+            return False
         case "brand" | "category":
             return titles is None or not _begins_titles(reading, titles)
         case "availability" if "when" in reading.candidate.source:
@@ -96,6 +98,15 @@ def is_possible(
             # The days of a delivery are a number too.
             return not is_repeated
     return True
+
+
+def _are_framed(values: Sequence[Any]) -> bool:
+    """Returns whether different values begin and end with the same words: the texts of a box, such
+    as "Manufacturer Info X Homepage"."""
+    texts = [str(value).split() for value in dict.fromkeys(map(str, values))]
+    if len(texts) < 2 or min(map(len, texts)) < 2:
+        return False
+    return all(len({text[at] for text in texts}) == 1 for at in (0, -1))
 
 
 def _contradicts_cards(reading: CandidateReading, samples: Sequence[ProductSample]) -> bool:

@@ -56,6 +56,9 @@ NOT_CHOSEN = -1.0
 CUT_OFF_SHARE = 0.8
 WHOLE_TEXT_CHARS = 400
 
+# A selector of a crossed-out element.
+_CROSSED_OUT = re.compile(r"(?:^|[\s>+~])(?:del|s|strike)(?:[.:#\[][^\s>+~]*)?$").search
+
 # The value that most origins give on a page, and how many of them.
 Consensus = Sequence[tuple[Any, int]]
 
@@ -93,7 +96,8 @@ def score_reading(
     origin = reading.origin
     is_named = is_named_place(name, reading)
     # Only some products are reduced. A source that certainly means list prices may be on few pages.
-    is_sure = name == "list_price" and (origin not in ("page", "label", "script") or is_named)
+    is_marked = is_named or _CROSSED_OUT(str(reading.candidate.source.get("css", ""))) is not None
+    is_sure = name == "list_price" and (origin not in ("page", "label", "script") or is_marked)
     pages = reading.count if is_sure else len(consensus)
     distinct = len({comparable_value(name, value) for value in reading.values if value is not None})
     score = reading.count + AGREEMENT * support.agreeing - CONTRADICTION * support.differing

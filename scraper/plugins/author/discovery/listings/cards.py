@@ -55,13 +55,13 @@ _FRAME_WORD = re.compile(
 # Names of lists that show other products.
 _ASIDE_WORD = re.compile(
     r"related|recommend|similar|upsell|cross-?sell|recent|viewed|best-?sell|popular|sponsor|carousel"
-    r"|slider|swiper|slick|also-",
+    r"|slider|swiper|slick|also-|side-?box",
     re.I,
 )
 # Classes that number elements or name a state, and so differ within one list.
 _STATE = re.compile(
     r"\d|^(?:first|last|odd|even|active|sale|new|hot|featured|selected|current|instock|outofstock"
-    r"|in-stock|out-of-stock|sold-?out)$",
+    r"|in-stock|out-of-stock|sold-?out)$|(?:[_-]|row|item)(?:odd|even|first|last)$",
     re.I,
 )
 
@@ -176,7 +176,17 @@ def _make_card(url: str, link: LexborNode, shared: Counter[int]) -> Card:
     if image is not None:
         source = image.attributes.get("data-src") or image.attributes.get("src")
     title = _read_title(card, link, image)
-    return Card(url, title, source, find_amounts(card) or _find_own_amounts(card), card, link)
+    return Card(url, title, source, _read_amounts(card), card, link)
+
+
+def _read_amounts(card: LexborNode) -> list[Amount]:
+    """Returns the card's amounts. Where all are named as former prices, the name is that of their
+    place, such as `list-price` for the price in a list: the lowest is the current one."""
+    amounts = find_amounts(card) or _find_own_amounts(card)
+    if not all(amount.struck for amount in amounts):
+        return amounts
+    lowest = min((amount.value for amount in amounts), default=None)
+    return [amount._replace(struck=amount.value != lowest) for amount in amounts]
 
 
 def _read_title(card: LexborNode, link: LexborNode, image: LexborNode | None) -> str:

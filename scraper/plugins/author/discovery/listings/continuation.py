@@ -148,7 +148,11 @@ class Continuation:
             numbering = Numbering(1, 1, param=param)
             url = numbering.nth_url(first.url, 2)
             page = await self._reader.try_read(url)
-            if page is not None and _has_more(page, group):
+            if page is None or not _has_more(page, group):
+                continue
+            # A page that shows a random choice shows another one at any address.
+            again = await self._reader.try_read(numbering.nth_url(first.url, 1))
+            if again is None or again.products is None or again.products.urls == group.urls:
                 return SecondPage(page, url, numbering=numbering)
         return None
 
@@ -183,7 +187,7 @@ class Continuation:
             lists_few = last.products is None and has_new_product(
                 last, first, group, self._reader.site.owns
             )
-            if (lists_more or lists_few) and not _goes_beyond(last, first, count.pages):
+            if (lists_more or lists_few) and not _goes_beyond(last, first, count.pages, numbering):
                 return count
         return None
 
@@ -196,13 +200,15 @@ def _has_more(page: ListingPage, group: LinkGroup) -> bool:
     return page.products is not None and not set(page.products.urls) <= set(group.urls)
 
 
-def _goes_beyond(last: ListingPage, first: ListingPage, pages: int) -> bool:
+def _goes_beyond(last: ListingPage, first: ListingPage, pages: int, numbering: Numbering) -> bool:
     """Returns whether the presumed last page leads to another one, of a higher number."""
     following = find_next_link(last.document)
+    if following is None or following[1] in (first.url, last.url):
+        return False
+    beyond = urls.canonical(numbering.nth_url(first.url, pages + 1))
     return (
-        following is not None
-        and following[1] not in (first.url, last.url)
-        and max(find_numbered_links(last.document), default=0) > pages
+        urls.canonical(following[1]) == beyond
+        or max(find_numbered_links(last.document), default=0) > pages
     )
 
 

@@ -154,7 +154,8 @@ class ListingSearch:
             if url is None or not self._site.owns(url) or url in (home.url, self._survey.start):
                 continue
             last_part = urlsplit(url).path.rstrip("/").rsplit("/", 1)[-1]
-            weight = 2 * bool(_ALL.fullmatch(clean_text(whole_text(link))))
+            text = clean_text(whole_text(link)).strip(" .…»›→>")
+            weight = 2 * bool(_ALL.fullmatch(text))
             weight += bool(_ALL_PATH.fullmatch(last_part))
             if weight:
                 plainness[url] = max(plainness.get(url, 0), weight)

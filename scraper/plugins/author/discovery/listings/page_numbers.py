@@ -19,9 +19,9 @@ from scraper.plugins.author.discovery.listings.next_links import read_link
 from scraper.rules.decoding import clean_text
 from scraper.sites.grammar.links import Pages
 
-# "Page 1 of 50", "Seite 1 von 50", "1 / 50".
+# "Page 1 of 50", "Seite 1 von 50", "1 / 50", but no date such as "12/24/2026".
 _OF = re.compile(
-    r"(?:\d+)\s*(of|von|sur|de|di|van|av|af|z|ze|из|/)\s*(\d{1,6})(?![\d.,%€$£])", re.I
+    r"(?<![\d/])(?:\d+)\s*(of|von|sur|de|di|van|av|af|z|ze|из|/)\s*(\d{1,6})(?![\d.,%€$£/])", re.I
 )
 _PAGE_PARAM = re.compile(r"p|pg|page|paged|seite|pagina|página|sida|side|strana").fullmatch
 _PAGE_IN_PATH = re.compile(r"(?:page|seite|pagina|sida|side|strana|p)[-_/=]?(2)(?=$|[/.?])").search
@@ -198,16 +198,17 @@ def find_page_counts(document: Document, numbering: Numbering) -> list[PageCount
 
 def _find_pager(document: Document) -> LexborNode | None:
     """Returns the smallest element that holds all the links to numbered pages."""
-    links = [
-        link
-        for link in document.dom.css("a[href]")
-        if clean_text(whole_text(link)).isdigit() and read_link(link, document)
-    ]
+    # A list may have a pager above it, and the same one below it.
+    links: dict[str, LexborNode] = {}
+    for link in document.dom.css("a[href]"):
+        text = clean_text(whole_text(link))
+        if text.isdigit() and read_link(link, document):
+            links.setdefault(text, link)
     if not links:
         return None
-    for ancestor in ancestors(links[0], 8):
+    for ancestor in ancestors(next(iter(links.values())), 8):
         inside = {link.mem_id for link in ancestor.css("a[href]")}
-        if all(link.mem_id in inside for link in links):
+        if all(link.mem_id in inside for link in links.values()):
             return ancestor
     return None
 
