@@ -82,10 +82,10 @@ class RareCards:
             for card in page.products.cards:
                 cards.setdefault(card.url, card)
             return
-        known = [split_address(url) for url in self._survey.known_urls[:KNOWN_COMPARED]]
+        products = [split_address(url) for url in self._survey.known_urls[:KNOWN_COMPARED]]
         for group in page.groups:
             for card in group.cards if group.is_products else ():
-                if card.amounts and _is_formed_like(split_address(card.url), known):
+                if card.amounts and _is_formed_like(split_address(card.url), products):
                     cards.setdefault(card.url, card)
 
     def _list_offers(self, first: ListingPage) -> Iterator[str]:
@@ -113,10 +113,10 @@ def choose_rare(urls: list[str], cards: Mapping[str, Card]) -> list[str]:
         if url in cards:
             marked.setdefault(_describe_prices(cards[url]), []).append(url)
     chosen = [same[0] for same in sorted(marked.values(), key=len)[1 - MARKUPS_MAX :][:-1]]
-    for is_kind, most in RARE_KINDS:
+    for is_kind, wanted in RARE_KINDS:
         listed = [url for url in urls if url in cards and is_kind(cards[url])]
         if len(listed) * 2 < len(urls):
-            lacking = most - sum(url in listed for url in chosen)
+            lacking = wanted - sum(url in listed for url in chosen)
             chosen += spread_sample([url for url in listed if url not in chosen], max(0, lacking))
     return chosen
 

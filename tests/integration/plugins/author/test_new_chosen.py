@@ -89,7 +89,7 @@ def define(shop: StaticShop, project: Path) -> Site:
     return load_file(project / "sites" / "it.yaml")
 
 
-def test_a_home_page_that_chooses_at_random_is_no_list(shop: StaticShop, project: Path) -> None:
+def test_a_random_choice_at_home_is_not_a_list(shop: StaticShop, project: Path) -> None:
     site = define(shop, project)
     assert site.start == (f"{shop.url}{LIST}",) or list(site.start) == [f"{shop.url}{LIST}"]
     assert site.listing is not None and site.listing.pages is None
