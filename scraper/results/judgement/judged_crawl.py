@@ -118,7 +118,8 @@ SELECT name AS field, pr.url, h.difference,
          AS known
   FROM unnest(CAST(:fields AS text[])) AS name
  CROSS JOIN LATERAL (SELECT * FROM held_values WHERE crawl_id = :id AND field = name
-                     ORDER BY difference = 'vanished', product_id LIMIT {EXAMPLES}) AS h
+                     ORDER BY reason IS NULL, difference = 'vanished', product_id
+                     LIMIT {EXAMPLES}) AS h
   JOIN products pr ON pr.id = h.product_id
  WHERE name = ANY (:held) AND h.difference <> 'vanished'
     OR NOT EXISTS (SELECT FROM crawl_examples WHERE crawl_id = :id AND field = name)

@@ -375,6 +375,21 @@ def test_a_crawl_whose_definition_is_not_valid_any_more_ends_and_is_told_of(
         assert report.read_report(connection, crawl.id).fields == []
 
 
+def test_the_examples_of_a_report_are_the_values_that_wait(engine: sa.Engine) -> None:
+    """Not the ordinary changes of the same field."""
+
+    def spoilt(n: int) -> Data:
+        price = good(n)["price"]
+        return good(n, price=price * 100 if n >= 56 else price + 1 if n < 6 else price)
+
+    for _ in range(2):
+        crawled(engine, shop(), range(60))
+    crawl = crawled(engine, shop(), range(60), spoilt)
+    with engine.connect() as connection:
+        examples = report.read_report(connection, crawl.id).examples["price"]
+    assert {int(one["url"].rpartition("/")[2]) for one in examples} <= set(range(56, 60))
+
+
 def test_the_report_names_what_is_broken_and_where_the_value_is_now(engine: sa.Engine) -> None:
     crawled(engine, shop(), range(20))
     crawl = crawled(engine, shop(), range(20), lambda number: without(good(number), "price"))
