@@ -1,9 +1,10 @@
-"""libcurl's three hooks that its Python binding leaves out: they open sockets, and see when a
-request is sent.
+"""libcurl's four hooks that its Python binding leaves out: they open sockets, and see when a
+request is sent, and that libcurl is at work.
 
-With them the guard judges each address that is connected to, and requests are counted, libcurl's
-own repetitions included. Written with ctypes over cffi's handle, since curl_cffi
-has no callbacks for them. An error inside a hook refuses. libcurl knows a transfer by a number.
+With them the guard judges each address that is connected to, requests are counted, libcurl's own
+repetitions included, and a host that floods a connection holds up no other one. Written with ctypes
+over cffi's handle, since curl_cffi has no callbacks for them. An error inside a hook refuses.
+libcurl knows a transfer by a number.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class HookedTransfer(Protocol):
     # Returns a socket, which libcurl closes.
     def open_socket(self, family: int, kind: int, proto: int, address: str) -> int: ...
     def may_send(self, address: str) -> bool: ...
+    # Is called each time libcurl has read something.
+    def may_go_on(self) -> bool: ...
 
 
 class _SockAddr(ctypes.Structure):
@@ -73,6 +76,13 @@ def _check_sending(
         return _ABORT
 
 
+def _check_progress(number: int | None, *_: int) -> int:
+    try:
+        return 0 if _transfers[number or 0].may_go_on() else _ABORT
+    except BaseException:  # noqa: BLE001
+        return _ABORT
+
+
 def _format_address(address: _SockAddr) -> str:
     # The bytes are a sockaddr_in or sockaddr_in6: family, port, for IPv6 the flow, address.
     raw = bytes(address.address)
@@ -99,9 +109,18 @@ _CALLBACKS = (
         CurlOpt.PREREQFUNCTION,
         ctypes.CFUNCTYPE(_INT, _DATA_POINTER, _TEXT, _TEXT, _INT, _INT)(_check_sending),
     ),
+    (
+        CurlOpt.XFERINFOFUNCTION,
+        ctypes.CFUNCTYPE(_INT, _DATA_POINTER, *[ctypes.c_int64] * 4)(_check_progress),
+    ),
 )
 _HOOKS = tuple((option, _to_pointer(callback)) for option, callback in _CALLBACKS)
-_DATA = (CurlOpt.OPENSOCKETDATA, CurlOpt.SOCKOPTDATA, CurlOpt.PREREQDATA)
+_DATA = (
+    CurlOpt.OPENSOCKETDATA,
+    CurlOpt.SOCKOPTDATA,
+    CurlOpt.PREREQDATA,
+    CurlOpt.XFERINFODATA,
+)
 
 
 def set_hooks(curl: Curl) -> None:

@@ -80,3 +80,6 @@ class _ConnectedTransfer:
 
     def may_send(self, address: str) -> bool:
         return True
+
+    def may_go_on(self) -> bool:
+        return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
@@ -27,6 +28,9 @@ from scraper.plugins.impersonate.errors import to_httpx_error
 
 # These are CURL_WRITEFUNC_ERROR, CURL_WRITEFUNC_PAUSE and CURLPAUSE_CONT.
 _ABORT, _PAUSE, _RESUME = 0xFFFFFFFF, 0x10000001, 0
+# The library works off in one go what has come. With some frames (GOAWAY) it goes on as long as
+# more come, and nothing else on the loop would run.
+_TURN_MAX_S = 0.25
 _BUFFER_MAX_BYTES = 2 * READ_BUFFER_BYTES
 
 
@@ -60,6 +64,8 @@ class CurlTransfer:
         # A connection was opened for this transfer.
         self._fresh = False
         self._fresh_at_first = False
+        # When libcurl began its present turn, in the thread's time; None between two turns.
+        self._turn_began: float | None = None
         self._paused = False
         self._over = False
         self._have_head = False
@@ -216,6 +222,20 @@ class CurlTransfer:
         self._active_at = self._loop.time()
         self._notify_connected()
         return True
+
+    def may_go_on(self) -> bool:
+        # The thread's own time: a busy machine lets others run in the middle of a turn.
+        now = time.thread_time()
+        if self._turn_began is None:
+            self._turn_began = now
+            self._loop.call_soon(self._end_turn)
+        if now - self._turn_began < _TURN_MAX_S:
+            return True
+        self._error = self._error or httpx.RemoteProtocolError("it floods the connection")
+        return False
+
+    def _end_turn(self) -> None:
+        self._turn_began = None
 
     def _notify_connected(self) -> None:
         on_connected, self.on_connected = self.on_connected, None

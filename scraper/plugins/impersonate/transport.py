@@ -68,6 +68,7 @@ _OPTIONS: tuple[tuple[CurlOpt, Any], ...] = (
     (CurlOpt.HTTP09_ALLOWED, 0),
     (CurlOpt.PATH_AS_IS, 1),
     (CurlOpt.NOSIGNAL, 1),
+    (CurlOpt.NOPROGRESS, 0),
     (CurlOpt.SSL_VERIFYPEER, 1),
     (CurlOpt.SSL_VERIFYHOST, 2),
     # A session ticket would link identities.

@@ -1,0 +1,131 @@
+"""An HTTP/2 host that sends frames without end and never answers: the page fails in time, memory
+stays, and the event loop comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from scraper.domain import Outcome
+from scraper.errors import FetchError
+from scraper.http.fetcher import HttpFetcher
+from scraper.http.transport.aiohttp_transport import PoolOptions
+from scraper.plugins.impersonate.handshake import CurlHandshake
+from tests.support.fetching import POLICY
+from tests.support.servers.hostile_server import self_signed
+
+GROWTH_MAX_BYTES = 100_000_000
+IMPATIENT = replace(POLICY, read_timeout_s=1.0, page_timeout_s=5.0)
+DATA, HEADERS, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = 0, 1, 4, 5, 6, 7, 8, 9
+END_HEADERS, ACK = 4, 1
+# HPACK: `:status: 200`, `:status: 103` and a header `a: b` that is not indexed.
+STATUS_200, STATUS_103, HEADER = b"\x88", b"\x08\x03103", b"\x00\x01a\x01b"
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    size = len(payload).to_bytes(3, "big")
+    return size + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
+
+
+# What comes once, what comes again and again after it, and what the page's failure is.
+FLOODS = {
+    "pings": (b"", frame(PING, 0, 0, bytes(8)), Outcome.MALFORMED),
+    "settings": (b"", frame(SETTINGS, 0, 0), Outcome.MALFORMED),
+    "windows": (b"", frame(WINDOW, 0, 0, b"\x00\x00\x00\x01"), Outcome.TIMEOUT),
+    "continuations": (
+        frame(HEADERS, 0, 1, STATUS_200),
+        frame(CONTINUATION, 0, 1, HEADER * 100),
+        Outcome.MALFORMED,
+    ),
+    "empty-continuations": (
+        frame(HEADERS, 0, 1, STATUS_200),
+        frame(CONTINUATION, 0, 1),
+        Outcome.MALFORMED,
+    ),
+    "empty-data": (
+        frame(HEADERS, END_HEADERS, 1, STATUS_200),
+        frame(DATA, 0, 1),
+        Outcome.TIMEOUT,
+    ),
+    "interim": (b"", frame(HEADERS, END_HEADERS, 1, STATUS_103 + HEADER), Outcome.MALFORMED),
+    "pushes": (
+        b"",
+        frame(PUSH, END_HEADERS, 1, b"\x00\x00\x00\x02" + STATUS_200),
+        Outcome.UNREACHABLE,
+    ),
+    # The library itself would not return to the loop before the host stops.
+    "goaways": (b"", frame(GOAWAY, 0, 0, b"\x7f\xff\xff\xff" + bytes(4)), Outcome.MALFORMED),
+    "unknown": (b"", frame(77, 0, 1, bytes(1000)), Outcome.TIMEOUT),
+}
+
+
+@contextmanager
+def flooding(tls: ssl.SSLContext, first: bytes, then: bytes) -> Iterator[int]:
+    """Serves from threads of its own, and reads no answer to what it sends. Yields the port."""
+    tls.set_alpn_protocols(["h2"])
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve(plain: socket.socket) -> None:
+        with suppress(OSError), tls.wrap_socket(plain, server_side=True) as connection:
+            connection.sendall(frame(SETTINGS, 0, 0))
+            received = b""
+            while HEADERS not in kinds_of(received):
+                received += connection.recv(65_536)
+            connection.sendall(frame(SETTINGS, ACK, 0) + first)
+            while True:
+                connection.sendall(then * 500)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                plain, _ = listener.accept()
+                threading.Thread(target=serve, args=(plain,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    yield listener.getsockname()[1]
+    listener.close()
+
+
+def kinds_of(received: bytes) -> list[int]:
+    """The kinds of the frames after the preface of 24 bytes."""
+    kinds, at = [], 24
+    while at + 9 <= len(received):
+        kinds.append(received[at + 3])
+        at += 9 + int.from_bytes(received[at : at + 3], "big")
+    return kinds
+
+
+@pytest.mark.parametrize("browser", [None, "chrome"], ids=["http2", "chrome"])
+@pytest.mark.parametrize("name", FLOODS)
+def test_a_flood_of_frames_ends_its_page_alone(
+    name: str, browser: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = self_signed(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    policy = replace(IMPATIENT, handshake=CurlHandshake(browser))
+
+    async def run(port: int) -> FetchError:
+        fetcher = HttpFetcher(PoolOptions())
+        try:
+            async with asyncio.timeout(30):
+                with pytest.raises(FetchError) as caught:
+                    await fetcher.fetch(f"https://127.0.0.1:{port}/", policy)
+                return caught.value
+        finally:
+            await fetcher.aclose()
+
+    before = psutil.Process().memory_info().rss
+    first, then, outcome = FLOODS[name]
+    with flooding(tls, first, then) as port:
+        error = asyncio.run(run(port))
+    assert error.outcome is outcome, str(error)
+    assert psutil.Process().memory_info().rss - before < GROWTH_MAX_BYTES
