@@ -21,7 +21,9 @@ from scraper.rules.decoding import clean_text
 LISTS_TRIED = 3
 CARD_TEXT_CHARS_MAX = 600
 # How many ways to mark prices are among the samples, the most usual ones first.
-MARKUPS_MAX = 5
+MARKUPS_MAX = 4
+# The other samples are a spread choice.
+RARE_MAX = 8
 KNOWN_COMPARED = 300
 # Names of links to the page of reduced products.
 _OFFERS = re.compile(
@@ -50,8 +52,14 @@ def lacks_picture(card: Card) -> bool:
     return card.image is None and bool(card.amounts)
 
 
+def has_quotes(card: Card) -> bool:
+    """Returns whether the text has quotes, which break attributes and JSON in some shops."""
+    text = card.title if card.in_state else whole_text(card.element)
+    return '"' in text[:CARD_TEXT_CHARS_MAX]
+
+
 # The kinds of cards, and how many samples each gets at most.
-RARE_KINDS = ((is_reduced, 3), (is_sold_out, 2), (lacks_picture, 2))
+RARE_KINDS = ((has_quotes, 1), (is_reduced, 3), (is_sold_out, 2), (lacks_picture, 2))
 
 
 class RareCards:
@@ -118,7 +126,7 @@ def choose_rare(urls: list[str], cards: Mapping[str, Card]) -> list[str]:
         if len(listed) * 2 < len(urls):
             lacking = wanted - sum(url in listed for url in chosen)
             chosen += spread_sample([url for url in listed if url not in chosen], max(0, lacking))
-    return chosen
+    return chosen[:RARE_MAX]
 
 
 def _describe_prices(card: Card) -> frozenset[str]:

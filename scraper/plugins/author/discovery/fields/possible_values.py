@@ -73,6 +73,8 @@ def is_possible(
     if is_repeated and (
         (name not in SHARED_FIELDS and len(samples) > 2)
         or reading.origin in _FRAME_ORIGINS.get(name, ())
+        # The first of all breadcrumbs, by their microdata.
+        or (name == "category" and "css" in reading.candidate.source)
     ):
         return False
     if name in _FORMS and not _FORMS[name](values):
