@@ -2,7 +2,7 @@
 (function () {
   "use strict";
 
-  const {h, plain, section, card, table, link, count, when, act, post, say, refresh, api, pages, readOnly, start} = window.crawlsTab;
+  const {h, plain, message, section, card, table, link, count, when, act, post, say, refresh, api, pages, readOnly, start} = window.crawlsTab;
   const wanted = new URLSearchParams(location.search);
   const box = document.getElementById("own-page"), path = location.pathname;
   const TONES = {waiting: "quiet", reading: "busy", ready: "good", failed: "bad", cancelled: "quiet", saved: "good"};
@@ -218,7 +218,7 @@
     document.getElementById("heading").textContent = plain(survey.saved || survey.name || survey.url);
     section("survey-state", [survey.state, survey.saved, survey.requests, survey.page, survey.problem], () => card("Survey", "",
       h("p", {"aria-live": "polite"}, stateOf(survey), " ", link(survey.url)),
-      open ? h("p", {class: "crawl-detail"}, progress(survey)) : survey.problem && h("pre", {class: "detail-code tab-problem"}, plain(survey.problem)),
+      open ? h("p", {class: "crawl-detail"}, progress(survey)) : survey.problem && h("pre", {class: "detail-code tab-problem"}, message(survey.problem)),
       !writable && h("p", {class: "crawl-detail"}, `${plain(folder)} is read-only: Save shows the file to commit.`),
       open && !readOnly && button("Cancel", "danger", "cancel", () => act("cancel", {id: survey.id}))));
     if (survey.state !== "ready") return open;
@@ -239,13 +239,46 @@
     return false;
   }
 
+  // --- a site that needs somebody
+
+  function drawStanding(data) {
+    const {standing, repair, site} = data;
+    const sure = (text, kind, name, id) => {
+      const made = h("button", {type: "button", class: `btn btn-sm btn-outline-${kind}`, "data-key": name}, text);
+      made.addEventListener("click", async () => {
+        if (made.dataset.asked !== "yes") { made.dataset.asked = "yes"; made.textContent = `Really ${name}?`; return; }
+        made.disabled = true;
+        await act(name, {id});
+      });
+      return made;
+    };
+    section("standing", [standing, repair?.state], () => standing && card("Its newest crawl", "", h("p", {}, h("span", {class: `crawl-badge badge-${/failed|suspect/.test(standing.state) ? "bad" : "quiet"}`}, plain(standing.state)), " ",
+      h("a", {href: `${pages}/${standing.crawl}`}, `Crawl ${standing.crawl}`), standing.why ? [": ", message(standing.why)] : ""),
+      standing.reasons.length > 0 && h("ul", {class: "crawl-why"}, standing.reasons.map((text) => h("li", {}, message(text)))),
+      !readOnly && h("div", {class: "tab-row"}, repair?.state !== "reading" && button("Look for a repair", "primary", "repair", () => act("repair", {site})), !standing.running && button("Crawl now", "primary", "crawl", () => crawl(site)),
+        standing.may_decide && [sure("Accept", "primary", "accept", standing.crawl), sure("Reject", "danger", "reject", standing.crawl)])));
+    section("repair", [repair, data.seen], () => repair && card("Repair", "", repair.state === "reading" ? h("p", {class: "crawl-detail", role: "status"}, "Product pages are being read, at the site's rate.") : [
+      repair.problem && h("pre", {class: "detail-code tab-problem"}, message(repair.problem)),
+      repair.fields?.length ? table([["Field", ""], ["Reads now", "num"], ["New source", "wide"], ["Then reads", "num"], ["Wrong", "num"], ["Certain", "num"]], repair.fields.map((one) => [plain(one.name), `${one.before.right} of ${one.before.pages}`,
+        one.nearest ? [h("code", {}, plain(one.nearest)), one.value ? "" : " (not certain enough)"] : "none found", one.now ? `${one.now.right} of ${one.now.pages}` : "–", one.now ? count(one.now.wrong) : "–", one.now ? `${Math.round(one.confidence * 100)} %` : "–"]), "Proof")
+        : repair.state === "ready" && h("p", {}, "Every field reads its known values: nothing to repair."),
+      repair.known && h("p", {class: "crawl-detail"}, `${count(repair.pages)} product pages of today; known values from ${plain(repair.known)}.`),
+      repair.diff && [diffOf(repair.diff.trimEnd().split("\n").slice(2)), readOnly ? null : repair.seen !== data.seen ? h("p", {class: "crawl-detail"}, "The definition has changed since.") : h("div", {class: "tab-row"}, button("Apply", "primary", "apply", async () => {
+        const told = await post("save", {name: site, text: repair.text, seen: repair.seen});
+        say(told.message || told.error, !told.error);
+        if (told.text !== undefined) document.getElementById("repair").append(h("pre", {class: "detail-code", id: "file-to-commit", tabindex: "0"}, plain(told.text)));
+        else if (!told.error) location.reload();
+      }))]]));
+  }
+
   function drawDefinition(data) {
+    drawStanding(data);
     document.getElementById("heading").textContent = plain(data.site);
     section("survey-state", [data.file, data.text === null, data.writable], () => [h("p", {class: "crawl-detail"}, plain(data.file), data.text === null ? " is not there." : data.writable ? "" : " is read-only: Save shows the file to commit.", " ",
       h("a", {href: `${pages}/sites/${encodeURIComponent(data.site)}`}, "Its crawls"))]);
     if (data.text !== null) edit({name: data.site, text: data.text, keys: data.keys, seen: data.seen, fixed: true, pick: data.pick});
     drawChanges(data.changes);
-    return false;
+    return data.repair?.state === "reading";
   }
 
   function drawChange({change}) {
@@ -256,7 +289,7 @@
 
   // --- the page
 
-  const shown = wanted.has("id") ? ["survey-state", "survey-fields", "definition", "survey-samples"] : wanted.has("site") ? ["survey-state", "definition", "changes"]
+  const shown = wanted.has("id") ? ["survey-state", "survey-fields", "definition", "survey-samples"] : wanted.has("site") ? ["survey-state", "standing", "repair", "definition", "changes"]
     : wanted.has("change") ? ["changes"] : ["surveys", "definitions", "changes"];
   if (shown[0] === "surveys" && !readOnly) box.append(addressForm(), saveForm());
   box.append(...shown.map((id) => h("section", {id})));

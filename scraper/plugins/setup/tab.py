@@ -11,20 +11,24 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from scraper import settings
-from scraper.actions import crawls
+from scraper.actions import crawls, judgements
 from scraper.errors import ConfigError
 from scraper.plugins.setup import files, picking
 from scraper.plugins.setup.addresses import ADDRESSES_MAX, parse_addresses
 from scraper.plugins.setup.checking import Checked, check_name, check_text, compare_texts, find_file
 from scraper.plugins.setup.files import Author, ReadOnlyFolderError, hash_text
 from scraper.plugins.setup.head_keys import KEYS, read_keys, set_keys
+from scraper.plugins.setup.repairs import REPAIRS
 from scraper.plugins.setup.settings import SetupSettings
 from scraper.plugins.setup.surveys import SURVEYS
+from scraper.quality import report
 from scraper.sites import loader
 from scraper.sites.grammar import scalars
+from scraper.views import site_table
 
 TITLE = "Add shops"
 SITE_LINK = "Edit definition"
+REPAIR_LINK = "Repair"
 SCRIPT = Path(__file__).with_name("setup.js")
 MORE_SCRIPTS = (Path(__file__).with_name("picker.js"),)
 BODY_MAX_BYTES = 300_000
@@ -73,7 +77,28 @@ def _read_definition(connection: sa.Connection, site: str) -> dict[str, Any]:
         "keys": read_keys(text or ""),
         "pick": _find_pages(file, site).is_dir(),
         "changes": files.list_changes(connection, site),
+        "repair": REPAIRS.find_repair(site),
+        "standing": _read_standing(connection, site),
         **_read_folder(),
+    }
+
+
+def _read_standing(connection: sa.Connection, site: str) -> dict[str, Any] | None:
+    """Returns the state of a site and of its newest crawl, and what may be decided on it."""
+    rows = site_table.read_rows(connection, site_table.Query(site=site, limit=1)).rows
+    if not rows or rows[0].crawl is None:
+        return None
+    crawl = rows[0].crawl
+    judged = report.read_report(connection, crawl.id)
+    may_decide = crawl.suspect and judged.judged_at is not None and judged.accepted_at is None
+    rejected = any(reason["what"] == "rejected" for reason in judged.reasons)
+    return {
+        "state": rows[0].state,
+        "why": rows[0].why,
+        "crawl": crawl.id,
+        "running": crawl.active,
+        "reasons": [f"{row['field'] or 'products'}: {row['text']}" for row in judged.reasons],
+        "may_decide": may_decide and not rejected,
     }
 
 
@@ -209,6 +234,28 @@ def forget_survey(engine: sa.Engine, body: Mapping[str, Any], user: str) -> Answ
     return "The survey is off the list."
 
 
+def start_repair(engine: sa.Engine, body: Mapping[str, Any], user: str) -> Answer:
+    """Looks for new sources of the fields that `site` no longer reads."""
+    site = check_name(_read_texts(body, "site")["site"])
+    file = find_file(settings.load().sites_dir, site)
+    REPAIRS.start(site, file, user)
+    return f"The product pages of {site} are being read."
+
+
+def accept_crawl(engine: sa.Engine, body: Mapping[str, Any], user: str) -> Answer:
+    """Accepts the crawl `id`."""
+    crawl_id = _read_id(body)
+    held = judgements.accept_crawl(engine, crawl_id)
+    return judgements.accepted_phrase(crawl_id, held, dry=False)
+
+
+def reject_crawl(engine: sa.Engine, body: Mapping[str, Any], user: str) -> Answer:
+    """Takes back what the crawl `id` wrote."""
+    crawl_id = _read_id(body)
+    outcome = judgements.reject_crawl(engine, crawl_id)
+    return judgements.rejected_phrase(crawl_id, outcome, dry=False)
+
+
 QUESTIONS: Mapping[str, Act] = {"check": check_draft, "pick": pick_source}
 ACTIONS: Mapping[str, Act] = {
     "survey": survey_shops,
@@ -217,6 +264,9 @@ ACTIONS: Mapping[str, Act] = {
     "save": save_draft,
     "undo": undo_change,
     "crawl": crawl_site,
+    "repair": start_repair,
+    "accept": accept_crawl,
+    "reject": reject_crawl,
 }
 
 

@@ -119,6 +119,7 @@ class RepairProposal:
                     "known": origin,
                     "fields": self.repairs,
                     "diff": self.diff,
+                    "text": self.text,
                     "applied": applied,
                 }
             )

@@ -32,8 +32,25 @@
       if (key === "on") element.addEventListener("click", value);
       else if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value);
     }
-    for (const child of children.flat()) if (child !== null && child !== undefined && child !== false) element.append(child);
+    for (const child of children.flat(Infinity)) if (child !== null && child !== undefined && child !== false) element.append(child);
     return element;
+  }
+
+  /* A message with a button to copy each command that it names, which is quoted already. */
+  function message(text) {
+    return plain(text).split(/(`scraper [^`\n]+`)/).map((part, i) => {
+      if (i % 2 === 0) return part;
+      const shown = part.slice(1, -1), copied = h("button", {type: "button", class: "btn btn-link btn-sm tab-copy", "data-key": `copy-${shown}`, "aria-label": `Copy ${shown}`}, "Copy");
+      copied.addEventListener("click", async () => {
+        const code = copied.previousElementSibling, range = document.createRange();
+        range.selectNodeContents(code);
+        getSelection().removeAllRanges();
+        getSelection().addRange(range);
+        // Without TLS a browser has no clipboard for pages other than those of this machine.
+        try { await navigator.clipboard.writeText(shown); copied.textContent = "Copied"; } catch { copied.textContent = document.execCommand("copy") ? "Copied" : "Selected"; }
+      });
+      return h("span", {}, h("code", {}, shown), " ", copied);
+    });
   }
 
   function count(value) {
@@ -321,10 +338,11 @@
       site.crawl !== null && h("a", {class: "btn btn-sm btn-outline-primary", href: `${pages}/${site.crawl}`, "data-key": "crawl"}, `Crawl ${site.crawl}`),
       h("a", {class: "btn btn-sm btn-outline-primary", href: address(site.site), "data-key": "products"}, "Products"),
       site.paused ? button("Resume site", "resume", {}, "resume") : button("Pause site", "pause", {}, "pause"),
-      !site.running && button("Crawl now", "crawl", {}, "crawl-now")]);
+      !site.running && button("Crawl now", "crawl", {}, "crawl-now"),
+      page.dataset.repair && TONES[site.state] === "bad" && h("a", {class: "btn btn-sm btn-primary", href: page.dataset.repair, "data-key": "repair"}, page.dataset.repairText)]);
     section("note", [site.why, site.state, site.problems], () => [
-      site.why && h("div", {class: `alert ${TONES[site.state] === "bad" ? "alert-danger" : "alert-secondary"}`}, `${plain(site.state)}: ${plain(site.why)}`),
-      site.problems.length > 0 && card("The definition's problems", "", h("ul", {class: "crawl-why"}, site.problems.map((line) => h("li", {}, plain(line)))))]);
+      site.why && h("div", {class: `alert ${TONES[site.state] === "bad" ? "alert-danger" : "alert-secondary"}`}, `${plain(site.state)}: `, message(site.why)),
+      site.problems.length > 0 && card("The definition's problems", "", h("ul", {class: "crawl-why"}, site.problems.map((line) => h("li", {}, message(line)))))]);
     section("about", [site.schedule, site.next, site.paused, site.tags], () => h("p", {class: "crawl-detail"}, site.paused ? "Paused. " : "",
       site.schedule ? `Crawled at ${plain(site.schedule)} (${plain(site.timezone)})` : "Crawled by hand", site.next && [", next ", when(site.next, true), ` ${zoneName(new Date(site.next))}`],
       site.tags.length > 0 && `. Tags: ${plain(site.tags.join(", "))}`));
@@ -412,7 +430,7 @@
     const cut = data.why && given.startsWith(data.why), judged = crawl.state === "suspect" && data.reasons.length > 0;
     const notes = [cut ? given : judged ? "" : data.why, cut || data.why.includes(given) ? "" : given].filter(Boolean);
     section("note", [notes, crawl.state], () => notes.map((text) => h("div", {class: `alert ${crawl.state === "failed" || crawl.state === "suspect" ? "alert-danger" : "alert-secondary"}`},
-      text === notes[0] && data.why && !judged ? `${plain(crawl.state)}: ${plain(text)}` : plain(text))));
+      text === notes[0] && data.why && !judged ? `${plain(crawl.state)}: ` : "", message(text))));
     section("reasons", [data.reasons, data.held], () => (data.reasons.length || data.held.length) && reasons(data));
     section("summary", crawl, () => [
       metric(crawl.active_now ? "Left" : "Took", crawl.active_now ? crawl.state === "waiting" ? "–" : left(crawl) : duration(crawl.elapsed_s),
@@ -499,7 +517,7 @@
     const suspect = list.some((one) => one.level !== "notice");
     return card(suspect ? "Why it is suspect" : list.length ? "Notices" : "Held", "",
       list.map((one) => h("div", {class: "crawl-why"},
-        h("p", {}, h("b", {}, plain(one.field ?? "products")), `: ${plain(one.text)}`),
+        h("p", {}, h("b", {}, plain(one.field ?? "products")), ": ", message(one.text)),
         one.examples.length > 0 && h("ul", {}, one.examples.map((page) => h("li", {}, link(page.url),
           h("div", {class: "crawl-detail"}, plain(page.problem), page.known !== null && `; known as ${plain(page.known)}`),
           page.excerpt && h("pre", {class: "detail-code"}, plain(page.excerpt))))))),
@@ -627,6 +645,6 @@
     else if (own || !page.dataset.plugin) refresh();
   });
   if (!page.dataset.plugin) refresh();
-  window.crawlsTab = {h, plain, section, card, table, metric, when, link, count, chart, number, act, post, refresh, say, api, pages, readOnly: Boolean(readOnly),
+  window.crawlsTab = {h, plain, message, section, card, table, metric, when, link, count, chart, number, act, post, refresh, say, api, pages, readOnly: Boolean(readOnly),
                       start(script) { own = script; refresh(); }};
 }());
