@@ -30,7 +30,7 @@ local function make(gen, p, urls, of)
   local bytes, unit = urls * of.bits / 8, UNIT
   while unit > LEAST and bytes / (unit - HEAD) < 16 do unit = unit / 2 end
   unit = unit - HEAD
-  local shards = math.max(1, math.ceil(bytes / unit))
+  local shards = math.min(SHARDS_MAX, math.max(1, math.ceil(bytes / unit)))
   local most = math.floor(shards * unit * 8 / of.bits)
   local part = {shards = shards, bytes = unit, hashes = of.hashes, capacity = most, added = 0}
   for shard = 0, shards - 1 do

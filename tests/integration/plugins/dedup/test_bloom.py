@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from hashlib import blake2b
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
@@ -26,8 +27,10 @@ from scraper.plugins.dedup.sizing import (
 )
 from tests.support.aging import age_filters
 from tests.support.machine import examples
+from tests.support.servers import valkey
 
 LIFE_S = 7 * 86_400.0
+PART = {"shards": 1, "bytes": 65_472, "hashes": 11, "capacity": 9, "added": 0}
 
 
 @pytest.fixture
@@ -39,6 +42,13 @@ def client(valkey_url: str) -> Iterator[redis.Redis]:
 @pytest.fixture
 def filters(client: redis.Redis) -> FilterStore:
     return FilterStore(client)
+
+
+@pytest.fixture
+def own_valkey(tmp_path: Path) -> Iterator[str]:
+    """A server that no other test needs: a script that never ends stops it for good."""
+    with valkey.Server(tmp_path) as server:
+        yield server.url
 
 
 def a_filter(capacity: int = 10_000, site_id: int = 1) -> BloomFilter:
@@ -59,6 +69,12 @@ def change(client: redis.Redis, one: BloomFilter, **parts: object) -> None:
         for part in gen["parts"]:
             part.update(parts)
     client.set(one.key, json.dumps(state), keepttl=True)
+
+
+def forged(ends: float = 9e14, **numbers: float) -> dict[str, object]:
+    """The state of a filter whose only part has these numbers."""
+    generation = {"n": 1, "began": 9e12, "ends": ends, "parts": [PART | numbers]}
+    return {"last": 1, "most": 0, "gens": [generation]}
 
 
 def share_known(filters: FilterStore, one: BloomFilter, asked: list[UUID]) -> float:
@@ -274,6 +290,31 @@ def test_a_full_redis_refuses_and_takes_nothing(tiny_url: str) -> None:
         with pytest.raises(RedisError, match="maxmemory"):
             filters.add(one, prints("old", 10))
         assert not any(filters.lookup(one, prints("old", 10), 7)[0])
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        "no JSON",
+        "[]",
+        "7",
+        '{"last": 1, "most": 0, "gens": 7}',
+        '{"last": 1, "most": 1e999, "gens": []}',
+        '{"last": 1, "most": 0, "gens": [[]]}',
+        '{"last": 1, "most": 0, "gens": [{"n": 1, "began": 0, "ends": "x", "parts": []}]}',
+        *(json.dumps(forged(**{key: 1e15})) for key in PART),
+        json.dumps(forged(shards=-1e15)),
+        json.dumps(forged(ends=1, shards=1e15)),
+    ],
+)
+def test_a_state_that_was_forged_counts_as_lost(own_valkey: str, state: str) -> None:
+    one = a_filter()
+    with redis.Redis.from_url(own_valkey, socket_timeout=10) as client:
+        client.set(one.key, state)
+        filters = FilterStore(client)
+        assert not any(filters.lookup(one, prints("a", 10))[0])
+        assert filters.add(one, prints("a", 10)) == 10
+        assert all(filters.lookup(one, prints("a", 10))[0])
 
 
 def test_the_arithmetic() -> None:
