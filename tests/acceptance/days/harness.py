@@ -255,6 +255,11 @@ class Totals:
         return sum(result.repeated for result in self.results[1:]) / max(1, asked)
 
     @property
+    def repeated_in_one(self) -> float:
+        """The largest such share of one crawl."""
+        return max(_share(result) for result in self.results[1:])
+
+    @property
     def late(self) -> Counter[int | None]:
         return sum((result.late for result in self.results[1:]), Counter())
 
@@ -271,7 +276,7 @@ def table(results: Sequence[DayResult]) -> str:
         f"{totals.published:,} ({totals.on_time:.1%}); late: {_show_late(totals.late) or 'none'}",
         f"crawls that raised an alarm: {totals.false_alarms} of {len(results)}; products lost: "
         f"{len(totals.lost)}; wrong values: {len(totals.wrong)}; requests repeated: "
-        f"{totals.repeated:.1%} of all, at most {max(_share(r) for r in results[1:]):.1%} of a crawl",
+        f"{totals.repeated:.1%} of all, at most {totals.repeated_in_one:.1%} of a crawl",
     ]
     return "\n".join(lines)
 
