@@ -15,7 +15,7 @@ COUNT_MAX = 10_000_000
 _N = r"(\d{1,3}(?:[.,'’\u00a0\u202f ]\d{3})+|\d{1,8})"
 _OF = r"(?:of|von|sur|de|di|van|av|af|z|ze|из|aus|/)"
 _TO = r"(?:-|–|—|to|bis|à|a|al|tot|til|do|till)"
-_RANGE = re.compile(rf"(?<![\d.,]){_N}\s*{_TO}\s*{_N}\s*{_OF}\s*{_N}(?![\d.,]*\d)", re.I)
+_RANGE = re.compile(rf"(?<![\d.,]){_N}\s*{_TO}\s*{_N}\s*\(?\s*{_OF}\s*{_N}(?![\d.,]*\d)", re.I)
 _GOODS = (
     r"(?:products?|items?|item\(s\)|product\(s\)|articles?|results?|produkte?|artikel|ergebnisse"
     r"|treffer|produits?|résultats?|productos?|artículos?|resultados?|produtos?|artigos"

@@ -28,7 +28,7 @@ _PAGE_IN_PATH = re.compile(r"(?:page|seite|pagina|sida|side|strana|p)[-_/=]?(2)(
 COUNT_TEXT_CHARS_MAX = 120
 _SPAN = re.compile(
     r"(?<!\d)1\s*(?:-|–|—|to|bis|à|a|al|tot|til|do)\s*(\d{1,5})"
-    r"\s*(?:of|von|sur|de|di|van|av|af|z|ze|из|/)\s*(\d{1,6})(?![\d.,%€$£])",
+    r"\s*\(?\s*(?:of|von|sur|de|di|van|av|af|z|ze|из|/)\s*(\d{1,6})(?![\d.,%€$£])",
     re.I,
 )
 _TOTAL = re.compile(

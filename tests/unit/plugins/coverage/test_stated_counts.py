@@ -1,0 +1,23 @@
+"""The number of products that a listing page states."""
+
+from __future__ import annotations
+
+import pytest
+
+from scraper.plugins.coverage.stated_counts import read_stated_count
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ("<p>Showing 1-15 of 71 products</p>", 71),
+        ("<div>Displaying <strong>1</strong> to <strong>10</strong> (of <strong>126</strong> Products)</div>", 126),
+        ("<p>Artikel 1 bis 12 (von 1.340)</p>", 1340),
+        ("<p>71 products</p>", 71),
+        ("<p>Over 10,000 products in stock</p>", None),
+        ("<p>1 to 10 (of May 2026)</p>", None),
+        ("<p>1-15 of 71</p><p>1-9 of 20</p>", None),
+    ],
+)  # fmt: skip
+def test_a_range_or_a_count_alone_counts_a_list(body: str, count: int | None) -> None:
+    assert read_stated_count(body.encode()) == count
