@@ -124,3 +124,25 @@ def test_a_sitemap_is_grouped_by_the_mark_before_a_number() -> None:
     products = [f"{SHOP}pots-c-1/red-p-105", f"{SHOP}pans-c-2/deep-c-3/iron-p-7"]
     lists = [f"{SHOP}pots-c-1/", f"{SHOP}pans-c-2/deep-c-3/"]
     assert _group_by(_read_mark, [*products, *lists]) == [products, lists]
+
+
+def show_marked(marks: dict[int, str]) -> list[str]:
+    return [marks.get(n, f'<b class="base">${20 + n}.00</b>') for n in range(12)]
+
+
+def test_each_markup_of_a_reduced_price_gets_a_source() -> None:
+    former = '<b class="normal">$99.00</b>'
+    marks = {n: f'{former} <b class="special">${40 + n}.00</b>' for n in (1, 5)}
+    marks |= {n: f'<b class="sale">${40 + n}.00</b> {former}' for n in (3, 8)}
+    prices = choose(show_marked(marks))["price"].combined
+    assert prices is not None
+    assert prices.values == [(40 if n in marks else 20) + n for n in range(12)]
+
+
+def test_which_of_three_amounts_is_the_price_is_not_guessed() -> None:
+    marked = (
+        '<b class="usual">$120.00</b> <b class="special">$90.00</b> <b class="sale">$108.00</b>'
+    )
+    choice = choose(show_marked({4: marked}))["price"]
+    assert choice.combined is not None and choice.combined.values[4] is None
+    assert sum(value is not None for value in choice.combined.values) == 11

@@ -137,7 +137,7 @@ def _choose_source(
         ):
             choice.rivals.append(reading)
     if name == "price":
-        choice.rivals += _find_completing(choice.readings, readings, read_cards(name, samples))
+        choice.rivals += _find_completing(choice.readings, readings, _read_plain_cards(samples))
     return choice
 
 
@@ -177,6 +177,25 @@ def _paths_of(reading: CandidateReading) -> list[Any]:
 
 def _is_article_number(reading: CandidateReading) -> bool:
     return any(path in ("sku", "offers.sku") for path in _paths_of(reading))
+
+
+def _read_plain_cards(samples: Sequence[ProductSample]) -> list[CandidateReading]:
+    """Returns the prices of cards with one price, and at most a former one: which of three amounts
+    is the price is uncertain."""
+    plain = [
+        sample.card is not None and len({amount.value for amount in sample.card.amounts}) <= 2
+        for sample in samples
+    ]
+    return [
+        replace(
+            cards,
+            values=[
+                value if is_plain else None
+                for value, is_plain in zip(cards.values, plain, strict=True)
+            ],
+        )
+        for cards in read_cards("price", samples)
+    ]
 
 
 def _find_completing(
