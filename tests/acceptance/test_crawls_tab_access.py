@@ -7,12 +7,12 @@ from decimal import Decimal
 
 import pytest
 import sqlalchemy as sa
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from scraper.domain import Outcome
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands
-from tests.acceptance.tab_window import WIDE, Window
+from tests.acceptance.tab_window import WIDE, Window, picture
 from tests.support.judged_crawls import crawled, good, shop, without
 from tests.support.making import a_site, add, give_up, new_page, open_crawl, urls
 from tests.support.servers.flower import Flower
@@ -172,6 +172,44 @@ def test_colours_can_be_told_apart_and_everything_is_reached_by_keyboard(
         assert shapes > 10
         window.assert_quiet()
         window.context.close()
+
+
+def test_the_first_row_is_near_the_top(
+    run: Commands, environment: Settings, browser: Browser, pages: list[str], engine: sa.Engine
+) -> None:
+    flower = Flower(run, environment)
+    for scheme in ("light", "dark"):
+        window = Window(browser, flower, size={"width": 1280, "height": 800}, scheme=scheme)
+        page = window.open("/")
+        assert page.url == f"{flower.url}/crawls" and window.overflows() == []
+        box = page.locator("#fleet tbody tr").first.bounding_box()
+        assert box is not None and box["y"] <= 200, box
+        picture(window, f"first-{scheme}")
+    # Nothing runs: what is watched, and who needs a person, takes the place of the speed.
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text(
+                """UPDATE crawls SET status = 'completed', finished_at = now()
+                    WHERE status IN ('running', 'planned')"""
+            )
+        )
+        connection.execute(
+            sa.text(
+                "UPDATE crawls SET products_repriced = 7 WHERE id = (SELECT max(id) FROM crawls)"
+            )
+        )
+    page = window.open("/crawls")
+    tiles = page.locator("#summary .metric-card")
+    watched = tiles.filter(has_text="Products watched").locator(".metric-value")
+    expect(watched).to_have_text("30")
+    changes = tiles.filter(has_text="Price changes today").locator(".metric-value")
+    expect(changes).not_to_have_text("0")
+    need = tiles.filter(has_text="Need you").locator(".metric-value")
+    states = flower.json("/api/crawls")["totals"]["states"]
+    wrong = ("failed", "suspect", "waiting", "failing", "dead pages")
+    expect(need).to_have_text(str(sum(states.get(name, 0) for name in wrong)))
+    picture(window, "first-quiet")
+    window.assert_quiet()
 
 
 def test_a_redrawn_section_keeps_the_focus(

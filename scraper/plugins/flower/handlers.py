@@ -132,6 +132,13 @@ class PageHandler(GuardedHandler):
         )
 
 
+class FirstPage(PageHandler):
+    """GET /: leads to the tab."""
+
+    def get(self) -> None:
+        self.redirect(self.reverse_url("crawls"))
+
+
 class CrawlsPage(PageHandler):
     """The page of all crawls, or of one. While PostgreSQL does not answer, it says so with a 503,
     and reloads itself."""

@@ -27,6 +27,7 @@ from scraper.plugins.flower.handlers import (
     CrawlApi,
     CrawlsPage,
     ExportApi,
+    FirstPage,
     ListApi,
     ProductsApi,
     ProductsPage,
@@ -51,6 +52,7 @@ ITEM = """
             {% if active_tab == 'crawls' %}aria-current="page"{% end %}>Crawls</a>
         </li>
 """
+NAME = "Scraper"
 FIRST_LIST = re.compile(r'<ul class="app-nav navbar-nav">')
 
 
@@ -77,6 +79,7 @@ def add_tab(navigation: str) -> str:
     """Adds the tab to the template of Flower's navigation. A navigation of unknown form stays
     without the tab."""
     changed, lists = FIRST_LIST.subn(lambda match: match[0] + ITEM, navigation, count=1)
+    changed = changed.replace("<span>Flower</span>", f"<span>{NAME}</span>", 1)
     if not lists:
         log.warning(
             "Flower's navigation has an unknown form; the Crawls tab is at /crawls, without a link"
@@ -104,7 +107,11 @@ def install(settings: Settings) -> None:
     # and send it.
     urls.settings["xsrf_cookie_kwargs"] = {"samesite": "Strict"}
     urls.handlers[:] = [_guard_metrics(handler, settings) for handler in urls.handlers]
-    urls.handlers[-1:-1] = make_routes(settings)
+    routes = make_routes(settings)
+    # Flower's own first page has the same name, by which its pages refer to it.
+    first = url(r"/", FirstPage, routes[0].kwargs, name="main")
+    urls.handlers[:] = [first if _is_first(handler) else handler for handler in urls.handlers]
+    urls.handlers[-1:-1] = routes
 
 
 def make_routes(settings: Settings) -> list[Any]:
@@ -125,6 +132,10 @@ def make_routes(settings: Settings) -> list[Any]:
         url(rf"/api/crawls/(\d{{1,19}})/({'|'.join(ACTIONS)})", ActionApi, arguments),
         *make_plugin_routes(arguments),
     ]
+
+
+def _is_first(handler: Any) -> bool:
+    return getattr(handler, "name", None) == "main"
 
 
 def _guard_metrics(handler: Any, settings: Settings) -> Any:

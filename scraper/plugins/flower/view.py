@@ -34,6 +34,18 @@ ID_MAX = 2**63 - 1
 EXAMPLES = 3
 # Characters shown of a value.
 VALUE_MAX = 500
+# The products of each site's newest complete crawl, and the prices that changed today.
+WATCHED = sa.text("""
+SELECT CAST(coalesce(sum(newest.products), 0) AS bigint) AS products,
+       (SELECT CAST(coalesce(sum(products_repriced), 0) AS bigint) FROM crawls
+         WHERE finished_at >= date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC')
+       AS repriced
+  FROM sites s
+ CROSS JOIN LATERAL (
+        SELECT q.products FROM crawls c JOIN crawl_quality q ON q.crawl_id = c.id
+         WHERE c.site_id = s.id AND c.status = 'completed' AND q.products IS NOT NULL
+         ORDER BY c.slot DESC, c.id DESC LIMIT 1) newest
+""")
 
 
 def fleet_listing(connection: sa.Connection, query: fleet.Query) -> dict[str, Any]:
@@ -50,6 +62,7 @@ def fleet_listing(connection: sa.Connection, query: fleet.Query) -> dict[str, An
     return {
         "now": now,
         "totals": asdict(fleet.read_totals(connection)),
+        "watched": connection.execute(WATCHED).one()._asdict(),
         "queues": fleet.queue_names(connection),
         "tags": fleet.tag_names(connection),
         "matching": matching.matching,

@@ -269,11 +269,17 @@
     options("queue", [["", "All queues"], ...data.queues.map((name) => [name, name])]);
     options("tag", [["", "All tags"], ...data.tags.map((name) => [name, name])]);
     filters.elements.tag.classList.toggle("d-none", !data.tags.length && !wanted.get("tag"));
-    section("summary", totals, () => [
+    const trouble = ["failed", "suspect", "waiting", "failing", "dead pages"].reduce((sum, state) => sum + (totals.states[state] || 0), 0);
+    section("summary", [totals, data.watched], () => running ? [
       metric("Crawls running", count(running), `of ${count(totals.sites)} sites`, "metric-card-active"),
       metric("Pages a second", rate(totals.pages_per_s), "over the last half minute"),
       metric("Pages done", count(totals.done), `of ${count(totals.total)} so far${totals.not_due ? `; ${count(totals.not_due)} were not due` : ""}`, "metric-card-success"),
       metric("Dead and invalid", count(totals.failed), "in running crawls", "metric-card-danger"),
+    ] : [
+      metric("Crawls running", "0", `of ${count(totals.sites)} sites`, "metric-card-active"),
+      metric("Need you", count(trouble), trouble ? "see the first rows" : "nothing is wrong", trouble ? "metric-card-danger" : "metric-card-success"),
+      metric("Products watched", count(data.watched.products), "in the newest complete crawls", "metric-card-success"),
+      metric("Price changes today", count(data.watched.repriced), "since midnight UTC"),
     ]);
     section("states", [totals.states, wanted.get("state")], () => Object.entries(totals.states).map(([state, sites]) =>
       h("button", {type: "button", class: `crawl-badge badge-${TONES[state] || "quiet"}`, "aria-pressed": String(wanted.get("state") === state), "data-key": `state-${state}`,

@@ -14,14 +14,15 @@ from scraper.domain import Outcome
 from scraper.plugins.flower import view
 from scraper.plugins.flower.actions import ACTIONS, BadRequestError, select_pages
 from scraper.plugins.flower.handlers import ASSETS, FOLDER, HEADERS
-from scraper.plugins.flower.tab import ITEM, add_tab
+from scraper.plugins.flower.tab import ITEM, NAME, add_tab
 
 NAVIGATION = (Path(flower.__file__).parent / "templates" / "navbar.html").read_text()
 
 
 def test_the_tab_is_the_first_in_flowers_own_navigation() -> None:
     changed = add_tab(NAVIGATION)
-    assert changed.replace(ITEM, "") == NAVIGATION
+    own = NAVIGATION.replace("<span>Flower</span>", f"<span>{NAME}</span>")
+    assert changed.replace(ITEM, "") == own != NAVIGATION
     assert re.findall(r">(\w+)</a>", changed)[:4] == ["Crawls", "Workers", "Tasks", "Broker"]
 
 
