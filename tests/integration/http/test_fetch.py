@@ -650,6 +650,34 @@ def test_a_name_that_is_rebound_is_judged_anew(monkeypatch: pytest.MonkeyPatch) 
     with_server(test, resolver=resolver, dns_ttl_s=0)
 
 
+def test_a_name_that_is_rebound_between_a_page_and_its_redirect_is_judged_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The crawled shop changes its own address while one page is fetched: robots.txt and the first
+    answer come from a public address, the redirect leads to a private one by the same name."""
+    real = guard.forbidden_reason
+    monkeypatch.setattr(
+        guard,
+        "forbidden_reason",
+        lambda address, private: None if address == "127.0.0.1" else real(address, private),
+    )
+    resolver = FakeResolver(["127.0.0.1"], ["127.0.0.1"], ["169.254.169.254"])
+
+    async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
+        server.extra = {
+            "/robots.txt": answer(b"", "200 OK", "Connection: close"),
+            "/go": redirect(b"/latest/meta-data", "Connection: close"),
+        }
+        url = server.url("/go", "shop.example")
+        assert (await fetch_robots(fetcher, url, GUARDED))[0] == 200
+        with pytest.raises(FetchError, match=r"leads to 169\.254\.169\.254") as caught:
+            await fetcher.fetch(url, GUARDED)
+        assert caught.value.outcome is Outcome.FORBIDDEN_ADDRESS
+        assert resolver.asked == ["shop.example"] * 3
+
+    with_server(test, resolver=resolver, dns_ttl_s=0)
+
+
 def test_only_the_public_ones_of_several_addresses_are_connected_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
