@@ -127,6 +127,15 @@ def test_the_pods_are_restricted(resources: list[Resource]) -> None:
     )
 
 
+def test_drained_nodes_take_a_part_of_each_kind_of_process(resources: list[Resource]) -> None:
+    budgets = named(resources, "PodDisruptionBudget")
+    workers = {name for name in pods(resources) if name.startswith("worker-")}
+    assert budgets.keys() == {*workers, "coordinator", "beat"} and len(workers) == 3
+    assert {budgets[name]["spec"]["maxUnavailable"] for name in workers} == {"25%"}
+    (spread,) = pods(resources)["coordinator"]["topologySpreadConstraints"]
+    assert spread["labelSelector"] == budgets["coordinator"]["spec"]["selector"]
+
+
 def test_what_they_name_exists(resources: list[Resource]) -> None:
     secrets, maps = named(resources, "Secret"), named(resources, "ConfigMap")
     labels = [
