@@ -20,6 +20,7 @@ from scraper.plugins.matching.linking.market import rank
 from scraper.plugins.matching.linking.store import StoredOffer
 
 LOWEST_DAYS = 30
+AT_ONCE = 2000
 # The columns of `Article.row`.
 ROW_COLUMNS = (
     *("article", "title", "shops", "price", "currency", "at", "in_stock", "lowest_30_days"),
@@ -148,8 +149,13 @@ def _read_articles(
 def _read_lowest(
     connection: sa.Connection, ids: list[int]
 ) -> dict[tuple[int, str | None], Decimal]:
-    rows = connection.execute(LOWEST, {"ids": ids, "days": LOWEST_DAYS}) if ids else ()
-    return {(row.article_id, row.currency): row.lowest for row in rows}
+    """Reads some articles at a time: all of a file's would exceed the statement's time."""
+    lowest = {}
+    for first in range(0, len(ids), AT_ONCE):
+        values = {"ids": ids[first : first + AT_ONCE], "days": LOWEST_DAYS}
+        for row in connection.execute(LOWEST, values):
+            lowest[row.article_id, row.currency] = row.lowest
+    return lowest
 
 
 @dataclass(frozen=True, slots=True)

@@ -650,7 +650,7 @@ def test_a_name_that_is_rebound_is_judged_anew(monkeypatch: pytest.MonkeyPatch) 
     with_server(test, resolver=resolver, dns_ttl_s=0)
 
 
-def test_a_name_that_is_rebound_between_a_page_and_its_redirect_is_judged_anew(
+def test_a_name_that_is_rebound_between_a_page_and_its_redirect_leads_nowhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The crawled shop changes its own address while one page is fetched: robots.txt and the first

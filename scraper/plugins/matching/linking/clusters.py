@@ -95,20 +95,24 @@ class _Grouping:
             if self.article[offer.id] == self.article[other.id]:
                 return None
             comparison = compare(offer, other, self._learned)
-            if comparison.method == method and self._may_join(offer.id, other.id):
+            if comparison.method == method and self._may_join(offer.id, other.id, method):
                 self.join(offer.id, other.id)
                 return OfferLink(*order_pair(offer.id, other.id), comparison)
         return None
 
-    def _may_join(self, one: int, other: int) -> bool:
+    def _may_join(self, one: int, other: int, method: str) -> bool:
         """Returns whether no offer of one's article contradicts one of the other's, and no person
-        refused a pair of them."""
+        refused a pair of them. A part number joins no two brands or GTINs either."""
         return not any(
-            right in self._forbidden.get(left, ())
-            or compare(self.by_id[left], self.by_id[right], self._learned).contradicts
+            right in self._forbidden.get(left, ()) or self._differs(left, right, method)
             for left in self._members[self.article[one]]
             for right in self._members[self.article[other]]
         )
+
+    def _differs(self, left: int, right: int, method: str) -> bool:
+        comparison = compare(self.by_id[left], self.by_id[right], self._learned)
+        codes = {comparison.evidence.get(key) for key in ("brand", "gtin")}
+        return comparison.contradicts or (method == MPN and "differs" in codes)
 
 
 def _code_groups(offers: Iterable[Offer]) -> Iterable[tuple[str, list[Offer]]]:

@@ -21,6 +21,8 @@ from scraper.plugins.matching.identity.words import model_words
 GTIN, MPN, TITLE, PERSON = "gtin", "mpn", "title", "person"
 # Titles of one product in two shops are at least this alike, of 1, or something else agrees.
 TITLE_MIN = 0.3
+# Titles of one product whose brand no shop states.
+SAME_TITLE = 0.9
 # Prices that differ by at most this factor make up for names in two languages.
 CLOSE_PRICES = 1.5
 # The ratio of two shops' prices for one article, where nothing was learned.
@@ -88,13 +90,28 @@ def compare(left: Offer, right: Offer, learned: Learned) -> OfferComparison:
         return OfferComparison(TITLE, round(evidence["title"] / 3, 3), evidence)
     if first.mpn is not None and first.mpn == second.mpn:
         is_known = same_brand or (
-            "brand" not in evidence and is_strong_mpn(first.mpn) and evidence["title"] >= TITLE_MIN
+            "brand" not in evidence
+            and is_strong_mpn(first.mpn)
+            and _agrees_without_brand(first, second, learned, evidence["title"])
         )
         unstated = has_unstated_variant(first.attributes, second.attributes)
         if is_known and not far and (not unstated or (ratio or math.inf) <= CLOSE_PRICES):
             return OfferComparison(MPN, 0.97, evidence)
         return OfferComparison(TITLE, 0.75, evidence)
     return OfferComparison(TITLE, round(by_title, 3), evidence)
+
+
+def _agrees_without_brand(
+    first: OfferIdentity, second: OfferIdentity, learned: Learned, similarity: float
+) -> bool:
+    """Returns whether two offers with one part number are of one brand, which at most one of them
+    states: the other's title names it, or the titles are one. Among many shops, makers have the
+    same part numbers."""
+    for one, other in ((first, second), (second, first)):
+        if one.brand:
+            title = "".join(other.words)
+            return one.brand in title or (learned.brand(one.brand) or "") in title
+    return similarity >= SAME_TITLE
 
 
 def _collect_evidence(left: Offer, right: Offer, learned: Learned) -> dict[str, Any]:

@@ -199,6 +199,23 @@ def test_a_part_number_links_what_only_one_shop_calls_black_if_prices_are_close(
     assert articles(black, dear) == []
 
 
+def test_makers_with_one_part_number_stay_apart_where_a_shop_states_no_brand() -> None:
+    one = make_offer(1, "a", title="Caku digu ML5311 pink", mpn="ML5311/PI", brand="Caku")
+    plain = make_offer(2, "b", title="ML5311 pink digu Caku", mpn="ML5311 PI")
+    other = make_offer(3, "c", title="Zuvi nuntroci ML5311 pink", mpn="ML5311-PI")
+    third = make_offer(4, "d", title="Zuvi ML5311 pink", mpn="ML5311-PI", brand="Zuvi")
+    assert articles(one, plain, other, third) == [{1, 2}, {3, 4}]
+    # An offer that names both brands joins no two articles.
+    both = make_offer(5, "e", title="ML5311 pink for Caku and Zuvi", mpn="ML5311-PI")
+    assert articles(one, third, both) in ([{1, 5}], [{3, 5}], [{4, 5}], [])
+    gtins = [
+        make_offer(6, "f", title="Lamp", mpn="L200X", brand="K", gtin="4006381333931"),
+        make_offer(7, "g", title="Lamp", mpn="L200X", brand="K", gtin="5012345678900"),
+        make_offer(8, "h", title="Lamp", mpn="L200X", brand="K"),
+    ]
+    assert articles(*gtins) == [{6, 8}]
+
+
 def test_variants_never_meet_in_one_article() -> None:
     """A third offer without a colour agrees with each of two that contradict each other."""
     black = make_offer(1, "a", title="Lamp L1 black", gtin="4006381333931")
