@@ -149,7 +149,7 @@ def _drop_unfit(
 ) -> list[CandidateReading]:
     """Returns the readings without those that others show to be something else."""
     if name == "price":
-        readings = _drop_contradicting(readings, _read_plain_cards(samples))
+        readings = _drop_former(readings, samples)
     if name == "brand":
         readings = _drop_boxes(readings)
     available = chosen["availability"].combined if name == "stock" else None
@@ -181,27 +181,25 @@ def _is_article_number(reading: CandidateReading) -> bool:
     return any(path in ("sku", "offers.sku") for path in _paths_of(reading))
 
 
-def _drop_contradicting(
-    readings: list[CandidateReading], cards: Sequence[CandidateReading]
+def _drop_former(
+    readings: list[CandidateReading], samples: Sequence[ProductSample]
 ) -> list[CandidateReading]:
-    """Returns the readings without elements that contradict a card, such as the first amount of a
-    page, which may be a former price, if an element gives the cards' prices on half of the pages.
-    """
-    visible = [reading for reading in readings if reading.origin in ("page", "label", "script")]
-    contrary = [reading for reading in visible if not _is_by_cards(reading, cards)]
-    for reading in visible if cards and contrary else ():
-        agreeing = sum(1 for card in cards for _ in common_values(reading, card))
-        if reading not in contrary and agreeing * 2 >= cards[0].count:
-            return [reading for reading in readings if reading not in contrary]
-    return readings
-
-
-def _is_by_cards(reading: CandidateReading, cards: Sequence[CandidateReading]) -> bool:
-    return all(
-        is_equal("price", value, other)
-        for card in cards
-        for value, other in common_values(reading, card)
-    )
+    """Returns the readings without those that give a card's former price on some page, such as the
+    first amount of each page; all of them if no other is left."""
+    former = [
+        {amount.value for amount in sample.card.amounts if amount.struck}.difference(
+            sample.card.prices
+        )
+        if sample.card is not None
+        else set()
+        for sample in samples
+    ]
+    fitting = [
+        reading
+        for reading in readings
+        if not any(value in struck for value, struck in zip(reading.values, former, strict=True))
+    ]
+    return fitting or readings
 
 
 def _read_plain_cards(samples: Sequence[ProductSample]) -> list[CandidateReading]:
