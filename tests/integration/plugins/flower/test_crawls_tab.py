@@ -604,8 +604,11 @@ def test_behind_a_prefix_every_link_works(
     links = re.findall(r'(?:src|href|data-api|data-pages)="(/[^"]*)"', text)
     assert links and all(link.startswith("/ops/flower/") for link in links), links
     assert {"/ops/flower/crawls", "/ops/flower/api/crawls"} <= set(links)
+    assert flower.get("/").headers["Location"] == "/ops/flower/crawls"
+    assert flower.get("/", auth=None).status_code == 401
     for link in links:
-        assert flower.get(link.removeprefix("/ops/flower")).status_code == 200, link
+        answer = flower.get(link.removeprefix("/ops/flower"), follow_redirects=True)
+        assert answer.status_code == 200, link
     assert flower.get("/metrics", auth=None).status_code == 401
     assert flower.post("/api/crawls/1/stop").status_code == 200
 
