@@ -457,7 +457,8 @@ class LeasedPage:
     fields a product page had, when it was last believed; `good_before` says that its last answer
     gave all that was asked for; `last_content` is the hash of what was extracted when it was last
     read. `known` is what a 304 would stand for; `revisit_s` its own interval, where it has one, and
-    `good_s` how long ago its last good answer was."""
+    `good_s` how long ago its last good answer was. `again` says that its crawl has read all pages,
+    and asks for a few of them once more."""
 
     id: int
     crawl_id: int
@@ -477,6 +478,7 @@ class LeasedPage:
     last_reading: LastReading | None = None
     revisit_s: int | None = None
     good_s: float | None = None
+    again: bool = False
 
     def attempts_of(self, blame: Blame) -> int:
         """The tries charged so far to the account that an outcome with this blame is charged to."""

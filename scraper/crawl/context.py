@@ -88,6 +88,9 @@ class CrawlContext:
         # A page reaches this level if it was blocked with the proxies of its starting level.
         if level in self.escalated_needs:
             need = self.escalated_needs[level]
+        if page.again:
+            # A second reading takes another proxy, and no cookies of the first.
+            need = replace(need, sticky_s=0.0)
         return replace(need, region=self._region_of(page)) if self.site.routes else need
 
     def block_of(self, fetched: Fetched) -> Block | None:

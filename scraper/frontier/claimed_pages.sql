@@ -19,7 +19,8 @@ SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.d
        CASE WHEN p.extractor_hash IS NOT NULL
              AND p.read_at > coalesce((SELECT whole_before FROM crawls WHERE id = p.crawl_id),
                                       '-infinity')
-            THEN ARRAY(SELECT external_id FROM products WHERE page_id = p.id LIMIT 2) END AS owned
+            THEN ARRAY(SELECT external_id FROM products WHERE page_id = p.id LIMIT 2) END AS owned,
+       (SELECT asking FROM crawls WHERE id = p.crawl_id) AS again
   FROM pages p
  WHERE p.id = ANY (ARRAY(SELECT unnest(page_ids) FROM leases WHERE id = :id))
    AND CASE p.status WHEN 'due' THEN true ELSE false END

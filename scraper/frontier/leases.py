@@ -152,6 +152,7 @@ class ClaimedRow(NamedTuple):
     extractor_hash: int | None
     read_s: float | None
     owned: list[str] | None
+    again: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +271,7 @@ def _page_of(row: ClaimedRow) -> LeasedPage:
         last_reading=stored,
         revisit_s=row.revisit_s,
         good_s=row.good_s,
+        again=row.again,
     )
 
 

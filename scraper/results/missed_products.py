@@ -200,10 +200,8 @@ def judge_misses(
     odd = plausibility.judge_misses(missed, usual.products, usual.missed or 0.0)
     if misses.lost > usual.lost:
         odd = Reason(None, "listings", misses.example or "")
-    explained = odd and any(
-        hooks.explain_misses(connection, crawl.id) for hooks in plugin_hooks().values()
-    )
-    return None if explained else odd
+    answers = (hooks.explain_misses(connection, crawl.id) for hooks in plugin_hooks().values())
+    return None if odd and any(answers) else odd
 
 
 def store_misses(

@@ -108,6 +108,7 @@ class Crawl:
         """Leases so many pages and settles them in groups of ten."""
         self.data = data
         leased = self.lease(pages)
+        assert not any(page.again for _, (page, _) in leased)
         for begin in range(0, len(leased), 10):
             group = [
                 self.page(number, page, data(number), mistyped)
@@ -125,6 +126,7 @@ class Crawl:
             for batch in making.lease_all(self.engine, HOST, 1000):
                 lease = making.claimed(self.engine, batch)
                 assert lease is not None
+                assert all(page.again for page in lease.pages)
                 gone = [page for page in lease.pages if page.url not in self.urls]
                 pages = [making.settled(page.id, self.ids, lease.id, making.GONE) for page in gone]
                 for page in lease.pages:

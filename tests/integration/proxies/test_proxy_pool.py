@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import pytest
 import redis
 import redis.asyncio as aredis
 
+from scraper.crawl.context import make_context
+from scraper.domain import Kind, LeasedPage
 from scraper.errors import DeferredError, NoProxyError
 from scraper.http.proxy_route import ProxyRoute
 from scraper.proxies import health as store
@@ -33,6 +36,8 @@ from scraper.rules.proxies import (
     ProxyNeed,
     after_strike,
 )
+from scraper.settings import Settings
+from tests.support.making import a_site
 from tests.support.servers.proxies import SECRET
 
 HOST = "shop.example"
@@ -174,6 +179,24 @@ def test_an_identity_lasts_for_its_requests_and_its_time(
         assert await pool.lend(
             ProxyNeed(2, "residential", None, 60.0, 5), HOST
         ) is not await pool.lend(STICKY, HOST)
+
+    run(valkey_url, work)
+
+
+def test_a_second_reading_has_another_proxy_and_no_cookies(
+    valkey_url: str, listed: Callable[[str], Path]
+) -> None:
+    """Of two proxies, however often."""
+    site = a_site(start=f"https://{HOST}/", proxy={"pool": "residential", "requests": 1000})
+    context = make_context(1, 1, site, Settings())
+    first = LeasedPage(1, 1, f"https://{HOST}/1", Kind.PRODUCT, HOST, 0, 0, 1, 10)
+    needs = [context.proxy_need(page, "") for page in (first, replace(first, again=True))]
+
+    async def work(client: aredis.Redis) -> None:
+        pool = pool_of(client, listed(lines(2, "class=residential")))
+        for _ in range(20):
+            one, two = [await pool.lend(need, HOST) for need in needs if need is not None]
+            assert one.jar is not None and two.jar is None and one.proxy != two.proxy
 
     run(valkey_url, work)
 
