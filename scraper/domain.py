@@ -458,7 +458,7 @@ class LeasedPage:
     gave all that was asked for; `last_content` is the hash of what was extracted when it was last
     read. `known` is what a 304 would stand for; `revisit_s` its own interval, where it has one, and
     `good_s` how long ago its last good answer was. `again` says that its crawl has read all pages,
-    and asks for a few of them once more."""
+    and asks for a few of them again."""
 
     id: int
     crawl_id: int
