@@ -135,9 +135,10 @@ def _read_articles(
     limit: int,
 ) -> list[Article]:
     values = {"words": patterns, "code": code, "ids": ids, "shops": shops, "most": limit}
-    offers = [store.stored_offer(row) for row in connection.execute(ARTICLES, values)]
+    rows = connection.execute(ARTICLES, values).all()
+    lowest = _read_lowest(connection, list(dict.fromkeys(row.article_id for row in rows)))
+    offers = map(store.stored_offer, rows)
     groups = [(id_, list(group)) for id_, group in groupby(offers, key=lambda o: o.article)]
-    lowest = _read_lowest(connection, [id_ for id_, _ in groups])
     articles = []
     for id_, group in groups:
         article = Article(id_, group, None)

@@ -52,6 +52,8 @@ def articles() -> None:
 def search(query: str | None, shops: int, limit: int, where: str | None, as_json: bool) -> None:
     """List articles whose titles have all words of QUERY, or with its GTIN or part number."""
     with open_engine().connect() as connection:
+        # A transaction that waits while a million rows are read is ended by the server.
+        connection.execution_options(isolation_level="AUTOCOMMIT")
         matching = view.search_articles(
             connection, query, shops=shops, limit=limit if where is None else ALL
         )
