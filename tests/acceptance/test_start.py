@@ -75,10 +75,11 @@ def embedded_runs(own: Settings) -> list[bool]:
     return [state.running for state in embedded.status(own)]
 
 
-def is_served(run: Commands, queue: str) -> bool:
-    """Asks the workers themselves: a log keeps the "ready" of a worker that was killed since."""
+def are_served(run: Commands, *queues: str) -> bool:
+    """Asks the workers themselves: a log keeps the "ready" of a worker that was killed since. The
+    worker of a new definition's queue starts once the definition is there."""
     inspected = run.start("celery", "-A", "scraper", "inspect", "active_queues")
-    return inspected.wait(60) == 0 and queue in run.log(inspected)
+    return inspected.wait(60) == 0 and all(queue in run.log(inspected) for queue in queues)
 
 
 def children_of(pid: int) -> list[psutil.Process]:
@@ -106,7 +107,7 @@ def test_each_process_that_dies_is_started_again(own: Settings, tmp_path: Path) 
         shop = SampleShop("--products", "60")
         try:
             (own.sites_dir / "demo.yaml").write_text(definition(shop.url))
-            until(lambda: is_served(run, "datacenter"), 120)
+            until(lambda: are_served(run, "datacenter", "residential"), 120)
             done = run.scraper("crawl", "demo", "--wait", timeout_s=120)
         finally:
             shop.stop()

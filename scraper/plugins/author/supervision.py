@@ -16,7 +16,7 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import suppress
 from typing import IO, ParamSpec
 
@@ -100,18 +100,22 @@ def _fork_child() -> _Parent | None:
     ended, end = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
+    # What a signal's handler raises while Python forks is ignored. The parent heeds signals again
+    # once it waits.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     child = os.fork()
     if child == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(ended)
         _shared = shared
         return None
     os.close(end)
-    return _Parent(child, shared, ended)
+    return _Parent(child, shared, ended, mask)
 
 
 class _Parent:
-    def __init__(self, child: int, shared: mmap.mmap, ended: int) -> None:
-        self._child, self._shared, self._ended = child, shared, ended
+    def __init__(self, child: int, shared: mmap.mmap, ended: int, mask: Set[int]) -> None:
+        self._child, self._shared, self._ended, self._mask = child, shared, ended, mask
         self._process = psutil.Process(child)
         self.signalled: int | None = None
         self._count, self._began_s, self._signalled_s = b"", 0.0, 0.0
@@ -119,6 +123,7 @@ class _Parent:
     def wait(self) -> int:
         """Returns the exit code of the child."""
         handlers = {number: signal.signal(number, self._pass_on) for number in SIGNALS}
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         try:
             while not select.select([self._ended], [], [], POLL_S)[0]:
                 self._check_time()

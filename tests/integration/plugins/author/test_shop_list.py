@@ -144,6 +144,22 @@ def test_a_shop_that_ends_its_process_ends_no_other(project: Path) -> None:
     assert "ended by signal 9" in rows[1]["problem"] and ended.returncode == 1
 
 
+def test_a_signal_while_the_process_forks_ends_the_list(project: Path) -> None:
+    """What a handler raises then is ignored by Python."""
+    program = (
+        "import os, signal\n"
+        "from scraper.cli.main import main\n"
+        "os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))\n"
+        "main()\n"
+    )
+    with StaticShop(list_pages()) as shop:
+        Path("list.txt").write_text("".join(f"{shop.url}/all?{n} {n}\n" for n in NAMES))
+        argv = [sys.executable, "-c", program, "new", "-f", "list.txt", *RATE]
+        ended = subprocess.run(argv, capture_output=True, text=True, timeout=280, check=False)
+    assert ended.returncode == 128 + signal.SIGTERM, ended.stderr
+    assert not (project / "sites/second.yaml").exists()
+
+
 def test_a_list_ends_by_a_signal_and_shows_what_is_written(project: Path) -> None:
     with StaticShop(list_pages()) as shop:
         Path("list.txt").write_text("".join(f"{shop.url}/all?{n} {n}\n" for n in NAMES))
