@@ -27,12 +27,14 @@ _one_at_a_time = threading.Lock()
 
 
 def pick(name: str, text: str, pages: Path, words: Sequence[str]) -> dict[str, Any]:
-    """Returns what `scraper sites pick NAME WORDS` prints, with this text of the definition. Raises
-    `ConfigError` with its message, and `NotFoundError` without recorded pages."""
+    """Returns what `scraper sites pick NAME WORDS` prints, with this text of the definition, or
+    `busy` and an error while another page is searched. Raises `ConfigError` with its message, and
+    `NotFoundError` without recorded pages."""
     if not pages.is_dir():
         raise NotFoundError("the pages of this shop are no longer kept (fix: read the shop again)")
     if not _one_at_a_time.acquire(timeout=WAIT_S):
-        raise ConfigError("another page is being searched (fix: try again in a few seconds)")
+        problem = "another page is being searched (fix: try again in a few seconds)"
+        return {"busy": True, "error": problem}
     try:
         with tempfile.TemporaryDirectory(prefix="scraper-pick-") as folder:
             return _run_command(Path(folder), name, text, pages, words)
