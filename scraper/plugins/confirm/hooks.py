@@ -65,6 +65,8 @@ class ConfirmHooks(Hooks):
             site = Site.model_validate(row.definition)
         except ValidationError:
             return 0
+        if site.quality.doubt != "confirm":
+            return 0
         with connection.begin_nested() as savepoint:
             judgement = CrawlJudgement(connection, row, site, before, 0)
             judgement.doubt_changes()
@@ -72,8 +74,6 @@ class ConfirmHooks(Hooks):
             judgement.store_number(whole=complete)
             odd = complete and missing.is_surprising(connection, row, before)
             savepoint.rollback()
-        if site.quality.doubt != "confirm":
-            return 0
         again = missing.request_pages(connection, row) if odd else 0
         questions = judgement.weighed.questions
         if questions or cleared:
