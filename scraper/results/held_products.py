@@ -43,10 +43,7 @@ SELECT count(*) FROM held_products h WHERE h.crawl_id = :id
 
 MOVE = sa.text(sql("results/move_products.sql"))
 
-FORGET_KNOWN = sa.text("""
-DELETE FROM held_products h USING products p
- WHERE h.crawl_id = :id AND p.site_id = h.site_id AND p.external_id = h.external_id
-""")
+FORGET_KNOWN = sa.text(sql("results/forget_known.sql"))
 
 # What a crawl of the whole site has no longer read is forgotten.
 FORGET_EARLIER = sa.text("DELETE FROM held_products WHERE site_id = :site_id AND crawl_id < :id")
@@ -144,7 +141,7 @@ def release_products(
 ) -> None:
     """Stores the new products of a judged crawl that are believed. A `whole` crawl also forgets the
     held products that it has no longer read."""
-    connection.execute(FORGET_KNOWN, {"id": crawl_id})
+    connection.execute(FORGET_KNOWN, {"id": crawl_id, "believed": not suspect})
     if whole:
         connection.execute(FORGET_EARLIER, {"id": crawl_id, "site_id": site_id})
     connection.execute(MARK_CRAWL, {"id": crawl_id, "suspect": suspect})

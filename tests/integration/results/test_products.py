@@ -116,6 +116,28 @@ def test_a_product_whose_page_is_gone_is_taken_over_at_once(shop: Shop) -> None:
     ]
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_the_page_of_another_product_does_not_take_over_a_missed_one(
+    shop: Shop, gone: bool
+) -> None:
+    """A shop that shows one id everywhere shows that of a product that it no longer sells, too."""
+    shop.once(title="A")
+    shop.once(external_id="8", url=B, title="B")
+    pages = shop.begin(A, B) if gone else shop.begin(B)
+    if gone:
+        store(shop.engine, shop.crawl, [settled(pages[A][0], shop.crawl, pages[A][1], GONE)])
+    shop.give(pages[B], "7", title="B")
+    shop.end()
+    assert rows(shop.engine, "SELECT external_id, data ->> 'title' FROM products ORDER BY 1") == [
+        ("7", "A"),
+        ("8", "B"),
+    ]
+    for _ in range(4):
+        shop.once(url=B, title="B")
+    products_now = "SELECT external_id, data ->> 'title' FROM products WHERE delisted_at IS NULL"
+    assert rows(shop.engine, products_now) == [("7", "B")], "the shop means it"
+
+
 def test_delisted_after_two_complete_crawls_and_back_again(shop: Shop) -> None:
     shop.once(title="A")
     seen = []
