@@ -18,8 +18,11 @@ SHORT_LISTS = 0.5
 EXAMPLES = 2
 
 
-def measure_coverage(products: int, lists: Sequence[ListCount]) -> Coverage | None:
+def measure_coverage(
+    products: int, lists: Sequence[ListCount], doubles: int = 0
+) -> Coverage | None:
     """Returns what a crawl found of what the lists count; None if nothing counts products.
+    `doubles`: addresses in the sitemap of products that have another address.
 
     A sitemap and an interface count all products. A list counts its own, so its count is a lower
     bound; if at least half of the lists name fewer than they count, the others do not make up for
@@ -31,6 +34,8 @@ def measure_coverage(products: int, lists: Sequence[ListCount]) -> Coverage | No
         if given:
             add = max if kind == "platform" else sum
             counts[kind] = add(row.claimed or 0 for row in given)
+    if "sitemap" in counts:
+        counts["sitemap"] -= doubles
     texts = [f"{kind} {count:,}" for kind, count in counts.items()]
     counted = [row for row in lists if row.kind == "list" and row.claimed]
     if counted:

@@ -57,3 +57,15 @@ class SitemapEntry(Base):
         BigInteger, comment="the last crawl in which it had moved"
     )
     crawl_id: Mapped[int] = mapped_column(BigInteger, comment="the last crawl that read it")
+
+
+class ProductAddress(Base):
+    """The address at which a product of a site with `one_address` is read."""
+
+    __tablename__ = "product_addresses"
+
+    site_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    external_id: Mapped[str] = mapped_column(primary_key=True, comment="as the address gives it")
+    url: Mapped[str]
+    fingerprint: Mapped[UUID] = mapped_column(comment="as in pages")
+    crawl_id: Mapped[int] = mapped_column(BigInteger, comment="the last crawl that found it linked")

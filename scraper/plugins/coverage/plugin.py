@@ -7,6 +7,7 @@ from scraper.plugin import Plugin
 PLUGIN = Plugin(
     name="coverage",
     summary="compares what a crawl has found with what the shop says it has",
+    keys="scraper.plugins.coverage.keys:CoverageKeys",
     models="scraper.plugins.coverage.models",
     migrations="scraper.plugins.coverage.migrations",
     hooks="scraper.plugins.coverage.hooks:HOOKS",

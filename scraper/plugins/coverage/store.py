@@ -48,6 +48,23 @@ SELECT count(*) FROM products p JOIN crawls c ON c.id = :id
  WHERE p.site_id = c.site_id AND p.fetched_at >= c.started_at
 """)
 
+# Good pages that give no product of their own: the product has another address. A held product of
+# another page of the crawl is that page's.
+DOUBLES = sa.text("""
+SELECT count(*) AS pages, count(e.fingerprint) AS in_sitemap
+  FROM pages g
+  LEFT JOIN sitemap_entries e
+    ON e.site_id = g.site_id AND e.fingerprint = g.fingerprint AND e.crawl_id = g.crawl_id
+ WHERE g.crawl_id = :id AND g.kind = 'product' AND g.status IN ('ok', 'unchanged')
+   AND NOT EXISTS (SELECT FROM products p WHERE p.page_id = g.id)
+   AND NOT EXISTS (
+       SELECT FROM held_products h
+         LEFT JOIN products p ON p.site_id = h.site_id AND p.external_id = h.external_id
+         LEFT JOIN pages o ON o.id = p.page_id AND o.crawl_id = :id
+          AND o.status IN ('ok', 'unchanged')
+        WHERE h.site_id = g.site_id AND h.page_id = g.id AND o.id IS NULL)
+""")
+
 ADD_COVERAGE = sa.text("""
 INSERT INTO crawl_coverage (crawl_id, site_id, products, expected, evidence)
 VALUES (:id, :site_id, :products, :expected, :evidence)
@@ -82,7 +99,7 @@ COVERAGE = sa.text("""
 SELECT crawl_id, products, expected, evidence FROM crawl_coverage WHERE crawl_id = ANY (:ids)
 """)
 
-TABLES = ("coverage_claims", "crawl_coverage", "sitemap_entries")
+TABLES = ("coverage_claims", "crawl_coverage", "sitemap_entries", "product_addresses")
 
 
 class ListCount(NamedTuple):

@@ -4,7 +4,7 @@ products, and stores it before their pages are settled."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from scraper.infra.database import retry_transaction
 from scraper.plugin import WorkerPart
 from scraper.plugins.coverage import store
 from scraper.plugins.coverage.hooks import CountedCrawl
+from scraper.plugins.coverage.one_address import join_addresses
 from scraper.plugins.coverage.stated_counts import (
     name_list,
     read_interface_count,
@@ -36,8 +37,9 @@ INLINE_MAX_BYTES = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a page says. `fruitless`: the limit of its crawl. `entries`: the products of a sitemap
-    with their `lastmod`."""
+    """What a page says. `fruitless`: the limit of its crawl. `ids`: the ids of linked addresses, at
+    a site that reads each product at one. `entries`: the products of a sitemap with their
+    `lastmod`."""
 
     site_id: int
     kind: str
@@ -45,6 +47,7 @@ class Claim:
     claimed: int | None
     named: int
     fruitless: int
+    ids: Mapping[str, str]
     entries: Sequence[dict[str, Any]] = ()
 
 
@@ -64,19 +67,21 @@ class CoveragePart(WorkerPart):
         extracted = attempt.extracted
         if page.kind is Kind.PRODUCT or extracted is None:
             return None
-        site_id = cast(CountedCrawl, context.extras[NAME]).site_id
+        crawl = cast(CountedCrawl, context.extras[NAME])
+        site_id = crawl.site_id
         limit = context.site.limits.fruitless
         if page.kind is Kind.SITEMAP:
-            return await asyncio.to_thread(_read_sitemap, site_id, page, extracted, limit)
+            return await asyncio.to_thread(_read_sitemap, crawl, page, extracted, limit)
+        ids = _read_ids(crawl, (link.url for link in extracted.links))
         named = len(extracted.products) + _count_products(extracted.links)
         if context.extractor.reads_interface(page.url):
             count = read_interface_count(dict(fetched.headers), fetched.body)
-            return Claim(site_id, "platform", name_list(page.url), count, named, limit)
+            return Claim(site_id, "platform", name_list(page.url), count, named, limit, ids)
         if len(fetched.body) > INLINE_MAX_BYTES:
             count = await asyncio.to_thread(read_stated_count, fetched.body)
         else:
             count = read_stated_count(fetched.body)
-        return Claim(site_id, "list", name_list(page.url), count, named, limit)
+        return Claim(site_id, "list", name_list(page.url), count, named, limit, ids)
 
     def before_settling(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
         claims = [(page, claim) for page, claim in map(_claim_of, pages) if claim is not None]
@@ -84,6 +89,7 @@ class CoveragePart(WorkerPart):
             try:
                 retry_transaction(lambda: self._store_claims(claims))
                 limits = {page.crawl_id: claim.fruitless for page, claim in claims}
+                pages = retry_transaction(lambda: self._join_addresses(pages))
                 with self.host.engine.connect() as connection:
                     return self._sterile.cut_links(connection, pages, limits)
             except SQLAlchemyError as error:
@@ -110,6 +116,15 @@ class CoveragePart(WorkerPart):
                 if claim.entries:
                     store.add_entries(connection, claim.site_id, page.crawl_id, claim.entries)
 
+    def _join_addresses(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
+        if not any(claim is not None and claim.ids for _, claim in map(_claim_of, pages)):
+            return pages
+        with self.host.engine.begin() as connection:
+            return [
+                join_addresses(connection, page, claim.ids) if claim and claim.ids else page
+                for page, claim in map(_claim_of, pages)
+            ]
+
 
 def _claim_of(page: PageResult) -> tuple[PageResult, Claim | None]:
     claim = page.extras.get(NAME)
@@ -120,8 +135,19 @@ def _count_products(links: Sequence[Link]) -> int:
     return sum(link.kind is Kind.PRODUCT for link in links)
 
 
-def _read_sitemap(site_id: int, page: LeasedPage, extracted: Extracted, limit: int) -> Claim:
+def _read_ids(crawl: CountedCrawl, addresses: Iterable[str]) -> dict[str, str]:
+    if crawl.id_of is None:
+        return {}
+    try:
+        return {url: key for url in addresses if (key := crawl.id_of(url)) is not None}
+    except TimeoutError:
+        return {}
+
+
+def _read_sitemap(crawl: CountedCrawl, page: LeasedPage, extracted: Extracted, limit: int) -> Claim:
     entries = [
         {"fingerprint": fingerprint(url), "lastmod": lastmod} for url, lastmod in extracted.named
     ]
-    return Claim(site_id, "sitemap", page.url, len(entries), len(entries), limit, entries)
+    ids = _read_ids(crawl, (url for url, _ in extracted.named))
+    count = len({ids.get(url, url) for url, _ in extracted.named})
+    return Claim(crawl.site_id, "sitemap", page.url, count, count, limit, ids, entries)

@@ -1,14 +1,16 @@
 """Parameters of product URLs that change nothing: they name the page with the link, or a visit. By
-them, a product has several addresses, and others in each crawl."""
+them, a product has several addresses, and others in each crawl. Other addresses of one product
+differ in what they say of its list; there, one of them is read."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import parse_qsl, urlsplit
 
-from scraper.domain import Kind
+from scraper.domain import Fetched, Kind
 from scraper.errors import FetchError
+from scraper.plugins.author.discovery.fields.identity import find_repeated_parameter
 from scraper.plugins.author.discovery.fields.induction import FieldChoice
 from scraper.plugins.author.discovery.fields.samples import ProductSample
 from scraper.plugins.author.discovery.listings.listing_page import ListingPageReader
@@ -17,8 +19,12 @@ from scraper.plugins.author.discovery.survey import Survey
 from scraper.plugins.author.discovery.trial import field_reader
 from scraper.rules import urls
 from scraper.sites.grammar.fields import FieldSpec
+from scraper.sites.grammar.selectors import compile_regex, find_first
 
 PARAMS_TRIED = 3
+PAIRS_TRIED = 2
+# What a product's page may say of the list that led to it.
+_OF_THE_LIST = ("category",)
 
 
 class IdleParams:
@@ -26,6 +32,7 @@ class IdleParams:
 
     def __init__(self, reader: ListingPageReader, survey: Survey, pages: ProductPages) -> None:
         self._reader, self._survey, self._pages = reader, survey, pages
+        self._extra: dict[str, tuple[Fetched, ProductSample]] = {}
 
     async def find(self) -> None:
         """Records them in the survey: for all pages, or for products alone if lists need them."""
@@ -42,6 +49,48 @@ class IdleParams:
                 survey.product_params.append(name)
             else:
                 survey.strip_params.append(name)
+        await self._find_one_address(suspects)
+
+    async def _find_one_address(self, suspects: Sequence[str]) -> None:
+        """Records whether addresses with the same id are one product's, if there are some."""
+        survey = self._survey
+        pattern, proved = self._find_id_pattern(), False
+        certain = "url" in (survey.id or {})
+        for first, second in self._list_pairs(pattern, suspects if certain else ()):
+            proved = await self._is_one_product(first, second)
+            if not proved:
+                break
+        if proved:
+            survey.id, survey.one_address = {"url": str(pattern)}, True
+
+    def _find_id_pattern(self) -> str | None:
+        """Returns a pattern for the ids in addresses, which may be one to prove."""
+        survey = self._survey
+        return (survey.id or {}).get("url") or find_repeated_parameter(survey.known_urls)
+
+    def _list_pairs(
+        self, pattern: str | None, suspects: Sequence[str]
+    ) -> Iterable[tuple[str, str]]:
+        """Returns pairs of addresses that should be one product's: their ids are equal."""
+        if pattern is None:
+            return []
+        survey, compiled = self._survey, compile_regex(pattern)
+        dropped = (*survey.strip_params, *survey.product_params)
+        addresses: dict[str, dict[str, str]] = {}
+        for url in survey.known_urls:
+            key = find_first(compiled, url)
+            if key:
+                addresses.setdefault(key, {}).setdefault(_drop_params(url, *dropped), url)
+        several = [list(urls.values()) for urls in addresses.values() if len(urls) > 1]
+        if several:
+            return [(urls[0], urls[1]) for urls in several[:PAIRS_TRIED]]
+        carried = {
+            name: next((url for url in survey.known_urls if name in _read_params(url)), None)
+            for name in suspects
+            if name not in dropped
+        }
+        pairs = [(url, _drop_params(url, name)) for name, url in carried.items() if url]
+        return pairs[:PAIRS_TRIED]
 
     def _are_paths_apart(self) -> bool:
         """Returns whether the paths of the URLs identify products."""
@@ -53,7 +102,7 @@ class IdleParams:
         params = [_read_params(url) for url in self._survey.known_urls]
         carried = Counter(name for each in params for name in each)
         values = {name: {each.get(name) for each in params} for name in carried}
-        identity = str((self._survey.id or {}).get("url", ""))
+        identity = str(self._find_id_pattern())
         paths_apart = self._are_paths_apart()
         suspects = [
             name
@@ -69,14 +118,11 @@ class IdleParams:
         carrying = [url for url in survey.known_urls if set(names) <= _read_params(url).keys()]
         if not names or not carrying:
             return False
-        pages = zip(survey.product_pages, survey.samples, strict=True)
-        read = {url: sample for (url, _), sample in pages}
+        read = {url for url, _ in survey.product_pages}
         url = next((url for url in carrying if url in read), carrying[0])
-        shown = Kind.PRODUCT in survey.shown
         try:
-            sample = read.get(url) or (await self._pages.read_sample(url, None, shown=shown))[1]
-            plain = _drop_params(url, *names)
-            fetched, bare = await self._pages.read_sample(plain, None, shown=shown)
+            sample = (await self._read_product(url))[1]
+            fetched, bare = await self._read_product(_drop_params(url, *names))
         except FetchError:
             return False
         # A shop that redirects to the address with the parameter needs it.
@@ -84,6 +130,28 @@ class IdleParams:
             return False
         compared = ("title", "price") if self._are_paths_apart() else survey.fields
         return _read_alike({name: survey.fields[name] for name in compared}, sample, bare)
+
+    async def _is_one_product(self, one: str, other: str) -> bool:
+        """Returns whether both addresses give the same product, but for what its list says."""
+        fields = {
+            name: choice for name, choice in self._survey.fields.items() if name not in _OF_THE_LIST
+        }
+        try:
+            first, second = (await self._read_product(one))[1], (await self._read_product(other))[1]
+        except FetchError:
+            return False
+        return _read_alike(fields, first, second)
+
+    async def _read_product(self, url: str) -> tuple[Fetched, ProductSample]:
+        """Reads a product page, unless the survey has read it."""
+        survey = self._survey
+        for (read, fetched), sample in zip(survey.product_pages, survey.samples, strict=True):
+            if read == url:
+                return fetched, sample
+        if url not in self._extra:
+            shown = Kind.PRODUCT in survey.shown
+            self._extra[url] = await self._pages.read_sample(url, None, shown=shown)
+        return self._extra[url]
 
     async def _is_idle_in_lists(self, name: str) -> bool:
         """Returns whether a list names the same products without the parameter, as for visits."""

@@ -51,6 +51,7 @@ class Survey:
     unseen: bool = False
     strip_params: list[str] = field(default_factory=list)
     product_params: list[str] = field(default_factory=list)
+    one_address: bool = False
     crawl_delay_s: float = 0.0
 
     @property

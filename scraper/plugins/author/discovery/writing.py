@@ -86,6 +86,8 @@ def _write_head(survey: Survey, name: str, head: HeadKeys, *, private: bool) -> 
     if survey.strip_params:
         params = write_inline(survey.strip_params)
         yield f"strip_params: {params}        # they change nothing"
+    if survey.one_address:
+        yield "one_address: true             # lists link to a product by several addresses"
 
 
 def _write_listing(survey: Survey) -> Iterator[str]:

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from scraper.cli.main import main
 from scraper.domain import Fetched, Kind
 from scraper.extract import compile_site
+from scraper.plugins.coverage.keys import CoverageKeys
 from scraper.sites.definition import Site
 from scraper.sites.loader import load_file
 from tests.support.shops.static_shop import StaticShop
@@ -277,8 +278,8 @@ def _make_shop_of_queries() -> dict[str, str]:
     frame = f'<nav class="menu"><ul>{menu}</ul></nav>'
     pages = {"/": f"<title>Shop</title>{frame}<p>Welcome</p>"}
     for path, name in PARENTS.items():
-        numbers = [int(path) * 10 + n for n in range(11)]
-        numbers.append(999 if path in ("20", "30") else int(path) * 10 + 11)
+        numbers = [999 if path in ("20", "30") else int(path) * 10 + 11]
+        numbers += [int(path) * 10 + n for n in range(11)]
         for page, listed in ((1, numbers[:6]), (2, numbers[6:])):
             here = {"path": path} if page == 1 else {"path": path, "page": 2}
             cards = ""
@@ -309,6 +310,8 @@ def test_the_page_of_a_list_is_dropped_from_the_addresses_of_products(project: P
         site = load_file(project / "sites" / "queries.yaml")
         assert site.product.strip_params == ("page",), result.output
         assert not site.strip_params
+        # The category of product 999 differs by its address.
+        assert site.of(CoverageKeys).one_address, result.output
         assert len(crawl(site, server)) == 4 * 12 - 1, result.output
         assert len(server.asked) <= 60
     asked = compile_site(site).extract(
@@ -319,6 +322,18 @@ def test_the_page_of_a_list_is_dropped_from_the_addresses_of_products(project: P
     )
     addresses = [link.url for link in asked.links if link.kind is Kind.PRODUCT]
     assert addresses and not any("page=" in url for url in addresses)
+
+
+def test_addresses_of_different_pages_are_all_read(project: Path) -> None:
+    """Different pages with one id must all be read."""
+    with StaticShop({}) as server:
+        server.pages = {
+            path: re.sub(r"\$999\.00", f"${path.partition('path=')[2][:2]}1.00", page)
+            for path, page in _make_shop_of_queries().items()
+        }
+        result = run(f"{server.url}/", "apart")
+        site = load_file(project / "sites" / "apart.yaml")
+        assert not site.of(CoverageKeys).one_address, result.output
 
 
 class _VisitPages(dict[str, str]):

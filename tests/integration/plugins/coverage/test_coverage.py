@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -202,3 +203,87 @@ def test_products_of_an_interface_count_and_have_their_own_url(
         report = report_on(engine, crawl_site(text))
     assert report.products == 10
     assert not any("2 of 2" in reason["text"] for reason in report.reasons)
+
+
+@pytest.fixture
+def two_lists() -> Iterator[StaticShop]:
+    """Two lists of the same ten products. A product's address and breadcrumb name its list."""
+    pages = {
+        "/all": f'<nav>{MENU}</nav><a class="list" href="/l/a">a</a><a class="list" href="/l/b">b</a>'
+    }
+    for name in "ab":
+        cards = "".join(
+            f'<p class="card"><a href="/p/{n}?from={name}">Thing {n}</a></p>' for n in range(1, 11)
+        )
+        pages[f"/l/{name}"] = f"<nav>{MENU}</nav>{cards}<p>Showing 1 to 10 of 10</p>"
+        for n in range(1, 11):
+            pages[f"/p/{n}?from={name}"] = (
+                f'<h1>Thing {n}</h1><b class="price">${n}.00</b><i class="list">{name}</i>'
+            )
+    with StaticShop(pages) as server:
+        yield server
+
+
+def define_lists(shop: StaticShop, more: str = "one_address: true") -> str:
+    text = define(shop, more).replace('next: ".next"', 'listings: ".list"')
+    return text + "    category: .list\n"
+
+
+def read_products(shop: StaticShop) -> list[str]:
+    """Returns the paths of products that were asked for, and forgets them."""
+    paths = sorted(path for path in shop.paths if path.startswith("/p/"))
+    shop.asked.clear()
+    return paths
+
+
+def test_products_are_counted_and_not_their_pages(
+    engine: sa.Engine, crawl_site: CrawlSite, two_lists: StaticShop
+) -> None:
+    more = write_sitemap(two_lists, range(1, 11))
+    named = "".join(
+        f"<url><loc>{two_lists.url}/p/{n}?from={name}</loc></url>"
+        for n in range(1, 11)
+        for name in "ab"
+    )
+    two_lists.pages["/map.xml"] = f"<urlset>{named}</urlset>"
+    report = report_on(engine, crawl_site(define_lists(two_lists, more)))
+    assert len(read_products(two_lists)) == 20
+    assert report.coverage is not None
+    assert (report.coverage.products, report.coverage.expected) == (10, 10)
+    assert not report.suspect
+
+
+def test_a_product_of_several_addresses_is_read_at_one_and_the_same(
+    engine: sa.Engine, crawl_site: CrawlSite, two_lists: StaticShop
+) -> None:
+    text = define_lists(two_lists)
+    for _ in range(3):
+        report = report_on(engine, crawl_site(text))
+        assert report.coverage is not None and report.coverage.products == 10
+        first = read_products(two_lists)
+        assert len(first) == 10
+        categories = rows(engine, "SELECT external_id, data->>'category' FROM products")
+        assert {f"/p/{key}?from={name}" for key, name in categories} == set(first)
+    assert rows(engine, "SELECT count(*) FROM product_versions") == [(0,)]
+
+
+def test_an_address_that_fails_or_loses_its_links_is_replaced(
+    engine: sa.Engine, crawl_site: CrawlSite, two_lists: StaticShop
+) -> None:
+    text = define_lists(two_lists)
+    crawl_site(text)
+    known = read_products(two_lists)
+    failing, unlinked = known[0], known[1]
+    others = {path: path[:-1] + ("b" if path[-1] == "a" else "a") for path in known}
+    two_lists.pages.pop(failing)
+    two_lists.pages[f"/l/{unlinked[-1]}"] = re.sub(
+        rf'<p class="card"><a href="{re.escape(unlinked)}">.*?</p>',
+        "",
+        two_lists.pages[f"/l/{unlinked[-1]}"],
+    ).replace("10 of 10", "9 of 9")
+    crawl_site(text)
+    assert set(read_products(two_lists)) == set(known)
+    crawl_site(text)
+    replaced = {*known[2:], others[failing], others[unlinked]}
+    assert set(read_products(two_lists)) - {failing} == replaced
+    assert rows(engine, "SELECT count(*) FROM products WHERE delisted_at IS NULL") == [(10,)]

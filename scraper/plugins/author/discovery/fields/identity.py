@@ -60,13 +60,27 @@ def _find_hidden_number(
     return None
 
 
+def find_repeated_parameter(urls: Sequence[str]) -> str | None:
+    """Returns a pattern for the parameter that may identify products that have several addresses:
+    more than half of the addresses have a value of their own. Only reading them can prove it."""
+    pattern = _find_common_parameter(urls)
+    if pattern is None:
+        return None
+    values = {match[1] for url in urls if (match := re.search(pattern, url))}
+    return pattern if len(values) * 2 > len(urls) else None
+
+
 def _find_parameter(urls: Sequence[str]) -> str | None:
+    pattern = _find_common_parameter(urls)
+    return pattern if pattern is not None and _is_unique(pattern, urls) else None
+
+
+def _find_common_parameter(urls: Sequence[str]) -> str | None:
     matches = [_PARAMETER.search(url) for url in urls]
     names = {match[1] if match is not None else None for match in matches}
     if len(names) != 1 or None in names:
         return None
-    pattern = rf"[?&]{names.pop()}=([\w-]+)"
-    return pattern if _is_unique(pattern, urls) else None
+    return rf"[?&]{names.pop()}=([\w-]+)"
 
 
 def _find_number(urls: Sequence[str]) -> str | None:
