@@ -285,7 +285,7 @@ def test_a_price_in_a_click(flower: Flower, browser: Browser, engine: sa.Engine)
         expect(page.locator("h1")).to_contain_text("<script>")
         command = shlex.join(["scraper", "why", "shop", "7/&?'"])
         expect(page.locator("#values code")).to_have_text(command)
-        assert window.overflows() == [] and page.title() == "Products · Flower"
+        assert window.overflows() == [] and page.title() == "Products · Scraper"
         window.assert_quiet()
         window.context.close()
 
@@ -348,7 +348,7 @@ def test_what_a_shop_sends_stays_text(flower: Flower, browser: Browser, engine: 
     assert (
         page.locator("#crawls-page img").count() == page.locator("#crawls-page script").count() == 0
     )
-    assert page.title() == "Crawl 1 · Flower"
+    assert page.title() == "Crawl 1 · Scraper"
     window.assert_quiet()
 
 

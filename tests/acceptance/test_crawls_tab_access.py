@@ -182,6 +182,10 @@ def test_the_first_row_is_near_the_top(
         window = Window(browser, flower, size={"width": 1280, "height": 800}, scheme=scheme)
         page = window.open("/")
         assert page.url == f"{flower.url}/crawls" and window.overflows() == []
+        mark = page.locator(".app-brand img")
+        assert mark.evaluate("(e) => e.complete && e.naturalWidth > 0")
+        assert "/crawls/assets/icon.svg" in (mark.get_attribute("src") or "")
+        assert page.locator("nav a[href^=http]").count() == 0 and page.title() == "Crawls · Scraper"
         box = page.locator("#fleet tbody tr").first.bounding_box()
         assert box is not None and box["y"] <= 200, box
         picture(window, f"first-{scheme}")

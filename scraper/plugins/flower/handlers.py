@@ -40,6 +40,7 @@ ASSETS = {
     "crawls.css": "text/css; charset=utf-8",
     "uPlot.min.css": "text/css; charset=utf-8",
     "uPlot.LICENSE": "text/plain; charset=utf-8",
+    "icon.svg": "image/svg+xml",
 }
 PAGE_MAX = 1_000_000
 

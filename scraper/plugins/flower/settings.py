@@ -28,3 +28,6 @@ class FlowerSettings(BaseModel):
     flower_metrics: Literal["login", "public", "off"] = Field(
         "login", description="who may read Flower's /metrics"
     )
+    flower_docs: str = Field(
+        "", description="the address of your documentation, to which Flower's navigation links"
+    )

@@ -7,6 +7,7 @@ Flower has no interface for this. Its application is made from two module-level 
 from __future__ import annotations
 
 import re
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +54,26 @@ ITEM = """
         </li>
 """
 NAME = "Scraper"
+ICON = "{{ reverse_url('crawls_asset', 'icon.svg') }}"
+DOCS_LINK = """  <li class="nav-item">
+          <a class="nav-link" href="{address}" target="_blank" rel="noopener">Documentation</a>
+        </li>
+      """
 FIRST_LIST = re.compile(r'<ul class="app-nav navbar-nav">')
+FLOWER_NAME = re.compile(r"(<span>|\{% block title %\})Flower(</span>|\{% end %\})")
+FLOWER_ICON = re.compile(r"\{\{ static_url\('favicon\.ico'\) \}\}")
+# Items of the navigation that lead to other hosts: Flower's documentation and source.
+FLOWER_LINKS = re.compile(
+    r'<li class="nav-item">\s*<a [^>]*href="https?://(?:(?!</li>).)*</li>', re.DOTALL
+)
 
 
 class Templates(template.Loader):
     """Loads Flower's templates and those of the tab, which comes first in the navigation."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, docs: str = "") -> None:
         super().__init__(folder)
+        self.docs = docs
 
     def resolve_path(self, name: str, parent_path: str | None = None) -> str:
         return name
@@ -68,10 +81,11 @@ class Templates(template.Loader):
     def _create_template(self, name: str) -> template.Template:
         if (TEMPLATES / name).is_file():
             return template.Template((TEMPLATES / name).read_bytes(), name=name, loader=self)
-        if name == "navbar.html":
-            return template.Template(
-                add_tab((Path(self.root) / name).read_text("utf-8")), name=name, loader=self
-            )
+        if name in ("navbar.html", "base.html"):
+            text = rename_flower((Path(self.root) / name).read_text("utf-8"))
+            if name == "navbar.html":
+                text = replace_links(add_tab(text), self.docs)
+            return template.Template(text, name=name, loader=self)
         return super()._create_template(name)
 
 
@@ -79,12 +93,24 @@ def add_tab(navigation: str) -> str:
     """Adds the tab to the template of Flower's navigation. A navigation of unknown form stays
     without the tab."""
     changed, lists = FIRST_LIST.subn(lambda match: match[0] + ITEM, navigation, count=1)
-    changed = changed.replace("<span>Flower</span>", f"<span>{NAME}</span>", 1)
     if not lists:
         log.warning(
             "Flower's navigation has an unknown form; the Crawls tab is at /crawls, without a link"
         )
     return changed
+
+
+def rename_flower(page: str) -> str:
+    """Gives a template of Flower's our name and icon."""
+    return FLOWER_ICON.sub(ICON, FLOWER_NAME.sub(rf"\g<1>{NAME}\g<2>", page))
+
+
+def replace_links(navigation: str, docs: str) -> str:
+    """Replaces the links to Flower's own documentation and source by one to `docs`, if given."""
+    left = FLOWER_LINKS.sub("", navigation)
+    link = DOCS_LINK.format(address=escape(docs)) if docs else ""
+    before, end, after = left.rpartition("</ul>")
+    return f"{before}{link}{end}{after}"
 
 
 class GuardedMetrics(Metrics):  # type: ignore[misc] # Flower has no types
@@ -102,7 +128,9 @@ def install(settings: Settings) -> None:
     if isinstance(urls.settings.get("template_loader"), Templates):
         return
     logs.configure(settings)
-    urls.settings["template_loader"] = Templates(urls.settings["template_path"])
+    urls.settings["template_loader"] = Templates(
+        urls.settings["template_path"], settings.of(FlowerSettings).flower_docs
+    )
     # The cookie is not `httponly`: scripts of the same origin, including Flower's, read the token
     # and send it.
     urls.settings["xsrf_cookie_kwargs"] = {"samesite": "Strict"}

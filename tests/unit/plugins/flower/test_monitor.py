@@ -14,20 +14,33 @@ from scraper.domain import Outcome
 from scraper.plugins.flower import view
 from scraper.plugins.flower.actions import ACTIONS, BadRequestError, select_pages
 from scraper.plugins.flower.handlers import ASSETS, FOLDER, HEADERS
-from scraper.plugins.flower.tab import ITEM, NAME, add_tab
+from scraper.plugins.flower.tab import ICON, ITEM, NAME, add_tab, rename_flower, replace_links
 
 NAVIGATION = (Path(flower.__file__).parent / "templates" / "navbar.html").read_text()
 
 
 def test_the_tab_is_the_first_in_flowers_own_navigation() -> None:
     changed = add_tab(NAVIGATION)
-    own = NAVIGATION.replace("<span>Flower</span>", f"<span>{NAME}</span>")
-    assert changed.replace(ITEM, "") == own != NAVIGATION
+    assert changed.replace(ITEM, "") == NAVIGATION != changed
     assert re.findall(r">(\w+)</a>", changed)[:4] == ["Crawls", "Workers", "Tasks", "Broker"]
 
 
 def test_a_navigation_that_is_unknown_stays_as_it_is() -> None:
     assert add_tab("<nav>new</nav>") == "<nav>new</nav>"
+
+
+def test_name_icon_and_links_are_our_own() -> None:
+    base = (Path(flower.__file__).parent / "templates" / "base.html").read_text()
+    for page in (base, NAVIGATION):
+        own = rename_flower(page)
+        assert ICON in own and "favicon" not in own and NAME in own
+        assert not re.search(r">Flower<|%}Flower{%", own)
+    for docs in ("", 'https://docs.example/?a=1&b="2"'):
+        own = replace_links(NAVIGATION, docs)
+        links = ["https://docs.example/?a=1&amp;b=&quot;2&quot;"] if docs else []
+        assert re.findall(r'href="(https?:[^"]*)"', own) == links
+        assert own.count("<li") == own.count("</li>") and own.count("theme-option") == 3
+        assert "reverse_url('logout')" in own and own.count("<ul") == own.count("</ul>")
 
 
 @pytest.mark.parametrize("name", ASSETS)
