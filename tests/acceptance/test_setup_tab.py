@@ -68,6 +68,8 @@ def test_a_shop_is_added_crawled_and_changed_without_a_terminal(
     chosen = area.evaluate("(e) => e.value.slice(e.selectionStart, e.selectionEnd)")
     assert chosen == "listting:"
     picture(window, "4-problem")
+    area.fill(f'{good}"`scraper try garden`": 1\n')
+    expect(problem.get_by_role("button", name="Copy scraper try garden")).to_be_visible()
     area.fill(good.replace("rate: 4/s", "rate: 2/s"))
     expect(page.locator("#difference")).to_contain_text("+rate: 2/s", timeout=120_000)
     picture(window, "5-difference")

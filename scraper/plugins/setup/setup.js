@@ -150,7 +150,7 @@
         area.setSelectionRange(begin, begin + (area.value.slice(begin).split("\n")[0] || "").length);
         area.scrollTop = (line - 5) * (area.scrollHeight / Math.max(1, area.value.split("\n").length));
       });
-      return h("li", {class: "text-danger"}, made, ` ${plain(told)}`);
+      return h("li", {class: "text-danger"}, made, " ", message(told));
     }
 
     async function check(withKeys) {
@@ -166,7 +166,7 @@
       there = told.there;
       overLabel.classList.toggle("d-none", fixed || !there);
       overLabel.lastChild.textContent = `overwrite ${plain(told.file)}, which is there already`;
-      problems.replaceChildren(...told.problems.map(showProblem), ...told.warnings.map((warning) => h("li", {class: "crawl-detail"}, plain(warning))),
+      problems.replaceChildren(...told.problems.map(showProblem), ...told.warnings.map((warning) => h("li", {class: "crawl-detail"}, message(warning))),
         ...told.problems.length ? [] : [h("li", {class: "crawl-detail"}, "No errors.")]);
       difference.replaceChildren(...told.diff.length ? [h("p", {class: "tab-label"}, `Changes to ${plain(told.file)}`), diffOf(told.diff)] : []);
     }
