@@ -50,6 +50,9 @@ def page_of(target: str) -> bytes | Answer | None:
             return listing([], f"<h2>Month {number}</h2>" + "".join(map(link, months)))
         case "/same":
             return listing(["/p/1", "/p/2"], link(f"/same?page={number + 1}"))
+        case "/again":
+            hrefs = [f"/p/{n}?again={uuid4()}" for n in range(20)]
+            return listing(hrefs, link(f"/again?page={number + 1}"))
         case "/visits" | "/lost":
             # The same products under new addresses, which are disallowed or answer 404.
             base, query = ("/p", "visit=") if parts.path == "/visits" else ("/old", "")
@@ -119,3 +122,25 @@ def test_new_addresses_without_a_good_page_end_below_120_listings(
     asked = Counter(urlsplit(target).path for target in shop.asked())
     assert 5 < asked[trap] < 120 and asked["/list"] == PAGES
     assert "`limits.fruitless`" in crawl["note"] and "None" not in crawl["note"]
+
+
+def test_the_same_products_at_new_addresses_end(
+    run: Commands, engine: sa.Engine, shop: OddShop, environment: Settings
+) -> None:
+    """Each page answers, and robots.txt allows it. A later crawl finds new addresses again."""
+    path = environment.sites_dir / "endless.yaml"
+    definition = json.loads(path.read_text())
+    definition["start"] = [shop.url("/list?page=0"), shop.url("/again?page=1")]
+    path.write_text(json.dumps(definition))
+    run.coordinator()
+    run.until_ready(run.worker("datacenter"))
+    for number in range(2):
+        before = Counter(urlsplit(target).path for target in shop.asked())
+        crawl = run.crawl(engine, "endless", timeout_s=120)
+        assert crawl["status"] == "completed"
+        assert crawl["products_new"] == (0 if number else PAGES * PER_PAGE)
+        asked = Counter(urlsplit(target).path for target in shop.asked())
+        asked.subtract(before)
+        assert 5 < asked["/again"] < 120 and asked["/list"] == PAGES
+        assert "`limits.fruitless`" in crawl["note"]
+    assert rows(engine, "SELECT count(*) FROM crawl_repeated_pages") == [(0,)]

@@ -59,6 +59,17 @@ class SitemapEntry(Base):
     crawl_id: Mapped[int] = mapped_column(BigInteger, comment="the last crawl that read it")
 
 
+class RepeatedPages(Base):
+    """How many product pages of a running crawl gave a product that another page had given."""
+
+    __tablename__ = "crawl_repeated_pages"
+    __table_args__ = (Index("crawl_repeated_pages_site_id_idx", "site_id"),)
+
+    crawl_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    site_id: Mapped[int]
+    pages: Mapped[int]
+
+
 class ProductAddress(Base):
     """The address at which a product of a site with `one_address` is read."""
 

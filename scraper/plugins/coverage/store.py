@@ -41,6 +41,23 @@ SELECT kind, list_url, max(claimed) AS claimed, sum(named) AS named
   FROM coverage_claims WHERE crawl_id = :id GROUP BY kind, list_url
 """)
 DROP_CLAIMS = sa.text("DELETE FROM coverage_claims WHERE crawl_id = :id")
+DROP_REPEATED = sa.text("DELETE FROM crawl_repeated_pages WHERE crawl_id = :id")
+
+# A page repeats another one if none of its products is its own, or waits to become its own.
+ADD_REPEATED = sa.text("""
+WITH repeated AS (
+    SELECT r.page_id, r.crawl_id, r.site_id
+      FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+        AS r(page_id bigint, crawl_id bigint, site_id int, external_id text)
+      LEFT JOIN held_products h
+        ON h.site_id = r.site_id AND h.external_id = r.external_id AND h.page_id = r.page_id
+     GROUP BY r.page_id, r.crawl_id, r.site_id
+    HAVING count(h.page_id) = 0 AND NOT EXISTS (SELECT FROM products p WHERE p.page_id = r.page_id)
+)
+INSERT INTO crawl_repeated_pages AS c (crawl_id, site_id, pages)
+SELECT crawl_id, site_id, count(*) FROM repeated GROUP BY crawl_id, site_id ORDER BY crawl_id
+    ON CONFLICT (crawl_id) DO UPDATE SET pages = c.pages + excluded.pages
+""")
 
 # Products of an interface have no page of their own.
 READ_PRODUCTS = sa.text("""
@@ -99,7 +116,13 @@ COVERAGE = sa.text("""
 SELECT crawl_id, products, expected, evidence FROM crawl_coverage WHERE crawl_id = ANY (:ids)
 """)
 
-TABLES = ("coverage_claims", "crawl_coverage", "sitemap_entries", "product_addresses")
+TABLES = (
+    "coverage_claims",
+    "crawl_coverage",
+    "sitemap_entries",
+    "product_addresses",
+    "crawl_repeated_pages",
+)
 
 
 class ListCount(NamedTuple):
@@ -126,6 +149,7 @@ def take_claims(connection: sa.Connection, crawl_id: int) -> list[ListCount]:
     """Returns what the pages of a crawl said, and deletes it."""
     lists = [ListCount(*row) for row in connection.execute(LISTS, {"id": crawl_id})]
     connection.execute(DROP_CLAIMS, {"id": crawl_id})
+    connection.execute(DROP_REPEATED, {"id": crawl_id})
     return lists
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from scraper.crawl.context import CrawlContext
 from scraper.domain import Extracted, Fetched, Kind, LeasedPage, Link
-from scraper.infra.database import retry_transaction
+from scraper.infra.database import dumps, retry_transaction
 from scraper.plugin import WorkerPart
 from scraper.plugins.coverage import store
 from scraper.plugins.coverage.hooks import CountedCrawl
@@ -24,7 +24,7 @@ from scraper.plugins.coverage.stated_counts import (
     read_stated_count,
 )
 from scraper.plugins.coverage.sterile_lists import SterileLists
-from scraper.results.transaction import PageResult
+from scraper.results.transaction import PageResult, StoredGroup
 from scraper.rules.urls import fingerprint
 from scraper.worker.batch import Attempt, Batch
 from scraper.worker.host import WorkerHost
@@ -63,10 +63,12 @@ class CoveragePart(WorkerPart):
         context: CrawlContext,
         fetched: Fetched,
         attempt: Attempt,
-    ) -> Claim | None:
+    ) -> Claim | bool | None:
         extracted = attempt.extracted
-        if page.kind is Kind.PRODUCT or extracted is None:
+        if extracted is None:
             return None
+        if page.kind is Kind.PRODUCT:
+            return True
         crawl = cast(CountedCrawl, context.extras[NAME])
         site_id = crawl.site_id
         limit = context.site.limits.fruitless
@@ -96,6 +98,28 @@ class CoveragePart(WorkerPart):
                 # Pages are worth more than their evidence.
                 log.warning("what pages say of the shop's size was lost", error=str(error)[:200])
         return pages
+
+    def after_settling(self, stored: StoredGroup) -> None:
+        rows = [
+            {
+                "page_id": page.page_id,
+                "crawl_id": page.crawl_id,
+                "site_id": product.site_id,
+                "external_id": product.external_id,
+            }
+            for page, _ in stored.kept
+            if NAME in page.extras
+            for product in page.products
+        ]
+        if rows:
+            try:
+                retry_transaction(lambda: self._add_repeated(rows))
+            except SQLAlchemyError as error:
+                log.warning("the number of repeated pages was lost", error=str(error)[:200])
+
+    def _add_repeated(self, rows: Sequence[dict[str, Any]]) -> None:
+        with self.host.engine.begin() as connection:
+            connection.execute(store.ADD_REPEATED, {"rows": dumps(rows)})
 
     def _store_claims(self, claims: Sequence[tuple[PageResult, Claim]]) -> None:
         rows = [
