@@ -110,7 +110,8 @@ failover: setup ## kill the primary in mid-crawl and promote its standby, again 
 
 alerts-chaos: setup ## replay changes through kills of who makes price alerts of them: none missed, none doubled (CHANGES=100000 KILLS=20)
 	@CHANGES=$(or $(CHANGES),100000) KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(BIN)/pytest -n 0 -q -rP \
-		tests/integration/plugins/alerts/test_price_alerts.py -k through_kills -o log_cli=false --timeout 3600 | grep -v '\[info \|\[0m'
+		tests/integration/plugins/alerts/test_price_alerts.py tests/integration/plugins/matching/test_market_alerts.py \
+		-k through_kills -o log_cli=false --timeout 3600 | grep -v '\[info \|\[0m'
 
 lies: setup ## let shops go wrong in every way, and count what is published wrongly, delisted wrongly, late (PRODUCTS=200 SEED=…)
 	@LIES_PRODUCTS=$(or $(PRODUCTS),200) LIES_SEED=$(or $(SEED),1) $(BIN)/pytest tests/acceptance/test_lies.py -n 2 -rP \

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
@@ -33,6 +32,7 @@ from scraper.results import rejection
 from scraper.settings import Settings
 from tests.support.judged_crawls import crawled, good, priced, put
 from tests.support.judged_crawls import shop as a_shop
+from tests.support.killed_alerts import tell_through_kills
 from tests.support.making import a_site, open_crawl, rows
 from tests.support.servers.receivers import Mailbox, Webhook, receivers
 from tests.support.shops.crawled_shop import B, Shop
@@ -54,20 +54,6 @@ def die(*_):
 outbox.collect(engine, [PriceRule(name=name, when="fell") for name in ("one", "two")])
 """
 
-# A coordinator that does nothing but price alerts.
-COORDINATOR = """
-import os, sys
-from pathlib import Path
-from scraper.plugins.alerts.prices import outbox
-from scraper.infra.database import make_engine
-from scraper.settings import Settings
-settings = Settings(alerts=Path(sys.argv[2]), alert_rules=Path(sys.argv[3]))
-engine = make_engine(sys.argv[1])
-print("begun", flush=True)
-os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-while True:
-    outbox.alert_prices(engine, settings)
-"""
 # Prices that rise, fall a little, and fall much; each tenth by a crawl that is rejected.
 REPLAYED = """
 INSERT INTO products (site_id, external_id, page_id, crawl_id, url, data, content_hash, version)
@@ -175,17 +161,6 @@ def test_none_missed_and_none_doubled_whatever_dies(engine: sa.Engine) -> None:
         assert [row[0] for row in rows(engine, query)] == expected and len(expected) == 59
 
 
-class Tally:
-    """Keeps how often each alert came, and nothing else of a webhook's messages."""
-
-    def __init__(self) -> None:
-        self.ids: Counter[str] = Counter()
-
-    def append(self, message: object) -> None:
-        if isinstance(message, tuple):
-            self.ids.update(one["id"] for one in message[1]["alerts"])
-
-
 @pytest.mark.slow
 def test_changes_are_replayed_through_kills(engine: sa.Engine, tmp_path: Path) -> None:
     """`make alerts-chaos CHANGES=1000000 KILLS=100` does the same for longer."""
@@ -205,46 +180,17 @@ def test_changes_are_replayed_through_kills(engine: sa.Engine, tmp_path: Path) -
         )
         for statement in REPLAYED.split(";\n"):
             connection.execute(sa.text(statement), values)
-    rules = tmp_path / "rules.yaml"
-    rules.write_text("- {name: one, when: fell}\n- {name: two, when: fell 5%, every: 1s}\n")
-    url, tally, killed, filled = (
-        engine.url.render_as_string(hide_password=False),
-        Tally(),
-        0,
-        time.monotonic(),
+
+    def has_unread(connection: sa.Connection) -> bool:
+        position = outbox.consumers.read_position(connection, outbox.CONSUMER, None)
+        last = connection.execute(sa.text("SELECT max(id) FROM changes")).scalar_one()
+        return bool(position != last)
+
+    filled, longest_s = time.monotonic(), 2.5 if number > 10_000 else 0.5
+    rules = "- {name: one, when: fell}\n- {name: two, when: fell 5%, every: 1s}\n"
+    replay = tell_through_kills(
+        engine, tmp_path, rules, has_unread, kills=kills, longest_s=longest_s, chance=chance
     )
-
-    at_work = 0
-
-    def behind() -> bool:
-        with engine.connect() as connection:
-            position = outbox.consumers.read_position(connection, outbox.CONSUMER, None)
-            last = connection.execute(sa.text("SELECT max(id) FROM changes")).scalar_one()
-            waits = "SELECT FROM price_alerts WHERE done_at IS NULL LIMIT 1"
-            return position != last or connection.execute(sa.text(waits)).first() is not None
-
-    with receivers(tmp_path) as (webhook, _, recipients):
-        webhook.headers = webhook.bodies = webhook.got = tally  # type: ignore[assignment]
-        recipients.write_text(webhook.address)
-        while killed < kills or behind():
-            with subprocess.Popen(
-                [sys.executable, "-c", COORDINATOR, url, str(recipients), str(rules)],
-                stdout=subprocess.PIPE,
-            ) as process:
-                assert process.stdout is not None and process.stdout.readline()
-                until = time.monotonic() + chance.uniform(0.05, 2.5 if number > 10_000 else 0.5)
-                while time.monotonic() < until if killed < kills else behind():
-                    time.sleep(0.05)
-                at_work += behind()
-                process.kill()
-            killed += 1
-            # What a dead process was telling somebody would wait for a minute.
-            with engine.begin() as connection:
-                connection.execute(
-                    sa.text(
-                        "UPDATE price_alerts SET not_before = now() WHERE done_at IS NULL AND attempts > 0"
-                    )
-                )
     with engine.connect() as connection:
         truth = {
             f"{row.rule}:{row.change_id}" for row in connection.execute(sa.text(EXPECTED), values)
@@ -253,13 +199,11 @@ def test_changes_are_replayed_through_kills(engine: sa.Engine, tmp_path: Path) -
             f"{row.rule}:{row.change_id}"
             for row in connection.execute(sa.text("SELECT rule, change_id FROM price_alerts"))
         ]
-    assert len(truth) > number * 0.8 and killed >= kills
+    assert len(truth) > number * 0.8 and replay.killed >= kills
     assert len(written) == len(truth) and set(written) == truth, "none missed, none doubled"
-    assert set(tally.ids) == truth, "and each was told"
-    again = sum(tally.ids.values()) - len(truth)
-    assert again <= killed * outbox.PER_MESSAGE_MAX, "only what a dead process had sent came again"
+    again = replay.check_told(truth)
     print(
-        f"{number:,} changes, {killed} kills ({at_work} at work), {len(truth):,} alerts in {time.monotonic() - filled:.0f} s "
+        f"{number:,} changes, {replay.killed} kills ({replay.at_work} at work), {len(truth):,} alerts in {time.monotonic() - filled:.0f} s "
         f"(filled in {filled - began:.0f} s): none missed, none doubled; {again} sent again with their ids"
     )
 

@@ -1,0 +1,104 @@
+"""Processes that make alerts and are killed again and again, until all is told."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from scraper.plugins.alerts.prices import outbox
+from tests.support.servers.receivers import receivers
+
+# A coordinator that does nothing but price alerts, after the step that is put in.
+COORDINATOR = """
+import os, sys
+from pathlib import Path
+from scraper.plugins.alerts.prices import outbox
+from scraper.plugins.matching.linking import step
+from scraper.infra.database import make_engine
+from scraper.settings import Settings
+settings = Settings(alerts=Path(sys.argv[2]), alert_rules=Path(sys.argv[3]))
+engine = make_engine(sys.argv[1])
+print("begun", flush=True)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+while True:
+    {step}
+    outbox.alert_prices(engine, settings)
+"""
+# What a dead process was telling a receiver would wait for a minute.
+RETRY = sa.text("UPDATE price_alerts SET not_before = now() WHERE done_at IS NULL AND attempts > 0")
+WAITING = sa.text("SELECT FROM price_alerts WHERE done_at IS NULL LIMIT 1")
+
+
+@dataclass
+class Replay:
+    """How often a webhook got each alert, how many processes were killed, and how many of them had
+    work left."""
+
+    told: Counter[str] = field(default_factory=Counter)
+    killed: int = 0
+    at_work: int = 0
+
+    def append(self, message: object) -> None:
+        """Keeps the ids of a webhook's message, and nothing else of it."""
+        if isinstance(message, tuple):
+            self.told.update(one["id"] for one in message[1]["alerts"])
+
+    def check_told(self, ids: set[str]) -> int:
+        """Fails unless each alert was told. Returns how many were told again."""
+        assert set(self.told) == ids, "each was told"
+        again = sum(self.told.values()) - len(ids)
+        most = self.killed * outbox.PER_MESSAGE_MAX
+        assert again <= most, "only what a dead process had sent came again"
+        return again
+
+
+def tell_through_kills(
+    engine: sa.Engine,
+    folder: Path,
+    rules: str,
+    has_unread: Callable[[sa.Connection], bool],
+    *,
+    kills: int,
+    longest_s: float,
+    chance: random.Random,
+    step: str = "pass",
+) -> Replay:
+    """Kills `kills` coordinators after at most `longest_s` seconds each; the last one ends its
+    work."""
+    url, replay, path = (
+        engine.url.render_as_string(hide_password=False),
+        Replay(),
+        folder / "rules.yaml",
+    )
+    path.write_text(rules)
+
+    def is_behind() -> bool:
+        with engine.connect() as connection:
+            return has_unread(connection) or connection.execute(WAITING).first() is not None
+
+    with receivers(folder) as (webhook, _, recipients):
+        webhook.headers = webhook.bodies = webhook.got = replay  # type: ignore[assignment]
+        recipients.write_text(webhook.address)
+        program = [sys.executable, "-c", COORDINATOR.format(step=step)]
+        while replay.killed < kills or is_behind():
+            with subprocess.Popen(
+                [*program, url, str(recipients), str(path)], stdout=subprocess.PIPE
+            ) as process:
+                assert process.stdout is not None and process.stdout.readline()
+                until = time.monotonic() + chance.uniform(0.05, longest_s)
+                while time.monotonic() < until if replay.killed < kills else is_behind():
+                    time.sleep(0.05)
+                replay.at_work += is_behind()
+                process.kill()
+            replay.killed += 1
+            with engine.begin() as connection:
+                connection.execute(RETRY)
+    return replay
