@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from decimal import Decimal
 from pathlib import Path
 
@@ -397,3 +398,28 @@ def test_the_commands(
     assert (tmp_path / "out.csv").read_text().count("\n") == 3
     run("articles", "--shops", "1", "-o", "out.parquet")
     assert "unknown ending" in run("articles", "-o", "out.txt", code=2)
+
+
+def test_a_file_of_many_articles_outlasts_the_time_of_a_transaction(
+    database: str,
+    engine: sa.Engine,
+    shops: tuple[NamedShop, NamedShop, NamedShop],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """The server ends a transaction whose client is busy with the rows of a million articles."""
+    for shop in shops[:2]:
+        for number in range(3):
+            shop.sells("30.00", str(number), gtin=None, brand="Kitano", mpn=f"K20{number}X")
+    link(engine)
+    impatient = sa.create_engine(
+        database, connect_args={"options": "-c idle_in_transaction_session_timeout=50"}
+    )
+    sa.event.listen(impatient, "after_cursor_execute", lambda *_: time.sleep(0.2))
+    monkeypatch.setattr(article_commands, "open_engine", lambda: impatient)
+    monkeypatch.setattr(articles, "AT_ONCE", 1)
+    path = tmp_path / "out.csv"
+    result = CliRunner().invoke(main, ["articles", "-o", str(path)])
+    impatient.dispose()
+    assert result.exit_code == 0, result.output
+    assert path.read_text().count("\n") > 2
