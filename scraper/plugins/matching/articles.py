@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -42,10 +43,16 @@ class Article:
 
     @property
     def best(self) -> StoredOffer | None:
-        """The cheapest listed offer with a price that is not sold out; None if there is none."""
-        usable = [o for o in self.offers if o.listed and o.offer.terms.price is not None]
-        best = min(usable, key=rank, default=None)
-        return None if best is None or best.offer.terms.in_stock is False else best
+        """The cheapest listed offer with a price that is not sold out, in the currency of most of
+        them; None if there is none."""
+        usable = [
+            stored
+            for stored in self.offers
+            if stored.listed and (terms := stored.offer.terms).price is not None
+            if terms.in_stock is not False
+        ]
+        usual = Counter(stored.offer.terms.currency for stored in usable)
+        return min(usable, key=lambda o: (-usual[o.offer.terms.currency], rank(o)), default=None)
 
     @property
     def shops(self) -> int:

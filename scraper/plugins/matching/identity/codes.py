@@ -21,6 +21,11 @@ _BRAND_NOISE = re.compile(
     r"|oy|ab|as|electronics|international|technologies|technology|usa|america|deutschland|europe"
     r"|the)\b\.?"
 )
+# What a page writes before a brand, in folded text.
+_BRAND_LABEL = re.compile(
+    r"^\W*(?:brand|manufacturer|maker|vendor|producer|marke|hersteller|marque|fabricant|marca"
+    r"|fabricante|produttore|merk|fabrikant|producent|бренд|производитель)\s*:"
+)
 _NO_BRAND = frozenset(
     ("", "na", "none", "null", "unknown", "generic", "nobrand", "unbranded", "other", "various")
 )
@@ -87,12 +92,12 @@ def is_strong_mpn(mpn: str) -> bool:
 
 
 def normalize_brand(value: object) -> str | None:
-    """Returns a brand without case, accents, punctuation and legal form, or None.
+    """Returns a brand without label, case, accents, punctuation and legal form, or None.
 
-    >>> normalize_brand("Hewlett-Packard Co.")
+    >>> normalize_brand("Brand: Hewlett-Packard Co.")
     'hewlettpackard'
     """
-    text = fold_text(str(value))
+    text = _BRAND_LABEL.sub("", fold_text(str(value)))
     kept = _NOT_ALNUM.sub("", _BRAND_NOISE.sub(" ", text))
     kept = kept or _NOT_ALNUM.sub("", text)
     return None if kept in _NO_BRAND else kept

@@ -51,7 +51,7 @@ KIT_MAX = 16
 _NETWORKS = ("3g", "4g", "5g")
 _PACK = re.compile(
     r"(?:\b(?:pack|pk|set|box|case|lot|bundle|confezione|paquete)\s?(?:of|de|da|à|x)?\s?(?P<a>\d{1,4})\b"
-    r"|(?<![\w./-])(?P<b>\d{1,4})\s?-?(?:er|pack|pk|pcs|pieces|stk|stück|stuck|count|ct|pezzi|pièces"
+    r"|(?<![\w./-])(?P<b>\d{1,4})\s?-?(?:er|pack|pk|pcs|pieces|discs?|stk|stück|stuck|count|ct|pezzi|pièces"
     r"|unidades)\b(?:[- ]?(?:pack|packung|set))?"
     r"|^\s*(?P<c>\d{1,3})\s?[x×](?=\s))",
     re.I,
@@ -97,6 +97,12 @@ def read_measures(title: str) -> Measures:
         base, factor = UNITS[match["unit"].lower()]
         size = number * factor
         times = int(match["times"] or 1)
+        unit_word = match["unit"].lower()
+        if unit_word == "mb" and number % 256 == 0:
+            size = number / 1024
+        if base == "inch" or unit_word in ("cm", "mm"):
+            # 6 x 8 inches is how large one thing is.
+            times = 1
         if base == "gb" and times <= KIT_MAX:
             # A kit of memory is as large as all of its modules.
             size *= times

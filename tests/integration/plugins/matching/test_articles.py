@@ -78,11 +78,14 @@ class NamedShop(Shop):
         self.site = a_site(name, revisit="0s")
 
     def sells(self, price: str, external_id: str = "1", **data: object) -> None:
-        data = {"name": "Kitano kettle K200", "gtin": GTIN, "in_stock": True} | data
+        data = {
+            "name": "Kitano kettle K200",
+            "gtin": GTIN,
+            "in_stock": True,
+            "price_currency": "EUR",
+        } | data
         url = f"https://shop.example/{self.name}/{external_id}"
-        self.once(
-            external_id=external_id, url=url, price=Decimal(price), price_currency="EUR", **data
-        )
+        self.once(external_id=external_id, url=url, price=Decimal(price), **data)
 
 
 @pytest.fixture
@@ -125,6 +128,19 @@ def test_the_best_price_over_all_shops(
         ("alpha", 2),
         ("gamma", 3),
     ]
+
+
+def test_the_best_price_is_in_the_currency_of_most_shops(
+    engine: sa.Engine, shops: tuple[NamedShop, NamedShop, NamedShop]
+) -> None:
+    for shop, price, currency in zip(
+        shops, ("30.00", "31.00", "25.00"), ("USD", "USD", "EUR"), strict=True
+    ):
+        shop.sells(price, price_currency=currency)
+    link(engine)
+    with engine.connect() as connection:
+        row = articles.read_article(connection, 1).row()
+    assert (row["at"], str(row["price"]), row["currency"]) == ("alpha", "30.00", "USD")
 
 
 def test_what_has_moved_is_linked_again(

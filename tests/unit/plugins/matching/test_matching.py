@@ -106,6 +106,27 @@ def test_measures_of_a_title(title: str, pack: int, amount: str | None, unit: st
     assert measures.amount == (None if amount is None else Decimal(amount)) or unit is None
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Card 1024 MB", "Card 1 GB"),
+        ("Adapter 6 x 8 inch", "Adapter 8 inch"),
+        ("DVD-R 100-pack", "DVD-R 100-disc spindle"),
+        ("Rug 60 x 90 cm", "Rug 90 cm"),
+    ],
+)
+def test_one_measure_in_two_forms(one: str, other: str) -> None:
+    first, second = read_offer({"title": one})[0], read_offer({"title": other})[0]
+    assert find_contradiction(first.attributes, second.attributes) is None
+
+
+@pytest.mark.parametrize(
+    "written", ["Sony", "Brand: Sony", "Manufacturer:Sony", "Hersteller: SONY", "Fabricant : Sony"]
+)
+def test_a_brand_with_the_label_of_its_page(written: str) -> None:
+    assert normalize_brand(written) == "sony"
+
+
 def test_a_unit_price_is_the_pages_own_where_it_has_one() -> None:
     measures = read_measures("Honey 250 g")
     assert unit_price(Decimal("4.00"), measures) == (Decimal(16), "kg")
@@ -121,6 +142,7 @@ def test_a_unit_price_is_the_pages_own_where_it_has_one() -> None:
         ("Kettle K1", "Kettle K1 refurbished", "condition"),
         ("Kettle K1", "Wasserkocher K1, generalüberholt", "condition"),
         ("Juice 1 l", "Juice 6 x 1 l", "pack"),
+        ("Cable 1 m", "Cable 2 x 1 m", "pack"),
         ("Lamp schwarz", "Lamp white", "colour"),
         ("Camera D5", "Camera D5 bundle", "bundle"),
         ("Phone X 64 GB black", "Phone X 64GB noir", None),
