@@ -24,6 +24,10 @@ class ShopOffer:
     in_stock: bool | None
 
 
+# The name of a shop, its id of a product, and a currency.
+OfferKey = tuple[str, str, str | None]
+
+
 @dataclass(frozen=True, slots=True)
 class MarketEvent:
     """How the offers of an article changed. `id` grows in the order of the commits; `crawl` is None
@@ -44,8 +48,10 @@ class MarketEvents(Protocol):
         self, connection: sa.Connection, after: int, most: int
     ) -> Sequence[MarketEvent]:
         """Returns the events after one, and of an article once it has several shops."""
-        ...
 
     def last_event(self, connection: sa.Connection) -> int:
         """Returns the id of the newest event, or 0."""
-        ...
+
+    def find_rival(self, connection: sa.Connection, key: OfferKey) -> ShopOffer | None:
+        """Returns the cheapest offer, in stock and in that currency, that other shops make of the
+        article to which an offer belongs; None if there is none."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from scraper.feed.market import MarketEvent, ShopOffer
 from scraper.feed.prices import format_amount
-from scraper.plugins.alerts.prices.rules import PriceRule
+from scraper.plugins.alerts.prices.rules import PriceRule, describe_best
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class MarketMatch:
             "url": offer.url,
             "price": offer.price,
             "currency": offer.currency,
-            "best": {"site": best.site, "price": best.price, "url": best.url},
+            "best": describe_best(best),
             "article": self.event.article,
             "crawl": self.event.crawl,
             "at": self.event.at.isoformat(),

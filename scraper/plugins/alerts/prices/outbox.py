@@ -32,6 +32,7 @@ from scraper.plugins.alerts import store as alert_store
 from scraper.plugins.alerts.crawls import read_recipients
 from scraper.plugins.alerts.notify import Notice
 from scraper.plugins.alerts.prices import rules as rule_files
+from scraper.plugins.alerts.prices.best_prices import name_best
 from scraper.plugins.alerts.prices.market_rules import MarketMatch, match_market
 from scraper.plugins.alerts.prices.rules import PriceRule, RuleMatch
 from scraper.plugins.alerts.settings import AlertsSettings
@@ -166,7 +167,9 @@ def _collect_batch(engine: sa.Engine, rules: Sequence[PriceRule]) -> bool:
         reader = ChangeReader(connection, position, rows=BATCH)
         latest = time.monotonic() + TRANSACTION_S
         for changes in feed.ready_batches(reader, TRANSACTION_S):
-            _insert_alerts(connection, match_rules(connection, rules, changes))
+            _insert_alerts(
+                connection, name_best(connection, match_rules(connection, rules, changes))
+            )
         if reader.cursor != before:
             consumers.advance_position(connection, CONSUMER, None, before, reader.cursor)
         return time.monotonic() >= latest

@@ -15,6 +15,7 @@ import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 
 from scraper.errors import ConfigError
+from scraper.feed.market import ShopOffer
 from scraper.feed.prices import (
     CURRENCY,
     STOCKS,
@@ -71,6 +72,12 @@ class PriceRule(AlertRule):
     @property
     def undercut_percent(self) -> Decimal:
         return Decimal(self._when_match["undercut"] or 0)
+
+    @property
+    def is_about_price(self) -> bool:
+        """Whether the rule compares prices of one shop."""
+        when = self._when_match
+        return self.field is None and not (when["event"] or when["stock"] or when["market"])
 
     @property
     def every_s(self) -> float:
@@ -153,12 +160,14 @@ class PriceRule(AlertRule):
 @dataclass(frozen=True, slots=True)
 class RuleMatch:
     """A rule and a change that matches it, with the last known value if the version before has none
-    to compare with. `id` is the same each time the alert is sent."""
+    to compare with. `id` is the same each time the alert is sent. `best`: the best offer of all
+    shops, if several sell the product."""
 
     rule: PriceRule
     change: Change
     text: str
     earlier: Any = None
+    best: ShopOffer | None = None
 
     @property
     def position(self) -> int:
@@ -179,7 +188,12 @@ class RuleMatch:
     @property
     def message(self) -> str:
         change = self.change
-        return f"{title_of(change.data) or change.id} ({change.site}): {self.text} {change.url}"
+        title, best, text = title_of(change.data) or change.id, self.best, self.text
+        if best is not None and best.site == change.site:
+            text += "; the best price of all shops"
+        elif best is not None:
+            text += f"; best now {format_amount(best.price, best.currency)} at {best.site}"
+        return f"{title} ({change.site}): {text} {change.url}"
 
     def _value_before(self, key: str) -> Any:
         """Returns the value in the version before, or the last known one if those two cannot be
@@ -207,7 +221,12 @@ class RuleMatch:
             "crawl": change.crawl,
             "at": change.at.isoformat(),
             "text": self.message,
-        }
+        } | ({} if self.best is None else {"best": describe_best(self.best)})
+
+
+def describe_best(best: ShopOffer) -> dict[str, Any]:
+    """Returns the best offer as a webhook's program receives it."""
+    return {"site": best.site, "price": best.price, "url": best.url}
 
 
 _RULES: TypeAdapter[PriceRule] = TypeAdapter(PriceRule)

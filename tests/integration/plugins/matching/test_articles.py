@@ -269,6 +269,28 @@ def test_alerts_name_the_shop_that_is_cheaper(
     ]
 
 
+def test_alerts_of_one_shop_name_the_best_price_of_all(
+    engine: sa.Engine, shops: tuple[NamedShop, NamedShop, NamedShop]
+) -> None:
+    alpha, beta, _ = shops
+    rules = [PriceRule.model_validate({"name": when, "when": when}) for when in ("rose", "changed")]
+    alpha.sells("30.00")
+    beta.sells("31.00")
+    link(engine)
+    outbox.collect(engine, rules)
+    alpha.sells("33.00")
+    beta.sells("29.00")
+    # Alerts do not wait until both are linked again.
+    outbox.collect(engine, rules)
+    alerts = rows(engine, "SELECT rule, details ->> 'text' FROM price_alerts ORDER BY id")
+    text = (
+        "Kitano kettle K200 (alpha): price 30.00 EUR → 33.00 EUR (+10.0%); "
+        "best now 31.00 EUR at beta https://shop.example/p"
+    )
+    assert alerts[:2] == [("rose", text), ("changed", text)]
+    assert "29.00 EUR (-6.5%); the best price of all shops" in alerts[2][1]
+
+
 def test_a_rejected_crawl_alerts_about_no_article(
     engine: sa.Engine, shops: tuple[NamedShop, NamedShop, NamedShop]
 ) -> None:
@@ -365,16 +387,16 @@ def test_each_change_alerts_once_whatever_dies(
     )
     assert sorted(alerts, key=str) == [
         ("back-in-stock-anywhere", "back", "beta"),
-        ("changed", "a-little", None),
-        ("changed", "rose", None),
-        ("changed", "under", None),
+        ("changed", "a-little", "beta"),
+        ("changed", "rose", "alpha"),
+        ("changed", "under", "beta"),
         ("cheapest", "a-little", "beta"),
         ("cheapest", "rose", "alpha"),
         ("cheapest", "under", "beta"),
         ("no-longer-cheapest", "a-little", "beta"),
         ("no-longer-cheapest", "under", "beta"),
-        ("rose", "rose", None),
-        ("rose-5", "rose", None),
+        ("rose", "rose", "alpha"),
+        ("rose-5", "rose", "alpha"),
         ("undercut-by-3", "under", "beta"),
     ]
 

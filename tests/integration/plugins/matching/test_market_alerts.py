@@ -51,9 +51,9 @@ ANALYZE
 """
 # By the remainder of the number: the rules that match, and the shop whose offer is best then.
 EXPECTED = {
-    0: {"cheapest": "beta", "lost": "beta", "under": "beta", "changed": None},
-    1: {"cheapest": "beta", "lost": "beta", "changed": None},
-    2: {"cheapest": "alpha", "rose": None, "rose-5": None, "changed": None},
+    0: {"cheapest": "beta", "lost": "beta", "under": "beta", "changed": "beta"},
+    1: {"cheapest": "beta", "lost": "beta", "changed": "beta"},
+    2: {"cheapest": "alpha", "rose": "alpha", "rose-5": "alpha", "changed": "alpha"},
     3: {"back": "beta"},
     4: {},
 }
