@@ -1,4 +1,4 @@
-"""Processes that make alerts and are killed again and again, until all is told."""
+"""Processes that make alerts and are killed again and again, until all alerts are sent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ while True:
     {step}
     outbox.alert_prices(engine, settings)
 """
-# What a dead process was telling a receiver would wait for a minute.
+# An alert that a dead process was sending would wait for a minute.
 RETRY = sa.text("UPDATE price_alerts SET not_before = now() WHERE done_at IS NULL AND attempts > 0")
 WAITING = sa.text("SELECT FROM price_alerts WHERE done_at IS NULL LIMIT 1")
 
@@ -42,25 +42,25 @@ class Replay:
     """How often a webhook got each alert, how many processes were killed, and how many of them had
     work left."""
 
-    told: Counter[str] = field(default_factory=Counter)
+    received: Counter[str] = field(default_factory=Counter)
     killed: int = 0
     at_work: int = 0
 
     def append(self, message: object) -> None:
         """Keeps the ids of a webhook's message, and nothing else of it."""
         if isinstance(message, tuple):
-            self.told.update(one["id"] for one in message[1]["alerts"])
+            self.received.update(one["id"] for one in message[1]["alerts"])
 
-    def check_told(self, ids: set[str]) -> int:
-        """Fails unless each alert was told. Returns how many were told again."""
-        assert set(self.told) == ids, "each was told"
-        again = sum(self.told.values()) - len(ids)
+    def check_received(self, ids: set[str]) -> int:
+        """Fails unless each alert was received. Returns how many were received again."""
+        assert set(self.received) == ids, "each was received"
+        again = sum(self.received.values()) - len(ids)
         most = self.killed * outbox.PER_MESSAGE_MAX
         assert again <= most, "only what a dead process had sent came again"
         return again
 
 
-def tell_through_kills(
+def deliver_through_kills(
     engine: sa.Engine,
     folder: Path,
     rules: str,

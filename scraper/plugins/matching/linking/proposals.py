@@ -3,6 +3,11 @@
 An offer's rare words find candidates in lists of the offers of each word and shop; the candidates
 that share most are then compared in whole. Only the best few of each offer are kept, one for each
 article. An article of several offers looks for others once, by the offer after which it is called.
+
+Trigrams (the nearest 40 titles by pg_trgm and a GiST index) were measured instead and are not used.
+They propose .995 and .998 of the pairs of Abt-Buy and Amazon-Google, where words propose .992 and
+.996, and .971 of WDC's as words do, but .905 instead of .942 between ten shops in three languages;
+finding candidates takes 9 to 60 times as long with 4,000 offers.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from scraper.results import rejection
 from scraper.settings import Settings
 from tests.support.judged_crawls import crawled, good, priced, put
 from tests.support.judged_crawls import shop as a_shop
-from tests.support.killed_alerts import tell_through_kills
+from tests.support.killed_alerts import deliver_through_kills
 from tests.support.making import a_site, open_crawl, rows
 from tests.support.servers.receivers import Mailbox, Webhook, receivers
 from tests.support.shops.crawled_shop import B, Shop
@@ -188,7 +188,7 @@ def test_changes_are_replayed_through_kills(engine: sa.Engine, tmp_path: Path) -
 
     filled, longest_s = time.monotonic(), 2.5 if number > 10_000 else 0.5
     rules = "- {name: one, when: fell}\n- {name: two, when: fell 5%, every: 1s}\n"
-    replay = tell_through_kills(
+    replay = deliver_through_kills(
         engine, tmp_path, rules, has_unread, kills=kills, longest_s=longest_s, chance=chance
     )
     with engine.connect() as connection:
@@ -201,7 +201,7 @@ def test_changes_are_replayed_through_kills(engine: sa.Engine, tmp_path: Path) -
         ]
     assert len(truth) > number * 0.8 and replay.killed >= kills
     assert len(written) == len(truth) and set(written) == truth, "none missed, none doubled"
-    again = replay.check_told(truth)
+    again = replay.check_received(truth)
     print(
         f"{number:,} changes, {replay.killed} kills ({replay.at_work} at work), {len(truth):,} alerts in {time.monotonic() - filled:.0f} s "
         f"(filled in {filled - began:.0f} s): none missed, none doubled; {again} sent again with their ids"

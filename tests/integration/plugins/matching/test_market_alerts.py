@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from scraper.plugins.alerts.prices import outbox
 from scraper.plugins.matching.linking import step
-from tests.support.killed_alerts import tell_through_kills
+from tests.support.killed_alerts import deliver_through_kills
 from tests.support.making import a_site, open_crawl
 
 RULES = """
@@ -101,7 +101,7 @@ def test_changes_over_all_shops_are_replayed_through_kills(
         ) != last("article_events")
 
     began = time.monotonic()
-    replay = tell_through_kills(
+    replay = deliver_through_kills(
         engine,
         tmp_path,
         RULES,
@@ -121,7 +121,7 @@ def test_changes_over_all_shops_are_replayed_through_kills(
         alerts = connection.execute(ALERTS).all()
     written = Counter((row.rule, row.product, row.best) for row in alerts)
     assert set(written) == truth and max(written.values()) == 1, "none missed, none doubled"
-    again = replay.check_told({row.id for row in alerts})
+    again = replay.check_received({row.id for row in alerts})
     print(
         f"{number:,} changes of articles, {replay.killed} kills ({replay.at_work} at work), "
         f"{len(truth):,} alerts in {time.monotonic() - began:.0f} s: none missed, none doubled; "
