@@ -74,7 +74,7 @@ def is_possible(
         (name not in SHARED_FIELDS and len(samples) > 2)
         or reading.origin in _FRAME_ORIGINS.get(name, ())
         # The first of all breadcrumbs, by their microdata.
-        or (name == "category" and "css" in reading.candidate.source)
+        or (name == "category" and reading.candidate.source.keys() & {"css", "microdata"})
     ):
         return False
     if name in _FORMS and not _FORMS[name](values):

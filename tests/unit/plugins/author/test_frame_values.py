@@ -1,0 +1,68 @@
+"""Brands and categories next to what only looks like one: breadcrumbs and logos."""
+
+from __future__ import annotations
+
+import pytest
+
+from scraper.extract.document import Document
+from scraper.plugins.author.discovery.fields.induction import FieldChoice, choose_fields
+from scraper.plugins.author.discovery.fields.samples import ProductSample
+from tests.unit.extract.extracting import fetched
+
+SHOP = "https://shop.example/"
+MAKERS = ("Acme", "Bolt", "Cork", "Dale", "Acme", "Bolt")
+
+
+def choose(*shown: str) -> dict[str, FieldChoice]:
+    """Returns the fields chosen for pages of products that show this in addition."""
+    samples = []
+    for n, more in enumerate(shown):
+        url = f"{SHOP}p/{n}"
+        body = f"<title>Kettle {n}</title><h1>Kettle {n}</h1><b class=cost>${20 + n}.00</b>{more}"
+        page = fetched(body, url, content_type="text/html; charset=utf-8")
+        samples.append(ProductSample(Document(page, url), None))
+    return choose_fields(samples)
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        '<table><tr><th>Brand</th><td><a href="/b"><img alt="{0}"></a></td></tr></table>',
+        '<p><i>Brand</i><img alt="{0}"></p>',
+    ],
+)
+def test_a_brand_is_read_from_its_logo(shown: str) -> None:
+    brand = choose(*(shown.format(maker) for maker in MAKERS))["brand"].best
+    assert brand is not None and tuple(brand.values) == MAKERS
+
+
+def test_the_logo_of_the_shop_is_not_a_brand() -> None:
+    logo = '<table><tr><th>Brand</th><td><img alt="Kettles and more"></td></tr></table>'
+    assert choose(*[logo] * 6)["brand"].best is None
+
+
+@pytest.mark.parametrize("scope", [' itemscope itemtype="https://schema.org/Product"', ""])
+def test_the_first_of_the_breadcrumbs_is_not_a_category(scope: str) -> None:
+    """Their microdata marks all of them as categories."""
+    trail = (
+        f'<div{scope}><p><a href="/" itemprop="category">All products</a> &gt; '
+        '<a href="/k{0}" itemprop="category">Kettles {0}</a></p></div>'
+    )
+    category = choose(*(trail.format(n % 3) for n in range(6)))["category"].best
+    assert category is None or "All products" not in category.values
+
+
+def test_the_category_of_the_breadcrumb_is_not_a_brand() -> None:
+    trail = (
+        '<ul class="breadcrumb"><li><a href="/">Home</a></li><li><a href="/k{0}">Sort {0}</a></li>'
+        '</ul><p class="brand">Sort {0}</p>'
+    )
+    fields = choose(*(trail.format("ABC"[n % 3]) for n in range(6)))
+    assert fields["category"].best is not None and fields["brand"].best is None
+
+
+def test_a_brand_that_begins_the_titles_is_not_a_category() -> None:
+    trail = '<p class="category">Kettle</p>'
+    other = '<p class="category">Kettle {0}</p>'
+    fields = choose(*(other.format(n) for n in range(5)), trail)
+    assert fields["category"].best is None
