@@ -2,7 +2,8 @@
 -- Returns the prices that each shop has asked for an article, in the order of time.
 -- parameters: id (of the article)
 -- locks: nothing
--- why: one row per change of the price, so that a chart of all shops is drawn from it.
+-- why: one row per change of the price, so that a chart of all shops is drawn from it. An own
+--   catalogue has no versions: its price counts from its last import.
 SELECT o.site, o.external_id, v.valid_from AS at, v.data ->> 'price' AS price,
        v.data ->> 'price_currency' AS currency
   FROM offers o
@@ -13,4 +14,9 @@ SELECT o.site, o.external_id, v.valid_from AS at, v.data ->> 'price' AS price,
        UNION ALL
        SELECT p.data, p.changed_at) v
  WHERE o.article_id = :id AND jsonb_typeof(v.data -> 'price') = 'number'
- ORDER BY o.site, o.external_id, v.valid_from
+UNION ALL
+SELECT o.site, o.external_id, o.updated_at, CAST(o.price AS text), o.currency
+  FROM offers o
+ WHERE o.article_id = :id AND o.listed AND o.price IS NOT NULL
+   AND NOT EXISTS (SELECT FROM sites s WHERE s.name = o.site)
+ ORDER BY site, external_id, at

@@ -215,6 +215,12 @@ def test_an_own_catalogue_is_one_of_the_shops(
         (article,) = articles.search_articles(connection, "K200", shops=2)
     best = article.best
     assert best is not None and best.offer.site == "alpha" and article.shops == 2
+    with engine.connect() as connection:
+        history = articles.shop_series(articles.read_history(connection, article.id))
+    assert {site: [str(price) for _, price in line] for site, line in history.items()} == {
+        "alpha": ["18.00"],
+        "mine": ["19.90"],
+    }
     file.write_text(f"sku,title,gtin,price,currency\nK-1,Kettle K200,{GTIN},17.50,EUR\n")
     assert import_catalogue(engine, "mine", file, None) == 1
     assert rows(
