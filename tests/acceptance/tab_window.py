@@ -30,7 +30,7 @@ class Window:
         login: bool = True,
         **more: Any,
     ) -> None:
-        user, password = flower.login
+        user, password = more.get("user", flower.login)
         credentials = {"username": user, "password": password if login else "wrong"}
         self.context = browser.new_context(
             http_credentials=credentials, color_scheme=scheme, viewport=more.get("size", WIDE), locale="en-GB",

@@ -10,9 +10,10 @@ import sqlalchemy as sa
 from playwright.sync_api import Browser, Page, expect
 
 from scraper.domain import Outcome
+from scraper.plugins.flower.access.users import ROLES, change_users, with_password
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands
-from tests.acceptance.tab_window import WIDE, Window, picture
+from tests.acceptance.tab_window import PHONE, WIDE, Window, picture
 from tests.support.judged_crawls import crawled, good, shop, without
 from tests.support.making import a_site, add, give_up, new_page, open_crawl, urls
 from tests.support.servers.flower import Flower
@@ -214,6 +215,32 @@ def test_the_first_row_is_near_the_top(
     expect(need).to_have_text(str(sum(states.get(name, 0) for name in wrong)))
     picture(window, "first-quiet")
     window.assert_quiet()
+
+
+def test_a_user_sees_what_the_role_may_do(
+    run: Commands, environment: Settings, browser: Browser, pages: list[str], engine: sa.Engine
+) -> None:
+    with change_users(environment.home_dir) as users:
+        for role in ROLES:
+            users[role] = with_password(role, role, "correct horse")
+    flower = Flower(run, environment)
+    for role, buttons in zip(ROLES, (0, 2, 2), strict=True):
+        scheme = "dark" if role == "read" else "light"
+        window = Window(browser, flower, user=(role, "correct horse"), scheme=scheme, size=PHONE)
+        page = window.open("/crawls/sites/shop")
+        assert page.locator("#actions button").count() == buttons, role
+        assert page.get_by_role("link", name="Edit definition").count() == (role == "edit")
+        assert window.overflows() == []
+        page = window.open("/crawls")
+        assert page.get_by_role("link", name="Add shops").count() == (role == "edit")
+        if role == "operate":
+            page = window.open("/crawls/sites/shop")
+            page.get_by_role("button", name="Pause site").press("Enter")
+            expect(page.get_by_role("status")).to_contain_text("shop is paused")
+        window.assert_quiet()
+    paused = sa.text("SELECT paused FROM sites WHERE name = 'shop'")
+    with engine.connect() as connection:
+        assert connection.execute(paused).scalar_one()
 
 
 def test_a_redrawn_section_keeps_the_focus(

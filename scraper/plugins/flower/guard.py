@@ -5,20 +5,31 @@ may let its own name lead here (DNS rebinding), and its scripts may then read an
 
 from __future__ import annotations
 
+import hmac
 import sys
+from base64 import b64decode
+from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Any
 
 import flower.options  # noqa: F401 - defines the options that are read below
+import structlog
+import tornado.web
 from flower import urls
 from flower.app import Flower
+from flower.views import BaseHandler
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
 from tornado.options import options
 from tornado.web import ErrorHandler, OutputTransform
 
+from scraper.errors import ConfigError
 from scraper.plugins.flower import login as flower_login
+from scraper.plugins.flower.access.roles import needed_role
+from scraper.plugins.flower.access.users import LoggedIn, Logins, User, may, users_file
 from scraper.plugins.flower.settings import FlowerSettings
 from scraper.settings import Settings
+
+log = structlog.get_logger()
 
 LOOPBACK = "127.0.0.1"
 
@@ -54,11 +65,69 @@ def install(settings: Settings) -> None:
 
     def find_handler(app: Flower, request: HTTPServerRequest, **more: Any) -> Any:
         """Finds the handler of each request, Flower's own and WebSockets included."""
-        if options.basic_auth or options.auth or is_own_host(request.host_name, names):
+        if not requires_login():
+            if is_own_host(request.host_name, names):
+                return _find_handler(app, request, **more)
+            return app.get_handler_delegate(request, ErrorHandler, {"status_code": 421})
+        user = find_user(request)
+        needed = needed_role(request.method or "", strip_prefix(request.path))
+        if user is None or may(user.role, needed):
+            # Without a user of the file, the handler itself asks for the login of Flower.
             return _find_handler(app, request, **more)
-        return app.get_handler_delegate(request, ErrorHandler, {"status_code": 421})
+        log.warning("refused in Flower", by=user.name, path=request.path, ip=request.remote_ip)
+        sentence = f"{user.name} has the role {user.role}; this needs {needed}."
+        return app.get_handler_delegate(request, RefusalHandler, {"sentence": sentence})
+
+    def get_current_user(handler: BaseHandler) -> Any:
+        user = find_user(handler.request) if requires_login() else None
+        return _get_current_user(handler) if user is None else LoggedIn(user)
+
+    logins = Logins(users_file(settings.home_dir))
+
+    def find_user(request: HTTPServerRequest) -> User | None:
+        authorization = request.headers.get("Authorization", "")
+        if is_flowers_own(authorization, options.basic_auth or ()):
+            return None
+        try:
+            return logins.find_user(authorization)
+        except ConfigError as error:
+            log.error("no user of the file may log in", error=str(error))
+            return None
 
     Flower.find_handler = find_handler
+    BaseHandler.get_current_user = get_current_user
+
+
+class RefusalHandler(tornado.web.RequestHandler):
+    """Answers a user whose role is not enough."""
+
+    def initialize(self, sentence: str) -> None:
+        self.sentence = sentence
+
+    def check_xsrf_cookie(self) -> None:
+        """Nothing is done."""
+
+    def prepare(self) -> None:
+        self.set_status(403)
+        self.finish({"error": self.sentence})
+
+
+def requires_login() -> bool:
+    return bool(options.basic_auth or options.auth)
+
+
+def is_flowers_own(authorization: str, logins: Sequence[str]) -> bool:
+    """Returns whether the header has one of Flower's own logins, `user:password`."""
+    try:
+        given = b64decode(authorization.partition(" ")[2])
+    except ValueError:
+        return False
+    return any(hmac.compare_digest(login.encode(), given) for login in logins)
+
+
+def strip_prefix(path: str) -> str:
+    prefix = (options.url_prefix or "").strip("/")
+    return path.removeprefix(f"/{prefix}") if prefix else path
 
 
 def is_own_host(host: str, names: frozenset[str]) -> bool:
@@ -74,6 +143,7 @@ def is_own_host(host: str, names: frozenset[str]) -> bool:
 
 
 _find_handler = Flower.find_handler
+_get_current_user = BaseHandler.get_current_user
 _start_http_server = Flower.start_http_server
 
 

@@ -23,8 +23,9 @@ from scraper.errors import NotFoundError, ScraperError, ServerUnavailableError
 from scraper.frontier.progress import STATES
 from scraper.infra.database import dumps
 from scraper.plugins.flower import actions, view
+from scraper.plugins.flower.access.users import LoggedIn, Role, may
 from scraper.plugins.flower.reader import PostgresReader, UnavailableError
-from scraper.plugins.flower.tab_pages import BODY_MAX_BYTES, scripts_of, tab_pages
+from scraper.plugins.flower.tab_pages import BODY_MAX_BYTES, read_role, scripts_of, tab_pages
 from scraper.settings import Settings
 from scraper.views.site_table import ORDERS, Query
 
@@ -100,8 +101,17 @@ class GuardedHandler(BaseHandler):  # type: ignore[misc] # Flower has no types
         requests that another site makes them send."""
         # Clients that are not logged in get a 401 first.
         self.prepare()
+        # No browser adds a user's token of its own accord.
+        scheme = self.request.headers.get("Authorization", "").partition(" ")[0]
+        if scheme.lower() == "bearer" and isinstance(self.current_user, LoggedIn):
+            return
         super().check_xsrf_cookie()
         tornado.web.RequestHandler.check_xsrf_cookie(self)
+
+    @property
+    def role(self) -> Role:
+        """The role of the user: of those in the file, their own; of all others, every right."""
+        return self.current_user.role if isinstance(self.current_user, LoggedIn) else "edit"
 
     @property
     def user(self) -> str:
@@ -126,9 +136,11 @@ class PageHandler(GuardedHandler):
             site=site,
             crawl_id=crawl_id,
             version=self.version,
-            read_only=bool(self.application.options.read_only),
+            read_only=bool(self.application.options.read_only) or not may(self.role, "operate"),
             problem=problem,
-            tab_pages=tab_pages(),
+            tab_pages={
+                name: page for name, page in tab_pages().items() if may(self.role, read_role(page))
+            },
             **more,
         )
 

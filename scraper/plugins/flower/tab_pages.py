@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 
 import sqlalchemy as sa
 
+from scraper.plugins.flower.access.users import Role
 from scraper.registry import active_plugins
 
 Act = Callable[[sa.Engine, Mapping[str, Any], str], str | dict[str, Any]]
@@ -44,6 +45,18 @@ def questions_of(page: TabPage) -> Mapping[str, Act]:
     """Returns the actions that change nothing, of a page that has QUESTIONS."""
     questions: Mapping[str, Act] = getattr(page, "QUESTIONS", {})
     return questions
+
+
+def operated_actions(page: TabPage) -> Collection[str]:
+    """Returns the actions for which the role `operate` is enough: the page's OPERATED."""
+    actions: Collection[str] = getattr(page, "OPERATED", ())
+    return actions
+
+
+def read_role(page: TabPage) -> Role:
+    """Returns the role that may see the page: its READ_ROLE, or any."""
+    role: Role = getattr(page, "READ_ROLE", "read")
+    return role
 
 
 def scripts_of(page: TabPage) -> list[Path]:

@@ -59,6 +59,7 @@ def refuse(engine: sa.Engine, body: Mapping[str, Any], user: str) -> str:
 
 
 ACTIONS = {"confirm": confirm, "refuse": refuse}
+OPERATED = frozenset(ACTIONS)
 
 
 def _decide(

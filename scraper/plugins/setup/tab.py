@@ -29,6 +29,8 @@ from scraper.views import site_table
 TITLE = "Add shops"
 SITE_LINK = "Edit definition"
 REPAIR_LINK = "Repair"
+# A definition may hold secrets, as in headers.
+READ_ROLE = "edit"
 SCRIPT = Path(__file__).with_name("setup.js")
 MORE_SCRIPTS = (Path(__file__).with_name("picker.js"),)
 BODY_MAX_BYTES = 300_000
