@@ -380,8 +380,9 @@ class Extracted:
     `found` names the fields for which the page gave a value of its own, complete or not (a default
     is none); `mistyped` those for which it gave something else than a value of their type.
     `goes_on`: a listing page that says itself that another follows it; `framed`: one without any
-    link that is looked for has those of a menu. `disallowed`: links to listings that were left out
-    for robots.txt. `votes`: what other sources say, on some pages.
+    link that is looked for has those of a menu; `ends`: a numbered page of the shop's without
+    products, which ends its list. `disallowed`: links to listings that were left out for
+    robots.txt. `votes`: what other sources say, on some pages.
     `items`: of a page that several products are read from. `named`: the product pages of a sitemap,
     whether it is followed or not.
     """
@@ -395,6 +396,7 @@ class Extracted:
     mistyped: tuple[str, ...] = ()
     goes_on: bool = False
     framed: bool = False
+    ends: bool = False
     disallowed: int = 0
     votes: tuple[Vote, ...] = ()
     items: ItemsRead | None = None

@@ -4,7 +4,8 @@ A challenge page looks like a category that has become empty, and would delist t
 products. So a page that named products before is tried again if it names none, and then its crawl
 is incomplete. If the page still has the links of a menu, it is the shop's own page, and the next
 crawl accepts it; a page without any link is not accepted until a person accepts the crawl. Nor is
-a page without any link that has never been a good listing.
+a page without any link that has never been a good listing. A numbered page of the shop's is
+accepted at the second try: its list has become shorter.
 
 A page that names far fewer products than before is read again. The last page of a category may
 shrink on any day, so the second reading is accepted. A page that says itself that another page
@@ -52,7 +53,7 @@ def judge_listing(page: LeasedPage, extracted: Extracted, tries: int) -> Listing
     before = page.last_item_count
     named = len(extracted.products) + sum(link.kind is Kind.PRODUCT for link in extracted.links)
     is_bare = not extracted.links and not extracted.framed
-    if not named and before >= NAMED_LEAST:
+    if not named and before >= NAMED_LEAST and not (extracted.ends and page.attempts > 0):
         reason = f"it names no product, and named {before} before"
         return ListingVerdict(
             replace(extracted, complete=False, problems=[reason, *extracted.problems]),

@@ -110,6 +110,7 @@ class ListingReader:
             partial=bool(problems),
             goes_on=goes_on,
             framed=not links and (ends or self._has_frame_links(document)),
+            ends=ends and not products and (has_links or self._has_frame_links(document)),
         )
 
     def _has_frame_links(self, document: Document) -> bool:

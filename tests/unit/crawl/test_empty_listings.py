@@ -16,6 +16,8 @@ PRODUCT, LISTING = (
     Link("https://a.example/", Kind.LISTING),
 )
 
+MENU = "<nav><a href=/c/1>x</a><a href=/c/2>x</a><a href=/c/3>x</a></nav>Nothing here"
+
 
 @pytest.mark.parametrize(
     ("before", "links", "complete", "named"),
@@ -101,9 +103,39 @@ def test_one_with_far_fewer_that_another_page_follows_is_believed_by_the_next_cr
 
 
 @pytest.mark.parametrize(
+    ("number", "body", "attempts", "complete"),
+    [
+        # The list has become shorter.
+        (2, MENU, 1, True),
+        # It is asked again first.
+        (2, MENU, 0, False),
+        # A challenge has no menu, and a category does not end with its first page.
+        (2, "<p>Please show that you are human", 1, False),
+        (1, MENU, 1, False),
+    ],
+)
+def test_a_numbered_page_behind_the_last_one_may_become_empty(
+    number: int, body: str, attempts: int, complete: bool
+) -> None:
+    site = Site.model_validate(
+        {
+            "name": "shop",
+            "start": "https://a.example/",
+            "listing": {"products": "a.p", "listings": "nav a", "pages": {"param": "page"}},
+            "product": {"fields": {"title": "h1"}},
+        }
+    )
+    url = f"https://a.example/c/9?page={number}"
+    page = Fetched(url, 200, {}, body.encode())
+    extracted = compile_site(site).extract(Kind.LISTING, page, page_url=url, depth=2)
+    leased = LeasedPage(1, 1, url, Kind.LISTING, "a.example", attempts, 0, 2, 1, last_item_count=4)
+    assert judge_listing(leased, extracted, 4).extracted.complete is complete
+
+
+@pytest.mark.parametrize(
     ("body", "framed"),
     [
-        ("<nav><a href=/c/1>x</a><a href=/c/2>x</a><a href=/c/3>x</a></nav>Nothing here", True),
+        (MENU, True),
         ("<a href=/c/1>x</a><a href=/c/1#a>x</a><a href=/c/1>x</a><a href=/c/9>x</a>", False),
         (
             "<a href=https://b.example/1>x</a><a href=https://b.example/2>x</a><a href=/>x</a>",
