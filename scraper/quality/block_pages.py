@@ -45,7 +45,7 @@ def explain_examples(excerpts: Mapping[str, Sequence[str]]) -> str:
 
 def _explain_excerpts(excerpts: Sequence[str]) -> str:
     widgets = Counter(filter(None, (name_widget(text.encode()) for text in excerpts)))
-    short = (text for text in excerpts if len(text) < SHOWN_CHARS)
+    short = (text for text in excerpts if 0 < len(text) < SHOWN_CHARS)
     texts = Counter(_CHANGING.sub("", text) for text in short)
     for counter, sentence in (
         (widgets, "captcha: {} of {} pages have a widget of {}"),

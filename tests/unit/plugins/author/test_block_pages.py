@@ -6,6 +6,7 @@ import pytest
 
 from scraper.plugins.author.discovery.block_pages import explain_captcha, explain_same_pages
 from scraper.plugins.author.discovery.trial import try_listing, try_product
+from scraper.quality.block_pages import explain_examples
 from scraper.sites.loader import load_text
 from tests.unit.extract.extracting import URL, fetched
 
@@ -61,3 +62,9 @@ def test_what_a_shop_shows_is_not_taken_for_a_captcha(body: str) -> None:
 def test_one_page_at_most_addresses_looks_like_a_block(bodies: list[str], says: str) -> None:
     found = explain_same_pages([fetched(body) for body in bodies])
     assert (says in found and "fix: " in found) if says else found == ""
+
+
+def test_examples_without_an_excerpt_do_not_look_alike() -> None:
+    """Values that changed have none."""
+    assert explain_examples({"description": ["", "", ""]}) == ""
+    assert "3 of 3 pages say the same" in explain_examples({"price": ["Wait a moment"] * 3})
