@@ -38,26 +38,7 @@ REQUEST = sa.text(sql("results/request_missed.sql"))
 MARK = sa.text(sql("results/mark_missed.sql"))
 LOST_LISTINGS = sa.text(sql("results/lost_listings.sql"))
 
-# A page that gives one product has that product's content. Once a crawl has read such a page, any
-# other product that the page gave before is absent. (`page_items` does this for several products.)
-REPLACED = sa.text("""
-WITH shared AS MATERIALIZED (
-    SELECT page_id FROM products
-     WHERE site_id = (SELECT site_id FROM crawls WHERE id = :id) AND absent_since IS NULL
-     GROUP BY page_id HAVING count(*) > 1
-), replaced AS MATERIALIZED (
-    SELECT o.id FROM crawls c CROSS JOIN shared
-      JOIN pages pg ON pg.id = shared.page_id AND pg.crawl_id = c.id
-      JOIN products p ON p.page_id = pg.id AND p.crawl_id = c.id
-                     AND p.content_hash = pg.content_hash
-      JOIN products o ON o.page_id = pg.id AND o.crawl_id < c.id AND o.absent_since IS NULL
-     WHERE c.id = :id AND c.definition #>> '{product,items}' IS NULL
-       AND pg.kind = 'product' AND pg.last_outcome = 'fetched'
-     ORDER BY o.id FOR UPDATE OF o
-)
-UPDATE products SET absent_since = now() FROM replaced WHERE products.id = replaced.id
-RETURNING page_id, content_hash
-""")
+REPLACED = sa.text(sql("results/mark_replaced.sql"))
 
 # Another page that gives such a product takes it over as soon as it is read whole.
 READ_WHOLE = sa.text("""

@@ -134,6 +134,8 @@ class CrawlJudgement:
                     self.notices.append(replace(judged, text=text, level="notice"))
                 change = replace(change, changed=0, alike=0)
             marks += self._marks_of_change(name, change, switched)
+            if self._keeps_values(name, changes[name]):
+                del self.breaches[name]
             marks += self._marks_of_breach(name, switched=name in switched, gone=name in gone)
             reason = plausibility.judge_changes(name, change, usual, self.tolerances, price=price)
             if reason is not None:
@@ -212,6 +214,15 @@ class CrawlJudgement:
         )
         # What second readings took back is no longer among the changes.
         return doubt or ("changed" if name in self.weighed.denied else None)
+
+    def _keeps_values(self, name: str, change: Changes) -> bool:
+        """Returns whether a field is in breach for its few values, and did not change on most of
+        the products that were read and known: they may be those of one brand."""
+        breach, earlier = self.breaches.get(name), self.compared - self.crawl.not_modified
+        if breach is None or breach.what != "distinct":
+            return False
+        changed = 2 * (change.changed + change.held)
+        return bool(changed < earlier and 2 * earlier >= self.figures[name].records)
 
     def _marks_of_breach(self, name: str, *, switched: bool, gone: bool) -> Iterator[FieldMark]:
         """Yields what to hold of a field that is missing or wrong on too many pages. A field that

@@ -3,6 +3,7 @@ product; what is judged when a crawl ends, and what a person may say to it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from importlib import import_module
@@ -302,6 +303,37 @@ def test_values_that_are_all_the_same(engine: sa.Engine) -> None:
     crawled(engine, shop(), range(40))
     crawl = crawled(engine, shop(), range(40), lambda number: good(number, price=Decimal("5.00")))
     assert crawl.why == {("price", "distinct")} and crawl.fields["price"].distinct == 1
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_one_brand_alone_may_be_all_that_a_crawl_reads(engine: sa.Engine, renamed: bool) -> None:
+    """The other pages answer 304. A single brand is news only if the products had others."""
+    numbers = range(120)
+
+    def branded(n: int) -> Data:
+        return good(n, brand=f"b{n // 30}.{n % 10 if n < 30 else 0}")
+
+    def read(engine: sa.Engine, few: range, data: Callable[[int], Data]) -> Crawl:
+        crawl = Crawl(engine, shop(), numbers)
+        unchanged = Verdict(Status.UNCHANGED, 0.0, True)
+        pages = [
+            crawl.page(n, leased, data(n))
+            if n in few
+            else PageResult(leased[0].id, crawl.id, leased[1], Outcome.NOT_MODIFIED, unchanged, 304)
+            for n, leased in crawl.lease()
+        ]
+        making.store(engine, crawl.ids, pages)
+        return crawl.end()
+
+    crawled(engine, shop(), numbers, branded)
+    for _ in range(3):
+        read(engine, range(30), branded)
+    if renamed:
+        crawl = read(engine, range(30), lambda n: good(n, brand="b1"))
+        assert {field for field, _ in crawl.why} == {"brand"}
+    else:
+        crawl = read(engine, range(60, 90), lambda n: branded(n) | {"tag": "back in stock"})
+        assert crawl.why == set()
 
 
 def test_values_of_another_type(engine: sa.Engine) -> None:
