@@ -18,6 +18,9 @@ from scraper.results.judgement.earlier_crawls import SuspectCrawl
 from scraper.results.judgement.plausibility import ONE_FACTOR, Changes
 from scraper.sites.definition import Site
 
+# Texts change alone if at most this part of them comes with a change of another text.
+ALONE_MOST = 0.1
+
 UNEXPLAINED = sa.text(sql("plugins/confirm/unexplained_prices.sql"))
 NEW_VALUES = sa.text(sql("plugins/confirm/compare_new_values.sql"))
 
@@ -29,8 +32,8 @@ class ConfirmHooks(Hooks):
         self, judgement: CrawlJudgement, changes: Mapping[str, Changes], contrary: int
     ) -> WeighedChanges:
         """Believes the fields that changed on surprisingly many products if the shop seems to have
-        decided on all of these changes, and those of prices and switches came again when their
-        pages were requested again."""
+        decided on all of these changes, and those of prices, of switches and of texts in other
+        words came again when their pages were requested again."""
         answers = second_readings.read_answers(judgement.connection, judgement.crawl.id)
         denied = {name for name in judgement.figures if answers.deny(name)}
         notes = {name: answers.describe(name) for name in answers.by_field}
@@ -42,9 +45,13 @@ class ConfirmHooks(Hooks):
         odd = "vanished" in doubts.values() or plausibility.held_is_odd(
             contrary, judgement.compared
         )
-        if not doubted or mode == "wait" or odd or not are_decided(judgement, changes, doubted):
+        if not doubted or mode == "wait" or odd:
+            return WeighedChanges(denied=denied, notes=notes)
+        new = read_new_values(judgement.connection, judgement.crawl.id, doubted)
+        if not are_decided(judgement, changes, doubted, new):
             return WeighedChanges(denied=denied, notes=notes)
         questions = doubted.intersection(judgement.of_type("price", "bool"))
+        questions |= {name for name in new if judgement.is_own(name) and new[name].is_foreign}
         believed = doubted if all(map(answers.confirm, questions)) else set()
         return WeighedChanges(believed, denied, questions, notes)
 
@@ -93,10 +100,13 @@ HOOKS = ConfirmHooks()
 
 
 def are_decided(
-    judgement: CrawlJudgement, changes: Mapping[str, Changes], doubted: set[str]
+    judgement: CrawlJudgement,
+    changes: Mapping[str, Changes],
+    doubted: set[str],
+    new: Mapping[str, shapes.NewValues],
 ) -> bool:
     """Returns True if someone at the shop seems to have decided on the changes of all these
-    fields."""
+    fields. `new` is what their changed values have in common."""
     values = judgement.connection, judgement.crawl.id
     prices, texts = judgement.of_type("price"), judgement.of_type("text")
     shared = [name for name in texts if not judgement.is_own(name)]
@@ -105,7 +115,6 @@ def are_decided(
     rest = dict.fromkeys(amounts, Changes(judgement.compared))
     if doubted.intersection(amounts):
         rest |= read_unexplained(*values, judgement.compared, amounts, shared)
-    new = read_new_values(*values, doubted.difference(amounts))
 
     def is_decided(name: str) -> bool:
         if name in amounts:
@@ -118,8 +127,10 @@ def are_decided(
             return not doubted.isdisjoint(prices)
         if name not in judgement.site.product.all_fields or name not in new:
             return False
-        own = name in texts and judgement.is_own(name)
-        return new[name].own_decided if own else new[name].decided
+        if name not in texts or not judgement.is_own(name):
+            return new[name].decided
+        others = [changes[text].changed for text in texts if text != name and text in changes]
+        return new[name].is_rewritten(alone=sum(others) <= ALONE_MOST * changes[name].changed)
 
     return all(map(is_decided, doubted))
 

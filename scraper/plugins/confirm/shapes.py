@@ -34,9 +34,14 @@ class NewValues:
     swapped: float
 
     @property
-    def own_decided(self) -> bool:
-        """True for texts that were rewritten: they are in the same language, and not mixed up."""
-        return self.known_words >= SAME_LANGUAGE and self.swapped <= SWAPPED_MOST
+    def is_foreign(self) -> bool:
+        """True for texts in words that the site did not have: in another language, perhaps."""
+        return self.known_words < SAME_LANGUAGE
+
+    def is_rewritten(self, *, alone: bool) -> bool:
+        """Returns True for texts that are not mixed up, and that are in the same language: a shop
+        in another one changes more than one text of a product (`alone` is false)."""
+        return self.swapped <= SWAPPED_MOST and (alone or not self.is_foreign)
 
     @property
     def decided(self) -> bool:

@@ -108,6 +108,29 @@ def test_several_brands_that_become_one_wait(
     assert stored(engine) == all_of(as_one if believed else branded)
 
 
+@pytest.mark.parametrize("names", ["as before", "translated"])
+def test_texts_in_new_words_are_a_rewrite_if_nothing_else_changes(
+    engine: sa.Engine, names: str
+) -> None:
+    def described(n: int) -> Data:
+        return good(n, name=f"kettle {n}", tag=f"solid oak, oiled by hand, for soup number {n}")
+
+    def rewritten(n: int) -> Data:
+        if n % 4:
+            return described(n)
+        name = f"kettle {n}" if names == "as before" else f"bouilloire {n}"
+        return good(n, name=name, tag=f"votre compagne fidele pour cuisiner mieux, modele {n}")
+
+    for _ in range(2):
+        crawled(engine, shop(), NUMBERS, described)
+    crawl = crawled(engine, shop(), NUMBERS, rewritten)
+    if names == "as before":
+        assert 0 < len(crawl.again) <= 10 and not crawl.row.suspect
+        assert stored(engine) == all_of(rewritten)
+    else:
+        assert crawl.row.suspect and stored(engine) == all_of(described)
+
+
 def test_what_is_only_true_for_a_while_waits(known: sa.Engine) -> None:
     crawl = Crawl(known, shop(), NUMBERS)
     crawl.settle(brand_dearer)
