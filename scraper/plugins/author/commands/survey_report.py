@@ -11,6 +11,7 @@ import click
 from scraper.cli.common.tables import format_cell, format_span, one_line, print_table
 from scraper.errors import quote_command
 from scraper.plugins.author.commands.one_shop import NewShop
+from scraper.plugins.author.discovery.fields.expected_former import NONE_NOW
 from scraper.plugins.author.discovery.fields.induction import FieldChoice
 from scraper.plugins.author.discovery.platform import OpenInterface
 from scraper.plugins.author.discovery.survey import Survey
@@ -30,6 +31,8 @@ def _count_fields(trials: list[PageTrial]) -> Counter[str]:
 
 def _format_example(choice: FieldChoice) -> str:
     assert choice.best is not None
+    if not choice.best.count:
+        return NONE_NOW
     position = next(at for at, value in enumerate(choice.best.values) if value is not None)
     currency = choice.currency or choice.best.currencies[position]
     return format_cell(choice.best.values[position])[:EXAMPLE_CHARS] + (

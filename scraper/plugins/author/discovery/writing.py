@@ -10,6 +10,7 @@ import yaml
 
 from scraper.domain import Kind
 from scraper.errors import quote_command
+from scraper.plugins.author.discovery.fields.expected_former import NONE_NOW
 from scraper.plugins.author.discovery.fields.induction import FieldChoice
 from scraper.plugins.author.discovery.survey import Survey
 
@@ -151,7 +152,7 @@ def _write_field(name: str, choice: FieldChoice, pages: int) -> list[str]:
         nearest = [f"    #   {name}: {_one_line(guess)}" for guess in choice.guesses]
         return [f"    # {name}: nothing on the pages was certain enough", *nearest]
     agrees = ", ".join(sorted(best.agrees))
-    example = next((value for value in best.values if value is not None), None)
+    example = next((value for value in best.values if value is not None), NONE_NOW)
     comment = f"    # {best.count} of {pages} pages; {_one_line(str(example))[:EXAMPLE_CHARS]}"
     if agrees:
         comment += f"; agrees with: {agrees}"

@@ -229,6 +229,50 @@ def test_a_former_price_is_found_by_its_line() -> None:
     assert [value is not None for value in best.values] == [n % 3 == 0 for n in range(9)]
 
 
+@pytest.mark.parametrize(
+    "reduced",
+    [
+        "<div class=box><del>$99.00</del> <b class=price>$20.00</b></div>",
+        '<div class=box><b class=price>$20.00</b><span class="txt Old-Price">$99.00</span></div>',
+        '<span style="text-decoration: line-through">$99.00</span><div class=box><b class=price>$20.00</b></div>',
+        "<div class=box><b class=price>$20.00</b></div><s>$99.00</s>",
+    ],
+)
+def test_where_nothing_is_reduced_a_former_price_is_expected_at_the_price(reduced: str) -> None:
+    related = """<aside><h2>Related</h2><div class=card><a href=/x/7>Pan 7</a><div class=box>
+    <del>$70.00</del><b class=price>$7.00</b></div></div></aside>"""
+
+    def page(number: int, price: str, more: str = "") -> ProductSample:
+        return ProductSample(
+            document(
+                f"<title>Pot {number}</title><h1>Pot {number}</h1><main><p>Oak</p>{price}{more}</main>"
+            ),
+            None,
+        )
+
+    plain = "<div class=box><b class=price>${}.00</b></div>"
+    samples = [page(n, plain.format(20 + n)) for n in range(6)]
+    choice = choose_fields(samples)["list_price"]
+    assert choice.best is not None and choice.best.count == 0
+    assert choice.definition()["floor"] == 0
+    for more in ("", related):
+        read = [
+            reading.values[0]
+            for chosen in choice.readings
+            if (reading := read_candidate("list_price", chosen.candidate, [page(9, reduced, more)]))
+        ]
+        assert read[:1] == [99], choice.definition()
+
+
+def test_a_mark_that_each_page_has_is_not_one_of_a_former_price() -> None:
+    def page(number: int) -> ProductSample:
+        price = f'<div class=box><b class="price regular">${number}.00</b></div>'
+        return ProductSample(document(f"<title>Pot</title><h1>Pot</h1>{price}"), None)
+
+    definition = choose_fields([page(20 + n) for n in range(6)])["list_price"].definition()
+    assert "del" in str(definition) and "regular" not in str(definition)
+
+
 def test_the_number_that_goes_to_the_cart_identifies_a_product_of_two_addresses() -> None:
     samples = [_product_page(20 + n) for n in range(6)]
     urls = ["https://shop.example/kettle", "https://shop.example/pots/kettle"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scraper.extract.heuristics.state_fields import find_field_paths
-from scraper.plugins.author.discovery.fields.ranked_sources import FIXED_CANDIDATES, Candidate
 from scraper.plugins.author.discovery.fields.samples import ProductSample
+from scraper.plugins.author.discovery.fields.standard import FIXED_CANDIDATES, Candidate
 from scraper.plugins.author.discovery.fields.visible_candidates import (
     LACKED_FIELDS,
     visible_candidates,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scraper.plugins.author.discovery.fields.candidates import find_candidates
+from scraper.plugins.author.discovery.fields.expected_former import expect_former_prices
 from scraper.plugins.author.discovery.fields.possible_values import (
     SHARED_FIELDS,
     drop_cents,
@@ -81,6 +82,8 @@ class FieldChoice:
         options = dict(TYPES[self.name])
         if self.currency is not None:
             options["currency"] = self.currency
+        if self.best is not None and not self.best.count:
+            options["floor"] = 0
         sources = [dict(reading.candidate.source) for reading in self.readings]
         assert sources, f"{self.name} has no source"
         if len(sources) == 1:
@@ -97,7 +100,18 @@ def choose_fields(samples: Sequence[ProductSample]) -> dict[str, FieldChoice]:
         chosen["brand"] = FieldChoice("brand", None, [])
     for name in ("price", "list_price"):
         chosen[name].currency = find_currency(chosen[name].readings, samples)
+    _expect_former_prices(chosen, samples)
     return chosen
+
+
+def _expect_former_prices(chosen: dict[str, FieldChoice], samples: Sequence[ProductSample]) -> None:
+    """Chooses a source for former prices where nothing on the pages may be one."""
+    prices, former = chosen["price"], chosen["list_price"]
+    if prices.combined is not None and former.best is None and not former.guesses:
+        expected = expect_former_prices(samples, prices.combined)
+        if expected:
+            best, *rivals = expected
+            chosen["list_price"] = FieldChoice("list_price", best, rivals, prices.currency)
 
 
 def _read_candidates(name: str, samples: Sequence[ProductSample]) -> list[CandidateReading]:

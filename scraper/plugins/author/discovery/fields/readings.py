@@ -9,9 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from scraper.plugins.author.discovery.fields.ranked_sources import Candidate
 from scraper.plugins.author.discovery.fields.samples import ProductSample, image_name, plain_text
-from scraper.plugins.author.discovery.fields.standard import TYPES
+from scraper.plugins.author.discovery.fields.standard import TYPES, Candidate
 from scraper.plugins.author.discovery.trial import field_reader
 from scraper.sites.grammar.fields import FieldSpec
 

@@ -12,8 +12,8 @@ from selectolax.lexbor import LexborNode
 
 from scraper.extract.heuristics.buying import read_buying_label
 from scraper.plugins.author.discovery.css_paths import find_paths
-from scraper.plugins.author.discovery.fields.ranked_sources import Candidate
 from scraper.plugins.author.discovery.fields.samples import ProductSample, image_name, plain_text
+from scraper.plugins.author.discovery.fields.standard import Candidate
 from scraper.plugins.author.discovery.fields.visible_elements import (
     find_availabilities,
     find_breadcrumbs,
