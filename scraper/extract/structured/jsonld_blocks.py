@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from html import unescape
 from typing import Any
@@ -30,6 +31,11 @@ _NOT_JSON = re.compile(
     r"|/\*.*?(?:\*/|\Z)|//[^\n]*|<!--.*?(?:-->|\Z)",
     re.DOTALL,
 )
+# An object's text, which ends where the next key or the object's end follows: `27" TV` has a quote
+# that is not escaped. A key inside it is a mistake of another kind, and stays one. A text without an
+# end takes the rest, so that hostile input stays linear.
+_ENDS = r'"(?=\s{0,99}(?:,\s{0,99}"[@\w-]{1,60}"\s{0,99}:|[}\]]))|(?="\s{0,99}:)|\Z'
+_LOOSE_TEXT = re.compile(rf'(:\s{{0,99}}")((?:[^"]|"(?!\s{{0,99}}:))*?)(?:{_ENDS})', re.DOTALL)
 # The opening tag of a JSON-LD script, but not a tag with "ld+json" in another attribute.
 _OPENING = re.compile(
     rb"""<script(?:\s+(?!type\b)[\w:-]+(?:\s*=\s*(?:"[^"<>]*"|'[^'<>]*'|[^\s"'<>]+))?)*"""
@@ -135,8 +141,8 @@ def load_json_at(text: str, at: int) -> tuple[Any, int]:
 
 def _load_repaired(text: str) -> Any:
     """Returns JSON with the mistakes that shops make: wrapped in comments, with character
-    references, with extra commas, or several values in a row. Returns None for longer texts than
-    people write."""
+    references, with extra commas, with quotes inside a text, or several values in a row. Returns
+    None for longer texts than people write."""
     if len(text) > REPAIRED_MAX_CHARS:
         return None
     for _ in range(2):
@@ -144,30 +150,33 @@ def _load_repaired(text: str) -> Any:
             text = unescape(text)
     text = text.lstrip()
     for _ in range(_WRAPPERS_MAX):
-        wrapper = _WRAPPER(text)
-        if wrapper is None:
+        if (wrapper := _WRAPPER(text)) is None:
             break
         text = text[wrapper.end() :].lstrip()
+    loose = text
     text = _TRAILING_COMMA.sub(r"\1", _NOT_JSON.sub(_repair_part, text)).lstrip()
-    values: list[Any] = []
-    at = 0
+    values, at = list[Any](), 0
     while at < len(text) and len(values) < JSONLD_NODES_MAX:
         try:
             value, end = _decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             break
         values.append(value)
-        behind = _NEXT(text, end)
-        at = behind.start() if behind is not None else len(text)
+        at = behind.start() if (behind := _NEXT(text, end)) is not None else len(text)
+    with suppress(ValueError, RecursionError):
+        values = values or [_decoder.decode(_LOOSE_TEXT.sub(_repair_quotes, loose))]
     return values[0] if len(values) == 1 else values or None
+
+
+def _repair_quotes(part: re.Match[str]) -> str:
+    return f'{part[1]}{_BARE_QUOTE.sub(chr(92) + chr(34), part[2])}"'
 
 
 def _repair_part(part: re.Match[str]) -> str:
     """Returns a text in quotes that JSON knows, and nothing for a comment."""
-    if part[1] is not None:
-        return part[1]
-    inner = unescape(part[2]) if part[2] is not None else None
-    return "" if inner is None else f'"{_BARE_QUOTE.sub(chr(92) + chr(34), inner)}"'
+    if part[1] is not None or part[2] is None:
+        return part[1] or ""
+    return f'"{_BARE_QUOTE.sub(chr(92) + chr(34), unescape(part[2]))}"'
 
 
 def _plain_number(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
@@ -9,6 +10,7 @@ from selectolax.lexbor import LexborHTMLParser
 from scraper.domain import Fetched
 from scraper.extract.document import Document
 from scraper.extract.structured import jsonld_blocks
+from scraper.extract.structured.jsonld_blocks import load_json
 from scraper.rules.decoding import decode_page
 
 PARTS = [
@@ -47,3 +49,31 @@ def test_a_page_that_is_not_what_it_says_reads_as_its_document_does(
     document = LexborHTMLParser(decode_page(page.body, page.headers["content-type"]).utf8)
     texts = [node.text() for node in document.css('script[type*="ld+json" i]')]
     assert Document(page, page.url).jsonld == jsonld_blocks.collect_objects(texts)
+
+
+QUOTED = (
+    '{"@type":"Product","brand":{"@type":"Brand","name":"A"B" Co"},"description":"wide, '
+    '\\"good\\", "cheap"","sku":"TV-27"","name":"27" TV, "black"","image":"http://s//i",'
+    '"offers":{"@type":"Offer","price":"12.50","priceCurrency":"GBP"}}'
+)
+
+
+def test_quotes_inside_texts_are_read() -> None:
+    product = load_json(QUOTED)
+    assert product["name"] == '27" TV, "black"' and product["sku"] == 'TV-27"'
+    assert product["brand"]["name"] == 'A"B" Co' and product["image"] == "http://s//i"
+    assert product["description"] == 'wide, "good", "cheap"'
+    assert product["offers"]["price"] == "12.50"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('{"name":"a "b"} c","price":"1"}', id="the end of an object"),
+        pytest.param('{"names":["a "b"", "c"],"price":"1"}', id="in a list"),
+        pytest.param('{"name":"a "b","price":"1', id="cut off"),
+        pytest.param('{"name":"a "b"; "sku":"2","price":"1"}', id="a key inside"),
+    ],
+)
+def test_quotes_that_may_end_elsewhere_give_nothing(text: str) -> None:
+    assert load_json(text) is None
