@@ -32,8 +32,8 @@ _NOT_JSON = re.compile(
     re.DOTALL,
 )
 # An object's text, which ends where the next key or the object's end follows: `27" TV` has a quote
-# that is not escaped. A key inside it is a mistake of another kind, and stays one. A text without an
-# end takes the rest, so that hostile input stays linear.
+# that is not escaped. A key inside it is a mistake of another kind, and stays one. A text without
+# an end takes the rest, so that hostile input stays linear.
 _ENDS = r'"(?=\s{0,99}(?:,\s{0,99}"[@\w-]{1,60}"\s{0,99}:|[}\]]))|(?="\s{0,99}:)|\Z'
 _LOOSE_TEXT = re.compile(rf'(:\s{{0,99}}")((?:[^"]|"(?!\s{{0,99}}:))*?)(?:{_ENDS})', re.DOTALL)
 # The opening tag of a JSON-LD script, but not a tag with "ld+json" in another attribute.
