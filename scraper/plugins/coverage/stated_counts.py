@@ -38,7 +38,7 @@ _PAGE_PAIR = re.compile(
     re.I,
 )
 _PAGE_PART = re.compile(
-    r"[-_/](?:page|seite|pagina|sida|side|strana|p)[-_/=]?\d+(?=/?$|\.\w+$)", re.I
+    r"(?:[-_/](?:page|seite|pagina|sida|side|strana|p)[-_/=]?|_s)\d+(?=/?$|\.\w+$)", re.I
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scraper.plugins.coverage.stated_counts import read_stated_count
+from scraper.plugins.coverage.stated_counts import name_list, read_stated_count
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,24 @@ from scraper.plugins.coverage.stated_counts import read_stated_count
 )  # fmt: skip
 def test_a_range_or_a_count_alone_counts_a_list(body: str, count: int | None) -> None:
     assert read_stated_count(body.encode()) == count
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("pots", "pots_s2"),
+        ("pots", "pots?page=2"),
+        ("pots?sort=new", "pots?sort=new&start=24"),
+        ("pots", "pots/page/2/"),
+        ("pots", "pots/seite-2"),
+        ("pots.html", "pots-p2.html"),
+    ],
+)
+def test_pages_of_a_list_have_one_name(first: str, second: str) -> None:
+    names = {name_list(f"https://shop.example/{path}").rstrip("/") for path in (first, second)}
+    assert len(names) == 1
+
+
+def test_a_number_of_another_kind_names_another_list() -> None:
+    assert name_list("https://shop.example/pots?path=2") != name_list("https://shop.example/pots")
+    assert name_list("https://shop.example/glass-2") != name_list("https://shop.example/glass")
