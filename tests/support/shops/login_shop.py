@@ -131,14 +131,15 @@ class LoginShop(Threaded):
         session = self.sessions.get(key)
         if session is None:
             return None
-        if self.ended_for.get(path, session) is session:
-            if self.lasts and session.served >= self.lasts and not session.over:
-                session.over = True
-                self.expired += 1
-            if session.over:
-                self.ended_for[path] = session
-                return None
-            session.served += 1
+        # No session ends with a page that an earlier one ended with.
+        counts = self.ended_for.get(path, session) is session
+        if counts and self.lasts and session.served >= self.lasts and not session.over:
+            session.over = True
+            self.expired += 1
+        if session.over:
+            self.ended_for[path] = session
+            return None
+        session.served += counts
         session.peers.add(peer)
         session.agents.add(headers.get("user-agent", ""))
         return session
