@@ -14,15 +14,13 @@ import math
 from collections import OrderedDict, deque
 from typing import TypeVar
 
-from scraper.rules.quality import improbability
-
 K = TypeVar("K")
 V = TypeVar("V")
 
 # A proxy's share of bad pages at a host is that of its last pages there.
 WINDOW = 100
-# A proxy is clearly worse with at least this many bad pages, this improbable (in nats) by the other
-# proxies' share.
+# A proxy is clearly worse with at least this many bad pages, if it is this improbable (in nats)
+# that the other proxies have the same share of them.
 BAD_LEAST = 5
 IMPROBABLE = math.log(100_000)
 # After this many incomplete pages in a row on which all proxies agree, the site's pages lack it.
@@ -38,6 +36,24 @@ def store_newest(kept: OrderedDict[K, V], key: K, value: V, most: int) -> V:
     if len(kept) > most:
         kept.popitem(last=False)
     return value
+
+
+def _compare_shares(bad: int, pages: int, others_bad: int, others: int) -> float:
+    """Returns how improbable it is, in nats, that a proxy's bad pages and the others' have the same
+    cause: the logarithm of the likelihood ratio. 0 if its share is not the larger one.
+
+    5 of 25 where the others have 0 of 50 is 5.9; 5 of 6, where they have 1 of 6, is 2.9.
+    """
+    if bad * others <= others_bad * pages:
+        return 0.0
+    apart = _log_likelihood(bad, pages) + _log_likelihood(others_bad, others)
+    return apart - _log_likelihood(bad + others_bad, pages + others)
+
+
+def _log_likelihood(bad: int, pages: int) -> float:
+    """Returns the logarithm of the likelihood of that many bad pages by their own share."""
+    whole = pages - bad
+    return sum(count * math.log(count / pages) for count in (bad, whole) if count)
 
 
 class ProxyContents:
@@ -67,9 +83,8 @@ class ProxyContents:
             if other != proxy_id
             for was_bad in window
         ]
-        usual = (len(others) - sum(others) + 1) / (len(others) + 2)
-        whole = len(mine) - sum(mine)
-        return sum(mine) >= BAD_LEAST and improbability(whole, len(mine), usual) >= IMPROBABLE
+        doubt = _compare_shares(sum(mine), len(mine), sum(others), len(others))
+        return sum(mine) >= BAD_LEAST and doubt >= IMPROBABLE
 
     def record_lack(self, host: str) -> None:
         """Records that every proxy got an incomplete page."""
