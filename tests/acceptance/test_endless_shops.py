@@ -76,6 +76,14 @@ def shop(environment: Settings) -> Iterator[OddShop]:
         yield shop
 
 
+def start_at(run: Commands, environment: Settings, *urls: str) -> None:
+    """Lets the definition start there, and starts the workers."""
+    path = environment.sites_dir / "endless.yaml"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"start": urls}))
+    run.coordinator()
+    run.until_ready(run.worker("datacenter"))
+
+
 def test_traps_end_and_the_catalogue_is_whole(
     run: Commands, engine: sa.Engine, shop: OddShop
 ) -> None:
@@ -96,12 +104,7 @@ def test_traps_end_and_the_catalogue_is_whole(
 def test_a_trap_alone_ends_below_120_pages(
     run: Commands, engine: sa.Engine, shop: OddShop, environment: Settings
 ) -> None:
-    path = environment.sites_dir / "endless.yaml"
-    definition = json.loads(path.read_text())
-    definition["start"] = [shop.url("/trap/?page=1"), shop.url("/calendar?page=0")]
-    path.write_text(json.dumps(definition))
-    run.coordinator()
-    run.until_ready(run.worker("datacenter"))
+    start_at(run, environment, shop.url("/trap/?page=1"), shop.url("/calendar?page=0"))
     crawl = run.crawl(engine, "endless", timeout_s=120)
     assert crawl["status"] == "completed" and crawl["discovery_total"] < 120
     assert 0 < crawl["links_fruitless"] <= 3
@@ -111,12 +114,7 @@ def test_a_trap_alone_ends_below_120_pages(
 def test_new_addresses_without_a_good_page_end_below_120_listings(
     run: Commands, engine: sa.Engine, shop: OddShop, environment: Settings, trap: str
 ) -> None:
-    path = environment.sites_dir / "endless.yaml"
-    definition = json.loads(path.read_text())
-    definition["start"] = [shop.url("/list?page=0"), shop.url(f"{trap}?page=1")]
-    path.write_text(json.dumps(definition))
-    run.coordinator()
-    run.until_ready(run.worker("datacenter"))
+    start_at(run, environment, shop.url("/list?page=0"), shop.url(f"{trap}?page=1"))
     crawl = run.crawl(engine, "endless", timeout_s=120)
     assert crawl["status"] == "completed" and crawl["products_new"] == PAGES * PER_PAGE
     asked = Counter(urlsplit(target).path for target in shop.asked())
@@ -128,12 +126,7 @@ def test_the_same_products_at_new_addresses_end(
     run: Commands, engine: sa.Engine, shop: OddShop, environment: Settings
 ) -> None:
     """Each page answers, and robots.txt allows it. A later crawl finds new addresses again."""
-    path = environment.sites_dir / "endless.yaml"
-    definition = json.loads(path.read_text())
-    definition["start"] = [shop.url("/list?page=0"), shop.url("/again?page=1")]
-    path.write_text(json.dumps(definition))
-    run.coordinator()
-    run.until_ready(run.worker("datacenter"))
+    start_at(run, environment, shop.url("/list?page=0"), shop.url("/again?page=1"))
     for number in range(2):
         before = Counter(urlsplit(target).path for target in shop.asked())
         crawl = run.crawl(engine, "endless", timeout_s=120)
