@@ -47,7 +47,8 @@ class ConfirmHooks(Hooks):
         )
         if not doubted or mode == "wait" or odd:
             return WeighedChanges(denied=denied, notes=notes)
-        new = read_new_values(judgement.connection, judgement.crawl.id, doubted)
+        worded = doubted.difference(judgement.of_type("price"))
+        new = read_new_values(judgement.connection, judgement.crawl.id, worded)
         if not are_decided(judgement, changes, doubted, new):
             return WeighedChanges(denied=denied, notes=notes)
         questions = doubted.intersection(judgement.of_type("price", "bool"))
