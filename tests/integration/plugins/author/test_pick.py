@@ -122,19 +122,22 @@ def test_a_page_made_to_be_slow_holds_up_the_tab_for_seconds_at_most(
     project: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is answered with a page, or with why not; and the next question is answered."""
-    monkeypatch.setattr("scraper.plugins.setup.picking.DEADLINE_S", 4.0)
     file = project / "sites/shop.yaml"
     file.write_text(TEXT)
     save_pages(file, [PAGE.format(n=1), PAGE.format(n=2)])
     pages = file.with_suffix(".pages")
     (pages / "002.gz").write_bytes(gzip.compress(HOSTILE[name][1]))
     for words in (["2"], ["2", "1", "price"], ["1"]):
-        try:
-            found = pick("shop", TEXT, pages, words)
-        except ConfigError as error:
-            assert words != ["1"], error
-        else:
-            assert found["url" if len(words) == 1 else "proposals"]
+        with monkeypatch.context() as patched:
+            # Only the slow page has little time: a busy machine may need long for the other one.
+            if words != ["1"]:
+                patched.setattr("scraper.plugins.setup.picking.DEADLINE_S", 4.0)
+            try:
+                found = pick("shop", TEXT, pages, words)
+            except ConfigError as error:
+                assert words != ["1"], error
+            else:
+                assert found["url" if len(words) == 1 else "proposals"]
 
 
 def test_the_tab_learns_why_nothing_is_read(shop: Path) -> None:
