@@ -117,7 +117,7 @@ lies: setup ## let shops go wrong in every way, and count what is published wron
 	@LIES_PRODUCTS=$(or $(PRODUCTS),200) LIES_SEED=$(or $(SEED),1) $(BIN)/pytest tests/acceptance/test_lies.py -n 2 -rP \
 		-o log_cli=false | grep -v '\[info \|\[0m'
 
-days: setup ## crawl an honest shop on 38 days, and count what is published late, false alarms, products lost (PRODUCTS=100 SEED=…)
+days: setup ## crawl an honest shop on 40 days, and count what is published late, false alarms, products lost (PRODUCTS=100 SEED=…)
 	@DAYS_PRODUCTS=$(or $(PRODUCTS),100) DAYS_SEED=$(or $(SEED),1) $(BIN)/pytest tests/acceptance/test_days.py -n 0 -q -rP \
 		-o log_cli=false | grep -v '\[info \|\[0m'
 

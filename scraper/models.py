@@ -686,6 +686,9 @@ class HeldValue(Base):
     confirmed: Mapped[bool] = mapped_column(
         server_default=FALSE, comment="its page has said it twice in this crawl"
     )
+    card: Mapped[bool | None] = mapped_column(
+        comment="whether the product's card on a listing says this, or still the stored value"
+    )
 
 
 class HeldProduct(Base):

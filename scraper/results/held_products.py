@@ -57,22 +57,7 @@ SELECT field, array_agg(DISTINCT currency) AS currencies FROM (
  WHERE currency IS NOT NULL GROUP BY field HAVING count(*) >= {CURRENCY_LEAST}
 """)
 
-# If pages give several products each, another product on the page is normal.
-MARK = sa.text("""
-WITH marked AS (
-    UPDATE held_products h
-       SET reason = CASE
-           WHEN NOT :several AND EXISTS (
-                SELECT FROM products o WHERE o.page_id = h.page_id AND o.delisted_at IS NULL
-                   AND o.external_id <> h.external_id) THEN 'page'
-           WHEN EXISTS (
-                SELECT FROM jsonb_each(CAST(:currencies AS jsonb)) AS c(field, currencies)
-                 WHERE NOT c.currencies ? (h.data ->> (c.field || '_currency'))) THEN 'currency'
-           END
-     WHERE h.crawl_id = :id AND h.since_crawl_id = :id RETURNING reason
-)
-SELECT count(*) FILTER (WHERE reason = 'page') FROM marked
-""")
+MARK = sa.text(sql("results/mark_held_products.sql"))
 
 # A product without a field that too few products have waits as long as known products keep their
 # values.

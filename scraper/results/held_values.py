@@ -32,22 +32,7 @@ BATCH = 1000
 
 DIFFERING = sa.text(sql("results/differing_products.sql"))
 
-# A value that an earlier crawl has read as well keeps the earlier crawl's id and time.
-HOLD = sa.text("""
-INSERT INTO held_values AS h (product_id, field, crawl_id, since_crawl_id, difference, value,
-                              contradicted)
-SELECT product_id, field, crawl_id, crawl_id, difference, value, contradicted
-  FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-    AS i(product_id bigint, field text, crawl_id bigint, difference text, value jsonb,
-         contradicted boolean)
-ON CONFLICT (product_id, field) DO UPDATE
-   SET crawl_id = excluded.crawl_id, reason = NULL, difference = excluded.difference,
-       value = excluded.value, contradicted = excluded.contradicted,
-       confirmed = h.crawl_id = excluded.crawl_id AND h.value = excluded.value,
-       since_crawl_id = CASE WHEN h.value = excluded.value THEN h.since_crawl_id
-                             ELSE excluded.since_crawl_id END,
-       seen_at = CASE WHEN h.value = excluded.value THEN h.seen_at ELSE now() END
-""")
+HOLD = sa.text(sql("results/hold_values.sql"))
 
 # Held values that a page no longer says, of the products that were read from it.
 FORGET = sa.text("""
@@ -56,18 +41,7 @@ DELETE FROM held_values h
  WHERE h.product_id = i.product_id AND h.field <> ALL (i.fields)
 """)
 
-# The products of a crawl that wait, a batch: what is released of each, and whether it was delisted,
-# since releasing lists it again.
-WAITING = sa.text(f"""
-SELECT p.id, p.site_id, p.external_id, p.page_id, p.url, CAST(p.data AS text) AS data,
-       p.delisted_at IS NOT NULL AS delisted, h.fields, CAST(h.given AS text) AS given
-  FROM (SELECT product_id, array_agg(field) FILTER (WHERE reason IS NULL) AS fields,
-               jsonb_object_agg(field, value) FILTER (WHERE reason IS NULL) AS given
-          FROM held_values WHERE crawl_id = :id AND product_id > :after
-         GROUP BY product_id ORDER BY product_id LIMIT {BATCH}) h
-  JOIN products p ON p.id = h.product_id
- ORDER BY p.id FOR UPDATE OF p
-""")
+WAITING = sa.text(sql("results/waiting_products.sql"))
 
 RELEASED = sa.text("DELETE FROM held_values WHERE crawl_id = :id AND reason IS NULL")
 
@@ -235,9 +209,9 @@ def _count_vanished(comparisons: Iterable[Comparison]) -> dict[int, Counter[str]
 def release_values(connection: sa.Connection, crawl_id: int) -> dict[str, int]:
     """Writes the held values of a crawl that no reason speaks against. Returns how many values of
     each field stay held."""
-    after, counts = 0, CountsByCrawl()
+    after, counts, values = 0, CountsByCrawl(), {"id": crawl_id, "batch": BATCH}
     while True:
-        rows = connection.execute(WAITING, {"id": crawl_id, "after": after}).all()
+        rows = connection.execute(WAITING, values | {"after": after}).all()
         ready = [_with_values(row, crawl_id) for row in rows if row.fields or row.delisted]
         for written in products.upsert_products(connection, ready):
             counts[crawl_id].count_written(False, written.changed, written.repriced)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,11 +12,12 @@ from pydantic import ValidationError
 from scraper.frontier.crawls import REPLAY
 from scraper.infra.statements import sql
 from scraper.plugin import Hooks
-from scraper.plugins.confirm import missing, second_readings, shapes
+from scraper.plugins.confirm import cards, missing, second_readings, shapes
+from scraper.plugins.confirm.cards import DoubtingCrawl
 from scraper.results.judgement import plausibility
 from scraper.results.judgement.crawl_judgement import STOCKS, CrawlJudgement, WeighedChanges
 from scraper.results.judgement.earlier_crawls import SuspectCrawl
-from scraper.results.judgement.plausibility import ONE_FACTOR, Changes
+from scraper.results.judgement.plausibility import ONE_FACTOR, Changes, has_one_factor
 from scraper.sites.definition import Site
 
 # Texts change alone if at most this part of them comes with a change of another text.
@@ -25,8 +27,24 @@ UNEXPLAINED = sa.text(sql("plugins/confirm/unexplained_prices.sql"))
 NEW_VALUES = sa.text(sql("plugins/confirm/compare_new_values.sql"))
 
 
+@dataclass(frozen=True, slots=True)
+class ConfirmedChanges(WeighedChanges):
+    """`unseen` prices have no other source on their pages, or no shape that decides: the cards of
+    listings may say something of them."""
+
+    unseen: Set[str] = frozenset()
+
+
 class ConfirmHooks(Hooks):
     """See `Hooks`."""
+
+    def crawl_extra(
+        self, connection: sa.Connection, crawl_id: int, site_id: int, site: Site
+    ) -> DoubtingCrawl | None:
+        fields = site.product.all_fields.items()
+        prices = [name for name, spec in fields if spec.type == "price"]
+        confirms = prices and site.quality.doubt == "confirm"
+        return DoubtingCrawl(crawl_id, site_id, prices) if confirms else None
 
     def weigh_changes(
         self, judgement: CrawlJudgement, changes: Mapping[str, Changes], contrary: int
@@ -35,7 +53,13 @@ class ConfirmHooks(Hooks):
         decided on all of these changes, and those of prices, of switches and of texts in other
         words came again when their pages were requested again."""
         answers = second_readings.read_answers(judgement.connection, judgement.crawl.id)
-        denied = {name for name in judgement.figures if answers.deny(name)}
+        votes = cards.read_votes(judgement.connection, judgement.crawl.id)
+        denied = {
+            name
+            for name in judgement.figures
+            if answers.deny(name)
+            or (name in votes and votes[name].deny and not changes[name].agreed)
+        }
         notes = {name: answers.describe(name) for name in answers.by_field}
         doubts = {name: judgement.find_doubt(name, changes[name]) for name in judgement.figures}
         doubted = {name for name, doubt in doubts.items() if doubt == "changed"} | denied
@@ -49,12 +73,19 @@ class ConfirmHooks(Hooks):
             return WeighedChanges(denied=denied, notes=notes)
         worded = doubted.difference(judgement.of_type("price"))
         new = read_new_values(judgement.connection, judgement.crawl.id, worded)
-        if not are_decided(judgement, changes, doubted, new):
+        prices = set(judgement.of_type("price"))
+        undecided = find_undecided(judgement, changes, doubted, new)
+        if any(name not in prices or has_one_factor(changes[name]) for name in undecided):
             return WeighedChanges(denied=denied, notes=notes)
         questions = doubted.intersection(judgement.of_type("price", "bool"))
         questions |= {name for name in new if judgement.is_own(name) and new[name].is_foreign}
-        believed = doubted if all(map(answers.confirm, questions)) else set()
-        return WeighedChanges(believed, denied, questions, notes)
+        shown = {name for name, vote in votes.items() if vote.confirm}
+        confirmed = undecided <= shown and all(
+            answers.confirm(name) or (name in shown and name not in answers.by_field)
+            for name in questions
+        )
+        unseen = undecided | {name for name in questions & prices if not changes[name].agreed}
+        return ConfirmedChanges(doubted if confirmed else set(), denied, questions, notes, unseen)
 
     def request_again(
         self,
@@ -78,14 +109,18 @@ class ConfirmHooks(Hooks):
         with connection.begin_nested() as savepoint:
             judgement = CrawlJudgement(connection, row, site, before, 0)
             judgement.doubt_changes()
-            cleared = second_readings.find_cleared(connection, row)
+            prices = judgement.of_type("price")
+            single = second_readings.find_single(connection, row, prices)
             judgement.store_number(whole=complete)
             odd = complete and missing.is_surprising(connection, row, before)
             savepoint.rollback()
         again = missing.request_pages(connection, row) if odd else 0
-        questions = judgement.weighed.questions
-        if questions or cleared:
-            again += second_readings.request_again(connection, row, questions, cleared)
+        weighed = judgement.weighed
+        if weighed.questions or single:
+            unseen = isinstance(weighed, ConfirmedChanges) and bool(weighed.unseen)
+            again += second_readings.request_again(
+                connection, row, weighed.questions, single, cards=unseen or bool(single)
+            )
         return again
 
     def explain_misses(self, connection: sa.Connection, crawl_id: int) -> bool:
@@ -100,14 +135,14 @@ class ConfirmHooks(Hooks):
 HOOKS = ConfirmHooks()
 
 
-def are_decided(
+def find_undecided(
     judgement: CrawlJudgement,
     changes: Mapping[str, Changes],
     doubted: set[str],
     new: Mapping[str, shapes.NewValues],
-) -> bool:
-    """Returns True if someone at the shop seems to have decided on the changes of all these
-    fields. `new` is what their changed values have in common."""
+) -> set[str]:
+    """Returns those of these fields on whose changes no one at the shop seems to have decided.
+    `new` is what their changed values have in common."""
     values = judgement.connection, judgement.crawl.id
     prices, texts = judgement.of_type("price"), judgement.of_type("text")
     shared = [name for name in texts if not judgement.is_own(name)]
@@ -133,7 +168,7 @@ def are_decided(
         others = [changes[text].changed for text in texts if text != name and text in changes]
         return new[name].is_rewritten(alone=sum(others) <= ALONE_MOST * changes[name].changed)
 
-    return all(map(is_decided, doubted))
+    return {name for name in doubted if not is_decided(name)}
 
 
 def read_unexplained(

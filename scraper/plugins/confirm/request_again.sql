@@ -2,12 +2,13 @@
 -- Takes pages whose changes are in doubt into their crawl again. Returns these pages, with the
 --   status that they had.
 -- parameters: id (the crawl), fields (whose changes are in doubt), most (pages), each (pages of a
---   field, if it has as many), pages (whose single values are in doubt)
+--   field, if it has as many), pages (whose single values are in doubt), listings (how many)
 -- locks: the chosen pages; the crawl's row is locked before, and none of its pages is leased
 -- why: the pages are taken evenly from the time of the crawl, and then some of each field that has
 --   too few among them: a field that is not requested again stays in doubt. They are due after as
 --   long as the crawl has taken, but at most a minute, and are requested without validators. `asked`
---   counts the values that are requested again, by field.
+--   counts the values that are requested again, by field. The listings that name the most of these
+--   pages are requested for their cards.
 WITH doubtful AS MATERIALIZED (
     SELECT h.field, pg.id, pg.kind, pg.status, pg.settled_at
       FROM held_values h JOIN products p ON p.id = h.product_id JOIN pages pg ON pg.id = p.page_id
@@ -23,12 +24,19 @@ WITH doubtful AS MATERIALIZED (
     SELECT id, row_number() OVER (PARTITION BY field
                                       ORDER BY id NOT IN (SELECT id FROM even), settled_at, id) AS nth
       FROM doubtful
-), chosen AS MATERIALIZED (
+), of_products AS MATERIALIZED (
     SELECT id, kind, status FROM placed
      WHERE id IN (SELECT id FROM even UNION SELECT id FROM of_fields WHERE nth <= :each)
      UNION
     SELECT id, kind, status FROM pages
      WHERE id = ANY (:pages) AND crawl_id = :id AND status IN ('ok', 'unchanged')
+), of_listings AS (
+    SELECT l.id, l.kind, l.status
+      FROM of_products c JOIN pages pg ON pg.id = c.id JOIN pages l ON l.id = pg.found_on
+     WHERE l.crawl_id = :id AND l.kind = 'listing' AND l.status IN ('ok', 'unchanged')
+     GROUP BY l.id ORDER BY count(*) DESC, l.id LIMIT :listings
+), chosen AS MATERIALIZED (
+    SELECT * FROM of_products UNION ALL SELECT * FROM of_listings
 ), counted AS (
     UPDATE crawl_quality SET asked = coalesce((
         SELECT jsonb_object_agg(field, number)

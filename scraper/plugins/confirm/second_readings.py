@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,6 +24,8 @@ from scraper.plugins.confirm.shapes import REPEATED
 # At most this number of pages, and this share of a crawl's product pages, are requested again; and
 # more for a field that has too few among them.
 PAGES_MOST, SHARE_MOST, FIELD_LEAST = 30, 0.1, 2
+# This share of the pages are listings, if cards may say something.
+LISTINGS_SHARE = 1 / 6
 
 REQUEST = sa.text(sql("plugins/confirm/request_again.sql"))
 
@@ -33,17 +36,27 @@ SELECT a.key AS field, CAST(a.value AS int) AS asked,
   FROM crawl_quality q CROSS JOIN jsonb_each(q.asked) a WHERE q.crawl_id = :id
 """)
 
-# Pages of prices that fell to an eighth or less, and that show the price before as the former one.
-CLEARED = sa.text("""
-SELECT p.page_id FROM held_values h JOIN products p ON p.id = h.product_id
- WHERE h.crawl_id = :id AND h.since_crawl_id = :id AND h.reason = 'leap' AND p.page_id IS NOT NULL
-   AND NOT h.contradicted
-   AND CAST(h.value ->> h.field AS numeric) < CAST(p.data ->> h.field AS numeric)
-   AND EXISTS (
-       SELECT FROM held_values o
-        WHERE o.product_id = h.product_id AND o.crawl_id = :id AND o.field <> h.field
-          AND o.value -> o.field = p.data -> h.field)
- ORDER BY h.product_id LIMIT :most
+# Pages with a single price that is not believed, though a second reading may confirm it: it is one
+# that leaps or that many products share. Either the page shows the stored price as the former one,
+# or a listing has a card; cards say nothing of a decimal point that moved.
+SINGLE = sa.text("""
+SELECT id FROM (
+SELECT pg.id, pg.settled_at,
+       row_number() OVER (PARTITION BY h.field, h.reason, h.value ORDER BY pg.settled_at, pg.id) AS nth
+  FROM held_values h JOIN products p ON p.id = h.product_id
+  JOIN pages pg ON pg.id = p.page_id
+ CROSS JOIN LATERAL (SELECT CAST(h.value ->> h.field AS numeric)
+                          / nullif(CAST(p.data ->> h.field AS numeric), 0) AS factor) f
+ WHERE h.crawl_id = :id AND h.since_crawl_id = :id AND h.reason IN ('leap', 'shared')
+   AND h.field = ANY (:prices) AND NOT h.contradicted
+   AND (f.factor < 1 AND EXISTS (
+        SELECT FROM held_values o
+         WHERE o.product_id = h.product_id AND o.crawl_id = :id AND o.field <> h.field
+           AND o.value -> o.field = p.data -> h.field)
+        OR f.factor NOT IN (0.001, 0.01, 0.1, 10, 100, 1000) AND EXISTS (
+        SELECT FROM pages l WHERE l.id = pg.found_on AND l.kind = 'listing'))
+) AS of_values
+ WHERE nth <= :each ORDER BY settled_at, id LIMIT :most
 """)
 
 # Pages that are requested again; others are only asked whether they still give a product.
@@ -83,10 +96,13 @@ def limit_pages(products: int) -> int:
     return min(PAGES_MOST, max(1, round(SHARE_MOST * products)))
 
 
-def find_cleared(connection: sa.Connection, crawl: sa.Row[Any]) -> list[int]:
-    """Returns pages that seem to show a clearance, of prices that a judgement has marked."""
-    values = {"id": crawl.id, "most": limit_pages(crawl.product_total)}
-    return list(connection.execute(CLEARED, values).scalars())
+def find_single(
+    connection: sa.Connection, crawl: sa.Row[Any], prices: Collection[str]
+) -> list[int]:
+    """Returns pages with single prices that a judgement has marked and that may be right."""
+    values = {"id": crawl.id, "prices": list(prices), "each": FIELD_LEAST}
+    values["most"] = limit_pages(crawl.product_total)
+    return list(connection.execute(SINGLE, values).scalars())
 
 
 def request_again(
@@ -94,11 +110,15 @@ def request_again(
     crawl: sa.Row[Any],
     fields: Collection[str],
     pages: Collection[int],
+    *,
+    cards: bool,
 ) -> int:
-    """Takes pages with changes of these fields, and these pages, into the crawl again. Returns how
-    many."""
-    values = {"id": crawl.id, "fields": list(fields), "most": limit_pages(crawl.product_total)}
-    values |= {"each": FIELD_LEAST, "pages": list(pages)}
+    """Takes pages with changes of these fields, and these pages, into the crawl again, and some
+    listings for their `cards`. Returns how many."""
+    most = limit_pages(crawl.product_total)
+    listings = ceil(LISTINGS_SHARE * most) if cards else 0
+    values = {"id": crawl.id, "fields": list(fields), "pages": list(pages), "each": FIELD_LEAST}
+    values |= {"most": max(1, most - listings), "listings": listings}
     counts, again = CountsByCrawl(), connection.execute(REQUEST, values).all()
     for row in again:
         counts[crawl.id].uncount_settled(Kind(row.kind), row.status)

@@ -26,12 +26,14 @@ REPEATED = 0.95
 @dataclass(frozen=True, slots=True)
 class NewValues:
     """The changed values of a field: how many different ones there were before and are now, which
-    share of their words is in use at the site, and which share another product had before."""
+    share of their words is in use at the site, which share another product had before, and which
+    share of those that several products share is that of a whole listing."""
 
     before: int
     after: int
     known_words: float
     swapped: float
+    listed: float = 0.0
 
     @property
     def is_foreign(self) -> bool:
@@ -45,8 +47,9 @@ class NewValues:
 
     @property
     def decided(self) -> bool:
-        """False if many values became one, as if a selector found the same text everywhere."""
-        return self.before < 2 or 2 * self.after > self.before
+        """False if many values became one, as if a selector found the same text everywhere, and
+        not in a listing that the products moved to."""
+        return self.before < 2 or 2 * self.after > self.before or self.listed >= REPEATED
 
 
 def is_decided_price(name: str, rest: Changes, usual: float | None, tolerances: Tolerances) -> bool:

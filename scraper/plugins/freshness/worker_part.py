@@ -15,10 +15,10 @@ from scraper.crawl.context import CrawlContext
 from scraper.domain import Extracted, Fetched, Kind, LeasedPage
 from scraper.extract.bounds import ReadElsewhere, TooSlow
 from scraper.extract.document import Document
+from scraper.extract.heuristics.cards import LIMITS, read_cards
 from scraper.infra.database import retry_transaction
 from scraper.plugin import WorkerPart
 from scraper.plugins.freshness import signals
-from scraper.plugins.freshness.cards import LIMITS, read_cards
 from scraper.plugins.freshness.hooks import PlannedCrawl
 from scraper.results.transaction import PageResult
 from scraper.rules.urls import fingerprint

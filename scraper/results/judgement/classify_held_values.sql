@@ -8,13 +8,16 @@
 -- why: only values that no earlier crawl has read are classified. The counts are of one page, or of
 --   one value of one field. Products that shared a value before count as one among those that share
 --   another one now, and a product that shows its earlier price as the former one does not count: a
---   shop may sell many for one price. A price that falls to an eighth is believed if its page
---   says it twice in the crawl and shows the earlier price as the former one. A sold-out product may hide its price, which is believed if
---   nearly all products that a field vanished from are sold out. Whatever else changes on a product
+--   shop may sell many for one price. So does one price that the cards of listings show as well, in
+--   at most half of the shop. A price that leaps is believed if its page says it twice in the crawl,
+--   and shows the earlier price as the former one, or the product's card shows the new one, unless
+--   the decimal point moved. A sold-out product may hide its price, which is believed if nearly all
+--   products that a field vanished from are sold out. Whatever else changes on a product
 --   with a vanished value waits with it, so that the product never has a state that it did not have
 --   at the shop, unless the field vanished from so large a share of the products that it is broken.
 WITH fresh AS MATERIALIZED (
-    SELECT h.product_id, h.field, h.difference, h.value, h.contradicted, h.confirmed, p.data,
+    SELECT h.product_id, h.field, h.difference, h.value, h.contradicted, h.confirmed, h.card,
+           p.data,
            CASE WHEN h.field = ANY (:prices) AND h.difference = 'changed'
                  AND jsonb_typeof(p.data -> h.field) = 'number'
                 THEN CAST(p.data ->> h.field AS numeric) END AS before,
@@ -40,12 +43,14 @@ WITH fresh AS MATERIALIZED (
                   AND o.value -> o.field = p.data -> h.field) AS reduced,
            count(*) OVER (PARTITION BY h.field) AS of_field,
            count(*) FILTER (WHERE h.difference = 'vanished') OVER (PARTITION BY h.field) AS lost,
-           count(*) OVER (PARTITION BY h.field, jsonb_hash_extended(h.value, 0)) AS sharing,
+           count(*) OVER of_value AS sharing, count(*) FILTER (WHERE h.card) OVER of_value AS shown,
+           count(*) FILTER (WHERE NOT h.card) OVER of_value AS denied,
            count(*) OVER (PARTITION BY h.field, jsonb_hash_extended(h.value, 0),
                                        jsonb_hash_extended(p.data -> h.field, 0)) AS as_before
       FROM held_values h JOIN products p ON p.id = h.product_id
      WHERE h.crawl_id = :id AND h.since_crawl_id = :id AND h.field = ANY (:fields)
-    WINDOW of_page AS (PARTITION BY h.product_id)
+    WINDOW of_page AS (PARTITION BY h.product_id),
+           of_value AS (PARTITION BY h.field, jsonb_hash_extended(h.value, 0))
 ), counted AS (
     SELECT fresh.*, sold_out AND count(*) FILTER (WHERE difference = 'vanished' AND sold_out)
                OVER (PARTITION BY field) >= CAST(:explained AS numeric) * lost AS hidden,
@@ -63,12 +68,17 @@ WITH fresh AS MATERIALIZED (
            WHEN before > 0 AND after <= 0 THEN 'zero'
            WHEN before > 0 AND (after >= before * CAST(:leap AS numeric)
                                 OR after <= before / CAST(:leap AS numeric))
-            AND NOT (confirmed AND reduced AND after < before AND NOT contradicted) THEN 'leap'
+            AND NOT (confirmed AND NOT contradicted
+                     AND (reduced AND after < before
+                          OR card IS TRUE AND after NOT IN (10 * before, 100 * before, 1000 * before)
+                              AND before NOT IN (10 * after, 100 * after, 1000 * after)))
+                THEN 'leap'
            WHEN difference = 'changed' AND text ~ :misread AND NOT text_before ~ :misread
                 THEN 'encoding'
            WHEN difference = 'changed' AND field = ANY (:own)
                 AND NOT reduced AND sharing - as_before + 1 >= :shared_min
                 AND sharing >= CAST(:shared AS numeric) * of_field
+                AND NOT (shown >= 3 AND 20 * denied <= shown AND 2 * sharing <= :compared)
                 THEN 'shared'
            WHEN difference = 'changed' AND contradicted AND field = ANY (:agreeing)
                 THEN 'contradicted'

@@ -132,7 +132,7 @@ class CrawlJudgement:
                 if judged is not None:
                     text = judged.text + self.weighed.notes.get(name, "")
                     self.notices.append(replace(judged, text=text, level="notice"))
-                change = replace(change, changed=0, alike=0)
+                change = replace(change, changed=0, alike=0, merged=0)
             marks += self._marks_of_change(name, change, switched)
             if self._keeps_values(name, changes[name]):
                 del self.breaches[name]

@@ -36,11 +36,11 @@ UPDATE held_values h SET reason = i.reason
    AND (NOT i.fresh OR h.since_crawl_id = :id AND h.reason IS NULL)
 """)
 
-# A list price refers to the price, so it waits with it.
+# A list price refers to the price, so it comes and goes with it.
 MARK_BESIDE = sa.text("""
 UPDATE held_values h SET reason = 'beside'
  WHERE h.crawl_id = :id AND h.since_crawl_id = :id AND h.reason IS NULL
-   AND h.field = ANY (:prices) AND h.difference = 'appeared' AND EXISTS (
+   AND h.field = ANY (:prices) AND h.difference IN ('appeared', 'vanished') AND EXISTS (
        SELECT FROM held_values o WHERE o.product_id = h.product_id AND o.field <> h.field
           AND o.field = ANY (:prices) AND o.crawl_id = :id AND o.reason IS NOT NULL)
 """)

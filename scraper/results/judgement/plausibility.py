@@ -179,7 +179,7 @@ def find_doubt(
         return "changed"
     if _is_odd(now.changed, now.compared, min(line, 1.0), evidence):
         return None if price and (_is_sale(now) or _is_rise(now)) else "changed"
-    return "changed" if price and _has_one_factor(now) and not _is_rise(now) else None
+    return "changed" if price and has_one_factor(now) and not _is_rise(now) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ def _is_odd(number: int, compared: int, line: float, evidence: float) -> bool:
 def _is_sale(now: Changes) -> bool:
     """Returns True for a sale or a new price list: expensive products stay the expensive ones, the
     sum stays similar, and the prices do not all change by one factor."""
-    return is_in_order(now) and not _has_one_factor(now)
+    return is_in_order(now) and not has_one_factor(now)
 
 
 def is_in_order(now: Changes) -> bool:
@@ -311,7 +311,7 @@ def follows_rise(now: Changes, factors: Sequence[float]) -> bool:
     return any(abs(factor / other - 1) <= FOLLOWS for other in factors)
 
 
-def _has_one_factor(now: Changes) -> bool:
+def has_one_factor(now: Changes) -> bool:
     """Returns True for one factor on many prices: another currency, with or without tax, the price
     of the smallest size."""
     enough = now.alike >= max(ONE_FACTOR_LEAST, ONE_FACTOR_SHARE * now.compared)

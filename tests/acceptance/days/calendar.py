@@ -190,6 +190,19 @@ def _open_outlet(shop: Shop) -> None:
         item.reduce(shop.random.uniform(0.4, 0.6), shop.ending)
 
 
+def _sell_leftovers(shop: Shop) -> None:
+    """All for one price, without the former ones."""
+    for item in shop.in_category("outlet"):
+        item.price, item.was = Decimal("7.50"), None
+
+
+def _correct(shop: Shop) -> None:
+    """Two prices that were mistyped: the shop sold the shelves far too cheaply."""
+    for item in shop.in_category("shelves")[:2]:
+        item.end_sale()
+        item.price = (item.price * 14).quantize(Decimal(1)) - Decimal("0.05")
+
+
 def _split(shop: Shop) -> None:
     """Some rugs become a product for each size; the old page leads to the smallest."""
     for item in shop.in_category("rugs")[:4]:
@@ -239,6 +252,8 @@ DAYS = [
     Day("re-priced by an algorithm", each(_reprice)),
     Day("sold in pairs", _sell_in_pairs),
     Day("an outlet", _open_outlet),
+    Day("the outlet for one price", _sell_leftovers),
+    Day("mistyped prices corrected", _correct),
     Day("variants split", _split),
     Day("variants merged", _merge),
     Day("a few prices"),

@@ -174,6 +174,9 @@ def run(
     results = [Result(way) for way in ways]
     with OddShop(ports=len(ways)) as server:
         places = [LyingSite(way, server, n, products, seed) for n, way in enumerate(ways)]
+        for place in places:
+            # The cards of every other shop show prices.
+            place.shop.cards = Random(f"{seed} {place.name}").random() < 0.5
         longest = max(way.crawls for way in ways)
         for number in range(good_crawls + longest + CRAWLS_AFTER):
             at = number - good_crawls

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -72,13 +73,15 @@ class Item:
 
 @dataclass
 class Shop:
-    """What is for sale, and what may change of it overnight. `moved` goes before each path."""
+    """What is for sale, and what may change overnight. `moved` goes before each path; with `cards`,
+    listings show prices."""
 
     random: Random
     items: dict[int, Item] = field(default_factory=dict)
     next_number: int = 1
     moved: str = ""
     design: str = "plain"
+    cards: bool = False
 
     @classmethod
     def of(cls, products: int, random: Random) -> Shop:
@@ -181,9 +184,19 @@ def listings(shop: Shop) -> dict[str, list[str]]:
     return pages
 
 
-def listing(path: str, paths: list[str], *, last: bool, design: str = "plain") -> bytes:
+def listing(
+    path: str,
+    paths: list[str],
+    *,
+    last: bool,
+    design: str = "plain",
+    cards: Mapping[str, str] | None = None,
+) -> bytes:
     category, _, number = path.partition("?page=")
-    links = "".join(f'<li><a class=p href="{path}">see</a></li>' for path in paths)
+    cards = cards or {}
+    links = "".join(
+        f'<li><a class=p href="{path}">see</a>{cards.get(path, "")}</li>' for path in paths
+    )
     following = (
         "" if last else f'<a class=next href="{category}?page={int(number or 1) + 1}">Next</a>'
     )
@@ -193,12 +206,17 @@ def listing(path: str, paths: list[str], *, last: bool, design: str = "plain") -
 def pages_of(shop: Shop) -> Pages:
     """The whole shop as it is."""
     by_path = listings(shop)
+    cards = {
+        shop.moved + item.path: f" <b>{item.currency}{item.price:,.2f}</b>"
+        for item in shop.items.values()
+        if shop.cards
+    }
     links = "".join(f'<a class=c href="/c/{name}">{name}</a>' for name in CATEGORIES)
     pages: Pages = {"/": frame(f"<h1>Welcome</h1>{links}", "The Shop", shop.design)}
     for path, paths in by_path.items():
         category, _, number = path.partition("?page=")
         last = f"{category}?page={int(number or 1) + 1}" not in by_path
-        pages[path] = listing(path, paths, last=last, design=shop.design)
+        pages[path] = listing(path, paths, last=last, design=shop.design, cards=cards)
     for item in shop.items.values():
         pages[shop.moved + item.path] = product(item, shop)
     return pages

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scraper.domain import Fetched
 from scraper.extract.document import Document
-from scraper.plugins.freshness.cards import CardValues, read_cards
+from scraper.extract.heuristics.cards import CardValues, read_cards
 from scraper.rules.urls import UrlRules
 
 URL = "https://shop.example/all"
