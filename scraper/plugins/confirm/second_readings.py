@@ -28,35 +28,13 @@ PAGES_MOST, SHARE_MOST, FIELD_LEAST = 30, 0.1, 2
 LISTINGS_SHARE = 1 / 6
 
 REQUEST = sa.text(sql("plugins/confirm/request_again.sql"))
+SINGLE = sa.text(sql("plugins/confirm/single_prices.sql"))
 
 ANSWERS = sa.text("""
 SELECT a.key AS field, CAST(a.value AS int) AS asked,
        (SELECT count(*) FROM held_values h
          WHERE h.crawl_id = q.crawl_id AND h.field = a.key AND h.confirmed) AS repeated
   FROM crawl_quality q CROSS JOIN jsonb_each(q.asked) a WHERE q.crawl_id = :id
-""")
-
-# Pages with a single price that is not believed, though a second reading may confirm it: it is one
-# that leaps or that many products share. Either the page shows the stored price as the former one,
-# or a listing has a card; cards say nothing of a decimal point that moved.
-SINGLE = sa.text("""
-SELECT id FROM (
-SELECT pg.id, pg.settled_at,
-       row_number() OVER (PARTITION BY h.field, h.reason, h.value ORDER BY pg.settled_at, pg.id) AS nth
-  FROM held_values h JOIN products p ON p.id = h.product_id
-  JOIN pages pg ON pg.id = p.page_id
- CROSS JOIN LATERAL (SELECT CAST(h.value ->> h.field AS numeric)
-                          / nullif(CAST(p.data ->> h.field AS numeric), 0) AS factor) f
- WHERE h.crawl_id = :id AND h.since_crawl_id = :id AND h.reason IN ('leap', 'shared')
-   AND h.field = ANY (:prices) AND NOT h.contradicted
-   AND (f.factor < 1 AND EXISTS (
-        SELECT FROM held_values o
-         WHERE o.product_id = h.product_id AND o.crawl_id = :id AND o.field <> h.field
-           AND o.value -> o.field = p.data -> h.field)
-        OR f.factor NOT IN (0.001, 0.01, 0.1, 10, 100, 1000) AND EXISTS (
-        SELECT FROM pages l WHERE l.id = pg.found_on AND l.kind = 'listing'))
-) AS of_values
- WHERE nth <= :each ORDER BY settled_at, id LIMIT :most
 """)
 
 # Pages that are requested again; others are only asked whether they still give a product.
