@@ -77,7 +77,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Acceptance tests are slow, but for those that say `everyday`. They come first, and the longest
     of them before all: they wait for processes while other tests compute, and at the end no worker
-    is left alone with one."""
+    is left alone with one. Then come the tests that parse the whole checkout, next to each other:
+    xdist gives them to one worker, which parses once."""
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
         marks = {MARKS[name] for name in getattr(item, "fixturenames", ()) if name in MARKS}
@@ -91,8 +92,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     items.sort(key=_turn)
 
 
-def _turn(item: pytest.Item) -> tuple[bool, bool]:
-    return not item.get_closest_marker("timeout"), "acceptance" not in item.path.parts
+def _turn(item: pytest.Item) -> tuple[bool, bool, bool]:
+    return (
+        not item.get_closest_marker("timeout"),
+        "acceptance" not in item.path.parts,
+        not item.get_closest_marker("parses"),
+    )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

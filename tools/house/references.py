@@ -16,7 +16,7 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from tools.house import prose
@@ -178,6 +178,7 @@ def dotted(module: Module) -> str:
     return module.name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
+@cache
 def imported_modules(module: Module) -> dict[str, str]:
     """Returns the modules of the package that a module imports, by the names that it uses."""
     return {

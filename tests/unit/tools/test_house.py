@@ -41,6 +41,7 @@ IRREGULAR = {
     "send": "sent", "show": "shown", "take": "taken", "tell": "told", "write": "written",
 }  # fmt: skip
 VERB = re.compile(r"_*([a-z]+)((?:_[a-z0-9]+)*)$")
+pytestmark = pytest.mark.parses
 MODULES = modules_below(PACKAGE)
 # What a comment may begin with: a capital, a number, something quoted, or a word of code.
 BEGINS = re.compile(r"""["'`(<\[{/$%*§+-]|\W*[A-Z0-9]|\S*[_.=(:/@-]\S*|https?:""")

@@ -11,6 +11,7 @@ from tools.house.figures import FIGURES, Figure, House, Measured, breaches, roun
 from tools.house.modules import Module
 from tools.house.references import Names, Reference, imported_modules
 
+pytestmark = pytest.mark.parses
 SOURCE = '''"""Nobody reads this module."""
 
 import logging

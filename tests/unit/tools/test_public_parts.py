@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import ast
 import importlib
-import inspect
 import pkgutil
 import re
 import sys
-import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -208,7 +206,12 @@ def find_in_import(module: str, source: str, line: int) -> Iterator[Found]:
         yield Found(module, source, line)
 
 
-def find_in_classes() -> Iterator[Found]:
+def classes_of(tree: ast.Module) -> dict[str, ast.ClassDef]:
+    """The classes of a module, by name, those within other classes and functions too."""
+    return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+
+def find_in_classes(trees: dict[str, ast.Module]) -> Iterator[Found]:
     """Private names of a foreign base that a class of the package uses or replaces."""
     for info in pkgutil.walk_packages(scraper.__path__, "scraper."):
         if info.name.endswith("__main__"):
@@ -220,9 +223,8 @@ def find_in_classes() -> Iterator[Found]:
             private = {n for base in bases for n in vars(base) if is_private(n)} - ADDED
             if not private:
                 continue
-            try:
-                tree = ast.parse(textwrap.dedent(inspect.getsource(made)))
-            except OSError:
+            tree = classes_of(trees[info.name]).get(made.__name__)
+            if tree is None:
                 continue
             used = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
             for name in private & (used | vars(made).keys()):
@@ -237,7 +239,7 @@ def found() -> dict[str, set[str]]:
     for module, tree in trees.items():
         for use in find_in_source(module, tree, made):
             names[use.module].add(use.name)
-    for use in find_in_classes():
+    for use in find_in_classes(trees):
         names[use.module].add(use.name)
     return names
 
