@@ -53,19 +53,7 @@ SELECT DISTINCT c.event, p.id FROM changes c JOIN products p ON p.id = c.product
         OR c.event = 'delisted' AND p.delisted_at IS NOT NULL)
 """)
 
-SET_LISTED = sa.text("""
-WITH input AS (
-    SELECT p.id FROM products p WHERE p.id = ANY (:ids) ORDER BY p.id FOR UPDATE
-), written AS (
-    UPDATE products p
-       SET missed_crawls = 0, delisted_at = CASE WHEN :listed THEN NULL ELSE now() END,
-           absent_since = CASE WHEN NOT :listed THEN absent_since END
-      FROM input WHERE p.id = input.id RETURNING p.id, p.site_id, p.version
-)
-INSERT INTO changes (site_id, product_id, crawl_id, version, event)
-SELECT site_id, id, :id, version, CASE WHEN :listed THEN 'relisted' ELSE 'delisted' END
-  FROM written ORDER BY id
-""")
+SET_LISTED = sa.text(sql("results/set_listed.sql"))
 
 FORGET_HELD = sa.text("""
 DELETE FROM held_values

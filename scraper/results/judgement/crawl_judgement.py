@@ -136,7 +136,8 @@ class CrawlJudgement:
             marks += self._marks_of_change(name, change, switched)
             if self._keeps_values(name, changes[name]):
                 del self.breaches[name]
-            marks += self._marks_of_breach(name, switched=name in switched, gone=name in gone)
+            else:
+                marks += self._marks_of_breach(name, switched=name in switched, gone=name in gone)
             reason = plausibility.judge_changes(name, change, usual, self.tolerances, price=price)
             if reason is not None:
                 text = reason.text + self.weighed.notes.get(name, "")
@@ -216,13 +217,16 @@ class CrawlJudgement:
         return doubt or ("changed" if name in self.weighed.denied else None)
 
     def _keeps_values(self, name: str, change: Changes) -> bool:
-        """Returns whether a field is in breach for its few values, and did not change on most of
-        the products that were read and known: they may be those of one brand."""
-        breach, earlier = self.breaches.get(name), self.compared - self.crawl.not_modified
-        if breach is None or breach.what != "distinct":
+        """Returns whether most products that were read were known before, and did not change what a
+        field is in breach for: they may be those of one brand, or of those that were never reduced.
+        """
+        breach, now = self.breaches.get(name), self.figures[name]
+        earlier = self.compared - self.crawl.not_modified
+        if breach is None or 2 * earlier < now.records or name in self.tolerances.required:
             return False
-        changed = 2 * (change.changed + change.held)
-        return bool(changed < earlier and 2 * earlier >= self.figures[name].records)
+        if breach.what in ("fill", "late"):
+            return now.vanished < plausibility.HELD_LEAST
+        return breach.what == "distinct" and bool(2 * (change.changed + change.held) < earlier)
 
     def _marks_of_breach(self, name: str, *, switched: bool, gone: bool) -> Iterator[FieldMark]:
         """Yields what to hold of a field that is missing or wrong on too many pages. A field that

@@ -27,6 +27,7 @@ from scraper.plugins.alerts.crawls import alert_crawls
 from scraper.quality import report
 from scraper.results.judgement import crawl_quality
 from scraper.results.transaction import PageResult
+from scraper.sites.definition import Site
 from tests.support import making
 from tests.support.judged_crawls import (
     HOST,
@@ -313,27 +314,60 @@ def test_one_brand_alone_may_be_all_that_a_crawl_reads(engine: sa.Engine, rename
     def branded(n: int) -> Data:
         return good(n, brand=f"b{n // 30}.{n % 10 if n < 30 else 0}")
 
-    def read(engine: sa.Engine, few: range, data: Callable[[int], Data]) -> Crawl:
-        crawl = Crawl(engine, shop(), numbers)
-        unchanged = Verdict(Status.UNCHANGED, 0.0, True)
-        pages = [
-            crawl.page(n, leased, data(n))
-            if n in few
-            else PageResult(leased[0].id, crawl.id, leased[1], Outcome.NOT_MODIFIED, unchanged, 304)
-            for n, leased in crawl.lease()
-        ]
-        making.store(engine, crawl.ids, pages)
-        return crawl.end()
-
     crawled(engine, shop(), numbers, branded)
     for _ in range(3):
-        read(engine, range(30), branded)
+        crawled_partly(engine, shop(), numbers, range(30), branded)
     if renamed:
-        crawl = read(engine, range(30), lambda n: good(n, brand="b1"))
+        crawl = crawled_partly(engine, shop(), numbers, range(30), lambda n: good(n, brand="b1"))
         assert {field for field, _ in crawl.why} == {"brand"}
     else:
-        crawl = read(engine, range(60, 90), lambda n: branded(n) | {"tag": "back in stock"})
+        crawl = crawled_partly(
+            engine, shop(), numbers, range(60, 90), lambda n: branded(n) | {"tag": "back in stock"}
+        )
         assert crawl.why == set()
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_products_that_never_had_a_field_do_not_miss_it(engine: sa.Engine, lost: bool) -> None:
+    """A crawl may read only products that are not on sale, while the others answer 304."""
+    numbers = range(120)
+    site = shop()
+    site.product.fields["list_price"] = site.product.fields["price"]
+
+    def reduced(n: int) -> Data:
+        return good(n, list_price=Decimal(n + 10)) if n < 60 else good(n)
+
+    crawled(engine, site, numbers, reduced)
+    for _ in range(3):
+        crawled_partly(engine, site, numbers, range(30), reduced)
+    if lost:
+        crawl = crawled_partly(engine, site, numbers, range(30), good)
+        assert crawl.why == {("list_price", "fill")}
+    else:
+        crawl = crawled_partly(
+            engine, site, numbers, range(60, 90), lambda n: good(n, tag="back in stock")
+        )
+        assert crawl.why == set()
+
+
+def crawled_partly(
+    engine: sa.Engine,
+    site: Site,
+    numbers: range,
+    read: range,
+    data: Callable[[int], Data],
+) -> Crawl:
+    """A crawl that reads some pages; the others answer 304."""
+    crawl = Crawl(engine, site, numbers)
+    unchanged = Verdict(Status.UNCHANGED, 0.0, True)
+    pages = [
+        crawl.page(n, leased, data(n))
+        if n in read
+        else PageResult(leased[0].id, crawl.id, leased[1], Outcome.NOT_MODIFIED, unchanged, 304)
+        for n, leased in crawl.lease()
+    ]
+    making.store(engine, crawl.ids, pages)
+    return crawl.end()
 
 
 def test_values_of_another_type(engine: sa.Engine) -> None:
