@@ -16,7 +16,7 @@ import traceback
 
 import psutil
 
-from scraper.extract.bounds import ISOLATED, TooSlow
+from scraper.extract.bounds import TooSlow
 from scraper.extract.extractor import compile_site
 from scraper.extract.function_reader import FunctionFailed
 from scraper.extract.subprocess.wire import ReadRequest, ReadResult, read_frame, write_frame
@@ -35,7 +35,7 @@ def read_page(request: ReadRequest) -> ReadResult:
             page_url=request.page_url,
             depth=request.depth,
             last_content=request.last_content,
-            limits=ISOLATED,
+            limits=request.limits,
         )
     except FunctionFailed as error:
         return ReadResult(failed=str(error))
@@ -60,7 +60,7 @@ def main() -> None:
     pool_socket.sendall(b"\x00")
     while (request := _read_request(pool_socket)) is not None:
         # RLIMIT_CPU counts whole seconds.
-        cpu_s = math.ceil(time.process_time() + ISOLATED.cpu_s)
+        cpu_s = math.ceil(time.process_time() + request.limits.cpu_s)
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, resource.RLIM_INFINITY))
         write_frame(pool_socket, pickle.dumps(read_page(request), pickle.HIGHEST_PROTOCOL))
 

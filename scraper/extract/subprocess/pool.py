@@ -22,6 +22,7 @@ import structlog
 
 from scraper.domain import Extracted, Fetched, Kind
 from scraper.extract import ON_LOOP, Extractor, FunctionFailed, ReadElsewhere, TooSlow
+from scraper.extract.bounds import ISOLATED, ISOLATED_SITEMAP, ReadLimits
 from scraper.extract.subprocess.wire import (
     ReadRequest,
     ReadResult,
@@ -34,7 +35,6 @@ log = structlog.get_logger()
 
 PROCESSES_MAX = 2
 START_S = 30.0
-DEADLINE_S = 4.5
 
 
 class ExtractionPool:
@@ -65,7 +65,8 @@ class ExtractionPool:
                 limits=ON_LOOP,
             )
         except ReadElsewhere:
-            asked = (kind, page, page_url, depth, last_content)
+            limits = ISOLATED_SITEMAP if kind is Kind.SITEMAP else ISOLATED
+            asked = (kind, page, page_url, depth, last_content, limits)
             request = ReadRequest(extractor.site, extractor.allowed, *asked)
         result = await asyncio.get_running_loop().run_in_executor(
             self._threads, self._request_read, request
@@ -96,15 +97,15 @@ class ExtractionPool:
             process.kill()
             self._all.discard(process)
             log.warning("extraction subprocess killed", url=request.page_url, error=str(error))
-            return ReadResult(too_slow=_describe_end(error))
+            return ReadResult(too_slow=_describe_end(error, request.limits))
         with self._lock:
             self._idle.append(process)
         return result
 
 
-def _describe_end(error: Exception) -> str:
+def _describe_end(error: Exception, limits: ReadLimits) -> str:
     if isinstance(error, TimeoutError):
-        return f"reading the page took longer than {DEADLINE_S:g} s"
+        return f"reading the page took longer than {limits.deadline_s:g} s"
     return "reading the page took more time or memory than a page may, and ended the process"
 
 
@@ -129,8 +130,8 @@ class _Process:
             if not self._socket.recv(1):
                 raise ConnectionError("the subprocess did not start")
             self._ready = True
-        deadline = time.monotonic() + DEADLINE_S
-        self._socket.settimeout(DEADLINE_S)
+        deadline = time.monotonic() + request.limits.deadline_s
+        self._socket.settimeout(request.limits.deadline_s)
         write_frame(self._socket, pickle.dumps(request, pickle.HIGHEST_PROTOCOL))
         self._socket.settimeout(max(0.1, deadline - time.monotonic()))
         frame = read_frame(self._socket)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from scraper.domain import Extracted, Fetched, Kind
+from scraper.extract.bounds import ReadLimits
 from scraper.sites.definition import Site
 
 FRAME_MAX_BYTES = 256_000_000
@@ -35,6 +36,7 @@ class ReadRequest(NamedTuple):
     page_url: str
     depth: int
     last_content: UUID | None
+    limits: ReadLimits
 
 
 class ReadResult(NamedTuple):

@@ -5,7 +5,7 @@
   const {h, plain, table, count, post, say} = window.crawlsTab;
   // What the server names; anything else becomes a block.
   const NAMES = new Set(("div span h1 h2 h3 h4 h5 h6 p ul ol li dl dt dd table thead tbody tfoot tr td th caption strong b em i del ins s small sub sup pre blockquote br hr").split(" "));
-  const FOUND_MAX = 20, OWN_TEXT_MAX = 200, TRIES_MAX = 10, AGAIN_MS = 1000;
+  const FOUND_MAX = 20, OWN_TEXT_MAX = 200, ASKING_MS = 90000, AGAIN_MS = 300;
   const LOOK = `
     html { font: 14px/1.45 system-ui, sans-serif; }
     body { margin: 0.75rem; overflow-wrap: anywhere; }
@@ -54,10 +54,11 @@
     async function ask(more) {
       const mine = ++turn;
       told.replaceChildren(h("p", {class: "crawl-detail"}, "Reading the recorded pages…"));
-      let answer = {busy: true};
-      for (let tries = 0; answer.busy && tries < TRIES_MAX && mine === turn; tries++) {
-        if (tries) await new Promise((resolve) => { setTimeout(resolve, AGAIN_MS); });
-        answer = await post("pick", {...source, text: read(), ...more});
+      const until = Date.now() + ASKING_MS, asked = {...source, text: read(), ...more};
+      let answer = await post("pick", asked);
+      while (answer.busy && Date.now() < until && mine === turn) {
+        await new Promise((resolve) => { setTimeout(resolve, AGAIN_MS); });
+        answer = await post("pick", asked);
       }
       if (mine !== turn) return null;
       told.replaceChildren(answer.error ? h("p", {class: "text-danger"}, plain(answer.error)) : "");

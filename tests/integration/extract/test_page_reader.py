@@ -19,6 +19,7 @@ import pytest
 
 from scraper.domain import Extracted, Fetched, Kind
 from scraper.extract import FunctionFailed, TooSlow, compile_site
+from scraper.extract.bounds import ReadLimits
 from scraper.extract.subprocess import pool as extraction_pool
 from scraper.extract.subprocess.pool import ExtractionPool
 from scraper.sites.loader import load_text
@@ -138,7 +139,8 @@ def test_no_page_holds_the_loop(reader: ExtractionPool, bounds: Bounds, name: st
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages that must be read are, however loaded the machine is."""
-    monkeypatch.setattr(extraction_pool, "DEADLINE_S", 120.0)
+    for limits in ("ISOLATED", "ISOLATED_SITEMAP"):
+        monkeypatch.setattr(extraction_pool, limits, ReadLimits(60.0, True, 120.0))
 
 
 def test_a_large_page_is_read_all_the_same(reader: ExtractionPool, unhurried: None) -> None:
