@@ -12,7 +12,7 @@ from selectolax.lexbor import LexborNode
 
 from scraper.extract.document import Document
 from scraper.extract.structured import jsonld
-from scraper.extract.text import Element, strip_tags, text_nodes, whole_text
+from scraper.extract.text import Element, strip_tags, text_nodes, unescape_twice, whole_text
 from scraper.rules.decoding import clean_text
 from scraper.sites.grammar import selectors
 from scraper.sites.grammar.css import CssSelector, parse_css
@@ -43,11 +43,11 @@ def compile_source(source: Source, text_of: TextOf = whole_text) -> Texts:
         return _compile_url_regex(source.url)
     pattern = selectors.compile_regex(source.regex) if source.regex is not None else None
     if source.jsonld is not None:
-        raw = _compile_jsonld(source.jsonld)
+        raw = _compile_structured("jsonld", source.jsonld)
     elif source.microdata is not None:
-        raw = _compile_microdata(source.microdata)
+        raw = _compile_structured("microdata", source.microdata)
     elif source.rdfa is not None:
-        raw = _compile_rdfa(source.rdfa)
+        raw = _compile_structured("rdfa", source.rdfa)
     elif source.meta is not None:
         raw = _compile_meta(source.meta)
     elif source.state is not None:
@@ -114,30 +114,18 @@ def _compile_xpath(xpath: etree.XPath, text_of: TextOf) -> Texts:
     return read_texts
 
 
-def _compile_jsonld(path: str) -> Texts:
+def _compile_structured(origin: str, path: str) -> Texts:
     parsed = selectors.parse_jsonld(path)
     return lambda document, every: _clean_texts(
-        jsonld.find_texts(document.jsonld, parsed, every), every
-    )
-
-
-def _compile_microdata(path: str) -> Texts:
-    parsed = selectors.parse_jsonld(path)
-    return lambda document, every: _clean_texts(
-        jsonld.find_texts(document.microdata, parsed, every), every
-    )
-
-
-def _compile_rdfa(path: str) -> Texts:
-    parsed = selectors.parse_jsonld(path)
-    return lambda document, every: _clean_texts(
-        jsonld.find_texts(document.rdfa, parsed, every), every
+        map(unescape_twice, jsonld.find_texts(getattr(document, origin), parsed, every)), every
     )
 
 
 def _compile_meta(name: str) -> Texts:
     lower = name.lower()
-    return lambda document, every: _clean_texts(document.metas.get(lower, ()), every)
+    return lambda document, every: _clean_texts(
+        map(unescape_twice, document.metas.get(lower, ())), every
+    )
 
 
 def _compile_state(path: str) -> Texts:

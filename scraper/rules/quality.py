@@ -56,7 +56,7 @@ class Tolerances:
 
     All are shares but `products_floor`, a number of products. `floors` are fill rates by field;
     `required` names the fields that every product page has, `varied` those that differ between
-    products.
+    products, `optional` those that are read where a shop has them.
     """
 
     products: float = 0.5
@@ -68,6 +68,7 @@ class Tolerances:
     floors: Mapping[str, float] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
     varied: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,8 +285,10 @@ def _check_required(case: _FieldCase) -> Reason | None:
 
 def _check_ever_found(case: _FieldCase) -> Reason | None:
     """Judges a field that no crawl has had."""
-    now = case.now
-    if case.floor is not None or case.usual.fill is not None or not case.tolerances.fill:
+    now, tolerances = case.now, case.tolerances
+    if case.floor is not None or case.usual.fill is not None or not tolerances.fill:
+        return None
+    if case.name in tolerances.optional:
         return None
     if now.found or now.records < NEVER_LEAST:
         return None

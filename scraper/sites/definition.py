@@ -183,12 +183,8 @@ class CoreSite(CoreKeys):
     @property
     def tolerances(self) -> Tolerances:
         """The site's tolerances for `scraper.rules.quality`."""
-        return self.quality.tolerances(
-            {
-                name: {"floor": spec.floor, "required": spec.required, "type": spec.type}
-                for name, spec in self.product.all_fields.items()
-            }
-        )
+        fields = self.product.all_fields
+        return self.quality.tolerances({name: vars(spec) for name, spec in fields.items()})
 
     @cached_property
     def routing_preferences(self) -> RoutingPreferences:

@@ -54,9 +54,16 @@ class Quality(Model):
     )
 
     def tolerances(self, fields: Mapping[str, Mapping[str, Any]]) -> Tolerances:
-        """Returns the tolerances for fields with these `floor`, `required` and `type`, if given."""
+        """Returns the tolerances for fields with these `floor`, `required`, `type` and `auto`, if
+        given."""
         share = scalars.parse_share
         required = [name for name, spec in fields.items() if spec.get("required")]
+        varied = [
+            name
+            for name, spec in fields.items()
+            if spec.get("type") == "price"
+            or (spec.get("required") and spec.get("type", "text") == "text")
+        ]
         return Tolerances(
             products=share(self.products),
             fill=share(self.fill),
@@ -70,11 +77,9 @@ class Quality(Model):
                 if spec.get("floor") is not None
             },
             required=frozenset(required),
-            varied=frozenset(
-                name
-                for name, spec in fields.items()
-                if spec.get("type") == "price"
-                or (spec.get("required") and spec.get("type", "text") == "text")
+            varied=frozenset(varied),
+            optional=frozenset(
+                name for name, spec in fields.items() if spec.get("auto") and name not in varied
             ),
         )
 

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from scraper.domain import Fetched
+from scraper.extract.text import unescape_twice
 from scraper.rules.decoding import clean_text, parse_html
 
 # Block elements separate words; inline elements do not.
@@ -52,13 +53,13 @@ def price_fields(
 
 
 def extract_text(html: Any) -> str | None:
-    """Returns the text of a piece of HTML; None if it is empty."""
+    """Returns the text of a piece of HTML, which may be escaped twice; None if it is empty."""
     if not isinstance(html, str) or not html.strip():
         return None
     if "<" not in html and "&" not in html:
         return clean_text(html)
     root = parse_html(f"<body>{_BLOCK.sub(' ', html)}".encode("utf-8", "replace"))
-    return clean_text("".join(map(str, root.itertext()))) or None
+    return clean_text(unescape_twice("".join(map(str, root.itertext())))) or None
 
 
 def drop_empty(row: dict[str, Any]) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def _make_row(
         "availability": own["stock_status"] == "IN_STOCK",
         "stock": own.get("only_x_left_in_stock"),
         "sku": own["sku"],
-        "category": next((category["name"] for category in categories), None),
+        "category": extract_text(next((category["name"] for category in categories), None)),
         "image": (own.get("image") or product.get("image") or {}).get("url"),
         "description": extract_text((product.get("description") or {}).get("html")),
         "url": url,

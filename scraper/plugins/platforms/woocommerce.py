@@ -7,7 +7,6 @@ with variations. Prices are in the currency's smallest unit.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import unescape
 from typing import Any
 
 from scraper.domain import Fetched
@@ -90,8 +89,7 @@ def _make_row(product: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_first(listed: Any, key: str) -> str | None:
-    given = next((entry.get(key) for entry in listed or ()), None)
-    return unescape(given) if isinstance(given, str) else None
+    return extract_text(next((entry.get(key) for entry in listed or ()), None))
 
 
 WOOCOMMERCE = WooCommerce()

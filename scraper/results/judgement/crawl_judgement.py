@@ -58,7 +58,8 @@ class CrawlJudgement:
         self._ids = crawl.id, crawl.site_id
         fill_rates.begin_sums(connection, crawl.id)
         sums = fill_rates.read_sums(connection, crawl.id)
-        self.good = judged_crawl.count_good_pages(connection, *self._ids) - unlisted
+        good, listed = judged_crawl.count_good(connection, *self._ids)
+        self.good = good - unlisted
         share = sums.stored.records / max(1, self.good)
         self._usual = fill_rates.read_baseline(connection, crawl.site_id, crawl.id, share)
         self._lines = self._usual.baselines(site.tolerances)
@@ -68,9 +69,10 @@ class CrawlJudgement:
         self.breaches = self._broken_fields()
         self.notices: list[Reason] = []
         self.weighed = WeighedChanges()
-        # Pages that answer 304 were requested and have not changed.
+        # Pages that answer 304 were requested and have not changed. Products of an interface have
+        # no pages.
         new = crawl.products_new + held_products.count_held(connection, crawl.id)
-        self.compared = max(0, sums.stored.records + crawl.not_modified - new)
+        self.compared = max(0, sums.stored.records + crawl.not_modified + listed - new)
         # Without a good crawl before, no stored value is worth keeping.
         usual = self._usual.products
         self.tolerances = site.tolerances if usual else replace(site.tolerances, changed=1.0)

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.infra.database import dumps
+from scraper.infra.statements import sql
 from scraper.results.fill_rates import ADD_EXAMPLES
 from scraper.results.judgement.earlier_crawls import EARLIER
 from scraper.results.judgement.plausibility import GONE_LEAST, DoubtfulPages
@@ -17,19 +18,7 @@ EXAMPLES = 3
 # The values of this many products are compared with each other.
 SAMPLED = 20_000
 
-# It counts what the crawl has counted, since product pages may have left the frontier. If a filter
-# keeps known pages out of the crawl, what its listings named counts. Products of an interface's
-# pages count one by one.
-GOOD = sa.text("""
-SELECT greatest(c.ok + c.unchanged - (
-           SELECT count(*) FROM pages
-            WHERE site_id = :site_id AND crawl_id = :id AND kind <> 'product'
-              AND status IN ('ok', 'unchanged')),
-       c.products_listed - c.gone - c.dead - c.invalid)
-       + (SELECT count(*) FROM products pr JOIN pages pg ON pg.id = pr.page_id
-           WHERE pr.site_id = :site_id AND pr.crawl_id = :id AND pg.kind = 'listing')
-  FROM crawls c WHERE c.id = :id
-""")
+GOOD = sa.text(sql("results/judgement/good_products.sql"))
 
 # Product pages that were not believed, and those that were good in the previous crawl and now lack
 # required fields.
@@ -126,9 +115,10 @@ SELECT name AS field, pr.url, h.difference,
 """)
 
 
-def count_good_pages(connection: sa.Connection, crawl_id: int, site_id: int) -> int:
-    """Counts the good product pages of a crawl."""
-    return int(connection.execute(GOOD, {"id": crawl_id, "site_id": site_id}).scalar_one())
+def count_good(connection: sa.Connection, crawl_id: int, site_id: int) -> tuple[int, int]:
+    """Counts a crawl's good product pages and the products of an interface, and only these."""
+    pages, listed = connection.execute(GOOD, {"id": crawl_id, "site_id": site_id}).one()
+    return pages + listed, listed
 
 
 def read_doubtful_pages(connection: sa.Connection, crawl_id: int, site_id: int) -> DoubtfulPages:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import escape, unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, Self
@@ -21,13 +22,15 @@ HEADS = {
 
 class PlatformShop:
     """Every third product, or each of `varied`, has three variants; none with 0. `closed`: what the interface answers from its page
-    `closed_from` on; `slow_down`: how many requests are answered by a 429 first."""
+    `closed_from` on; `slow_down`: how many requests are answered by a 429 first. `escaped`: what
+    all names begin with, as WordPress stores them."""
 
     def __init__(self, name: str, products: int = 12, varied: int = 3) -> None:
         self.name, self.products, self.varied = name, products, varied
         self.closed: int | str | None = None
         self.closed_from, self.slow_down = 1, 0
         self.says_currency = True
+        self.escaped = "Cup &amp; saucer"
         self.asked: list[str] = []
         shop = self
 
@@ -73,13 +76,17 @@ class PlatformShop:
             for at, mark in enumerate(marks)
         ]
 
+    def name_of(self, number: int) -> str:
+        """The name as people read it."""
+        return f"{unescape(self.escaped)} {number}"
+
     @property
     def truth(self) -> dict[str, dict[str, Any]]:
         rows = {}
         for number in range(1, self.products + 1):
             for at, (key, mark) in enumerate(self.variants(number)):
                 row: dict[str, Any] = {
-                    "title": f"Cup & saucer {number}",
+                    "title": self.name_of(number),
                     "price": f"{number + at}.05",
                     "price_currency": "CHF",
                     "availability": number % 5 > 0,
@@ -138,12 +145,31 @@ class PlatformShop:
             )
             return 200, headers, f"<html><head>{HEADS[self.name]}</head><body>{cards}</body>"
         if found := re.fullmatch(r"/p/(\d+)", path):
-            n = found[1]
-            return 200, headers, (
-                f"<html><head><title>Cup &amp; saucer {n} - Cups</title></head><body><h1>Cup &amp; "
-                f'saucer {n}</h1><span class="price">{n}.05 CHF</span></body>'
-            )  # fmt: skip
+            name = f"{self.escaped} {found[1]}"
+            return (
+                200,
+                headers,
+                (
+                    f"<html><head><title>{name} - Cups</title>{self._meta_of(int(found[1]))}</head>"
+                    f'<body><h1>{name}</h1><span class="price">{found[1]}.05 CHF</span></body>'
+                ),
+            )
         return 404, headers, "<h1>Not found</h1>"
+
+    def _meta_of(self, number: int) -> str:
+        """The names as plug-ins of WordPress write them: JSON-LD has references, which JSON does
+        not need, and meta tags are escaped once more."""
+        name, code = f"{self.escaped} {number}", f"4006381{number:05}"
+        check = -sum(int(digit) * (1, 3)[at % 2] for at, digit in enumerate(code)) % 10
+        data = {
+            "@context": "https://schema.org", "@type": "Product", "name": name,
+            "gtin13": f"{code}{check}", "mpn": f"M-{number}", "category": self.escaped,
+            "brand": {"@type": "Brand", "name": f"{self.escaped} AG"},
+        }  # fmt: skip
+        return (
+            f'<meta property="og:title" content="{escape(name)}">'
+            f'<script type="application/ld+json">{json.dumps(data)}</script>'
+        )
 
     def _shopify(self, number: int, size: int) -> Answer:
         listed = []
@@ -159,7 +185,7 @@ class PlatformShop:
                 for row in [self._rows[key]]
             ]  # fmt: skip
             listed.append({
-                "id": n, "title": f"Cup & saucer {n}", "handle": f"cup-{n}", "vendor": "Pottery",
+                "id": n, "title": self.name_of(n), "handle": f"cup-{n}", "vendor": "Pottery",
                 "body_html": f"<p>Holds <b>{n} dl</b>.</p>", "product_type": "Cups",
                 "variants": variants, "images": [{"src": f"{self.url}/i/{n}.jpg"}],
             })  # fmt: skip
@@ -179,7 +205,7 @@ class PlatformShop:
             row = self._rows[self.variants(n)[0][0] if key not in self._rows else key]
             price = row["price"].replace(".", "")
             listed.append({
-                "id": int(key), "name": f"Cup &amp; saucer {n}", "sku": row["sku"],
+                "id": int(key), "name": f"{self.escaped} {n}", "sku": row["sku"],
                 "type": "variation" if mark else "simple" if key in self._rows else "variable",
                 "parent": 10**6 + n if mark else 0, "variation": f"Size: {mark}" if mark else "",
                 "variations": [] if key in self._rows else [{"id": int(i)} for i, _ in self.variants(n)],
@@ -223,7 +249,7 @@ class PlatformShop:
     def _magento_own(self, n: int, key: str) -> dict[str, Any]:
         row = self._rows[key]
         return {
-            "sku": key, "name": f"Cup & saucer {n}", "only_x_left_in_stock": None,
+            "sku": key, "name": self.name_of(n), "only_x_left_in_stock": None,
             "stock_status": "IN_STOCK" if row["availability"] else "OUT_OF_STOCK",
             "image": {"url": f"{self.url}/i/{n}.jpg"},
             "price_range": {"minimum_price": {

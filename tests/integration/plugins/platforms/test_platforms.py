@@ -3,6 +3,7 @@ their pages where it is closed or stops."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -138,7 +139,7 @@ def test_a_closed_interface_leads_back_to_the_pages(
     shop.closed = closed
     began = time.monotonic()
     done = crawl(shop)
-    assert done.status == "completed"
+    assert (done.status, done.suspect, done.reasons) == ("completed", False, None)
     assert "pages are read instead" in done.note
     assert stored(engine).keys() == {str(n) for n in range(1, 13)}
     assert len(shop.interface) <= 4
@@ -203,3 +204,85 @@ def test_a_shop_that_does_not_say_its_currency_is_read_without(
         found = stored(engine)
         assert found.keys() == shop.truth.keys()
         assert {row.get("price_currency") for row in found.values()} == {None}
+
+
+@pytest.mark.parametrize("closed", [401, 403, 404])
+def test_a_first_crawl_of_the_pages_is_not_suspect_for_what_they_never_have(
+    crawl: Crawl, engine: sa.Engine, closed: int
+) -> None:
+    """`auto` reads what a shop has: these pages have no picture, rating or availability."""
+    with PlatformShop("woocommerce") as shop:
+        shop.closed = closed
+        product = {"id": {"url": r"/p/(\d+)"}, "fields": "auto"}
+        for _ in range(2):
+            done = crawl(shop, product=product)
+            assert (done.status, done.suspect, done.reasons) == ("completed", False, None)
+        assert stored(engine)["7"]["title"] == "Cup & saucer 7"
+
+
+ESCAPED = "Cr&egrave;me &#8211; &#x201E;br&#251;l&eacute;e&#8220; &amp; &quot;tart&quot; 1&#215;2"
+READ = 'Crème – „brûlée“ & "tart" 1×2'
+AUTO = "auto"
+BY_PATH = {
+    "title": {"jsonld": "name"},
+    "brand": {"jsonld": "brand.name"},
+    "category": {"jsonld": "category"},
+}
+
+
+@pytest.mark.parametrize(
+    "fields", [AUTO, BY_PATH, BY_PATH | {"title": {"meta": "og:title"}}, BY_PATH | {"title": "h1"}]
+)
+def test_what_pages_escape_is_stored_as_people_read_it(
+    crawl: Crawl, engine: sa.Engine, fields: Any
+) -> None:
+    with PlatformShop("woocommerce") as shop:
+        shop.closed, shop.escaped = 404, ESCAPED
+        crawl(shop, product={"id": {"url": r"/p/(\d+)"}, "fields": fields})
+        row = stored(engine)["7"]
+        read = (row["title"], row["brand"], row["category"])
+        assert read == (f"{READ} 7", f"{READ} AG", READ)
+
+
+@pytest.mark.parametrize("escaped", [ESCAPED, ESCAPED.replace("&", "&amp;")])
+def test_what_an_interface_escapes_is_stored_as_people_read_it(
+    crawl: Crawl, engine: sa.Engine, escaped: str
+) -> None:
+    with PlatformShop("woocommerce", varied=0) as shop:
+        answers = shop.answer
+
+        def answer(path: str) -> Any:
+            status, headers, text = answers(path)
+            if path in shop.interface:
+                products = json.loads(text)
+                for product in products:
+                    product["brands"] = product["categories"] = [{"name": escaped}]
+                text = json.dumps(products)
+            return status, headers, text
+
+        shop.answer = answer  # type: ignore[method-assign]
+        shop.escaped = escaped
+        crawl(shop)
+        row = stored(engine)["70"]
+        assert (row["title"], row["brand"], row["category"]) == (f"{READ} 7", READ, READ)
+
+
+def test_shares_are_of_products_and_changes_name_their_pages(
+    crawl: Crawl, engine: sa.Engine
+) -> None:
+    with PlatformShop("woocommerce", 240, varied=0) as shop:
+        crawl(shop, quality={"doubt": "wait"})
+        answers = shop.answer
+        shop.answer = lambda path: (
+            *answers(path)[:2],
+            answers(path)[2].replace('05", "sale', '0500", "sale'),
+        )  # type: ignore[method-assign]
+        done = crawl(shop, quality={"doubt": "wait"})
+        assert done.suspect
+        assert [reason["text"] for reason in done.reasons] == [
+            "240 of 240 products got values that are not believed"
+        ]
+        assert {row[0] for row in rows(engine, "SELECT products FROM crawl_quality")} == {240}
+        query = "SELECT p.url FROM changes c JOIN products p ON p.id = c.product_id"
+        urls = {row[0] for row in rows(engine, query)}
+        assert urls == {f"{shop.url}/p/{number}" for number in range(1, 241)}
