@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scraper.plugin import Coverage
+from scraper.plugins.coverage.stated_counts import name_shorter_lists
 from scraper.plugins.coverage.store import ListCount
 
 # A first crawl that finds less than this share is suspect.
@@ -37,7 +38,7 @@ def measure_coverage(
     if "sitemap" in counts:
         counts["sitemap"] -= doubles
     texts = [f"{kind} {count:,}" for kind, count in counts.items()]
-    counted = [row for row in lists if row.kind == "list" and row.claimed]
+    counted = _join_pages([row for row in lists if row.kind == "list" and row.claimed])
     if counted:
         short = [row for row in counted if row.named < (row.claimed or 0)]
         total, named = sum(row.claimed or 0 for row in counted), sum(row.named for row in counted)
@@ -48,6 +49,19 @@ def measure_coverage(
     if not counts:
         return None
     return Coverage(products, max(products, *counts.values()), "; ".join(texts))
+
+
+def _join_pages(counted: Sequence[ListCount]) -> list[ListCount]:
+    """Returns the lists with their pages that the shop numbers in its own way (`/pots?s=2`): such a
+    page counts as many products as its list."""
+    lists = {row.url: row for row in counted}
+    for row in sorted(counted, key=lambda row: -len(row.url)):
+        for url in name_shorter_lists(row.url):
+            whole = lists.get(url)
+            if whole is not None and whole.claimed == row.claimed:
+                lists[url] = whole._replace(named=whole.named + lists.pop(row.url).named)
+                break
+    return list(lists.values())
 
 
 def _describe_lists(counted: Sequence[ListCount], short: Sequence[ListCount]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterator
 from urllib.parse import urlsplit, urlunsplit
 
 TEXT_MAX_BYTES = 2_000_000
@@ -40,6 +41,8 @@ _PAGE_PAIR = re.compile(
 _PAGE_PART = re.compile(
     r"(?:[-_/](?:page|seite|pagina|sida|side|strana|p)[-_/=]?|_s)\d+(?=/?$|\.\w+$)", re.I
 )
+_NUMBER_PAIR = re.compile(r"[^=]+=\d+")
+_NUMBER_PART = re.compile(r"/\d+/?$")
 
 
 def read_stated_count(body: bytes) -> int | None:
@@ -77,6 +80,19 @@ def name_list(url: str) -> str:
     pairs = [pair for pair in parts.query.split("&") if pair and not _PAGE_PAIR.fullmatch(pair)]
     path = _PAGE_PART.sub("", parts.path)
     return urlunsplit((parts.scheme, parts.netloc, path, "&".join(pairs), ""))
+
+
+def name_shorter_lists(url: str) -> Iterator[str]:
+    """Yields a list's URL without one number that may be its page's: `?s=2`, or `/2` at the end."""
+    parts = urlsplit(url)
+    pairs = parts.query.split("&") if parts.query else []
+    for at, pair in enumerate(pairs):
+        if _NUMBER_PAIR.fullmatch(pair):
+            yield urlunsplit(parts._replace(query="&".join(pairs[:at] + pairs[at + 1 :])))
+    path = _NUMBER_PART.sub("", parts.path)
+    if path != parts.path:
+        yield urlunsplit(parts._replace(path=path))
+        yield urlunsplit(parts._replace(path=f"{path}/"))
 
 
 def _parse_count(text: str) -> int:
