@@ -228,7 +228,9 @@ class CrawlJudgement:
             return False
         if breach.what in ("fill", "late"):
             return now.vanished < plausibility.HELD_LEAST
-        return breach.what == "distinct" and bool(2 * (change.changed + change.held) < earlier)
+        # Prices that many products share wait one by one.
+        products = self.compared if name in self.of_type("price") else earlier
+        return breach.what == "distinct" and bool(2 * (change.changed + change.held) < products)
 
     def _marks_of_breach(self, name: str, *, switched: bool, gone: bool) -> Iterator[FieldMark]:
         """Yields what to hold of a field that is missing or wrong on too many pages. A field that

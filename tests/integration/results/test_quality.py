@@ -327,6 +327,21 @@ def test_one_brand_alone_may_be_all_that_a_crawl_reads(engine: sa.Engine, rename
         assert crawl.why == set()
 
 
+def test_one_price_alone_may_be_all_that_a_crawl_reads(engine: sa.Engine) -> None:
+    """Some products get one price, and the other pages answer 304: these values are doubted, and not
+    the field. Cards of listings may confirm them."""
+    numbers = range(120)
+    crawled(engine, shop(), numbers)
+    for _ in range(3):
+        crawled_partly(engine, shop(), numbers, range(30), lambda n: good(n) | {"tag": "new"})
+    crawl = crawled_partly(
+        engine, shop(), numbers, range(30, 42), lambda n: good(n, price=Decimal("5.00"))
+    )
+    assert crawl.why == {("price", "implausible")}
+    held = "SELECT field, reason, count(*) FROM held_values GROUP BY field, reason ORDER BY 2"
+    assert making.rows(engine, held) == [("price", "leap", 2), ("price", "shared", 10)]
+
+
 @pytest.mark.parametrize("lost", [False, True])
 def test_products_that_never_had_a_field_do_not_miss_it(engine: sa.Engine, lost: bool) -> None:
     """A crawl may read only products that are not on sale, while the others answer 304."""
