@@ -489,7 +489,7 @@ def jsonld(m: Maker) -> None:
             "19.90",
         ),
         good("B-7", '"B-7"', "lone \\ud800 half \\u0000", "lone half", '"1299.00"', "1299.00"),
-        good("C", '"C"', "&amp; \\ud83d\\ude00", "&amp; 😀", "5", "5"),
+        good("C", '"C"', "&amp; \\ud83d\\ude00", "& 😀", "5", "5"),
     ]
     urls.append(
         m.shop.url(m.page("/ld/none", page('""', "No sku", "1"), "invalid", "not_extracted"))
