@@ -1,7 +1,8 @@
 """How long it took after each fault until work went on, from what the triggers saw. Pure: reads a
 `Story`, asks nobody.
 
-    worker_*                   from the signal until the last page it held is leased again or settled
+    worker_*                   from the signal until the last page it held is due again or settled: how long a due page
+                               then waits depends on how many others are due, and on how long the shop was away
     coordinator*, beat*        until the next lease is made
     redis_*, postgres_*, …     from the moment the server answers again until what came of a page is stored
     shop_*                     from the end of the outage until a page is there again
@@ -24,7 +25,7 @@ LOSES_LEASES = ("worker_killed", "worker_stopped", "worker_frozen")
 LEASES_NEXT = ("coordinator_killed", "coordinators_in_turn", "coordinator_frozen", "beat_killed")
 SERVERS, ALL = ("redis", "postgres"), ("redis", "postgres", "shop")
 SERVER_BOUND_S = 30.0
-# a lease period, reap's ticks, and dispatch, which leases suspects a few at a time
+# a lease period and reap's ticks
 LEASE_BOUND_S = 60.0
 
 
@@ -87,15 +88,11 @@ def _leases_back(fault: Injected, story: Story, disorder: Disorder) -> float | N
     }
     slowest = None
     for spells in story.held.values():
-        for spell, following in zip(spells, [*spells[1:], None], strict=True):
+        for spell in spells:
             if spell.lease_id not in theirs or spell.began > fault.began:
                 continue
-            if spell.ended is not None and spell.ended <= fault.began:
-                continue
-            final = spell.ended is not None and spell.status != "due"
-            back = spell.ended if final else (following.began if following else None)
-            if back is not None:
-                took = disorder.orderly_s(fault.began, back, *SERVERS)
+            if spell.ended is not None and spell.ended > fault.began:
+                took = disorder.orderly_s(fault.began, spell.ended, *SERVERS)
                 slowest = max(slowest or 0.0, took) if took is not None else slowest
     return slowest
 
