@@ -49,7 +49,7 @@ def test_a_shop_is_added_crawled_and_changed_without_a_terminal(
     expect(page.get_by_role("status")).to_contain_text("garden.yaml is saved", timeout=120_000)
     site = load_file(environment.sites_dir / "garden.yaml")
     assert site.schedule == "0 6 * * *" and site.tags == ("wood", "tools")
-    # What is drawn anew after a save moves the button, and a click on what moves is lost.
+    # The page is drawn again after a save, and a click on a button that moves is lost.
     window.drawn()
     page.get_by_role("button", name="Crawl now").click()
     expect(page.get_by_role("status")).to_contain_text("of garden is opened", timeout=120_000)
