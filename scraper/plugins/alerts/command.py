@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
@@ -12,19 +10,13 @@ import sqlalchemy as sa
 from scraper.actions.crawls import definition_in_file
 from scraper.cli.common.shared import json_option, load_settings, open_engine, print_json
 from scraper.cli.common.tables import one_line, print_table
-from scraper.domain import CrawlStatus
-from scraper.errors import ConfigError, CursorError, NotFoundError, ScraperError, did_you_mean
-from scraper.feed import reader as feed
-from scraper.feed import store
-from scraper.feed.market import MarketEvents
+from scraper.errors import ConfigError, NotFoundError, ScraperError, did_you_mean
 from scraper.plugins.alerts import notify
 from scraper.plugins.alerts.keys import AlertsKeys
-from scraper.plugins.alerts.notify import Notice
+from scraper.plugins.alerts.preview import find_matches
 from scraper.plugins.alerts.prices import outbox
-from scraper.plugins.alerts.prices.market_rules import MarketMatch, match_market
-from scraper.plugins.alerts.prices.rules import PriceRule, RuleMatch, site_rules
+from scraper.plugins.alerts.prices.rules import PriceRule, site_rules
 from scraper.plugins.alerts.settings import AlertsSettings
-from scraper.registry import find_service
 from scraper.settings import Settings, readable_by_all
 
 
@@ -111,17 +103,7 @@ def _send_test(settings: Settings) -> list[dict[str, Any]]:
             f"every user of this machine can read {own.alerts} (fix: chmod 600)",
             err=True,
         )
-    details: dict[str, Any] = {
-        "crawl": None,
-        "site": None,
-        "status": CrawlStatus.COMPLETED,
-        "suspect": False,
-        "reasons": [],
-    }
-    notice = Notice(
-        "scraper: a test", "Alerts about suspect and failed crawls are sent here.", details, False
-    )
-    reached = notify.send_notice(notice, recipients)
+    reached = notify.send_notice(notify.make_test_notice(), recipients)
     return [
         {"line": recipient.line, "kind": recipient.kind, "told": recipient in reached}
         for recipient in recipients
@@ -140,7 +122,7 @@ def _show_matches(name: str, days: int, as_json: bool) -> None:
     }
     if name not in rules:
         raise NotFoundError(f"no rule is named {name!r}{did_you_mean(name, rules)}")
-    matches = _find_matches(open_engine(), rules[name], days)
+    matches = find_matches(open_engine(), rules[name], days)
     if as_json:
         print_json([match.details() for match in matches])
         return
@@ -148,40 +130,3 @@ def _show_matches(name: str, days: int, as_json: bool) -> None:
         at = match.at.isoformat(timespec="minutes")
         click.echo(f"{at}  {one_line(match.message)}")
     click.echo(f"{len(matches):,} alerts in {days} days", err=True)
-
-
-def _find_matches(
-    engine: sa.Engine, rule: PriceRule, days: int
-) -> Sequence[RuleMatch | MarketMatch]:
-    since = datetime.now(UTC) - timedelta(days=days)
-    if rule.market is not None:
-        return _find_market_matches(engine, rule, since)
-    try:
-        cursor = feed.resolve_cursor(engine, since)
-    except CursorError:
-        cursor = feed.resolve_cursor(engine, "oldest")
-    end, matches = store.current_cursor(engine), list[RuleMatch]()
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        reader = feed.ChangeReader(connection, cursor)
-        while reader.cursor < end:
-            matches += outbox.match_rules(connection, [rule], reader.next())
-    return matches
-
-
-def _find_market_matches(
-    engine: sa.Engine, rule: PriceRule, since: datetime
-) -> Sequence[MarketMatch]:
-    source = find_service(MarketEvents)  # type: ignore[type-abstract]
-    if source is None:
-        raise ConfigError(
-            f"{rule.when!r} needs the plug-in matching (fix: pip install "
-            "'celery-scraper[matching]')"
-        )
-    matches: list[MarketMatch] = []
-    position = 0
-    with engine.connect() as connection:
-        while events := source.read_events(connection, position, outbox.BATCH):
-            position = events[-1].id
-            recent = [event for event in events if event.at >= since]
-            matches += [found for event in recent for found in match_market(rule, event)]
-    return matches

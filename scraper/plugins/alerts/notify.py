@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from scraper.domain import CrawlStatus
 from scraper.errors import ConfigError
 from scraper.infra.database import dumps
 from scraper.plugins.alerts.keys import RECIPIENT
@@ -42,6 +43,10 @@ _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 _OBEYED = re.compile(r"<(?=[!@#]|\w+:)|@(?=(?:everyone|here|channel|all)\b)|](?=\()", re.IGNORECASE)
 # For all recipients together: each has a thread.
 SEND_S = 30.0
+# The schemes whose addresses begin with a host; those of other services may begin with a token.
+WITH_HOST = ("http", "https", "json", "jsons", "mailto", "mailtos")
+_STATUS = re.compile(r"\berror=([1-5]\d\d)\b")
+TIMED_OUT = "no answer in time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,19 @@ class Recipient:
     @property
     def label(self) -> str:
         return f"line {self.line} ({self.kind})"
+
+    @property
+    def host(self) -> str:
+        """The host of a web or mail address; empty if the text that looks like it may be secret."""
+        scheme, _, rest = self.address.partition("://")
+        try:
+            parts = urlsplit(self.address)
+            host = parts.hostname or ""
+        except ValueError:
+            return ""
+        # A password with a sign such as `#` would end the host too early.
+        is_cut = "@" in rest[len(parts.netloc) :].partition("?")[0]
+        return host if scheme.lower() in WITH_HOST and not is_cut else ""
 
     @property
     def key(self) -> str:
@@ -83,6 +101,20 @@ class Notice:
         object.__setattr__(self, "text", make_harmless(self.text))
 
 
+def make_test_notice() -> Notice:
+    """Returns the message with which people test a recipient."""
+    details: dict[str, Any] = {
+        "crawl": None,
+        "site": None,
+        "status": CrawlStatus.COMPLETED,
+        "suspect": False,
+        "reasons": [],
+    }
+    return Notice(
+        "scraper: a test", "Alerts about suspect and failed crawls are sent here.", details, False
+    )
+
+
 def make_harmless(text: str) -> str:
     """Takes out control characters, and puts a space after signs that chats would obey.
 
@@ -95,9 +127,14 @@ def make_harmless(text: str) -> str:
 def load_recipients(path: Path) -> list[Recipient]:
     """Reads the list: one address per line, with or without names; `#` starts a remark. Raises
     `ConfigError` with one line per problem, without addresses."""
+    return parse_recipients(read_secret(path, "SCRAPER_ALERTS", SIZE_MAX), path)
+
+
+def parse_recipients(text: str, path: Path) -> list[Recipient]:
+    """Reads the text of a list, as `load_recipients` does."""
     listed: list[Recipient] = []
     problems: list[str] = []
-    for number, line in enumerate(read_secret(path, "SCRAPER_ALERTS", SIZE_MAX).splitlines(), 1):
+    for number, line in enumerate(text.splitlines(), 1):
         address = REMARK.sub("", line).strip()
         if not address:
             continue
@@ -128,9 +165,18 @@ def send_notice(
     """Sends to all recipients at once, and waits at most `timeout_s`. Returns the recipients that
     accepted the message; never raises. A recipient that answers too late counts as not reached, and
     may receive the message again."""
-    reached: list[Recipient] = []
+    failures = find_failures(notice, to, timeout_s)
+    return [recipient for recipient in to if recipient not in failures]
+
+
+def find_failures(
+    notice: Notice, to: Sequence[Recipient], timeout_s: float = SEND_S
+) -> dict[Recipient, str]:
+    """Sends as `send_notice` does. Returns why the others did not accept the message, without
+    addresses."""
+    results: dict[Recipient, str | None] = {}
     threads = [
-        threading.Thread(target=_deliver_notice, args=(notice, recipient, reached), daemon=True)
+        threading.Thread(target=_record_delivery, args=(notice, recipient, results), daemon=True)
         for recipient in to
     ]
     for thread in threads:
@@ -143,42 +189,83 @@ def send_notice(
         while thread.is_alive() and not timed_out.is_set():
             thread.join(0.1)
     timer.cancel()
-    return [recipient for recipient in to if recipient in list(reached)]
+    known = dict(results)
+    reasons = {recipient: known.get(recipient, TIMED_OUT) for recipient in to}
+    return {recipient: reason for recipient, reason in reasons.items() if reason is not None}
 
 
 def send_missing(
     notice: Notice, to: Sequence[Recipient], delivered: Collection[str]
 ) -> tuple[list[str], list[str]]:
     """Sends to the recipients whose keys are not in `delivered`. Returns the keys of those that
-    accepted it, and the labels of those that did not."""
+    accepted it, and for each of those that did not its label with the reason."""
     missing = [recipient for recipient in to if recipient.key not in delivered]
-    reached = send_notice(notice, missing)
-    unreached = [recipient.label for recipient in missing if recipient not in reached]
-    return [recipient.key for recipient in reached], unreached
+    failures = find_failures(notice, missing)
+    unreached = [f"{recipient.label}: {reason}" for recipient, reason in failures.items()]
+    return [recipient.key for recipient in missing if recipient not in failures], unreached
 
 
-def _deliver_notice(notice: Notice, recipient: Recipient, reached: list[Recipient]) -> None:
+def _record_delivery(
+    notice: Notice, recipient: Recipient, results: dict[Recipient, str | None]
+) -> None:
     try:
         if SECRET in recipient.address:
-            if _post_signed(notice, recipient.address):
-                reached.append(recipient)
-            return
-        service = _make_service(recipient)
-        if service is None:
-            return
-        # A webhook's program reads the details from the JSON.
-        if hasattr(service, "payload_extras"):
-            service.payload_extras.update(notice.details)
-        kind = "failure" if notice.failure else "info"
-        if service.notify(
-            body=notice.text,
-            title=notice.title,
-            notify_type=_import_apprise().NotifyType(kind),
-            body_format=_import_apprise().NotifyFormat.TEXT,
-        ):
-            reached.append(recipient)
+            results[recipient] = _post_signed(notice, recipient.address)
+        else:
+            results[recipient] = _notify_service(notice, recipient)
+    except OSError as error:
+        results[recipient] = error.strerror if type(error.strerror) is str else "no connection"
     except Exception:  # noqa: BLE001 - the text of a library's error may hold the address
-        return
+        results[recipient] = "the message could not be sent"
+
+
+def _notify_service(notice: Notice, recipient: Recipient) -> str | None:
+    """Sends by apprise. Returns why the message was not accepted, or None."""
+    service = _make_service(recipient)
+    if service is None:
+        return "not an address that messages can be sent to"
+    # A webhook's program reads the details from the JSON.
+    if hasattr(service, "payload_extras"):
+        service.payload_extras.update(notice.details)
+    kind = "failure" if notice.failure else "info"
+    _WARNINGS.begin()
+    if service.notify(
+        body=notice.text,
+        title=notice.title,
+        notify_type=_import_apprise().NotifyType(kind),
+        body_format=_import_apprise().NotifyFormat.TEXT,
+    ):
+        return None
+    return _WARNINGS.explain()
+
+
+class _Warnings(logging.Handler):
+    """Keeps what apprise says in this thread, which may hold addresses: only a status or the kind
+    of the failure leaves it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._own = threading.local()
+
+    def begin(self) -> None:
+        """Forgets earlier warnings of this thread."""
+        self._own.texts = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps a warning of a thread that sends."""
+        if hasattr(self._own, "texts"):
+            self._own.texts.append(record.getMessage())
+
+    def explain(self) -> str:
+        """Returns why the last message of this thread was not accepted."""
+        text = " ".join(self._own.texts)
+        status = _STATUS.search(text)
+        if status is not None:
+            return f"HTTP {status[1]}"
+        return "no connection" if "onnection" in text else "the service refused it"
+
+
+_WARNINGS = _Warnings()
 
 
 def _signing_key(address: str) -> bytes | None:
@@ -192,9 +279,9 @@ def _signing_key(address: str) -> bytes | None:
     return key if len(key) >= KEY_MIN and host and url.startswith(("http://", "https://")) else None
 
 
-def _post_signed(notice: Notice, address: str) -> bool:
-    """Signs by standardwebhooks.com. A message that is sent again has the same id. Returns whether
-    it was accepted."""
+def _post_signed(notice: Notice, address: str) -> str | None:
+    """Signs by standardwebhooks.com. A message that is sent again has the same id. Returns why it
+    was not accepted, or None."""
     url, key = address.partition(SECRET)[0], _signing_key(address)
     assert key is not None
     kind = "failure" if notice.failure else "info"
@@ -214,7 +301,8 @@ def _post_signed(notice: Notice, address: str) -> bool:
     with closing(connection_type(parts.hostname or "", parts.port, timeout=SEND_S)) as connection:
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("POST", target, body, headers)
-        return 200 <= connection.getresponse().status < 300
+        status = connection.getresponse().status
+        return None if 200 <= status < 300 else f"HTTP {status}"
 
 
 def _make_service(recipient: Recipient) -> Any:
@@ -243,7 +331,8 @@ def _import_apprise() -> Any:
     for name in ("apprise", "urllib3", "requests"):
         logger = logging.getLogger(name)
         logger.propagate = False
-        logger.setLevel(logging.CRITICAL + 1)
+        logger.setLevel(logging.WARNING if name == "apprise" else logging.CRITICAL + 1)
+    logging.getLogger("apprise").handlers[:] = [_WARNINGS]
     import apprise
 
     return apprise

@@ -13,5 +13,6 @@ PLUGIN = Plugin(
     hooks="scraper.plugins.alerts.hooks:HOOKS",
     models="scraper.plugins.alerts.models",
     commands={"alerts": Command(DATA, "scraper.plugins.alerts.command")},
+    tab_pages={"alerts": "scraper.plugins.alerts.tab"},
     ticks=[Tick("alert", 5.0, "scraper.plugins.alerts.tick:send_alerts")],
 )

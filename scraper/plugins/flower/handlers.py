@@ -137,6 +137,7 @@ class PageHandler(GuardedHandler):
             crawl_id=crawl_id,
             version=self.version,
             read_only=bool(self.application.options.read_only) or not may(self.role, "operate"),
+            may_edit=not self.application.options.read_only and may(self.role, "edit"),
             problem=problem,
             tab_pages={
                 name: page for name, page in tab_pages().items() if may(self.role, read_role(page))

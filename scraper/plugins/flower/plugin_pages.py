@@ -13,6 +13,7 @@ from scraper.plugins.flower.tab_pages import (
     body_limit,
     questions_of,
     scripts_of,
+    secret_values,
     tab_pages,
 )
 
@@ -54,7 +55,10 @@ class PluginActionApi(ActionApi):
         if ask is not None:
             await self.answer_question(lambda engine, _: work(engine, body, self.user))
             return
-        logged = {name: _shorten_value(value) for name, value in body.items()}
+        secret = secret_values(shown)
+        logged = {
+            name: "***" if name in secret else _shorten_value(value) for name, value in body.items()
+        }
         await self.run_action(
             lambda engine, _: work(engine, body, self.user), action=action, page=page, body=logged
         )

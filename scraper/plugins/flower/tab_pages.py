@@ -64,6 +64,12 @@ def scripts_of(page: TabPage) -> list[Path]:
     return [*getattr(page, "MORE_SCRIPTS", ()), page.SCRIPT]
 
 
+def secret_values(page: TabPage) -> Collection[str]:
+    """Returns the names of values in bodies that are never logged: the page's SECRETS."""
+    names: Collection[str] = getattr(page, "SECRETS", ())
+    return names
+
+
 def body_limit(page: TabPage) -> int:
     """Returns the largest body of the page's actions, in bytes."""
     return int(getattr(page, "BODY_MAX_BYTES", BODY_MAX_BYTES))

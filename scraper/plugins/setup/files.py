@@ -10,6 +10,7 @@ import errno
 import hashlib
 import os
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,9 +73,18 @@ def is_writable(folder: Path) -> bool:
     )
 
 
-def save_file(engine: sa.Engine, file: Path, text: str | None, seen: str, author: Author) -> None:
+def save_file(
+    engine: sa.Engine,
+    file: Path,
+    text: str | None,
+    seen: str,
+    author: Author,
+    *,
+    mask: Callable[[str], str] | None = None,
+) -> None:
     """Writes a file, or removes it with None. `seen`: the hash of the text that the author has
-    seen. Raises `ConfigError` if that has changed, `ReadOnlyFolderError`."""
+    seen. `mask`: for a file with secrets, what the log keeps of a text; only its owner may read a
+    new one. Raises `ConfigError` if the text has changed, `ReadOnlyFolderError`."""
     with engine.begin() as connection:
         connection.execute(LOCK)
         before = read_file(file)
@@ -82,10 +92,11 @@ def save_file(engine: sa.Engine, file: Path, text: str | None, seen: str, author
             if not seen:
                 raise ConfigError(f"{file} is there already (fix: choose another name)")
             raise ConfigError(f"{file} has changed since you loaded it (fix: load the page again)")
-        values = {"file": str(file), "before": before, "after": text}
+        kept = [one if mask is None or one is None else mask(one) for one in (before, text)]
+        values = {"file": str(file), "before": kept[0], "after": kept[1]}
         connection.execute(LOG, {**author._asdict(), **values})
         try:
-            _write_whole(file, text, new=before is None)
+            _write_whole(file, text, new=before is None, mode=0o666 if mask is None else 0o600)
         except FileExistsError:
             raise ConfigError(f"{file} is there already (fix: choose another name)") from None
         except OSError as error:
@@ -94,14 +105,15 @@ def save_file(engine: sa.Engine, file: Path, text: str | None, seen: str, author
             raise ConfigError(f"{file} cannot be written: {error.strerror}") from None
 
 
-def _write_whole(file: Path, text: str | None, *, new: bool) -> None:
+def _write_whole(file: Path, text: str | None, *, new: bool, mode: int) -> None:
     # A link leads to the file that is meant.
     target = file.resolve()
     if text is None:
         target.unlink()
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    mode = 0o666 if new else target.stat().st_mode & 0o777
+    if not new:
+        mode = target.stat().st_mode & 0o777
     draft = target.parent / f".{target.name}.{secrets.token_hex(4)}"
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as output:
@@ -138,3 +150,30 @@ def list_changes(connection: sa.Connection, site: str | None = None) -> list[dic
     """Returns the newest changes, of one site or of all, the newest first."""
     rows = connection.execute(LIST, {"site": site, "most": SHOWN})
     return [dict(row) for row in rows.mappings()]
+
+
+class LoggedFiles:
+    """Files of other plug-ins, which are written and logged as definitions are."""
+
+    read_file = staticmethod(read_file)
+    hash_text = staticmethod(hash_text)
+    is_writable = staticmethod(is_writable)
+
+    @staticmethod
+    def save_file(
+        engine: sa.Engine,
+        file: Path,
+        text: str,
+        seen: str,
+        author: tuple[str, str, str],
+        mask: Callable[[str], str] | None = None,
+    ) -> str | None:
+        """Saves a file as `save_file` does. Returns why it cannot be written, or None."""
+        try:
+            save_file(engine, file, text, seen, Author(*author), mask=mask)
+        except ReadOnlyFolderError as error:
+            return str(error)
+        return None
+
+
+FILES = LoggedFiles()

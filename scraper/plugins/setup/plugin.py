@@ -10,5 +10,6 @@ PLUGIN = Plugin(
     settings="scraper.plugins.setup.settings:SetupSettings",
     models="scraper.plugins.setup.models",
     migrations="scraper.plugins.setup.migrations",
+    services={"LoggedFiles": "scraper.plugins.setup.files:FILES"},
     tab_pages={"setup": "scraper.plugins.setup.tab"},
 )

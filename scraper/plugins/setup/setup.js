@@ -109,10 +109,13 @@
     return surveys.some((one) => one.state === "waiting" || one.state === "reading");
   }
 
+  /* The log also has files of other pages, whose names no site can have. */
+  const isSite = (name) => !name.includes(" ");
+
   function drawChanges(changes) {
     section("changes", changes, () => changes.length ? card("Changes", "the newest first", table([["When", ""], ["Who", ""], ["Site", "wide"], ["What", ""], ["", ""]],
       changes.map((one) => [when(one.at, true), plain(one.by), plain(one.site), h("a", {href: `${path}?change=${one.id}`, "data-key": `change-${one.id}`}, plain(one.action)),
-        readOnly ? "" : button("Undo", "danger", `undo-${one.id}`, async () => { if (await act("undo", {id: one.id}) && wanted.has("site")) location.reload(); })]), "Changes")) : null);
+        readOnly || !isSite(one.site) ? "" : button("Undo", "danger", `undo-${one.id}`, async () => { if (await act("undo", {id: one.id}) && wanted.has("site")) location.reload(); })]), "Changes")) : null);
   }
 
   // --- the editor
@@ -283,7 +286,7 @@
 
   function drawChange({change}) {
     document.getElementById("heading").textContent = `${plain(change.site)}: ${plain(change.action)}`;
-    section("changes", change, () => card(plain(change.file), `${plain(change.by)}`, h("p", {}, when(change.at, true), " ", h("a", {href: `${path}?${new URLSearchParams({site: change.site})}`}, "Edit")), diffOf(change.diff)));
+    section("changes", change, () => card(plain(change.file), `${plain(change.by)}`, h("p", {}, when(change.at, true), " ", isSite(change.site) && h("a", {href: `${path}?${new URLSearchParams({site: change.site})}`}, "Edit")), diffOf(change.diff)));
     return false;
   }
 

@@ -236,12 +236,18 @@ def load_rules(path: Path) -> list[PriceRule]:
     """Reads the rules of a file. Raises `ConfigError` with one line per problem."""
     try:
         text = path.read_text("utf-8")
-        parsed = yaml12.parse(text if len(text) <= SIZE_MAX else "")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(
             f"{path}: cannot be read: {reason} (fix: SCRAPER_ALERT_RULES names a file of rules)"
         ) from None
+    return parse_rules(text, path)
+
+
+def parse_rules(text: str, path: Path) -> list[PriceRule]:
+    """Reads the text of a file of rules, as `load_rules` does."""
+    try:
+        parsed = yaml12.parse(text if len(text) <= SIZE_MAX else "")
     except yaml.YAMLError as error:
         line, sentence = yaml12.explain_error(error)
         raise ConfigError(f"{path}:{line}: {sentence}") from None

@@ -5,7 +5,7 @@
   const page = document.getElementById("crawls-page");
   if (!page) return;
   const {chart, spark, number} = window.crawlCharts;
-  const {api, pages, crawl: crawlId, readOnly} = page.dataset;
+  const {api, pages, crawl: crawlId, readOnly, mayEdit} = page.dataset;
   // The sums of a site's last thirty days take longer.
   const RUNNING_MS = 3000, QUIET_MS = 10000, SITE_MS = 20000, AWAY_MS = 5000;
   const KEPT = 6, PARTLY_S = 3;
@@ -651,6 +651,6 @@
     else if (own || !page.dataset.plugin) refresh();
   });
   if (!page.dataset.plugin) refresh();
-  window.crawlsTab = {h, plain, message, section, card, table, metric, when, link, count, chart, number, act, post, refresh, say, api, pages, readOnly: Boolean(readOnly),
+  window.crawlsTab = {h, plain, message, section, card, table, metric, when, link, count, chart, number, act, post, refresh, say, api, pages, readOnly: Boolean(readOnly), mayEdit: Boolean(mayEdit),
                       start(script) { own = script; refresh(); }};
 }());

@@ -78,8 +78,10 @@ def test_who_could_not_be_reached_is_told_later_and_nobody_twice(
     webhook.status = 500
     with capture_logs() as logs:
         alert_crawls(engine, Settings(alerts=path))
-    assert row(engine) == (1, ["mailto"], False, "not reached: line 2 (http)")
-    assert [line["unreached"] for line in logs if "unreached" in line] == [["line 2 (http)"]]
+    assert row(engine) == (1, ["mailto"], False, "not reached: line 2 (http): HTTP 500")
+    assert [line["unreached"] for line in logs if "unreached" in line] == [
+        ["line 2 (http): HTTP 500"]
+    ]
     alert_crawls(engine, Settings(alerts=path))
     assert row(engine)[0] == 1, "not at once"
     webhook.status = 200
@@ -98,7 +100,7 @@ def test_it_is_given_up_after_its_tries(
         alert_crawls(engine, Settings(alerts=path))
         now_again(engine)
     assert (
-        row(engine) == (10, ["mailto"], True, "not reached: line 2 (http)")
+        row(engine) == (10, ["mailto"], True, "not reached: line 2 (http): HTTP 404")
         and len(mailbox.got) == 1
     )
 
@@ -155,7 +157,10 @@ def test_no_address_is_stored_logged_or_shown(
     )
     captured = capfd.readouterr()
     everywhere = f"{logs} {dumped} {captured.out} {captured.err} {caplog.text} {notify.load_recipients(path)}"
-    assert row(engine)[3] == "not reached: line 2 (http), line 3 (mailto)"
+    assert (
+        row(engine)[3]
+        == "not reached: line 2 (http): no connection, line 3 (mailto): no connection"
+    )
     for secret in (TOKEN, PASSWORD, "127.0.0.1", "people@"):
         assert secret not in everywhere
 
