@@ -126,10 +126,14 @@ def add_recipient(engine: sa.Engine, body: Mapping[str, Any], user: str) -> str:
     line = f"{names} = {address}" if names else address
     ending = "" if not before or before.endswith("\n") else "\n"
     text = f"{before or ''}{ending}{line}\n"
-    added = [one for one in notify.parse_recipients(text, file) if one.address == address]
+    added = [
+        recipient
+        for recipient in notify.parse_recipients(text, file)
+        if recipient.address == address
+    ]
     if len(added) != 1:
-        what = "is there already" if added else "is not an address alone"
-        raise ConfigError(f"this {what}")
+        fault = "is there already" if added else "is not an address alone"
+        raise ConfigError(f"this {fault}")
     author = (user, "alert recipients", "added")
     refused = files.save_file(engine, file, text, files.hash_text(before), author, mask_addresses)
     if refused is not None:
@@ -174,10 +178,10 @@ def _find_problems(engine: sa.Engine, text: str, file: Path) -> list[dict[str, A
         named = {rule.name for rule in rules.parse_rules(text, file)}
     except ConfigError as error:
         lines = [line.removeprefix(str(file)) for line in str(error).splitlines()]
-        found = [(_LINE.fullmatch(line), line) for line in lines]
+        matches = [(_LINE.fullmatch(line), line) for line in lines]
         return [
             {"line": int(match[1]), "text": match[2]} if match else {"line": 1, "text": line[2:]}
-            for match, line in found
+            for match, line in matches
         ]
     with engine.connect() as connection:
         sites = connection.execute(outbox.RULES_OF_SITES).all()

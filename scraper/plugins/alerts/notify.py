@@ -189,8 +189,8 @@ def find_failures(
         while thread.is_alive() and not timed_out.is_set():
             thread.join(0.1)
     timer.cancel()
-    known = dict(results)
-    reasons = {recipient: known.get(recipient, TIMED_OUT) for recipient in to}
+    delivered = dict(results)
+    reasons = {recipient: delivered.get(recipient, TIMED_OUT) for recipient in to}
     return {recipient: reason for recipient, reason in reasons.items() if reason is not None}
 
 

@@ -59,7 +59,7 @@ def _find_market_matches(
         while events := source.read_events(connection, position, outbox.BATCH):
             position = events[-1].id
             recent = [event for event in events if event.at >= since]
-            matches += [found for event in recent for found in match_market(rule, event)]
+            matches += [match for event in recent for match in match_market(rule, event)]
     return matches
 
 
@@ -71,12 +71,12 @@ def preview_rules(connection: sa.Connection, rules: Sequence[PriceRule]) -> dict
     first = connection.execute(FIRST, {"most": CHANGES_MAX}).first()
     if first is not None and first.at > since:
         since = first.at
-    found: dict[str, list[RuleMatch | MarketMatch]] = {rule.name: [] for rule in rules}
+    matched: dict[str, list[RuleMatch | MarketMatch]] = {rule.name: [] for rule in rules}
     latest, read_to = time.monotonic() + PREVIEW_S, now
     for matches, at in _match_in_order(connection, rules, 0 if first is None else first.id):
         for match in matches:
             if match.at >= since:
-                found[match.rule.name].append(match)
+                matched[match.rule.name].append(match)
         read_to = at
         if time.monotonic() >= latest:
             break
@@ -88,7 +88,7 @@ def preview_rules(connection: sa.Connection, rules: Sequence[PriceRule]) -> dict
                 for match in sorted(matches, key=lambda match: match.at, reverse=True)[:SHOWN]
             ],
         }
-        for name, matches in found.items()
+        for name, matches in matched.items()
     }
     return {"since": since, "until": read_to if time.monotonic() >= latest else now, "rules": shown}
 
@@ -112,6 +112,6 @@ def _match_in_order(
     while events := source.read_events(connection, position, outbox.BATCH):
         position = events[-1].id
         yield (
-            [found for event in events for rule in market for found in match_market(rule, event)],
+            [match for event in events for rule in market for match in match_market(rule, event)],
             events[-1].at,
         )

@@ -92,8 +92,11 @@ def save_file(
             if not seen:
                 raise ConfigError(f"{file} is there already (fix: choose another name)")
             raise ConfigError(f"{file} has changed since you loaded it (fix: load the page again)")
-        kept = [one if mask is None or one is None else mask(one) for one in (before, text)]
-        values = {"file": str(file), "before": kept[0], "after": kept[1]}
+        logged = [
+            content if mask is None or content is None else mask(content)
+            for content in (before, text)
+        ]
+        values = {"file": str(file), "before": logged[0], "after": logged[1]}
         connection.execute(LOG, {**author._asdict(), **values})
         try:
             _write_whole(file, text, new=before is None, mode=0o666 if mask is None else 0o600)
@@ -152,7 +155,7 @@ def list_changes(connection: sa.Connection, site: str | None = None) -> list[dic
     return [dict(row) for row in rows.mappings()]
 
 
-class LoggedFiles:
+class FileWriter:
     """Files of other plug-ins, which are written and logged as definitions are."""
 
     read_file = staticmethod(read_file)
@@ -176,4 +179,4 @@ class LoggedFiles:
         return None
 
 
-FILES = LoggedFiles()
+FILES = FileWriter()
