@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from scraper.domain import Fetched, Kind
 from scraper.errors import ConfigError, FetchError
@@ -96,12 +97,27 @@ class ProductPages:
             return
         await self.read(shown=True)
         rendered = choose_fields(survey.samples)
+        if await self._read_again(rendered["title"]):
+            rendered = choose_fields(survey.samples)
         if len(missing_fields(rendered)) >= len(missing_fields(survey.fields)):
             survey.product_pages, survey.samples = pages, samples
         elif not self._is_in_html(rendered, pages, samples):
             survey.fields = rendered
             survey.shown |= {Kind.PRODUCT}
             survey.notes.append(f"its product pages' HTML has no {lacking}: a browser shows them")
+
+    async def _read_again(self, titles: FieldChoice) -> bool:
+        """Reads the shown pages without a title again, since a busy machine's browser may have
+        been read before it drew them. Returns whether there were any."""
+        survey, are_read = self._survey, False
+        for number, title in enumerate(titles.best.values if titles.best is not None else ()):
+            if title is None and not self._reader.has_read_enough:
+                url = survey.product_pages[number][0]
+                with suppress(FetchError):
+                    fetched, sample = await self.read_sample(url, self._cards.get(url), shown=True)
+                    survey.product_pages[number], survey.samples[number] = (url, fetched), sample
+                    are_read = True
+        return are_read
 
     def _is_in_html(
         self,

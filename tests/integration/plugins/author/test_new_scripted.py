@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -63,6 +64,30 @@ def test_every_product_is_found_and_every_field_right(
             elif field in ("price", "rating"):
                 given, value = float(given), float(value)
             assert given == value, (path, field, file.read_text())
+
+
+def test_a_page_that_was_shown_empty_is_read_again(project: Path, installed_chromium: str) -> None:
+    shop = SCRIPTED["spa"]()
+    fails = sorted(path for path in shop.pages if path.startswith("/api/product/"))[4]
+    with StaticShop(shop.pages) as server:
+        server.pages = FailsOnce(shop.pages, fails)
+        new(server, shop.start, "spa")
+        assert server.paths.count(fails) == 2
+    assert load_file(project / "sites/spa.yaml").product.fields.keys() >= {"title", "price", "sku"}
+
+
+class FailsOnce(dict[str, str]):
+    """Pages, one of which is not JSON at first."""
+
+    def __init__(self, pages: Mapping[str, str], fails: str) -> None:
+        super().__init__(pages)
+        self._fails: str | None = fails
+
+    def get(self, path: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        if path == self._fails:
+            self._fails = None
+            return "{"
+        return super().get(path, default)
 
 
 def test_json_in_the_pages_needs_no_browser(project: Path, no_browser: None) -> None:
