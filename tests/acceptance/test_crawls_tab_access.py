@@ -187,9 +187,11 @@ def test_the_first_row_is_near_the_top(
         assert mark.evaluate("(e) => e.complete && e.naturalWidth > 0")
         assert "/crawls/assets/icon.svg" in (mark.get_attribute("src") or "")
         assert page.locator("nav a[href^=http]").count() == 0 and page.title() == "Crawls · Scraper"
+        picture(window, f"first-{scheme}")
         box = page.locator("#fleet tbody tr").first.bounding_box()
         assert box is not None and box["y"] <= 200, box
-        picture(window, f"first-{scheme}")
+        cut = "(all) => all.filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent)"
+        assert page.locator(".metric-card").evaluate_all(cut) == []
     # Nothing runs: what is watched, and who needs a person, takes the place of the speed.
     with engine.begin() as connection:
         connection.execute(

@@ -11,5 +11,7 @@ PLUGIN = Plugin(
     commands={"users": Command(FLEET, "scraper.plugins.flower.access.command")},
     on_load="scraper.plugins.flower.hooks:load_app",
     hooks="scraper.plugins.flower.hooks:HOOKS",
+    migrations="scraper.plugins.flower.migrations",
+    tab_pages={"search": "scraper.plugins.flower.search.page"},
     services={"FlowerLogin": "scraper.plugins.flower.login:LOGIN"},
 )

@@ -645,6 +645,14 @@
     if (!document.hidden) timer = setTimeout(refresh, everyMs);
   }
 
+  document.addEventListener("keydown", (event) => {
+    const search = document.querySelector("[data-slash]");
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || !search || event.target.closest("input, textarea, select, [contenteditable]")) return;
+    event.preventDefault();
+    search.focus();
+    search.select();
+  });
+
   document.addEventListener("visibilitychange", () => {
     clearTimeout(timer);
     if (document.hidden) document.getElementById("crawls-refreshed").textContent = "Paused while hidden";
