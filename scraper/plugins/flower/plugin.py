@@ -11,6 +11,7 @@ PLUGIN = Plugin(
     commands={"users": Command(FLEET, "scraper.plugins.flower.access.command")},
     on_load="scraper.plugins.flower.hooks:load_app",
     hooks="scraper.plugins.flower.hooks:HOOKS",
+    models="scraper.plugins.flower.search.models",
     migrations="scraper.plugins.flower.migrations",
     tab_pages={"search": "scraper.plugins.flower.search.page"},
     services={"FlowerLogin": "scraper.plugins.flower.login:LOGIN"},

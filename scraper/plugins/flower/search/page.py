@@ -72,14 +72,14 @@ def make_query(words: list[str], *, with_codes: bool) -> str:
 
 
 def _make_term(word: str, *, with_codes: bool) -> str:
-    quoted = _quote(word) + (":*" if len(word) >= PREFIX_MIN else "")
+    quoted = _quote_word(word) + (":*" if len(word) >= PREFIX_MIN else "")
     digits = word.lstrip("0")
     if with_codes and digits != word and digits.isdecimal():
-        return f"({quoted} | {_quote(digits)})"
+        return f"({quoted} | {_quote_word(digits)})"
     return quoted
 
 
-def _quote(word: str) -> str:
+def _quote_word(word: str) -> str:
     return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
