@@ -216,6 +216,11 @@ def test_the_first_row_is_near_the_top(
     wrong = ("failed", "suspect", "waiting", "failing", "dead pages")
     expect(need).to_have_text(str(sum(states.get(name, 0) for name in wrong)))
     picture(window, "first-quiet")
+    cut = "(all) => all.filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent)"
+    assert page.locator(".metric-card").evaluate_all(cut) == [] and window.overflows() == []
+    page.get_by_role("link", name="Price changes today").press("Enter")
+    expect(page.locator("#heading")).to_have_text("Drops")
+    window.drawn()
     window.assert_quiet()
 
 

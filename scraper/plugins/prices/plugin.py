@@ -8,4 +8,5 @@ PLUGIN = Plugin(
     name="prices",
     summary="SQL views of prices and their changes",
     migrations="scraper.plugins.prices.migrations",
+    tab_pages={"drops": "scraper.plugins.prices.drops"},
 )

@@ -279,7 +279,7 @@
       metric("Crawls running", "0", `of ${count(totals.sites)} sites`, "metric-card-active"),
       metric("Need you", count(trouble), trouble ? "see the first rows" : "nothing is wrong", trouble ? "metric-card-danger" : "metric-card-success"),
       metric("Products watched", count(data.watched.products), "in the newest complete crawls", "metric-card-success"),
-      metric("Price changes today", count(data.watched.repriced), "since midnight UTC"),
+      metric(page.dataset.drops ? h("a", {href: page.dataset.drops, "data-key": "drops"}, "Price changes today") : "Price changes today", count(data.watched.repriced), "since midnight UTC"),
     ]);
     section("states", [totals.states, wanted.get("state")], () => Object.entries(totals.states).map(([state, sites]) =>
       h("button", {type: "button", class: `crawl-badge badge-${TONES[state] || "quiet"}`, "aria-pressed": String(wanted.get("state") === state), "data-key": `state-${state}`,
