@@ -6,7 +6,7 @@
 -- why: it reads pages by the site's index, at most as many as the site has. Product pages may have
 --   left the frontier, so the good ones are what the crawl has counted minus its good listings,
 --   which stay until it has ended; or what its listings named and a filter remembers, counted
---   within a few percent.
+--   within a few percent. Products of an interface are good without their pages.
 SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) AS example,
        min(error) FILTER (WHERE unread) AS error,
        count(*) FILTER (WHERE unread AND status <> 'gone') AS unusable,
@@ -25,6 +25,8 @@ SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) 
                     ELSE ok + unchanged END
           FROM crawls WHERE id = :id)
          > count(*) FILTER (WHERE kind <> 'product' AND status IN ('ok', 'unchanged'))
+       OR bool_or(kind = 'listing' AND EXISTS (
+             SELECT FROM products p WHERE p.page_id = of_crawl.id AND p.crawl_id = :id))
        AS any_product
   FROM (SELECT *, kind <> 'product' AND (kind <> 'sitemap' OR :follows)
                   AND (status IN ('dead', 'invalid')

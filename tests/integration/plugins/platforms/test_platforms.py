@@ -162,6 +162,26 @@ def test_an_interface_that_stops_half_way_loses_nothing(
         assert {str(n) for n in range(1, 13)} <= after.keys()
 
 
+def test_an_interface_that_stops_has_given_products_if_no_page_is_good(
+    crawl: Crawl, engine: sa.Engine
+) -> None:
+    with PlatformShop("magento", 205) as shop:
+        crawl(shop)
+        answers = shop.answer
+        shop.answer = lambda path: (  # type: ignore[method-assign]
+            (404, {}, "gone") if path.startswith("/p/") else answers(path)
+        )
+        shop.closed, shop.closed_from = 404, 3
+        done = crawl(shop)
+        assert "pages are read instead" in done.note
+        assert "not one" not in done.note
+        assert done.status == "completed"
+        assert rows(engine, "SELECT products FROM crawl_quality ORDER BY crawl_id") == [
+            (341,),
+            (332,),
+        ]
+
+
 def test_a_product_that_moves_to_another_page_is_still_written(
     crawl: Crawl, engine: sa.Engine
 ) -> None:
