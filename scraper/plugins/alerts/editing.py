@@ -100,7 +100,7 @@ def mask_addresses(text: str) -> str:
     """Returns the text of a list without remarks, and of each address its kind and short hash.
 
     >>> mask_addresses("ops = foo://secret  # also secret")
-    'ops = foo e9a51bb4\\n'
+    'ops = foo c965c39a\\n'
     """
     lines = []
     for number, line in enumerate(text.splitlines(), 1):

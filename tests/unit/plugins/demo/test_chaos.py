@@ -121,7 +121,7 @@ def test_recovery_of_a_killed_workers_pages_is_the_slowest_ones() -> None:
         Held(PAGE, "b", 41.0, 42.0, "ok", "fetched"),
         claims=claims,
     )
-    assert measured("worker_killed", again, workers=["host:1"]) == 21
+    assert measured("worker_killed", again, workers=["host:1"]) == 20
     assert measured("worker_killed", again, workers=["host:2"]) is None
     before = story(Held(PAGE, "a", 1.0, 5.0, "ok", "fetched"), claims=claims)
     assert measured("worker_killed", before, workers=["host:1"]) is None
