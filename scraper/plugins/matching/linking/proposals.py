@@ -1,8 +1,12 @@
 """Looks for offers with similar titles, for people to confirm.
 
 An offer's rare words find candidates in lists of the offers of each word and shop; the candidates
-that share most are then compared in whole. Only the best few of each offer are kept, one for each
-article. An article of several offers looks for others once, by the offer after which it is called.
+that share most are then compared in whole. A proposal's confidence is the mean of what the
+comparison says and of the share of the rare words, since long titles are alike in common words.
+With that share, .947 of the pairs of ten generated shops are proposed (without: .942), and of WDC's
+titles of shoes .732 (.660), watches .884 (.868), cameras .866 (.862), computers .907 (.906). Only
+the best few of each offer are kept, one for each article. An article of several offers looks for
+others once, by the offer after which it is called.
 
 Trigrams (the nearest 40 titles by pg_trgm and a GiST index) were measured instead and are not used.
 They propose .995 and .998 of the pairs of Abt-Buy and Amazon-Google, where words propose .992 and
@@ -71,7 +75,9 @@ def _propose_for(
     by_id = {row.id: store.stored_offer(row) for row in read}
     links: dict[Pair, OfferLink] = {}
     for stored in offers:
-        others = [by_id[id_] for id_ in candidates[stored.id] if id_ in by_id]
+        others = [
+            (by_id[id_], share) for id_, share in candidates[stored.id].items() if id_ in by_id
+        ]
         for link in rank_proposals(stored, others, learned):
             links[link.left, link.right] = link
     store.insert_links(connection, links.values(), "proposed")
@@ -80,8 +86,9 @@ def _propose_for(
 
 def _find_candidates(
     connection: sa.Connection, offers: Sequence[StoredOffer]
-) -> dict[int, list[int]]:
-    """Returns the ids of the offers of other shops that share most of each title's rare words."""
+) -> dict[int, dict[int, float]]:
+    """Returns the ids of the offers of other shops that share most of each title's rare words, and
+    which share, from 0 to 1, rarer words counting more."""
     words = {word for stored in offers for word in stored.offer.identity.words}
     rows = connection.execute(WORD_COUNTS, {"words": list(words)})
     counts = {row.word: row.offers for row in rows}
@@ -93,25 +100,28 @@ def _find_candidates(
     candidates = {}
     for stored in offers:
         scores: dict[int, float] = {}
-        for word in chosen[stored.id]:
-            weight = 1 / math.log(2 + counts[word])
+        weights = {word: 1 / math.log(2 + counts[word]) for word in chosen[stored.id]}
+        for word, weight in weights.items():
             for site, ids in postings.get(word, ()):
                 for id_ in ids if site != stored.offer.site else ():
                     scores[id_] = scores.get(id_, 0.0) + weight
-        candidates[stored.id] = nlargest(COMPARED, scores, key=scores.__getitem__)
+        most = nlargest(COMPARED, scores, key=scores.__getitem__)
+        whole = sum(weights.values())
+        candidates[stored.id] = {id_: scores[id_] / whole for id_ in most}
     return candidates
 
 
 def rank_proposals(
-    stored: StoredOffer, others: Iterable[StoredOffer], learned: Learned
+    stored: StoredOffer, others: Iterable[tuple[StoredOffer, float]], learned: Learned
 ) -> list[OfferLink]:
-    """Returns the proposals of one offer, the most confident first: one for each other article."""
+    """Returns the proposals of one offer, the most confident first: one for each other article.
+    `others` have the share of the rare words that they have in common."""
     best: dict[int, tuple[float, int, OfferComparison]] = {}
-    for other in others:
+    for other, share in others:
         if other.article == stored.article:
             continue
         comparison = compare(stored.offer, other.offer, learned)
-        ranked = -comparison.confidence, other.id, comparison
+        ranked = -(comparison.confidence + share) / 2, other.id, comparison
         if comparison.confidence >= CONFIDENCE_MIN and (
             other.article not in best or ranked[:2] < best[other.article][:2]
         ):
@@ -119,9 +129,9 @@ def rank_proposals(
     return [
         OfferLink(
             *order_pair(stored.id, id_),
-            OfferComparison(TITLE, comparison.confidence, comparison.evidence),
+            OfferComparison(TITLE, round(-negative, 3), comparison.evidence),
         )
-        for _, id_, comparison in nsmallest(KEPT, best.values(), key=lambda row: row[:2])
+        for negative, id_, comparison in nsmallest(KEPT, best.values(), key=lambda row: row[:2])
     ]
 
 
