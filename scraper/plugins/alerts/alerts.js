@@ -2,7 +2,7 @@
 (function () {
   "use strict";
 
-  const {h, plain, message, section, card, table, count, when, act, post, say, refresh, api, pages, readOnly, mayEdit, start} = window.crawlsTab;
+  const {h, plain, message, section, card, table, field, diffOf, count, when, act, post, say, refresh, api, pages, readOnly, mayEdit, start} = window.crawlsTab;
   const box = document.getElementById("own-page"), CHECK_MS = 500;
   let preview = null, events = [], opened = false, writable = false;
 
@@ -10,11 +10,6 @@
     const made = h("button", {type: "button", class: `btn btn-sm btn-outline-${kind}`, "data-key": key, "aria-label": label}, text);
     made.addEventListener("click", async () => { made.disabled = true; await work(made); made.disabled = false; });
     return made;
-  }
-
-  function field(label, name, attributes, choices) {
-    const list = choices && h("datalist", {id: `choices-${name}`}, choices.map((value) => h("option", {value})));
-    return h("label", {class: "tab-field"}, h("span", {}, label), h("input", {class: "form-control form-control-sm", name, autocomplete: "off", spellcheck: "false", maxlength: "200", list: choices && list.id, ...attributes}), list);
   }
 
   function trouble(text) {
@@ -114,11 +109,6 @@
       area.scrollTop = area.scrollHeight;
     });
     return form;
-  }
-
-  function diffOf(lines) {
-    return h("pre", {class: "detail-code tab-diff", tabindex: "0", role: "region", "aria-label": "Difference"}, lines.map((line) =>
-      h("span", {class: line[0] === "+" ? "tab-added" : line[0] === "-" ? "tab-removed" : ""}, `${plain(line)}\n`)));
   }
 
   async function openEditor() {

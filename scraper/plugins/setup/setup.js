@@ -2,7 +2,7 @@
 (function () {
   "use strict";
 
-  const {h, plain, message, section, card, table, link, count, when, act, post, say, refresh, api, pages, readOnly, start} = window.crawlsTab;
+  const {h, plain, message, section, card, table, field, diffOf, link, count, when, act, post, say, refresh, api, pages, readOnly, start} = window.crawlsTab;
   const wanted = new URLSearchParams(location.search);
   const box = document.getElementById("own-page"), path = location.pathname;
   const TONES = {waiting: "quiet", reading: "busy", ready: "good", failed: "bad", cancelled: "quiet", saved: "good"};
@@ -13,11 +13,6 @@
     const made = h("button", {type: "button", class: `btn btn-sm btn-outline-${kind}`, "data-key": key}, text);
     made.addEventListener("click", async () => { made.disabled = true; await work(); made.disabled = false; });
     return made;
-  }
-
-  function field(label, name, attributes, choices) {
-    const list = choices && h("datalist", {id: `choices-${name}`}, choices.map((value) => h("option", {value})));
-    return h("label", {class: "tab-field"}, h("span", {}, label), h("input", {class: "form-control form-control-sm", name, autocomplete: "off", spellcheck: "false", maxlength: "200", list: choices && list.id, ...attributes}), list);
   }
 
   function optionFields(keys) {
@@ -119,11 +114,6 @@
   }
 
   // --- the editor
-
-  function diffOf(lines) {
-    return h("pre", {class: "detail-code tab-diff", tabindex: "0", role: "region", "aria-label": "Difference"}, lines.map((line) =>
-      h("span", {class: line[0] === "+" ? "tab-added" : line[0] === "-" ? "tab-removed" : ""}, `${plain(line)}\n`)));
-  }
 
   /* What is edited: `seen` is the hash of the file that a save replaces, `survey` the survey that wrote the text. */
   function editor({name, text, keys, seen, survey, fixed, pick}) {

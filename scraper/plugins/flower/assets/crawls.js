@@ -645,6 +645,18 @@
     if (!document.hidden) timer = setTimeout(refresh, everyMs);
   }
 
+  // --- parts of forms, for the pages of plug-ins
+
+  function field(label, name, attributes, choices) {
+    const list = choices && h("datalist", {id: `choices-${name}`}, choices.map((value) => h("option", {value})));
+    return h("label", {class: "tab-field"}, h("span", {}, label), h("input", {class: "form-control form-control-sm", name, autocomplete: "off", spellcheck: "false", maxlength: "200", list: choices && list.id, ...attributes}), list);
+  }
+
+  function diffOf(lines) {
+    return h("pre", {class: "detail-code tab-diff", tabindex: "0", role: "region", "aria-label": "Difference"}, lines.map((line) =>
+      h("span", {class: line[0] === "+" ? "tab-added" : line[0] === "-" ? "tab-removed" : ""}, `${plain(line)}\n`)));
+  }
+
   document.addEventListener("keydown", (event) => {
     const search = document.querySelector("[data-slash]");
     if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || !search || event.target.closest("input, textarea, select, [contenteditable]")) return;
@@ -659,6 +671,6 @@
     else if (own || !page.dataset.plugin) refresh();
   });
   if (!page.dataset.plugin) refresh();
-  window.crawlsTab = {h, plain, message, section, card, table, metric, when, link, count, chart, number, act, post, refresh, say, api, pages, readOnly: Boolean(readOnly), mayEdit: Boolean(mayEdit),
+  window.crawlsTab = {h, plain, message, section, card, table, field, diffOf, metric, when, link, count, chart, number, act, post, refresh, say, api, pages, readOnly: Boolean(readOnly), mayEdit: Boolean(mayEdit),
                       start(script) { own = script; refresh(); }};
 }());
