@@ -2,15 +2,9 @@
 (function () {
   "use strict";
 
-  const {h, plain, message, section, card, table, field, diffOf, count, when, act, post, say, refresh, api, pages, readOnly, mayEdit, start} = window.crawlsTab;
+  const {h, plain, message, section, card, table, field, diffOf, count, when, act, post, say, refresh, api, pages, readOnly, mayEdit, start, button} = window.crawlsTab;
   const box = document.getElementById("own-page"), CHECK_MS = 500;
   let preview = null, events = [], opened = false, writable = false;
-
-  function button(text, kind, key, work, label) {
-    const made = h("button", {type: "button", class: `btn btn-sm btn-outline-${kind}`, "data-key": key, "aria-label": label}, text);
-    made.addEventListener("click", async () => { made.disabled = true; await work(made); made.disabled = false; });
-    return made;
-  }
 
   function trouble(text) {
     return text && h("pre", {class: "detail-code tab-problem"}, message(text));

@@ -24,15 +24,16 @@ _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 # A number of this plug-in's own among advisory locks.
 LOCK = sa.text("SELECT pg_advisory_xact_lock(7319402)")
 LOG = sa.text("""
-INSERT INTO definition_changes (changed_by, site, action, file, before, after)
-VALUES (:by, :site, :action, :file, :before, :after)
+INSERT INTO definition_changes (changed_by, site, action, file, before, after, masked)
+VALUES (:by, :site, :action, :file, :before, :after, :masked)
 """)
 LIST = sa.text("""
-SELECT id, at, changed_by AS by, site, action, file FROM definition_changes
+SELECT id, at, changed_by AS by, site, action, file, masked FROM definition_changes
  WHERE CAST(:site AS text) IS NULL OR site = :site ORDER BY id DESC LIMIT :most
 """)
 READ = sa.text("""
-SELECT id, at, changed_by AS by, site, action, file, before, after FROM definition_changes
+SELECT id, at, changed_by AS by, site, action, file, before, after, masked
+  FROM definition_changes
  WHERE id = :id
 """)
 NEWEST = sa.text("SELECT max(id) FROM definition_changes WHERE site = :site")
@@ -97,7 +98,7 @@ def save_file(
             for content in (before, text)
         ]
         values = {"file": str(file), "before": logged[0], "after": logged[1]}
-        connection.execute(LOG, {**author._asdict(), **values})
+        connection.execute(LOG, {**author._asdict(), **values, "masked": mask is not None})
         try:
             _write_whole(file, text, new=before is None, mode=0o666 if mask is None else 0o600)
         except FileExistsError:
@@ -136,7 +137,12 @@ def _write_whole(file: Path, text: str | None, *, new: bool, mode: int) -> None:
 
 def undo_change(engine: sa.Engine, change: sa.Row[Any], by: str) -> None:
     """Restores the text before a change, if nothing has changed the file since. Raises as
-    `save_file` does."""
+    `save_file` does, and `ConfigError` for a change whose text the log does not have."""
+    if change.masked:
+        raise ConfigError(
+            f"the log has no secrets, so change {change.id} of {change.file} cannot be undone "
+            "(fix: add or remove the line yourself)"
+        )
     author = Author(by, change.site, "undone")
     save_file(engine, Path(change.file), change.before, hash_text(change.after), author)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import Index
+from sqlalchemy import Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from scraper.models import Base, now_column, row_number
@@ -24,3 +24,7 @@ class DefinitionChange(Base):
     file: Mapped[str]
     before: Mapped[str | None] = mapped_column(comment="the file's text; null: there was none")
     after: Mapped[str | None] = mapped_column(comment="likewise; null: the file was removed")
+    masked: Mapped[bool] = mapped_column(
+        server_default=text("false"),
+        comment="true: secrets are masked in both texts, which cannot be restored",
+    )

@@ -2,18 +2,12 @@
 (function () {
   "use strict";
 
-  const {h, plain, message, section, card, table, field, diffOf, link, count, when, act, post, say, refresh, api, pages, readOnly, start} = window.crawlsTab;
+  const {h, plain, message, section, card, table, field, diffOf, link, count, when, act, post, say, refresh, api, pages, readOnly, start, button} = window.crawlsTab;
   const wanted = new URLSearchParams(location.search);
   const box = document.getElementById("own-page"), path = location.pathname;
   const TONES = {waiting: "quiet", reading: "busy", ready: "good", failed: "bad", cancelled: "quiet", saved: "good"};
   const SCHEDULES = ["0 6 * * *", "0 */6 * * *", "30 2 * * 1"], QUEUES = ["datacenter", "residential", "browser"];
   const CHECK_MS = 500;
-
-  function button(text, kind, key, work) {
-    const made = h("button", {type: "button", class: `btn btn-sm btn-outline-${kind}`, "data-key": key}, text);
-    made.addEventListener("click", async () => { made.disabled = true; await work(); made.disabled = false; });
-    return made;
-  }
 
   function optionFields(keys) {
     return [field("Schedule (cron)", "schedule", {value: keys.schedule, placeholder: "by hand"}, SCHEDULES),
@@ -110,7 +104,7 @@
   function drawChanges(changes) {
     section("changes", changes, () => changes.length ? card("Changes", "the newest first", table([["When", ""], ["Who", ""], ["Site", "wide"], ["What", ""], ["", ""]],
       changes.map((one) => [when(one.at, true), plain(one.by), plain(one.site), h("a", {href: `${path}?change=${one.id}`, "data-key": `change-${one.id}`}, plain(one.action)),
-        readOnly || !isSite(one.site) ? "" : button("Undo", "danger", `undo-${one.id}`, async () => { if (await act("undo", {id: one.id}) && wanted.has("site")) location.reload(); })]), "Changes")) : null);
+        readOnly || one.masked || !isSite(one.site) ? "" : button("Undo", "danger", `undo-${one.id}`, async () => { if (await act("undo", {id: one.id}) && wanted.has("site")) location.reload(); })]), "Changes")) : null);
   }
 
   // --- the editor

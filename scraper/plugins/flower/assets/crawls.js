@@ -652,6 +652,13 @@
     return h("label", {class: "tab-field"}, h("span", {}, label), h("input", {class: "form-control form-control-sm", name, autocomplete: "off", spellcheck: "false", maxlength: "200", list: choices && list.id, ...attributes}), list);
   }
 
+  /* A button that does its work once at a time. */
+  function workButton(text, kind, key, work, label) {
+    const made = h("button", {type: "button", class: `btn btn-sm btn-outline-${kind}`, "data-key": key, "aria-label": label}, text);
+    made.addEventListener("click", async () => { made.disabled = true; await work(made); made.disabled = false; });
+    return made;
+  }
+
   function diffOf(lines) {
     return h("pre", {class: "detail-code tab-diff", tabindex: "0", role: "region", "aria-label": "Difference"}, lines.map((line) =>
       h("span", {class: line[0] === "+" ? "tab-added" : line[0] === "-" ? "tab-removed" : ""}, `${plain(line)}\n`)));
@@ -671,6 +678,6 @@
     else if (own || !page.dataset.plugin) refresh();
   });
   if (!page.dataset.plugin) refresh();
-  window.crawlsTab = {h, plain, message, section, card, table, field, diffOf, metric, when, link, count, chart, number, act, post, refresh, say, api, pages, readOnly: Boolean(readOnly), mayEdit: Boolean(mayEdit),
+  window.crawlsTab = {h, plain, message, section, card, table, field, button: workButton, diffOf, metric, when, link, count, chart, number, act, post, refresh, say, api, pages, readOnly: Boolean(readOnly), mayEdit: Boolean(mayEdit),
                       start(script) { own = script; refresh(); }};
 }());

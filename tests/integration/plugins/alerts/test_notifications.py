@@ -16,6 +16,7 @@ from scraper import settings as settings_module
 from scraper.errors import ConfigError
 from scraper.plugins.alerts import editing, preview, tab
 from scraper.plugins.alerts.notify import Recipient
+from scraper.plugins.setup import tab as setup
 from scraper.settings import Settings
 from tests.support.judged_crawls import priced
 from tests.support.making import rows
@@ -99,6 +100,31 @@ def test_the_list_is_changed_line_by_line_and_its_log_has_no_address(
     logged = rows(engine, LOG)
     assert len(logged) == 2 and "T0KEN" not in str(logged) and "example" not in str(logged)
     assert logged[1][1] == f"\nops = {shown[0]['key']}\nx,  y = {shown[1]['key']}\n"
+
+
+def test_a_masked_change_is_not_undone(engine: sa.Engine, folder: Path) -> None:
+    file = folder / "alerts.txt"
+    file.write_text("https://a.example/T0KEN\n")
+    only = read(engine)["recipients"]["list"][0]
+    tab.ACTIONS["remove"](engine, {"line": 1, "key": only["key"]}, "ann")
+    assert file.read_text() == "", "the masked text is what the file has now"
+    ids = [id_ for (id_,) in rows(engine, "SELECT id FROM definition_changes")]
+    with pytest.raises(ConfigError, match="cannot be undone") as refused:
+        setup.undo_change(engine, {"id": ids[0]}, "eve")
+    assert "T0KEN" not in str(refused.value)
+    file.unlink()
+    tab.ACTIONS["add"](engine, {"address": "https://b.example/T0KEN", "names": ""}, "ann")
+    file.unlink()
+    for (id_,) in rows(engine, "SELECT id FROM definition_changes"):
+        with pytest.raises(ConfigError, match="cannot be undone"):
+            setup.undo_change(engine, {"id": id_}, "eve")
+    assert not file.exists() and len(rows(engine, LOG)) == 2
+    seen = tab.QUESTIONS["rules"](engine, {}, "ann")["seen"]
+    text = RULES.replace("5%", "6%")
+    tab.ACTIONS["save"](engine, {"text": text, "seen": seen}, "ann")
+    (newest,) = rows(engine, "SELECT max(id) FROM definition_changes")
+    setup.undo_change(engine, {"id": newest[0]}, "ann")
+    assert (folder / "rules.yaml").read_text() == RULES, "other files have no secrets"
 
 
 def test_rules_are_saved_only_whole_and_over_what_was_seen(engine: sa.Engine, folder: Path) -> None:
