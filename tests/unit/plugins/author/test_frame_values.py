@@ -13,12 +13,12 @@ SHOP = "https://shop.example/"
 MAKERS = ("Acme", "Bolt", "Cork", "Dale", "Acme", "Bolt")
 
 
-def choose(*shown: str) -> dict[str, FieldChoice]:
+def choose(*shown: str, name: str = "Kettle {n}") -> dict[str, FieldChoice]:
     """Returns the fields chosen for pages of products that show this in addition."""
     samples = []
     for n, more in enumerate(shown):
-        url = f"{SHOP}p/{n}"
-        body = f"<title>Kettle {n}</title><h1>Kettle {n}</h1><b class=cost>${20 + n}.00</b>{more}"
+        url, title = f"{SHOP}p/{n}", name.format(n=n, maker=MAKERS[n])
+        body = f"<title>{title}</title><h1>{title}</h1><b class=cost>${20 + n}.00</b>{more}"
         page = fetched(body, url, content_type="text/html; charset=utf-8")
         samples.append(ProductSample(Document(page, url), None))
     return choose_fields(samples)
@@ -34,6 +34,26 @@ def choose(*shown: str) -> dict[str, FieldChoice]:
 def test_a_brand_is_read_from_its_logo(shown: str) -> None:
     brand = choose(*(shown.format(maker) for maker in MAKERS))["brand"].best
     assert brand is not None and tuple(brand.values) == MAKERS
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "<ul><li>Brand: <a href=/{0}>{0}</a></li><li>Product Code: K</li></ul>",
+        '<script type="application/ld+json">'
+        '{{"@type": "Product", "name": "{0} Kettle", "brand": {{"name": "{0}"}}}}</script>',
+        '<p class="brand">{0}</p>',
+    ],
+)
+def test_a_brand_may_begin_each_title(shown: str) -> None:
+    fields = choose(*(shown.format(maker) for maker in MAKERS), name="{maker} Kettle {n}")
+    brand = fields["brand"].best
+    assert brand is not None and tuple(brand.values) == MAKERS
+
+
+def test_a_whole_title_is_not_a_brand() -> None:
+    shown = (f'<p class="brand">{maker} Kettle {n}</p>' for n, maker in enumerate(MAKERS))
+    assert choose(*shown, name="{maker} Kettle {n}")["brand"].best is None
 
 
 def test_the_logo_of_the_shop_is_not_a_brand() -> None:

@@ -89,8 +89,11 @@ def is_possible(
             )
         case "brand" if _are_framed(values):
             return False
-        case "brand" | "category":
-            return titles is None or not _begins_titles(reading, titles)
+        case "brand":
+            # Most shops begin a product's name with its brand.
+            return titles is None or not _begin_titles(reading, titles, whole=True)
+        case "category":
+            return titles is None or not _begin_titles(reading, titles)
         case "availability" if "when" in reading.candidate.source:
             # A button that is on every page, or that is only disabled, says nothing.
             return not is_repeated and not any(
@@ -126,12 +129,14 @@ def _contradicts_cards(reading: CandidateReading, samples: Sequence[ProductSampl
     return sum(priced) * 2 > len(priced)
 
 
-def _begins_titles(reading: CandidateReading, titles: CandidateReading) -> bool:
-    """Returns whether most values are the beginning of their page's title."""
-    beginning = sum(
-        value is not None and plain_text(title or "").startswith(plain_text(value))
-        for value, title in zip(reading.values, titles.values, strict=True)
-    )
+def _begin_titles(
+    reading: CandidateReading, titles: CandidateReading, *, whole: bool = False
+) -> bool:
+    """Returns whether most values are the beginning of their page's title, or the `whole` title."""
+    pairs = [
+        (plain_text(value), plain_text(title)) for value, title in common_values(reading, titles)
+    ]
+    beginning = sum(title == value if whole else title.startswith(value) for value, title in pairs)
     return beginning * 2 > reading.count
 
 

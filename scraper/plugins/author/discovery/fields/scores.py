@@ -178,13 +178,17 @@ def _count_cut_off(reading: CandidateReading, witnesses: Sequence[CandidateReadi
 
 
 def _adds_to_titles(reading: CandidateReading, witnesses: Sequence[CandidateReading]) -> bool:
-    """Returns whether each title is another source's with more words, such as the shop's name."""
+    """Returns whether each title is another source's with more words, such as the shop's name.
+    What several products share of their titles is a brand."""
     for other in witnesses:
         pairs = [
             (plain_text(value), plain_text(title)) for value, title in common_values(reading, other)
         ]
-        if len(pairs) > 2 and all(
-            value != title and value.startswith(title) for value, title in pairs
+        values, titles = ({pair[side] for pair in pairs} for side in (0, 1))
+        if (
+            len(pairs) > 2
+            and len(titles) == len(values)
+            and all(value != title and value.startswith(title) for value, title in pairs)
         ):
             return True
     return False
