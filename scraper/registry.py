@@ -164,6 +164,12 @@ def inactive_plugin_of_key(key: str) -> FoundPlugin | None:
     return next((row for row in _inactive_with_keys() if key in keys_of(row)), None)
 
 
+def inactive_plugin_of_command(command: str) -> FoundPlugin | None:
+    """The plug-in that is off and would add this command."""
+    rows = (row for row in found_plugins() if row.off)
+    return next((row for row in rows if row.plugin and command in row.plugin.commands), None)
+
+
 @lru_cache(maxsize=1)
 def inactive_defaults() -> dict[str, Any]:
     """The keys of plug-ins that are off, each with its default as JSON."""

@@ -23,7 +23,7 @@ import click
 
 from scraper.errors import ScraperError, ServerUnavailableError, did_you_mean
 from scraper.plugin import CRAWLS, DATA, FLEET, SETUP, Command
-from scraper.registry import plugin_commands
+from scraper.registry import inactive_plugin_of_command, plugin_commands
 
 HELP = """
 Crawls shop catalogues: polite, leased, exactly once into PostgreSQL.
@@ -114,6 +114,10 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in all_commands() and not name.startswith("-"):
+            inactive = inactive_plugin_of_command(name)
+            if inactive is not None:
+                needs = f"the plug-in {inactive.name}, which is off: {inactive.off}"
+                raise click.UsageError(f"{name!r} needs {needs}")
             raise click.UsageError(f"No such command {name!r}{did_you_mean(name, all_commands())}")
         return super().resolve_command(ctx, args)
 
