@@ -3,13 +3,15 @@
 -- parameters: id (the crawl), several (whether pages give several products each), currencies (JSON
 --   object: those of the site, by field)
 -- locks: the held products
--- why: if pages give several products each, another product on the page is normal.
+-- why: if pages give several products each, another product on the page is normal. A page of a
+--   platform's interface always does.
 WITH marked AS (
     UPDATE held_products h
        SET reason = CASE
            WHEN NOT :several AND EXISTS (
-                SELECT FROM products o WHERE o.page_id = h.page_id AND o.delisted_at IS NULL
-                   AND o.external_id <> h.external_id) THEN 'page'
+                SELECT FROM products o JOIN pages pg ON pg.id = o.page_id
+                 WHERE o.page_id = h.page_id AND o.delisted_at IS NULL
+                   AND o.external_id <> h.external_id AND pg.kind <> 'listing') THEN 'page'
            WHEN EXISTS (
                 SELECT FROM jsonb_each(CAST(:currencies AS jsonb)) AS c(field, currencies)
                  WHERE NOT c.currencies ? (h.data ->> (c.field || '_currency'))) THEN 'currency'

@@ -59,10 +59,12 @@ SELECT crawl_id, site_id, count(*) FROM repeated GROUP BY crawl_id, site_id ORDE
     ON CONFLICT (crawl_id) DO UPDATE SET pages = c.pages + excluded.pages
 """)
 
-# Products of an interface have no page of their own.
+# Products of an interface have no page of their own. New ones wait until their crawl is judged.
 READ_PRODUCTS = sa.text("""
-SELECT count(*) FROM products p JOIN crawls c ON c.id = :id
- WHERE p.site_id = c.site_id AND p.fetched_at >= c.started_at
+SELECT count(*)
+  FROM (SELECT p.external_id FROM products p JOIN crawls c ON c.id = :id
+         WHERE p.site_id = c.site_id AND p.fetched_at >= c.started_at
+         UNION SELECT external_id FROM held_products WHERE crawl_id = :id) AS read
 """)
 
 # Good pages that give no product of their own: the product has another address. A held product of

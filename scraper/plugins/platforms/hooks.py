@@ -10,7 +10,10 @@ from scraper.plugins.platforms.keys import PlatformsKeys
 from scraper.registry import resolve
 
 if TYPE_CHECKING:
+    import sqlalchemy as sa
+
     from scraper.extract.adapter import Adapter
+    from scraper.plugins.platforms.page_fields import PageFields
     from scraper.sites.definition import Site
 
 
@@ -19,8 +22,17 @@ class PlatformsHooks(Hooks):
         platform = site.of(PlatformsKeys).platform
         if platform is None:
             return None
-        adapter: Adapter = resolve("scraper.plugins.platforms.adapters:ADAPTERS")[platform]
+        adapter: Adapter = resolve("scraper.plugins.platforms.adapters:ADAPTERS")[platform.name]
         return adapter
+
+    def crawl_extra(
+        self, connection: sa.Connection, crawl_id: int, site_id: int, site: Site
+    ) -> PageFields | None:
+        platform = site.of(PlatformsKeys).platform
+        if platform is None or not platform.pages:
+            return None
+        fields: PageFields = resolve("scraper.plugins.platforms.page_fields:PageFields")(site)
+        return fields
 
 
 HOOKS = PlatformsHooks()

@@ -9,5 +9,6 @@ PLUGIN = Plugin(
     summary="reads shops by their platform's own interface",
     keys="scraper.plugins.platforms.keys:PlatformsKeys",
     hooks="scraper.plugins.platforms.hooks:HOOKS",
+    worker="scraper.plugins.platforms.worker_part:PlatformsPart",
     services={"PlatformAdapters": "scraper.plugins.platforms.adapters:ADAPTERS"},
 )

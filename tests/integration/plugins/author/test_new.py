@@ -233,7 +233,7 @@ def test_a_platform_whose_interface_is_open_is_found_and_proved(name: str, proje
     with PlatformShop(name) as shop:
         result = run(f"{shop.url}/", "shop")
         site = load_file(project / "sites/shop.yaml")
-        assert site.platform == name
+        assert site.platform.name == name
         assert f"platform: {name}: its interface gives" in result.stdout
         assert "1.05" in result.stdout
         assert len(shop.asked) <= 60
@@ -259,7 +259,7 @@ def test_a_platform_whose_pages_only_scripts_fill_is_read_by_its_interface(proje
         )
         result = run(f"{shop.url}/", "shop")
         assert "written for its interface alone" in result.stderr
-        assert load_file(project / "sites/shop.yaml").platform == "shopify"
+        assert load_file(project / "sites/shop.yaml").platform.name == "shopify"
         shop.closed = 404
         (project / "sites/shop.yaml").unlink()
         assert "no list of products was found" in run(f"{shop.url}/", "shop", code=1).stderr
