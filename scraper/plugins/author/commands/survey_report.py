@@ -51,6 +51,8 @@ def show_survey(shop: NewShop) -> None:
     print_table(("field", "source", "pages", "example", "agrees with"), rows)
     if survey.interface is not None:
         click.echo(_describe_interface(survey.interface))
+        if added := survey.describe_page_fields():
+            click.echo(f"  {added}")
     for note in survey.notes:
         click.echo(f"note: {one_line(note)}", err=True)
     if definition.allow_private:
@@ -153,6 +155,7 @@ def survey_as_json(shop: NewShop) -> dict[str, Any]:
         "warnings": loader.find_warnings(shop.definition),
         "estimate": _estimate_crawl(survey, shop.definition).removesuffix("; "),
         "interface": _describe_interface(survey.interface) if survey.interface else None,
+        "page_fields": survey.describe_page_fields() or None,
         "requests": shop.requests,
         "listing": survey.listing,
         "sitemap": survey.sitemap,

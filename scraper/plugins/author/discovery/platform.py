@@ -18,11 +18,18 @@ PAGES_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class OpenInterface:
-    """The products of the interface's first page; `more`: it has further pages."""
+    """The products of the interface's first page; `more`: it has further pages. `stated`: how many
+    products it says that it has."""
 
     name: str
     products: tuple[Product, ...]
     more: bool
+    stated: int = 0
+
+    @property
+    def pages(self) -> int:
+        """The least number of product pages."""
+        return max(self.stated, len({product.data.get("url") for product in self.products}))
 
 
 async def find_open_interface(
@@ -45,15 +52,18 @@ async def _read_first_products(
     reader: PoliteReader, name: str, adapter: Adapter, shop: str
 ) -> tuple[OpenInterface | None, str]:
     rows = AdapterReader(adapter, LinkFilter(reader.context.site))
-    url, why = shop + adapter.first, "it gives no products"
+    url, why, stated = shop + adapter.first, "it gives no products", ""
     for _ in range(PAGES_MAX):
         try:
-            extracted = rows.read_rows(await reader.read(url, Kind.LISTING), url)
+            page = await reader.read(url, Kind.LISTING)
+            extracted, stated = rows.read_rows(page, url), page.headers.get("x-wp-total", "")
             why = "; ".join(extracted.problems) or why
         except FetchError as error:
             extracted, why = None, f"{error.outcome}: {error}"
         if extracted is not None and extracted.products:
-            return OpenInterface(name, tuple(extracted.products), bool(extracted.links)), ""
+            number = int(stated) if stated.isascii() and stated.isdigit() else 0
+            products, more = tuple(extracted.products), bool(extracted.links)
+            return OpenInterface(name, products, more, number), ""
         if extracted is not None and extracted.links:
             url = extracted.links[0].url
         elif (further := adapter.without(url)) is not None:

@@ -15,6 +15,9 @@ from scraper.plugins.author.discovery.listings.cards import LinkGroup
 from scraper.plugins.author.discovery.listings.listing_page import ListingPage
 from scraper.plugins.author.discovery.platform import OpenInterface
 
+# Fields that change from day to day, and may be empty today.
+PASSING = frozenset({"price", "list_price", "availability", "stock"})
+
 
 class NoShopError(ScraperError):
     """No products were found at an address. The message says what was seen."""
@@ -65,6 +68,28 @@ class Survey:
         if self.follows_sitemap:
             return len(self.known_urls)
         return self.pages * self.links if self.pages is not None else None
+
+    def describe_page_fields(self) -> str:
+        """Says which fields only product pages have, and how many requests they cost; "" if there
+        are none."""
+        interface = self.interface
+        if interface is None:
+            return ""
+        given = {name for product in interface.products for name in product.data}
+        names = [
+            name
+            for name, choice in self.fields.items()
+            if choice.best is not None and choice.best.count and name not in given | PASSING
+        ]
+        if not names:
+            return ""
+        least = "" if interface.stated or not interface.more else "at least "
+        listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+        return (
+            f"{listed} {'is' if len(names) == 1 else 'are'} on the pages alone: "
+            f"{least}{interface.pages:,} requests more; platform: {{name: {interface.name}, "
+            f"pages: [{', '.join(names)}]}}"
+        )
 
     def record_listing_pages(self, pages: Iterable[ListingPage], group: LinkGroup) -> None:
         """Records pages that list products; `group` has the first page's."""

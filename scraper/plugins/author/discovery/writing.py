@@ -12,6 +12,7 @@ from scraper.domain import Kind
 from scraper.errors import quote_command
 from scraper.plugins.author.discovery.fields.expected_former import NONE_NOW
 from scraper.plugins.author.discovery.fields.induction import FieldChoice
+from scraper.plugins.author.discovery.platform import OpenInterface
 from scraper.plugins.author.discovery.survey import Survey
 
 # Texts that need no quotes, and words that YAML reads as another type.
@@ -69,11 +70,7 @@ def _write_head(survey: Survey, name: str, head: HeadKeys, *, private: bool) -> 
     if head.rate is not None:
         yield f"rate: {head.rate}                 # requests to one host, by all workers together"
     if survey.interface is not None:
-        yield (
-            f"platform: {survey.interface.name}         # its interface gave "
-            f"{len(survey.interface.products)} variants on one page; the rest of this file is read "
-            "if it closes"
-        )
+        yield from _write_platform(survey, survey.interface)
     if survey.unproved:
         yield f"# Unproved: {_one_line(survey.unproved)}"
     if private:
@@ -89,6 +86,15 @@ def _write_head(survey: Survey, name: str, head: HeadKeys, *, private: bool) -> 
         yield f"strip_params: {params}        # they change nothing"
     if survey.one_address:
         yield "one_address: true             # lists link to a product by several addresses"
+
+
+def _write_platform(survey: Survey, interface: OpenInterface) -> Iterator[str]:
+    yield (
+        f"platform: {interface.name}         # its interface gave {len(interface.products)} "
+        "variants on one page; the rest of this file is read if it closes"
+    )
+    if added := survey.describe_page_fields():
+        yield f"# {added}"
 
 
 def _write_listing(survey: Survey) -> Iterator[str]:

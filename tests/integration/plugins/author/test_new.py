@@ -239,6 +239,40 @@ def test_a_platform_whose_interface_is_open_is_found_and_proved(name: str, proje
         assert len(shop.asked) <= 60
 
 
+@pytest.mark.parametrize("products", [12, 240])
+def test_what_only_the_pages_of_a_platform_have_is_named_with_its_price(
+    products: int, project: Path
+) -> None:
+    with PlatformShop("woocommerce", products, varied=0) as shop:
+        result = run(f"{shop.url}/", "shop")
+        added = f"{products} requests more; platform: {{name: woocommerce, pages: [gtin"
+        assert "gtin" in result.stdout.partition(" on the pages alone: ")[0].splitlines()[-1]
+        assert f"on the pages alone: {added}" in result.stdout
+        written = (project / "sites/shop.yaml").read_text()
+        (comment,) = [line for line in written.splitlines() if added in line]
+        assert len(shop.asked) <= 60
+        proposed = comment.partition("; ")[2]
+        written = re.sub("(?m)^platform: .*", proposed, written)
+        (project / "sites/shop.yaml").write_text(written)
+        assert "gtin" in load_file(project / "sites/shop.yaml").platform.pages
+        tried = CliRunner().invoke(main, ["try", "shop"])
+        assert tried.exit_code == 0, tried.output
+        assert "gtin" in tried.stdout and "4006381" in tried.stdout
+
+
+@pytest.mark.parametrize("name", ["shopify"])
+def test_a_platform_whose_interface_has_all_names_no_page(name: str, project: Path) -> None:
+    with PlatformShop(name) as shop:
+        answers = shop.answer
+
+        def answer(path: str) -> Any:
+            status, headers, text = answers(path)
+            return status, headers, text.replace('"mpn"', '"color"')
+
+        shop.answer = answer  # type: ignore[method-assign]
+        assert "on the pages alone" not in run(f"{shop.url}/", "shop").stdout
+
+
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_a_platform_whose_interface_is_closed_is_read_by_its_pages(
     name: str, project: Path
