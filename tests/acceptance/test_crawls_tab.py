@@ -240,24 +240,38 @@ def test_a_fleet_at_a_glance(flower: Flower, browser: Browser, engine: sa.Engine
 
 def test_a_price_in_a_click(flower: Flower, browser: Browser, engine: sa.Engine) -> None:
     shop = Shop(engine)
-    for price in ("10.00", "8.00", "12.00"):
-        shop.once("7/&?'", title=EVIL, price=Decimal(price), price_currency="EUR")
     shop.once("10", "https://shop.example/p/10", title="Pot")
+    for price in ("10.00", "8.00", "12.00"):
+        was = {"list_price": Decimal("15.00"), "list_price_currency": "EUR"}
+        shop.once("7/&?'", title=EVIL, price=Decimal(price), price_currency="EUR", **was)
+    window = Window(browser, flower)
+    page = window.open("/crawls/sites/shop")
+    expect(page.locator("#site-changes tbody tr")).to_have_count(5)
+    expect(page.locator("#site-changes tbody tr").first).to_contain_text("8.00 EUR → 12.00 EUR")
+    expect(page.locator("#days .chart-figure")).to_have_count(0)
+    tops = [page.locator(f"#{name}").bounding_box() for name in ("site-changes", "site-crawls")]
+    assert tops[0] is not None and tops[1] is not None and tops[0]["y"] < tops[1]["y"]
+    window.assert_quiet()
+    window.context.close()
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE crawls SET finished_at = now() - interval '7 days' WHERE id = 1")
+        )
     for size in (WIDE, {"width": 390, "height": 780}):
         window = Window(browser, flower, size=size)
         page = window.open("/crawls")
         page.get_by_role("link", name="shop", exact=True).click()
         window.drawn()
         expect(page.locator("#site-crawls tbody tr")).to_have_count(4)
-        expect(page.get_by_role("img", name="New a day: 2 on")).to_be_visible()
+        expect(page.get_by_role("img", name="New a day: 1 on")).to_be_visible()
         expect(page.get_by_role("img", name="Price changes a day: 2 on")).to_be_visible()
         expect(page.locator("#about")).to_contain_text("Crawled")
         page.locator("#site-definition summary").click()
         expect(page.locator("#site-definition pre")).to_contain_text('"product"')
         assert window.overflows() == []
         page.locator("#site-table summary").click()
-        expect(page.locator("#site-table tbody tr")).to_have_count(1)
-        page.get_by_role("link", name="Products").click()
+        expect(page.locator("#site-table tbody tr")).to_have_count(2)
+        page.locator("#actions").get_by_role("link", name="Products").click()
         window.drawn()
         expect(page.locator("#products tbody tr")).to_have_count(2)
         if size is not WIDE:
@@ -274,12 +288,16 @@ def test_a_price_in_a_click(flower: Flower, browser: Browser, engine: sa.Engine)
         assert len(download.value.path().read_text().splitlines()) == 2, "what is shown"
         page.get_by_role("link", name="7/&?").click()
         window.drawn()
-        expect(page.get_by_role("img", name="price over time")).to_be_visible()
+        expect(page.locator("#offer .metric-card").first).to_contain_text("was 8.00 EUR, +50.0%")
+        expect(page.locator("#offer .metric-card").nth(1)).to_contain_text("20.0 % lower")
+        expect(page.get_by_role("img", name="price and list_price over time")).to_be_visible()
         page.locator("#prices summary").click()
         expect(page.locator("#prices tbody tr")).to_have_count(3)
         expect(page.locator("#prices tbody tr").first).to_contain_text("12")
         expect(page.locator("#changes tbody tr").first).to_contain_text("+50.0%")
-        expect(page.locator("#values tr", has_text="12.00 EUR")).to_contain_text("3")
+        expect(page.locator("#values tr", has_text="12.00 EUR")).to_be_visible()
+        expect(page.locator("#values code")).to_be_hidden()
+        page.locator("#values summary").click()
         expect(page.locator("#seen tbody tr")).to_have_count(3)
         expect(page.locator("#seen tbody tr").last).to_contain_text("brought it")
         expect(page.locator("h1")).to_contain_text("<script>")

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from cronsim import CronSim, CronSimError
 
 from scraper.errors import DefinitionError
 from scraper.infra.redaction import redact
+from scraper.plugins.flower.latest.changes import read_changes
 from scraper.rules.schedule import next_slot
 from scraper.settings import Settings
 from scraper.sites import loader
@@ -19,6 +22,7 @@ from scraper.sites.definition import Site
 from scraper.views import site_table as fleet
 
 CRAWLS_MAX = 30
+CHANGES_MAX = 15
 DAYS = 30
 
 DOTS = "•••"
@@ -87,6 +91,7 @@ def read(connection: sa.Connection, settings: Settings, name: str) -> dict[str, 
         "running": bool(standing and standing[0].crawl and standing[0].crawl.active),
         "tags": site.definition.get("tags") or [],
         "schedule": schedule,
+        "schedule_text": schedule and explain_schedule(schedule, site.now),
         "timezone": zone,
         "next": next_slot(schedule, zone, site.now) if schedule and site.enabled else None,
         "paused": site.paused,
@@ -94,10 +99,24 @@ def read(connection: sa.Connection, settings: Settings, name: str) -> dict[str, 
             json.dumps(hide_header_values(site.definition), indent=2, ensure_ascii=False)
         ).replace('"***"', f'"{DOTS}"'),
         "problems": [redact(line) for line in find_problems(settings, name, site.definition)],
+        "changes": read_changes(connection, name, most=CHANGES_MAX),
         "crawls": [row._asdict() for row in connection.execute(CRAWLS, values)],
         "days": [row._asdict() for row in connection.execute(BY_DAY, values)],
         "fill": fill,
     }
+
+
+def explain_schedule(expression: str, now: datetime) -> str:
+    """Returns a schedule in words, or as it is written.
+
+    >>> explain_schedule("0 6 * * *", datetime(2026, 7, 1))
+    'at 06:00 every day'
+    """
+    try:
+        words = str(CronSim(expression, now).explain())
+    except CronSimError:
+        return expression
+    return words[:1].lower() + words[1:]
 
 
 def hide_header_values(definition: Any) -> Any:

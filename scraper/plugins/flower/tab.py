@@ -37,6 +37,7 @@ from scraper.plugins.flower.handlers import (
     SitePage,
     assets_version,
 )
+from scraper.plugins.flower.latest.handlers import ChangesApi
 from scraper.plugins.flower.plugin_pages import make_plugin_routes
 from scraper.plugins.flower.reader import PostgresReader
 from scraper.plugins.flower.settings import FlowerSettings
@@ -154,6 +155,7 @@ def make_routes(settings: Settings) -> list[Any]:
         url(rf"/api/sites/({SITE_NAME})/({'|'.join(OF_SITES)})", SiteActionApi, arguments),
         url(r"/api/products\.(csv|jsonl)", ExportApi, arguments),
         url(r"/api/products", ProductsApi, arguments, name="api_products"),
+        url(r"/api/changes(\.atom)?", ChangesApi, arguments, name="api_changes"),
         url(rf"/crawls/assets/({names})", AssetHandler, arguments, name="crawls_asset"),
         url(r"/api/crawls", ListApi, arguments, name="api_crawls"),
         url(r"/api/crawls/(\d{1,19})", CrawlApi, arguments),

@@ -18,6 +18,7 @@ from scraper.frontier.progress import CrawlProgress
 from scraper.infra.redaction import redact
 from scraper.plugins.flower import charts, site_history
 from scraper.plugins.flower.charts import Point
+from scraper.plugins.flower.latest.changes import compare_field, show_value
 from scraper.quality import report as reports
 from scraper.results.products import parse_data
 from scraper.settings import Settings
@@ -32,8 +33,6 @@ EXPORT_MAX = 50_000
 ID_MAX = 2**63 - 1
 # Example pages of a reason.
 EXAMPLES = 3
-# Characters shown of a value.
-VALUE_MAX = 500
 # The products of each site's newest complete crawl, and the prices that changed today.
 WATCHED = sa.text("""
 SELECT CAST(coalesce(sum(newest.products), 0) AS bigint) AS products,
@@ -197,7 +196,7 @@ def product_details(connection: sa.Connection, site: str, external_id: str) -> d
             {
                 "at": after["valid_from"],
                 "fields": [
-                    _difference_json(before["data"], after["data"], name)
+                    compare_field(before["data"], after["data"], name)
                     for name in prices.changed_fields(before["data"], after["data"])
                 ],
             }
@@ -242,14 +241,14 @@ def _origin_json(
     held = origin.held
     return {
         "field": origin.field,
-        "value": _value_text(origin.value, data.get(f"{origin.field}{prices.CURRENCY}")),
+        "value": show_value(origin.value, data.get(f"{origin.field}{prices.CURRENCY}")),
         "since": origin.since,
         "crawl": origin.crawl,
         "definition": origin.definition,
         "sources": provenance.list_sources(found.site, origin.field),
         "held": held
         and {
-            "value": ", ".join(map(_value_text, held.value.values())) or "nothing",
+            "value": ", ".join(map(show_value, held.value.values())) or "nothing",
             "crawl": held.crawl,
             "why": held.why,
         },
@@ -265,33 +264,13 @@ def _product_json(row: sa.Row[Any]) -> dict[str, Any]:
         "title": prices.title_of(data),
         "prices": [
             {"field": n, "text": prices.format_amount(data[n], data[f"{n}{prices.CURRENCY}"])}
-            for n in prices.price_fields(data)
+            for n in sorted(prices.price_fields(data), key=lambda name: name != "price")
         ],
         "stock": None if stock is None else bool(data[stock]),
         "changed_at": row.changed_at,
         "fetched_at": row.fetched_at,
         "delisted_at": row.delisted_at,
     }
-
-
-def _difference_json(before: dict[str, Any], after: dict[str, Any], name: str) -> dict[str, Any]:
-    currency = f"{name}{prices.CURRENCY}"
-    alike = before.get(currency) == after.get(currency)
-    share = prices.percent_change(before.get(name), after.get(name)) if alike else None
-    return {
-        "field": name,
-        "before": _value_text(before.get(name), before.get(currency)),
-        "after": _value_text(after.get(name), after.get(currency)),
-        "percent": prices.percent_text(share),
-    }
-
-
-def _value_text(value: Any, currency: str | None = None) -> str:
-    if value is None:
-        return ""
-    return (
-        prices.format_amount(value, currency) if not isinstance(value, (dict, list)) else str(value)
-    )[:VALUE_MAX]
 
 
 def _database_time(connection: sa.Connection) -> datetime:

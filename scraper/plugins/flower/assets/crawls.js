@@ -8,7 +8,7 @@
   const {api, pages, crawl: crawlId, readOnly, mayEdit} = page.dataset;
   // The sums of a site's last thirty days take longer.
   const RUNNING_MS = 3000, QUIET_MS = 10000, SITE_MS = 20000, AWAY_MS = 5000;
-  const KEPT = 6, PARTLY_S = 3;
+  const KEPT = 6, PARTLY_S = 3, CHARTS_FROM = 7;
   const STEERING = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
   const drawn = new Map();
   // What a plug-in's script gives to `crawlsTab.start`: {address(), draw(data)}.
@@ -182,6 +182,7 @@
   const filters = document.getElementById("filters");
   const wanted = new URLSearchParams(location.search);
   const ofProducts = Boolean(document.getElementById("products")), ofSite = Boolean(document.getElementById("days"));
+  const TONES_OF_PRICES = ["tone-rate", "tone-page-0", "tone-others"];
   const PRODUCT_SORTS = [["", "By id"], ["title", "By title"], ["name", "By name"], ["price", "Cheapest first"], ["-price", "Most expensive first"],
                          ["-changed_at", "Changed last"]];
 
@@ -350,8 +351,10 @@
       site.why && h("div", {class: `alert ${TONES[site.state] === "bad" ? "alert-danger" : "alert-secondary"}`}, `${plain(site.state)}: `, message(site.why)),
       site.problems.length > 0 && card("The definition's problems", "", h("ul", {class: "crawl-why"}, site.problems.map((line) => h("li", {}, message(line)))))]);
     section("about", [site.schedule, site.next, site.paused, site.tags], () => h("p", {class: "crawl-detail"}, site.paused ? "Paused. " : "",
-      site.schedule ? `Crawled at ${plain(site.schedule)} (${plain(site.timezone)})` : "Crawled by hand", site.next && [", next ", when(site.next, true), ` ${zoneName(new Date(site.next))}`],
+      site.schedule ? ["Crawled ", h("span", {title: plain(site.schedule)}, plain(site.schedule_text)), ` (${plain(site.timezone)})`] : "Crawled by hand", site.next && [", next ", when(site.next, true), ` ${zoneName(new Date(site.next))}`],
       site.tags.length > 0 && `. Tags: ${plain(site.tags.join(", "))}`));
+    section("site-changes", site.changes, () => card("Latest changes", h("a", {href: `${page.dataset.changes}?${new URLSearchParams({site: site.site})}`, "data-key": "feed"}, "Atom feed"),
+      site.changes.length ? changesTable(site.changes) : h("p", {class: "crawl-empty"}, "No product has changed lately.")));
     drawDays(site);
     section("site-crawls", site.crawls, () => card("Crawls", "the latest, with their changes and costs", site.crawls.length ? table(
       [["Crawl", ""], [`Began, ${zoneName()}`, ""], ["State", ""], ["Listed", "num"], ["New", "num"], ["Changed", "num"], ["Delisted", "num"],
@@ -371,12 +374,21 @@
       h("summary", {"data-key": "definition-summary"}, "Definition in use"), h("pre", {class: "detail-code"}, plain(site.definition))));
   }
 
+  function changesTable(changes) {
+    return table([[`When, ${zoneName()}`, ""], ["What", ""], ["Product", "wide"], ["Change", "wide"]], changes.map((one) => [when(one.at), stateBadge(one.event),
+      h("a", {href: address(one.site, one.id), "data-key": `change-${one.cursor}`}, plain(one.title || one.id)),
+      one.fields.length ? [one.fields.map((each) => h("div", {}, `${plain(each.field)}: ${plain(each.before) || "nothing"} → ${plain(each.after) || "nothing"}`, each.percent && ` (${each.percent})`)),
+        one.more > 0 && h("div", {class: "crawl-detail"}, `and ${count(one.more)} more fields`)] : plain(one.price ?? "")]), "Latest changes");
+  }
+
+  /* Charts of fewer than seven days say nothing that the table does not. */
   function drawDays({days, timezone}) {
-    const box = document.getElementById("days");
-    if (!days.some((day) => day.crawls)) { box.replaceChildren(); return; }
+    const box = document.getElementById("days"), first = days.findIndex((day) => day.crawls);
+    if (first < 0) { box.replaceChildren(); return; }
     const shown = DAYS.filter(([name]) => days.some((day) => day[name] !== null) && (name !== "proxy_bytes" || days.some((day) => day.proxy_bytes)));
-    section("days", shown, () => shown.map(([name, title]) => h("section", {class: "crawl-card", "aria-label": title}, h("h2", {}, title), h("div", {id: `chart-${name}`}))));
-    for (const [name, title] of shown) {
+    const charted = days.length - first >= CHARTS_FROM ? shown : [];
+    section("days", charted, () => charted.map(([name, title]) => h("section", {class: "crawl-card", "aria-label": title}, h("h2", {}, title), h("div", {id: `chart-${name}`}))));
+    for (const [name, title] of charted) {
       const of = (day) => /bytes/.test(name) ? day[name] / 1e6 : day[name];
       const known = days.filter((day) => day[name] !== null);
       chart(document.getElementById(`chart-${name}`), {points: days.map((day) => ({at: `${day.day}T00:00`, values: [day[name] === null ? null : of(day)]})), step_s: 86400,
@@ -391,28 +403,65 @@
 
   function drawProduct({product, values, crawls, prices, stock, changes, changes_in_all: all, site}) {
     const crawlLink = (id) => id === null ? "–" : h("a", {href: `${pages}/${id}`}, String(id));
-    section("values", [product, values], () => card("Values", product.delisted_at ? "delisted" : "", h("p", {}, link(product.url)),
-      table([["Field", ""], ["Value", "wide"], [`Since, ${zoneName()}`, ""], ["Crawl", "num"], ["Definition", ""], ["Read from", "wide"], ["Held", ""]], values.map((one) => [
-        plain(one.field), plain(one.value), when(one.since), crawlLink(one.crawl), plain(one.definition), plain(one.sources.join(" or ")),
-        one.held ? h("span", {title: plain(one.held.why)}, `${plain(one.held.value)}, crawl ${one.held.crawl}: ${plain(one.held.why)}`) : ""]), "Values"),
-      h("p", {class: "crawl-detail"}, "To see which source gave a value: ", h("code", {}, command("scraper why", site, product.id)))));
-    const courses = [...Object.entries(prices), ...Object.entries(stock)];
-    section("prices", courses, () => courses.map(([name, points]) => card(plain(name), "", h("div", {id: `chart-of-${plain(name)}`}))));
-    for (const [name, points] of courses) {
-      const flag = points.some((point) => typeof point.value === "boolean"), price = name in prices;
-      const unit = plain([...points].reverse().find((point) => point.currency)?.currency || (flag ? "1: in stock, 0: sold out" : name in stock ? "pieces" : ""));
-      chart(document.getElementById(`chart-of-${plain(name)}`), {kind: "steps", height: 200, unit, near: price, whole: !price, series: [{name: plain(name), tone: "tone-rate"}],
-        points: points.map((point) => ({at: point.valid_from, values: [typeof point.value === "boolean" ? Number(point.value) : typeof point.value === "number" ? point.value : null]})),
-        label: `${plain(name)} over time; the table has its values`});
+    section("offer", [product, prices, changes.slice(0, 1)], () => offer(product, prices, changes));
+    const courses = [...(Object.keys(prices).length ? [["prices", prices]] : []), ...Object.entries(stock)];
+    section("prices", courses, () => courses.map(([name]) => card(name === "prices" ? "Price over time" : plain(name), "", h("div", {id: `chart-of-${plain(name)}`}))));
+    for (const [name, course] of courses) {
+      const box = document.getElementById(`chart-of-${plain(name)}`);
+      name === "prices" ? drawPrices(box, course) : drawStock(box, name, course);
     }
     section("changes", changes, () => card("Changes", changes.length < all ? `the latest ${changes.length} of ${count(all)}` : count(all), table(
       [[`When, ${zoneName()}`, ""], ["Field", ""], ["Percent", "num"], ["Change", "wide"]],
       changes.flatMap((change) => change.fields.map((one) => [when(change.at), plain(one.field), one.percent,
         one.before ? `${plain(one.before)} → ${plain(one.after) || "nothing"}` : plain(one.after)])), "Changes")));
+    section("values", [product, values], () => card("Values", product.delisted_at ? "delisted" : "",
+      table([["Field", ""], ["Value", "wide"], [`Since, ${zoneName()}`, ""], ["Held", ""]], values.map((one) => [plain(one.field), plain(one.value), when(one.since),
+        one.held ? h("span", {title: plain(one.held.why)}, `${plain(one.held.value)}, crawl ${one.held.crawl}: ${plain(one.held.why)}`) : ""]), "Values"),
+      h("details", {"data-key": "origins"}, h("summary", {"data-key": "origins-summary"}, "Details"),
+        table([["Field", ""], ["Crawl", "num"], ["Definition", ""], ["Read from", "wide"]], values.map((one) => [
+          plain(one.field), crawlLink(one.crawl), plain(one.definition), plain(one.sources.join(" or "))]), "Details"),
+        h("p", {class: "crawl-detail"}, "To see which source gave a value: ", h("code", {}, command("scraper why", site, product.id))))));
     section("seen", crawls, () => card("Crawls that saw it", "those that added or changed it, and the last one that reached it", table(
       [["Crawl", "num"], [`When, ${zoneName()}`, ""], ["State", ""], ["Result", "wide"]],
       crawls.map((one) => [crawlLink(one.crawl), when(one.at), stateBadge(one.suspect ? "suspect" : one.status), plain(one.what)]), "Crawls that saw it")));
     return false;
+  }
+
+  /* The product's price on top, what it was before, and what the shop says that it was. */
+  function offer(product, prices, changes) {
+    const [first, ...others] = product.prices;
+    const latest = (name) => prices[name]?.[prices[name].length - 1];
+    const move = first && changes.flatMap((one) => one.fields.map((each) => ({...each, at: one.at}))).find((one) => one.field === first.field && one.before);
+    const below = ({field}) => {
+      const now = latest(first.field), was = latest(field);
+      return was && now.currency === was.currency && was.value > now.value ? `the price is ${((was.value - now.value) / was.value * 100).toFixed(1)} % lower` : "";
+    };
+    return [h("div", {class: "metric-grid"},
+      first && metric(plain(first.field), plain(first.text), move ? [`was ${plain(move.before)}${move.percent && `, ${move.percent}`}, until `, when(move.at, true)] : "no other price yet", "metric-card-active"),
+      others.map((one) => metric(plain(one.field), plain(one.text), below(one))),
+      metric("Stock", product.delisted_at ? "delisted" : product.stock === null ? "–" : product.stock ? "in stock" : "sold out", product.stock === null && !product.delisted_at ? "the shop does not say" : "",
+        product.delisted_at || product.stock === false ? "metric-card-danger" : "metric-card-success"),
+      metric("Last seen", when(product.fetched_at, true), ["changed ", when(product.changed_at, true)])),
+      h("p", {class: "crawl-card"}, link(product.url))];
+  }
+
+  /* All prices of one currency in one chart: each point has the values that were in force. */
+  function drawPrices(box, prices) {
+    const names = Object.keys(prices), currency = prices[names[0]].at(-1)?.currency;
+    const same = names.filter((name) => prices[name].at(-1)?.currency === currency).slice(0, TONES_OF_PRICES.length);
+    const times = [...new Set(same.flatMap((name) => prices[name].map((point) => point.valid_from)))].sort((a, b) => Date.parse(a) - Date.parse(b));
+    const at = (name, time) => prices[name].findLast((point) => Date.parse(point.valid_from) <= Date.parse(time));
+    const value = (point) => typeof point?.value === "number" && point.currency === currency ? point.value : null;
+    chart(box, {kind: "steps", height: 200, unit: plain(currency || ""), near: true, series: same.map((name, i) => ({name: plain(name), tone: TONES_OF_PRICES[i]})),
+      points: times.map((time) => ({at: time, values: same.map((name) => value(at(name, time)))})),
+      label: `${same.map(plain).join(" and ")} over time; the table has its values`});
+  }
+
+  function drawStock(box, name, points) {
+    const flag = points.some((point) => typeof point.value === "boolean");
+    chart(box, {kind: "steps", height: 200, unit: flag ? "1: in stock, 0: sold out" : "pieces", whole: true, series: [{name: plain(name), tone: "tone-rate"}],
+      points: points.map((point) => ({at: point.valid_from, values: [typeof point.value === "boolean" ? Number(point.value) : typeof point.value === "number" ? point.value : null]})),
+      label: `${plain(name)} over time; the table has its values`});
   }
 
   // --- one crawl
