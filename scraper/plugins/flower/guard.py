@@ -17,6 +17,7 @@ import structlog
 import tornado.web
 from flower import urls
 from flower.app import Flower
+from flower.utils.authentication import authenticate
 from flower.views import BaseHandler
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
 from tornado.options import options
@@ -69,7 +70,7 @@ def install(settings: Settings) -> None:
             if is_own_host(request.host_name, names):
                 return _find_handler(app, request, **more)
             return app.get_handler_delegate(request, ErrorHandler, {"status_code": 421})
-        user = find_user(request)
+        user = find_user(app, request)
         needed = needed_role(request.method or "", strip_prefix(request.path))
         if user is None or may(user.role, needed):
             # Without a user of the file, the handler itself asks for the login of Flower.
@@ -79,20 +80,26 @@ def install(settings: Settings) -> None:
         return app.get_handler_delegate(request, RefusalHandler, {"sentence": sentence})
 
     def get_current_user(handler: BaseHandler) -> Any:
-        user = find_user(handler.request) if requires_login() else None
+        user = find_user(handler.application, handler.request) if requires_login() else None
         return _get_current_user(handler) if user is None else LoggedIn(user)
 
     logins = Logins(users_file(settings.home_dir))
+    oauth_role = settings.of(FlowerSettings).flower_oauth_role
 
-    def find_user(request: HTTPServerRequest) -> User | None:
+    def find_user(app: Flower, request: HTTPServerRequest) -> User | None:
         authorization = request.headers.get("Authorization", "")
         if is_flowers_own(authorization, options.basic_auth or ()):
             return None
+        address = "" if options.basic_auth else read_address(app, request)
         try:
-            return logins.find_user(authorization)
+            user = logins.find_user(authorization)
+            if user is None and address:
+                return logins.find_address(address, oauth_role)
         except ConfigError as error:
             log.error("no user of the file may log in", error=str(error))
-            return None
+            # Without the file, an address has the least role.
+            return User(address, "read", "", "") if address else None
+        return user
 
     Flower.find_handler = find_handler
     BaseHandler.get_current_user = get_current_user
@@ -123,6 +130,19 @@ def is_flowers_own(authorization: str, logins: Sequence[str]) -> bool:
     except ValueError:
         return False
     return any(hmac.compare_digest(login.encode(), given) for login in logins)
+
+
+def read_address(app: Flower, request: HTTPServerRequest) -> str:
+    """Returns the e-mail address that Flower's OAuth proved and its options admit, from the
+    session's signed cookie; "" without one."""
+    cookie = request.cookies.get("user")
+    if not options.auth or cookie is None:
+        return ""
+    secret = app.settings["cookie_secret"]
+    # As Flower's own check does, so that neither admits what the other refuses.
+    value = tornado.web.decode_signed_value(secret, "user", cookie.value)
+    address = (value or b"").decode("utf-8", "replace")
+    return address if address and authenticate(options.auth, address) else ""
 
 
 def strip_prefix(path: str) -> str:

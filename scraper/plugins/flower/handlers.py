@@ -102,15 +102,15 @@ class GuardedHandler(BaseHandler):  # type: ignore[misc] # Flower has no types
         # Clients that are not logged in get a 401 first.
         self.prepare()
         # No browser adds a user's token of its own accord.
-        scheme = self.request.headers.get("Authorization", "").partition(" ")[0]
-        if scheme.lower() == "bearer" and isinstance(self.current_user, LoggedIn):
+        if isinstance(self.current_user, LoggedIn) and self.current_user.by_token:
             return
         super().check_xsrf_cookie()
         tornado.web.RequestHandler.check_xsrf_cookie(self)
 
     @property
     def role(self) -> Role:
-        """The role of the user: of those in the file, their own; of all others, every right."""
+        """The role of the user: of those in the file and of OAuth, their own; of Flower's own
+        login, every right."""
         return self.current_user.role if isinstance(self.current_user, LoggedIn) else "edit"
 
     @property

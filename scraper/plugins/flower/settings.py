@@ -25,6 +25,10 @@ class FlowerSettings(BaseModel):
             "without a login: further host names under which Flower is reached, separated by commas"
         ),
     )
+    flower_oauth_role: Literal["read", "operate", "edit"] = Field(
+        "read",
+        description="the role of e-mail addresses that log in by OAuth and are not among the users",
+    )
     flower_metrics: Literal["login", "public", "off"] = Field(
         "login", description="who may read Flower's /metrics"
     )

@@ -13,6 +13,7 @@ from scraper.plugins.flower.access.users import (
     NAME,
     ROLES,
     Role,
+    User,
     change_users,
     load_users,
     require_user,
@@ -36,11 +37,14 @@ def users() -> None:
 @click.argument("name")
 @click.option("--role", type=click.Choice(ROLES), required=True, help="What the user may do.")
 @click.option("--token", "by_token", is_flag=True, help="For a script: print a token, once.")
-def users_add(name: str, role: Role, by_token: bool) -> None:
+@click.option("--oauth", "by_oauth", is_flag=True, help="NAME is an e-mail of Flower's OAuth.")
+def users_add(name: str, role: Role, by_token: bool, by_oauth: bool) -> None:
     """Add the user NAME; the password is read from the terminal or standard input.
 
     A token goes into the header `Authorization: Bearer TOKEN`.
     """
+    if by_oauth and (by_token or "@" not in name):
+        raise ConfigError("--oauth is for an e-mail address, without --token")
     settings = load_settings()
     if not NAME(name):
         raise ConfigError(f"{name[:70]!r} is not a name (fix: letters, digits and . _ @ + -)")
@@ -49,6 +53,8 @@ def users_add(name: str, role: Role, by_token: bool) -> None:
     token = ""
     if by_token:
         user, token = with_token(name, role)
+    elif by_oauth:
+        user = User(name, role, "", "")
     else:
         user = with_password(name, role, _read_password())
     with change_users(settings.home_dir) as stored:
@@ -68,7 +74,7 @@ def users_list(as_json: bool) -> None:
     """Show the users and their roles."""
     stored = load_users(users_file(load_settings().home_dir))
     rows = [
-        {"name": user.name, "role": user.role, "login": "token" if user.has_token else "password"}
+        {"name": user.name, "role": user.role, "login": _describe_login(user)}
         for user in sorted(stored.values())
     ]
     if as_json:
@@ -92,12 +98,19 @@ def users_remove(name: str) -> None:
 def users_passwd(name: str) -> None:
     """Give the user NAME another password."""
     settings = load_settings()
-    if require_user(load_users(users_file(settings.home_dir)), name).has_token:
-        raise ConfigError(f"{name} has a token (fix: remove it, and add another)")
+    user = require_user(load_users(users_file(settings.home_dir)), name)
+    if not user.salt:
+        raise ConfigError(f"{name} has no password (login: {_describe_login(user)})")
     password = _read_password()
     with change_users(settings.home_dir) as stored:
         stored[name] = with_password(name, require_user(stored, name).role, password)
     click.echo(f"The password of {name} is changed.")
+
+
+def _describe_login(user: User) -> str:
+    if user.salt:
+        return "password"
+    return "token" if user.has_token else "oauth"
 
 
 def _read_password() -> str:

@@ -40,7 +40,8 @@ REMEMBERED_MAX = 1000
 
 
 class User(NamedTuple):
-    """`salt`: empty for a user with a token, which has no password."""
+    """`salt`: empty for a user with a token, which has no password. `digest`: empty too for one who
+    logs in by OAuth."""
 
     name: str
     role: Role
@@ -49,17 +50,19 @@ class User(NamedTuple):
 
     @property
     def has_token(self) -> bool:
-        return not self.salt
+        return bool(self.digest) and not self.salt
 
 
 class LoggedIn(str):
-    """The name of a user of the file, as Flower's handlers hold it, with the role."""
+    """The name of a user with a role, as Flower's handlers hold it. `by_token`: a token alone let
+    the user in."""
 
     role: Role
+    by_token: bool
 
     def __new__(cls, user: User) -> LoggedIn:
         name = super().__new__(cls, user.name)
-        name.role = user.role
+        name.role, name.by_token = user.role, user.has_token
         return name
 
 
@@ -166,6 +169,13 @@ class Logins:
             return None
         return self._check_password(users.get(name), password)
 
+    def find_address(self, address: str, otherwise: Role) -> User:
+        """Returns the user whose e-mail address Flower's OAuth has proved, with the role of the
+        file, or the other role. Raises `ConfigError` as `find_user` does."""
+        named = {name.lower(): user for name, user in self._read_users().items()}
+        known = named.get(address.lower())
+        return User(address, otherwise if known is None else known.role, "", "")
+
     def _read_users(self) -> dict[str, User]:
         try:
             status = self._file.stat()
@@ -195,7 +205,7 @@ class Logins:
         if len(self._failures) == FAILURES_MAX and now - self._failures[0] < FAILURES_S:
             return None
         # An unknown name takes as long as a known one.
-        if user is not None and user.has_token:
+        if user is not None and not user.salt:
             user = None
         salt, digest = (user.salt, user.digest) if user else ("00" * 16, "")
         if hmac.compare_digest(hash_password(password, salt), digest) and user:

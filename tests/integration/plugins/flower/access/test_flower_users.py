@@ -12,6 +12,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 from flower import urls
+from tornado.web import create_signed_value
 
 from scraper.plugins.flower.access.users import users_file
 from scraper.plugins.flower.actions import ACTIONS, OF_SITES
@@ -142,3 +143,51 @@ def test_a_command_refuses_what_makes_no_user(run: Commands, environment: Settin
         refused = run.scraper("users", *words, code=None)
         assert refused.returncode in (1, 2) and text in refused.stderr, words
     assert list(json.loads(users_file(environment.home_dir).read_text())) == ["anna"]
+
+
+def test_an_address_of_oauth_has_the_role_of_the_file(
+    run: Commands, environment: Settings, engine: sa.Engine
+) -> None:
+    open_crawl(engine, a_site())
+    type_users(run, "add", "Ed@example.com", "--role", "edit", "--oauth")
+    type_users(run, "add", "op@example.com", "--role", "operate", password=PASSWORD)
+    assert [row["login"] for row in json.loads(type_users(run, "list", "--json"))] == [
+        "oauth",
+        "password",
+    ]
+    token = type_users(run, "add", "script", "--role", "read", "--token").strip()
+    flower = Flower(
+        run,
+        environment,
+        "--auth=.*@example.com",
+        "--auth_provider=flower.views.auth.GithubLoginHandler",
+        "--oauth2_key=k",
+        "--oauth2_secret=s",
+        "--oauth2_redirect_uri=http://127.0.0.1/login",
+        f"--cookie_secret={PASSWORD}",
+    )
+
+    def status(address: str, path: str, secret: str = PASSWORD, **headers: str) -> int:
+        cookie = create_signed_value(secret, "user", address).decode()
+        with httpx.Client(timeout=60, cookies={"user": cookie}) as client:
+            client.get(f"{flower.url}/api/crawls")
+            headers = {"X-XSRFToken": client.cookies.get("_xsrf", ""), **headers}
+            return client.post(f"{flower.url}{path}", json={}, headers=headers).status_code
+
+    edit, operate = "/crawls/api/setup/save", "/api/sites/shop/pause"
+    allowed = (200, 409)
+    assert status("ed@EXAMPLE.com", edit) == 401, "Flower's own options are exact"
+    assert status("ed@example.com", edit) in allowed
+    assert status("op@example.com", operate) in allowed
+    assert status("op@example.com", edit) == 403
+    # An address that Flower admits and the file does not name may read.
+    assert status("new@example.com", operate) == 403
+    # No other header gives a session more than its role, or frees it from the token.
+    for value in ("Bearer x", "Basic eA==", "x", f"Bearer {token}"):
+        assert status("op@example.com", edit, Authorization=value) == 403
+        assert status("ed@example.com", edit, Authorization=value, **{"X-XSRFToken": ""}) == 403
+    for address, secret in (("ed@example.com", "wrong"), ("ed@evil.example", PASSWORD)):
+        assert status(address, operate, secret) in (401, 403)
+    assert rows(engine, "SELECT paused FROM sites") == [(True,)]
+    users_file(environment.home_dir).write_text("[]")
+    assert status("ed@example.com", operate) == 403, "a broken file gives no rights"
