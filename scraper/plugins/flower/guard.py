@@ -5,10 +5,7 @@ may let its own name lead here (DNS rebinding), and its scripts may then read an
 
 from __future__ import annotations
 
-import hmac
 import sys
-from base64 import b64decode
-from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Any
 
@@ -17,16 +14,15 @@ import structlog
 import tornado.web
 from flower import urls
 from flower.app import Flower
-from flower.utils.authentication import authenticate
 from flower.views import BaseHandler
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
 from tornado.options import options
 from tornado.web import ErrorHandler, OutputTransform
 
-from scraper.errors import ConfigError
 from scraper.plugins.flower import login as flower_login
 from scraper.plugins.flower.access.roles import needed_role
-from scraper.plugins.flower.access.users import LoggedIn, Logins, User, may, users_file
+from scraper.plugins.flower.access.senders import Senders
+from scraper.plugins.flower.access.users import LoggedIn, may
 from scraper.plugins.flower.settings import FlowerSettings
 from scraper.settings import Settings
 
@@ -62,6 +58,7 @@ def install(settings: Settings) -> None:
     options.add_parse_callback(close)
     urls.settings["transforms"] = [Unframed]
     Flower.start_http_server = _start_listening
+    senders = Senders(settings)
     names = frozenset(filter(None, settings.of(FlowerSettings).flower_hosts.lower().split(",")))
 
     def find_handler(app: Flower, request: HTTPServerRequest, **more: Any) -> Any:
@@ -70,7 +67,7 @@ def install(settings: Settings) -> None:
             if is_own_host(request.host_name, names):
                 return _find_handler(app, request, **more)
             return app.get_handler_delegate(request, ErrorHandler, {"status_code": 421})
-        user = find_user(app, request)
+        user = senders.find_user(app, request)
         needed = needed_role(request.method or "", strip_prefix(request.path))
         if user is None or may(user.role, needed):
             # Without a user of the file, the handler itself asks for the login of Flower.
@@ -80,26 +77,8 @@ def install(settings: Settings) -> None:
         return app.get_handler_delegate(request, RefusalHandler, {"sentence": sentence})
 
     def get_current_user(handler: BaseHandler) -> Any:
-        user = find_user(handler.application, handler.request) if requires_login() else None
+        user = senders.find_user(handler.application, handler.request) if requires_login() else None
         return _get_current_user(handler) if user is None else LoggedIn(user)
-
-    logins = Logins(users_file(settings.home_dir))
-    oauth_role = settings.of(FlowerSettings).flower_oauth_role
-
-    def find_user(app: Flower, request: HTTPServerRequest) -> User | None:
-        authorization = request.headers.get("Authorization", "")
-        if is_flowers_own(authorization, options.basic_auth or ()):
-            return None
-        address = "" if options.basic_auth else read_address(app, request)
-        try:
-            user = logins.find_user(authorization)
-            if user is None and address:
-                return logins.find_address(address, oauth_role)
-        except ConfigError as error:
-            log.error("no user of the file may log in", error=str(error))
-            # Without the file, an address has the least role.
-            return User(address, "read", "", "") if address else None
-        return user
 
     Flower.find_handler = find_handler
     BaseHandler.get_current_user = get_current_user
@@ -121,28 +100,6 @@ class RefusalHandler(tornado.web.RequestHandler):
 
 def requires_login() -> bool:
     return bool(options.basic_auth or options.auth)
-
-
-def is_flowers_own(authorization: str, logins: Sequence[str]) -> bool:
-    """Returns whether the header has one of Flower's own logins, `user:password`."""
-    try:
-        given = b64decode(authorization.partition(" ")[2])
-    except ValueError:
-        return False
-    return any(hmac.compare_digest(login.encode(), given) for login in logins)
-
-
-def read_address(app: Flower, request: HTTPServerRequest) -> str:
-    """Returns the e-mail address that Flower's OAuth proved and its options admit, from the
-    session's signed cookie; "" without one."""
-    cookie = request.cookies.get("user")
-    if not options.auth or cookie is None:
-        return ""
-    secret = app.settings["cookie_secret"]
-    # As Flower's own check does, so that neither admits what the other refuses.
-    value = tornado.web.decode_signed_value(secret, "user", cookie.value)
-    address = (value or b"").decode("utf-8", "replace")
-    return address if address and authenticate(options.auth, address) else ""
 
 
 def strip_prefix(path: str) -> str:

@@ -65,6 +65,11 @@ EXEMPT: dict[str, Exempt] = {
         "_force_close",
         "asyncio of Python 3.11.6 and 3.12.0 fails where TLS inside of TLS is aborted",
     ),
+    "scraper.plugins.flower.access.senders": exempt(
+        "flower",
+        "flower.app flower.utils.authentication",
+        "Flower's own check of OAuth's addresses decides whose session counts",
+    ),
     "scraper.plugins.flower.guard": exempt(
         "flower",
         "Flower.find_handler Flower.start_http_server flower.app options.address "
