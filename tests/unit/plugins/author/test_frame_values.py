@@ -86,3 +86,16 @@ def test_a_brand_that_begins_the_titles_is_not_a_category() -> None:
     other = '<p class="category">Kettle {0}</p>'
     fields = choose(*(other.format(n) for n in range(5)), trail)
     assert fields["category"].best is None
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_a_number_of_another_line_is_not_an_article_number(stated: bool) -> None:
+    """The lines have equal elements, and some products lack the first line."""
+    shown, numbers = [], [None if n % 3 == 1 else f"AB-{n}-{n * 7}" for n in range(9)]
+    for n, number in enumerate(numbers):
+        line = f"<p class=sku>SKU: <span class=value>{number}</span></p>" if number else ""
+        script = f'{{"@type":"Product","name":"Kettle {n}","sku":"{number or ""}"}}'
+        data = f'<script type="application/ld+json">{script}</script>' if stated else ""
+        shown.append(f"{data}<div>{line}<p>Stock: <span class=value>{50 + n}</span></p></div>")
+    sku = choose(*shown)["sku"].combined
+    assert sku is not None and sku.values == numbers

@@ -51,6 +51,8 @@ LONE_COST = 0.2
 # Nearly every product has these fields, so a source that gives them on few pages is wrong.
 COMMON_FIELDS = frozenset({"title", "price", "sku", "image", "availability"})
 RARE_COST = 0.5
+# Where a product lacks one of these, another element in its place holds something else.
+CODE_FIELDS = frozenset({"sku", "gtin", "mpn", "brand"})
 NOT_CHOSEN = -1.0
 # A text this much shorter than another source's is cut off, unless it is long by itself.
 CUT_OFF_SHARE = 0.8
@@ -115,6 +117,8 @@ def score_reading(
             score -= LONE_DESCRIPTION_COST * reading.count
     if origin in ("page", "script") and is_alone and name in ("title", "image", "rating"):
         score -= LONE_COST * reading.count
+    if origin == "page" and not is_named and support.origins and name in CODE_FIELDS:
+        score -= CONTRADICTION * _count_alone(reading, witnesses)
     if origin == "script" and is_alone:
         score = NOT_CHOSEN
     if reading.count * 2 < pages and name in COMMON_FIELDS:
@@ -147,6 +151,15 @@ def _find_support(
         origin for origin, number in agreements.items() if number * 2 >= reading.count
     )
     return Support(agreeing, differing, lasting)
+
+
+def _count_alone(reading: CandidateReading, witnesses: Sequence[CandidateReading]) -> int:
+    """Counts the pages on which no other origin gives a value."""
+    others = [other.values for other in witnesses if other.origin != reading.origin]
+    return sum(
+        value is not None and all(values[at] is None for values in others)
+        for at, value in enumerate(reading.values)
+    )
 
 
 def is_named_place(name: str, reading: CandidateReading) -> bool:
