@@ -21,6 +21,7 @@ from scraper.sites.definition import Site
 from scraper.sites.grammar.selectors import compile_regex, find_first
 
 HEAD_BYTES = 200_000
+SAID_CHARS = 80
 _CANONICAL = re.compile(rb"<link\b[^>]*\brel=[\"']?canonical\b[^>]*>", re.I)
 _HREF = re.compile(rb"\bhref=(?:\"([^\"]*)\"|'([^']*)'|([^\s>]+))", re.I)
 _LANGUAGE = re.compile(r"/[a-z]{2}(?:[-_][a-z]{2})?(?=/|$)")
@@ -30,7 +31,9 @@ _LANGUAGE = re.compile(r"/[a-z]{2}(?:[-_][a-z]{2})?(?=/|$)")
 class Departure:
     """Where a product page leads: by a redirect, or by its canonical link. `bare` is the address
     without its query. `alike`: a product's id can be read from the address; None if ids are
-    elsewhere. `names` are the fields with the product's name there."""
+    elsewhere. `names` are the fields with the product's name there. `says`: what a page at its own
+    address says, which is that it has no product; then `poor`: it shows none, and `called` names
+    the fields that a product's name may be in."""
 
     url: str
     target: UUID
@@ -39,9 +42,14 @@ class Departure:
     home: bool
     alike: bool | None
     names: Mapping[str, Any]
+    says: str = ""
+    poor: bool = False
+    called: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
+        if self.says:
+            return f"the product is no longer on its page, which says: {self.says[:SAID_CHARS]}"
         verb = "it redirects" if self.redirected else "its canonical link leads"
         return f"the product is no longer on its page: {verb} to {self.url}"
 
@@ -63,7 +71,7 @@ def find_departure(
         redirected=redirected,
         home=redirected and not path and bare == target,
         alike=_has_id(target, site),
-        names=_read_names(extracted, site),
+        names=read_names(extracted, site),
     )
 
 
@@ -101,14 +109,19 @@ def _names_page(target: str, url: str) -> bool:
     return same_path and {*parse_qsl(page.query)} <= {*parse_qsl(parts.query)}
 
 
-def _read_names(extracted: Extracted | None, site: Site) -> dict[str, Any]:
+def read_names(extracted: Extracted | None, site: Site) -> dict[str, Any]:
     """Returns the fields that name the product."""
     data = extracted.products[0].data if extracted is not None and extracted.products else {}
-    return {
-        name: data[name]
+    return {name: data[name] for name in find_naming_fields(site) if name in data}
+
+
+def find_naming_fields(site: Site) -> tuple[str, ...]:
+    """Returns the fields that a product's name may be in."""
+    return tuple(
+        name
         for name, spec in site.product.all_fields.items()
-        if spec.type == "text" and (spec.required or name in ("name", "title")) and name in data
-    }
+        if spec.type == "text" and (spec.required or name in ("name", "title"))
+    )
 
 
 def _has_id(url: str, site: Site) -> bool | None:

@@ -8,13 +8,15 @@
 -- why: a redirect to a listing, or to another product's page, says that the
 --   product is gone. An address that products do not have says so only if the name is another one
 --   there. A canonical link says less: some shops have the same one on all pages. So it counts only
---   if it names a listing, and the product's name is no longer on the page. A worker may see only
+--   if it names a listing, and the product's name is no longer on the page. A page that says that
+--   its product does not exist (`says`) counts if it does not name the product. A worker may see only
 --   the last pages of a crawl; then the crawl's counters decide.
 SELECT i.page_id,
        bool_or(i.seldom OR c.ok + c.unchanged - c.discovery_total > c.gone + c.invalid) AS certain
   FROM jsonb_to_recordset(CAST(:rows AS jsonb))
     AS i(page_id bigint, crawl_id bigint, target uuid, bare uuid, redirected bool, home bool,
-         alike bool, unread bool, seldom bool, ids jsonb, names jsonb)
+         alike bool, unread bool, seldom bool, ids jsonb, names jsonb, says text, poor bool,
+         called jsonb)
   JOIN pages p ON p.id = i.page_id
   JOIN crawls c ON c.id = i.crawl_id
   LEFT JOIN pages t ON t.site_id = p.site_id AND t.id <> p.id
@@ -22,11 +24,14 @@ SELECT i.page_id,
             OR t.fingerprint = i.bare AND t.kind <> 'product' AND i.alike IS NOT TRUE)
  CROSS JOIN LATERAL (
        SELECT count(*) AS number, coalesce(bool_and(NOT o.data @> i.names), false) AS renamed,
-              coalesce(bool_or(jsonb_exists(i.ids, o.external_id)), false) AS own
+              coalesce(bool_or(jsonb_exists(i.ids, o.external_id)), false) AS own,
+              coalesce(bool_or((SELECT bool_or(strpos(lower(i.says), lower(o.data ->> name)) > 0)
+                                  FROM jsonb_array_elements_text(i.called) AS name)), false) AS said
          FROM products o WHERE o.page_id = p.id) AS known
  WHERE i.redirected AND (i.home OR t.kind <> 'product')
     OR i.redirected AND t.fetched_at IS NOT NULL AND known.number > 0 AND NOT known.own
     OR i.seldom AND i.redirected AND i.alike IS NOT TRUE
        AND (i.unread OR i.alike IS NOT NULL AND known.own AND known.renamed)
     OR i.seldom AND NOT i.redirected AND t.kind <> 'product' AND known.renamed
+    OR i.says <> '' AND NOT known.said AND (i.poor OR known.number > 0)
  GROUP BY i.page_id

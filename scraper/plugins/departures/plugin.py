@@ -6,7 +6,7 @@ from scraper.plugin import Plugin
 
 PLUGIN = Plugin(
     name="departures",
-    summary="takes product pages that lead to a category, the home page or a successor as gone",
+    summary="takes product pages that lead elsewhere, or say they have no product, as gone",
     hooks="scraper.plugins.departures.hooks:HOOKS",
     worker="scraper.plugins.departures.worker_part:DeparturesPart",
 )

@@ -1,6 +1,8 @@
-"""The plug-in in a worker: product pages that lead elsewhere are gone, and give nothing.
+"""The plug-in in a worker: product pages that lead elsewhere, or that say that they have no
+product, are gone, and give nothing.
 
-The shop took the product off sale, and sends visitors to a category, its home or another product.
+The shop took the product off sale, and sends visitors to a category, its home or another product,
+or answers with status 200 that it was not found.
 The product is then missed and delisted as if its page answered 404. Where most product pages lead
 elsewhere, the shop is out of order or refuses the crawler: its pages are doubtful instead, and no
 product is delisted.
@@ -21,6 +23,7 @@ from scraper.domain import Fetched, Kind, LeasedPage, Outcome, Status, Verdict
 from scraper.infra.database import dumps
 from scraper.infra.statements import sql
 from scraper.plugin import WorkerPart
+from scraper.plugins.departures.absence import find_absence
 from scraper.plugins.departures.addresses import Departure, find_departure
 from scraper.results.transaction import PageResult, no_extras
 from scraper.rules.verdict import judge_outcome
@@ -82,6 +85,8 @@ class DeparturesPart(WorkerPart):
         departure = None
         if attempt.outcome is not Outcome.NOT_MODIFIED:
             departure = find_departure(page, fetched, attempt.extracted, context.site)
+            if departure is None:
+                departure = find_absence(page, fetched, attempt.extracted, context.site)
         if not page.attempts:
             self._counts.add_page(page.crawl_id, leads=departure is not None)
         if departure is None:

@@ -256,6 +256,50 @@ def test_a_shop_that_leads_home_from_every_page_is_out_of_order(shop: PotShop) -
     assert set(shop.listed.values()) == HONEST
 
 
+SOFT_404S = {
+    "headed": "<html><head><title>Product not found!</title></head><body><h1>Product not found!</h1></body></html>",
+    "nameless": "<html><head><title>Seite nicht gefunden</title></head><body><p>404</p></body></html>",
+    "with others": '<html><body><h1>Nie znaleziono produktu</h1><p class="price">€39.00</p></body></html>',
+}
+
+
+@pytest.mark.parametrize("identity", ["by url", "none"])
+@pytest.mark.parametrize("body", SOFT_404S)
+@pytest.mark.parametrize("number", [1, 4])
+def test_pages_that_say_that_they_have_no_product_are_gone(
+    shop: PotShop, identity: str, body: str, number: int
+) -> None:
+    """Each is answered with status 200, and all are equal."""
+    shop.define(identity)
+    shop.crawl()
+    for pot in POTS[:number]:
+        shop.server.serve(f"/p/{pot}", SOFT_404S[body].encode())
+    shop.sell(*POTS[number:])
+    shop.crawl(4)
+    assert shop.titles == HONEST
+    assert shop.listed == {f"/p/{pot}": f"Pot {pot}" for pot in POTS[number:]}
+
+
+@pytest.mark.parametrize("still", [0, 2])
+def test_a_shop_that_finds_no_product_is_out_of_order(shop: PotShop, still: int) -> None:
+    shop.define("by url")
+    shop.crawl(2)
+    for pot in POTS[still:]:
+        shop.server.serve(f"/p/{pot}", SOFT_404S["headed"].encode())
+    shop.crawl(3)
+    assert shop.titles == HONEST
+    assert set(shop.listed.values()) == HONEST
+
+
+def test_a_product_whose_page_says_that_it_is_not_sold_stays(shop: PotShop) -> None:
+    shop.define("by url")
+    shop.crawl()
+    body = "<html><body><h1>Pot 2</h1><h2>This product is no longer available</h2></body></html>"
+    shop.server.serve("/p/2", body.encode())
+    shop.crawl(3)
+    assert shop.listed["/p/2"] == "Pot 2"
+
+
 def test_a_product_that_comes_back_is_listed_again(shop: PotShop) -> None:
     shop.define("by url")
     shop.crawl()

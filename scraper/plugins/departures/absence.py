@@ -1,0 +1,90 @@
+"""Recognises a page with status 200 whose headings say that its product does not exist. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import unescape
+
+from scraper.domain import Extracted, Fetched, LeasedPage
+from scraper.plugins.departures.addresses import (
+    HEAD_BYTES,
+    Departure,
+    find_naming_fields,
+    read_names,
+)
+from scraper.rules.decoding import clean_text, decode_page
+from scraper.rules.urls import fingerprint
+from scraper.sites.definition import Site
+
+HEADINGS_MAX = 8
+# A heading of more characters is a text.
+HEADING_CHARS_MAX = 120
+# A page with more than this share of the fields shows some product.
+POOR_SHARE = 0.5
+_HEADING = re.compile(
+    r"<(title|h1|h2)(?:\s[^<>]{0,500})?>(.{0,600}?)</\1\s*>", re.IGNORECASE | re.DOTALL
+)
+_TAG = re.compile(r"<[^<>]*>")
+_ABSENT = re.compile(
+    r"\b(?:(?:page|product|item|article) (?:was |is |could )?(?:not|unavailable|unknown|removed)\b"
+    r"|(?:was|could)(?: not|n['’]t) (?:be )?found|not found|no longer (?:available|exists?|sold)"
+    r"|does(?: not|n['’]t) exist|error 404|404 error|page 404"
+    r"|nicht (?:mehr )?(?:gefunden|verfügbar|vorhanden|erhältlich)|existiert nicht|fehler 404"
+    r"|introuvable|n['’]existe (?:pas|plus)|n['’]est plus disponible|pas été trouvée?|erreur 404"
+    r"|no (?:se ha )?encontrad[oa]|no existe|ya no está disponible|no disponible"
+    r"|non (?:è stat[oa] )?trovat[oa]|non esiste|non è più disponibile"
+    r"|não (?:foi )?encontrad[oa]|não existe|não está mais disponível"
+    r"|niet (?:meer )?(?:gevonden|beschikbaar)|bestaat niet"
+    r"|nie (?:została? )?znalezion[oya]|nie istnieje|nenalezena?|nebyla? nalezena?|neexistuje"
+    r"|ikke fundet|findes ikke|ikke funnet|finnes ikke|hittades inte|finns inte"
+    r"|ei löyd\w*|ei löytynyt"
+    r"|nem található|nem létezik|nu (?:a fost găsit|există)\w*|bulunamadı|mevcut değil"
+    r"|δεν (?:βρέθηκε|υπάρχει)|не найдена?о?|не существует|не знайдено|не існує)(?!\w)"
+    r"|見つかりません|存在しません|找不到|不存在|未找到|찾을 수 없|존재하지 않|غير موجود|לא נמצא",
+    re.IGNORECASE,
+).search
+
+
+def find_absence(
+    page: LeasedPage, fetched: Fetched, extracted: Extracted | None, site: Site
+) -> Departure | None:
+    """Returns what a product page says if that is that it has no product, else None. Of a page that
+    shows the fields of a product, only its name counts."""
+    poor = _is_poor(extracted, site)
+    if poor:
+        texts = list(_read_headings(fetched))
+    else:
+        texts = [str(name) for name in read_names(extracted, site).values()]
+    if not any(map(_ABSENT, texts)):
+        return None
+    own = fingerprint(page.url)
+    return Departure(
+        url=page.url,
+        target=own,
+        bare=own,
+        redirected=False,
+        home=False,
+        alike=True,
+        names={},
+        says=" / ".join(dict.fromkeys(texts)),
+        poor=poor,
+        called=find_naming_fields(site),
+    )
+
+
+def _is_poor(extracted: Extracted | None, site: Site) -> bool:
+    """Returns whether a page shows at most half of a product's fields."""
+    return (
+        extracted is None
+        or not extracted.products
+        or extracted.fields_found <= POOR_SHARE * len(site.product.all_fields)
+    )
+
+
+def _read_headings(fetched: Fetched) -> Iterator[str]:
+    head = decode_page(fetched.body[:HEAD_BYTES], fetched.headers.get("content-type")).utf8
+    for number, match in enumerate(_HEADING.finditer(head.decode("utf-8", "replace"))):
+        text = clean_text(unescape(_TAG.sub(" ", match[2])))
+        if number < HEADINGS_MAX and text and len(text) <= HEADING_CHARS_MAX:
+            yield text
