@@ -4,6 +4,7 @@ differ in what they say of its list; there, one of them is read."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import parse_qsl, urlsplit
@@ -23,6 +24,8 @@ from scraper.sites.grammar.selectors import compile_regex, find_first
 
 PARAMS_TRIED = 3
 PAIRS_TRIED = 2
+# A value such as that of a visit, which all addresses of a survey may share.
+_VISIT = re.compile(r"(?=[^\d]*\d)(?=[^a-z]*[a-z])[\w,-]{16,}", re.I).fullmatch
 # What a product's page may say of the list that led to it.
 _OF_THE_LIST = ("category",)
 
@@ -107,7 +110,8 @@ class IdleParams:
         suspects = [
             name
             for name, _ in carried.most_common()
-            if f"]{name}=" not in identity and (paths_apart or len(values[name]) > 1)
+            if f"]{name}=" not in identity
+            and (paths_apart or len(values[name]) > 1 or _VISIT(min(map(str, values[name]))))
         ]
         return suspects[:PARAMS_TRIED]
 

@@ -339,11 +339,11 @@ def test_addresses_of_different_pages_are_all_read(project: Path) -> None:
 class _VisitPages(dict[str, str]):
     """Pages that carry a new visit in each link whenever they are read."""
 
-    visits = 0
+    visits, step = 0, 1
 
     def get(self, path: str, default: Any = None) -> Any:
         page = super().get(re.sub(r"[?&]besuch=\w+", "", path), default)
-        self.visits += 1
+        self.visits += self.step
         visit = f"besuch={self.visits:06x}Qz81LkvU0pWm"
         return page and re.sub(
             r'href="(/[^"]*)"',
@@ -361,3 +361,42 @@ def test_a_visit_under_an_unknown_name_is_dropped_everywhere(project: Path) -> N
         assert site.product.strip_params == ("page",)
         assert len(server.asked) <= 60
         assert len(crawl(site, server)) == 4 * 12 - 1
+
+
+def _write_windowed_shop(pages: int, window: int) -> dict[str, str]:
+    """A shop with one list, whose pager shows a block of numbers and the link to the next page. Its
+    links have a parameter that the first page's address lacks."""
+    shop = {"/": "<title>Shop</title><a href='/new.x'>All products</a><p>Welcome</p>"}
+    for page in range(1, pages + 1):
+        ids = range(100 * page, 100 * page + 6)
+        cards = "".join(
+            f'<div class=card><a href="/thing.x?item_id={n}"><img src="/{n}.png" alt="">Thing {n}</a>'
+            f'<p class="price">${n}.00</p></div>'
+            for n in ids
+        )
+        begin = (page - 1) // window * window + 1
+        shown = range(begin, min(begin + window, pages + 1))
+        links = [f'<li><a href="/new.x?sort=3d&page={n}">{n}</a></li>' for n in shown]
+        for number, label in ((page - 1, "Previous Page"), (page + 1, "Next Page")):
+            if 1 <= number <= pages:
+                link = f'<a href="/new.x?sort=3d&page={number}" aria-label="{label}"><i></i></a>'
+                links.insert(0 if number < page else len(links), f"<li>{link}</li>")
+        text = f"<h1>All</h1>{cards}<ul class=pagination>{''.join(links)}</ul>"
+        shop[f"/new.x?page={page}"] = shop[f"/new.x?sort=3d&page={page}"] = text
+        for n in ids:
+            shop[f"/thing.x?item_id={n}"] = (
+                f"<title>Thing {n}</title><h1>Thing {n}</h1><p>SKU: T-{n}</p>"
+                f'<p class="price">${n}.00</p>'
+            )
+    return shop | {"/new.x": shop["/new.x?page=1"]}
+
+
+@pytest.mark.parametrize("pages", [7, 15])
+def test_the_last_number_of_a_pager_is_not_the_last_page(project: Path, pages: int) -> None:
+    with StaticShop({}) as server:
+        server.pages = _VisitPages(_write_windowed_shop(pages, 5))
+        server.pages.step = 0
+        result = run(f"{server.url}/", "windows")
+        site = load_file(project / "sites" / "windows.yaml")
+        assert "besuch" in site.strip_params, result.output
+        assert len(crawl(site, server)) == 6 * pages, result.output

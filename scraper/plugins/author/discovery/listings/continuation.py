@@ -17,6 +17,7 @@ from scraper.plugins.author.discovery.listings.next_links import (
     find_more_button,
     find_next_link,
     find_second_links,
+    read_link,
 )
 from scraper.plugins.author.discovery.listings.page_numbers import (
     Numbering,
@@ -201,15 +202,10 @@ def _has_more(page: ListingPage, group: LinkGroup) -> bool:
 
 
 def _goes_beyond(last: ListingPage, first: ListingPage, pages: int, numbering: Numbering) -> bool:
-    """Returns whether the presumed last page leads to another one, of a higher number."""
-    following = find_next_link(last.document)
-    if following is None or following[1] in (first.url, last.url):
-        return False
-    beyond = urls.canonical(numbering.nth_url(first.url, pages + 1))
-    return (
-        urls.canonical(following[1]) == beyond
-        or max(find_numbered_links(last.document), default=0) > pages
-    )
+    """Returns whether the presumed last page leads to another one, of a higher number: a pager may
+    show only some numbers."""
+    links = (read_link(link, last.document) for link in last.document.dom.css("a[href]"))
+    return any(url and numbering.read_page(url, first.url) > pages for url in links)
 
 
 def _infer_numbering(first: ListingPage, second: SecondPage) -> Numbering | None:

@@ -64,6 +64,21 @@ class Numbering:
         """Returns the URL of the list's `page`, from 1."""
         return self.write_url(start, self.first + self.step * (page - 1))
 
+    def read_page(self, url: str, start: str) -> int:
+        """Returns which page, from 1, of the list at `start` a URL leads to; 0 if to none. The URL
+        may have more parameters than the list's."""
+        if self.param is not None:
+            params = dict(_parse_query(url))
+            number = params.pop(self.param, "")
+            own = [pair for pair in _parse_query(start) if pair[0] != self.param]
+            if urlsplit(url).path != urlsplit(start).path or not params.items() >= {*own}:
+                return 0
+        else:
+            before, _, after = (self.template or "").partition("{page}")
+            match = re.match(rf"{re.escape(before)}(\d+){re.escape(after)}(?=$|[?&#])", url)
+            number = match[1] if match is not None else ""
+        return (int(number) - self.first) // self.step + 1 if number.isdecimal() else 0
+
     def options(self) -> dict[str, Any]:
         """Returns the numbering as `listing.pages` of a definition."""
         options: dict[str, Any] = {}
