@@ -41,7 +41,6 @@ _PAGE_PAIR = re.compile(
 _PAGE_PART = re.compile(
     r"(?:[-_/](?:page|seite|pagina|sida|side|strana|p)[-_/=]?|_s)\d+(?=/?$|\.\w+$)", re.I
 )
-_NUMBER_PAIR = re.compile(r"[^=]+=\d+")
 _NUMBER_PART = re.compile(r"/\d+/?$")
 
 
@@ -83,12 +82,12 @@ def name_list(url: str) -> str:
 
 
 def name_shorter_lists(url: str) -> Iterator[str]:
-    """Yields a list's URL without one number that may be its page's: `?s=2`, or `/2` at the end."""
+    """Yields a list's URL without one parameter that may belong to its pages, such as `?s=2` or
+    `?sort=3d`, or without `/2` at the end."""
     parts = urlsplit(url)
     pairs = parts.query.split("&") if parts.query else []
-    for at, pair in enumerate(pairs):
-        if _NUMBER_PAIR.fullmatch(pair):
-            yield urlunsplit(parts._replace(query="&".join(pairs[:at] + pairs[at + 1 :])))
+    for at in range(len(pairs)):
+        yield urlunsplit(parts._replace(query="&".join(pairs[:at] + pairs[at + 1 :])))
     path = _NUMBER_PART.sub("", parts.path)
     if path != parts.path:
         yield urlunsplit(parts._replace(path=path))

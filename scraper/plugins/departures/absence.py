@@ -1,4 +1,5 @@
-"""Recognises a page with status 200 whose headings say that its product does not exist. Pure."""
+"""Recognises a page with status 200 that says that its product does not exist, in a heading or a
+message. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +18,17 @@ from scraper.rules.decoding import clean_text, decode_page
 from scraper.rules.urls import fingerprint
 from scraper.sites.definition import Site
 
-HEADINGS_MAX = 8
+HEADINGS_MAX = 24
 # A heading of more characters is a text.
 HEADING_CHARS_MAX = 120
 # A page with more than this share of the fields shows some product.
 POOR_SHARE = 0.5
+# Headings, and what is marked as a message.
 _HEADING = re.compile(
-    r"<(title|h1|h2)(?:\s[^<>]{0,500})?>(.{0,600}?)</\1\s*>", re.IGNORECASE | re.DOTALL
+    r"<(title|h[1-4])(?:\s[^<>]{0,500})?>(.{0,600}?)</\1\s*>"
+    r"|<(div|p|span|section|li)\s[^<>]{0,200}?(?:class|id|role)\s*=\s*[\"']?[^<>\"']{0,200}"
+    r"(?:alert|message|error|warning|notice|not-?_?found|404)[^<>]{0,300}>(.{0,600}?)</\3\s*>",
+    re.IGNORECASE | re.DOTALL,
 )
 _TAG = re.compile(r"<[^<>]*>")
 _ABSENT = re.compile(
@@ -85,6 +90,6 @@ def _is_poor(extracted: Extracted | None, site: Site) -> bool:
 def _read_headings(fetched: Fetched) -> Iterator[str]:
     head = decode_page(fetched.body[:HEAD_BYTES], fetched.headers.get("content-type")).utf8
     for number, match in enumerate(_HEADING.finditer(head.decode("utf-8", "replace"))):
-        text = clean_text(unescape(_TAG.sub(" ", match[2])))
+        text = clean_text(unescape(_TAG.sub(" ", match[2] or match[4] or "")))
         if number < HEADINGS_MAX and text and len(text) <= HEADING_CHARS_MAX:
             yield text

@@ -8,7 +8,7 @@
 -- why: only values that no earlier crawl has read are classified. The counts are of one page, or of
 --   one value of one field. Products that shared a value before count as one among those that share
 --   another one now, and a product that shows its earlier price as the former one does not count: a
---   shop may sell many for one price. So does one price that the cards of listings show as well, in
+--   shop may sell many for one price, or sell out, so that their stock is 0. So does one price that the cards of listings show as well, in
 --   at most half of the shop. A price that leaps is believed if its page says it twice in the crawl,
 --   and shows the earlier price as the former one, or the product's card shows the new one, unless
 --   the decimal point moved. A sold-out product may hide its price, which is believed if nearly all
@@ -76,7 +76,7 @@ WITH fresh AS MATERIALIZED (
            WHEN difference = 'changed' AND text ~ :misread AND NOT text_before ~ :misread
                 THEN 'encoding'
            WHEN difference = 'changed' AND field = ANY (:own)
-                AND NOT reduced AND sharing - as_before + 1 >= :shared_min
+                AND NOT (reduced OR switched > 0 AND text = '0') AND sharing - as_before + 1 >= :shared_min
                 AND sharing >= CAST(:shared AS numeric) * of_field
                 AND NOT (shown >= 3 AND 20 * denied <= shown AND 2 * sharing <= :compared)
                 THEN 'shared'

@@ -337,6 +337,29 @@ def in_stock(number: int, switch: str, *, out: bool, priced: bool = True) -> Dat
     return without(data, "brand") if priced else without(data, "brand", "price", "price_currency")
 
 
+@pytest.mark.parametrize("said", [True, False])
+def test_sold_out_products_have_the_same_stock_of_zero(engine: sa.Engine, said: bool) -> None:
+    """A zero that the products' availability does not explain is a wrong selector's."""
+    fields = {
+        "name": {"css": "h1", "required": True},
+        "tag": {"css": ".n", "type": "int"},
+        "in_stock": {"css": ".s", "type": "bool"},
+    }
+    site = making.a_site(start="https://shop.example/", product={"fields": fields})
+
+    def counted(n: int, new: bool) -> Data:
+        out = new and n % 20 == 3
+        available = n % 20 != 1 and not (out and said)
+        return {"name": f"n{n}", "tag": 0 if out else n + 5, "in_stock": available}
+
+    numbers = range(200)
+    for _ in range(2):
+        crawled(engine, site, numbers, lambda n: counted(n, False))
+    crawl = crawled(engine, site, numbers, lambda n: counted(n, True))
+    assert stored(engine) == {str(n): counted(n, said) for n in numbers}
+    assert crawl.row.suspect is not said
+
+
 @pytest.mark.parametrize("every", [20, 3])
 def test_a_sold_out_product_that_hides_its_price_is_stored_without_it(
     engine: sa.Engine, every: int

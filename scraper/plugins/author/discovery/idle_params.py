@@ -52,6 +52,7 @@ class IdleParams:
                 survey.product_params.append(name)
             else:
                 survey.strip_params.append(name)
+        survey.start = _drop_params(survey.start, *survey.strip_params)
         await self._find_one_address(suspects)
 
     async def _find_one_address(self, suspects: Sequence[str]) -> None:

@@ -259,6 +259,7 @@ def test_a_shop_that_leads_home_from_every_page_is_out_of_order(shop: PotShop) -
 SOFT_404S = {
     "headed": "<html><head><title>Product not found!</title></head><body><h1>Product not found!</h1></body></html>",
     "nameless": "<html><head><title>Seite nicht gefunden</title></head><body><p>404</p></body></html>",
+    "in a message": '<html><body><div class="alert" role=alert>Sorry. Product not found!</div></body></html>',
     "with others": '<html><body><h1>Nie znaleziono produktu</h1><p class="price">€39.00</p></body></html>',
 }
 

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from scraper.domain import Extracted, Fetched, Kind, LeasedPage, Product
+from scraper.plugins.departures.absence import find_absence
 from scraper.plugins.departures.addresses import Departure, find_departure
 from scraper.plugins.departures.worker_part import CRAWLS_KEPT, AddressCounts
 from scraper.sites.definition import Site
@@ -147,3 +148,47 @@ def test_the_reason_names_the_address() -> None:
 def test_a_successor_is_known_without_the_parameters_that_products_do_not_need() -> None:
     found = departure("/p?id=1", "/p?id=2&page=3", of=site(strip_params="page"))
     assert found is not None and found.url == f"{SHOP}/p?id=2"
+
+
+def absence(body: str, **data: str) -> Departure | None:
+    page = LeasedPage(1, 1, f"{SHOP}/p/1", Kind.PRODUCT, "shop.example", 0, 0, 1, 0)
+    fetched = Fetched(page.url, 200, {"content-type": "text/html; charset=utf-8"}, body.encode())
+    extracted = Extracted(products=[Product("1", dict(data))], found=tuple(data))
+    return find_absence(page, fetched, extracted if data else None, site())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<title>Product not found!</title>",
+        "<h1 class=big>Oops, the page you are looking for <b>does not exist</b></h1>",
+        "<title>Pots</title><div class='alert alert-danger' role=alert> D&#39;oh. Not found! </div>",
+        "<h2>Dieser Artikel ist leider nicht mehr verfügbar</h2>",
+        "<h1>Cette page n’existe plus</h1>",
+        "<h1>ページが見つかりません</h1>",
+    ],
+)
+def test_a_page_says_that_it_has_no_product(body: str) -> None:
+    found = absence(body)
+    assert found is not None and found.poor and found.says in found.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<title>Pots</title><p>The product was not found</p>",
+        "<h1>Knot foundation kit</h1>",
+        "<h1>Unknown artist, landscape</h1>",
+        "<h1>" + "A text that goes on and on. " * 5 + "Not found</h1>",
+        "",
+    ],
+)
+def test_a_page_does_not_say_that_it_has_no_product(body: str) -> None:
+    assert absence(body) is None
+
+
+def test_of_a_page_with_a_product_only_the_name_says_that_it_has_none() -> None:
+    body = "<h1>Pot</h1><div class=message>Page not found</div>"
+    assert absence(body, title="Pot", text="Blue") is None
+    found = absence(body, title="Not found", text="Blue")
+    assert found is not None and not found.poor
