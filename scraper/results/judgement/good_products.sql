@@ -6,6 +6,7 @@
 --   filter keeps known pages out of the crawl, what its listings named counts. Products of an
 --   interface's pages count one by one, whether they are stored or wait for the judgement, in
 --   addition to the product pages. Pages that the interface has named only add to its products.
+--   While pages are requested again, the crawl does not count them as good.
 WITH listed AS MATERIALIZED (
     SELECT count(*) + (
            SELECT count(*) FROM held_products h JOIN pages pg ON pg.id = h.page_id
@@ -27,6 +28,6 @@ WITH listed AS MATERIALIZED (
      WHERE site_id = :site_id AND crawl_id = :id AND kind <> 'product'
        AND status IN ('ok', 'unchanged')
 )
-SELECT greatest(c.ok + c.unchanged - others.listings, c.products_listed - c.gone - c.dead
-                - c.invalid) - adding.pages AS pages, listed.products
+SELECT greatest(0, greatest(c.ok + c.unchanged - others.listings, c.products_listed - c.gone
+                                - c.dead - c.invalid) - adding.pages) AS pages, listed.products
   FROM crawls c CROSS JOIN listed CROSS JOIN adding CROSS JOIN others WHERE c.id = :id

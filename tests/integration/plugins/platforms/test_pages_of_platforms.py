@@ -207,6 +207,21 @@ def test_a_field_that_is_asked_for_later_is_read_from_known_pages(
     assert stored(engine) == {number: gtin_of(number) for number in range(1, 13)}
 
 
+def test_a_crawl_that_requests_the_interface_again_keeps_numbers_and_count(
+    crawl: Crawl, engine: sa.Engine
+) -> None:
+    with PlatformShop("woocommerce", 120, varied=0) as shop:
+        crawl(shop, platform="woocommerce")
+        change_pages(
+            shop, lambda path, status, text: (status, text.replace('05", "sale', '75", "sale'))
+        )
+        done = crawl(shop)
+        assert done.suspect, "all prices have changed"
+        assert len(shop.interface) > 2, "the interface was requested again"
+        assert stored(engine) == {number: gtin_of(number) for number in range(1, 121)}
+        assert {row[0] for row in rows(engine, "SELECT products FROM crawl_quality")} == {120}
+
+
 def test_variants_do_not_share_the_code_of_their_page(crawl: Crawl, engine: sa.Engine) -> None:
     with PlatformShop("woocommerce", 12) as shop:
         crawl(shop, platform={"name": "woocommerce", "pages": ["gtin", "brand"]})
