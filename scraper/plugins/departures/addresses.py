@@ -61,7 +61,12 @@ def find_departure(
     redirected = fetched.redirects > 0
     url = fetched.url if redirected else _find_canonical(page, fetched)
     target = None if url is None else clean(url, fetched.url, site.product_url_rules)
-    if target is None or is_same(page.url, target) or _names_page(target, page.url):
+    if (
+        target is None
+        or is_same(page.url, target)
+        or _names_page(target, page.url)
+        or _shares_id(target, page.url, site)
+    ):
         return None
     path, bare = _strip_language(urlsplit(target).path), target.partition("?")[0]
     return Departure(
@@ -126,13 +131,28 @@ def find_naming_fields(site: Site) -> tuple[str, ...]:
 
 def _has_id(url: str, site: Site) -> bool | None:
     """Returns whether a product's id can be read from the URL; None if ids are elsewhere."""
-    spec = site.product.id
-    patterns = [] if spec is None else [source.url for source in (*spec.any, spec) if source.url]
+    patterns = _find_patterns(site)
     if not patterns:
         return None
     with suppress(TimeoutError):
         return any(find_first(compile_regex(pattern), url) for pattern in patterns)
     return True
+
+
+def _shares_id(target: str, url: str, site: Site) -> bool:
+    """Returns whether both URLs have the same product's id: they differ in other parameters."""
+    with suppress(TimeoutError):
+        for pattern in map(compile_regex, _find_patterns(site)):
+            own = find_first(pattern, url)
+            if own and own == find_first(pattern, target):
+                return True
+    return False
+
+
+def _find_patterns(site: Site) -> list[str]:
+    """Returns the patterns that read ids from URLs."""
+    spec = site.product.id
+    return [] if spec is None else [source.url for source in (*spec.any, spec) if source.url]
 
 
 def _find_canonical(page: LeasedPage, fetched: Fetched) -> str | None:

@@ -84,9 +84,8 @@ class DeparturesPart(WorkerPart):
             return None
         departure = None
         if attempt.outcome is not Outcome.NOT_MODIFIED:
-            departure = find_departure(page, fetched, attempt.extracted, context.site)
-            if departure is None:
-                departure = find_absence(page, fetched, attempt.extracted, context.site)
+            seen = page, fetched, attempt.extracted, context.site
+            departure = find_absence(*seen) or find_departure(*seen)
         if not page.attempts:
             self._counts.add_page(page.crawl_id, leads=departure is not None)
         if departure is None:

@@ -124,6 +124,19 @@ def test_a_canonical_link_may_lead_elsewhere(head: bytes, leads_to: str | None) 
     assert found is None or not (found.redirected or found.home)
 
 
+@pytest.mark.parametrize(
+    ("target", "leads"), [("/i.php?id=7", False), ("/i.php?cat=3", True), ("/i.php?id=8", True)]
+)
+@pytest.mark.parametrize("redirected", [True, False])
+def test_a_page_with_fewer_parameters_and_the_same_id_is_the_same(
+    target: str, leads: bool, redirected: bool
+) -> None:
+    of = site(id={"url": r"[?&]id=(\d+)"})
+    head = f'<link rel="canonical" href="{target}">'.encode()
+    to = (target, b"") if redirected else (None, head)
+    assert (departure("/i.php?sort=3d&cat=3&id=7", *to, of) is not None) is leads
+
+
 def test_departures_are_seldom_while_most_pages_are_at_their_own_address() -> None:
     counts = AddressCounts()
     assert not counts.is_seldom(1)
