@@ -29,16 +29,19 @@ class BadRequestError(ScraperError):
 def stop_crawl(
     engine: sa.Engine, settings: Settings, crawl_id: int, body: Mapping[str, Any], by: str
 ) -> str:
+    """Stops the crawl and drops its open pages."""
     overrides.stop_crawl(engine, crawl_id, f"stopped by {by} in Flower")
     return f"Crawl {crawl_id} is stopped."
 
 
 def pause_site(engine: sa.Engine, settings: Settings, site: str) -> str:
+    """Pauses the site."""
     changed = overrides.set_paused(engine, site, paused=True)
     return f"{site} is paused." if changed else f"{site} was paused already."
 
 
 def resume_site(engine: sa.Engine, settings: Settings, site: str) -> str:
+    """Resumes the site."""
     changed = overrides.set_paused(engine, site, paused=False)
     return f"{site} is resumed." if changed else f"{site} was not paused."
 
@@ -124,3 +127,14 @@ ACTIONS: Mapping[str, Action] = {
     "accept": accept_crawl,
     "reject": reject_crawl,
 }
+# The keys that the body of an action may have.
+KEYS: Mapping[str, Mapping[str, type]] = {
+    "replay": {"page": int, "reason": str},
+    "accept": {"dry": bool},
+    "reject": {"dry": bool},
+}
+
+
+def describe_action(name: str) -> str:
+    """Returns the docstring of an action."""
+    return (OF_SITES.get(name) or ACTIONS[name]).__doc__ or ""

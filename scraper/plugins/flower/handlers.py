@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64decode
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -24,6 +24,7 @@ from scraper.frontier.progress import STATES
 from scraper.infra.database import dumps
 from scraper.plugins.flower import actions, view
 from scraper.plugins.flower.access.users import LoggedIn, Role, may
+from scraper.plugins.flower.openapi.parameters import Parameter, read_all
 from scraper.plugins.flower.reader import PostgresReader, UnavailableError
 from scraper.plugins.flower.tab_pages import BODY_MAX_BYTES, read_role, scripts_of, tab_pages
 from scraper.settings import Settings
@@ -69,6 +70,11 @@ def assets_version() -> str:
     scripts = [file for page in tab_pages().values() for file in scripts_of(page)]
     texts = [file.read_bytes() for file in (*own, *scripts)]
     return hashlib.sha256(b"".join(texts)).hexdigest()[:12]
+
+
+def first_paragraph(text: str | None) -> str:
+    """Returns the first paragraph of a docstring, in one line."""
+    return " ".join((text or "").partition("\n\n")[0].split())
 
 
 class GuardedHandler(BaseHandler):  # type: ignore[misc] # Flower has no types
@@ -177,7 +183,11 @@ class CrawlsPage(PageHandler):
 
 
 class ApiHandler(GuardedHandler):
-    """JSON, errors included: `{"error": …}`."""
+    """JSON, errors included: `{"error": …}`. The OpenAPI document has what its classes declare:
+    the parameters of their queries, and names for the variable parts of their paths."""
+
+    PARAMETERS: ClassVar[tuple[Parameter, ...]] = ()
+    PATH_NAMES: ClassVar[tuple[str, ...]] = ()
 
     # Any other `ScraperError` is a conflict.
     STATUS: ClassVar[dict[type[Exception], int]] = {
@@ -186,6 +196,16 @@ class ApiHandler(GuardedHandler):
         ServerUnavailableError: 503,
         UnavailableError: 503,
     }
+
+    @classmethod
+    def summarize(cls, words: Sequence[str]) -> str:
+        """Returns what the handler does, for the fixed words of a path."""
+        return first_paragraph(cls.__doc__)
+
+    @classmethod
+    def list_keys(cls, words: Sequence[str]) -> Mapping[str, type] | None:
+        """Returns the keys of a body; None if they are not listed."""
+        return None
 
     async def read_or_fail(self, key: Hashable, ask: Callable[[sa.Connection], T]) -> T | None:
         """Returns what `ask` reads; None, after answering with the error, if it fails."""
@@ -217,12 +237,6 @@ class ApiHandler(GuardedHandler):
         self.set_header("Content-Type", "application/json; charset=utf-8")
         self.finish(dumps({"error": message or self._reason}))
 
-    def parse_number(self, name: str, default: int, largest: int) -> int:
-        text = self.get_query_argument(name, str(default))
-        if not (text.isdecimal() and len(text) < 9 and 1 <= int(text) <= largest):
-            raise tornado.web.HTTPError(400, f"{name} is a number from 1 to {largest}")
-        return int(text)
-
     def answer_error(self, error: Exception) -> None:
         status = next((code for kind, code in self.STATUS.items() if isinstance(error, kind)), 409)
         self.set_status(status)
@@ -231,58 +245,69 @@ class ApiHandler(GuardedHandler):
         self.answer_json({"error": str(error)})
 
 
+SITE = Parameter("site", "the name of a site", required=True)
+SEARCH = Parameter("search", "only products with this text", default="")
+SORT = Parameter("sort", "id, or a field; with - before it the largest first", default="id")
+PAGE = Parameter("page", "which page of rows", default=1, largest=PAGE_MAX)
+
+
 class ListApi(ApiHandler):
-    """GET /api/crawls?show=sites|crawls, and any of `site`, `search`, `state`, `queue`, `tag`,
-    `sort`, `page` and `limit`."""
+    """The fleet's totals, and a page of its sites or crawls."""
+
+    PARAMETERS = (
+        Parameter("show", "what the rows are", default="sites", choices=("sites", "crawls")),
+        Parameter("site", "only this site"),
+        Parameter("search", "only sites with this text in their name"),
+        Parameter("state", "only rows in this state", choices=STATES),
+        Parameter("queue", "only sites of this queue"),
+        Parameter("tag", "only sites with this tag"),
+        Parameter("sort", "worst first for sites, else newest", choices=tuple(ORDERS)),
+        PAGE,
+        Parameter("limit", "rows of a page", default=view.LIMIT, largest=view.LIMIT_MAX),
+    )
 
     async def get(self) -> None:
         query = self._parse_query()
         await self.answer_with(query, lambda c: view.fleet_listing(c, query))
 
     def _parse_query(self) -> Query:
-        show = self._parse_choice("show", "sites", ("sites", "crawls"))
-        limit = self.parse_number("limit", view.LIMIT, view.LIMIT_MAX)
+        given = read_all(self, self.PARAMETERS)
+        history = given["show"] == "crawls"
+        names = ("site", "search", "state", "queue", "tag", "limit")
         return Query(
-            history=show == "crawls",
-            site=self.get_query_argument("site", None),
-            search=self.get_query_argument("search", None),
-            state=self._parse_choice("state", "", ("", *STATES)) or None,
-            queue=self.get_query_argument("queue", None) or None,
-            tag=self.get_query_argument("tag", None) or None,
-            sort=self._parse_choice("sort", "worst" if show == "sites" else "newest", ORDERS),
-            limit=limit,
-            offset=(self.parse_number("page", 1, PAGE_MAX) - 1) * limit,
+            history=history,
+            sort=given["sort"] or ("newest" if history else "worst"),
+            offset=(given["page"] - 1) * given["limit"],
+            **{name: given[name] for name in names},
         )
-
-    def _parse_choice(self, name: str, default: str, choices: Collection[str]) -> str:
-        value: str = self.get_query_argument(name, default)
-        if value not in choices:
-            raise tornado.web.HTTPError(400, f"{name} is one of: {', '.join(choices)}")
-        return value
 
 
 class ProductsApi(ApiHandler):
-    """GET /api/products?site=…&search=…&sort=…&page=…, or `&id=…` for one with its history."""
+    """A page of a site's products, or with `id` one product and its history."""
+
+    PARAMETERS = (SITE, Parameter("id", "the product's id"), SEARCH, SORT, PAGE)
 
     async def get(self) -> None:
-        site, external_id = self.get_query_argument("site"), self.get_query_argument("id", None)
-        search, sort = self.get_query_argument("search", ""), self.get_query_argument("sort", "id")
-        offset = (self.parse_number("page", 1, PAGE_MAX) - 1) * view.LIMIT
+        given = read_all(self, self.PARAMETERS)
+        offset = (given["page"] - 1) * view.LIMIT
 
         def ask(connection: sa.Connection) -> dict[str, Any]:
-            if external_id is not None:
-                return view.product_details(connection, site, external_id)
-            return view.products_listing(connection, site, search, sort, offset)
+            if given["id"] is not None:
+                return view.product_details(connection, given["site"], given["id"])
+            return view.products_listing(
+                connection, given["site"], given["search"], given["sort"], offset
+            )
 
-        await self.answer_with(("products", site, external_id, search, sort, offset), ask)
+        await self.answer_with(("products", *given.values()), ask)
 
 
 class ExportApi(ApiHandler):
-    """GET /api/products.csv or .jsonl?site=…&search=…&sort=…: all matching products."""
+    """A file of all matching products of a site."""
+
+    PARAMETERS = (SITE, SEARCH, SORT)
 
     async def get(self, form: str) -> None:
-        site, search = self.get_query_argument("site"), self.get_query_argument("search", "")
-        sort = self.get_query_argument("sort", "id")
+        site, search, sort = read_all(self, self.PARAMETERS).values()
         body = await self.read_or_fail(
             ("export", form, site, search, sort),
             lambda c: view.export_products(c, site, search, sort, form),
@@ -302,7 +327,9 @@ class ProductsPage(PageHandler):
 
 
 class CrawlApi(ApiHandler):
-    """GET /api/crawls/ID"""
+    """Everything about a crawl."""
+
+    PATH_NAMES: ClassVar[tuple[str, ...]] = ("crawl",)
 
     async def get(self, crawl_id: str) -> None:
         await self.answer_with(
@@ -311,7 +338,9 @@ class CrawlApi(ApiHandler):
 
 
 class SiteApi(ApiHandler):
-    """GET /api/sites/NAME"""
+    """Everything about a site."""
+
+    PATH_NAMES: ClassVar[tuple[str, ...]] = ("site",)
 
     async def get(self, site: str) -> None:
         settings = self.reader.settings
@@ -329,10 +358,20 @@ class ActionApi(ApiHandler):
     """POST /api/crawls/ID/ACTION, one of `ACTIONS`. Logs the user, the action, the crawl and the
     result."""
 
+    PATH_NAMES: ClassVar[tuple[str, ...]] = ("crawl",)
+
+    @classmethod
+    def summarize(cls, words: Sequence[str]) -> str:
+        return first_paragraph(actions.describe_action(words[-1]))
+
+    @classmethod
+    def list_keys(cls, words: Sequence[str]) -> Mapping[str, type] | None:
+        return actions.KEYS.get(words[-1], {})
+
     async def post(self, crawl_id: str, action: str) -> None:
         if int(crawl_id) > view.ID_MAX:
             raise tornado.web.HTTPError(404, f"no crawl has the id {crawl_id}")
-        body, act = self._read_body(), actions.ACTIONS[action]
+        body, act = self._read_body(action), actions.ACTIONS[action]
         await self.run_action(
             lambda engine, settings: act(engine, settings, int(crawl_id), body, self.user),
             action=action,
@@ -368,12 +407,11 @@ class ActionApi(ApiHandler):
         except (ScraperError, UnavailableError) as error:
             self.answer_error(error)
 
-    def _read_body(self) -> dict[str, Any]:
-        body = self.parse_body()
-        if not set(body) <= {"page", "reason", "dry"}:
-            raise tornado.web.HTTPError(
-                400, 'the body is {"page": ID}, {"reason": OUTCOME}, {"dry": true}, or {}'
-            )
+    def _read_body(self, action: str) -> dict[str, Any]:
+        body, keys = self.parse_body(), actions.KEYS.get(action, {})
+        if not set(body) <= set(keys):
+            names = ", ".join(keys) or "no keys"
+            raise tornado.web.HTTPError(400, f"the body of {action} has {names}")
         return body
 
     def parse_body(self, most: int = BODY_MAX_BYTES) -> dict[str, Any]:
@@ -390,6 +428,8 @@ class ActionApi(ApiHandler):
 
 class SiteActionApi(ActionApi):
     """POST /api/sites/NAME/ACTION, one of `OF_SITES`. Logs likewise."""
+
+    PATH_NAMES: ClassVar[tuple[str, ...]] = ("site",)
 
     async def post(self, site: str, action: str) -> None:
         act = actions.OF_SITES[action]

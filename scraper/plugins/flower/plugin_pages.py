@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tornado.web
 from tornado.web import url
 
-from scraper.plugins.flower.handlers import ActionApi, ApiHandler, GuardedHandler, PageHandler
+from scraper.plugins.flower.handlers import (
+    ActionApi,
+    ApiHandler,
+    GuardedHandler,
+    PageHandler,
+    first_paragraph,
+)
 from scraper.plugins.flower.tab_pages import (
     body_limit,
     questions_of,
@@ -31,6 +38,10 @@ class PluginPage(PageHandler):
 class PluginApi(ApiHandler):
     """GET /crawls/api/NAME?…: what the plug-in reads."""
 
+    @classmethod
+    def summarize(cls, words: Sequence[str]) -> str:
+        return first_paragraph(tab_pages()[words[0]].read.__doc__)
+
     async def get(self, page: str) -> None:
         names = sorted(self.request.query_arguments)
         query = {name: self.get_query_argument(name) for name in names}
@@ -45,12 +56,21 @@ class PluginActionApi(ActionApi):
     """POST /crawls/api/NAME/ACTION. Logs the user, the action and the result; a question, which
     changes nothing, is not logged."""
 
+    PATH_NAMES = ()
+
+    @classmethod
+    def summarize(cls, words: Sequence[str]) -> str:
+        page, action = tab_pages()[words[0]], words[1]
+        return first_paragraph({**page.ACTIONS, **questions_of(page)}[action].__doc__)
+
+    @classmethod
+    def list_keys(cls, words: Sequence[str]) -> Mapping[str, type] | None:
+        return None
+
     async def post(self, page: str, action: str) -> None:
         shown = tab_pages()[page]
-        ask, act = questions_of(shown).get(action), shown.ACTIONS.get(action)
-        work = ask or act
-        if work is None:
-            raise tornado.web.HTTPError(404)
+        ask = questions_of(shown).get(action)
+        work = ask or shown.ACTIONS[action]
         body = self.parse_body(body_limit(shown))
         if ask is not None:
             await self.answer_question(lambda engine, _: work(engine, body, self.user))
@@ -89,5 +109,9 @@ def make_plugin_routes(arguments: dict[str, Any]) -> list[Any]:
         url(rf"/crawls/({names})", PluginPage, arguments),
         url(rf"/crawls/scripts/({names})\.js", PluginScript, arguments),
         url(rf"/crawls/api/({names})", PluginApi, arguments),
-        url(rf"/crawls/api/({names})/([a-z_]+)", PluginActionApi, arguments),
+        *(
+            url(rf"/crawls/api/({re.escape(name)})/({actions})", PluginActionApi, arguments)
+            for name, page in tab_pages().items()
+            if (actions := "|".join({**page.ACTIONS, **questions_of(page)}))
+        ),
     ]

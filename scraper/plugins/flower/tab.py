@@ -37,7 +37,8 @@ from scraper.plugins.flower.handlers import (
     SitePage,
     assets_version,
 )
-from scraper.plugins.flower.latest.handlers import ChangesApi
+from scraper.plugins.flower.latest.handlers import AtomFeed, ChangesApi
+from scraper.plugins.flower.openapi.handlers import OpenApi
 from scraper.plugins.flower.plugin_pages import make_plugin_routes
 from scraper.plugins.flower.reader import PostgresReader
 from scraper.plugins.flower.settings import FlowerSettings
@@ -146,7 +147,7 @@ def install(settings: Settings) -> None:
 def make_routes(settings: Settings) -> list[Any]:
     arguments = {"reader": PostgresReader(settings), "version": assets_version()}
     names = "|".join(re.escape(name) for name in ASSETS)
-    return [
+    routes = [
         url(r"/crawls", CrawlsPage, arguments, name="crawls"),
         url(r"/crawls/(\d{1,19})", CrawlsPage, arguments, name="crawl"),
         url(r"/crawls/products", ProductsPage, arguments, name="products"),
@@ -155,13 +156,16 @@ def make_routes(settings: Settings) -> list[Any]:
         url(rf"/api/sites/({SITE_NAME})/({'|'.join(OF_SITES)})", SiteActionApi, arguments),
         url(r"/api/products\.(csv|jsonl)", ExportApi, arguments),
         url(r"/api/products", ProductsApi, arguments, name="api_products"),
-        url(r"/api/changes(\.atom)?", ChangesApi, arguments, name="api_changes"),
+        url(r"/api/changes", ChangesApi, arguments),
+        url(r"/api/changes\.atom", AtomFeed, arguments, name="changes_feed"),
         url(rf"/crawls/assets/({names})", AssetHandler, arguments, name="crawls_asset"),
         url(r"/api/crawls", ListApi, arguments, name="api_crawls"),
         url(r"/api/crawls/(\d{1,19})", CrawlApi, arguments),
         url(rf"/api/crawls/(\d{{1,19}})/({'|'.join(ACTIONS)})", ActionApi, arguments),
         *make_plugin_routes(arguments),
     ]
+    routes.append(url(r"/api/openapi\.json", OpenApi, {**arguments, "routes": routes}))
+    return routes
 
 
 def _is_first(handler: Any) -> bool:

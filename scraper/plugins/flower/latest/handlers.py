@@ -4,32 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
-import tornado.web
-
 from scraper.plugins.flower.handlers import ApiHandler
 from scraper.plugins.flower.latest.atom import write_feed
 from scraper.plugins.flower.latest.changes import EVENTS, read_changes
+from scraper.plugins.flower.openapi.parameters import Parameter, read_all
 
 
 class ChangesApi(ApiHandler):
-    """GET /api/changes?site=…&event=…: the newest changes; with `.atom` for feed readers."""
+    """The newest changes of products, the newest first."""
 
-    async def get(self, form: str | None = None) -> None:
-        site = self.get_query_argument("site", None) or None
-        event = self.get_query_argument("event", None) or None
-        if event is not None and event not in EVENTS:
-            raise tornado.web.HTTPError(400, f"event is one of: {', '.join(EVENTS)}")
+    PARAMETERS = (
+        Parameter("site", "only of this site"),
+        Parameter("event", "only these changes", choices=EVENTS),
+    )
+
+    async def get(self) -> None:
+        site, event = read_all(self, self.PARAMETERS).values()
         changes = await self.read_or_fail(
             ("changes", site, event), lambda connection: read_changes(connection, site, event)
         )
-        if changes is None:
-            return
-        if form is None:
-            self.answer_json({"changes": changes})
-        else:
-            self._answer_feed(changes, site)
+        if changes is not None:
+            self.answer_changes(changes, site)
 
-    def _answer_feed(self, changes: list[dict[str, Any]], site: str | None) -> None:
+    def answer_changes(self, changes: list[dict[str, Any]], site: str | None) -> None:
+        self.answer_json({"changes": changes})
+
+
+class AtomFeed(ChangesApi):
+    """The newest changes of products as an Atom feed."""
+
+    def answer_changes(self, changes: list[dict[str, Any]], site: str | None) -> None:
         host = f"{self.request.protocol}://{self.request.host}"
         pages = f"{host}{self.reverse_url('crawls')}"
         self.set_header("Content-Type", "application/atom+xml; charset=utf-8")
