@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import tornado.web
 
 
-class Query(Protocol):
+class QueryHolder(Protocol):
     """A handler with a query."""
 
     def get_query_argument(self, name: str, default: Any = ...) -> Any: ...
@@ -27,7 +27,7 @@ class Parameter:
     largest: int = 0
     required: bool = False
 
-    def read(self, handler: Query) -> Any:
+    def read(self, handler: QueryHolder) -> Any:
         """Returns the value. Raises a 400 for one that is not as declared."""
         if self.required:
             return handler.get_query_argument(self.name)
@@ -66,6 +66,6 @@ class Parameter:
         }
 
 
-def read_all(handler: Query, parameters: Sequence[Parameter]) -> Mapping[str, Any]:
+def read_all(handler: QueryHolder, parameters: Sequence[Parameter]) -> Mapping[str, Any]:
     """Returns the values of a request by name."""
     return {parameter.name: parameter.read(handler) for parameter in parameters}

@@ -4,6 +4,7 @@ words of their names. PostgreSQL's index of words answers, and a table is never 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,34 +19,49 @@ TITLE = "Search"
 SCRIPT = Path(__file__).with_name("search.js")
 ACTIONS: Mapping[str, Callable[..., str]] = {}
 LIMIT = 50
+# A person who has seen as many pages adds a word.
+PAGES_MAX = 40
 WORDS_MAX = 8
 WORD_CHARS = 60
 # A shorter word is found only whole: too many words begin with its letters.
 PREFIX_MIN = 3
 FIND = sa.text(sql("plugins/flower/search/found_products.sql"))
 # Few products have a rare word, and the planner takes a common one for rare, or the reverse.
-USE_INDEX = sa.text("SET LOCAL enable_seqscan = off")
+# Rows come in the order of the table, so that pages follow each other: by a bitmap of the index,
+# and without parallel workers.
+USE_INDEX = sa.text(
+    "SELECT set_config('enable_seqscan', 'off', true), "
+    "set_config('enable_indexscan', 'off', true), "
+    "set_config('max_parallel_workers_per_gather', '0', true)"
+)
 _DROPPED = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _AROUND = "\"'.,;:!?()[]{}<>*&|"
 
 
 def read(connection: sa.Connection, query: Mapping[str, str]) -> dict[str, Any]:
-    """Answers `?q=TEXT` with products that have all words of the text, those on sale first."""
+    """Answers `?q=TEXT&page=NUMBER` with products that have all words of the text, on each page
+    those on sale first."""
+    asked = query.get("page", "1")
+    number = int(asked) if re.fullmatch("[0-9]{1,4}", asked) else 1
+    number = min(max(number, 1), PAGES_MAX)
     now = connection.execute(sa.text("SELECT now()")).scalar_one()
     words = split_words(query.get("q", ""))
     if not words:
-        return {"now": now, "products": [], "words": [], "more": False}
+        return {"now": now, "products": [], "words": [], "page": 1, "more": False}
     connection.execute(USE_INDEX)
     values = {
         "codes": make_query(words, with_codes=True),
         "words": make_query(words, with_codes=False),
     }
-    rows = connection.execute(FIND, {**values, "most": LIMIT + 1}).all()
+    rows = connection.execute(
+        FIND, {**values, "most": LIMIT + 1, "after": (number - 1) * LIMIT}
+    ).all()
     return {
         "now": now,
         "words": words,
-        "products": [_describe_product(row) for row in rows[:LIMIT]],
-        "more": len(rows) > LIMIT,
+        "products": [_describe_product(row) for row in rows if row.place <= number * LIMIT],
+        "page": number,
+        "more": len(rows) > LIMIT and number < PAGES_MAX,
     }
 
 
@@ -55,8 +71,19 @@ def split_words(text: str) -> list[str]:
     >>> split_words('Kettle, (AB-12/3) "1.7 l"')
     ['kettle', 'ab-12/3', '1.7', 'l']
     """
-    words = (word.strip(_AROUND)[:WORD_CHARS] for word in _DROPPED.sub(" ", text).lower().split())
+    folded = fold_accents(_DROPPED.sub(" ", text))
+    words = (word.strip(_AROUND)[:WORD_CHARS] for word in folded.split())
     return list(dict.fromkeys(word for word in words if word))[:WORDS_MAX]
+
+
+def fold_accents(text: str) -> str:
+    """Returns a text in small letters without accents, as the index has it.
+
+    >>> fold_accents("Größe Café ﬁ")
+    'grosse cafe fi'
+    """
+    letters = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", text))
+    return letters.lower().replace("ß", "ss")
 
 
 def make_query(words: list[str], *, with_codes: bool) -> str:

@@ -20,6 +20,7 @@ PRODUCTS: dict[str, dict[str, object]] = {
     "4": {"name": 17, "brand": ["x"], "sku": 4711, "gtin": None},
     "5": {"name": "", "sku": "", "brand": ""},
     "6": {"name": "endless " * 50_000, "sku": "s" * 10_000, "brand": "b" * 10_000},
+    "8": {"name": "ﷺ" * 500, "sku": "ﷺ" * 100, "mpn": "́"},
     "7": {"name": "\u202e<b>\U0001f600</b> 'x' & | ! :* (", "sku": "'); DROP TABLE products --"},
 }
 
@@ -58,6 +59,9 @@ def find(engine: sa.Engine, text: str) -> list[str]:
         ("(Kettle)", ["K-1", "k-2"]),
         ("t-shirt größe", ["k-2"]),
         ("söhne & hammer", ["k-2"]),
+        ("sohne GROSSE", ["k-2"]),
+        ("so\u0308hne größ", ["k-2"]),
+        ("kéttlè", ["K-1", "k-2"]),
         ("rock'n'roll", ["https://shop.example/3"]),
         ("endless", ["6"]),
         ("s" * 60, ["6"]),
@@ -70,6 +74,25 @@ def find(engine: sa.Engine, text: str) -> list[str]:
 )
 def test_what_is_found(filled: sa.Engine, text: str, ids: list[str]) -> None:
     assert find(filled, text) == ids
+
+
+def test_pages_have_each_product_once(filled: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop(filled)
+    for number in range(7):
+        shop.once(f"t{number}", f"https://shop.example/t/{number}", name="Teapot")
+    monkeypatch.setattr(page, "LIMIT", 3)
+    seen: list[str] = []
+    for number in range(1, 4):
+        with filled.begin() as connection:
+            answer = page.read(connection, {"q": "teapot", "page": str(number)})
+        assert (answer["page"], answer["more"]) == (number, number < 3)
+        seen += [row["id"] for row in answer["products"]]
+    assert sorted(seen) == [f"t{number}" for number in range(7)]
+    monkeypatch.setattr(page, "PAGES_MAX", 2)
+    for asked, shown in (("2", 2), ("3", 2), ("9999", 2), ("0", 1), ("-1", 1), ("x", 1), ("", 1)):
+        with filled.begin() as connection:
+            answer = page.read(connection, {"q": "teapot", "page": asked})
+        assert (answer["page"], answer["more"]) == (shown, shown < 2), asked
 
 
 def test_what_is_typed_never_fails(filled: sa.Engine) -> None:
@@ -95,7 +118,7 @@ def test_the_index_answers_and_the_products_are_bounded(filled: sa.Engine) -> No
         answer = page.read(connection, {"q": "common pot"})
         assert len(answer["products"]) == page.LIMIT and answer["more"]
         for word in ("common", "rare", "4006381333931"):
-            values = {"codes": f"'{word}':*", "words": word, "most": 51}
+            values = {"codes": f"'{word}':*", "words": word, "most": 51, "after": 0}
             plan = "\n".join(
                 connection.execute(sa.text(f"EXPLAIN {page.FIND.text}"), values).scalars()
             )

@@ -125,3 +125,4 @@ def test_the_server_does_as_the_document_says(
     for path, keys in (("/api/crawls/1/stop", {"page": 1}), ("/api/crawls/1/accept", {"x": 1})):
         answer = flower.post(path, keys)
         assert answer.status_code == 400 and "has" in answer.json()["error"]
+    script.close()
