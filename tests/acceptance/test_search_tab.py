@@ -59,5 +59,10 @@ def test_a_product_is_found_from_the_first_screen(
                 picture(other, f"{name}-{scheme}-{size['width']}")
                 assert other.overflows() == [], (path, scheme, size)
             other.assert_quiet()
+    # Past the last page there is a way back.
+    page = window.open("/crawls/search?q=kettle&page=2")
+    page.get_by_role("button", name="Previous").press("Enter")
+    expect(rows).to_have_count(2, timeout=TIMEOUT_MS)
+    assert page.url.endswith("q=kettle")
     answer = flower.json("/crawls/api/search?q=kettle")
     assert [row["site"] for row in answer["products"]] == ["shop", "shop"]
