@@ -101,14 +101,23 @@ def test_a_link_that_is_called_next_week_is_none() -> None:
     ("body", "links"),
     [
         ('<a href="/things/before/2">Older things</a><a href="/things/old-lamp">Lamp</a>', 1),
+        ('<a href="/things/before/2">»»</a><a href="/things/lamps-c2">Lamps</a>', 1),
         ('<a href="/things/shelf-1">Shelf 1</a><a href="/things/shelf-2">Shelf 2</a>', 0),
         ('<a href="/things/12">A dozen</a><a href="/about/2">About</a>', 0),
+        ('<a href="/things/lamps-c2">Lamps</a><a href="/things/pots-c1">Pots</a>', 0),
+        ('<a href="/things/lamp2.html">Lamp</a>', 0),
     ],
 )
 def test_a_second_page_is_known_by_its_address(body: str, links: int) -> None:
     listed = find_second_links(document(body, "https://shop.example/things"))
     assert len(listed) == links
     assert not links or listed[0][1] == "https://shop.example/things/before/2"
+
+
+@pytest.mark.parametrize("path", ["?start=2", "/page2", "/seite-2/", "/page-2.html"])
+def test_the_second_page_may_be_named(path: str) -> None:
+    shown = document(f'<a href="/things{path}">Older</a>', "https://shop.example/things")
+    assert [url for _, url in find_second_links(shown)] == [f"https://shop.example/things{path}"]
 
 
 def test_gtin_have_a_check_digit() -> None:

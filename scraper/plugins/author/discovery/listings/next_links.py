@@ -50,8 +50,12 @@ _MORE_WORD = re.compile(
 )
 _NEXT_SIGN = frozenset({"›", "»", "→", ">", ">>", "⟩", "❯", "▶", "&gt;"})
 _NEXT_CLASS = re.compile(r"(?:^|[\s_-])next(?:$|[\s_-])|pagination__next|nextpage", re.I)
-# An address that continues its list's with a 2: "/page/2", "?page=2".
-_SECOND = re.compile(r"[/?][^\d]*2/?(?:\.\w+)?").fullmatch
+# An address that continues its list's with a 2: "/page/2", "?page=2", "/page-2". A 2 at the end of
+# another name, such as "/lamps-c2", belongs to that.
+_SECOND = re.compile(
+    r"[/?](?:[^\d]*[/=])?(?:(?:page|seite|pagina|página|sida|side|strana|p)[-_]?)?2/?(?:\.\w+)?",
+    re.I,
+).fullmatch
 LABEL_CHARS_MAX = 40
 # Selectors by tags alone match other links on other pages.
 LASTING_RANK_MAX = 7
