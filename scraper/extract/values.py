@@ -11,7 +11,7 @@ from typing import Any
 from dateutil import parser as dateutil_parser
 from dateutil import tz
 
-from scraper.extract.heuristics.stock_words import parse_availability
+from scraper.extract.heuristics.stock_words import FALSE, TRUE, parse_availability
 from scraper.rules import urls
 
 INT_MAX = 2**63 - 1
@@ -28,20 +28,13 @@ _NUMBER = re.compile(
 # Arabic and full-width decimal marks and separators of thousands.
 _MARKS = {"\u066b": ".", "\u066c": ",", "\uff0e": ".", "\uff0c": ","}
 _GROUPS = re.compile(r"[ '\u2019]")
-_TRUE = frozenset(
-    {
-        *("true", "yes", "y", "1", "on", "instock", "onlineonly", "limitedavailability"),
-        *("instoreonly", "preorder", "presale", "madetoorder", "ja", "oui", "si", "sí"),
-    }
-)
-_FALSE = frozenset(
-    {
-        *("false", "no", "n", "0", "off", "outofstock", "soldout", "discontinued", "backorder"),
-        *("reserved", "oos", "nein", "non"),
-    }
-)
 # Where the word of a vocabulary comes from: "https://schema.org/InStock", "schema:InStock".
-_VOCABULARY = re.compile(r"^.*(?:schema(?:\.org)?|availability)\s*[/#:.]\s*(?=\w)").sub
+_VOCABULARY = re.compile(
+    r"^(?:.*(?:schema(?:\.org)?|vocabulary\.org|availability)\s*[/#:.\\]+\s*|(?:s|sdo|gr):)(?=\w)",
+    re.I,
+).sub
+# The ends of words in the names that programs use: "out_of_stock", "NotAvailable".
+_WORD_END = re.compile(r"[_+-]|(?<=[a-z])(?=[A-Z])").sub
 _BETWEEN_WORDS = re.compile(r"(?<=[^\W\d])[ _-](?=[^\W\d])").sub
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}").fullmatch
 
@@ -119,10 +112,11 @@ def _decimal_mark(written: str, wanted: str) -> str:
 def to_bool(text: str) -> bool:
     """Reads the words that shops use, including schema.org's availabilities, alone or in a short
     text: "In stock (39 available)". Raises if the text says both."""
-    word = _VOCABULARY("", text.lower()).strip(" .!/#;")
-    key = _BETWEEN_WORDS("", word)
-    if key in _TRUE or key in _FALSE:
-        return key in _TRUE
+    word = _VOCABULARY("", text).strip(" !/#;,?'\"[](){}<>")
+    word = (word if " " in word else _WORD_END(" ", word)).lower()
+    key = _BETWEEN_WORDS("", word.strip("."))
+    if key in TRUE or key in FALSE:
+        return key in TRUE
     if len(word) <= PHRASE_MAX:
         available = parse_availability(word)
         if available is not None:

@@ -9,13 +9,17 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 
 # By language: what each of the keys says, see the head of the file.
 _LANGUAGES: dict[str, dict[str, str]] = tomllib.loads(
     Path(__file__).with_suffix(".toml").read_text("utf-8")
 )
+_DATES, _SINGLE = _LANGUAGES.pop("dates"), _LANGUAGES.pop("single")
+TRUE, FALSE = (frozenset(_SINGLE[key].split()) for key in ("true", "false"))
 # By language: the phrases for "available", and the phrases for "not available".
 WORDS = {
     name: (
@@ -27,18 +31,13 @@ WORDS = {
 # Scripts that do not write spaces around words.
 _UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 _CLAUSE_END = re.compile(r"[,;|•·!?()\n。、，]|(?<!\d)\.\s|\s[-–—]\s|(?<=stock)\.")
-_MONTH = (
-    r"(?:jan|ene|gen|sty|led|feb|fev|lut|uno|mar|brez|apr|avr|abr|kwi|dub|mai|may|mag|maj|kve|jun"
-    r"|juin|giu|cze|jul|juil|lug|lip|cerv|aug|aou|ago|sie|srp|sep|set|wrz|zari|oct|okt|ott|out|paz"
-    r"|rij|nov|lis|dec|dez|dic|gru|pros|янв|фев|мар|апр|ма[йя]|июн|июл|авг|сен|окт|ноя|дек)"
-)
+_MONTH = rf"(?:{_DATES['months']})"
 _DATE = (
-    r"(?:\d{1,2}\.\s?\d{1,2}\.|\d{1,2}/\d{1,2}\b|\d{4}-\d\d-\d\d|20[2-9]\d\b|\bkw\s?\d|\d{1,2}月"
-    rf"|\d{{1,2}}(?:st|nd|rd|th|er|\.|º)?\s(?:de\s)?{_MONTH}|{_MONTH}[^\W\d]{{0,8}}\.?\s\d"
-    r"|\b(?:in|im|en|em)\s(?:janu|janv|enero|febr|fevr|marz|march|mars\b|april|avril|abril|mai\b"
-    r"|may\b|mayo|juni\b|june|juin|juli\b|july|juil|julio|august\b|aout|agosto|sept|okto|octo"
-    r"|outub|novem|noviem|dezem|decem|dicie))"
+    r"(?:\d{1,2}\.\s?\d{1,2}\.|(?!24/7)\d{1,2}/\d{1,2}\b|\d{4}-\d\d-\d\d|20[2-9]\d\b|\bkw\s?\d"
+    rf"|\d{{1,2}}[月월]|\d{{1,2}}(?:st|nd|rd|th|er|\.|º)?\s(?:de\s)?{_MONTH}"
+    rf"|{_MONTH}[^\W\d]{{0,8}}\.?\s\d|\b(?:{_DATES['before_month']})[\s-](?:{_DATES['whole_months']}))"
 )
+_WEEKS = rf"\b(?:{_DATES['before_weeks']})\s\d{{1,2}}(?:\W{{1,3}}\d{{1,2}})?\s(?:{_DATES['weeks']})"
 
 
 def fold_text(text: str) -> str:
@@ -53,16 +52,20 @@ def fold_text(text: str) -> str:
 def _any_phrase(*lists: str) -> str:
     """Returns a pattern that matches any phrase of the lists, the longest first."""
     phrases = {fold_text(phrase) for words in lists for phrase in words.split(", ")}
-    by_length = sorted(phrases, key=len, reverse=True)
     # The 3 in "3 left" means any number except 0.
-    spaced = [
-        re.escape(phrase).replace("3", r"[1-9]\d*")
-        for phrase in by_length
-        if not _UNSPACED.search(phrase)
-    ]
-    unspaced = [phrase for phrase in by_length if _UNSPACED.search(phrase)]
-    whole = rf"\b(?:{'|'.join(spaced)})\b" if spaced else ""
-    return f"(?:{'|'.join(filter(None, (whole, *unspaced)))})"
+    spaced = [phrase for phrase in phrases if not _UNSPACED.search(phrase)]
+    whole = rf"\b(?:{_any_by_first(spaced)})\b".replace("3", r"[1-9]\d*") if spaced else ""
+    unspaced = _any_by_first(phrase for phrase in phrases if _UNSPACED.search(phrase))
+    return f"(?:{'|'.join(filter(None, (whole, unspaced)))})"
+
+
+def _any_by_first(phrases: Iterable[str]) -> str:
+    """Returns a pattern that is fast, because it looks at each first letter once."""
+    grouped = groupby(sorted(phrases, key=lambda text: (text[0], -len(text))), lambda text: text[0])
+    return "|".join(
+        f"{first}(?:{'|'.join(re.escape(phrase[1:]) for phrase in group)})"
+        for first, group in grouped
+    )
 
 
 def _any_of_all(*names: str) -> str:
@@ -88,10 +91,13 @@ _DENIED = re.compile(_any_of_all("unavailable"))
 _COMING = re.compile(_any_of_all("coming"))
 _DATED = re.compile(
     rf"{_AVAILABLE}\W{{1,3}}(?:[^\W\d]{{1,7}}\s){{0,3}}{_DATE}"
-    rf"|{_DATE}\W{{0,3}}(?:[^\W\d]{{1,7}}\s){{0,2}}{_AVAILABLE}"
+    # "Lieferbar" with a number of weeks is how long a delivery takes.
+    rf"|{_AVAILABLE}(?<!lieferbar)(?<!leverbaar)\s{_WEEKS}|{_WEEKS}\w*\s(?:\w+\s)?{_AVAILABLE}"
+    rf"|{_DATE}[\w']{{0,12}}\W{{0,3}}(?:[^\W\d]{{1,7}}\s){{0,2}}{_AVAILABLE}"
 )
 # Without any of these an available product is available now.
-_HINT = re.compile(rf"{_any_of_all('not', 'later')}|{_DATE}")
+_HINT = re.compile(rf"{_any_of_all('not', 'later')}|{_DATE}|{_WEEKS}")
+_ALONE = re.compile(rf"\W*{_any_of_all('alone')}\W*").fullmatch
 
 
 @lru_cache(maxsize=64)
@@ -111,6 +117,8 @@ def _compile_language(name: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
 def parse_availability(text: str) -> bool | None:
     """Returns what a text says; None if it says neither or both."""
     text, zeros = _ZERO.subn(",", fold_text(text))
+    if _ALONE(text):
+        return False
     if not zeros and _DENIED.search(text) is None and _COMING.search(text) is None:
         if _AFFIRMED.search(text) is None:
             return None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.extract import money, values
-from scraper.extract.heuristics.stock_words import WORDS
+from scraper.extract.heuristics.stock_words import FALSE, TRUE, WORDS
 from scraper.extract.values import Mistyped
 from scraper.rules.decoding import clean_text, decode_page, parse_html
 
@@ -380,7 +380,7 @@ def test_the_words_that_the_docs_name_are_what_they_say_and_all_there_are() -> N
         for word in single.split(", "):
             assert values.to_bool(word) is meant, word
             alone.add(word.lower())
-    assert alone == values._TRUE | values._FALSE
+    assert alone == TRUE | FALSE
 
 
 @pytest.mark.parametrize("language", WORDS)

@@ -155,6 +155,15 @@ def test_forms_of_gtins(written: str, digits: str | None) -> None:
     Snart tilgængelig | Pian saatavilla | Již brzy skladem | Zanedlho skladom, čoskoro skladom
     Hamarosan készleten | Curând în stoc | Çok yakında stokta | Вскоре в наличии | Невдовзі в наявності
     Σύντομα διαθέσιμα | 近日在庫あり | 即将有货 | 곧 구매 가능 | Uskoro na stanju | בקרוב במלאי | قريبا متوفر
+    Available in 3 weeks | Wieder verfügbar ab 12.03. | Verfügbar ab März | Lieferbar ab Mitte Juni | Disponible mi-juin
+    In 3 Wochen wieder verfügbar | Disponible dans 3 semaines | Disponible dans quelques jours | Retour en stock imminent
+    Disponible en 3 semanas | De vuelta pronto | Presto in stock | Torna presto | Em breve | A caminho | Slut | Loppu varastosta
+    Disponível dentro de 3 semanas | De volta ao estoque em breve | Snel weer op voorraad | Leverbaar vanaf 12 maart
+    Dostępny za 3 tygodnie | Już wkrótce | Skladem za 3 týdny | Brzy naskladníme | Beräknas i lager v. 23 | Snart åter
+    Revine în stoc | Disponibil în 3 săptămâni | Stokta bulunmuyor | 12 Mart'ta stokta | Yakında | Hamarosan | Скоро
+    Διαθέσιμο από 12 Μαρτίου | Σύντομα | Доступен через 3 недели | Товар в пути | חסר במלאי | موجود نمی باشد | Sắp ra mắt
+    近日再入荷 | 準備中 | 곧 출시 | 即将补货 | ใกล้มีสินค้า | not-available | TemporarilyOutOfStock | coming_soon | sdo:SoldOut
+    "OutOfStock" | https:\\/\\/schema.org\\/OutOfStock | http://data-vocabulary.org/OutOfStock | nicht_verfuegbar
     out_of_stock | OUT-OF-STOCK | OutOfStock/ | schema:SoldOut | https://schema.org/Discontinued# | ItemAvailability.BackOrder
     """.replace("\n", "|").split("|"),
 )
@@ -169,7 +178,9 @@ def test_a_promise_is_not_a_stock(text: str) -> None:
     Only 2 left, back soon in other colours | In stock, ships soon | Soon sold out | Bald ausverkauft | Presque épuisé
     Plus que 2 en stock | Casi agotado | Wieder lieferbar | De nouveau disponible | Auf Lager, bald mehr
     in_stock | IN-STOCK | InStock/ | schema:PreOrder | http://schema.org/ItemAvailability/InStock | made_to_order
-    Availability: In stock | Lieferbar in 2 Tagen | Available in 2 sizes
+    Availability: In stock | Lieferbar in 2 Tagen | Available in 2 sizes | Lieferbar in 3-4 Wochen | In stock 24/7
+    3 sets in stock | Skladem 5 balení | 5 червоних в наявності | Disponible dès maintenant | Lagernd | חזר למלאי
+    "InStock" | [InStock] | sdo:InStock | https:\\/\\/schema.org\\/InStock | http://schema.org//InStock | availableForOrder
     """.replace("\n", "|").split("|"),
 )
 def test_a_stock_is_not_a_promise(text: str) -> None:
