@@ -17,7 +17,7 @@ def choose(*shown: str, name: str = "Kettle {n}") -> dict[str, FieldChoice]:
     """Returns the fields chosen for pages of products that show this in addition."""
     samples = []
     for n, more in enumerate(shown):
-        url, title = f"{SHOP}p/{n}", name.format(n=n, maker=MAKERS[n])
+        url, title = f"{SHOP}p/{n}", name.format(n=n, maker=MAKERS[n % len(MAKERS)])
         body = f"<title>{title}</title><h1>{title}</h1><b class=cost>${20 + n}.00</b>{more}"
         page = fetched(body, url, content_type="text/html; charset=utf-8")
         samples.append(ProductSample(Document(page, url), None))
