@@ -156,6 +156,55 @@ def test_a_sitemap_that_names_more_products_than_the_lists_is_read_too(
     assert "/all.xml names 40: both are read" in result.output
 
 
+@pytest.fixture
+def shop_of_files() -> Iterator[StaticShop]:
+    """A shop whose products are in the folders of their categories, and whose sitemap has a file of
+    products. No list has the lids."""
+    pages, named = {"/": "<title>Shop</title><p>Welcome</p>"}, []
+    for number in range(1, 41):
+        path = f"/{('pots', 'pans', 'cups', 'pots/lids')[number % 4]}/red-thing-{number}"
+        named.append(path)
+        pages[path] = (
+            f"<title>Thing {number}</title><h1>Thing {number}</h1>"
+            f'<p class="price">${number}.00</p><p>Product Code: T-{number}</p>'
+        )
+    for category in ("pots", "pans", "cups"):
+        cards = "".join(
+            f'<div class="card"><a href="{path}">{path[-2:]}</a><p class="price">$1.00</p></div>'
+            for path in named
+            if path.startswith(f"/{category}/red")
+        )
+        pages[f"/{category}"] = f'<title>{category}</title><div id="list">{cards}</div>'
+    with StaticShop(pages) as server:
+        for file, paths in (
+            ("pages", ["/pots", "/pans", "/cups"]),
+            ("products", named),
+        ):
+            locations = "".join(f"<url><loc>{server.url}{path}</loc></url>" for path in paths)
+            server.pages[f"/sitemap-{file}.xml"] = f"<urlset>{locations}</urlset>"
+        server.pages["/sitemap.xml"] = "<sitemapindex>{}</sitemapindex>".format(
+            "".join(
+                f"<sitemap><loc>{server.url}/sitemap-{file}.xml</loc></sitemap>"
+                for file in ("pages", "products")
+            )
+        )
+        server.pages["/robots.txt"] = f"Sitemap: {server.url}/sitemap.xml\n"
+        yield server
+
+
+@pytest.mark.parametrize(
+    "menu", ["", "<ul><li><a href=/pots>Pots</a><li><a href=/pans>Pans</a></ul>"]
+)
+def test_a_file_of_the_sitemap_that_names_products_has_all(
+    shop_of_files: StaticShop, project: Path, menu: str
+) -> None:
+    shop_of_files.pages["/"] += menu
+    result = run(f"{shop_of_files.url}/", "files")
+    site = load_file(project / "sites" / "files.yaml")
+    assert site.sitemap is not None and len(site.sitemap.urls) == 1, result.output
+    assert crawl(site, shop_of_files) == {f"T-{number}" for number in range(1, 41)}, result.output
+
+
 def test_an_id_that_products_of_different_titles_share_is_refused(
     closed_shop: StaticShop, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

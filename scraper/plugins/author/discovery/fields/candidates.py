@@ -7,6 +7,7 @@ candidate gives on many pages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from scraper.extract.heuristics.state_fields import find_field_paths
@@ -23,6 +24,9 @@ _SHOWN_ON_CARDS = frozenset({"price", "list_price", "rating"})
 UNCONFINED_RANK = 12
 # What follows a neighbour is another element where a product lacks the field.
 SIBLING_RANK = 8
+# A key that a build of the shop's scripts made up is another one after the next.
+BUILT_KEY_RANK = 12
+KEY_CHARS_MIN, KEY_CHANGES_MIN = 10, 4
 # What holds the heading too may hold such cards on other pages.
 WIDE_RANK = 6
 
@@ -32,6 +36,7 @@ def find_candidates(name: str, samples: Sequence[ProductSample]) -> list[Candida
     unique = {str(candidate.source): candidate for candidate in FIXED_CANDIDATES.get(name, ())}
     for sample in samples:
         for path, rank in find_field_paths(name, sample.document.state):
+            rank += BUILT_KEY_RANK * has_built_key(path)
             unique.setdefault(path, Candidate("state", {"state": path}, rank))
         for candidate in visible_candidates(name, sample):
             rival = unique.get(str(candidate.source))
@@ -42,6 +47,19 @@ def find_candidates(name: str, samples: Sequence[ProductSample]) -> list[Candida
     if name not in _SHOWN_ON_CARDS:
         return list(unique.values())
     return [_weigh_confinement(candidate, samples) for candidate in unique.values()]
+
+
+def has_built_key(path: str) -> bool:
+    """Returns whether a key of the path is a long mixture of letters and digits.
+
+    >>> has_built_key("page.e3b2ozl2xcmx099x86.sku"), has_built_key("page.product2.sku")
+    (True, False)
+    """
+    return any(
+        len(key) >= KEY_CHARS_MIN
+        and len(re.findall(r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])", key, re.I)) >= KEY_CHANGES_MIN
+        for key in path.split(".")
+    )
 
 
 def _weigh_sibling(candidate: Candidate) -> Candidate:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from scraper.domain import Kind
@@ -26,7 +28,42 @@ PAGES_CHECKED = 2
 UNSEEN_CHECKED = 4
 # A page with more product cards is a listing.
 CARDS_MAX = 8
+# A folder with this share of the pages that files of products name has all products.
+FOLDER_SHARE = 0.9
 _MARKED = re.compile(r"[-_/]([A-Za-z]{1,4})[-_]\d+(?:/|\.html?)?$")
+
+
+@dataclass
+class SitemapFiles:
+    """The pages that a sitemap and the sitemaps that it names list, by these files' URLs."""
+
+    start: str
+    pages: dict[str, list[str]] = field(default_factory=dict)
+    unread: list[str] = field(default_factory=list)
+
+    @property
+    def listed(self) -> list[str]:
+        return [page for pages in self.pages.values() for page in pages]
+
+    @property
+    def of_products(self) -> list[str]:
+        """The pages in files of products, if the sitemap has such files."""
+        return [
+            page for file, pages in self.pages.items() if self._has_products(file) for page in pages
+        ]
+
+    @property
+    def product_files(self) -> dict[str, Any]:
+        """These files, as a definition names them."""
+        files = [file for file in (*self.pages, *self.unread) if self._has_products(file)]
+        return {"url": files[0]} if len(files) == 1 else {"urls": files}
+
+    def _has_products(self, file: str) -> bool:
+        return file != self.start and names_products(file)
+
+
+def names_products(sitemap: str) -> bool:
+    return "produ" in sitemap.rpartition("/")[2].casefold()
 
 
 async def find_in_sitemap(reader: ListingPageReader, survey: Survey) -> bool:
@@ -34,18 +71,21 @@ async def find_in_sitemap(reader: ListingPageReader, survey: Survey) -> bool:
     rules = await reader.polite.read_robots(survey.start)
     named = rules.sitemaps if isinstance(rules, RobotsRules) else []
     start = named[0] if named else urls.clean("/sitemap.xml", survey.start)
-    listed = await _list_pages(start, reader) if start else []
-    if not listed:
+    files = await _read_files(start, reader) if start else SitemapFiles("")
+    if start is None or not files.listed:
         return False
-    likely = max(_group_by_folder(listed), key=len)
+    likely, source = max(_group_by_folder(files.listed), key=len), {"url": start}
+    own = files.of_products
+    if len(likely) < FOLDER_SHARE * len(own):
+        likely, source = own, files.product_files
     for url in spread_sample(likely, PAGES_CHECKED):
         page = await reader.try_read(url)
         if page is None:
             return False
         if page.card_count > CARDS_MAX and not is_product_page(page):
             return False
-    pattern = find_url_pattern(likely)
-    survey.sitemap = {"url": start, **({"products": pattern} if pattern else {})}
+    pattern = None if likely is own else find_url_pattern(likely)
+    survey.sitemap = {**source, **_write_pattern(pattern)}
     survey.known_urls = likely
     survey.pages_text = "the sitemap"
     return True
@@ -58,14 +98,17 @@ async def add_named_sitemap(reader: ListingPageReader, survey: Survey) -> None:
     named = rules.sitemaps if isinstance(rules, RobotsRules) else []
     if survey.sitemap is not None or survey.listing is None or not named:
         return
-    listed = list(dict.fromkeys(await _list_pages(named[0], reader)))
+    files = await _read_files(named[0], reader)
+    listed, own = list(dict.fromkeys(files.listed)), list(dict.fromkeys(files.of_products))
     listed_urls = set(survey.known_urls)
     if not listed or not listed_urls:
         survey.notes.append(f"{named[0]}: the sitemap of robots.txt names no page")
         return
     likely, shared = _find_most_shared(_group_by_folder(listed), listed_urls)
-    pattern = find_url_pattern(shared)
-    if len(shared) * 2 < len(_bare_urls(listed_urls, likely[0])):
+    pattern, source = find_url_pattern(shared), {"url": named[0]}
+    if own and len(shared) < FOLDER_SHARE * len(shared_own := _find_shared(own, listed_urls)):
+        likely, shared, pattern, source = own, shared_own, None, files.product_files
+    elif len(shared) * 2 < len(_bare_urls(listed_urls, likely[0])):
         # Products may be in the folders of their categories.
         for read_end in (_read_ending, _read_mark):
             by_end = _find_most_shared(_group_by(read_end, listed), listed_urls)
@@ -80,10 +123,10 @@ async def add_named_sitemap(reader: ListingPageReader, survey: Survey) -> None:
         survey.notes.append(f"{named[0]} names {len(listed):,} pages, but not these products")
     elif not unseen or (estimate is not None and estimate >= len(products)):
         survey.notes.append(counts)
-        if pattern is not None:
-            survey.sitemap = {"url": named[0], "products": pattern, "follow": False}
+        if pattern is not None or likely is own:
+            survey.sitemap = {**source, **_write_pattern(pattern), "follow": False}
     elif await _are_products(unseen, reader):
-        survey.sitemap = {"url": named[0], **({"products": pattern} if pattern else {})}
+        survey.sitemap = {**source, **_write_pattern(pattern)}
         survey.known_urls += unseen
         survey.notes.append(f"{counts}: both are read")
     else:
@@ -99,9 +142,13 @@ async def _are_products(listed: Sequence[str], reader: ListingPageReader) -> boo
     return True
 
 
-async def _list_pages(sitemap: str, reader: ListingPageReader) -> list[str]:
-    """Returns the pages of a sitemap and of the sitemaps that it names, those of products first."""
-    due, listed = [sitemap], list[str]()
+def _write_pattern(pattern: str | None) -> dict[str, str]:
+    return {"products": pattern} if pattern else {}
+
+
+async def _read_files(sitemap: str, reader: ListingPageReader) -> SitemapFiles:
+    """Reads a sitemap and sitemaps that it names, those of products first."""
+    files, due = SitemapFiles(sitemap), [sitemap]
     parser = SitemapReader(None, LinkFilter(reader.site))
     for _ in range(SITEMAPS_MAX):
         if not due:
@@ -112,9 +159,13 @@ async def _list_pages(sitemap: str, reader: ListingPageReader) -> list[str]:
         except FetchError:
             continue
         for link in parser.read(fetched, url).links:
-            (due if link.kind is Kind.SITEMAP else listed).append(link.url)
-        due.sort(key=lambda url: "product" not in url and "produ" not in url)
-    return listed
+            if link.kind is Kind.SITEMAP:
+                due.append(link.url)
+            else:
+                files.pages.setdefault(url, []).append(link.url)
+        due.sort(key=lambda url: not names_products(url))
+    files.unread = due
+    return files
 
 
 def _find_most_shared(
