@@ -16,6 +16,7 @@ from scraper.domain import CrawlStatus
 from scraper.errors import ConfigError
 from scraper.plugins.alerts import notify
 from scraper.plugins.alerts import store as alert_store
+from scraper.plugins.alerts.mail import write_crawl
 from scraper.plugins.alerts.notify import Notice, Recipient
 from scraper.plugins.alerts.settings import AlertsSettings
 from scraper.quality import report as reports
@@ -39,7 +40,11 @@ def alert_crawls(engine: sa.Engine, settings: Settings) -> None:
         return
     recipients = [recipient for recipient in read_recipients(settings) if not recipient.names]
     latest = time.monotonic() + AT_ONCE_S
-    while recipients and time.monotonic() < latest and _send_next(engine, recipients):
+    while (
+        recipients
+        and time.monotonic() < latest
+        and _send_next(engine, recipients, settings.of(AlertsSettings).alert_tab)
+    ):
         pass
 
 
@@ -67,14 +72,16 @@ def _log_problem(event: str, problems: str) -> None:
         log.error(event, problems=problems.splitlines()[:20])
 
 
-def _send_next(engine: sa.Engine, recipients: list[Recipient]) -> bool:
+def _send_next(engine: sa.Engine, recipients: list[Recipient], tab: str) -> bool:
     with engine.begin() as connection:
         claimed = alert_store.claim_next(connection)
     if claimed is None:
         return False
     with engine.connect() as connection:
         report = reports.read_report(connection, claimed.crawl_id)
-    reached, unreached = notify.send_missing(make_notice(report), recipients, claimed.delivered)
+    reached, unreached = notify.send_missing(
+        make_notice(report, tab), recipients, claimed.delivered
+    )
     with engine.begin() as connection:
         alert_store.record_delivery(connection, claimed, reached, unreached)
     event: dict[str, Any] = {
@@ -91,8 +98,9 @@ def _send_next(engine: sa.Engine, recipients: list[Recipient]) -> bool:
     return True
 
 
-def make_notice(report: Report) -> Notice:
-    """Makes the message for people, and the details for a webhook's program."""
+def make_notice(report: Report, tab: str = "") -> Notice:
+    """Makes the message for people, and the details for a webhook's program. A mail has links to
+    the Crawls tab if `tab` is its address."""
     verdict = "failed" if report.status == CrawlStatus.FAILED else "is suspect"
     lines = [f"Crawl {report.crawl_id} of {report.site} {verdict}: {report.products_phrase}."]
     if report.suspect and report.suspicions:
@@ -117,4 +125,6 @@ def make_notice(report: Report) -> Notice:
         "note": report.note,
         "reasons": report.reasons,
     }
-    return Notice(f"{report.site}: crawl {report.crawl_id} {verdict}", "\n".join(lines), details)
+    title = f"{report.site}: crawl {report.crawl_id} {verdict}"
+    mail = write_crawl(title, lines, report.crawl_id, tab)
+    return Notice(title, "\n".join(lines), details, mail=mail)

@@ -27,6 +27,7 @@ from scraper.domain import CrawlStatus
 from scraper.errors import ConfigError
 from scraper.infra.database import dumps
 from scraper.plugins.alerts.keys import RECIPIENT
+from scraper.plugins.alerts.mail import Mail
 from scraper.settings import read_secret
 
 # A line may begin with names, as apprise's own lists do: `garden, ops = https://…`.
@@ -44,7 +45,8 @@ _OBEYED = re.compile(r"<(?=[!@#]|\w+:)|@(?=(?:everyone|here|channel|all)\b)|](?=
 # For all recipients together: each has a thread.
 SEND_S = 30.0
 # The schemes whose addresses begin with a host; those of other services may begin with a token.
-WITH_HOST = ("http", "https", "json", "jsons", "mailto", "mailtos")
+MAIL = ("mailto", "mailtos")
+WITH_HOST = ("http", "https", "json", "jsons", *MAIL)
 _STATUS = re.compile(r"\berror=([1-5]\d\d)\b")
 TIMED_OUT = "no answer in time"
 
@@ -89,12 +91,13 @@ class Recipient:
 @dataclass(frozen=True, slots=True)
 class Notice:
     """A message. Title and text hold no sign that chats obey. Webhooks also receive `details`, as
-    keys of their JSON."""
+    keys of their JSON; mailboxes receive `mail` instead of title and text."""
 
     title: str
     text: str
     details: Mapping[str, Any]
     failure: bool = True
+    mail: Mail | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", make_harmless(self.title))
@@ -228,12 +231,16 @@ def _notify_service(notice: Notice, recipient: Recipient) -> str | None:
     if hasattr(service, "payload_extras"):
         service.payload_extras.update(notice.details)
     kind = "failure" if notice.failure else "info"
+    formats = _import_apprise().NotifyFormat
+    title, body, body_format = notice.title, notice.text, formats.TEXT
+    if notice.mail is not None and recipient.kind in MAIL:
+        title, body, body_format = notice.mail.subject, notice.mail.html, formats.HTML
     _WARNINGS.begin()
     if service.notify(
-        body=notice.text,
-        title=notice.title,
+        body=body,
+        title=title,
         notify_type=_import_apprise().NotifyType(kind),
-        body_format=_import_apprise().NotifyFormat.TEXT,
+        body_format=body_format,
     ):
         return None
     return _WARNINGS.explain()

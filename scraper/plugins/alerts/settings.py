@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
@@ -14,4 +15,7 @@ class AlertsSettings(BaseModel):
     )
     alert_rules: Path | None = Field(
         None, description="a file with rules of price alerts for all sites"
+    )
+    alert_tab: Annotated[str, Field(pattern=r"^(?:https?://[^\s\"'<>?#]+)?$")] = Field(
+        "", description="the address of the Crawls tab, for links in mail: https://crawls.example"
     )

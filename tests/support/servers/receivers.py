@@ -68,10 +68,12 @@ class Webhook:
 
 
 class Mailbox:
-    """Messages in order, as (to, subject, text). Wants a login."""
+    """Messages in order, as (to, subject, text). Wants a login. `html` has their other part."""
 
     def __init__(self) -> None:
         self.got: list[tuple[str, str, str]] = []
+        self.html: list[str] = []
+        self.headers: list[dict[str, str]] = []
         self.closed = False
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -89,6 +91,9 @@ class Mailbox:
         message = message_from_bytes(envelope.content or b"", policy=policy.default)  # type: ignore[arg-type]
         body = message.get_body(("plain", "html"))
         assert body is not None
+        page = message.get_body(("html",))
+        self.html.append("" if page is None else page.get_content())
+        self.headers.append({name: str(value) for name, value in message.items()})
         self.got.append((", ".join(envelope.rcpt_tos), str(message["Subject"]), body.get_content()))
         return "250 OK"
 

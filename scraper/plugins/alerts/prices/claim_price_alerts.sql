@@ -20,4 +20,4 @@ WITH first AS (
 UPDATE price_alerts a
    SET attempts = attempts + 1,
        not_before = now() + least(60 * power(2, attempts), 3600) * interval '1 second'
-  FROM claimed WHERE a.id = claimed.id RETURNING a.id, a.rule, a.details, a.delivered, a.attempts
+  FROM claimed WHERE a.id = claimed.id RETURNING a.id, a.rule, a.details, a.details::text AS exact, a.delivered, a.attempts

@@ -30,6 +30,7 @@ from scraper.infra.statements import sql
 from scraper.plugins.alerts import notify
 from scraper.plugins.alerts import store as alert_store
 from scraper.plugins.alerts.crawls import read_recipients
+from scraper.plugins.alerts.mail import write_prices
 from scraper.plugins.alerts.notify import Notice
 from scraper.plugins.alerts.prices import rules as rule_files
 from scraper.plugins.alerts.prices.best_prices import name_best
@@ -105,7 +106,11 @@ def alert_prices(engine: sa.Engine, settings: Settings) -> list[Message]:
         connection.execute(FORGET, {"kept": KEPT})
     latest = time.monotonic() + AT_ONCE_S
     by_name = {rule.name: rule for rule in rules}
-    while recipients and time.monotonic() < latest and _send_next(engine, by_name, recipients):
+    while (
+        recipients
+        and time.monotonic() < latest
+        and _send_next(engine, by_name, recipients, settings.of(AlertsSettings).alert_tab)
+    ):
         pass
     return []
 
@@ -204,7 +209,7 @@ def _collect_market_batch(
         consumers.set_position(connection, MARKET_CONSUMER, None, last)
         return False
     events = source.read_events(connection, before, BATCH)
-    matches = [found for event in events for rule in rules for found in match_market(rule, event)]
+    matches = [match for event in events for rule in rules for match in match_market(rule, event)]
     _insert_alerts(connection, _drop_rejected(connection, matches))
     if events:
         consumers.advance_position(connection, MARKET_CONSUMER, None, before, events[-1].id)
@@ -299,7 +304,10 @@ def select_recipients(
 
 
 def _send_next(
-    engine: sa.Engine, rules: Mapping[str, PriceRule], recipients: Sequence[notify.Recipient]
+    engine: sa.Engine,
+    rules: Mapping[str, PriceRule],
+    recipients: Sequence[notify.Recipient],
+    tab: str,
 ) -> bool:
     with engine.begin() as connection:
         rows = sorted(
@@ -313,7 +321,9 @@ def _send_next(
     details = {"rule": name, "alerts": [row.details for row in rows]}
     rule = rules.get(name)
     to = [] if rule is None else select_recipients(rule, recipients)
-    notice = Notice(title, "\n".join(lines), details, failure=False)
+    exact = [json.loads(row.exact, parse_float=Decimal) for row in rows]
+    mail = None if rule is None else write_prices(name, rule.when, exact, tab)
+    notice = Notice(title, "\n".join(lines), details, failure=False, mail=mail)
     reached, unreached = notify.send_missing(notice, to, delivered)
     if not to:
         unreached = [

@@ -338,7 +338,7 @@ def test_rules_of_a_definition_and_whom_they_tell(
     outbox.alert_prices(engine, settings)
     assert [one["rule"] for _, one in webhook.got] == ["shop.drops"]
     assert [subject.split(" http")[0] for _, subject, _ in mailbox.got] == [
-        "shop.gone: A (shop): sold out"
+        "shop: 1 product sold out: A"
     ]
     assert set(rows(engine, "SELECT rule, error FROM price_alerts")) == {
         ("shop.drops", None),
