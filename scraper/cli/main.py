@@ -9,6 +9,7 @@ data is suspect; 6 the feed of changes does not hold what comes after a cursor; 
 from __future__ import annotations
 
 import gc
+import json
 import os
 import re
 import signal
@@ -135,15 +136,15 @@ class Commands(click.Group):
                 )
 
     def invoke(self, ctx: click.Context) -> Any:
+        as_json = "--json" in ctx.args
         try:
             return super().invoke(ctx)
+        except click.ClickException as error:
+            if not as_json:
+                raise
+            _end_with_error(ctx, error.format_message(), error.exit_code, as_json=True)
         except ScraperError as error:
-            # A message may quote what a shop sent: escape sequences would drive the terminal.
-            shown = "".join(
-                char if char.isprintable() or char == "\n" else "?" for char in str(error)
-            )
-            click.echo(f"scraper: {shown}", err=True)
-            ctx.exit(error.exit_code)
+            _end_with_error(ctx, str(error), error.exit_code, as_json=as_json)
         except BrokenPipeError:
             sys.stderr.close()
             ctx.exit(0)
@@ -154,8 +155,16 @@ class Commands(click.Group):
             if not isinstance(error, OperationalError):
                 raise
             reason = str(error.orig).strip().splitlines()[0]
-            click.echo(f"scraper: PostgreSQL stopped answering: {reason}", err=True)
-            ctx.exit(ServerUnavailableError.exit_code)
+            message = f"PostgreSQL stopped answering: {reason}"
+            _end_with_error(ctx, message, ServerUnavailableError.exit_code, as_json=as_json)
+
+
+def _end_with_error(ctx: click.Context, message: str, code: int, *, as_json: bool) -> None:
+    # A message may quote what a shop sent: escape sequences would drive the terminal.
+    shown = "".join(char if char.isprintable() or char == "\n" else "?" for char in message)
+    text = json.dumps({"error": shown, "exit_code": code}) if as_json else f"scraper: {shown}"
+    click.echo(text, err=True)
+    ctx.exit(code)
 
 
 @click.group(

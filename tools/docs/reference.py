@@ -40,7 +40,8 @@ COMMANDS_HEAD = """# Commands
 
 On a terminal, commands print tables; into a pipe, tab-separated lines. `-h` or `--help` explains
 each one. `eval "$(_SCRAPER_COMPLETE=bash_source scraper)"` in `~/.bashrc` completes names
-(`zsh_source` and `fish_source` for other shells).
+(`zsh_source` and `fish_source` for other shells). With `--json`, an error is one line of JSON on
+standard error: `{"error": "…", "exit_code": 2}`.
 
 ## Exit codes
 """

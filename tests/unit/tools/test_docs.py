@@ -16,7 +16,7 @@ from scraper import celeryconfig, errors
 from scraper.cli.main import all_commands, help_of, main
 from scraper.plugins.author.schema import json_schema
 from scraper.settings import Settings
-from tools.docs import picture, reference
+from tools.docs import llms, picture, reference
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -41,6 +41,17 @@ def text(path: Path) -> str:
 @pytest.mark.parametrize("name", reference.pages())
 def test_the_reference_says_what_the_code_says(name: str) -> None:
     assert text(REFERENCE / name) == reference.pages()[name], "run: python -m tools.docs"
+
+
+def test_the_list_for_language_models_names_each_page_once() -> None:
+    written = text(DOCS / "llms.txt")
+    assert written == llms.llms_text(), "run: python -m tools.docs"
+    assert written.startswith("# scraper\n\n> ") and written.count("\n## ") == 5
+    lines = [line for line in written.splitlines() if line.startswith("- ")]
+    links = [re.fullmatch(r"- \[[^]]+\]\(([^)]+)\.html\): \S.{10,300}", line) for line in lines]
+    assert all(links), lines
+    pages = {page.relative_to(DOCS).with_suffix("").as_posix() for page in DOCS.rglob("*.md")}
+    assert sorted(link[1] for link in links if link) == sorted(pages)
 
 
 def test_the_picture_of_the_architecture_is_current() -> None:

@@ -47,6 +47,8 @@ def test_every_page_is_built_with_a_search(site: Path) -> None:
     for page in (ROOT / "docs").rglob("*.md"):
         assert (site / page.relative_to(ROOT / "docs")).with_suffix(".html").exists(), page
     assert "scraper" in (site / "search.json").read_text()
+    for address in re.findall(r"\]\(([^)]+)\)", (site / "llms.txt").read_text()):
+        assert (site / address).exists(), address
 
 
 def test_no_page_fetches_anything_from_another_host(site: Path) -> None:

@@ -38,7 +38,8 @@ def users() -> None:
 @click.option("--role", type=click.Choice(ROLES), required=True, help="What the user may do.")
 @click.option("--token", "by_token", is_flag=True, help="For a script: print a token, once.")
 @click.option("--oauth", "by_oauth", is_flag=True, help="NAME is an e-mail of Flower's OAuth.")
-def users_add(name: str, role: Role, by_token: bool, by_oauth: bool) -> None:
+@json_option()
+def users_add(name: str, role: Role, by_token: bool, by_oauth: bool, as_json: bool) -> None:
     """Add the user NAME; the password is read from the terminal or standard input.
 
     A token goes into the header `Authorization: Bearer TOKEN`.
@@ -62,7 +63,9 @@ def users_add(name: str, role: Role, by_token: bool, by_oauth: bool) -> None:
             removal = quote_command("scraper users remove", name)
             raise ConfigError(f"{name} is a user already (fix: `{removal}`)")
         stored[name] = user
-    if by_token:
+    if as_json:
+        print_json({"name": name, "role": role} | ({"token": token} if by_token else {}))
+    elif by_token:
         click.echo(token)
     else:
         click.echo(f"{name} may {role}.")
@@ -85,17 +88,22 @@ def users_list(as_json: bool) -> None:
 
 @users.command("remove")
 @click.argument("name")
-def users_remove(name: str) -> None:
+@json_option()
+def users_remove(name: str, as_json: bool) -> None:
     """Remove the user NAME; its password or token is refused at once."""
     with change_users(load_settings().home_dir) as stored:
         require_user(stored, name)
         del stored[name]
-    click.echo(f"{name} is removed.")
+    if as_json:
+        print_json({"name": name, "removed": True})
+    else:
+        click.echo(f"{name} is removed.")
 
 
 @users.command("passwd")
 @click.argument("name")
-def users_passwd(name: str) -> None:
+@json_option()
+def users_passwd(name: str, as_json: bool) -> None:
     """Give the user NAME another password."""
     settings = load_settings()
     user = require_user(load_users(users_file(settings.home_dir)), name)
@@ -104,7 +112,10 @@ def users_passwd(name: str) -> None:
     password = _read_password()
     with change_users(settings.home_dir) as stored:
         stored[name] = with_password(name, require_user(stored, name).role, password)
-    click.echo(f"The password of {name} is changed.")
+    if as_json:
+        print_json({"name": name, "changed": True})
+    else:
+        click.echo(f"The password of {name} is changed.")
 
 
 def _describe_login(user: User) -> str:

@@ -106,27 +106,32 @@ def _print_proposal(proposal: Proposal) -> None:
 @links.command()
 @click.argument("one", metavar="SITE:ID")
 @click.argument("other", metavar="SITE:ID")
-def confirm(one: str, other: str) -> None:
+@json_option()
+def confirm(one: str, other: str, as_json: bool) -> None:
     """Link two offers for good."""
-    _store_decision(one, other, "confirmed", "linked")
+    _store_decision(one, other, "confirmed", as_json=as_json)
 
 
 @links.command()
 @click.argument("one", metavar="SITE:ID")
 @click.argument("other", metavar="SITE:ID")
-def refuse(one: str, other: str) -> None:
+@json_option()
+def refuse(one: str, other: str, as_json: bool) -> None:
     """Keep two offers apart for good."""
-    _store_decision(one, other, "refused", "kept apart")
+    _store_decision(one, other, "refused", as_json=as_json)
 
 
-def _store_decision(one: str, other: str, state: Decision, said: str) -> None:
+def _store_decision(one: str, other: str, state: Decision, *, as_json: bool) -> None:
     keys = [tuple(text.split(":", 1)) for text in (one, other)]
     if any(len(key) != 2 for key in keys):
         raise click.UsageError("an offer is named SITE:ID, as `scraper articles show` lists them")
     (site, id_), (other_site, other_id) = keys
     user = getpass.getuser()
     decisions.decide_keys(open_engine(), (site, id_), (other_site, other_id), state=state, by=user)
-    click.echo(f"{one} and {other}: {said}")
+    if as_json:
+        print_json({"offers": [one, other], "state": state})
+    else:
+        click.echo(f"{one} and {other}: {'linked' if state == 'confirmed' else 'kept apart'}")
 
 
 @links.command()

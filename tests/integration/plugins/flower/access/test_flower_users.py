@@ -118,8 +118,10 @@ def test_each_role_on_every_route(
     # A password in a browser asks for the token of the page, and a link from elsewhere lacks it.
     path = f"{flower.url}/api/sites/shop/pause"
     assert httpx.post(path, auth=operator, timeout=180).status_code == 403
-    type_users(run, "passwd", "operate", password="another horse")
-    type_users(run, "remove", "script")
+    changed = type_users(run, "passwd", "operate", "--json", password="another horse")
+    assert json.loads(changed) == {"name": "operate", "changed": True}
+    removed = json.loads(type_users(run, "remove", "script", "--json"))
+    assert removed == {"name": "script", "removed": True}
     for wrong in (operator, ("nobody", PASSWORD), ("script", token)):
         assert flower.get("/api/crawls", auth=wrong).status_code == 401
     for path in ("/crawls", "/api/crawls", "/workers", "/api/workers", "/metrics"):
@@ -155,7 +157,9 @@ def test_an_address_of_oauth_has_the_role_of_the_file(
         "oauth",
         "password",
     ]
-    token = type_users(run, "add", "script", "--role", "read", "--token").strip()
+    added = json.loads(type_users(run, "add", "script", "--role", "read", "--token", "--json"))
+    token = added["token"]
+    assert added == {"name": "script", "role": "read", "token": token}
     flower = Flower(
         run,
         environment,
