@@ -117,7 +117,7 @@ async def add_named_sitemap(reader: ListingPageReader, survey: Survey) -> None:
     products = [url for url in likely if pattern is None or re.search(pattern, url)]
     unseen = [url for url in products if url not in shared]
     estimate = survey.products
-    lists = f"about {estimate:,}" if estimate is not None else f"{len(listed_urls):,} so far"
+    lists = f"about {estimate:,}" if estimate is not None else f"at least {len(listed_urls):,}"
     counts = f"the lists lead to {lists} products, and {named[0]} names {len(products):,}"
     if len(shared) * 2 < len(_bare_urls(listed_urls, likely[0])):
         survey.notes.append(f"{named[0]} names {len(listed):,} pages, but not these products")
