@@ -22,12 +22,13 @@ from tests.support.shops.engines.by_query_boxes import WITH_BOXES
 from tests.support.shops.engines.catalogue import UNLISTED
 from tests.support.shops.engines.english import ENGLISH
 from tests.support.shops.engines.german import GERMAN
+from tests.support.shops.engines.react import REACT
 from tests.support.shops.engines.russian import RUSSIAN
 from tests.support.shops.static_shop import StaticShop
 
 pytestmark = pytest.mark.usefixtures("project")
 
-ENGINES = {**ENGLISH, **BY_PATH, **BY_QUERY, **WITH_BOXES, **GERMAN, **RUSSIAN, **BUILDERS}
+ENGINES = {**ENGLISH, **BY_PATH, **BY_QUERY, **WITH_BOXES, **GERMAN, **RUSSIAN, **BUILDERS, **REACT}
 # Products that only the sitemap names, among lists at the same level as products.
 LOST = {"NopCommerce": 1, "JtlShop": 1}
 

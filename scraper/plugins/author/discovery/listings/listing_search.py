@@ -286,6 +286,13 @@ class ListingSearch:
                     listing.above.append(page)
                     if _leads_on(page, parent, seen):
                         leading.pages.append(page)
+            if 0 < len(listing.pages) < CATEGORIES_MIN:
+                # Parents of categories may list nothing.
+                read = {page.url for page in pages}
+                more = await self._read_sample(
+                    [url for url in unseen if url not in read], LONGER_TRIED
+                )
+                listing.pages += [page for page in more if page.lists_products]
             if len(listing.pages) < CATEGORIES_MIN:
                 await self._read_lists_below(listing, {*seen, *group.urls})
             is_larger = best is None or len(group.cards) > len(best.group.cards)
