@@ -36,7 +36,7 @@ _SYMBOLS = {sign: code for code, signs in _TABLE["signs"].items() for sign in si
 _IN_FRONT = frozenset(_TABLE["in_front"].split())
 # The currencies that share a symbol; the definition's own currency decides between them.
 _ALSO = {sign: frozenset(codes.split()) for sign, codes in _TABLE["shared"].items()}
-_WORDS = {name: f"(?:{'|'.join(words)})" for name, words in _TABLE["words"].items()}
+WORDS = {name: f"(?:{'|'.join(words)})" for name, words in _TABLE["words"].items()}
 
 
 # Groups of three digits after spaces, or digits with any separators.
@@ -63,6 +63,8 @@ _BEHIND = re.compile(
 _AMOUNT = re.compile(
     rf"{_CURRENCY}[ \u00a0\u202f]?{_NUMBER}|{_NUMBER}(?:[ \u00a0\u202f]?{_CURRENCY})?"
 )
+# The whole text is an amount of cents.
+_SUBUNITS = re.compile(r"\W*(\d{1,3})\s?(?:p|¢|cents?)\W*", re.IGNORECASE).fullmatch
 # The currency sign replaces the decimal mark, as in France.
 _SIGN_AS_MARK = re.compile(rf"(?<![\d.,])(\d{{1,4}})({_CURRENCY})(\d\d)(?!\d)")
 # A whole text whose cents were in an element of their own.
@@ -82,27 +84,30 @@ _OTHER = re.compile(
     re.IGNORECASE,
 ).match
 # Words before a former price or a saving, after the previous amount.
-_FORMER = re.compile(
-    rf"(?:\b{_WORDS['former']}\b|{_WORDS['former_unspaced']})[^\d]*$", re.IGNORECASE
-)
+_FORMER = re.compile(rf"(?:\b{WORDS['former']}\b|{WORDS['former_unspaced']})[^\d]*$", re.IGNORECASE)
 # A deposit, or the lowest price of the last 30 days, which shops in the EU show.
-OTHER_PURPOSE = re.compile(rf"\b{_WORDS['deposit']}\b|\b30[\s-]?{_WORDS['days']}", re.IGNORECASE)
+OTHER_PURPOSE = re.compile(
+    rf"\b{WORDS['deposit']}\b|\b30[\s-]?(?:\w+\s)?{WORDS['days']}", re.IGNORECASE
+)
 # Before an amount that is for something else: a deposit, an instalment, a delivery.
 _EXTRA = re.compile(
-    rf"{OTHER_PURPOSE.pattern}|(?:^|[\s(])\+\s|\b{_WORDS['added']}\b\.?\s*\w*\W*$"
-    rf"|\b{_WORDS['lowest']}|\d\s?[x×*]\s?(?:de|of|a|à|von|di|da|po|av)?\s?\W*$"
-    rf"|\b(?:{_WORDS['instalment']}|{_WORDS['delivery']})\b[^\d]*$",
+    rf"{OTHER_PURPOSE.pattern}|(?:^|[\s(])\+\s|\b{WORDS['added']}\b\.?\s*\w*\W*$"
+    rf"|\b{WORDS['lowest']}|\d\s?[x×*]\s?(?:de|of|a|à|von|di|da|po|av)?\s?\W*$"
+    rf"|\b(?:{WORDS['instalment']}|{WORDS['instalment_only']}|{WORDS['delivery']}"
+    rf"|{WORDS['coupon']})\b(?:\s?0\s?%)?[^\d]*$"
+    rf"|{WORDS['instalment_unspaced']}[^\d]*$",
     re.IGNORECASE,
 ).search
 # Right behind an amount: what it is for, or a month.
 _EXTRA_BEHIND = re.compile(
-    rf"\)?\s?(?:{_WORDS['deposit']}\b(?!\W{{0,3}}\w{{0,3}}\s?\d)"
-    rf"|(?:/|\b(?:per|pro|im|par|al|por|na|i|a|en|в)\s)\s?{_WORDS['month']}\b"
+    rf"\)?\s?(?:(?:d['’])?{WORDS['deposit']}\b(?!\W{{0,3}}\w{{0,3}}\s?\d)"
+    rf"|(?:/|\b(?:per|pro|im|par|al|por|na|i|a|en|в)\s)\s?{WORDS['month']}\b"
+    rf"|{WORDS['coupon']}\b(?!\D*\d)"
     r"|mtl\b|monatlich|mensual|mensili|monthly)",
     re.IGNORECASE,
 ).match
 # An amount in brackets, or after a sign for "about", repeats the price in another currency.
-_REPEATED = re.compile(rf"[(\[≈~=≙]\s?$|\b{_WORDS['about']}\.?\s?$", re.IGNORECASE).search
+_REPEATED = re.compile(rf"[(\[≈~=≙]\s?$|\b{WORDS['about']}\.?\s?$", re.IGNORECASE).search
 # Such a word before a colon or a percentage belongs to what follows.
 _SAVED = re.compile(
     r"\s*(?:off|discount|rabatt|saved|save(?=\W*$)|gespart|de remise|korting)\b"
@@ -110,19 +115,28 @@ _SAVED = re.compile(
     re.IGNORECASE,
 ).match
 _PER_UNIT = re.compile(
-    r"\s*(?:/|per\b|pro\b|je\b|par\b|por\b|al\b|à\b|le\b|p\.)\s?\d{0,4}\s?(?:[kmcd]?g"
-    r"|kilo(?:gramm?)?|[mcd]?l|lit(?:re|er|ro|r)s?|m[²³23]?|met(?:er|re)|(?:fl\.? ?)?oz|ounce"
-    r"|lb|pound|unit|count|piece|sheet|stück|stk|st|100)\b",
+    rf"\s*(?:/|(?:per|pro|je|par|por|al|à|le|za|за|na)\b|p\.)\s?\d{{0,4}}\s?(?:{WORDS['unit']}|100)\b",
     re.IGNORECASE,
 ).match
+NET = re.compile(
+    rf"\W{{0,3}}?(?:\b{WORDS['net']}\.?:? ?(?:de )?{WORDS['tax']}\b|\b{WORDS['net_alone']}\b"
+    rf"|\+ ?{WORDS['tax']}\b|税(?:抜|別))",
+    re.IGNORECASE,
+)
 # Before the price of a kilogram or of several pieces: "(1 kg = 11,98 €)", "3 for £12".
 _PER_QUANTITY = re.compile(
     r"\d\s?(?:(?:[kmcd]?g|[mcd]?l|m[²³23]?|oz|lb|stück|stk)\s?=|(?:for|für|pour|per|por"
-    r"|voor)\b)\s?$",
+    r"|voor)\b)\s?$|\d\s?[kmcd]?[glm]\s?あたり\D*$|\b(?:kg|l|m)-?\s?pr(?:is|eis|ijs)\W*$",
     re.IGNORECASE,
 )
 _RANGE = re.compile(
-    r"\s*(?:[-\u2013\u2014~]|to|bis|à|a|до|do|tot|till)\s*", re.IGNORECASE
+    r"\s*(?:[-\u2013\u2014~～…]|to|bis|à|a|до|do|tot|till?|hasta|až)\s*", re.IGNORECASE
+).fullmatch
+# The whole text is a range whose lower end has no currency of its own.
+_BARE_RANGE = re.compile(
+    rf"\W*(?:(?:ab|from|von|od|da|de|desde|van|fr[åa]n?|от)\s)?({_NUMBER})\s?"
+    rf"(?:[-–—~～]|bis|to|à|do|до|tot)\s?({_NUMBER})\s?(?:{_CURRENCY})\W*",
+    re.IGNORECASE,
 ).fullmatch
 
 
@@ -196,7 +210,11 @@ def _to_price_slowly(
         sign = _CURRENCIES.search(text)
         if _currency_code(sign[0] if sign is not None else None, text, currency) in THOUSANDTHS:
             decimal = "."
-    if len(_NUMBERS.findall(text)) > 1:
+    if (subunits := _SUBUNITS(text)) is not None:
+        return Decimal(subunits[1]) / 100, currency
+    if (bare := _BARE_RANGE(text)) is not None:
+        text = bare[1] + text[bare.end(2) :]
+    elif len(_NUMBERS.findall(text)) > 1:
         text = _pick_price(_SIGN_AS_MARK.sub(r"\1.\3 \2", text), currency)
     try:
         price = Price.fromstring(text, decimal_separator=decimal)
@@ -215,6 +233,9 @@ def _pick_price(text: str, currency: str | None) -> str:
         for match in _NUMBERS.finditer(text)
         if not _OTHER(text, match.end())
     ]
+    between = text[amounts[0].end : amounts[1].start] if len(amounts) == 2 else ""
+    if between.strip().isalpha() and _RANGE(between):
+        return amounts[0].text
     starts = [0, *(amount.end for amount in amounts)][: len(amounts)]
     prices = [
         amount
@@ -227,6 +248,7 @@ def _pick_price(text: str, currency: str | None) -> str:
         if not _PER_UNIT(text, amount.end) and not _PER_QUANTITY.search(text[: amount.start])
     ] or prices
     if len(whole) > 1:
+        whole = [amount for amount in whole if not NET.match(text, amount.end)] or whole
         ends = {amount.start: end for amount, end in zip(amounts, starts, strict=True)}
         whole = [
             amount

@@ -13,7 +13,9 @@ from typing import NamedTuple
 from selectolax.lexbor import LexborNode
 
 from scraper.extract.money import (
+    NET,
     OTHER_PURPOSE,
+    WORDS,
     is_former_text,
     is_split,
     names_currency,
@@ -58,22 +60,14 @@ _STRUCK = frozenset({"del", "s", "strike"})
 _SKIPPED = frozenset({"script", "style", "noscript", "template", "select", "option", "svg", "head"})
 # Words next to an amount that is not the product's price: without tax, for a unit, for a month, an
 # instalment, for delivery, for members.
-_NET = re.compile(
-    r"\b(?:ex(?:cl|kl|clusive|klusive|cluding)?|zzgl|without|ohne|hors|sin|sem|senza|eks(?:kl)?|bez"
-    r"|без|exc)\.?:? ?(?:de )?(?:vat|tax(?:e?s)?|gst|mwst|ust|tva|iva|i\.v\.a|btw|moms|mva|alv|dph"
-    r"|pdv|ddv|ндс)"
-    r"|\b(?:netto|net price|prix ht|ht|alv ?0 ?%|hors taxes)\b|\+ ?(?:vat|gst|mwst|moms|btw|iva)\b",
-    re.I,
-)
 _ASIDE = re.compile(
-    r"(?:/|\b(?:per|pro|je|par|al|por|a|à|le|/)) ?\d{0,4} ?(?:[kmcd]?g|kilo(?:gram+e?)?|[mcd]?l"
-    r"|lit(?:re|er|ro|r)s?|m[²³23]?|met(?:er|re)|(?:fl\.? ?)?oz|ounce|lb|pound|unit|count|piece"
-    r"|sheet|stück|stk)\b|(?:/|\b(?:per|pro|im|par|al|por|na|i|a|в)) ?(?:mo|month|monat|mois|mes"
-    r"|mês|mese|maand|mån(?:ad)?|md|mnd|måned|kk|mies|měs|месяц|мес)\b|\b\d+ ?(?:x|×|fois|mal"
-    r"|rate[ni]?|times|vezes|cuotas|payments?|instal+ments?) (?:de|of|à|von|di|da|zu|a|i)?\b"
-    r"|\b(?:shipping|delivery|postage|versand(?:kosten)?|lieferung|livraison|env[ií]o|spedizione"
-    r"|verzending|frakt|fragt|wysyłka|dostawa|доставка|frete|versandkostenfrei"
-    r"|members?|club|kundenkarte|loyalty|subscribe|subscription|abonn?ement|klarna|afterpay)\b",
+    rf"(?:/|\b(?:per|pro|je|par|al|por|a|à|le|za|за|/)) ?\d{{0,4}} ?{WORDS['unit']}\b"
+    rf"|(?:/|\b(?:per|pro|im|par|al|por|na|i|a|в)) ?{WORDS['month']}\b|{WORDS['some_pay']}\b"
+    r"|\d ?[kmcd]?[gl] ?=|あたり"
+    rf"|\b(?:{WORDS['delivery']}|postage|versandkostenfrei|{WORDS['coupon']}"
+    rf"|{WORDS['instalment_only']}"
+    r"|members?|membre|medlem\w*|mitglied\w*|club\w*|klub\w*|kundenkarte|loyalty|subscribe|subscription|abonn?ement)\b"
+    rf"|{WORDS['instalment_unspaced']}",
     re.I,
 )
 _ASIDE_WORD = re.compile(
@@ -155,16 +149,23 @@ def _holds_cents(child: LexborNode, before: Sequence[str]) -> bool:
 
 
 def find_amounts(root: LexborNode, without: Collection[int] = ()) -> list[Amount]:
-    """Returns the innermost elements with a price: a number next to a currency, or a number in an
-    element named as a price."""
+    """Returns the innermost elements with a price of their own: a number next to a currency, or a
+    number in an element named as a price."""
     prices: list[Amount] = []
     split: set[int] = set()
     for element in walk_visible(root, without):
         amount = _read_amount(element, split)
         if amount is not None:
             prices.append(amount)
-    inner = {ancestor.mem_id for amount in prices for ancestor in _ancestors(amount.element)}
-    innermost = _mark_labels([amount for amount in prices if amount.element.mem_id not in inner])
+    inner: dict[int, set[Decimal]] = defaultdict(set)
+    own = []
+    for amount in reversed(prices):
+        # An element around others counts if its amount is not one of theirs.
+        if amount.value not in inner[amount.element.mem_id]:
+            own.append(amount)
+            for ancestor in _ancestors(amount.element):
+                inner[ancestor.mem_id].add(amount.value)
+    innermost = _mark_labels(own[::-1])
     holders = Counter(up.mem_id for amount in innermost for up in _ancestors(amount.element))
     return _mark_usual(
         [amount if amount.struck else _mark_aside(amount, holders) for amount in innermost]
@@ -238,9 +239,9 @@ def _mark_aside(amount: Amount, holders: Mapping[int, int]) -> Amount:
     at: LexborNode | None = amount.element
     for level in range(3):
         text = short_text(at, ASIDE_TEXT_MAX) if at is not None else ""
-        if at is None or holders.get(at.mem_id, 1) > 1 or not text:
+        if at is None or holders.get(at.mem_id, 0) > (level > 0) or not text:
             break
-        if _NET.search(text):
+        if NET.search(text):
             return amount._replace(aside=True, net=True)
         if (
             _ASIDE.search(text)
@@ -278,6 +279,9 @@ def _read_amount(element: LexborNode, split: set[int]) -> Amount | None:
     if not (named or names_currency(text)):
         return None
     price = _parse_price(text)
+    if price is None and element.first_child is not None:
+        own = (node.text_content for node in element.iter(include_text=True) if node.is_text_node)
+        price = _parse_price(clean_text(" ".join(filter(None, own))))
     if price is None or (price[1] is None and not named):
         return None
     return Amount(element, *price, is_former(element) or is_former_text(text))

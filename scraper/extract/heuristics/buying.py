@@ -8,33 +8,13 @@ from typing import NamedTuple
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from scraper.extract.heuristics.amounts import short_text
-from scraper.extract.heuristics.stock_words import parse_availability
+from scraper.extract.heuristics.stock_words import BUTTONS, parse_availability
 from scraper.extract.values import Mistyped, to_bool
 
 LABEL_MAX = 40
-_BUY = re.compile(
-    r"(?:add (?:to|into) (?:your )?(?:cart|basket|bag|trolley|trolly)|buy(?: it)? now|add to order"
-    r"|in den (?:warenkorb|einkaufswagen)|(?:jetzt )?kaufen|ajouter au panier|acheter|(?:añadir"
-    r"|agregar|adicionar|aggiungi)(?: al?| ao)? (?:carrito|cesta|bolsa|carrello|carrinho)"
-    r"|comprar(?: ahora| agora)?|acquista|acquista ora|in winkel(?:wagen|mand)|bestellen"
-    r"|lägg i (?:varukorg|kundvagn)(?:en)?|köp|læg i kurv|legg i handlekurv|lisää ostoskoriin"
-    r"|lisa korvi|do koszyka|dodaj do koszyka|kup teraz|do košíku|vložit do košíku|do košíka"
-    r"|vložiť do košíka|kúpiť|kosárba|adaug[aă] [iî]n co[sș]|cumpăra|dodaj u ko[sš]aricu|u košaricu"
-    r"|kupi|lisa ostukorvi|ielikt grozā|pirkt|grozā|pievienot grozam|į krepšelį|sepete ekle"
-    r"|satın al|в корзину|купить|добавить в корзину|구매하기|장바구니|바로구매|구매"
-    r"|カートに入れる|加入购物车|立即购买|أضف (?:إلى|الى) (?:السلة|الحقيبة)|اشتر الآن|place bid"
-    r"|start order|comprar entradas?|pre-?order(?: now)?$|(?:jetzt )?vorbestellen|précommander"
-    r"|reservar ahora|preordina)",
-    re.I,
-)
+_BUY = re.compile(BUTTONS["buy"], re.I)
 # The labels of buttons that offer a notification instead of a purchase.
-_NOTIFY = re.compile(
-    r"(?:(?:e-?mail |notify|tell|alert) me(?: when.*)?|(?:bei verfügbarkeit )?benachrichtigen.*"
-    r"|prévenez-moi.*|m'alerter.*|alertez-moi.*|av[ií]same.*|avisar(?:me)?.*|avvisami.*"
-    r"|mail mij.*|hou me op de hoogte.*|bevaka.*|meddela mig.*|giv (?:mig )?besked.*"
-    r"|powiadom o dostępności|hlídat dostupnost|upozornit.*|сообщить о .*|ilmoita.*)[.!]?",
-    re.I,
-)
+_NOTIFY = re.compile(BUTTONS["notify"], re.I)
 # The names that shops give to the button, whatever its text.
 _CART = ", ".join(
     f"{tag}[{attribute}*={name} i]"

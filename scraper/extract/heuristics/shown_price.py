@@ -47,7 +47,9 @@ def rank_shown_prices(
         score -= 4 if amount.element.mem_id in in_lists else 0
         score -= 3 if _ELSE.search(near) else 1.5 if _ELSE.search(far) else 0
         # The price of a shop for companies may be without tax.
-        score -= 0.5 if amount.net else 2 if amount.aside else 0
+        near_by = (other.value for other in listed[max(0, number - 2) : number + 3])
+        taxed = amount.net and any(1.02 < other / amount.value < 1.28 for other in near_by)
+        score -= 2 if taxed or (amount.aside and not amount.net) else 0.5 if amount.net else 0
         score -= 3 if framed else 0
         scored.append((score, amount))
     return sorted(scored, key=lambda pair: -pair[0])

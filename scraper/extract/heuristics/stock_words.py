@@ -18,7 +18,7 @@ from pathlib import Path
 _LANGUAGES: dict[str, dict[str, str]] = tomllib.loads(
     Path(__file__).with_suffix(".toml").read_text("utf-8")
 )
-_DATES, _SINGLE = _LANGUAGES.pop("dates"), _LANGUAGES.pop("single")
+_DATES, _SINGLE, BUTTONS = (_LANGUAGES.pop(name) for name in ("dates", "single", "buttons"))
 TRUE, FALSE = (frozenset(_SINGLE[key].split()) for key in ("true", "false"))
 # By language: the phrases for "available", and the phrases for "not available".
 WORDS = {

@@ -77,6 +77,16 @@ def test_a_price_that_is_only_crossed_out_is_read_and_a_pattern_sees_all_of_the_
             "2,49 € Niedrigster Preis der letzten 30 Tage: 1,99 €", "2,49 zł Najniższa cena z 30 dni przed obniżką: 1,99 zł",
             "2,49 € (prix le plus bas des 30 derniers jours : 1,99 €)", "2,49 € Laagste prijs in 30 dagen € 1,99",
             "2,49 € or 3 payments of 0,83 €", "2,49 € oder 3 x 0,83 €", "2,49 € ou 3 fois 0,83 €", "R$ 2,49 em 3x de R$ 0,83",
+            "2,49 € Ratenzahlung ab 0,83 €", "2,49 € o 3 plazos de 0,83 €", "2,49 zł 10 rat 0% po 0,25 zł", "2,49 € ή 3 δόσεις x 0,83 €",
+            "2,49 Kč nebo 12 splátek po 0,42 Kč", "2,49 ₴ або від 0,42 ₴/міс", "2,49 лв. или 3 вноски по 0,83 лв.", "2,49 Ft havi 0,42 Ft",
+            "2,49 € ou 3 prestações de 0,83 €", "2,49 円 月々0,42円", "₩2.49 월 0.42원", "¥2.49 或 12期 ¥0.21", "₪2.49 או 12 תשלומים של ₪0.21",
+            "2,49 € Prezzo minimo ultimi 30 gg: 1,99 €", "2,49 zł Omnibus: 1,99 zł", "2,49 € sis. pantin 0,20 €", "2,49 € dont 0,50 € d'éco-participation",
+            "2,49 € inkl. MwSt. 2,09 € exkl. MwSt.", "2,09 € exkl. MwSt. 2,49 € inkl. MwSt.", "€ 2,09 excl. BTW € 2,49 incl. BTW",
+            "2,09 Kč bez DPH 2,49 Kč s DPH", "2,09 zł netto 2,49 zł brutto", "2,09 € HT 2,49 € TTC", "2.09円（税抜） 2.49円（税込）",
+            "2,49 zł (15,96 zł za kg)", "2,49 ₽ 15,96 ₽/кг", "2,49 € (15,96 €/κιλό)", "2.49円 (100gあたり 1.60円)", "2,49 kr. Kg-pris 15,96 kr.",
+            "2,49 € mit Gutschein 1,99 €", "2,49 € 1,99 € mit Code SOMMER", "2,49 zł z kodem LATO: 1,99 zł", "£2.49 £1.99 with coupon",
+            "2,49 € Du sparst 0,50 €", "2,49 kr Spar kr 5", "2,49 ₽ Экономия 5 ₽", "2,49 TL Kazancınız 5,00 TL", "2,49 € Κερδίζετε 0,50 €",
+            "2,49–3,99 €", "ab 2,49 bis 3,99 €", "van € 2,49 tot € 3,99", "desde 2,49 € hasta 3,99 €", "2.49円～3.99円", "249 p",
             "2,49 € oder 0,25 €/Monat", "2,49 zł lub 3 raty po 0,83 zł", "2,49 € zzgl. Versand 4,90 €",
         )],
         ("0,15 € zzgl. 0,25 € Pfand", "0.15"),
@@ -115,6 +125,30 @@ def test_a_lowest_price_and_a_deposit_in_elements_of_their_own() -> None:
         'in the last 30 days: <b>6,50 €</b></p><p class="price-info">+ Pfand <b>0,75 €</b></p></div>'
     )
     assert value("{auto: price, type: price}", f"<h1>Jug</h1>{body}") == 8
+
+
+@pytest.mark.parametrize(
+    ("body", "price"),
+    [
+        ("<p class=price>2,49 € <small>oder 12 x 0,21 € mit Klarna</small></p>", "2.49"),
+        ("<p class=price>2,49 € <small>Clubprijs € 1,99</small></p>", "2.49"),
+        ("<p class=price>2,49 € <span class=price-old>3,49 €</span></p>", "2.49"),
+        ("<p class=price>24 Kč <small>Nejnižší cena za posledních 30 dní: 19 Kč</small></p>", "24"),
+        ("<p class=price>UVP 3,99 € <b>2,49 €</b></p>", "2.49"),
+        ("<p class=price>Versand 4,90 € <b>2,49 €</b></p>", "2.49"),
+        ("<p class=price><b class=price-int>2</b>,<b class=price-dec>49</b> €</p>", "2.49"),
+        ("<p class=price>from <b>£2.49</b> to <b>£3.99</b></p>", "2.49"),
+        ("<p>10,00 € exkl. MwSt.</p><p>11,90 € inkl. MwSt.</p>", "11.90"),
+        ("<p>nur 10,00 € netto</p>", "10"),
+        ("<p>lub 10 rat x 4,90 zł</p><p>24,00 zł</p>", "24"),
+        ("<p>ab 10 Stück: 20,00 €</p><p>24,00 €</p>", "24"),
+        ("<p>1 kg = 15,96 €</p><p>24,00 €</p>", "24"),
+        ("<p>Medlemspris 19 kr</p><p>24 kr</p>", "24"),
+        ("<p>送料 500円</p><p>2,400円</p>", "2400"),
+    ],
+)
+def test_the_price_beside_another_amount(body: str, price: str) -> None:
+    assert value("{auto: price, type: price}", f"<h1>Jug</h1>{body}") == Decimal(price)
 
 
 PAIR = (
