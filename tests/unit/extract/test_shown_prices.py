@@ -147,7 +147,7 @@ def test_a_lowest_price_and_a_deposit_in_elements_of_their_own() -> None:
         ("<p>送料 500円</p><p>2,400円</p>", "2400"),
     ],
 )
-def test_the_price_beside_another_amount(body: str, price: str) -> None:
+def test_the_price_next_to_another_amount(body: str, price: str) -> None:
     assert value("{auto: price, type: price}", f"<h1>Jug</h1>{body}") == Decimal(price)
 
 
