@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from html import unescape
 
 from scraper.domain import Extracted, Fetched, LeasedPage
@@ -17,6 +18,7 @@ from scraper.plugins.departures.addresses import (
 from scraper.rules.decoding import clean_text, decode_page
 from scraper.rules.urls import fingerprint
 from scraper.sites.definition import Site
+from scraper.sites.grammar.selectors import compile_regex, find_all
 
 HEADINGS_MAX = 24
 # A heading of more characters is a text.
@@ -24,11 +26,20 @@ HEADING_CHARS_MAX = 120
 # A page with more than this share of the fields shows some product.
 POOR_SHARE = 0.5
 # Headings, and what is marked as a message.
-_HEADING = re.compile(
-    r"<(title|h[1-4])(?:\s[^<>]{0,500})?>(.{0,600}?)</\1\s*>"
-    r"|<(div|p|span|section|li)\s[^<>]{0,200}?(?:class|id|role)\s*=\s*[\"']?[^<>\"']{0,200}"
-    r"(?:alert|message|error|warning|notice|not-?_?found|404)[^<>]{0,300}>(.{0,600}?)</\3\s*>",
-    re.IGNORECASE | re.DOTALL,
+_MARKED = (
+    r"\s[^<>]{0,200}?(?:class|id|role)\s*=\s*[\"']?[^<>\"']{0,200}"
+    r"(?:alert|message|error|warning|notice|not-?_?found|404)[^<>]{0,300}"
+)
+_HEADING = compile_regex(
+    "(?is)"
+    + "|".join(
+        rf"<{tag}{attributes}>(.{{0,600}}?)</{tag}\s*>"
+        for tags, attributes in (
+            ("title h1 h2 h3 h4", r"(?:\s[^<>]{0,500})?"),
+            ("div p span section li", _MARKED),
+        )
+        for tag in tags.split()
+    )
 )
 _TAG = re.compile(r"<[^<>]*>")
 _ABSENT = re.compile(
@@ -89,7 +100,8 @@ def _is_poor(extracted: Extracted | None, site: Site) -> bool:
 
 def _read_headings(fetched: Fetched) -> Iterator[str]:
     head = decode_page(fetched.body[:HEAD_BYTES], fetched.headers.get("content-type")).utf8
-    for number, match in enumerate(_HEADING.finditer(head.decode("utf-8", "replace"))):
-        text = clean_text(unescape(_TAG.sub(" ", match[2] or match[4] or "")))
-        if number < HEADINGS_MAX and text and len(text) <= HEADING_CHARS_MAX:
-            yield text
+    with suppress(TimeoutError):
+        for heading in find_all(_HEADING, head.decode("utf-8", "replace"), HEADINGS_MAX):
+            text = clean_text(unescape(_TAG.sub(" ", heading)))
+            if text and len(text) <= HEADING_CHARS_MAX:
+                yield text
