@@ -22,6 +22,7 @@ from scraper.extract.heuristics.buying import (
     read_stock_text,
 )
 from scraper.extract.heuristics.codes import (
+    GTIN_PATHS,
     find_form_code,
     find_labelled_codes,
     find_named_codes,
@@ -267,12 +268,8 @@ class AutoReader:
         return " ".join(map(_strip_marks, (self._document.page_url, canonical or "", *metas)))
 
     def read_gtin(self) -> AutoValue | None:
-        names = ("gtin13", "gtin", "gtin14", "gtin12", "gtin8", "ean", "isbn")
-        paths = (*names, *(f"offers.{name}" for name in names))
-        given = [
-            text for _, text in (*self._structured_texts(*paths), *self._meta_texts("product:ean"))
-        ]
-        for digits in map(read_gtin, given):
+        stated = (*self._structured_texts(*GTIN_PATHS), *self._meta_texts("product:ean"))
+        for digits in (read_gtin(text) for _, text in stated):
             if digits is not None:
                 return AutoValue(digits, 0.95)
         match = _GTIN.search(self._visible_text)

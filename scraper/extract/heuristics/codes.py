@@ -16,6 +16,9 @@ from scraper.rules.decoding import clean_text
 TEXT_MAX = 400_000
 CODE_MAX = 32
 ELEMENTS_MAX = 400
+# Where structured data states a product's GTIN.
+GTIN_NAMES = ("gtin13", "gtin", "gtin14", "gtin12", "gtin8", "ean", "isbn")
+GTIN_PATHS = (*GTIN_NAMES, *(f"offers.{name}" for name in GTIN_NAMES))
 # Labels that only the shop's product number follows.
 _STRONG = (
     r"sku|product[ -]?code|product[ -]?(?:no|number|id|nr)|item[ -]?(?:no|number|code|id|#)"

@@ -33,11 +33,11 @@ class Mail:
     html: str
 
 
-def clean_text(text: Any) -> str:
+def flatten_text(text: Any) -> str:
     """Returns a shop's text on one line without control characters, signs that turn text round, and
     markup.
 
-    >>> clean_text("La\\u202emp\\r\\nBcc: x <b>3 < 5</b><<i>script>")
+    >>> flatten_text("La\\u202emp\\r\\nBcc: x <b>3 < 5</b><<i>script>")
     'La mp Bcc: x 3 < 5'
     """
     line = one_line(str(text)[: 10 * TEXT_MAX])
@@ -59,7 +59,7 @@ def write_prices(name: str, when: str, alerts: Sequence[Mapping[str, Any]], tab:
         subject,
         f"<p>{escape(subject)}</p>\n"
         f"{_TABLE}<thead><tr>{head}</tr></thead>\n"
-        f"<tbody>{rows}</tbody></table>\n<p>Rule: {escape(clean_text(name))}</p>{links}",
+        f"<tbody>{rows}</tbody></table>\n<p>Rule: {escape(flatten_text(name))}</p>{links}",
     )
 
 
@@ -69,12 +69,12 @@ def write_crawl(title: str, lines: Sequence[str], crawl: int, tab: str) -> Mail:
     shown = [_keep_indent(line) for text in lines for line in text.splitlines()]
     page = f"crawls/{crawl}"
     links = _write_links(tab, {"Accept or reject this crawl": page, "All crawls": "crawls"})
-    return Mail(clean_text(title)[:SUBJECT_MAX], f"<p>{'<br>'.join(shown)}</p>{links}")
+    return Mail(flatten_text(title)[:SUBJECT_MAX], f"<p>{'<br>'.join(shown)}</p>{links}")
 
 
 def _keep_indent(line: str) -> str:
     """Returns a line as HTML. Its own spaces at the beginning stay."""
-    return "&nbsp;" * (len(line) - len(line.lstrip(" "))) + escape(clean_text(line))
+    return "&nbsp;" * (len(line) - len(line.lstrip(" "))) + escape(flatten_text(line))
 
 
 def _write_links(tab: str, pages: Mapping[str, str]) -> str:
@@ -89,14 +89,14 @@ def _write_links(tab: str, pages: Mapping[str, str]) -> str:
 
 
 def _write_row(alert: Mapping[str, Any]) -> str:
-    currency = clean_text(alert.get("currency") or "") or None
+    currency = flatten_text(alert.get("currency") or "") or None
     was, now = alert.get("before"), alert.get("after", alert.get("price"))
     cells = [
-        escape(clean_text(alert.get("name") or alert.get("product") or "")),
-        escape(clean_text(alert.get("site") or "")),
+        escape(flatten_text(alert.get("name") or alert.get("product") or "")),
+        escape(flatten_text(alert.get("site") or "")),
         escape(_write_value(was, currency)),
         escape(_write_value(now, currency)),
-        escape(percent_text(percent_change(was, now)) or clean_text(alert.get("event") or ""))
+        escape(percent_text(percent_change(was, now)) or flatten_text(alert.get("event") or ""))
         + escape(_name_best(alert, currency)),
         _write_address(alert.get("url")),
     ]
@@ -108,12 +108,12 @@ def _name_best(alert: Mapping[str, Any], currency: str | None) -> str:
     best = alert.get("best")
     if not best or best["site"] == alert.get("site"):
         return ""
-    return f"; best {_write_value(best['price'], currency)} at {clean_text(best['site'])}"
+    return f"; best {_write_value(best['price'], currency)} at {flatten_text(best['site'])}"
 
 
 def _write_value(value: Any, currency: str | None) -> str:
     number = as_number(value)
-    return format_amount(number, currency) if number is not None else clean_text(value or "")
+    return format_amount(number, currency) if number is not None else flatten_text(value or "")
 
 
 def _write_address(address: Any) -> str:
@@ -132,12 +132,12 @@ def _write_address(address: Any) -> str:
 def _write_subject(name: str, when: str, alerts: Sequence[Mapping[str, Any]]) -> str:
     """Returns, for example, `berg2: 8 prices fell, up to 40 %`; with one alert its product."""
     sites = {str(alert.get("site")) for alert in alerts}
-    start = clean_text(sites.pop() if len(sites) == 1 else name)
+    start = flatten_text(sites.pop() if len(sites) == 1 else name)
     text = _describe_moves(alerts) if _MOVES(when) else ""
     noun = "product" if len(alerts) == 1 else "products"
     text = text or f"{len(alerts)} " + (f"new {noun}" if when == "new" else f"{noun} {when}")
     if len(alerts) == 1:
-        text += f": {clean_text(alerts[0].get('name') or alerts[0].get('product') or '')}"
+        text += f": {flatten_text(alerts[0].get('name') or alerts[0].get('product') or '')}"
     subject = f"{start}: {text}"
     return subject if len(subject) <= SUBJECT_MAX else f"{subject[: SUBJECT_MAX - 1]}…"
 

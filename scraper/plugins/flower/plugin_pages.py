@@ -17,6 +17,7 @@ from scraper.plugins.flower.handlers import (
     first_paragraph,
 )
 from scraper.plugins.flower.tab_pages import (
+    all_actions,
     body_limit,
     questions_of,
     scripts_of,
@@ -60,8 +61,7 @@ class PluginActionApi(ActionApi):
 
     @classmethod
     def summarize(cls, words: Sequence[str]) -> str:
-        page, action = tab_pages()[words[0]], words[1]
-        return first_paragraph({**page.ACTIONS, **questions_of(page)}[action].__doc__)
+        return first_paragraph(all_actions(tab_pages()[words[0]])[words[1]].__doc__)
 
     @classmethod
     def list_keys(cls, words: Sequence[str]) -> Mapping[str, type] | None:
@@ -69,10 +69,9 @@ class PluginActionApi(ActionApi):
 
     async def post(self, page: str, action: str) -> None:
         shown = tab_pages()[page]
-        ask = questions_of(shown).get(action)
-        work = ask or shown.ACTIONS[action]
+        work = all_actions(shown)[action]
         body = self.parse_body(body_limit(shown))
-        if ask is not None:
+        if action in questions_of(shown):
             await self.answer_question(lambda engine, _: work(engine, body, self.user))
             return
         secret = secret_values(shown)
@@ -112,6 +111,6 @@ def make_plugin_routes(arguments: dict[str, Any]) -> list[Any]:
         *(
             url(rf"/crawls/api/({re.escape(name)})/({actions})", PluginActionApi, arguments)
             for name, page in tab_pages().items()
-            if (actions := "|".join({**page.ACTIONS, **questions_of(page)}))
+            if (actions := "|".join(all_actions(page)))
         ),
     ]

@@ -47,6 +47,11 @@ def questions_of(page: TabPage) -> Mapping[str, Act]:
     return questions
 
 
+def all_actions(page: TabPage) -> Mapping[str, Act]:
+    """Returns the actions of a page, questions included."""
+    return {**page.ACTIONS, **questions_of(page)}
+
+
 def operated_actions(page: TabPage) -> Collection[str]:
     """Returns the actions for which the role `operate` is enough: the page's OPERATED."""
     actions: Collection[str] = getattr(page, "OPERATED", ())

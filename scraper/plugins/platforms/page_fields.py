@@ -15,7 +15,7 @@ from scraper.domain import Fetched, content_hash, filled
 from scraper.extract.bounds import ON_LOOP, ReadElsewhere, TooSlow
 from scraper.extract.document import Document
 from scraper.extract.field_reader import FieldReader
-from scraper.extract.heuristics.codes import read_gtin
+from scraper.extract.heuristics.codes import GTIN_PATHS, read_gtin
 from scraper.extract.structured import jsonld
 from scraper.extract.text import unescape_twice
 from scraper.plugins.platforms.keys import PlatformsKeys, page_field
@@ -29,8 +29,6 @@ from scraper.sites.grammar.sources import STRUCTURED
 
 # A page that variants share has one code for all of them.
 CODES = frozenset({"gtin", "ean", "isbn", "upc", "mpn", "sku"})
-_GTINS = ("gtin13", "gtin", "gtin14", "gtin12", "gtin8", "ean", "isbn")
-_GTIN_PATHS = (*_GTINS, *(f"offers.{name}" for name in _GTINS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,7 @@ def _is_structured(spec: FieldSpec) -> bool:
 
 def _read_gtin(document: Document) -> str | None:
     """Returns the GTIN of the page's structured data. Its visible text may be about others."""
-    texts = map(read_gtin, _list_texts(document, *_GTIN_PATHS))
+    texts = map(read_gtin, _list_texts(document, *GTIN_PATHS))
     return next((digits for digits in texts if digits is not None), None)
 
 

@@ -8,10 +8,10 @@
 -- why: only values that no earlier crawl has read are classified. The counts are of one page, or of
 --   one value of one field. Products that shared a value before count as one among those that share
 --   another one now, and a product that shows its earlier price as the former one does not count: a
---   shop may sell many for one price, or sell out, so that their stock is 0. So does one price that the cards of listings show as well, in
---   at most half of the shop. A price that leaps is believed if its page says it twice in the crawl,
---   and shows the earlier price as the former one, or the product's card shows the new one, unless
---   the decimal point moved. A sold-out product may hide its price, which is believed if nearly all
+--   shop may sell many for one price. Nor does the stock 0 of a product that has sold out, or one
+--   price that the cards of listings show as well, in at most half of the shop. A price that leaps is
+--   believed if its page says it twice in the crawl, and shows the earlier price as the former one,
+--   or the product's card shows the new one, unless the decimal point moved. A sold-out product may hide its price, which is believed if nearly all
 --   products that a field vanished from are sold out. Whatever else changes on a product
 --   with a vanished value waits with it, so that the product never has a state that it did not have
 --   at the shop, unless the field vanished from so large a share of the products that it is broken.

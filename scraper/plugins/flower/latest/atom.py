@@ -89,10 +89,10 @@ def is_web_address(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.netloc)
 
 
-def clean_text(text: str) -> str:
+def replace_forbidden(text: str) -> str:
     """Returns a text that every XML parser reads.
 
-    >>> clean_text("]]> \\x1b\\u202e <b>")
+    >>> replace_forbidden("]]> \\x1b\\u202e <b>")
     ']]> �� <b>'
     """
     return _FORBIDDEN.sub("\ufffd", text)
@@ -100,12 +100,12 @@ def clean_text(text: str) -> str:
 
 def _add_text(parent: Element, name: str, text: str) -> Element:
     child = SubElement(parent, name)
-    child.text = clean_text(text)
+    child.text = replace_forbidden(text)
     return child
 
 
 def _add_link(parent: Element, relation: str, address: str) -> None:
-    SubElement(parent, "link", rel=relation, href=clean_text(address))
+    SubElement(parent, "link", rel=relation, href=replace_forbidden(address))
 
 
 def _show_time(at: datetime) -> str:

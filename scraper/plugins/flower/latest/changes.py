@@ -34,10 +34,10 @@ def read_changes(
 def _describe_change(row: sa.Row[Any]) -> dict[str, Any]:
     data = parse_data(row.data)
     before = {} if row.before is None else parse_data(row.before)
-    names = prices.changed_fields(before, data) if before else []
+    names, priced = prices.changed_fields(before, data) if before else [], prices.price_fields(data)
     # Prices come first: they are what most people wait for.
-    names.sort(key=lambda name: name not in prices.price_fields(data))
-    price = next(iter(prices.price_fields(data)), None)
+    names.sort(key=lambda name: name not in priced)
+    price = next(iter(priced), None)
     return {
         "cursor": row.cursor,
         "event": row.event,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,17 +12,11 @@ from scraper.plugins.alerts.crawls import alert_crawls
 from scraper.plugins.alerts.prices import outbox
 from scraper.settings import Settings
 from tests.support.judged_crawls import crawled, good, shop, without
-from tests.support.servers.receivers import Mailbox, Webhook, receivers
+from tests.support.servers.receivers import Mailbox, Webhook
 from tests.support.shops.crawled_shop import Shop
 
 TITLE = "Lamp\r\nBcc: all@evil.example <script>alert(1)</script>\u202e<img src=x> & Co"
 TAB = "https://crawls.example/f"
-
-
-@pytest.fixture
-def people(tmp_path: Path) -> Iterator[tuple[Webhook, Mailbox, Path]]:
-    with receivers(tmp_path) as found:
-        yield found
 
 
 def test_price_alerts_are_a_table(

@@ -34,7 +34,7 @@ from tests.support.judged_crawls import crawled, good, priced, put
 from tests.support.judged_crawls import shop as a_shop
 from tests.support.killed_alerts import deliver_through_kills
 from tests.support.making import a_site, open_crawl, rows
-from tests.support.servers.receivers import Mailbox, Webhook, receivers
+from tests.support.servers.receivers import Mailbox, Webhook
 from tests.support.shops.crawled_shop import B, Shop
 
 # A process that is killed at its statement of that number, or comes to the end.
@@ -224,12 +224,6 @@ def test_what_is_not_decided_is_told_later(engine: sa.Engine) -> None:
         outbox.AT_ONCE_S = before
     outbox.collect(engine, [rule("new")])
     assert len(rows(engine, "SELECT FROM price_alerts")) == 2
-
-
-@pytest.fixture
-def people(tmp_path: Path) -> object:
-    with receivers(tmp_path) as found:
-        yield found
 
 
 def test_delivery_digest_and_commands(

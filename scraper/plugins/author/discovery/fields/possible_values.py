@@ -3,6 +3,7 @@ fields may be equal on all pages. Pure."""
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,9 +15,10 @@ from scraper.extract.money import names_currency
 from scraper.plugins.author.discovery.fields.readings import (
     CandidateReading,
     common_values,
+    plain_pairs,
     read_cards,
 )
-from scraper.plugins.author.discovery.fields.samples import ProductSample, plain_text
+from scraper.plugins.author.discovery.fields.samples import ProductSample
 from scraper.plugins.author.discovery.fields.shop_currency import stated_currencies
 
 # The fields that may be equal on all pages of a shop. Any other field that never changes belongs
@@ -91,9 +93,9 @@ def is_possible(
             return False
         case "brand":
             # Most shops begin a product's name with its brand.
-            return titles is None or not _begin_titles(reading, titles, whole=True)
+            return titles is None or not _match_titles(reading, titles, operator.eq)
         case "category":
-            return titles is None or not _begin_titles(reading, titles)
+            return titles is None or not _match_titles(reading, titles, str.startswith)
         case "availability" if "when" in reading.candidate.source:
             # A button that is on every page, or that is only disabled, says nothing.
             return not is_repeated and not any(
@@ -129,15 +131,12 @@ def _contradicts_cards(reading: CandidateReading, samples: Sequence[ProductSampl
     return sum(priced) * 2 > len(priced)
 
 
-def _begin_titles(
-    reading: CandidateReading, titles: CandidateReading, *, whole: bool = False
+def _match_titles(
+    reading: CandidateReading, titles: CandidateReading, matches: Callable[[str, str], bool]
 ) -> bool:
-    """Returns whether most values are the beginning of their page's title, or the `whole` title."""
-    pairs = [
-        (plain_text(value), plain_text(title)) for value, title in common_values(reading, titles)
-    ]
-    beginning = sum(title == value if whole else title.startswith(value) for value, title in pairs)
-    return beginning * 2 > reading.count
+    """Returns whether most values match their page's title."""
+    matching = sum(matches(title, value) for value, title in plain_pairs(reading, titles))
+    return matching * 2 > reading.count
 
 
 def is_category_again(
@@ -149,12 +148,12 @@ def is_category_again(
     source names that brand, and no title contains it."""
     if brand is None or category is None or titles is None or brand.agrees:
         return False
-    pairs, named = list(common_values(brand, category)), common_values(titles, brand)
+    pairs = plain_pairs(brand, category)
     return (
         len(set(map(str, brand.values))) > 1
         and len(pairs) > 1
-        and all(plain_text(value) == plain_text(other) for value, other in pairs)
-        and not any(plain_text(value) in plain_text(title) for title, value in named)
+        and all(value == other for value, other in pairs)
+        and not any(value in title for title, value in plain_pairs(titles, brand))
     )
 
 

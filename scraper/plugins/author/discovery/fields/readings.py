@@ -98,6 +98,13 @@ def common_values(reading: CandidateReading, other: CandidateReading) -> Iterato
             yield value, rival
 
 
+def plain_pairs(reading: CandidateReading, other: CandidateReading) -> list[tuple[str, str]]:
+    """Returns the pairs of texts on the pages on which both give one, as letters and digits."""
+    return [
+        (plain_text(value), plain_text(rival)) for value, rival in common_values(reading, other)
+    ]
+
+
 def comparable_value(name: str, value: Any) -> Any:
     """Returns a form of the value that is equal for values that mean the same."""
     match name:

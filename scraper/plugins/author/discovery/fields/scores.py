@@ -17,8 +17,9 @@ from scraper.plugins.author.discovery.fields.readings import (
     common_values,
     comparable_value,
     is_same,
+    plain_pairs,
 )
-from scraper.plugins.author.discovery.fields.samples import plain_text
+from scraper.plugins.author.discovery.fields.visible_candidates import LACKED_FIELDS
 from scraper.plugins.author.discovery.fields.visible_elements import WORDS_OF_FIELDS
 
 # The cost of each page by its origin: statements for machines survive most redesigns.
@@ -52,7 +53,7 @@ LONE_COST = 0.2
 COMMON_FIELDS = frozenset({"title", "price", "sku", "image", "availability"})
 RARE_COST = 0.5
 # Where a product lacks one of these, another element in its place holds something else.
-CODE_FIELDS = frozenset({"sku", "gtin", "mpn", "brand"})
+CODE_FIELDS = LACKED_FIELDS | {"sku"}
 NOT_CHOSEN = -1.0
 # A text this much shorter than another source's is cut off, unless it is long by itself.
 CUT_OFF_SHARE = 0.8
@@ -194,9 +195,7 @@ def _adds_to_titles(reading: CandidateReading, witnesses: Sequence[CandidateRead
     """Returns whether each title is another source's with more words, such as the shop's name.
     What several products share of their titles is a brand."""
     for other in witnesses:
-        pairs = [
-            (plain_text(value), plain_text(title)) for value, title in common_values(reading, other)
-        ]
+        pairs = plain_pairs(reading, other)
         values, titles = ({pair[side] for pair in pairs} for side in (0, 1))
         if (
             len(pairs) > 2

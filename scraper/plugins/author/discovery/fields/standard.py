@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from scraper.extract.heuristics.codes import GTIN_NAMES
 from scraper.rules.urls import is_private
 from scraper.sites.definition import Site
 from scraper.sites.grammar.auto_fields import TYPES as AUTO_TYPES
@@ -40,7 +41,6 @@ def _meta_sources(*names: str) -> list[dict[str, str]]:
     return [{"meta": name} for name in names]
 
 
-_GTINS = ("gtin13", "gtin", "gtin14", "gtin12", "gtin8", "ean", "isbn")
 SOURCES: Mapping[str, list[dict[str, str]]] = {
     "title": [*_structured_sources("name"), *_meta_sources("og:title"), {"css": "h1"}],
     "price": [
@@ -57,7 +57,7 @@ SOURCES: Mapping[str, list[dict[str, str]]] = {
         *_meta_sources("product:retailer_item_id"),
     ],
     "gtin": [
-        *_structured_sources(*_GTINS, *(f"offers.{name}" for name in _GTINS[:5])),
+        *_structured_sources(*GTIN_NAMES, *(f"offers.{name}" for name in GTIN_NAMES[:5])),
         *_meta_sources("product:ean", "product:upc"),
     ],
     "mpn": [*_structured_sources("mpn"), *_meta_sources("product:mfr_part_no")],

@@ -71,8 +71,10 @@ async def find_in_sitemap(reader: ListingPageReader, survey: Survey) -> bool:
     rules = await reader.polite.read_robots(survey.start)
     named = rules.sitemaps if isinstance(rules, RobotsRules) else []
     start = named[0] if named else urls.clean("/sitemap.xml", survey.start)
-    files = await _read_files(start, reader) if start else SitemapFiles("")
-    if start is None or not files.listed:
+    if start is None:
+        return False
+    files = await _read_files(start, reader)
+    if not files.listed:
         return False
     likely, source = max(_group_by_folder(files.listed), key=len), {"url": start}
     own = files.of_products
