@@ -58,7 +58,6 @@ CORE_COMMANDS = {
     "sites": Command(SETUP, "scraper.cli.setup.sites"),
     "status": Command(CRAWLS, "scraper.cli.crawl.status"),
     "stop": Command(CRAWLS, "scraper.cli.crawl.crawls"),
-    "watch": Command(CRAWLS, "scraper.cli.crawl.watch"),
 }
 
 

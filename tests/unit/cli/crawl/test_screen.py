@@ -15,14 +15,12 @@ from rich.text import Text
 from scraper.cli.common.tables import format_span
 from scraper.cli.crawl.screen import (
     GAP,
-    SORTS,
     Choice,
     Column,
     fit_columns,
     fit_rows,
     make_screen,
 )
-from scraper.cli.crawl.watch import press_keys
 from scraper.frontier.counters import Counts
 from scraper.frontier.progress import CrawlProgress
 from scraper.views.dashboard import FleetStatus, WorkerState
@@ -169,29 +167,8 @@ def test_pages_are_turned_until_the_whole_fleet_was_seen() -> None:
     choice, seen = Choice(), []
     while rows := sites_of(choice)[: choice.shown]:
         seen += rows
-        assert press_keys(choice, "n")
+        choice.first += choice.shown
     assert len(seen) == len(set(seen)) == 60 and seen[0] == "shop-33"
-    for _ in range(60):
-        press_keys(choice, "p")
-    assert choice.first == 0
-
-
-def test_keys() -> None:
-    choice = Choice()
-    for sort in (*SORTS[1:], "worst"):
-        press_keys(choice, "s")
-        assert choice.sort == sort and len(sites_of(choice)) == 60
-    press_keys(choice, "/SHOP-4q")
-    assert choice.typing and sites_of(choice) == []
-    press_keys(choice, "\x7f")
-    assert len(sites_of(choice)) == 11
-    press_keys(choice, "\r")
-    assert not choice.typing and choice.search == "SHOP-4"
-    press_keys(choice, "\x1b[6~")
-    assert choice.search == "SHOP-4"
-    press_keys(choice, "\x1b")
-    assert choice.search == "" and len(sites_of(choice)) == 60
-    assert press_keys(choice, "") and not press_keys(choice, "q")
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=7), st.integers(0, 100))
