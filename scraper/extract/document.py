@@ -3,6 +3,7 @@ JSON-LD, base URL. Raises only `ReadElsewhere` and `TooSlow`."""
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import Any
 
@@ -30,6 +31,8 @@ from scraper.sites.grammar.css import CssSelector
 from scraper.sites.grammar.selectors import XPathCost, classify_xpath, split_in_two_steps
 
 _JSONLD = 'script[type*="ld+json" i]'
+# A product's address may have one fragment: others name parts of a page, as related products.
+_OWN_URL = re.compile(r"[^#]*(?:#product)?$", re.I).match
 _KEEP_ALL = urls.UrlRules(keep=("*",))
 
 
@@ -151,17 +154,35 @@ class Document:
         scripts = jsonld_blocks.find_scripts(self.decoded.raw)
         if scripts is None:
             scripts = [script.text() for script in self.dom.css(_JSONLD)]
-        return jsonld.put_own_first(jsonld_blocks.collect_objects(scripts), self._is_own)
+        return jsonld.put_own_first(jsonld_blocks.collect_objects(scripts), self._rank_own)
 
-    def _is_own(self, product: dict[str, Any]) -> bool:
-        """Returns whether a product's address or name is the page's."""
-        for key in ("url", "@id", "mainEntityOfPage"):
-            text = product.get(key)
-            address = urls.clean(text, self.url) if isinstance(text, str) else None
-            if address and "#" not in str(text) and address in (self.url, self.page_url):
-                return True
+    def _rank_own(self, product: dict[str, Any]) -> float:
+        """Ranks how surely a product is the page's own: by its address, by its name, by a name that
+        the heading begins with."""
+        offer = next(iter(jsonld.as_list(product.get("offers"))), None)
+        for holder in (product, offer if isinstance(offer, dict) else {}):
+            for key in ("url", "@id", "mainEntityOfPage"):
+                text = holder.get(key)
+                text = text.get("@id") if isinstance(text, dict) else text
+                address = urls.clean(text, self.url) if isinstance(text, str) else None
+                bare = _bare_address(address) if address and _OWN_URL(str(text)) else None
+                if bare in self._own_addresses:
+                    return 3
         name = product.get("name")
-        return isinstance(name, str) and clean_text(unescape_twice(name)).casefold() in self._titles
+        text = clean_text(unescape_twice(name)).casefold() if isinstance(name, str) else ""
+        if not text or text in self._titles:
+            return 2 if text else 0
+        begins = any(
+            title.startswith(text) and not title[len(text)].isalnum() for title in self._titles
+        )
+        return min(1, len(text) / 1000) if begins else 0
+
+    @cached_property
+    def _own_addresses(self) -> frozenset[str]:
+        link = self.dom.css_first("link[rel=canonical]")
+        href = link.attributes.get("href") if link is not None else None
+        canonical = href and urls.clean(href, self.base)
+        return frozenset(_bare_address(url) for url in (self.url, self.page_url, canonical) if url)
 
     @cached_property
     def _titles(self) -> list[str]:
@@ -173,14 +194,14 @@ class Document:
         """Every microdata object of the page, outer objects first."""
         if b"itemscope" not in self.decoded.utf8.lower():
             return []
-        return jsonld.put_own_first(microdata.read_objects(self.dom), self._is_own)
+        return jsonld.put_own_first(microdata.read_objects(self.dom), self._rank_own)
 
     @cached_property
     def rdfa(self) -> list[dict[str, Any]]:
         """Every RDFa object of the page in schema.org's vocabulary, outer objects first."""
         if b"typeof" not in self.decoded.utf8.lower():
             return []
-        return rdfa.read_objects(self.dom)
+        return jsonld.put_own_first(rdfa.read_objects(self.dom), self._rank_own)
 
     @cached_property
     def state(self) -> list[Any]:
@@ -207,3 +228,8 @@ class Document:
                 for body in self.page.captured.get(name, ())
             ]
         return answers
+
+
+def _bare_address(url: str) -> str:
+    """Returns the address without its scheme and a last slash."""
+    return url.partition("://")[2].rstrip("/")

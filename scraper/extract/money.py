@@ -103,7 +103,8 @@ _EXTRA_BEHIND = re.compile(
     rf"\)?\s?(?:(?:d['’])?{WORDS['deposit']}\b(?!\W{{0,3}}\w{{0,3}}\s?\d)"
     rf"|(?:/|\b(?:per|pro|im|par|al|por|na|i|a|en|в)\s)\s?{WORDS['month']}\b"
     rf"|{WORDS['coupon']}\b(?!\D*\d)"
-    r"|mtl\b|monatlich|mensual|mensili|monthly)",
+    r"|mtl\b|monatlich|mensual|mensili|monthly"
+    r"|(?:every|each)\s(?:\w+\s)?(?:weeks?|months?|fortnight)\b|(?:a|per)\s(?:week|fortnight)\b)",
     re.IGNORECASE,
 ).match
 # An amount in brackets, or after a sign for "about", repeats the price in another currency.
@@ -123,6 +124,13 @@ NET = re.compile(
     rf"|\+ ?{WORDS['tax']}\b|税(?:抜|別))",
     re.IGNORECASE,
 )
+_GROSS = re.compile(
+    rf"\W{{0,3}}?(?:\b{WORDS['gross']}\.?:? ?(?:de |of )?(?:\d\d? ?% )?{WORDS['tax']}\b"
+    rf"|\b{WORDS['gross_alone']}\b|{WORDS['gross_unspaced']})\W{{0,3}}",
+    re.IGNORECASE,
+)
+_OPENED = re.compile(r"[(\[\uff08]\s*([^)\]\uff09]*)$")
+_BETWEEN = re.compile(rf"\b{WORDS['between']}\s$", re.IGNORECASE).search
 # Before the price of a kilogram or of several pieces: "(1 kg = 11,98 €)", "3 for £12".
 _PER_QUANTITY = re.compile(
     r"\d\s?(?:(?:[kmcd]?g|[mcd]?l|m[²³23]?|oz|lb|stück|stk)\s?=|(?:for|für|pour|per|por"
@@ -248,7 +256,7 @@ def _pick_price(text: str, currency: str | None) -> str:
         if not _PER_UNIT(text, amount.end) and not _PER_QUANTITY.search(text[: amount.start])
     ] or prices
     if len(whole) > 1:
-        whole = [amount for amount in whole if not NET.match(text, amount.end)] or whole
+        whole = _prefer_with_tax(text, amounts, whole)
         ends = {amount.start: end for amount, end in zip(amounts, starts, strict=True)}
         whole = [
             amount
@@ -259,9 +267,32 @@ def _pick_price(text: str, currency: str | None) -> str:
         whole = _in_one_currency(text, whole, currency)
     if len({_NUMBERS.findall(amount.text)[0] for amount in whole}) == 1:
         return whole[0].text
-    if len(whole) == 2 and _RANGE(text[whole[0].end : whole[1].start]):
+    between = text[whole[0].end : whole[1].start] if len(whole) == 2 else ""
+    of_range = _RANGE(between) or (between.strip().isalpha() and _BETWEEN(text[: whole[0].start]))
+    if between and of_range:
         return whole[0].text
     raise Mistyped(text, "single price")
+
+
+def _prefer_with_tax(
+    text: str, amounts: list[_AmountSpan], listed: list[_AmountSpan]
+) -> list[_AmountSpan]:
+    """Returns the listed amounts that a label calls with tax, else those that none calls without.
+    Labels stand before all amounts if one stands before the first; else a label after a bracket
+    that is open at the next amount belongs to that one, and others to the amount before them."""
+    edges = [0, *(edge for amount in amounts for edge in (amount.start, amount.end)), len(text)]
+    gaps = [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
+    leads = bool(_GROSS.search(gaps[0]) or NET.search(gaps[0]))
+
+    def is_called(pattern: re.Pattern[str], amount: _AmountSpan) -> bool:
+        before, after = gaps[amounts.index(amount) :][:2]
+        bracket = _OPENED.search(before)
+        if leads or (bracket and bracket[1]):
+            return pattern.search(before if bracket is None else bracket[1]) is not None
+        return pattern.match(_OPENED.sub("", after)) is not None
+
+    gross = [amount for amount in listed if is_called(_GROSS, amount)]
+    return gross or [amount for amount in listed if not is_called(NET, amount)] or listed
 
 
 def _in_one_currency(

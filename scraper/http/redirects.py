@@ -6,6 +6,7 @@ identity's jar is given) and which request headers may follow to another origin.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Protocol
@@ -22,6 +23,10 @@ from scraper.http.request import Pairs
 STATUSES = frozenset({301, 302, 303, 307, 308})
 # A <meta> that sends readers on comes early, and they wait for it no longer than this.
 REFRESH_BYTES, REFRESH_S = 4096, 10
+# Browsers also obey "0, /x", and need no "url=".
+_REFRESH = re.compile(
+    r"""(content\s*=\s*["']?\s*[\d.]+)\s*[;,]\s*(?:url\s*=\s*(?:&quot;)?)?""", re.I
+).sub
 # Another origin gets these headers, which reveal languages and formats, but no Authorization,
 # Cookie, or API key.
 _HARMLESS = ("accept", "user-agent", "dnt", "sec-", "upgrade-insecure-requests",
@@ -76,7 +81,8 @@ def find_refresh(headers: Mapping[str, str], body: bytes, url: str) -> bytes | N
         head = f'<meta http-equiv=refresh content="{escape(content)}">'.encode()
     if b"refresh" not in head.lower():
         return None
-    wait_s, target = get_meta_refresh(head.decode("utf-8", "replace"), url)
+    text = _REFRESH(r"\1;url=", head.decode("utf-8", "replace"))
+    wait_s, target = get_meta_refresh(text, url)
     if target is None or wait_s is None or wait_s > REFRESH_S or "bm-verify=" in target:
         return None
     return target.encode() if target.partition("#")[0] != url.partition("#")[0] else None

@@ -24,14 +24,17 @@ from w3lib.encoding import (
 
 # A longer Content-Type header is cut.
 TYPE_CHARS = 200
+# Codes and amounts are shorter: some unseen characters count as printable.
+CODE_MAX = 100
 # Byte order marks begin with these.
 _BOMS = frozenset((b"\xef", b"\xfe", b"\xff", b"\x00"))
 _NUL_OR_SURROGATE = re.compile("[\x00\ud800-\udfff]")
 # Soft hyphens, zero-width spaces, marks of direction and the like. Joiners stay between letters,
 # which some scripts and emoji join, but not next to ASCII, as in codes and amounts.
 _UNSEEN = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff"
-    "\uffa0\ufff9-\ufffb]|(?:(?<=[\x01-\x7f])|^)[\u200c\u200d]+|[\u200c\u200d]+(?=[\x01-\x7f]|$)"
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufeff"
+    "\uffa0\ufff9-\ufffb]|(?:(?<=[\x01-\x7f])|^)[\u200c\u200d\ufe0f\U000e0020-\U000e007f]+(?!\u20e3)"
+    "|[\u200c\u200d]+(?=[\x01-\x7f]|$)"
 )
 _UTF8_LABELS = (b"charset=utf-8", b'charset="utf-8"', b"charset='utf-8'")
 _PIECE_BYTES = 16_384
@@ -107,7 +110,7 @@ def _header_encoding(content_type: str) -> str | None:
 
 
 def _name_label(match: re.Match[str]) -> str:
-    return match[1] + _NAMES.get(match[2].lower(), match[2])
+    return "".join(match[1].split()) + _NAMES.get(match[2].lower(), match[2])
 
 
 def _read_declaration(head: bytes) -> str | None:
@@ -202,7 +205,7 @@ def clean_text(text: str) -> str:
     clean = " ".join(text.split())
     if clean.isascii():
         return " ".join(clean.replace("\x00", "").split()) if "\x00" in clean else clean
-    if clean.isprintable():
+    if len(clean) > CODE_MAX and clean.isprintable():
         return clean
     return " ".join(_UNSEEN.sub("", make_storable(clean)).split())
 

@@ -30,7 +30,7 @@ from scraper.extract.heuristics.codes import (
 )
 from scraper.extract.heuristics.shown_price import rank_shown_prices
 from scraper.extract.heuristics.state_fields import find_currencies, find_field_paths
-from scraper.extract.money import THOUSANDTHS, to_price
+from scraper.extract.money import THOUSANDTHS, names_currency, to_price
 from scraper.extract.structured import jsonld
 from scraper.extract.text import unescape_twice, whole_text
 from scraper.extract.values import Mistyped, to_bool
@@ -119,11 +119,17 @@ class AutoReader:
         if value.as_tuple().exponent != -3 or currency in THOUSANDTHS:
             return value
         shown = {amount.value for amount in self._amounts}
-        return (
-            (value * 1000).to_integral_value()
-            if value * 1000 in shown and value not in shown
-            else value
+        if value in shown:
+            return value
+        whole, _, thousandths = str(value).partition(".")
+        number = re.compile(
+            rf"(?<![\d.,]){whole}[.,'’ \u00a0\u202f]?{thousandths}(?![\d]|[.,]\d{{3}})"
         )
+        body = self._document.dom.body
+        text = body.text() if body is not None and value * 1000 not in shown else ""
+        beside = (text[max(0, at.start() - 4) : at.end() + 4] for at in number.finditer(text))
+        seen = value * 1000 in shown or any(map(names_currency, beside))
+        return (value * 1000).to_integral_value() if seen else value
 
     def read_price(self) -> AutoValue | None:
         given = self._stated_prices()

@@ -28,8 +28,8 @@ WORDS = {
     )
     for name, keys in _LANGUAGES.items()
 }
-# Scripts that do not write spaces around words.
-_UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
+# Scripts without spaces around words, or whose signs for vowels do not count as letters.
+_UNSPACED = re.compile(r"[\u0900-\u097f\u0e00-\u0e7f\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 _CLAUSE_END = re.compile(r"[,;|•·!?()\n。、，]|(?<!\d)\.\s|\s[-–—]\s|(?<=stock)\.")
 _MONTH = rf"(?:{_DATES['months']})"
 _DATE = (

@@ -49,15 +49,15 @@ _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d").match
 
 
 def put_own_first(
-    nodes: list[dict[str, Any]], is_own: Callable[[dict[str, Any]], bool]
+    nodes: list[dict[str, Any]], rank: Callable[[dict[str, Any]], float]
 ) -> list[dict[str, Any]]:
-    """Returns the objects with the page's own product before other products, such as recently
-    viewed ones, if `is_own` recognises another than the first."""
+    """Returns the objects with the page's own product, which has the highest rank, before other
+    products, such as recently viewed ones. A first product of rank 2 is the page's own."""
     products = [node for node in nodes if not _PRODUCTS.isdisjoint(_type_names(node))]
-    if len(products) < 2 or products[0].get("hasVariant") or is_own(products[0]):
+    if len(products) < 2 or products[0].get("hasVariant") or rank(products[0]) >= 2:
         return nodes
-    own = next((node for node in products[1:] if is_own(node)), None)
-    return nodes if own is None else [own, *(node for node in nodes if node is not own)]
+    own = max(products, key=rank)
+    return nodes if own is products[0] else [own, *(node for node in nodes if node is not own)]
 
 
 def find_texts(nodes: list[dict[str, Any]], path: JsonPath, every: bool) -> Iterator[str]:
@@ -74,7 +74,7 @@ def find_texts(nodes: list[dict[str, Any]], path: JsonPath, every: bool) -> Iter
             continue
         # A ProductGroup has its offers on its variants.
         if empty:
-            for variant in _as_list(node.get("hasVariant")):
+            for variant in as_list(node.get("hasVariant")):
                 yield from _texts_at(variant, path.steps, _find_elsewhere)
         return
 
@@ -92,12 +92,12 @@ def _texts_at(value: Any, steps: Steps, elsewhere: Elsewhere | None = None) -> I
 
 
 def _type_names(node: dict[str, Any]) -> Iterator[str]:
-    for name in _as_list(node.get("@type")):
+    for name in as_list(node.get("@type")):
         if isinstance(name, str):
             yield name.replace("#", "/").replace(":", "/").rsplit("/", 1)[-1].lower()
 
 
-def _as_list(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
@@ -108,7 +108,7 @@ def _walk_texts(value: Any, steps: Steps, elsewhere: Elsewhere | None = None) ->
         return
     step, rest = steps[0], steps[1:]
     if isinstance(step, int):
-        listed = _as_list(value)
+        listed = as_list(value)
         if -len(listed) <= step < len(listed):
             yield from _walk_texts(listed[step], rest, elsewhere)
     elif isinstance(value, list):
@@ -129,7 +129,7 @@ def _find_elsewhere(value: Any, step: str) -> Iterator[str]:
     if not isinstance(value, dict):
         return
     for key, *rest in _OFFER_PARTS.get(step, ()):
-        for text in _walk_texts(_current_prices(_as_list(value.get(key)))[:1], tuple(rest)):
+        for text in _walk_texts(_current_prices(as_list(value.get(key)))[:1], tuple(rest)):
             yield text
             return
 
@@ -149,7 +149,7 @@ def _rank_price(part: Any) -> int | None:
     if "referenceQuantity" in part or _OTHER_PRICE(kind):
         return None
     inner = part.get("priceSpecification") if part.get("price") is None else None
-    ranks = [rank for spec in _as_list(inner) if (rank := _rank_price(spec)) is not None]
+    ranks = [rank for spec in as_list(inner) if (rank := _rank_price(spec)) is not None]
     rank = 0 if "SalePrice" in kind else 2 if "RegularPrice" in kind else 1
     if inner is not None:
         rank = min(ranks, default=9)
@@ -248,7 +248,7 @@ def _walk_objects(value: Any, steps: Steps) -> Iterator[dict[str, Any]]:
         return
     step, rest = steps[0], steps[1:]
     if isinstance(step, int):
-        listed = _as_list(value)
+        listed = as_list(value)
         if -len(listed) <= step < len(listed):
             yield from _walk_objects(listed[step], rest)
     elif isinstance(value, list):

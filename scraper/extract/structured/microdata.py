@@ -5,7 +5,9 @@ The text read from a page is limited, because nested properties repeat the same 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping
+from itertools import product
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -17,6 +19,8 @@ PROPERTIES_MAX = 5000
 # The characters of all texts together.
 TEXTS_MAX = 500_000
 DEPTH_MAX = 20
+# The ids that an object may refer to, and the objects that may share one.
+IDS_MAX, OWNERS_MAX = 50, 20
 # The attribute that holds an element's value instead of its text (WHATWG HTML, "Values").
 _ATTRIBUTES = {
     "a": "href", "area": "href", "link": "href", "audio": "src", "embed": "src", "iframe": "src",
@@ -39,8 +43,8 @@ def read_objects(dom: LexborHTMLParser) -> list[dict[str, Any]]:
     inside: set[int] = set()
     read = 0
     for element in dom.css("[itemprop]")[:PROPERTIES_MAX] if items else ():
-        owner = _find_owner(element, items, referred)
-        if owner is None:
+        owners = _find_owners(element, items, referred)
+        if not owners:
             continue
         if read > TEXTS_MAX:
             break
@@ -55,7 +59,7 @@ def read_objects(dom: LexborHTMLParser) -> list[dict[str, Any]]:
         if value in (None, ""):
             continue
         read += len(value)
-        for name in names:
+        for owner, name in product(owners, names):
             add_property(owner, name, value)
     outer = [item for identifier, item in items.items() if identifier not in inside]
     inner_items = [item for identifier, item in items.items() if identifier in inside]
@@ -77,34 +81,37 @@ def add_property(owner: dict[str, Any], name: str, value: Any) -> None:
 
 def _find_referred(
     dom: LexborHTMLParser, items: Mapping[int, dict[str, Any]]
-) -> dict[int, dict[str, Any]]:
-    """Returns the elements whose properties belong to an object that names them in `itemref`."""
-    names: dict[str, dict[str, Any]] = {}
+) -> dict[int, list[dict[str, Any]]]:
+    """Returns the elements whose properties belong to objects that name them in `itemref`."""
+    names: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for element in dom.css("[itemscope][itemref]"):
-        for name in (element.attributes.get("itemref") or "").split():
-            if element.mem_id in items:
-                names.setdefault(name, items[element.mem_id])
-    elements = dom.css("[id]") if names else ()
-    named = ((element.mem_id, element.attributes.get("id") or "") for element in elements)
-    return {identifier: names[name] for identifier, name in named if name in names}
+        item = items.get(element.mem_id)
+        for name in set((element.attributes.get("itemref") or "").split()[:IDS_MAX]):
+            if item is not None and len(names[name]) < OWNERS_MAX:
+                names[name].append(item)
+    # The first element of an id counts, as in browsers.
+    named = reversed(dom.css("[id]") if names else ())
+    first = {element.attributes.get("id"): element for element in named}
+    return {first[name].mem_id: owners for name, owners in names.items() if name in first}
 
 
-def _find_owner(
+def _find_owners(
     element: LexborNode,
     items: Mapping[int, dict[str, Any]],
-    referred: Mapping[int, dict[str, Any]],
-) -> dict[str, Any] | None:
+    referred: Mapping[int, list[dict[str, Any]]],
+) -> list[dict[str, Any]]:
     if element.mem_id in referred:
         return referred[element.mem_id]
     parent = element.parent
     for _ in range(DEPTH_MAX):
         if parent is None:
-            return None
-        item = items.get(parent.mem_id) or referred.get(parent.mem_id)
-        if item is not None:
-            return item
+            break
+        if parent.mem_id in items:
+            return [items[parent.mem_id]]
+        if parent.mem_id in referred:
+            return referred[parent.mem_id]
         parent = parent.parent
-    return None
+    return []
 
 
 def _item_types(element: LexborNode) -> list[str]:

@@ -120,6 +120,18 @@ def test_no_decimal(text: str) -> None:
         ("£10.00 – £15.00", None, None, ("10.00", "GBP")),
         ("from $12.99 to $15.99", None, None, ("12.99", "USD")),
         ("Price: $1,234.56 $1,234.56", None, None, ("1234.56", "USD")),
+        # With tax and without, beside one another.
+        ("£10.00 (£12.00 inc. VAT)", None, None, ("12.00", "GBP")),
+        ("$12.10 inc GST ($11.00 ex GST)", None, None, ("12.10", "USD")),
+        ("125,50 € (sis. alv) 100,00 € (alv 0 %)", None, None, ("125.50", "EUR")),
+        ("1,000円 (税込1,100円)", None, None, ("1100", "JPY")),
+        ("Excl. btw: € 10,00 Incl. btw: € 12,10", None, None, ("12.10", "EUR")),
+        ("€ 10,00 excl. btw € 12,10 incl. btw", None, None, ("12.10", "EUR")),
+        ("82,64 Kč bez DPH 100 Kč s DPH", None, None, ("100", "CZK")),
+        ("19,99 € inkl. MwSt. zzgl. 4,99 € Versand", None, None, ("19.99", "EUR")),
+        ("between $10 and $15", None, None, ("10", "USD")),
+        ("zwischen 10,00 € und 15,00 €", None, None, ("10.00", "EUR")),
+        ("$499.00 Pay $124.75 every two weeks with Zip", None, None, ("499.00", "USD")),
         # Other scripts' digits.
         ("١٢٫٥٠ ريال", None, None, ("12.50", "SAR")),
         ("１２．９９ €", None, None, ("12.99", "EUR")),
@@ -137,6 +149,7 @@ def test_price(
     [
         *("", "Call us", "50% off", "x" * 501 + "£5"),
         *("£20.00 £15.00", "20 € 15 €", "10 € 45", "price 12.99 item 4711", "RRP £20.00 save £5"),
+        *("10 € and 15 €", "£10.00 (£12.00 in blue)"),
     ],
 )
 def test_no_price(text: str) -> None:

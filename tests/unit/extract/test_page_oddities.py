@@ -42,6 +42,7 @@ def test_labels_of_character_sets_mean_what_they_mean_in_browsers(
         assert decode_page(head + pragma.encode() + body, "text/html").text.endswith(text)
     if label != "unicode":
         assert decode_page(body, f"text/html; charset={label}").text == text
+        assert decode_page(body, f"text/html;charset= {label} ").text == text
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,9 @@ def test_labels_of_character_sets_mean_what_they_mean_in_browsers(
         ("\u200e 19,90\u2060 €\u200f", "19,90 €"),
         ("Schrau\u00adben\u00adzieher", "Schraubenzieher"),
         ("a \u200b b", "a b"),
+        ("AB\u115f-\u28001\ufe0f2\U000e0030", "AB-12"),
+        ("\ufe0f\u3164K-7\uffa0", "K-7"),
+        ("5\ufe0f\u20e3 ❤\ufe0f", "5\ufe0f\u20e3 ❤\ufe0f"),
         ("می\u200cخواهم", "می\u200cخواهم"),
         ("👩\u200d🔧 set", "👩\u200d🔧 set"),
         ("x\x00y \ud800z", "xy z"),
@@ -78,6 +82,16 @@ def test_itemref_adds_the_properties_of_other_elements() -> None:
     assert row.data["x"] == "J-1" and row.data["y"] == 7.5
 
 
+def test_objects_may_share_what_they_refer_to() -> None:
+    scope = '<div itemscope itemtype="https://schema.org/Product" itemref="maker"><b itemprop=name>'
+    body = (
+        f"<h1>Jug</h1><p id=maker><b itemprop=brand>Acme</b></p><p id=maker><b itemprop=brand>Other</b></p>"
+        f"{scope}Vase</b></div>{scope}Jug</b></div>"
+    )
+    (row,) = product("x: {microdata: brand}, y: {microdata: name}", body).products
+    assert row.data["x"] == "Acme" and row.data["y"] == "Jug"
+
+
 def product_script(*products: dict[str, Any]) -> str:
     scripts = (json.dumps({"@type": "Product", **data}) for data in products)
     return "".join(f'<script type="application/ld+json">{text}</script>' for text in scripts)
@@ -102,11 +116,46 @@ def test_the_first_product_may_be_another_one(same: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("head", "own"),
+    [
+        ("", {"url": URL + "/"}),
+        ("", {"url": URL.replace("https:", "http:")}),
+        ("", {"@id": URL + "#product"}),
+        ("", {"mainEntityOfPage": {"@type": "WebPage", "@id": URL}}),
+        ("", {"offers": {"url": URL, "price": "7"}}),
+        ("<link rel=canonical href=/jug>", {"url": "/jug"}),
+        ("<h1>Jug – blue, 1 l</h1>", {"name": "Jug"}),
+        ("<h1>Jug & Cup, blue</h1>", {"name": "Jug &amp; Cup"}),
+    ],
+)
+def test_the_own_product_is_known_by(head: str, own: dict[str, Any]) -> None:
+    seen = {"name": "Ju", "url": "/other", "@id": "#recent", "offers": {"price": "3"}}
+    body = head + product_script(seen, {"offers": {"price": "7"}} | own)
+    assert value("{jsonld: offers.price, type: price}", body) == 7
+
+
+def test_a_first_product_with_the_pages_name_stays_first() -> None:
+    reviewed = {"@id": URL, "aggregateRating": {"ratingValue": 5}}
+    body = "<h1>Jug</h1>" + product_script({"name": "Jug", "sku": "J"}, reviewed)
+    assert value("{jsonld: sku}", body) == "J"
+
+
+def test_the_own_product_may_be_rdfa() -> None:
+    scopes = "".join(
+        f"<div vocab=https://schema.org/ typeof=Product><b property=name>{name}</b><b property=sku>{sku}</b></div>"
+        for name, sku in (("Vase", "V"), ("Jug", "J"))
+    )
+    assert value("{rdfa: sku}", f"<h1>Jug</h1>{scopes}") == "J"
+
+
+@pytest.mark.parametrize(
     ("stated", "shown", "price"),
     [
         ("1.299", "1.299 €", 1299),
         ("1.299", "€ 1 299,00", 1299),
         ("12.500", "12.500,00 kr", 12500),
+        ("1.299", "1.299 € 1.499 €", 1299),
+        ("1.299", "1.299 kg, 5 €", "1.299"),
         ("1.299", "", "1.299"),
         ("12.525", "KWD 12.525", "12.525"),
     ],

@@ -164,6 +164,8 @@ def test_forms_of_gtins(written: str, digits: str | None) -> None:
     Διαθέσιμο από 12 Μαρτίου | Σύντομα | Доступен через 3 недели | Товар в пути | חסר במלאי | موجود نمی باشد | Sắp ra mắt
     近日再入荷 | 準備中 | 곧 출시 | 即将补货 | ใกล้มีสินค้า | not-available | TemporarilyOutOfStock | coming_soon | sdo:SoldOut
     "OutOfStock" | https:\\/\\/schema.org\\/OutOfStock | http://data-vocabulary.org/OutOfStock | nicht_verfuegbar
+    Væntanlegt | Uppselt | Ekki til á lager | Laster eskuragarri | Sen existencias | Malapit na | Hindi available
+    स्टॉक में नहीं है | जल्द ही उपलब्ध | Releases on 3 June 2031 | Coming Autumn 2031 | Отсутствует | Поступит 12 марта
     out_of_stock | OUT-OF-STOCK | OutOfStock/ | schema:SoldOut | https://schema.org/Discontinued# | ItemAvailability.BackOrder
     """.replace("\n", "|").split("|"),
 )
@@ -177,6 +179,7 @@ def test_a_promise_is_not_a_stock(text: str) -> None:
     """
     Only 2 left, back soon in other colours | In stock, ships soon | Soon sold out | Bald ausverkauft | Presque épuisé
     Plus que 2 en stock | Casi agotado | Wieder lieferbar | De nouveau disponible | Auf Lager, bald mehr
+    Á lager | Eskuragarri | उपलब्ध | May stock | Few left | 재고 3개 남음 | lowstock
     in_stock | IN-STOCK | InStock/ | schema:PreOrder | http://schema.org/ItemAvailability/InStock | made_to_order
     Availability: In stock | Lieferbar in 2 Tagen | Available in 2 sizes | Lieferbar in 3-4 Wochen | In stock 24/7
     3 sets in stock | Skladem 5 balení | 5 червоних в наявності | Disponible dès maintenant | Lagernd | חזר למלאי
