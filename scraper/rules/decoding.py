@@ -24,7 +24,7 @@ from w3lib.encoding import (
 
 # A longer Content-Type header is cut.
 TYPE_CHARS = 200
-# Codes and amounts are shorter: some unseen characters count as printable.
+# Codes and amounts are shorter.
 CODE_MAX = 100
 # Byte order marks begin with these.
 _BOMS = frozenset((b"\xef", b"\xfe", b"\xff", b"\x00"))
@@ -36,6 +36,8 @@ _UNSEEN = re.compile(
     "\uffa0\ufff9-\ufffb]|(?:(?<=[\x01-\x7f])|^)[\u200c\u200d\ufe0f\U000e0020-\U000e007f]+(?!\u20e3)"
     "|[\u200c\u200d]+(?=[\x01-\x7f]|$)"
 )
+# Those of them that count as printable.
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u2800\u3164\ufe0f\uffa0")
 _UTF8_LABELS = (b"charset=utf-8", b'charset="utf-8"', b"charset='utf-8'")
 _PIECE_BYTES = 16_384
 _LABEL = re.compile(r"((?:charset|encoding)\s*=\s*[\"']?\s*)([\w:-]+)", re.IGNORECASE).sub
@@ -205,7 +207,7 @@ def clean_text(text: str) -> str:
     clean = " ".join(text.split())
     if clean.isascii():
         return " ".join(clean.replace("\x00", "").split()) if "\x00" in clean else clean
-    if len(clean) > CODE_MAX and clean.isprintable():
+    if clean.isprintable() and (len(clean) > CODE_MAX or _BLANK.isdisjoint(clean)):
         return clean
     return " ".join(_UNSEEN.sub("", make_storable(clean)).split())
 
