@@ -278,7 +278,7 @@ def _prefer_with_tax(
     text: str, amounts: list[_AmountSpan], listed: list[_AmountSpan]
 ) -> list[_AmountSpan]:
     """Returns the listed amounts that a label calls with tax, else those that none calls without.
-    Labels stand before all amounts if one stands before the first; else a label after a bracket
+    Labels are before all amounts if one is before the first; else a label after a bracket
     that is open at the next amount belongs to that one, and others to the amount before them."""
     edges = [0, *(edge for amount in amounts for edge in (amount.start, amount.end)), len(text)]
     gaps = [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]

@@ -48,7 +48,7 @@ class Window:
         return self.drawn()
 
     def drawn(self, more: int = 1) -> Page:
-        """Waits until the page has drawn so many new answers."""
+        """Waits until the page has drawn that number of new answers."""
         seen = int(self.page.locator("#crawls-page").get_attribute("data-refreshed") or 0)
         self.page.wait_for_function(
             f"() => Number(document.getElementById('crawls-page').dataset.refreshed || 0) >= {seen + more}",
@@ -69,7 +69,7 @@ class Window:
         return found
 
     def assert_quiet(self) -> None:
-        """Nothing was said in the console, and nobody but Flower was asked."""
+        """Nothing was said in the console, and no server but Flower was asked."""
         assert self.said == []
         assert [url for url in self.asked if not url.startswith(("data:", self.flower.url))] == []
 

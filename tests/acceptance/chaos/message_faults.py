@@ -21,7 +21,7 @@ QUEUES = ("datacenter", "residential", "coordinator")
 
 
 class MessagesFault(Fault):
-    """Waits for both servers: whoever is away has no messages."""
+    """Waits for both servers: a server that is away has no messages."""
 
     def collected(self) -> tuple[list[Entry], list[Lease]]:
         for _ in range(50):

@@ -61,7 +61,7 @@ class Result:
 
 
 class LyingSite:
-    """A site, what is true of it, and what was."""
+    """A site, the truth about it now and before."""
 
     def __init__(self, way: Way, server: OddShop, port: int, products: int, seed: str) -> None:
         self.way, self.server, self.port = way, server, port
@@ -70,7 +70,7 @@ class LyingSite:
         self.shop = Shop.of(products, self.random)
         self.before: Pages = {}
         self.has_ids = True
-        # By path: what was ever true of it, by field; and whether it was ever gone.
+        # By path: each value that was ever true, by field; and whether it was ever gone.
         self.true: dict[str, dict[str, list[object]]] = defaultdict(lambda: defaultdict(list))
         self.gone: set[str] = set()
         self.served: set[str] = set()

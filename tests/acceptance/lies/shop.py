@@ -57,7 +57,7 @@ class Item:
 
     @property
     def truth(self) -> dict[str, object]:
-        """What should be stored of it."""
+        """What should be stored for the page."""
         data: dict[str, object] = {
             "name": self.name,
             "price": self.price,

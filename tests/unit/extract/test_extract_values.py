@@ -120,7 +120,7 @@ def test_no_decimal(text: str) -> None:
         ("£10.00 – £15.00", None, None, ("10.00", "GBP")),
         ("from $12.99 to $15.99", None, None, ("12.99", "USD")),
         ("Price: $1,234.56 $1,234.56", None, None, ("1234.56", "USD")),
-        # With tax and without, beside one another.
+        # With tax and without, side by side.
         ("£10.00 (£12.00 inc. VAT)", None, None, ("12.00", "GBP")),
         ("$12.10 inc GST ($11.00 ex GST)", None, None, ("12.10", "USD")),
         ("125,50 € (sis. alv) 100,00 € (alv 0 %)", None, None, ("125.50", "EUR")),
