@@ -41,6 +41,9 @@ _FALSE_ENCODING = re.compile(
     rb"""^(<\?xml[^>]{0,200}?)\sencoding\s*=\s*["'](?:utf-?(?:16|32)|ucs|unicode)[^"'>]*["']""",
     re.I,
 ).sub
+_ROOTS = frozenset({"urlset", "sitemapindex"})
+# Around a URL: white space, and quotation marks that should not be there.
+_AROUND = " \t\r\n\"'"
 _BROKEN = "the sitemap's XML is broken"
 GZIP = b"\x1f\x8b"
 # A URL, whether it is the URL of a sitemap, and its `lastmod` as written.
@@ -57,7 +60,8 @@ class SitemapReader:
 
     def read(self, page: Fetched, page_url: str) -> Extracted:
         problems: list[str] = []
-        body = unpack(page.body, problems).lstrip(b"\xef\xbb\xbf \t\r\n")
+        # Some servers pack a packed file again.
+        body = unpack(unpack(page.body, problems), problems).lstrip(b"\xef\xbb\xbf \t\r\n")
         entries = _find_entries(body, _is_robots(page.url) or _is_robots(page_url), problems)
         if entries is None:
             problems.append(
@@ -155,8 +159,10 @@ def _find_entries(body: bytes, robots: bool, problems: list[str]) -> Iterator[En
         return _robots_lines(body)
     root = None if body.startswith(b"<?xml") else _ROOT(body[:ROOT_WITHIN])
     body = body[root.start() :] if root is not None else body
-    if body.startswith((b"<", b"\xff\xfe", b"\xfe\xff")):
+    wide = body.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if body.startswith(b"<") or (wide and body[2:4].strip(b"\0") == b"<"):
         return _parse_xml(_repair_xml(body), problems)
+    body = body.decode("utf-16", "replace").encode() if wide else body
     first, *_ = next(_text_lines(body), ("", False, ""))
     return _text_lines(body) if first.startswith(("http://", "https://")) else None
 
@@ -182,8 +188,9 @@ def _repair_reference(match: re.Match[bytes]) -> bytes:
 
 def _text_lines(body: bytes) -> Iterator[Entry]:
     for match in _LINE(body):
-        if line := match[0].decode("utf-8", "replace").strip():
-            yield line, False, ""
+        words = match[0].decode("utf-8", "replace").split(maxsplit=1)
+        if words and not words[0].startswith("#"):
+            yield words[0], False, ""
 
 
 def _robots_lines(body: bytes) -> Iterator[Entry]:
@@ -199,6 +206,7 @@ def _parse_xml(body: bytes, problems: list[str]) -> Iterator[Entry] | None:
         BytesIO(body),
         events=("end",),
         recover=True,
+        remove_comments=True,
         resolve_entities=False,
         no_network=True,
         load_dtd=False,
@@ -210,7 +218,7 @@ def _parse_xml(body: bytes, problems: list[str]) -> Iterator[Entry] | None:
         _, first = next(iter(events))
     except (StopIteration, etree.XMLSyntaxError):
         return None
-    if _local_name(first.getroottree().getroot().tag) not in ("urlset", "sitemapindex"):
+    if _local_name(first.getroottree().getroot().tag) not in _ROOTS:
         return None
     return _read_locations(events, problems)
 
@@ -225,11 +233,17 @@ def _read_locations(events: etree.iterparse, problems: list[str]) -> Iterator[En
                 continue
             texts: dict[str, str] = {}
             for child in element:
-                if child.text:
-                    texts.setdefault(_local_name(child.tag), child.text.strip())
+                text = "".join(child.itertext("*")) if len(child) else child.text
+                if text:
+                    clean = text.strip(_AROUND).replace("&amp;", "&")
+                    texts.setdefault(_local_name(child.tag), clean)
             element.clear()
             parent = element.getparent()
-            while parent is not None and element.getprevious() is not None:
+            # An <url> that is not closed holds the next one.
+            while (
+                _local_name(getattr(parent, "tag", "")) in _ROOTS
+                and element.getprevious() is not None
+            ):
                 del parent[0]
             if texts.get("loc"):
                 yield texts["loc"], name == "sitemap", texts.get("lastmod", "")

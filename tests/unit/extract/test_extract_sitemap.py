@@ -215,3 +215,32 @@ def test_warnings_before_a_sitemap_are_left_out() -> None:
         assert urls(read(noise + urlset("a"))) == ["a"]
         assert urls(read(noise + urlset("a").partition("\n")[2])) == ["a"]
     assert not read("<html><body><a href='/urlset'>x</a></body></html>").complete
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "<url><loc><!-- one -->{a}</loc></url><url><loc>{b}</loc></url>",
+        "<url><loc>{a}</loc><url><loc>{b}</loc></url>",
+        "<url><loc><a href='{a}'>{a}</a></loc></url><url><loc>'{b}'</loc></url>",
+        '<url><loc>"{a}"</loc></url><url><loc> {b}\n</loc><br></url>',
+    ],
+)
+def test_what_shops_write_around_a_url_hides_none(broken: str) -> None:
+    entries = broken.format(a="https://shop.example/a", b="https://shop.example/b")
+    assert sorted(urls(read(f"<urlset {NS}>{entries}</urlset>"))) == ["a", "b"]
+
+
+def test_a_url_that_was_escaped_twice_is_what_it_was() -> None:
+    body = urlset("s?a=1&amp;amp;b=2")
+    assert urls(read(body)) == ["s?a=1&b=2"]
+
+
+def test_a_file_that_was_packed_twice() -> None:
+    assert urls(read(gzip.compress(gzip.compress(urlset("a").encode())))) == ["a"]
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_plain_list_may_have_comments_and_dates(codec: str) -> None:
+    text = "# made today\n\nhttps://shop.example/a\t2026-01-01\r\nhttps://shop.example/ä 0.5\n"
+    assert urls(read(text.encode(codec))) == ["a", "%C3%A4"]
