@@ -9,11 +9,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import sqlalchemy as sa
-from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from alembic import command
@@ -39,30 +37,26 @@ def there_and_back(engine: sa.Engine) -> None:
     step fails."""
     migrations.upgrade(engine)
     migrations.require_current(engine)
-    _run(engine, command.check)
+    _check_models(engine)
     for history in migrations.histories()[1:]:
-        _run(engine, lambda config: command.downgrade(config, "base"), history)
+        migrations.downgrade(engine, "base", history.name)
     down(engine, "base")
     with engine.connect() as connection:
         left = list(connection.execute(LEFT_BEHIND).scalars())
     assert not left, f"downgrading to nothing leaves {', '.join(left)}"
     migrations.upgrade(engine)
-    _run(engine, command.check)
+    _check_models(engine)
 
 
 def down(engine: sa.Engine, revision: str) -> None:
-    _run(engine, lambda config: command.downgrade(config, revision))
+    migrations.downgrade(engine, revision)
 
 
-def _run(
-    engine: sa.Engine,
-    what: Callable[[Config], object],
-    history: migrations.History = migrations.CORE,
-) -> None:
-    config = migrations.config(history)
-    with engine.begin() as connection:
+def _check_models(engine: sa.Engine) -> None:
+    config = migrations.config()
+    with engine.connect() as connection:
         config.attributes["connection"] = connection
-        what(config)
+        command.check(config)
 
 
 def main() -> None:

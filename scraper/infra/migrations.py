@@ -2,19 +2,34 @@
 
 The core has one history of revisions, and each plug-in with tables one of its own, with its own
 version table. A plug-in that is off is not migrated; its tables stay.
+
+A migration may say `compatible_from = "0029"`: processes of that revision and later ones run on the
+database that it leaves. Without it, only those of its own revision do. The comment of the version
+table holds the value, so that processes that do not know the migration can read it.
+
+Migrations run while a crawl does. Each has a transaction of its own, which waits for a lock only
+briefly, since what comes later queues behind it, and is tried again. An index on a table that
+exists is built concurrently, outside of transactions.
 """
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
 
 from scraper.errors import ConfigError, ServerUnavailableError
 from scraper.infra import shipped
+from scraper.infra.database import RETRIED_STATES
+from scraper.infra.statements import sql
 from scraper.registry import active_plugins, found_plugins
 
 if TYPE_CHECKING:
@@ -22,6 +37,13 @@ if TYPE_CHECKING:
 
 FOLDER = shipped.path("alembic")
 VERSION_TABLE = "alembic_version"
+# Any number will do that no other program uses as a lock.
+MIGRATION_LOCK = 7_203_001
+LOCK_TIMEOUT = "2s"
+# A busy table is tried again for a quarter of an hour.
+PAUSES_S = (2, 4, 8, 16, *[30] * 28)
+OLDEST_TRANSACTION = sa.text(sql("infra/oldest_transaction.sql"))
+INVALID_INDEXES = sa.text(sql("infra/invalid_indexes.sql"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +107,17 @@ def _escaped(path: Path) -> str:
     return str(path).replace("%", "%%")
 
 
-def upgrade(engine: sa.Engine) -> str:
+def _print_progress(line: str) -> None:
+    print(f"database: {line}", file=sys.stderr, flush=True)
+
+
+def upgrade(engine: sa.Engine, report: Callable[[str], None] = _print_progress) -> str:
     """Applies missing migrations, one process at a time. Returns the core's revision."""
     from alembic import command
 
-    with engine.begin() as connection:
+    with hold_lock(engine, report):
         for history in histories():
-            settings = config(history)
-            settings.attributes["connection"] = connection
-            command.upgrade(settings, "head")
+            _migrate(engine, history, lambda config: command.upgrade(config, "head"), report)
     return head()
 
 
@@ -103,13 +127,90 @@ def downgrade(engine: sa.Engine, revision: str, plugin: str | None = None) -> No
     from alembic import command, util
 
     history = _find_history(plugin)
-    settings = config(history)
-    with engine.begin() as connection:
-        settings.attributes["connection"] = connection
+    with hold_lock(engine):
         try:
-            command.downgrade(settings, revision)
+            _migrate(engine, history, lambda config: command.downgrade(config, revision))
         except util.CommandError as error:
             raise ConfigError(f"{history.name}: {error}") from error
+
+
+@contextmanager
+def hold_lock(engine: sa.Engine, report: Callable[[str], None] = _print_progress) -> Iterator[None]:
+    """Keeps other processes from migrating. A transaction that stays open holds the lock, since a
+    pooler gives a session's next statement to another session. A process that waits asks
+    twice a second: a statement that waited would have a snapshot, for whose end an index that is
+    built concurrently waits."""
+    setting = sa.text("SET LOCAL idle_in_transaction_session_timeout = 0")
+    lock = sa.text("SELECT pg_try_advisory_xact_lock(:key)")
+    with engine.connect() as connection:
+        waits = False
+        while True:
+            if connection.execute(lock, {"key": MIGRATION_LOCK}).scalar():
+                # It also ends the snapshot of the last statement, whose portal would stay open.
+                connection.execute(setting)
+                yield
+                return
+            connection.rollback()
+            if not waits:
+                report("waits for another process that migrates")
+            waits = True
+            time.sleep(0.5)
+
+
+def _migrate(
+    engine: sa.Engine,
+    history: History,
+    work: Callable[[Config], object],
+    report: Callable[[str], None] = _print_progress,
+) -> None:
+    """Runs migrations, and those that found a table in use again. Raises `ServerUnavailableError`
+    if it stays in use."""
+    settings = config(history)
+    for pause_s in PAUSES_S:
+        with engine.connect() as connection:
+            sa.event.listen(connection, "begin", _limit_waits)
+            settings.attributes["connection"] = connection
+            try:
+                if _read_revision(connection, history.table) not in (None, history.head()):
+                    settings.attributes["report"] = report
+                    _drop_invalid_indexes(connection)
+                connection.rollback()
+                work(settings)
+                return
+            except DBAPIError as error:
+                if getattr(error.orig, "sqlstate", None) not in RETRIED_STATES:
+                    raise
+            finally:
+                # The session ends with its settings.
+                connection.invalidate()
+        with engine.connect() as connection:
+            values = {"key": MIGRATION_LOCK}
+            oldest = connection.execute(OLDEST_TRANSACTION, values).scalar() or "it has ended"
+        report(f"a table is in use; tries again in {pause_s} s (oldest transaction: {oldest})")
+        time.sleep(pause_s)
+    raise ServerUnavailableError(
+        f"a migration of {history.name} cannot lock a table (oldest transaction: {oldest})\n"
+        "end that transaction, then type `scraper migrate` again: what was applied stays"
+    )
+
+
+def _limit_waits(connection: sa.Connection) -> None:
+    """Lets a transaction wait for a lock only briefly. A statement outside of a transaction builds
+    an index, which holds up no other, and may wait for as long as it takes."""
+    driver: Any = connection.connection.driver_connection
+    if not driver.autocommit:
+        driver.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+    elif not connection.info["is_pooled"]:
+        driver.execute("SET lock_timeout = 0")
+
+
+def _drop_invalid_indexes(connection: sa.Connection) -> None:
+    """Drops indexes whose building was interrupted: no query uses them, and their names are
+    taken."""
+    names = list(connection.execute(INVALID_INDEXES).scalars())
+    for name in names:
+        connection.execute(sa.text(f"DROP INDEX {name}"))
+    connection.commit()
 
 
 def _find_history(plugin: str | None) -> History:
@@ -137,10 +238,51 @@ def unmigrated_plugins(connection: sa.Connection) -> set[str]:
 
 
 def require_current(engine: sa.Engine) -> None:
-    """Raises `ServerUnavailableError` if the database's revisions are not this program's."""
+    """Raises `ServerUnavailableError` if this program cannot run on the database's revisions."""
     with engine.connect() as connection:
         for history in histories():
-            _require_head(history, _read_revision(connection, history.table))
+            read_newer(connection, history, history.head())
+
+
+def read_newer(connection: sa.Connection, history: History, needed: str) -> str | None:
+    """Returns the database's revision if it is newer than `needed` and compatible, None if it is
+    the same. Raises `ServerUnavailableError` if the program must not run on it."""
+    revision = _read_revision(connection, history.table)
+    if revision == needed:
+        return None
+    scope = "" if history.table == VERSION_TABLE else f" of the plug-in {history.name}"
+    if revision is None or revision < needed:
+        raise ServerUnavailableError(
+            f"the database is at revision {revision or 'nothing'}{scope}, this program needs "
+            f"{needed}\ntype `scraper migrate` (or `scraper up`, which migrates as well)"
+        )
+    oldest = _read_compatible(connection, history.table, revision)
+    if needed < oldest:
+        raise ServerUnavailableError(
+            f"the database is at revision {revision}{scope}, newer than this program, which has "
+            f"{needed}; it needs {oldest}\n"
+            "use the version of celery-scraper that migrated it, or a later one"
+        )
+    return revision
+
+
+def compatible_from(migration: Any) -> str:
+    """Returns the oldest revision whose processes run on a database after that migration."""
+    return str(getattr(migration, "compatible_from", migration.revision))
+
+
+def describe_compatible(revision: str, oldest: str) -> str:
+    """Returns the comment of a version table: the oldest revision whose processes run on it."""
+    return f"{revision}, compatible from {oldest}"
+
+
+def _read_compatible(connection: sa.Connection, table: str, revision: str) -> str:
+    """Returns the oldest revision whose processes run on the database. A dump may lack comments, or
+    a revision be set by hand: then it is the revision itself."""
+    query = sa.text("SELECT obj_description(to_regclass(:table), 'pg_class')")
+    comment = connection.execute(query, {"table": table}).scalar() or ""
+    oldest = comment.rpartition(" ")[2]
+    return oldest if comment == describe_compatible(revision, oldest) else revision
 
 
 def _read_revision(connection: sa.Connection, table: str) -> str | None:
@@ -149,18 +291,3 @@ def _read_revision(connection: sa.Connection, table: str) -> str | None:
         return None
     query = sa.text(f'SELECT version_num FROM "{table}"')
     return connection.execute(query).scalar()
-
-
-def _require_head(history: History, revision: str | None) -> None:
-    needed = history.head()
-    scope = "" if history is CORE else f" of the plug-in {history.name}"
-    if revision is not None and revision > needed:
-        raise ServerUnavailableError(
-            f"the database is at revision {revision}{scope}, newer than this program, which has "
-            f"{needed}\nuse the version of celery-scraper that migrated it, or a later one"
-        )
-    if revision != needed:
-        raise ServerUnavailableError(
-            f"the database is at revision {revision or 'nothing'}{scope}, this program needs "
-            f"{needed}\ntype `scraper migrate` (or `scraper up`, which migrates as well)"
-        )

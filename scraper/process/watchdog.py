@@ -6,7 +6,7 @@ cannot recover from.
     the event loop, or the consumer of queues, does not turn    writes all threads' stacks, quits
                                                                 with code 1
     PostgreSQL is away for longer than `away_s`                 ends warmly with code 3
-    the database is at another revision than this program       the same
+    the database is at a revision that this program cannot use  the same
     its beat child died                                         finishes its batches and ends with
                                                                 code 75, to be started again
     it has grown larger than `memory_max_mb`                    the same, once it has done some work
@@ -36,7 +36,7 @@ from celery.worker import state
 from sqlalchemy.pool import NullPool
 
 from scraper import settings as settings_module
-from scraper.errors import RESTART_CODE
+from scraper.errors import RESTART_CODE, ServerUnavailableError
 from scraper.infra import migrations, outages
 from scraper.process import current_worker, heartbeat
 from scraper.process.shutdown import quit_now, shutdown
@@ -71,15 +71,15 @@ class Action(Enum):
 
 @dataclass(frozen=True)
 class ProcessHealth:
-    """A process at one moment. Silences exclude the time that it was frozen. `revision` is the
-    database's if it differs from this program's; `tasks` counts those begun since the start."""
+    """A process at one moment. Silences exclude the time that it was frozen. `mismatch`
+    says why the database's revision cannot be used; `tasks` counts those begun since the start."""
 
     life_s: float
     loop_silent_s: float = 0.0
     consumer_silent_s: float = 0.0
     postgres_away_s: float = 0.0
     broker_away_s: float = 0.0
-    revision: str | None = None
+    mismatch: str | None = None
     beat_died: bool = False
     rss_mb: float = 0.0
     tasks: int = 0
@@ -108,9 +108,8 @@ def decide(health: ProcessHealth, settings: Settings) -> Order | None:
     if health.postgres_away_s > settings.away_s:
         reason = f"PostgreSQL has been away for {health.postgres_away_s:.0f} s: gives up"
         return Order(Action.END, reason, 3)
-    if health.revision is not None:
-        reason = f"the database is at revision {health.revision}, not this program's: ends"
-        return Order(Action.END, reason, 3)
+    if health.mismatch is not None:
+        return Order(Action.END, f"{health.mismatch}: ends", 3)
     # A new process would need both servers, and one that ends at once would restart without end.
     if health.postgres_away_s or health.broker_away_s or health.life_s <= LIFE_MIN_S:
         return None
@@ -134,8 +133,9 @@ class Watchdog:
         self._heartbeat = heartbeat.process_heartbeat()
         self._began = self._ticked_at = self._awake_since = time.monotonic()
         # The code was loaded with this revision; the files may be newer by now.
-        self._required_revision = migrations.head()
-        self._revision: str | None = None
+        self._needed = {history: history.head() for history in migrations.histories()}
+        self._newer: dict[str, str] = {}
+        self._mismatch: str | None = None
         self._probe_soon = threading.Event()
         self.consumer_turned_at = self._began
 
@@ -189,7 +189,7 @@ class Watchdog:
             consumer_silent_s=consumer_silent_s if self._has_consumer else 0.0,
             postgres_away_s=outages.postgres().away_s,
             broker_away_s=outages.broker().away_s,
-            revision=self._revision,
+            mismatch=self._mismatch,
             beat_died=self._has_beat_died(),
             rss_mb=self._rss_mb(),
             tasks=state.all_total_count[0],
@@ -245,23 +245,33 @@ class Watchdog:
         while True:
             self._probe_soon.wait(PROBE_S if not outages.postgres().away_s else backoff_s)
             self._probe_soon.clear()
-            self._read_revision(engine)
+            self._probe_revisions(engine)
             backoff_s = min(backoff_s * 2, PROBE_MAX_S) if outages.postgres().away_s else 1.0
 
-    def _read_revision(self, engine: sa.Engine) -> None:
-        query = sa.text("SELECT version_num FROM alembic_version")
+    def _probe_revisions(self, engine: sa.Engine) -> None:
         try:
             with (
                 outages.postgres().watching(outages.is_postgres_away),
                 engine.connect() as connection,
             ):
-                revision = connection.execute(query).scalar()
-            self._revision = str(revision) if revision != self._required_revision else None
+                self._check_revisions(connection)
         except Exception as error:
-            if outages.is_schema_missing(error):
-                self._revision = "nothing"
-            elif not outages.is_postgres_away(error):
+            if not outages.is_postgres_away(error):
                 log.exception("the watchdog could not read the database's revision")
+
+    def _check_revisions(self, connection: sa.Connection) -> None:
+        newer = {}
+        try:
+            for history, needed in self._needed.items():
+                if revision := migrations.read_newer(connection, history, needed):
+                    newer[history.name] = revision
+            self._mismatch = None
+        except ServerUnavailableError as error:
+            self._mismatch = str(error).partition("\n")[0]
+            return
+        if newer and newer != self._newer:
+            log.info("the database is newer than this program, and compatible", revisions=newer)
+        self._newer = newer
 
 
 _watchdog: Watchdog | None = None

@@ -111,6 +111,16 @@ def test_tables_of_a_plugin_are_migrated_up_and_down(
     assert outside.scraper("migrate").returncode == 0
     with engine.connect() as connection:
         assert connection.execute(sa.text("SELECT text FROM notes")).scalar() == "A NOTE"
+    second = outside.package / "migrations" / "0002_upper.py"
+    second.unlink()
+    former = outside.scraper("status")
+    assert former.returncode == 3 and "0002 of the plug-in notes, newer than" in former.stderr
+    second.write_text(SECOND + "\n\ncompatible_from = '0001'\n")
+    assert outside.scraper("migrate", "--down", "0001", "--plugin", "notes").returncode == 0
+    assert outside.scraper("migrate").returncode == 0
+    second.unlink()
+    assert outside.scraper("status").returncode == 0
+    second.write_text(SECOND)
     assert outside.scraper("migrate", "--down", "0001", "--plugin", "notes").returncode == 0
     with engine.connect() as connection:
         assert connection.execute(sa.text("SELECT text FROM notes")).scalar() == "a note"

@@ -29,7 +29,7 @@ def test_a_process_that_is_well() -> None:
         (replace(WELL, loop_silent_s=91), Action.QUIT, 1),
         (replace(WELL, consumer_silent_s=61), Action.QUIT, 1),
         (replace(WELL, postgres_away_s=601), Action.END, 3),
-        (replace(WELL, revision="0001"), Action.END, 3),
+        (replace(WELL, mismatch="the database is at revision 0001"), Action.END, 3),
         (replace(WELL, beat_died=True), Action.RESTART, RESTART_CODE),
         (replace(WELL, rss_mb=1025), Action.RESTART, RESTART_CODE),
     ],

@@ -1,0 +1,219 @@
+"""Migrations of a database that others use: tables that are in use, steps that fail halfway, and
+programs of another revision."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from scraper.errors import ServerUnavailableError
+from scraper.infra import migrations
+from scraper.infra.database import make_engine
+from tests.support.making import rows
+from tests.support.next_migrations import HEAD, INDEX, NextMigrations, execute
+
+COLUMN = execute("ALTER TABLE pages ADD COLUMN colour text")
+VALID = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('pages_url_idx')"
+REVISION = "SELECT version_num FROM alembic_version"
+
+
+@pytest.fixture
+def engine(empty_database: str) -> Iterator[sa.Engine]:
+    engine = make_engine(empty_database)
+    migrations.upgrade(engine)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def following(engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NextMigrations:
+    following = NextMigrations(tmp_path / "versions")
+    monkeypatch.setattr(migrations, "CORE", following.history)
+    return following
+
+
+class Migrating:
+    """`scraper migrate` in a thread."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.lines: list[str] = []
+        self.error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, args=(engine,))
+        self._thread.start()
+
+    def _run(self, engine: sa.Engine) -> None:
+        try:
+            self._migrate(engine)
+        except Exception as error:
+            self.error = error
+
+    def _migrate(self, engine: sa.Engine) -> None:
+        migrations.upgrade(engine, self.lines.append)
+
+    def until_said(self, text: str) -> None:
+        until(lambda: any(text in line for line in self.lines) or not self._thread.is_alive())
+        assert any(text in line for line in self.lines), (self.lines, self.error)
+
+    def end(self) -> None:
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+
+class Waiting(Migrating):
+    """A second one, which only waits: Alembic keeps one migration a process."""
+
+    def _migrate(self, engine: sa.Engine) -> None:
+        with migrations.hold_lock(engine, self.lines.append):
+            pass
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@contextmanager
+def writing(engine: sa.Engine) -> Iterator[None]:
+    """A transaction that has written to `pages`, and does not end."""
+    with engine.connect() as connection:
+        connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+        connection.execute(sa.text("SET LOCAL application_name = 'a report'"))
+        connection.execute(sa.text("UPDATE pages SET priority = priority WHERE false"))
+        yield
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migrations, "LOCK_TIMEOUT", "500ms")
+    monkeypatch.setattr(migrations, "PAUSES_S", (0.5,) * 60)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_table_in_use_is_tried_again_and_statements_go_on(
+    engine: sa.Engine, following: NextMigrations
+) -> None:
+    following.add(COLUMN)
+    with writing(engine):
+        migrating = Migrating(engine)
+        migrating.until_said("a table is in use; tries again in 0.5 s (oldest transaction: a repo")
+        for _ in range(20):
+            with engine.begin() as connection:
+                connection.execute(sa.text("SET LOCAL lock_timeout = '5s'"))
+                connection.execute(sa.text("UPDATE pages SET priority = priority"))
+        assert rows(engine, REVISION) == [(HEAD,)]
+    migrating.end()
+    assert migrating.error is None and rows(engine, REVISION) == [(following.last,)]
+    assert migrating.lines[-1] == f"applied {following.last}: change {following.last}"
+
+
+def test_a_table_that_stays_in_use_is_given_up(
+    engine: sa.Engine, following: NextMigrations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrations, "LOCK_TIMEOUT", "50ms")
+    monkeypatch.setattr(migrations, "PAUSES_S", (0, 0))
+    first = following.add(execute("CREATE TABLE colours (name text)"))
+    following.add(COLUMN)
+    with writing(engine), pytest.raises(ServerUnavailableError, match=r"pid \d+.*\n.*stays"):
+        migrations.upgrade(engine)
+    assert rows(engine, REVISION) == [(first,)]
+    migrations.upgrade(engine)
+    assert rows(engine, REVISION) == [(following.last,)]
+
+
+def test_a_step_that_fails_leaves_those_before_it(
+    engine: sa.Engine, following: NextMigrations
+) -> None:
+    first = following.add(execute("CREATE TABLE colours (name text)"))
+    second = following.add(execute("ALTER TABLE colours ADD COLUMN hue int", "SELECT 1 / 0"))
+    following.add(COLUMN)
+    with pytest.raises(DBAPIError, match="division by zero"):
+        migrations.upgrade(engine)
+    assert rows(engine, REVISION) == [(first,)]
+    following.replace(second, "SELECT 1 / 0", "SELECT 1")
+    assert migrations.upgrade(engine) == following.last
+    assert rows(engine, REVISION) == [(following.last,)]
+    assert rows(engine, "SELECT hue FROM colours") == []
+
+
+def test_an_interrupted_index_is_built_again(engine: sa.Engine, following: NextMigrations) -> None:
+    """It waits for a transaction, however long, and for no second process that migrates."""
+    following.add(INDEX)
+    with writing(engine):
+        migrating = Migrating(engine)
+        until(lambda: rows(engine, VALID) == [(False,)])
+        query = "SELECT pg_cancel_backend(pid) FROM pg_stat_progress_create_index"
+        until(lambda: rows(engine, query) == [(True,)])
+        migrating.end()
+        assert "canceling statement" in str(migrating.error)
+        assert rows(engine, REVISION) == [(HEAD,)] and rows(engine, VALID) == [(False,)]
+        migrating = Migrating(engine)
+    migrating.end()
+    assert migrating.error is None and rows(engine, VALID) == [(True,)]
+    assert rows(engine, REVISION) == [(following.last,)]
+    assert rows(engine, "SHOW lock_timeout") == [("30s",)], "the pool has other sessions"
+
+
+def test_two_that_migrate_do_not_wait_for_each_other(
+    engine: sa.Engine, following: NextMigrations
+) -> None:
+    following.add(INDEX)
+    with writing(engine):
+        first = Migrating(engine)
+        until(lambda: rows(engine, VALID) == [(False,)])
+        second = Waiting(engine)
+        second.until_said("waits for another process")
+    first.end()
+    second.end()
+    assert (first.error, second.error) == (None, None) and rows(engine, VALID) == [(True,)]
+
+
+def newer(engine: sa.Engine, needed: str) -> str | None:
+    with engine.connect() as connection:
+        return migrations.read_newer(connection, migrations.CORE, needed)
+
+
+def test_processes_from_the_oldest_compatible_revision_run_on(
+    engine: sa.Engine, following: NextMigrations
+) -> None:
+    assert newer(engine, HEAD) is None
+    expansion, contraction, later = (following.add("pass", compatible=HEAD) for _ in range(3))
+    following.replace(contraction, f"compatible_from = '{HEAD}'", "")
+    following.replace(later, f"compatible_from = '{HEAD}'", f"compatible_from = '{contraction}'")
+    migrations.upgrade(engine)
+    assert newer(engine, contraction) == later and newer(engine, later) is None
+    for needed in (HEAD, expansion):
+        with pytest.raises(ServerUnavailableError, match=f"newer .* it needs {contraction}"):
+            newer(engine, needed)
+    migrations.downgrade(engine, expansion)
+    assert newer(engine, HEAD) == expansion
+    with pytest.raises(ServerUnavailableError, match="scraper migrate"):
+        newer(engine, later)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "COMMENT ON TABLE alembic_version IS NULL",
+        "COMMENT ON TABLE alembic_version IS 'compatible from 0001'",
+        "UPDATE alembic_version SET version_num = '9999'",
+    ],
+)
+def test_what_is_not_known_to_be_compatible_is_refused(
+    engine: sa.Engine, following: NextMigrations, statement: str
+) -> None:
+    following.add("pass")
+    migrations.upgrade(engine)
+    assert newer(engine, HEAD) == following.last
+    with engine.begin() as connection:
+        connection.execute(sa.text(statement))
+    with pytest.raises(ServerUnavailableError, match="newer than this program"):
+        newer(engine, HEAD)
