@@ -18,6 +18,7 @@ from scraper.errors import CursorError, NotFoundError, ScraperError
 from scraper.feed import reader as changes
 from scraper.feed import store as store
 from scraper.feed.reader import Change, ChangeReader
+from scraper.infra import migrations
 from scraper.infra.database import make_engine
 from scraper.results.judgement import crawl_quality
 from scraper.results.transaction import PageResult
@@ -464,12 +465,9 @@ def test_now_and_a_time(engine: sa.Engine, shop: Shop) -> None:
 @pytest.mark.usefixtures("own_database")
 def test_databases_that_had_products_before(engine: sa.Engine, shop: Shop) -> None:
     """The migration of a database with products: whoever wants all of it takes an export first."""
-    from alembic import command
-    from tools import migrations as migrating
-
     shop.once(title="A")
-    migrating.down(engine, "0009")
-    migrating._run(engine, lambda config: command.upgrade(config, "head"))
+    migrations.downgrade(engine, "0009")
+    migrations.upgrade(engine)
     with pytest.raises(CursorError):
         list(changes.read(engine, 0))
     with pytest.raises(CursorError):
