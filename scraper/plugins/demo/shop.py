@@ -17,6 +17,7 @@ from urllib.parse import parse_qs
 from scraper.plugins.demo import pages
 from scraper.plugins.demo.catalogue import Catalogue, ShopGeneration
 from scraper.plugins.demo.faults import Fault, ShopOptions, choose_fault
+from scraper.plugins.demo.pictures import draw_picture
 
 LOG_MAX = 2_000_000
 RENDERED_AHEAD_MAX = 20_000
@@ -111,8 +112,8 @@ class Shop:
                 return self._render_product(slug)
             case ["robots.txt"]:
                 return make_answer(200, pages.robots_text(self.base_url), "text/plain")
-            case ["img", _]:
-                return make_answer(200, b"\xff\xd8\xff\xd9", "image/jpeg")
+            case ["img", name]:
+                return make_answer(200, draw_picture(name), "image/png")
             case ["basket" | "search" | "imprint"]:
                 return make_answer(
                     200, pages.notice_page(path[1:].title(), "Nothing for crawlers here.")

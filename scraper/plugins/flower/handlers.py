@@ -188,6 +188,8 @@ class ApiHandler(GuardedHandler):
 
     PARAMETERS: ClassVar[tuple[Parameter, ...]] = ()
     PATH_NAMES: ClassVar[tuple[str, ...]] = ()
+    # The media type of answers; "" follows from the path.
+    ANSWER_TYPE: ClassVar[str] = ""
 
     # Any other `ScraperError` is a conflict.
     STATUS: ClassVar[dict[type[Exception], int]] = {

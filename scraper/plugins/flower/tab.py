@@ -39,6 +39,7 @@ from scraper.plugins.flower.handlers import (
 )
 from scraper.plugins.flower.latest.handlers import AtomFeed, ChangesApi
 from scraper.plugins.flower.openapi.handlers import OpenApi
+from scraper.plugins.flower.pictures.handlers import PictureApi, Pictures
 from scraper.plugins.flower.plugin_pages import make_plugin_routes
 from scraper.plugins.flower.reader import PostgresReader
 from scraper.plugins.flower.settings import FlowerSettings
@@ -145,7 +146,8 @@ def install(settings: Settings) -> None:
 
 
 def make_routes(settings: Settings) -> list[Any]:
-    arguments = {"reader": PostgresReader(settings), "version": assets_version()}
+    reader = PostgresReader(settings)
+    arguments = {"reader": reader, "version": assets_version()}
     names = "|".join(re.escape(name) for name in ASSETS)
     routes = [
         url(r"/crawls", CrawlsPage, arguments, name="crawls"),
@@ -156,6 +158,7 @@ def make_routes(settings: Settings) -> list[Any]:
         url(rf"/api/sites/({SITE_NAME})/({'|'.join(OF_SITES)})", SiteActionApi, arguments),
         url(r"/api/products\.(csv|jsonl)", ExportApi, arguments),
         url(r"/api/products", ProductsApi, arguments, name="api_products"),
+        url(r"/api/products/picture", PictureApi, {**arguments, "pictures": Pictures(reader)}),
         url(r"/api/changes", ChangesApi, arguments),
         url(r"/api/changes\.atom", AtomFeed, arguments, name="changes_feed"),
         url(rf"/crawls/assets/({names})", AssetHandler, arguments, name="crawls_asset"),

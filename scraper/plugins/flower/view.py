@@ -19,6 +19,7 @@ from scraper.infra.redaction import redact
 from scraper.plugins.flower import charts, site_history
 from scraper.plugins.flower.charts import Point
 from scraper.plugins.flower.latest.changes import compare_field, show_value
+from scraper.plugins.flower.pictures.store import find_address
 from scraper.quality import report as reports
 from scraper.results.products import parse_data
 from scraper.settings import Settings
@@ -262,6 +263,7 @@ def _product_json(row: sa.Row[Any]) -> dict[str, Any]:
         "id": row.external_id,
         "url": row.url,
         "title": prices.title_of(data),
+        "pictured": find_address(data, row.url) is not None,
         "prices": [
             {"field": n, "text": prices.format_amount(data[n], data[f"{n}{prices.CURRENCY}"])}
             for n in sorted(prices.price_fields(data), key=lambda name: name != "price")

@@ -403,6 +403,7 @@
 
   function drawProduct({product, values, crawls, prices, stock, changes, changes_in_all: all, site}) {
     const crawlLink = (id) => id === null ? "–" : h("a", {href: `${pages}/${id}`}, String(id));
+    section("picture", [product.pictured, site, product.id, product.title], () => product.pictured && picture(site, product));
     section("offer", [product, prices, changes.slice(0, 1)], () => offer(product, prices, changes));
     const courses = [...(Object.keys(prices).length ? [["prices", prices]] : []), ...Object.entries(stock)];
     section("prices", courses, () => courses.map(([name]) => card(name === "prices" ? "Price over time" : plain(name), "", h("div", {id: `chart-of-${plain(name)}`}))));
@@ -425,6 +426,14 @@
       [["Crawl", "num"], [`When, ${zoneName()}`, ""], ["State", ""], ["Result", "wide"]],
       crawls.map((one) => [crawlLink(one.crawl), when(one.at), stateBadge(one.suspect ? "suspect" : one.status), plain(one.what)]), "Crawls that saw it")));
     return false;
+  }
+
+  /* Flower fetches it and keeps it; the shop's own address is never in this page. */
+  function picture(site, product) {
+    const shown = h("img", {class: "product-picture", src: `${api}/picture?${new URLSearchParams({site, id: product.id})}`, alt: plain(product.title || product.id), referrerpolicy: "no-referrer"});
+    const frame = h("figure", {class: "crawl-card product-frame"}, shown);
+    shown.addEventListener("error", () => frame.replaceChildren(h("p", {class: "crawl-empty"}, "No picture: the shop did not send one that can be shown.")));
+    return frame;
   }
 
   /* The product's price on top, what it was before, and what the shop says that it was. */

@@ -86,7 +86,7 @@ def _describe_methods(
     for method in METHODS:
         if not has_method(handler, method):
             continue
-        answers = {"200": {"description": "the answer", "content": _answer_types(path)}}
+        answers = {"200": {"description": "the answer", "content": _answer_types(handler, path)}}
         answers |= {
             code: {"description": text, "content": _refer_error()} for code, text in ERRORS.items()
         }
@@ -109,9 +109,9 @@ def has_method(handler: type[ApiHandler], method: str) -> bool:
     return getattr(handler, method) is not getattr(ApiHandler, method)
 
 
-def _answer_types(path: str) -> dict[str, Any]:
+def _answer_types(handler: type[ApiHandler], path: str) -> dict[str, Any]:
     types = {"csv": "text/csv", "jsonl": "application/x-ndjson", "atom": "application/atom+xml"}
-    kind = types.get(path.rpartition(".")[2], "application/json")
+    kind = handler.ANSWER_TYPE or types.get(path.rpartition(".")[2], "application/json")
     return {kind: {"schema": {"type": "object"} if kind == "application/json" else {}}}
 
 
