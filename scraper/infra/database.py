@@ -1,13 +1,21 @@
-"""Access to PostgreSQL: engines, JSON in and out, and transactions that are worth a second try."""
+"""Access to PostgreSQL: engines, JSON in and out, and transactions that are worth a second try.
+
+Connections notice a lost reply. TCP's own limits end a connection whose packets are not
+acknowledged, but a proxy or firewall may acknowledge them and pass on nothing: without the check
+the client would wait without end.
+"""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
+from uuid import uuid4
 
 import orjson
+import psycopg
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
@@ -28,6 +36,59 @@ OPTIONS = {
 }
 # Read-only; a prepared statement is missing, or another session's.
 STALE_STATES = {"25006", "26000", "42P05"}
+# After so long without a word the server is asked over another connection.
+SILENT_S = 10.0
+# A pooler hides which session runs a statement outside a transaction. These take less than this.
+HIDDEN_S = 60.0
+IS_WORKING = """
+SELECT count(*) > 0 FROM pg_stat_activity
+ WHERE (pid = %s OR application_name = %s) AND (state IS NULL OR state NOT LIKE 'idle%%')
+"""
+
+
+class WatchedConnection(psycopg.Connection[Any]):
+    """Ends, with `OperationalError`, if the server does not work on the statement that is waited
+    for, or cannot be asked through `ask_again`. Behind a pooler `name` finds a transaction."""
+
+    ask_again: Callable[[], psycopg.Connection[Any]] | None = None
+    is_pooled = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.name = f"scraper {uuid4().hex[:12]}"
+
+    def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
+        return super().wait(self._watch_silence(gen), *args, **options)
+
+    def _watch_silence(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+        heard_at, limit_s = time.monotonic(), SILENT_S
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                silent_s = time.monotonic() - heard_at
+                if ready:
+                    heard_at, limit_s = time.monotonic(), SILENT_S
+                elif silent_s > limit_s:
+                    if not self._is_served(silent_s):
+                        self.pgconn.finish()
+                        raise psycopg.OperationalError("PostgreSQL's reply was lost")
+                    limit_s = silent_s + SILENT_S
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+    def _is_served(self, silent_s: float) -> bool:
+        if self.ask_again is None:
+            return False
+        if self.is_pooled and self.autocommit:
+            return silent_s < HIDDEN_S
+        try:
+            with self.ask_again() as other:
+                values = self.info.backend_pid, self.name
+                return other.execute(IS_WORKING, values).fetchone() == (True,)
+        except psycopg.Error as error:
+            return error.sqlstate is not None
 
 
 def make_engine(url: str, *, pool_size: int = 4, overflow: int | None = None) -> sa.Engine:
@@ -53,10 +114,18 @@ def make_engine(url: str, *, pool_size: int = 4, overflow: int | None = None) ->
         json_serializer=lambda value: dumps(value),
         json_deserializer=orjson.loads,
     )
+    sa.event.listen(engine, "do_connect", connect_watched)
     sa.event.listen(engine, "connect", _set_up_session)
     sa.event.listen(engine, "begin", _set_up_transaction)
     sa.event.listen(engine, "handle_error", _discard_stale_connections)
     return engine
+
+
+def connect_watched(_dialect: Any, _record: Any, args: Any, options: Any) -> WatchedConnection:
+    """Opens an engine's connection: the listener of its event `do_connect`."""
+    connection = WatchedConnection.connect(*args, **options)
+    connection.ask_again = partial(WatchedConnection.connect, *args, **options)
+    return connection
 
 
 def _set_up_session(connection: Any, record: Any) -> None:
@@ -64,8 +133,8 @@ def _set_up_session(connection: Any, record: Any) -> None:
     other clients share the session: nothing is set or prepared in it."""
     connection.autocommit = True
     (pid,) = connection.execute("SELECT pg_backend_pid()").fetchone()
-    record.info["is_pooled"] = pid != connection.info.backend_pid
-    if record.info["is_pooled"]:
+    connection.is_pooled = pid != connection.info.backend_pid
+    if connection.is_pooled:
         connection.prepare_threshold = None
     else:
         connection.execute(_list_options("SET"))
@@ -75,12 +144,13 @@ def _set_up_session(connection: Any, record: Any) -> None:
 def _set_up_transaction(connection: sa.Connection) -> None:
     """Sets the options of a transaction behind a pooler. (SET takes no snapshot.)"""
     driver: Any = connection.connection.driver_connection
-    if connection.info["is_pooled"] and not driver.autocommit:
-        driver.execute(_list_options("SET LOCAL"))
+    if driver.is_pooled and not driver.autocommit:
+        driver.execute(_list_options("SET LOCAL", application_name=driver.name))
 
 
-def _list_options(verb: str) -> str:
-    return ";".join(f"{verb} {name} = '{value}'" for name, value in OPTIONS.items())
+def _list_options(verb: str, **more: str) -> str:
+    options = OPTIONS | more
+    return ";".join(f"{verb} {name} = '{value}'" for name, value in options.items())
 
 
 def _discard_stale_connections(context: sa.engine.ExceptionContext) -> None:

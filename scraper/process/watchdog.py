@@ -38,6 +38,7 @@ from sqlalchemy.pool import NullPool
 from scraper import settings as settings_module
 from scraper.errors import RESTART_CODE, ServerUnavailableError
 from scraper.infra import migrations, outages
+from scraper.infra.database import connect_watched
 from scraper.process import current_worker, heartbeat
 from scraper.process.shutdown import quit_now, shutdown
 from scraper.settings import Settings
@@ -241,6 +242,7 @@ class Watchdog:
             poolclass=NullPool,
             connect_args={"connect_timeout": 5, "application_name": "scraper watchdog"},
         )
+        sa.event.listen(engine, "do_connect", connect_watched)
         backoff_s = 1.0
         while True:
             self._probe_soon.wait(PROBE_S if not outages.postgres().away_s else backoff_s)

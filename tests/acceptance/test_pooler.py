@@ -12,12 +12,14 @@ import sqlalchemy as sa
 
 from scraper import settings as settings_module
 from scraper.feed import consumers
+from scraper.infra import database as access
 from scraper.infra.database import make_engine
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
 from tests.support.machine import need
 from tests.support.servers import pgbouncer
+from tests.support.servers.bad_network import BadNetwork
 
 pytestmark = pytest.mark.everyday
 
@@ -129,7 +131,10 @@ def test_a_pooled_session_keeps_nothing(
             assert tuple(connection.execute(shown).one()) == ("30s", "UTC", "10s")
             connection.rollback()
         assert tuple(other.execute(shown).one()) == ("30s", "UTC", "10s")
-        assert connection.info["is_pooled"] and not other.info["is_pooled"]
+        assert [each.connection.driver_connection.is_pooled for each in (connection, other)] == [  # type: ignore[union-attr]
+            True,
+            False,
+        ]
     raw = engine.raw_connection()
     raw.driver_connection.autocommit = True  # type: ignore[union-attr]
     cursor = raw.cursor()
@@ -138,6 +143,30 @@ def test_a_pooled_session_keeps_nothing(
     raw.close()  # type: ignore[no-untyped-call]
     engine.dispose()
     direct.dispose()
+
+
+def test_a_pooled_reply_is_lost(pooled_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a transaction the server knows whether it works; a statement outside has a limit."""
+    monkeypatch.setattr(access, "SILENT_S", 0.3)
+    monkeypatch.setattr(access, "HIDDEN_S", 3.0)
+    url = sa.make_url(pooled_url)
+    assert url.port is not None
+    with BadNetwork(url.port) as network:
+        far = url.set(drivername="postgresql+psycopg", port=network.port)
+        engine = make_engine(far.render_as_string())
+        with engine.begin() as connection:
+            connection.execute(sa.text("SELECT pg_sleep(4)"))
+        for is_transaction in (True, False):
+            connection = engine.connect()
+            if not is_transaction:
+                connection.execution_options(isolation_level="AUTOCOMMIT")
+            connection.execute(sa.text("SELECT pg_sleep(1)"))
+            network.open_hole(loses=True)
+            network.close_hole()
+            with pytest.raises(sa.exc.OperationalError, match="reply was lost"):
+                connection.execute(sa.text("SELECT 1"))
+            connection.close()
+        engine.dispose()
 
 
 def test_one_process_at_a_time_reads_as_a_consumer(pooled: Settings, run: Commands) -> None:

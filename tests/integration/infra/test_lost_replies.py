@@ -1,0 +1,89 @@
+"""A statement whose reply is lost on the way ends; one that takes long does not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from scraper.infra import database as access
+from scraper.infra import outages
+from scraper.infra.database import make_engine
+from scraper.plugins.embedded import postgres
+from scraper.settings import Settings
+from tests.support.servers.bad_network import BadNetwork
+
+SILENT_S = 0.3
+SLEEP = sa.text("SELECT pg_sleep(2)")
+ONE = sa.text("SELECT 1")
+
+
+@pytest.fixture
+def network(servers: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[BadNetwork]:
+    monkeypatch.setattr(access, "SILENT_S", SILENT_S)
+    with BadNetwork(postgres.socket(servers)) as found:
+        yield found
+
+
+@pytest.fixture
+def far(network: BadNetwork, database: str) -> Iterator[sa.Engine]:
+    name = sa.make_url(database).database
+    engine = make_engine(f"postgresql+psycopg://scraper@127.0.0.1:{network.port}/{name}")
+    yield engine
+    engine.dispose()
+
+
+def test_a_statement_takes_long(far: sa.Engine) -> None:
+    with far.begin() as connection:
+        connection.execute(SLEEP)
+        assert connection.execute(ONE).scalar() == 1
+
+
+def test_a_statement_waits_for_a_lock(far: sa.Engine, engine: sa.Engine) -> None:
+    lock = sa.text("SELECT pg_advisory_xact_lock(35)")
+    with engine.connect() as other:
+        other.execute(lock)
+
+        def release() -> None:
+            time.sleep(4 * SILENT_S)
+            other.rollback()
+
+        thread = threading.Thread(target=release)
+        thread.start()
+        with far.begin() as connection:
+            connection.execute(lock)
+        thread.join()
+
+
+def test_nothing_comes_through(far: sa.Engine, network: BadNetwork) -> None:
+    far.connect().close()
+    network.open_hole(loses=True)
+    with pytest.raises(sa.exc.OperationalError) as caught, far.connect() as connection:
+        connection.execute(ONE)
+    assert outages.is_postgres_away(caught.value)
+    network.close_hole()
+    with far.connect() as connection:
+        assert connection.execute(ONE).scalar() == 1
+
+
+def test_a_pooled_connection_is_silent(far: sa.Engine, network: BadNetwork) -> None:
+    far.connect().close()
+    network.open_hole(loses=True)
+    network.close_hole()
+    with far.connect() as connection:
+        assert connection.execute(ONE).scalar() == 1
+
+
+def test_the_reply_to_a_commit_is_lost(far: sa.Engine, network: BadNetwork) -> None:
+    connection = far.connect()
+    connection.execute(ONE)
+    network.open_hole(loses=True)
+    network.close_hole()
+    with pytest.raises(sa.exc.OperationalError, match="reply was lost"):
+        connection.commit()
+    connection.close()
+    with far.connect() as connection:
+        assert connection.execute(ONE).scalar() == 1
