@@ -82,9 +82,9 @@ class LearningPlanner(Planner):
         days = here - stretch(since)
         evidence = self.evidence[page].after_look(days, changed=changed)
         self.evidence[page] = evidence
+        rate_before = self.rates[page] or self.plan.mean_rate
         rate = self.rates[page] = estimate_rate(evidence, self.plan.mean_rate)
-        if changed:
-            self.profile.add_change(since, now)
+        self.profile.add_look(since, now, rate_before * days, changed=changed)
         kept = fresh_days(days, rate, changed=changed)
         self.seen += now - since
         self.seen_fresh += self.profile.unstretched(here - days + kept) - since

@@ -33,6 +33,16 @@ class SitePlanRow(Base):
     )
     hours: Mapped[list[float]] = mapped_column(ARRAY(Float), comment="changes by hour (UTC)")
     days: Mapped[list[float]] = mapped_column(ARRAY(Float), comment="changes by weekday")
+    hours_even: Mapped[list[float]] = mapped_column(
+        ARRAY(Float),
+        server_default=text("'{}'"),
+        comment="changes by hour (UTC) that were expected if all were alike",
+    )
+    days_even: Mapped[list[float]] = mapped_column(
+        ARRAY(Float),
+        server_default=text("'{}'"),
+        comment="changes by weekday that were expected if all were alike",
+    )
     seen_days: Mapped[float] = mapped_column(server_default=text("0"), comment="between looks")
     kept_days: Mapped[float] = mapped_column(
         server_default=text("0"), comment="of these: what was stored was true; older ones fade"

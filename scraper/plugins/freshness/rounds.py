@@ -147,8 +147,8 @@ def learn_look(
         rate = estimate_rate(evidence, plan.mean_rate)
         stored = _count_quiet(stored, weight * (begin - since))
         stored = _count_true(stored, keys, (begin, now), rate, weight, changed=changed)
-        if changed:
-            profile.add_change(begin, now)
+        profile.add_look(since, begin, row.rate * quiet_days, changed=False)
+        profile.add_look(begin, now, row.rate * (days - quiet_days), changed=changed)
     # Before there is a plan, every page is visited once, in the order in which it was read.
     interval = plan.interval(rate, weight) if stored.requests else 0.0
     look = evidence._asdict() | {

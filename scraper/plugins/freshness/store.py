@@ -39,17 +39,19 @@ TRY_LOCK = sa.text("SELECT pg_try_advisory_xact_lock(:lock, :site_id)")
 READ_PLAN = sa.text("SELECT * FROM site_plans WHERE site_id = :site_id")
 STORE_PLAN = sa.text("""
 INSERT INTO site_plans (site_id, allocation, mean_rate, requests, visits, promised, planned_at,
-                        wanted, hours, days, seen_days, kept_days, promise_days, hosts,
-                        loaded, needed, broken, cards, dates)
+                        wanted, hours, days, hours_even, days_even, seen_days, kept_days,
+                        promise_days, hosts, loaded, needed, broken, cards, dates)
 VALUES (:site_id, :allocation, :mean_rate, :requests, :visits, :promised, :planned_at,
-        CAST(:wanted AS jsonb), :hours, :days, :seen_days, :kept_days, :promise_days, :hosts,
-        :loaded, :needed, :broken, :cards, :dates)
+        CAST(:wanted AS jsonb), :hours, :days, :hours_even, :days_even, :seen_days, :kept_days,
+        :promise_days, :hosts, :loaded, :needed, :broken, :cards, :dates)
 ON CONFLICT (site_id) DO UPDATE
    SET allocation = excluded.allocation, mean_rate = excluded.mean_rate,
        requests = excluded.requests, visits = excluded.visits, promised = excluded.promised,
        planned_at = excluded.planned_at, wanted = excluded.wanted, hours = excluded.hours,
-       days = excluded.days, seen_days = excluded.seen_days, kept_days = excluded.kept_days,
-       promise_days = excluded.promise_days, hosts = excluded.hosts, loaded = excluded.loaded,
+       days = excluded.days, hours_even = excluded.hours_even,
+       days_even = excluded.days_even, seen_days = excluded.seen_days,
+       kept_days = excluded.kept_days, promise_days = excluded.promise_days,
+       hosts = excluded.hosts, loaded = excluded.loaded,
        needed = excluded.needed, broken = excluded.broken,
        cards = excluded.cards, dates = excluded.dates
 """)
@@ -202,7 +204,7 @@ def read_plan(connection: sa.Connection, site_id: int) -> StoredPlan | None:
         row.promised,
         row.planned_at,
         row.wanted,
-        Profile(row.hours, row.days),
+        Profile(row.hours, row.days, row.hours_even, row.days_even),
         row.seen_days,
         row.kept_days,
         row.promise_days,
@@ -232,6 +234,8 @@ def store_plan(connection: sa.Connection, site_id: int, stored: StoredPlan) -> N
         "wanted": dumps(stored.wanted),
         "hours": profile.hours,
         "days": profile.days,
+        "hours_even": profile.hours_even,
+        "days_even": profile.days_even,
     }
     connection.execute(STORE_PLAN, values)
 

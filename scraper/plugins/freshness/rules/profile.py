@@ -4,13 +4,17 @@ Many shops change prices at night, or on one day of the week. A profile stretche
 with many changes is long in it, and one without is short, so that changes come at random in the
 stretched time. Rates and intervals count in stretched days; a week has seven of them either way.
 
-A changed look says that a change came within an interval, not when. It counts for all hours of its
-interval, by what the profile says of them already (expectation and maximisation); looks more than a
-day apart say nothing of the hour, and those more than a week apart nothing at all.
+A look says only whether a change came within its interval. So an hour is as long as the changes
+that came in it, over those that would have come if all hours were alike. Both are counted at each
+look, a change for all hours of its interval, by what the profile says of them already (expectation
+and maximisation). Without the looks that found no change, hours that are looked at more often would
+grow longer and longer. Looks more than a day apart say nothing of the hour, and those more than a
+week apart nothing at all.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
@@ -33,10 +37,16 @@ class Profile:
     """A site's changes by hour and weekday (UTC). Times are days since 1970."""
 
     def __init__(
-        self, hours: Sequence[float] | None = None, days: Sequence[float] | None = None
+        self,
+        hours: Sequence[float] | None = None,
+        days: Sequence[float] | None = None,
+        hours_even: Sequence[float] | None = None,
+        days_even: Sequence[float] | None = None,
     ) -> None:
         self.hours = list(hours or [HOUR_PRIOR / HOURS] * HOURS)
         self.days = list(days or [DAY_PRIOR / DAYS] * DAYS)
+        self.hours_even = list(hours_even or [sum(self.hours) / HOURS] * HOURS)
+        self.days_even = list(days_even or [sum(self.days) / DAYS] * DAYS)
         self._measure_hours()
 
     def stretched(self, at: float) -> float:
@@ -55,40 +65,63 @@ class Profile:
         part = (rest - before) / (self._sums[whole + 1] - before)
         return (week * WEEK_HOURS + whole + part) / HOURS - EPOCH_WEEKDAY
 
-    def add_change(self, since: float, until: float) -> None:
-        """Counts a change between two looks."""
-        if not 0 < until - since <= DAYS:
+    def add_look(self, since: float, until: float, expected: float, *, changed: bool) -> None:
+        """Counts a look: `expected` changes were to come since the one before, by the page's rate
+        and this profile."""
+        if not 0 < until - since <= DAYS or expected <= 0:
             return
+        # There was one change at least.
+        came = expected / -math.expm1(-expected) if changed else 0.0
         if until - since <= 1:
-            self._add_part(self.hours, HOURS, since * HOURS, until * HOURS)
+            _add_parts(
+                self.hours, self.hours_even, self._hour_lengths,
+                since * HOURS, until * HOURS, expected, came,
+            )  # fmt: skip
         first = since + EPOCH_WEEKDAY
-        self._add_part(self.days, DAYS, first, first + until - since)
+        _add_parts(
+            self.days, self.days_even, self._day_lengths,
+            first, first + until - since, expected, came,
+        )  # fmt: skip
 
     def refresh(self) -> None:
         """Makes the changes that were added count for stretched times."""
         self._measure_hours()
 
-    def _add_part(self, counts: list[float], size: int, since: float, until: float) -> None:
-        parts = []
-        at = since
-        while at < until:
-            end = min(float(int(at) + 1), until)
-            parts.append((int(at) % size, (end - at) * counts[int(at) % size]))
-            at = end
-        total = sum(part for _, part in parts)
-        fades = FADES
-        counts[:] = [count * fades for count in counts]
-        for place, part in parts:
-            counts[place] += part / total
-
     def _measure_hours(self) -> None:
-        hours, days = _share_out(self.hours), _share_out(self.days)
-        lengths = [day * hour for day in days for hour in hours]
+        self._hour_lengths = _share_out(self.hours, self.hours_even)
+        self._day_lengths = _share_out(self.days, self.days_even)
+        lengths = [day * hour for day in self._day_lengths for hour in self._hour_lengths]
         factor = DAYS / sum(lengths)
         self._sums = [0.0, *accumulate(length * factor for length in lengths)]
         self._sums[-1] = float(DAYS)
 
 
-def _share_out(counts: Sequence[float]) -> list[float]:
-    even = sum(counts) / len(counts)
-    return [max(count / even, LEAST) for count in counts]
+def _add_parts(
+    counts: list[float],
+    even: list[float],
+    lengths: Sequence[float],
+    since: float,
+    until: float,
+    expected: float,
+    came: float,
+) -> None:
+    """Adds the changes that came, and those expected in even time, to the places of an interval. A
+    profile fades with each change."""
+    if came:
+        counts[:] = [count * FADES for count in counts]
+        even[:] = [count * FADES for count in even]
+    size, parts, total, at = len(counts), [], 0.0, since
+    while at < until:
+        place, end = int(at) % size, min(float(int(at) + 1), until)
+        parts.append((place, end - at))
+        total += (end - at) * lengths[place]
+        at = end
+    for place, length in parts:
+        even[place] += expected * length / total
+        counts[place] += came * length * lengths[place] / total
+
+
+def _share_out(counts: Sequence[float], even: Sequence[float]) -> list[float]:
+    shares = [count / expected for count, expected in zip(counts, even, strict=True)]
+    mean = sum(shares) / len(shares)
+    return [max(share / mean, LEAST) for share in shares]

@@ -33,26 +33,55 @@ def test_an_even_profile_changes_nothing():
     assert Profile().stretched(MONDAY + 3.5) - Profile().stretched(MONDAY) == pytest.approx(3.5)
 
 
+def play(profile: Profile, pages: int, days: float, next_change, interval: float, rng) -> None:
+    """Lets pages that change at one rate be looked at by a profile, which learns from the looks."""
+    for page in range(pages):
+        looked, change = MONDAY + rng.random(), next_change(MONDAY)
+        while looked < MONDAY + days:
+            at = profile.unstretched(profile.stretched(looked) + interval)
+            changed = change <= at
+            expected = 0.5 * (profile.stretched(at) - profile.stretched(looked))
+            profile.add_look(looked, at, expected, changed=changed)
+            if changed:
+                change = next_change(at)
+            looked = at
+        if page % 10 == 9:
+            profile.refresh()
+
+
+def test_even_changes_keep_the_profile_even():
+    """Visits come where the profile has most time, and must not make it longer there."""
+    rng = random.Random(1)
+    for interval in (0.7, 3.0):
+        profile = Profile()
+        play(profile, 300, 120, lambda at: at + rng.expovariate(0.5), interval, rng)
+        days = [profile.stretched(MONDAY + d + 1) - profile.stretched(MONDAY + d) for d in range(7)]
+        assert min(days) > 0.75 and max(days) < 1.3
+        hours = [
+            count / even for count, even in zip(profile.hours, profile.hours_even, strict=True)
+        ]
+        assert max(hours) < 1.6 * min(hours)
+
+
 def test_changes_at_night_make_nights_long():
+    def next_night(at: float) -> float:
+        nights = 1 if rng.random() < 0.4 else 2 + int(rng.expovariate(0.5))
+        return float(int(at - 3 / 24)) + 3 / 24 + 0.01 + nights
+
     profile, rng = Profile(), random.Random(1)
-    for day in range(400):
-        looked = MONDAY + day + rng.random()
-        at = MONDAY + day + 3 / 24 + 0.01
-        if looked - 1 < at < looked:
-            profile.add_change(looked - 0.9, looked)
-        profile.add_change(at - rng.random() * 0.3, at + rng.random() * 0.3)
-    profile.refresh()
+    play(profile, 100, 60, next_night, 0.4, rng)
     night = profile.stretched(MONDAY + 4 / 24) - profile.stretched(MONDAY + 3 / 24)
     noon = profile.stretched(MONDAY + 13 / 24) - profile.stretched(MONDAY + 12 / 24)
     assert night > 6 * noon
 
 
 def test_changes_on_tuesdays_make_tuesdays_long():
+    def next_tuesday(at: float) -> float:
+        week = int((at - MONDAY - 1) // 7) + 1
+        return MONDAY + 7 * week + 1 + rng.random()
+
     profile, rng = Profile(), random.Random(1)
-    for week in range(300):
-        at = MONDAY + 7 * week + 1 + rng.random()
-        profile.add_change(at - 2 * rng.random(), at + 2 * rng.random())
-    profile.refresh()
+    play(profile, 100, 100, next_tuesday, 1.3, rng)
     days = [
         profile.stretched(MONDAY + day + 1) - profile.stretched(MONDAY + day) for day in range(7)
     ]
@@ -62,6 +91,7 @@ def test_changes_on_tuesdays_make_tuesdays_long():
 @pytest.mark.parametrize("length", [0.0, -1.0, 8.0, 400.0])
 def test_intervals_that_say_nothing_are_ignored(length):
     profile = Profile()
-    before = list(profile.hours), list(profile.days)
-    profile.add_change(MONDAY, MONDAY + length)
-    assert (profile.hours, profile.days) == before
+    before = list(profile.hours), list(profile.days_even)
+    profile.add_look(MONDAY, MONDAY + length, 0.5, changed=True)
+    profile.add_look(MONDAY, MONDAY + 0.5, 0.0, changed=True)
+    assert (profile.hours, profile.days_even) == before
