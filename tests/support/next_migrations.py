@@ -26,6 +26,8 @@ def downgrade():
 INDEX = """with op.get_context().autocommit_block():
         op.execute("CREATE INDEX CONCURRENTLY IF NOT EXISTS pages_url_idx ON pages (url)")"""
 
+VALID = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('pages_url_idx')"
+
 
 class NextMigrations:
     def __init__(self, folder: Path) -> None:

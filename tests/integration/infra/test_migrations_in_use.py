@@ -3,10 +3,7 @@ programs of another revision."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,11 +13,13 @@ from sqlalchemy.exc import DBAPIError
 from scraper.errors import ServerUnavailableError
 from scraper.infra import migrations
 from scraper.infra.database import make_engine
+from scraper.plugins.database.plan import Statement, read_pending
 from tests.support.making import rows
-from tests.support.next_migrations import HEAD, INDEX, NextMigrations, execute
+from tests.support.migrating import Migrating, Waiting, until, writing
+from tests.support.next_migrations import HEAD, INDEX, VALID, NextMigrations, execute
 
 COLUMN = execute("ALTER TABLE pages ADD COLUMN colour text")
-VALID = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('pages_url_idx')"
+FORMER = migrations.CORE.folder
 REVISION = "SELECT version_num FROM alembic_version"
 
 
@@ -37,58 +36,6 @@ def following(engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     following = NextMigrations(tmp_path / "versions")
     monkeypatch.setattr(migrations, "CORE", following.history)
     return following
-
-
-class Migrating:
-    """`scraper migrate` in a thread."""
-
-    def __init__(self, engine: sa.Engine) -> None:
-        self.lines: list[str] = []
-        self.error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, args=(engine,))
-        self._thread.start()
-
-    def _run(self, engine: sa.Engine) -> None:
-        try:
-            self._migrate(engine)
-        except Exception as error:
-            self.error = error
-
-    def _migrate(self, engine: sa.Engine) -> None:
-        migrations.upgrade(engine, self.lines.append)
-
-    def until_said(self, text: str) -> None:
-        until(lambda: any(text in line for line in self.lines) or not self._thread.is_alive())
-        assert any(text in line for line in self.lines), (self.lines, self.error)
-
-    def end(self) -> None:
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-
-
-class Waiting(Migrating):
-    """A second one, which only waits: Alembic keeps one migration a process."""
-
-    def _migrate(self, engine: sa.Engine) -> None:
-        with migrations.hold_lock(engine, self.lines.append):
-            pass
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-@contextmanager
-def writing(engine: sa.Engine) -> Iterator[None]:
-    """A transaction that has written to `pages`, and does not end."""
-    with engine.connect() as connection:
-        connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
-        connection.execute(sa.text("SET LOCAL application_name = 'a report'"))
-        connection.execute(sa.text("UPDATE pages SET priority = priority WHERE false"))
-        yield
 
 
 @pytest.fixture
@@ -217,3 +164,53 @@ def test_what_is_not_known_to_be_compatible_is_refused(
         connection.execute(sa.text(statement))
     with pytest.raises(ServerUnavailableError, match="newer than this program"):
         newer(engine, HEAD)
+
+
+def test_what_would_be_applied_is_shown_and_nothing_is_changed(
+    engine: sa.Engine, following: NextMigrations
+) -> None:
+    assert read_pending(engine) == []
+    new = "CREATE TABLE colours (name text)"
+    filled = "INSERT INTO colours VALUES ('a;\n\n-- b')"
+    first = following.add(execute(new, filled, "ALTER TABLE pages ADD COLUMN colour text"))
+    index = following.add(INDEX)
+    contraction = following.add(execute("UPDATE sites SET name = name"), compatible=None)
+    pending = read_pending(engine)
+    assert [(row.history, row.revision, row.processes_run_on) for row in pending] == [
+        ("scraper", first, True), ("scraper", index, True), ("scraper", contraction, False)
+    ]  # fmt: skip
+    assert pending[0].statements == [
+        Statement(new),
+        Statement(filled),
+        Statement("ALTER TABLE pages ADD COLUMN colour text", "pages", "ACCESS EXCLUSIVE"),
+    ]
+    (built,) = pending[1].statements
+    assert (built.table, built.lock) == ("pages", "SHARE UPDATE EXCLUSIVE")
+    assert pending[2].statements[0].lock == "ROW EXCLUSIVE"
+    assert rows(engine, REVISION) == [(HEAD,)]
+    migrations.upgrade(engine)
+    assert read_pending(engine) == []
+
+
+def test_all_of_an_empty_database_is_shown(empty_database: str) -> None:
+    engine = make_engine(empty_database)
+    pending = read_pending(engine)
+    assert {row.history for row in pending} == {row.name for row in migrations.histories()}
+    assert all(row.statements and row.processes_run_on for row in pending)
+    assert rows(engine, "SELECT FROM pg_class WHERE relname = 'alembic_version'") == []
+    engine.dispose()
+
+
+def test_an_earlier_release_that_starts_again_applies_nothing(
+    engine: sa.Engine, following: NextMigrations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = migrations.History("scraper", FORMER, migrations.VERSION_TABLE)
+    following.add(COLUMN)
+    migrations.upgrade(engine)
+    monkeypatch.setattr(migrations, "CORE", former)
+    assert migrations.upgrade(engine) == HEAD and read_pending(engine) == []
+    assert rows(engine, REVISION) == [(following.last,)]
+    with engine.begin() as connection:
+        connection.execute(sa.text("COMMENT ON TABLE alembic_version IS NULL"))
+    with pytest.raises(ServerUnavailableError, match="newer than this program"):
+        migrations.upgrade(engine)

@@ -3,6 +3,7 @@ migrated down."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def upgrade():
 def downgrade():
     op.drop_table("notes")
 """
-SECOND = """
+SECOND = """'all notes in capitals'
 from alembic import op
 
 revision, down_revision, branch_labels, depends_on = "0002", "0001", None, None
@@ -102,6 +103,13 @@ def test_tables_of_a_plugin_are_migrated_up_and_down(
     behind = outside.scraper("status")
     assert behind.returncode == 3, behind
     assert "at revision 0001 of the plug-in notes, this program needs 0002" in behind.stderr
+    shown = outside.scraper("migrate", "--dry-run")
+    assert shown.returncode == 0 and shown.stdout.startswith("notes 0002: all notes in capitals")
+    assert "  UPDATE notes SET text = upper(text);  -- notes: ROW EXCLUSIVE\n" in shown.stdout
+    assert "stop coordinators and workers first" in shown.stdout
+    shown = outside.scraper("migrate", "--dry-run", "--json")
+    plan = json.loads(shown.stdout)
+    assert plan["processes_run_on"] is False and plan["migrations"][0]["revision"] == "0002"
     # A plug-in that is off neither migrates nor keeps others from working; its rows stay.
     assert outside.scraper("status", SCRAPER_PLUGINS_OFF="notes").returncode == 0
     assert outside.scraper("migrate", SCRAPER_PLUGINS_OFF="notes").returncode == 0
@@ -120,6 +128,7 @@ def test_tables_of_a_plugin_are_migrated_up_and_down(
     assert outside.scraper("migrate").returncode == 0
     second.unlink()
     assert outside.scraper("status").returncode == 0
+    assert outside.scraper("migrate", "--dry-run").stdout == "database: up to date\n"
     second.write_text(SECOND)
     assert outside.scraper("migrate", "--down", "0001", "--plugin", "notes").returncode == 0
     with engine.connect() as connection:
