@@ -13,11 +13,14 @@ import sqlalchemy as sa
 from scraper import settings as settings_module
 from scraper.feed import consumers
 from scraper.infra import database as access
+from scraper.infra import migrations
 from scraper.infra.database import make_engine
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
 from tests.support.machine import need
+from tests.support.migrating import Migrating, Waiting, writing
+from tests.support.next_migrations import INDEX, VALID, NextMigrations, execute
 from tests.support.servers import pgbouncer
 from tests.support.servers.bad_network import BadNetwork
 
@@ -188,3 +191,38 @@ def _is_held(engine: sa.Engine) -> bool:
     with engine.connect() as connection:
         query = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
         return bool(connection.execute(sa.text(query)).scalar())
+
+
+def test_an_index_is_built_and_a_busy_table_changed_through_a_pooler(
+    pooled: Settings,
+    empty_database: str,
+    run: Commands,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run.scraper("migrate")
+    following = NextMigrations(tmp_path / "versions")
+    monkeypatch.setattr(migrations, "CORE", following.history)
+    following.add(execute("ALTER TABLE pages ADD COLUMN colour text"))
+    following.add(INDEX)
+    engine, direct = make_engine(pooled.postgres_url), make_engine(empty_database)
+    with writing(direct):
+        migrating = Migrating(engine)
+        migrating.until_said("a table is in use")
+        waiting = Waiting(engine)
+        waiting.until_said("waits for another process")
+    migrating.end()
+    waiting.end()
+    assert (migrating.error, waiting.error) == (None, None)
+    with engine.connect() as connection:
+        assert connection.execute(sa.text(VALID)).scalar() is True
+        shown = connection.execute(sa.text("SHOW lock_timeout"))
+        assert shown.scalar() == "30s"
+    with engine.connect() as connection:
+        held = sa.text(
+            "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database"
+            " WHERE locktype = 'advisory' AND datname = current_database()"
+        )
+        assert connection.execute(held).scalar() == 0
+    engine.dispose()
+    direct.dispose()

@@ -136,6 +136,47 @@ def test_drained_nodes_take_a_part_of_each_kind_of_process(resources: list[Resou
     assert spread["labelSelector"] == budgets["coordinator"]["spec"]["selector"]
 
 
+def test_the_servers_are_probed(resources: list[Resource]) -> None:
+    """One that starts slowly or has too many clients is not restarted."""
+    for name in ("postgres", "redis"):
+        (container,) = pods(resources)[name]["containers"]
+        (port,) = (row["containerPort"] for row in container["ports"])
+        assert container["livenessProbe"]["tcpSocket"] == {"port": port}
+        assert container["readinessProbe"]["exec"]
+    startup = pods(resources)["postgres"]["containers"][0]["startupProbe"]
+    assert startup["failureThreshold"] * startup["periodSeconds"] >= 600
+
+
+def test_the_example_server_has_room_for_all_connections(resources: list[Resource]) -> None:
+    """As many as docs/how-to/production.md says of each process, with KEDA's most workers, each
+    kind of process surging by a pod, and a command and the migration."""
+    each = {"coordinator": 5, "flower": 6, "metrics": 2, "beat": 0}
+    scaled = named(resources, "ScaledObject")
+    needed = 8 + 3
+    for name, deployment in named(resources, "Deployment").items():
+        if name == "redis":
+            continue
+        replicas = deployment["spec"]["replicas"]
+        if name in scaled:
+            replicas = scaled[name]["spec"]["maxReplicaCount"] * 5 // 4
+        needed += (replicas + 1) * each.get(name, 3)
+    (server,) = pods(resources)["postgres"]["containers"]
+    allowed = int(str(server["args"][-1]).partition("max_connections=")[2])
+    assert needed + 3 <= allowed, "three are the superuser's"
+
+
+def test_an_upgrade_can_apply_the_migration_alone(resources: list[Resource]) -> None:
+    """`kubectl apply -l` chooses by the labels of the object itself, and of no other."""
+    labelled = [
+        (row["kind"], row["metadata"]["name"])
+        for row in resources
+        if row["metadata"].get("labels", {}).get("app.kubernetes.io/name") == "migrate"
+    ]
+    assert labelled == [("Job", "migrate")]
+    document = (ROOT / "docs" / "how-to" / "production.md").read_text()
+    assert "-l app.kubernetes.io/name=migrate" in document and "wait --for=condition" in document
+
+
 def test_what_they_name_exists(resources: list[Resource]) -> None:
     secrets, maps = named(resources, "Secret"), named(resources, "ConfigMap")
     labels = [
