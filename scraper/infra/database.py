@@ -52,6 +52,7 @@ class WatchedConnection(psycopg.Connection[Any]):
 
     ask_again: Callable[[], psycopg.Connection[Any]] | None = None
     is_pooled = False
+    hidden_s: float | None = None
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -82,7 +83,7 @@ class WatchedConnection(psycopg.Connection[Any]):
         if self.ask_again is None:
             return False
         if self.is_pooled and self.autocommit:
-            return silent_s < HIDDEN_S
+            return silent_s < (self.hidden_s or HIDDEN_S)
         try:
             with self.ask_again() as other:
                 values = self.info.backend_pid, self.name

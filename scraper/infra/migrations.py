@@ -14,6 +14,7 @@ exists is built concurrently, outside of transactions.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -212,7 +213,9 @@ def _limit_waits(connection: sa.Connection) -> None:
     driver: Any = connection.connection.driver_connection
     if not driver.autocommit:
         driver.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
-    elif not connection.info["is_pooled"]:
+    elif driver.is_pooled:
+        driver.hidden_s = math.inf
+    else:
         driver.execute("SET lock_timeout = 0")
 
 
