@@ -13,5 +13,6 @@ PLUGIN = Plugin(
     hooks="scraper.plugins.freshness.hooks:HOOKS",
     worker="scraper.plugins.freshness.worker_part:FreshnessPart",
     commands={"plan": Command(CRAWLS, "scraper.plugins.freshness.command")},
+    tab_pages={"plans": "scraper.plugins.freshness.plans"},
     ticks=[Tick("visit", 5.0, "scraper.plugins.freshness.rounds:visit_pages")],
 )
