@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from scraper.extract.heuristics.amounts import naming_words
-from scraper.extract.heuristics.stock_words import parse_availability
 from scraper.extract.text import whole_text
 from scraper.plugins.author.discovery.addresses import Address, split_address
-from scraper.plugins.author.discovery.listings.cards import Card
+from scraper.plugins.author.discovery.listings.cards import CARD_TEXT_CHARS_MAX, Card
 from scraper.plugins.author.discovery.listings.listing_page import ListingPage, ListingPageReader
 from scraper.plugins.author.discovery.listings.page_numbers import find_numbered_links
 from scraper.plugins.author.discovery.sampling import spread_sample
@@ -19,7 +18,6 @@ from scraper.rules.decoding import clean_text
 
 # Lists that are read in search of a reduced product, in addition to the page of offers.
 LISTS_TRIED = 3
-CARD_TEXT_CHARS_MAX = 600
 # How many ways to mark prices are among the samples, the most usual ones first.
 MARKUPS_MAX = 4
 # The other samples are a spread choice.
@@ -41,11 +39,7 @@ def is_reduced(card: Card) -> bool:
 
 
 def is_sold_out(card: Card) -> bool:
-    """Returns whether the card says so in words. Its text is that of one product alone."""
-    if card.in_state:
-        return False
-    text = clean_text(whole_text(card.element))
-    return len(text) <= CARD_TEXT_CHARS_MAX and parse_availability(text) is False
+    return card.is_sold_out
 
 
 def lacks_picture(card: Card) -> bool:

@@ -21,6 +21,7 @@ from tests.support.shops.engines.by_query import BY_QUERY
 from tests.support.shops.engines.by_query_boxes import WITH_BOXES
 from tests.support.shops.engines.catalogue import UNLISTED
 from tests.support.shops.engines.english import ENGLISH
+from tests.support.shops.engines.filters_and_forms import FILTERS_AND_FORMS, MagentoOne
 from tests.support.shops.engines.german import GERMAN
 from tests.support.shops.engines.react import REACT
 from tests.support.shops.engines.russian import RUSSIAN
@@ -28,9 +29,19 @@ from tests.support.shops.static_shop import StaticShop
 
 pytestmark = pytest.mark.usefixtures("project")
 
-ENGINES = {**ENGLISH, **BY_PATH, **BY_QUERY, **WITH_BOXES, **GERMAN, **RUSSIAN, **BUILDERS, **REACT}
+ENGINES = {
+    **ENGLISH,
+    **BY_PATH,
+    **BY_QUERY,
+    **WITH_BOXES,
+    **GERMAN,
+    **RUSSIAN,
+    **BUILDERS,
+    **REACT,
+    **FILTERS_AND_FORMS,
+}
 # Products that only the sitemap names, among lists at the same level as products.
-LOST = {"NopCommerce": 1, "JtlShop": 1}
+LOST = {"NopCommerce": 1, "JtlShop": 1, "MagentoOne": 1}
 
 
 def crawl(site: Site, server: StaticShop) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -115,3 +126,22 @@ def test_the_default_theme_of_an_engine_is_read_whole(name: str, project: Path) 
     assert {row["price_currency"] for _, row in rows.values()} == {engine.currency}, said
     short = {field: (right[field], due[field]) for field in due if right[field] < due[field] * 0.95}
     assert not short, f"{short}\n{said}"
+
+
+def test_the_filters_of_a_list_are_not_followed(project: Path) -> None:
+    engine = MagentoOne()
+    with StaticShop({}) as server:
+        server.pages = {
+            path: page.replace("{host}", server.url) for path, page in engine.build().pages.items()
+        }
+        result = CliRunner().invoke(main, ["new", f"{server.url}/", "it", "--rate", "1000/s"])
+        assert result.exit_code == 0, result.output
+        extractor = compile_site(load_file(project / "sites" / "it.yaml"))
+        for leaf in engine.shop.leaves:
+            path = engine.list_url(leaf)
+            page = Fetched(server.url + path, 200, {}, server.pages[path].encode())
+            links = extractor.extract(Kind.LISTING, page, page_url=page.url, depth=1).links
+            listed = {link.url.removeprefix(server.url) for link in links}
+            assert listed and not [url for url in listed if "price=" in url or "mode=" in url]
+            # "1-6 of 10" are products: no page has the number 10.
+            assert engine.list_url(leaf, len(leaf.items)) not in listed

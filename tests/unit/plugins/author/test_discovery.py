@@ -19,7 +19,12 @@ from scraper.plugins.author.discovery.listings.cards import find_link_groups
 from scraper.plugins.author.discovery.listings.link_selectors import find_url_pattern
 from scraper.plugins.author.discovery.listings.listing_page import ListingPage, is_product_page
 from scraper.plugins.author.discovery.listings.next_links import find_next_link, find_second_links
-from scraper.plugins.author.discovery.listings.page_numbers import Numbering, infer_numbering
+from scraper.plugins.author.discovery.listings.page_numbers import (
+    Numbering,
+    find_page_counts,
+    find_sent_params,
+    infer_numbering,
+)
 from scraper.plugins.author.discovery.writing import write_inline
 from scraper.sites.grammar import yaml12
 from tests.unit.extract.extracting import URL, fetched
@@ -343,3 +348,33 @@ def test_a_price_is_not_read_from_a_related_product() -> None:
     assert best is not None
     reading = read_candidate("price", best.candidate, [page])
     assert reading is None, reading
+
+
+@pytest.mark.parametrize(
+    ("text", "pages"),
+    [
+        ("1-12 of 82", []),
+        ("Items 1 to 12 of 82 total", []),
+        ("1–12 von 82", []),
+        ("Page 1 of 7", [7]),
+        ("1-12 of 82</p><p>Page 1 of 7", [7]),
+    ],
+)
+def test_a_span_of_products_is_no_count_of_pages(text: str, pages: list[int]) -> None:
+    counts = find_page_counts(document(f'<p class="amount">{text}</p>'), Numbering(1, 1, param="p"))
+    assert sorted({count.pages for count in counts}) == pages
+
+
+@pytest.mark.parametrize(
+    ("form", "params"),
+    [
+        ('<form><button name="page" value="2">Next</button></form>', ["page"]),
+        ('<form method="GET"><input type="submit" name="p" value="2"></form>', ["p"]),
+        ('<form method="post"><button name="page" value="2">Next</button></form>', []),
+        ('<form><button name="page" value="2" type="button">2</button></form>', []),
+        ('<form><button name="qty" value="2">2</button><input name="page" value="2"></form>', []),
+        ('<button name="page" value="2">Next</button>', []),
+    ],
+)
+def test_buttons_of_a_form_ask_for_the_second_page(form: str, params: list[str]) -> None:
+    assert find_sent_params(document(form)) == params

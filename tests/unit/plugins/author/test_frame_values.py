@@ -99,3 +99,15 @@ def test_a_number_of_another_line_is_not_an_article_number(stated: bool) -> None
         shown.append(f"{data}<div>{line}<p>Stock: <span class=value>{50 + n}</span></p></div>")
     sku = choose(*shown)["sku"].combined
     assert sku is not None and sku.values == numbers
+
+
+@pytest.mark.parametrize("nothing", ["N/A", "No", "n/a", "-", "–", "None"])
+def test_what_stands_in_for_a_brand_is_not_read(nothing: str) -> None:
+    row = "<table><tr><th>Brand</th><td>{0}</td></tr><tr><th>EAN</th><td>{1}</td></tr></table>"
+    codes = ("4006381333931", nothing, "5901234123457", nothing, "9780306406157", nothing)
+    makers = (*MAKERS[:4], nothing, nothing)
+    fields = choose(*(row.format(*pair) for pair in zip(makers, codes, strict=True)))
+    brand, gtin = fields["brand"].best, fields["gtin"].best
+    assert brand is not None and brand.values == [*MAKERS[:4], None, None]
+    assert gtin is not None
+    assert gtin.values == [None if code == nothing else code for code in codes]

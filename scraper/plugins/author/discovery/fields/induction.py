@@ -151,7 +151,11 @@ def _choose_source(
         ):
             choice.rivals.append(reading)
     if name == "price":
-        choice.rivals += _find_completing(choice.readings, readings, _read_plain_cards(samples))
+        plain = _read_plain_cards(samples)
+        choice.rivals += _find_completing(name, choice.readings, readings, plain)
+    if name == "availability":
+        sold_out = read_cards(name, samples)
+        choice.rivals += _find_completing(name, choice.readings, readings, sold_out)
     return choice
 
 
@@ -164,6 +168,8 @@ def _drop_unfit(
     """Returns the readings without those that others show to be something else."""
     if name == "price":
         readings = _drop_former(readings, samples)
+    if name == "availability":
+        readings = _drop_denied(readings, read_cards(name, samples))
     if name == "brand":
         readings = _drop_boxes(readings)
     available = chosen["availability"].combined if name == "stock" else None
@@ -216,6 +222,19 @@ def _drop_former(
     return fitting or readings
 
 
+def _drop_denied(
+    readings: list[CandidateReading], sold_out: Sequence[CandidateReading]
+) -> list[CandidateReading]:
+    """Returns the readings without those that contradict cards that say "sold out"; all of them if
+    no other is left."""
+    fitting = [
+        reading
+        for reading in readings
+        if all(value == said for cards in sold_out for value, said in common_values(reading, cards))
+    ]
+    return fitting or readings
+
+
 def _read_plain_cards(samples: Sequence[ProductSample]) -> list[CandidateReading]:
     """Returns the prices of cards with one price, and at most a former one: which of three amounts
     is the price is uncertain."""
@@ -236,12 +255,13 @@ def _read_plain_cards(samples: Sequence[ProductSample]) -> list[CandidateReading
 
 
 def _find_completing(
+    name: str,
     chosen: Sequence[CandidateReading],
     readings: Sequence[CandidateReading],
     cards: Sequence[CandidateReading],
 ) -> list[CandidateReading]:
     """Returns readings that give what the cards say on pages where the chosen ones give nothing,
-    such as those of reduced products, and contradict neither elsewhere."""
+    such as those of reduced or sold-out products, and contradict neither elsewhere."""
     by_card = cards[0].values if cards else []
     added: list[CandidateReading] = []
     for _ in range(COMPLETING_MAX):
@@ -256,7 +276,7 @@ def _find_completing(
             for reading in readings
             if any(reading.values[at] is not None for at in lacking)
             and all(
-                is_equal("price", value, other)
+                is_equal(name, value, other)
                 for witness in (*given, *cards)
                 for value, other in common_values(reading, witness)
             )

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
+
+from selectolax.lexbor import LexborNode
 
 from scraper.extract.heuristics.buying import has_dead_button
 from scraper.extract.heuristics.codes import is_gtin
@@ -20,6 +23,7 @@ from scraper.plugins.author.discovery.fields.readings import (
 )
 from scraper.plugins.author.discovery.fields.samples import ProductSample
 from scraper.plugins.author.discovery.fields.shop_currency import stated_currencies
+from scraper.plugins.author.discovery.fields.visible_elements import shows_availability
 
 # The fields that may be equal on all pages of a shop. Any other field that never changes belongs
 # to the page's frame.
@@ -95,16 +99,52 @@ def is_possible(
             # Most shops begin a product's name with its brand.
             return titles is None or not _match_titles(reading, titles, operator.eq)
         case "category":
-            return titles is None or not _match_titles(reading, titles, str.startswith)
-        case "availability" if "when" in reading.candidate.source:
-            # A button that is on every page, or that is only disabled, says nothing.
-            return not is_repeated and not any(
-                has_dead_button(sample.document.dom) for sample in samples
+            # The second crumb from the end is the home where the category is the last one.
+            return not _leads_home(reading, samples) and (
+                titles is None or not _match_titles(reading, titles, str.startswith)
             )
+        case "availability":
+            return _may_state_stock(reading, samples, is_repeated)
         case "stock":
             # The days of a delivery are a number too.
             return not is_repeated
     return True
+
+
+def _may_state_stock(
+    reading: CandidateReading, samples: Sequence[ProductSample], is_repeated: bool
+) -> bool:
+    """Returns whether the pages show what it gives: shops hide "Last items in stock!".
+
+    A button that is on every page, or that is only disabled, says nothing.
+    """
+    if "when" in reading.candidate.source:
+        return not is_repeated and not any(
+            has_dead_button(sample.document.dom) for sample in samples
+        )
+    return all(shows_availability(element) for element, _ in _match_elements(reading, samples))
+
+
+def _leads_home(reading: CandidateReading, samples: Sequence[ProductSample]) -> bool:
+    """Returns whether a value is the text of a link to the shop's first page."""
+    linked = (
+        sample.document.clean_link(element.attributes.get("href") or "")
+        for element, sample in _match_elements(reading, samples)
+        if element.tag == "a"
+    )
+    # A path of two letters may be a language's first page, or a category.
+    return any(url is not None and urlsplit(url)[2:4] in (("", ""), ("/", "")) for url in linked)
+
+
+def _match_elements(
+    reading: CandidateReading, samples: Sequence[ProductSample]
+) -> Iterator[tuple[LexborNode, ProductSample]]:
+    """Yields the elements that the reading's values are from, if a selector finds them."""
+    css = reading.candidate.source.get("css")
+    for value, sample in zip(reading.values, samples, strict=True):
+        element = sample.select_first(css) if css is not None and value is not None else None
+        if element is not None:
+            yield element, sample
 
 
 def _are_framed(values: Sequence[Any]) -> bool:

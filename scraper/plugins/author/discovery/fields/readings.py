@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -16,6 +17,11 @@ from scraper.sites.grammar.fields import FieldSpec
 
 # Two descriptions with the same beginning are the same text, whatever follows.
 SAME_DESCRIPTION_CHARS = 60
+_LACKED_FIELDS = frozenset({"sku", "gtin", "mpn", "brand"})
+# What shops write where a product has no value, and a regex for all other texts.
+_NOTHING = r"(?:n/?a|n\.a\.|no|none|null|[-–—]+)"
+_STANDS_IN = re.compile(_NOTHING, re.I).fullmatch
+_GIVEN_REGEX = rf"(?i)^(?!{_NOTHING}$)(.+)"
 
 
 @dataclass(slots=True)
@@ -61,6 +67,13 @@ def read_candidate(
         data, _ = reader(sample.document)
         values.append(data.get(name))
         currencies.append(data.get(f"{name}_currency"))
+    if (
+        name in _LACKED_FIELDS
+        and "regex" not in candidate.source
+        and any(_STANDS_IN(value) for value in values if value is not None)
+    ):
+        source = {**candidate.source, "regex": _GIVEN_REGEX}
+        return read_candidate(name, candidate._replace(source=source), samples)
     reading = CandidateReading(candidate, values, currencies)
     return reading if reading.count else None
 
@@ -88,6 +101,9 @@ def _read_card(name: str, sample: ProductSample) -> Any:
         case "list_price":
             struck = [amount.value for amount in card.amounts if amount.struck]
             return max(struck) if struck and card.prices else None
+        case "availability":
+            # What a card says of a product in stock may be its button alone.
+            return False if card.is_sold_out else None
     return None
 
 

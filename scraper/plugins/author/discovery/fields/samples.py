@@ -101,13 +101,17 @@ class ProductSample:
         return clean_text(whole_text(element)) if element is not None else ""
 
     def first_match(self, css: str) -> int | None:
-        """Returns the id of the first element that matches, as a definition reads `css`."""
-        element = parse_css(css).select_first(self.document.dom)
+        """Returns the id of the first element that matches."""
+        element = self.select_first(css)
         return element.mem_id if element is not None else None
+
+    def select_first(self, css: str) -> LexborNode | None:
+        """Returns the first element that matches, as a definition reads `css`."""
+        return parse_css(css).select_first(self.document.dom)
 
     def leads_to_others(self, css: str) -> bool:
         """Returns whether the first element that matches is in another product's card."""
-        element = parse_css(css).select_first(self.document.dom) if self.others else None
+        element = self.select_first(css) if self.others else None
         while element is not None and element.mem_id not in self.others:
             element = element.parent
         return element is not None

@@ -62,6 +62,11 @@ STOCK_TEXT_CHARS = range(5, 81)
 NAMED_TEXT_CHARS_MAX = 80
 DESCRIPTION_CHARS_MIN = 40
 BREADCRUMB_CHARS_MAX = 400
+# How far above an element it may be hidden.
+HIDING_LEVELS = 2
+_UNSHOWN_STYLE = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.I)
+_SILENT = frozenset({"script", "style", "template"})
+_UNSHOWN_CLASSES = frozenset({"hidden", "hide", "d-none", "is-hidden", "unvisible", "invisible"})
 # A list with this number of links is a menu; a product is in fewer categories.
 MENU_LEVELS, MENU_LINKS_MIN = 4, 3
 
@@ -133,13 +138,53 @@ def find_availabilities(sample: ProductSample) -> list[LexborNode]:
         text = sample.text(element)
         if len(text) not in STOCK_TEXT_CHARS or text.isdigit() or element.tag == "body":
             continue
-        try:
-            to_bool(text)
-        except Mistyped:
+        if reads_as_bool(text) is None or not shows_availability(element):
             continue
         stating.append(element)
         longer |= {up.mem_id for up in ancestors(element, 4) if sample.text(up) != text}
     return [element for element in stating if element.mem_id not in longer]
+
+
+def shows_availability(element: LexborNode) -> bool:
+    """Returns whether what is shown of the element says what all its text says: shops hide such
+    words as "Last items in stock!", and a script shows them for another variant."""
+    if any(map(_is_unshown, ancestors(element, HIDING_LEVELS))) or _is_unshown(element):
+        return False
+    stated = reads_as_bool(clean_text(whole_text(element)))
+    return stated is None or stated is reads_as_bool(_read_shown(element))
+
+
+def reads_as_bool(text: str) -> bool | None:
+    try:
+        return to_bool(text)
+    except Mistyped:
+        return None
+
+
+def _is_unshown(element: LexborNode) -> bool:
+    attributes = element.attributes
+    return bool(
+        "hidden" in attributes
+        or _UNSHOWN_STYLE.search(attributes.get("style") or "")
+        or _UNSHOWN_CLASSES.intersection((attributes.get("class") or "").split())
+    )
+
+
+def _read_shown(element: LexborNode) -> str:
+    parts: list[str] = []
+    stack = [element.iter(include_text=True)]
+    while stack:
+        for child in stack[-1]:
+            if child.is_text_node:
+                parts.append(child.text_content or "")
+            elif child.is_element_node and child.tag not in _SILENT and not _is_unshown(child):
+                parts.append(" ")
+                stack.append(child.iter(include_text=True))
+                break
+        else:
+            stack.pop()
+            parts.append(" ")
+    return clean_text("".join(parts))
 
 
 def find_named_elements(sample: ProductSample, name: str) -> Iterator[LexborNode]:

@@ -14,6 +14,7 @@ from selectolax.lexbor import LexborNode
 
 from scraper.extract.document import Document
 from scraper.extract.heuristics.amounts import Amount, current_amounts, find_amounts
+from scraper.extract.heuristics.stock_words import parse_availability
 from scraper.extract.text import whole_text
 from scraper.plugins.author.discovery.css_paths import ancestors
 from scraper.rules.decoding import clean_text
@@ -37,6 +38,7 @@ CARD_ANCESTORS_MAX = 12
 FRAME_ANCESTORS_MAX = 8
 CLASS_LEVELS = 4
 LINK_TITLE_CHARS_MAX = 100
+CARD_TEXT_CHARS_MAX = 600
 # Folders of pages that do not sell, and parameters of links that act.
 _ACTS = re.compile(
     r"/(?:cart|basket|checkout|wishlist|wish-list|compare|login|signin|register|account|customer"
@@ -83,6 +85,14 @@ class Card:
     def prices(self) -> list[Decimal]:
         """The current prices, or all amounts if none is current."""
         return [amount.value for amount in current_amounts(self.amounts) or self.amounts]
+
+    @property
+    def is_sold_out(self) -> bool:
+        """Returns whether the card says so in words. Its text is that of one product alone."""
+        if self.in_state:
+            return False
+        text = clean_text(whole_text(self.element))
+        return len(text) <= CARD_TEXT_CHARS_MAX and parse_availability(text) is False
 
 
 @dataclass(slots=True)

@@ -26,6 +26,7 @@ from scraper.plugins.author.discovery.listings.page_numbers import (
     find_numbered_links,
     find_page_counts,
     find_pager_links,
+    find_sent_params,
     infer_numbering,
     leads_to_all,
 )
@@ -60,10 +61,12 @@ class Continuation:
     def __init__(self, reader: ListingPageReader, survey: Survey) -> None:
         self._reader, self._survey = reader, survey
 
-    async def find(self, first: ListingPage, group: LinkGroup, *, single: bool) -> bool:
+    async def find(
+        self, first: ListingPage, group: LinkGroup, *, single: bool, probing: bool = False
+    ) -> bool:
         """Returns whether the list continues. `single`: it is the only list, so that its pages may
-        be identified by their path."""
-        return await self._find_linked_pages(first, group, single=single) or (
+        be identified by their path. `probing`: it may continue although no link says so."""
+        return await self._find_linked_pages(first, group, single=single, probing=probing) or (
             Kind.LISTING in self._reader.shown and await self._find_growth(first, group)
         )
 
@@ -89,10 +92,10 @@ class Continuation:
         return False
 
     async def _find_linked_pages(
-        self, first: ListingPage, group: LinkGroup, *, single: bool
+        self, first: ListingPage, group: LinkGroup, *, single: bool, probing: bool
     ) -> bool:
         survey = self._survey
-        second = await self._find_second_page(first, group, probing=single)
+        second = await self._find_second_page(first, group, probing=single or probing)
         if second is None:
             return False
         numbering = _infer_numbering(first, second)
@@ -130,8 +133,9 @@ class Continuation:
     async def _find_second_page(
         self, first: ListingPage, group: LinkGroup, *, probing: bool
     ) -> SecondPage | None:
-        """Tries the link to the next page, then a link whose address counts on, then the usual
-        parameters if `probing`, or if the page counts more products than it shows."""
+        """Tries the link to the next page, then a link whose address counts on, then the parameter
+        that a button sends, then the usual ones if `probing`, or if the page counts more products
+        than it shows."""
         following: tuple[Any, str] | None = find_next_link(first.document)
         if following is None and group.state is not None:
             following = find_next_in_state(first.document)
@@ -145,7 +149,8 @@ class Continuation:
             if page is not None:
                 return SecondPage(page, url, css)
         probing = probing or counts_more(first.document, len(group.cards))
-        for param in _PROBED_PARAMS if probing else ():
+        sent = find_sent_params(first.document)
+        for param in dict.fromkeys((*sent, *(_PROBED_PARAMS if probing else ()))):
             numbering = Numbering(1, 1, param=param)
             url = numbering.nth_url(first.url, 2)
             page = await self._reader.try_read(url)

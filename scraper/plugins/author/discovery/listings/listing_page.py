@@ -167,7 +167,7 @@ def has_one_price(page: ListingPage) -> bool:
     an empty cart is not a price."""
     root = page.document.dom.root
     cards = {card.element.mem_id for group in page.groups for card in group.cards}
-    titled = page.document.dom.css_first("h1") is not None
+    titled = page.document.dom.css_first("h1, h2") is not None
     amounts = find_amounts(root, cards) if titled and root is not None else ()
     return any(amount.value > 0 for amount in amounts)
 

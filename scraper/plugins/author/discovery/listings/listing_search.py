@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 
 from scraper.extract.document import Document
 from scraper.extract.text import whole_text
+from scraper.plugins.author.discovery.addresses import split_address
 from scraper.plugins.author.discovery.listings.cards import LinkGroup
 from scraper.plugins.author.discovery.listings.continuation import Continuation
 from scraper.plugins.author.discovery.listings.link_selectors import match_urls
@@ -41,6 +43,8 @@ LONGER_TRIED = 5
 # Pages behind a group of links that must agree.
 CATEGORIES_MIN = 2
 CATALOGUES_MAX = 3
+# Lists of at least this number of products may be pages of longer ones.
+CUT_OFF_MIN = 8
 LISTS_NAMED = 5
 # A group of links with prices and a higher score is not a menu.
 MENU_SCORE_MAX = 20
@@ -174,11 +178,14 @@ class ListingSearch:
             chosen = listing or below
             if chosen is None:
                 return False
-            links = write_links(parent, chosen.group, self._site.owns)
+            avoided = [(page.document, _find_unlisting(page)) for page in chosen.pages]
+            links = write_links(parent, chosen.group, self._site.owns, avoided)
             if links not in levels:
                 levels.append(links)
             if listing is not None:
-                others = [write_links(parent, group, self._site.owns) for group in listing.others]
+                others = [
+                    write_links(parent, group, self._site.owns, avoided) for group in listing.others
+                ]
                 levels += [other for other in others if other not in levels]
                 await self._record_categories(listing, levels, [home, parent, *listing.above])
                 return True
@@ -230,9 +237,14 @@ class ListingSearch:
             # Their products are samples too.
             categories.pages += [page for page in more if page.lists_products]
             leading = [page for page in categories.pages if _leads_further(page)]
-        for page in leading or categories.pages[:1]:
+        # Lists of different categories that are equally long may be cut off.
+        lengths = Counter(page.card_count for page in categories.pages)
+        longest = max(lengths)
+        is_cut = longest >= CUT_OFF_MIN and lengths[longest] >= CATEGORIES_MIN
+        by_length = sorted(categories.pages, key=lambda page: -page.card_count)
+        for page in leading or by_length[:1]:
             assert page.products is not None
-            if await self._continuation.find(page, page.products, single=False):
+            if await self._continuation.find(page, page.products, single=False, probing=is_cut):
                 return True
         return False
 
@@ -345,6 +357,20 @@ class ListingSearch:
 
 def _is_surely_products(group: LinkGroup) -> bool:
     return group.is_products and group.score > MENU_SCORE_MAX and group.priced_share > 0
+
+
+def _find_unlisting(page: ListingPage) -> set[str]:
+    """Returns the links that are not to a list of other products: to the page's own products, and
+    to the page itself with more parameters, such as filters."""
+    own = split_address(page.url)
+    hrefs = (link.attributes.get("href") or "" for link in page.document.dom.css("a[href]"))
+    linked = {url for url in map(page.document.clean_link, hrefs) if url is not None}
+    filtered = {
+        url
+        for url in linked
+        if urlsplit(url).path == urlsplit(page.url).path and own.params < split_address(url).params
+    }
+    return filtered.union(page.products.urls if page.products is not None else ())
 
 
 def _leads_further(page: ListingPage) -> bool:

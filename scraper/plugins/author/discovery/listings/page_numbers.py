@@ -132,6 +132,24 @@ def find_numbered_links(document: Document) -> dict[int, str]:
     return pages if len(pages) >= 2 or 2 in pages else {}
 
 
+def find_sent_params(document: Document) -> list[str]:
+    """Returns the parameters by which buttons of a GET form ask for the second page."""
+    sending = "form button[name][value='2'], form input[type=submit i][name][value='2']"
+    names = [
+        button.attributes["name"] or ""
+        for button in document.dom.css(sending)
+        if (button.attributes.get("type") or "submit").lower() == "submit" and _is_get_form(button)
+    ]
+    return [name for name in dict.fromkeys(names) if _PAGE_PARAM(name)]
+
+
+def _is_get_form(button: LexborNode) -> bool:
+    form: LexborNode | None = button
+    while form is not None and form.tag != "form":
+        form = form.parent
+    return form is not None and (form.attributes.get("method") or "get").lower() == "get"
+
+
 def find_pager_links(document: Document) -> str | None:
     """Returns CSS of all the links to numbered pages."""
     pager = _find_pager(document)
@@ -194,7 +212,8 @@ def find_page_counts(document: Document, numbering: Numbering) -> list[PageCount
         text = clean_text(whole_text(element))
         if not text or len(text) > COUNT_TEXT_CHARS_MAX or not any(map(str.isdigit, text)):
             continue
-        match = _OF.search(text)
+        # "1-12 of 82" counts products, although a shop may show its last page at `?p=82`.
+        match = _OF.search(text) if _SPAN.search(text) is None else None
         if match is not None and int(match[2]) in COUNTS:
             regex = rf"\d+\s*{re.escape(match[1])}\s*(\d+)"
             count = _locate_count(document, element, int(match[2]), regex, text)
