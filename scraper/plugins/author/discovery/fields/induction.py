@@ -230,7 +230,9 @@ def _drop_denied(
     fitting = [
         reading
         for reading in readings
-        if all(value == said for cards in sold_out for value, said in common_values(reading, cards))
+        if all(
+            value == other for cards in sold_out for value, other in common_values(reading, cards)
+        )
     ]
     return fitting or readings
 
