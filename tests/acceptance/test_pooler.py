@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -185,6 +186,35 @@ def test_one_process_at_a_time_reads_as_a_consumer(pooled: Settings, run: Comman
     with consumers.hold_consumer(engine, "lake", None):
         pass
     engine.dispose()
+
+
+def test_an_index_may_take_longer_than_other_statements_through_a_pooler(
+    pooled: Settings,
+    empty_database: str,
+    run: Commands,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run.scraper("migrate")
+    monkeypatch.setattr(access, "SILENT_S", 0.5)
+    monkeypatch.setattr(access, "HIDDEN_S", 1.0)
+    following = NextMigrations(tmp_path / "versions")
+    monkeypatch.setattr(migrations, "CORE", following.history)
+    following.add(INDEX)
+    engine, direct = make_engine(pooled.postgres_url), make_engine(empty_database)
+    with writing(direct):
+        migrating = Migrating(engine)
+        with direct.connect() as connection:
+            until(lambda: connection.execute(sa.text(VALID)).scalar() is False, 30)
+            connection.rollback()
+        time.sleep(4)
+        assert migrating.error is None
+    migrating.end()
+    assert migrating.error is None
+    with direct.connect() as connection:
+        assert connection.execute(sa.text(VALID)).scalar() is True
+    engine.dispose()
+    direct.dispose()
 
 
 def _is_held(engine: sa.Engine) -> bool:
