@@ -72,7 +72,7 @@ class Reader:
             match mark:
                 case "install":
                     first, rest = text.split("\n", 1)
-                    assert first.startswith("pip install 'celery-scraper[embedded]'")
+                    assert first.startswith("pip install 'celery-scraper[alerts,embedded]'")
                     printed.append(self.run(rest))
                     self.folder /= "prices"
                     (self.folder / ".venv").symlink_to(sys.prefix, target_is_directory=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import socket
 import sys
@@ -15,6 +16,7 @@ from scraper.infra import migrations, servers
 from scraper.infra.database import make_engine
 from scraper.infra.services import FlowerLogin
 from scraper.plugins.supervisor import unit
+from scraper.plugins.supervisor.alert_files import name_alert_files
 from scraper.plugins.supervisor.joint_log import JointLog
 from scraper.plugins.supervisor.lock import StartLock
 from scraper.plugins.supervisor.supervisor import Supervisor, flower_command, log_file
@@ -75,6 +77,7 @@ def _prepare_flower(settings: Settings, log: JointLog, port: int | None) -> list
     if login.generated and sys.stdout.isatty():
         # The log's file must not have it.
         click.echo(f"password of {login.user}: {login.password}")
+    os.environ.update(name_alert_files(settings, f"http://127.0.0.1:{port}"))
     log.tell(f"dashboard: http://127.0.0.1:{port}/crawls (user {login.user}, password {secret})")
     return flower_command(port)
 

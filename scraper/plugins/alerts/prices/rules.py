@@ -252,6 +252,9 @@ def parse_rules(text: str, path: Path) -> list[PriceRule]:
         line, sentence = yaml12.explain_error(error)
         raise ConfigError(f"{path}:{line}: {sentence}") from None
     problems = [f"{path}:{line}: {sentence}" for line, sentence in parsed.problems]
+    if parsed.data is None and not problems and len(text) <= SIZE_MAX:
+        # A file without rules yet, or with remarks alone.
+        return []
     if not isinstance(parsed.data, list) or not 0 < len(parsed.data) <= RULES_MAX:
         raise ConfigError(
             f"{path}: must be a list of 1 to {RULES_MAX} rules "
