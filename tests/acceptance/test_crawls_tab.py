@@ -44,7 +44,7 @@ def test_an_operators_evening(
     run.worker("residential")
     window = Window(browser, flower)
     page = window.open("/crawls")
-    expect(page.locator("#fleet")).to_contain_text(re.compile("never crawled|No site is"))
+    expect(page.locator("#fleet")).to_contain_text(re.compile("never crawled|No site yet"))
     crawl_id = int(run.scraper("crawl", "demo").stdout)
 
     # It runs: seen without loading the page again, and told the same as in the terminal.

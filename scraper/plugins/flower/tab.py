@@ -63,7 +63,7 @@ DOCS_LINK = """  <li class="nav-item">
         </li>
       """
 FIRST_LIST = re.compile(r'<ul class="app-nav navbar-nav">')
-FLOWER_NAME = re.compile(r"(<span>|\{% block title %\})Flower(</span>|\{% end %\})")
+FLOWER_NAME = re.compile(r"(<span>|\{% block title %\}|· )Flower(</span>|\{% end %\})")
 FLOWER_ICON = re.compile(r"\{\{ static_url\('favicon\.ico'\) \}\}")
 # Items of the navigation that lead to other hosts: Flower's documentation and source.
 FLOWER_LINKS = re.compile(
@@ -84,12 +84,10 @@ class Templates(template.Loader):
     def _create_template(self, name: str) -> template.Template:
         if (TEMPLATES / name).is_file():
             return template.Template((TEMPLATES / name).read_bytes(), name=name, loader=self)
-        if name in ("navbar.html", "base.html"):
-            text = rename_flower((Path(self.root) / name).read_text("utf-8"))
-            if name == "navbar.html":
-                text = replace_links(add_tab(text), self.docs)
-            return template.Template(text, name=name, loader=self)
-        return super()._create_template(name)
+        text = rename_flower((Path(self.root) / name).read_text("utf-8"))
+        if name == "navbar.html":
+            text = replace_links(add_tab(text), self.docs)
+        return template.Template(text, name=name, loader=self)
 
 
 def add_tab(navigation: str) -> str:

@@ -18,6 +18,8 @@ from scraper.sites.grammar.scalars import SITE_NAME
 NAME = re.compile(SITE_NAME).fullmatch
 # Larger texts are not compared: the time grows faster than the size.
 DIFF_LINES_MAX = 4000
+# Checking a text takes seconds of Flower's own time beyond these, which no definition reaches.
+LINES_MAX, BRACKETS_MAX = 2000, 1500
 
 
 class Problem(NamedTuple):
@@ -43,6 +45,15 @@ def check_name(name: str) -> str:
         )
     loader.refuse_defaults(name)
     return name
+
+
+def refuse_endless(text: str) -> None:
+    """Raises `ConfigError` for a text that would take long to check."""
+    if text.count("\n") > LINES_MAX or text.count("[") + text.count("{") > BRACKETS_MAX:
+        raise ConfigError(
+            f"the text has more than {LINES_MAX:,} lines or {BRACKETS_MAX:,} brackets "
+            "(fix: one file per shop)"
+        )
 
 
 def find_file(folder: Path, name: str) -> Path:

@@ -41,6 +41,9 @@
       h("label", {class: "tab-label", for: "addresses"}, "Addresses of shops, one a line"), addresses,
       h("p", {class: "crawl-detail", id: "addresses-help"}, "A home page or a list of products. Reads at most 60 pages of each, as robots.txt allows, and stores nothing."),
       h("div", {class: "tab-row"}, field("Requests while reading", "rate", {placeholder: "4/s", size: "6"}), submit));
+    // What was typed on the first screen.
+    try { addresses.value = decodeURIComponent(location.hash.slice(1)); } catch { /* Not written by that screen. */ }
+    if (addresses.value) { addresses.rows = Math.min(12, addresses.value.split("\n").length + 1); requestAnimationFrame(() => submit.focus()); }
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       submit.disabled = true;

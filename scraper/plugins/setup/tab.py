@@ -15,7 +15,14 @@ from scraper.actions import crawls, judgements
 from scraper.errors import ConfigError
 from scraper.plugins.setup import files, picking
 from scraper.plugins.setup.addresses import ADDRESSES_MAX, parse_addresses
-from scraper.plugins.setup.checking import Checked, check_name, check_text, compare_texts, find_file
+from scraper.plugins.setup.checking import (
+    Checked,
+    check_name,
+    check_text,
+    compare_texts,
+    find_file,
+    refuse_endless,
+)
 from scraper.plugins.setup.files import Author, ReadOnlyFolderError, hash_text
 from scraper.plugins.setup.head_keys import KEYS, read_keys, set_keys
 from scraper.plugins.setup.repairs import REPAIRS
@@ -29,6 +36,8 @@ from scraper.views import site_table
 TITLE = "Add shops"
 SITE_LINK = "Edit definition"
 REPAIR_LINK = "Repair"
+# The first screen has a box for addresses, which leads here.
+ADD_LINK = True
 # A definition may hold secrets, as in headers.
 READ_ROLE = "edit"
 SCRIPT = Path(__file__).with_name("setup.js")
@@ -283,6 +292,7 @@ def _make_draft(body: Mapping[str, Any]) -> Draft:
         survey = SURVEYS.find_survey(_check_id(body["survey"]))
         text, name = text or survey.text, name or survey.name
     check_name(name)
+    refuse_endless(text)
     own = settings.load()
     file = find_file(own.sites_dir, name)
     wanted = {key: given[key] for key in KEYS if key in body}

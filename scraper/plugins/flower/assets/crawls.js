@@ -292,9 +292,18 @@
           heading("Failed", "num fleet-short", "failed"), heading("Pages/s", "num fleet-wide", "rate"), heading("Left", "num fleet-short"),
           heading(`Began, ${zone}`, "fleet-wide fleet-time", "newest"), heading(`Next, ${zone}`, "fleet-wide fleet-time"))),
         h("tbody", {}, data.crawls.map(fleetRow)))) : card("", "", h("p", {class: "crawl-empty"}, totals.sites && query().size > 1
-          ? "Nothing matches." : ["No site is in the database yet. ", h("code", {}, "scraper crawl SITE"), " opens a crawl."])));
+          ? "Nothing matches." : page.dataset.add ? "No site yet." : ["No site is in the database yet. ", h("code", {}, "scraper crawl SITE"), " opens a crawl."])));
+    section("add-shops", page.dataset.add, () => page.dataset.add && addShops());
     pager(data.matching, wanted.get("show") === "crawls" ? "crawls" : "sites");
     return running > 0;
+  }
+
+  /* Addresses that are typed here are in the form of the next page, which asks before anything is read. */
+  function addShops() {
+    const addresses = h("textarea", {class: "form-control form-control-sm", rows: "1", "aria-label": "Addresses of shops to add", placeholder: "Addresses of shops, one a line", spellcheck: "false", maxlength: "200000"});
+    const form = h("form", {class: "add-shops"}, addresses, h("button", {type: "submit", class: "btn btn-sm btn-outline-primary"}, "Add shops"));
+    form.addEventListener("submit", (event) => { event.preventDefault(); location.assign(`${page.dataset.add}#${encodeURIComponent(addresses.value)}`); });
+    return form;
   }
 
   function pager(matching, things) {

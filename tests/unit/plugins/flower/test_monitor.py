@@ -35,6 +35,9 @@ def test_name_icon_and_links_are_our_own() -> None:
         own = rename_flower(page)
         assert ICON in own and "favicon" not in own and NAME in own
         assert not re.search(r">Flower<|%}Flower{%", own)
+    for file in (Path(flower.__file__).parent / "templates").glob("*.html"):
+        title = re.search(r"\{% block title %\}.*", rename_flower(file.read_text()))
+        assert title is None or "Flower" not in title[0], file
     for docs in ("", 'https://docs.example/?a=1&b="2"'):
         own = replace_links(NAVIGATION, docs)
         links = ["https://docs.example/?a=1&amp;b=&quot;2&quot;"] if docs else []
