@@ -21,7 +21,6 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -168,7 +167,9 @@ def _check_task(headers: Mapping[str, Any], content: Any, priority: int) -> Enve
             "lang": "py",
             "task": task,
             "id": headers["id"],
-            "expires": _parse_expiry(headers.get("expires")),
+            # It is by the sender's clock, which may be wrong. Leases expire by PostgreSQL's, and
+            # RabbitMQ removes expired messages itself.
+            "expires": None,
             "retries": 0,
             **{name: value for name, value in parents.items() if is_uuid(value)},
             **{name: value for name, value in shown.items() if is_text(value)},
@@ -176,17 +177,6 @@ def _check_task(headers: Mapping[str, Any], content: Any, priority: int) -> Enve
         orjson.dumps([[], kwargs, EMBED]),
         priority,
     )
-
-
-def _parse_expiry(value: Any) -> str | None:
-    if value is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(value)
-        _require(moment.tzinfo is not None, "expires in no time zone")
-        return moment.astimezone(UTC).isoformat()
-    except (TypeError, ValueError, OverflowError):
-        raise ForeignMessageError("expires at no time") from None
 
 
 def _check_command(content: Any) -> Envelope:

@@ -3,8 +3,8 @@ what commands and workers do, and has done nothing else.
 
 Each is a process like any other, with a group, an environment, a working folder and an end of its
 own. Only `/proc` tells the command line and the environment of the process it was forked off. What
-the interpreter reads as it starts (PYTHON…) it reads once: with another one of those, and where the
-command is none of ours, a process is started as everywhere else.
+the interpreter and the loader read as they start (PYTHON…, LD_…) they read once: with another one of
+those, and where the command is none of ours, a process is started as everywhere else.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ ENTRIES = {"scraper": "scraper.cli.main", "celery": "celery.__main__"}
 AHEAD = ("celery.bin.celery", "celery.bin.worker", "celery.apps.worker", "celery.apps.beat")
 ITS_OWN = ("scraper.celery", "scraper.celeryconfig")
 MESSAGE_BYTES = 200_000
-PYTHON = "PYTHON"
+READ_ONCE = ("PYTHON", "LD_")
 # All that the process to fork off has of the environment, so that nothing of a test's is in it.
 ENVIRONMENT = {
     name: value
     for name, value in os.environ.items()
-    if name in ("HOME", "LANG", "LC_ALL", "PATH", "TZ") or name.startswith(PYTHON)
+    if name in ("HOME", "LANG", "LC_ALL", "PATH", "TZ") or name.startswith(READ_ONCE)
 }
 
 
@@ -110,7 +110,7 @@ _parent = cache(Parent)
 def start(argv: Sequence[str], env: Mapping[str, str], out: int, err: int) -> Process:
     """A command of the virtual environment, at the top of the repository. Both file descriptors stay
     the caller's."""
-    if argv[0] not in ENTRIES or _of_python(env) != _of_python(ENVIRONMENT):
+    if argv[0] not in ENTRIES or _read_once(env) != _read_once(ENVIRONMENT):
         return subprocess.Popen(
             [BIN / argv[0], *argv[1:]],
             cwd=ROOT,
@@ -127,8 +127,8 @@ def start(argv: Sequence[str], env: Mapping[str, str], out: int, err: int) -> Pr
     return Forked(argv, reads)
 
 
-def _of_python(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name.startswith(PYTHON)}
+def _read_once(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(READ_ONCE)}
 
 
 def _import_ahead() -> None:
