@@ -104,6 +104,8 @@ secrets: ## write the passwords that docker-compose.yml reads (FOLDER= POSTGRES=
 chaos: setup ## kill everything again and again during a crawl, and check that nothing is lost (MINUTES=30 SEED=…)
 	@$(BIN)/python -m tests.acceptance.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(JSON),--json $(JSON)) $(if $(KEEP),--keep)
+	@FAILPOINTS_ALL=1 FAILPOINTS_SEED=$(or $(SEED),1) $(BIN)/pytest -n 0 -q -rP -o log_cli=false \
+		tests/acceptance/test_failpoints.py
 
 failover: setup ## kill the primary in mid-crawl and promote its standby, again and again (PROMOTIONS=20)
 	@SCRAPER_PROMOTIONS=$(or $(PROMOTIONS),20) $(BIN)/pytest -n 0 tests/acceptance/test_failover.py
