@@ -87,7 +87,7 @@ class RareCards:
         products = [split_address(url) for url in self._survey.known_urls[:KNOWN_COMPARED]]
         for group in page.groups:
             for card in group.cards if group.is_products else ():
-                if card.amounts and _is_formed_like(split_address(card.url), products):
+                if card.amounts and is_formed_like(split_address(card.url), products):
                     cards.setdefault(card.url, card)
 
     def _list_offers(self, first: ListingPage) -> Iterator[str]:
@@ -128,7 +128,7 @@ def _describe_prices(card: Card) -> frozenset[str]:
     return frozenset(naming_words(amount.element) for amount in card.amounts)
 
 
-def _is_formed_like(address: Address, known: Sequence[Address]) -> bool:
+def is_formed_like(address: Address, known: Sequence[Address]) -> bool:
     """Returns whether an address may be a product's: it has the parameters that all known products
     share, no parameter that none of them has, and the same path if their parameters differ."""
     if not known:

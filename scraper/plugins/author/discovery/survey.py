@@ -28,12 +28,14 @@ class Survey:
     """A shop's lists and products; `listing`, `sitemap` and `rendering` as a definition writes
     them.
 
+    `more_starts`: the texts of lists that no menu names, by their URLs.
     `shown`: the kinds of pages that a browser has to render. `unproved`: why no browser could
     render them here. `unseen`: product pages may need a browser, and none could render them.
     `crawl_delay_s`: what robots.txt asks for between two requests.
     """
 
     start: str
+    more_starts: dict[str, str] = field(default_factory=dict)
     listing: dict[str, Any] | None = None
     sitemap: dict[str, Any] | None = None
     listing_pages: list[ListingPage] = field(default_factory=list)

@@ -10,6 +10,7 @@ from scraper.plugins.author.discovery.fields.identity import choose_id
 from scraper.plugins.author.discovery.fields.induction import choose_fields
 from scraper.plugins.author.discovery.fields.variants import propose_items
 from scraper.plugins.author.discovery.idle_params import IdleParams
+from scraper.plugins.author.discovery.listings.hidden_lists import HiddenLists
 from scraper.plugins.author.discovery.listings.listing_page import (
     ListingPage,
     ListingPageReader,
@@ -104,6 +105,7 @@ class Surveyor:
             survey.fields = {}
             return
         _require_products(survey)
+        await HiddenLists(self._reader, survey, pages).find(first)
         await IdleParams(self._reader, survey, pages).find()
         if survey.interface is None:
             survey.items = propose_items(survey.samples, survey.fields)

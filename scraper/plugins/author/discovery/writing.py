@@ -63,7 +63,8 @@ def _write_head(survey: Survey, name: str, head: HeadKeys, *, private: bool) -> 
         why = "" if survey.follows_sitemap else "      # a second count of the products"
         yield f"sitemap: {write_inline(survey.sitemap)}{why}"
     if survey.sitemap is None or survey.listing is not None:
-        yield f"start: {write_inline(survey.start)}"
+        starts = [survey.start, *survey.more_starts]
+        yield f"start: {write_inline(starts if survey.more_starts else survey.start)}"
     for key in ("tags", "schedule"):
         if key in head.written:
             yield f"{key}: {write_inline(head.written[key])}"

@@ -20,7 +20,7 @@ from tests.support.shops.engines.by_path import BY_PATH
 from tests.support.shops.engines.by_query import BY_QUERY
 from tests.support.shops.engines.by_query_boxes import WITH_BOXES
 from tests.support.shops.engines.catalogue import UNLISTED
-from tests.support.shops.engines.english import ENGLISH
+from tests.support.shops.engines.english import ENGLISH, NopCommerce
 from tests.support.shops.engines.filters_and_forms import FILTERS_AND_FORMS, MagentoOne
 from tests.support.shops.engines.german import GERMAN
 from tests.support.shops.engines.react import REACT
@@ -145,3 +145,42 @@ def test_the_filters_of_a_list_are_not_followed(project: Path) -> None:
             assert listed and not [url for url in listed if "price=" in url or "mode=" in url]
             # "1-6 of 10" are products: no page has the number 10.
             assert engine.list_url(leaf, len(leaf.items)) not in listed
+
+
+class ShortMenu(NopCommerce):
+    """A shop whose menu leaves out a category, of which the first page shows products."""
+
+    def _menu(self) -> str:
+        tops = self.shop.tops
+        self.shop.tops = tops[:-1]
+        try:
+            return super()._menu()
+        finally:
+            self.shop.tops = tops
+
+    def home(self) -> str:
+        hidden = [
+            i for leaf in self.shop.leaves if self.shop.tops[-1] in leaf.chain for i in leaf.items
+        ]
+        boxes = "".join(map(self._box, [*self.shop.items[8:11], *hidden[:3]]))
+        return f'<div class="product-grid home-page-product-grid"><div class="item-grid">{boxes}</div></div>'
+
+
+def test_a_category_that_no_menu_names_is_found_by_the_first_pages_products(project: Path) -> None:
+    engine = ShortMenu()
+    shop = engine.build()
+    with StaticShop({}) as server:
+        server.pages = {
+            path: page.replace("{host}", server.url)
+            for path, page in shop.pages.items()
+            if path not in ("/robots.txt", "/sitemap.xml")
+        }
+        result = CliRunner().invoke(main, ["new", f"{server.url}/", "it", "--rate", "1000/s"])
+        assert result.exit_code == 0, result.output
+        site = load_file(project / "sites" / "it.yaml")
+        rows = crawl(site, server)
+        hidden = engine.shop.tops[-1]
+        assert site.start[1:] == (f"{server.url}/{hidden.slug}",)
+    assert f"no menu names '{hidden.name}'" in result.output
+    listed = {item.number for n, item in enumerate(engine.shop.items) if n != UNLISTED}
+    assert {shop.truth[path]["number"] for path in rows} == listed
