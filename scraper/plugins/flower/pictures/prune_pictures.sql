@@ -1,3 +1,4 @@
+-- Deletes the oldest pictures beyond a number, a sum of bytes, and an age in days.
 DELETE FROM product_pictures d USING (
     SELECT site_id, url_hash, fetched_at,
            row_number() OVER newest AS place, sum(size) OVER newest AS bytes
