@@ -38,6 +38,8 @@ OPTIONS = {
 STALE_STATES = {"25006", "26000", "42P05"}
 # After so long without a word the server is asked over another connection.
 SILENT_S = 10.0
+# A reply that was sent arrives within this.
+ARRIVES_S = 2.0
 # A pooler hides which session runs a statement outside a transaction. These take less than this.
 HIDDEN_S = 60.0
 IS_WORKING = """
@@ -62,19 +64,22 @@ class WatchedConnection(psycopg.Connection[Any]):
         return super().wait(self._watch_silence(gen), *args, **options)
 
     def _watch_silence(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
-        heard_at, limit_s = time.monotonic(), SILENT_S
+        heard_at, limit_s, is_served = time.monotonic(), SILENT_S, True
         try:
             wanted = next(gen)
             while True:
                 ready = yield wanted
                 silent_s = time.monotonic() - heard_at
                 if ready:
-                    heard_at, limit_s = time.monotonic(), SILENT_S
+                    heard_at, limit_s, is_served = time.monotonic(), SILENT_S, True
                 elif silent_s > limit_s:
-                    if not self._is_served(silent_s):
+                    if not is_served:
                         self.pgconn.finish()
                         raise psycopg.OperationalError("PostgreSQL's reply was lost")
-                    limit_s = silent_s + SILENT_S
+                    # The statement may have ended while the server was asked.
+                    is_served = self._is_served(silent_s)
+                    asked_s = time.monotonic() - heard_at
+                    limit_s = asked_s + (SILENT_S if is_served else ARRIVES_S)
                 wanted = gen.send(ready)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]

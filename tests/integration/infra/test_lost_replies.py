@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from scraper.infra import database as access
 from scraper.infra import outages
-from scraper.infra.database import make_engine
+from scraper.infra.database import WatchedConnection, make_engine
 from scraper.plugins.embedded import postgres
 from scraper.settings import Settings
 from tests.support.servers.bad_network import BadNetwork
@@ -40,6 +40,23 @@ def test_a_statement_takes_long(far: sa.Engine) -> None:
     with far.begin() as connection:
         connection.execute(SLEEP)
         assert connection.execute(ONE).scalar() == 1
+
+
+def test_a_statement_ends_while_the_server_is_asked(
+    far: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    ask = WatchedConnection._is_served
+
+    def ask_late(self: WatchedConnection, silent_s: float) -> bool:
+        time.sleep(2)
+        asked.append(ask(self, silent_s))
+        return asked[-1]
+
+    monkeypatch.setattr(WatchedConnection, "_is_served", ask_late)
+    with far.begin() as connection:
+        assert connection.execute(sa.text("SELECT 2 FROM pg_sleep(1)")).scalar() == 2
+    assert asked == [False]
 
 
 def test_a_statement_waits_for_a_lock(far: sa.Engine, engine: sa.Engine) -> None:
