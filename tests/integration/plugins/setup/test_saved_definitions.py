@@ -81,7 +81,7 @@ def test_what_sites_check_reports_is_not_saved(engine: sa.Engine, environment: S
         ("", 1, "empty"),
         ("- a", 1, "mapping"),
         ("a: " * 50, 1, ""),
-        ("[" * 3000, 1, ""),
+        ("[" * 1400, 1, ""),
         ("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", 1, ""),
         (TEXT + "\x00", 1, ""),
         (TEXT + "# \ud800", 1, "characters"),
@@ -245,3 +245,16 @@ def test_a_guarded_tab_saves_no_way_into_the_network(
         save(engine, TEXT + "allow_private: true\n")
     save(engine)
     assert len(list(environment.sites_dir.iterdir())) == 1
+
+
+@pytest.mark.parametrize("text", ["[" * 3000, "a: {" * 2000, TEXT + "#\n" * 3000])
+def test_a_text_that_takes_long_to_check_is_refused(
+    engine: sa.Engine, environment: Settings, text: str
+) -> None:
+    for ask in (
+        lambda: tab.check_draft(engine, {"name": "shop", "text": text}, "ann"),
+        lambda: save(engine, text),
+    ):
+        with pytest.raises(ConfigError, match="one file per shop"):
+            ask()
+    assert list(environment.sites_dir.iterdir()) == [] and rows(engine, LOG) == []
