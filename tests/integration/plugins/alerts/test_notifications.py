@@ -130,10 +130,12 @@ def test_a_masked_change_is_not_undone(engine: sa.Engine, folder: Path) -> None:
 def test_rules_are_saved_only_whole_and_over_what_was_seen(engine: sa.Engine, folder: Path) -> None:
     file = folder / "rules.yaml"
     seen = tab.QUESTIONS["rules"](engine, {}, "ann")["seen"]
-    for text in ("", "- {name: a}\n", "x: [", "- {name: a, when: new}\n" * 2, "\ud800"):
+    for text in ("[]", "- {name: a}\n", "x: [", "- {name: a, when: new}\n" * 2, "\ud800"):
         with pytest.raises(ConfigError):
             tab.ACTIONS["save"](engine, {"text": text, "seen": seen}, "ann")
         assert tab.QUESTIONS["check"](engine, {"text": text}, "ann")["problems"], text
+    for text in ("", "# Without rules yet.\n"):
+        assert not tab.QUESTIONS["check"](engine, {"text": text}, "ann")["problems"]
     problems = tab.QUESTIONS["check"](engine, {"text": f"{RULES}- {{name: b, when: no}}\n"}, "ann")
     assert [problem["line"] for problem in problems["problems"]] == [2]
     file.write_text(f"# Another's change.\n{RULES}")
