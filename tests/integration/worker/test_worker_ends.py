@@ -24,6 +24,7 @@ from scraper.coordinator.finish import finish
 from scraper.coordinator.reap import reap
 from scraper.crawl import context
 from scraper.frontier import crawls, leases, sites
+from scraper.infra.database import connect_watched
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.results.transaction import PageResult, StoredGroup
 from scraper.rules.verdict import RetryPolicy
@@ -842,11 +843,14 @@ def out_of_reach(engine: sa.Engine) -> Iterator[None]:
     def broken(*_: object) -> None:
         raise sa.exc.DisconnectionError
 
+    # The first listener that connects is the last one that is asked.
+    sa.event.remove(engine, "do_connect", connect_watched)
     sa.event.listen(engine, "do_connect", nowhere)
     sa.event.listen(engine, "checkout", broken)
     yield
     sa.event.remove(engine, "checkout", broken)
     sa.event.remove(engine, "do_connect", nowhere)
+    sa.event.listen(engine, "do_connect", connect_watched)
 
 
 def test_what_was_fetched_while_the_database_was_away_is_stored_when_it_is_back(
