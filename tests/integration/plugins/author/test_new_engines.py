@@ -4,6 +4,7 @@ which of their values are right."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tests.support.shops.engines.filters_and_forms import FILTERS_AND_FORMS, Mag
 from tests.support.shops.engines.german import GERMAN
 from tests.support.shops.engines.react import REACT
 from tests.support.shops.engines.russian import RUSSIAN
+from tests.support.shops.shop_templates import Shop
 from tests.support.shops.static_shop import StaticShop
 
 pytestmark = pytest.mark.usefixtures("project")
@@ -65,20 +67,26 @@ def crawl(site: Site, server: StaticShop) -> dict[str, tuple[str, dict[str, Any]
     return rows
 
 
+def define(server: StaticShop, shop: Shop, without: Collection[str] = ()) -> str:
+    """Serves a shop `without` some pages, has its definition written, and returns what was said."""
+    server.pages = {
+        path: page.replace("{host}", server.url)
+        for path, page in shop.pages.items()
+        if path not in without
+    }
+    result = CliRunner().invoke(main, ["new", f"{server.url}/", "it", "--rate", "1000/s"])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
 @pytest.mark.parametrize("name", ENGINES)
 def test_the_lists_of_an_engine_lead_to_all_products(name: str, project: Path) -> None:
     engine = ENGINES[name]()
     shop = engine.build()
     with StaticShop({}) as server:
-        server.pages = {
-            path: page.replace("{host}", server.url)
-            for path, page in shop.pages.items()
-            if path not in ("/robots.txt", "/sitemap.xml")
-        }
-        result = CliRunner().invoke(main, ["new", f"{server.url}/", "it", "--rate", "1000/s"])
-        assert result.exit_code == 0, result.output
+        output = define(server, shop, ("/robots.txt", "/sitemap.xml"))
         rows = crawl(load_file(project / "sites" / "it.yaml"), server)
-    text = f"{result.output}\n{(project / 'sites' / 'it.yaml').read_text()}"
+    text = f"{output}\n{(project / 'sites' / 'it.yaml').read_text()}"
     listed = {item.number for n, item in enumerate(engine.shop.items) if n != UNLISTED}
     numbers = {shop.truth[path]["number"] if path in shop.truth else path for path in rows}
     assert numbers == listed, text
@@ -89,15 +97,11 @@ def test_the_default_theme_of_an_engine_is_read_whole(name: str, project: Path) 
     engine = ENGINES[name]()
     shop = engine.build()
     with StaticShop({}) as server:
-        server.pages = {
-            path: page.replace("{host}", server.url) for path, page in shop.pages.items()
-        }
-        result = CliRunner().invoke(main, ["new", f"{server.url}/", "it", "--rate", "1000/s"])
-        assert result.exit_code == 0, result.output
+        output = define(server, shop)
         assert len(server.asked) <= 60
         site = load_file(project / "sites" / "it.yaml")
         rows = crawl(site, server)
-    said = f"{result.output}\n{(project / 'sites' / 'it.yaml').read_text()}"
+    said = f"{output}\n{(project / 'sites' / 'it.yaml').read_text()}"
     foreign = sorted(rows.keys() - shop.truth.keys())
     assert not foreign, f"{foreign}\n{said}"
     numbers = {path: shop.truth[path]["number"] for path in rows}
@@ -131,11 +135,7 @@ def test_the_default_theme_of_an_engine_is_read_whole(name: str, project: Path) 
 def test_the_filters_of_a_list_are_not_followed(project: Path) -> None:
     engine = MagentoOne()
     with StaticShop({}) as server:
-        server.pages = {
-            path: page.replace("{host}", server.url) for path, page in engine.build().pages.items()
-        }
-        result = CliRunner().invoke(main, ["new", f"{server.url}/", "it", "--rate", "1000/s"])
-        assert result.exit_code == 0, result.output
+        define(server, engine.build())
         extractor = compile_site(load_file(project / "sites" / "it.yaml"))
         for leaf in engine.shop.leaves:
             path = engine.list_url(leaf)
@@ -170,17 +170,11 @@ def test_a_category_that_no_menu_names_is_found_by_the_first_pages_products(proj
     engine = ShortMenu()
     shop = engine.build()
     with StaticShop({}) as server:
-        server.pages = {
-            path: page.replace("{host}", server.url)
-            for path, page in shop.pages.items()
-            if path not in ("/robots.txt", "/sitemap.xml")
-        }
-        result = CliRunner().invoke(main, ["new", f"{server.url}/", "it", "--rate", "1000/s"])
-        assert result.exit_code == 0, result.output
+        output = define(server, shop, ("/robots.txt", "/sitemap.xml"))
         site = load_file(project / "sites" / "it.yaml")
         rows = crawl(site, server)
         hidden = engine.shop.tops[-1]
         assert site.start[1:] == (f"{server.url}/{hidden.slug}",)
-    assert f"no menu names '{hidden.name}'" in result.output
+    assert f"no menu names '{hidden.name}'" in output
     listed = {item.number for n, item in enumerate(engine.shop.items) if n != UNLISTED}
     assert {shop.truth[path]["number"] for path in rows} == listed

@@ -3,18 +3,14 @@ the tab from answering no one."""
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
 from scraper.plugins.setup.tab import KEYS
-from scraper.settings import Settings
-from tests.acceptance.commands import Commands, commands
 from tests.support.servers.flower import Flower
 from tests.support.shops.static_shop import StaticShop
 
@@ -68,19 +64,6 @@ BOMBS = {
     "pattern": GOOD.replace("css: .sku", f"css: .sku, regex: '{'(a*)*' * 3000}$'"),
     "group": GOOD.replace("css: .sku", f"css: .sku, regex: '{'(' * 40_000}'"),
 }
-
-
-@pytest.fixture
-def run(environment: Settings, tmp_path: Path) -> Iterator[Commands]:
-    with commands(tmp_path / "logs") as started:
-        yield started
-        for process in started.started:
-            started.end(process, signal.SIGKILL)
-
-
-@pytest.fixture
-def flower(run: Commands, environment: Settings) -> Flower:
-    return Flower(run, environment)
 
 
 def test_a_value_of_the_form_becomes_no_other_key(flower: Flower) -> None:

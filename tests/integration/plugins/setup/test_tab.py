@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,7 +10,7 @@ import sqlalchemy as sa
 
 from scraper.plugins.setup.tab import ACTIONS, QUESTIONS
 from scraper.settings import Settings
-from tests.acceptance.commands import Commands, commands, until
+from tests.acceptance.commands import Commands, until
 from tests.support.making import rows
 from tests.support.servers.flower import Flower
 from tests.support.servers.silent_shop import SilentShop
@@ -25,20 +22,6 @@ GETS = ("/crawls/setup", API, f"{API}?site=shop", f"{API}?id=1", f"{API}?change=
 POSTS = sorted(QUESTIONS | ACTIONS)
 NEW = {"name": "shop", "text": "name: shop\nstart: https://shop.example/\n", "seen": ""}
 BODIES = {"survey": {"addresses": "http://127.0.0.1:9/"}, "crawl": {"site": "shop"}, "save": NEW}
-
-
-@pytest.fixture
-def run(environment: Settings, tmp_path: Path) -> Iterator[Commands]:
-    with commands(tmp_path / "logs") as started:
-        yield started
-        # Asked nicely, each Flower would take a second.
-        for process in started.started:
-            started.end(process, signal.SIGKILL)
-
-
-@pytest.fixture
-def flower(run: Commands, environment: Settings) -> Flower:
-    return Flower(run, environment)
 
 
 def survey(flower: Flower, addresses: str) -> dict[str, Any]:
