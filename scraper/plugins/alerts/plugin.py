@@ -12,6 +12,7 @@ PLUGIN = Plugin(
     keys="scraper.plugins.alerts.keys:AlertsKeys",
     hooks="scraper.plugins.alerts.hooks:HOOKS",
     models="scraper.plugins.alerts.models",
+    services={"WatchedProducts": "scraper.plugins.alerts.prices.outbox:watched_products"},
     commands={"alerts": Command(DATA, "scraper.plugins.alerts.command")},
     tab_pages={"alerts": "scraper.plugins.alerts.tab"},
     ticks=[Tick("alert", 5.0, "scraper.plugins.alerts.tick:send_alerts")],

@@ -8,12 +8,13 @@ weight: [{field: category, value: Sale, weight: 3}]
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from scraper.feed.watched import WatchRule
 from scraper.sites.grammar import scalars
 from scraper.sites.grammar.model import Duration, FieldName, Model, Problems, Share, Text
 from scraper.sites.plugin_keys import DefinitionKeys
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from scraper.sites.definition import Site
 
 DAY_S = 86_400.0
+# The weight of a product that a rule of price alerts names, if no rule of `weight` does.
+WATCHED_WEIGHT = 3.0
 _PROMISE = re.compile(r"(\S+)\s+within\s+(\S+)").fullmatch
 
 
@@ -95,7 +98,9 @@ class FreshnessKeys(DefinitionKeys):
         BeforeValidator(_split_promise, json_schema_input_type=str | FreshPromise | None),
     ] = Field(None, description="how true products are kept: 95% within 12h; default: no promise")
     weight: tuple[WeightRule, ...] = Field(
-        (), description="products that count more than others; the first rule that matches counts"
+        (),
+        description="products that count more than others; the first rule that matches counts; "
+        "default: 3 for products that a price alert names by `id` or `where`, else 1",
     )
 
     @classmethod
@@ -130,7 +135,21 @@ class FreshnessKeys(DefinitionKeys):
         """The promised age of what is stored, in days."""
         return scalars.parse_duration(self.fresh.within) / DAY_S if self.fresh else 0.0
 
-    def weigh(self, data: Mapping[str, Any] | None) -> float:
-        """Returns a product's weight."""
-        rules = (rule.weight for rule in self.weight if rule.matches(data or {}))
-        return next(rules, 1.0)
+    def weigh(
+        self, data: Mapping[str, Any], ids: Collection[str] = (), watched: Sequence[WatchRule] = ()
+    ) -> float:
+        """Returns the weight of a page with these products and the data of the first one.
+
+        >>> FreshnessKeys().weigh({"brand": "Lux"}, ["7"], [WatchRule(where={"brand": "Lux"})])
+        3.0
+        """
+        rules = (rule.weight for rule in self.weight if rule.matches(data))
+        alerts = any(is_watched(rule, data, ids) for rule in watched)
+        return next(rules, WATCHED_WEIGHT if alerts else 1.0)
+
+
+def is_watched(rule: WatchRule, data: Mapping[str, Any], ids: Collection[str]) -> bool:
+    """Returns whether a rule names a product of a page."""
+    return (rule.id is None or rule.id in ids) and all(
+        data.get(field) == value for field, value in rule.where.items()
+    )

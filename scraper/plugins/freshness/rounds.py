@@ -8,7 +8,8 @@ rounds give way to them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ from pydantic import ValidationError
 
 from scraper.coordinator.discover import dispatch_message
 from scraper.domain import Message
+from scraper.feed.watched import WatchedProducts, WatchRule
 from scraper.frontier import crawls
 from scraper.infra.database import retry_transaction
 from scraper.plugins.freshness import signals, store
@@ -30,11 +32,14 @@ from scraper.plugins.freshness.rules.plan import FIRST_RATE, SitePlan
 from scraper.plugins.freshness.rules.profile import Profile
 from scraper.plugins.freshness.rules.shares import PageGroup, mean_share
 from scraper.plugins.freshness.store import StoredPlan
+from scraper.registry import find_service
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from scraper.sites.grammar import scalars
 
 log = structlog.get_logger()
+# Returns the weight of a page, by the data of its first product and the ids of all.
+Weigh = Callable[[Mapping[str, Any], Collection[str]], float]
 
 ROUND_DAYS = 1 / 24
 PLANNED_EVERY = timedelta(hours=1)
@@ -60,18 +65,19 @@ def visit_pages(engine: sa.Engine, settings: Settings) -> list[Message]:
         except ValidationError:
             # Planning crawls reports it.
             continue
-        opened += retry_transaction(partial(_open_next, engine, row.id, site))
+        opened += retry_transaction(partial(_open_next, engine, settings, row.id, site))
     return [dispatch_message()] if opened else []
 
 
-def _open_next(engine: sa.Engine, site_id: int, site: Site) -> bool:
+def _open_next(engine: sa.Engine, settings: Settings, site_id: int, site: Site) -> bool:
     with engine.begin() as connection:
         if not store.try_lock(connection, site_id):
             return False
         if crawls.active_crawl(connection, site_id) is not None:
             return False
         now = connection.execute(sa.text("SELECT now()")).scalar_one()
-        plan = update_plan(connection, site_id, site, now)
+        watched = find_watched(connection, settings, site.name)
+        plan = update_plan(connection, site_id, site, now, watched)
         pages = math.ceil(plan.visits * ROUND_DAYS)
         if not pages or not store.read_groups(connection, site_id):
             return False
@@ -83,17 +89,33 @@ def _open_next(engine: sa.Engine, site_id: int, site: Site) -> bool:
         return True
 
 
-def update_plan(connection: sa.Connection, site_id: int, site: Site, now: datetime) -> StoredPlan:
+def find_watched(connection: sa.Connection, settings: Settings, site: str) -> Sequence[WatchRule]:
+    """Returns the rules of plug-ins that name products of a site."""
+    service = find_service(WatchedProducts)  # type: ignore[type-abstract]
+    return service(connection, settings, site) if service is not None else ()
+
+
+def update_plan(
+    connection: sa.Connection,
+    site_id: int,
+    site: Site,
+    now: datetime,
+    watched: Sequence[WatchRule] = (),
+) -> StoredPlan:
     """Learns from the looks since the last time, and plans again once an hour, or if the definition
-    has changed."""
+    or the watched products have changed."""
     keys, stored = site.of(FreshnessKeys), store.read_plan(connection, site_id)
     wanted = keys.model_dump(mode="json", include={"budget", "fresh", "weight"})
+    wanted["watched"] = [asdict(rule) for rule in watched]
     if stored is None:
         first = SitePlan.of([], 0)._replace(mean_rate=FIRST_RATE)
         long_ago = datetime(2000, 1, 1, tzinfo=UTC)
         stored = StoredPlan(first, 0.0, 0.0, 0.0, long_ago, wanted, Profile())
-    stored = _learn_looks(connection, site_id, site, stored)
+    weigh = partial(keys.weigh, watched=watched)
+    stored = _learn_looks(connection, site_id, site, stored, weigh)
     stored.profile.refresh()
+    if any(stored.wanted.get(key) != wanted[key] for key in ("weight", "watched")):
+        _weigh_again(connection, site_id, stored, weigh)
     if stored.wanted != wanted or now - stored.planned_at >= PLANNED_EVERY:
         stored = _plan_again(connection, site_id, keys, stored._replace(wanted=wanted))
         broken = _judge_contract(connection, site_id, keys, stored)
@@ -104,8 +126,24 @@ def update_plan(connection: sa.Connection, site_id: int, site: Site, now: dateti
     return stored
 
 
+def _weigh_again(connection: sa.Connection, site_id: int, stored: StoredPlan, weigh: Weigh) -> None:
+    """Stores the weights of all pages, and visits those that have become heavier earlier."""
+    profile, after = stored.profile, 0
+    while rows := store.read_products(connection, site_id, after):
+        moved = []
+        for row in rows:
+            weight = weigh(row.data or {}, row.ids or ())
+            if weight != row.weight:
+                looked = profile.stretched(row.looked_at.timestamp() / DAY_S)
+                interval = stored.plan.interval(row.rate, weight) if stored.requests else 0.0
+                at = datetime.fromtimestamp(profile.unstretched(looked + interval) * DAY_S, UTC)
+                moved.append({"page_id": row.page_id, "weight": weight, "next_visit": at})
+        store.store_weights(connection, moved)
+        after = rows[-1].page_id
+
+
 def _learn_looks(
-    connection: sa.Connection, site_id: int, site: Site, stored: StoredPlan
+    connection: sa.Connection, site_id: int, site: Site, stored: StoredPlan, weigh: Weigh
 ) -> StoredPlan:
     keys = site.of(FreshnessKeys)
     last = store.last_whole_crawl(connection, site_id)
@@ -114,7 +152,7 @@ def _learn_looks(
         while rows := read(connection, site_id):
             looks = []
             for row in rows:
-                look, stored = learn_look(row, keys, stored)
+                look, stored = learn_look(row, keys, stored, weigh)
                 looks.append(look)
             store.store_looks(connection, site_id, looks)
     store.end_round(connection, site_id)
@@ -126,14 +164,14 @@ def _learn_looks(
 
 
 def learn_look(
-    row: Any, keys: FreshnessKeys, stored: StoredPlan
+    row: Any, keys: FreshnessKeys, stored: StoredPlan, weigh: Weigh
 ) -> tuple[dict[str, Any], StoredPlan]:
     """Returns the row of a page after a look, and the plan that counts for how long what was stored
     was true since the look before."""
     now = row.fetched_at.timestamp() / DAY_S
     profile, plan = stored.profile, stored.plan
     stretched_now = profile.stretched(now)
-    weight = keys.weigh(row.data)
+    weight = weigh(row.data or {}, row.ids)
     evidence = Evidence()
     rate = plan.mean_rate
     if row.looked_at is not None:

@@ -68,7 +68,9 @@ SELECT p.id, p.fetched_at, p.content_hash, v.changes, v.changed_days, v.quiet_da
        c.quiet_until AS card_quiet, c.read_at AS card_read, d.quiet_until AS date_quiet,
        d.read_at AS date_read,
        (SELECT data FROM products pr WHERE pr.page_id = p.id AND pr.delisted_at IS NULL
-         ORDER BY pr.id LIMIT 1) AS data
+         ORDER BY pr.id LIMIT 1) AS data,
+       ARRAY(SELECT external_id FROM products pr WHERE pr.page_id = p.id AND pr.delisted_at IS NULL)
+         AS ids
 """
 ROUND_LOOKS = sa.text(f"""
 {_LOOK} FROM page_visits v JOIN pages p ON p.id = v.page_id
@@ -111,6 +113,19 @@ UPDATE page_visits v SET round_id = NULL,
 GONE = sa.text("""
 DELETE FROM page_visits v WHERE v.site_id = :site_id AND v.round_id IS NOT NULL
    AND NOT EXISTS (SELECT FROM pages p WHERE p.id = v.page_id AND p.status <> 'gone')
+""")
+PRODUCTS = sa.text("""
+SELECT v.page_id, v.weight, v.rate, v.looked_at, pr.data, pr.ids
+  FROM page_visits v CROSS JOIN LATERAL (
+       SELECT (array_agg(data ORDER BY id))[1] AS data, array_agg(external_id) AS ids
+         FROM products WHERE page_id = v.page_id AND delisted_at IS NULL) pr
+ WHERE v.site_id = :site_id AND v.page_id > :after ORDER BY v.page_id LIMIT :most
+""")
+STORE_WEIGHTS = sa.text("""
+UPDATE page_visits v SET weight = r.weight, next_visit = least(v.next_visit, r.next_visit)
+  FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+    AS r(page_id bigint, weight real, next_visit timestamptz)
+ WHERE v.page_id = r.page_id
 """)
 GROUPS = sa.text(f"""
 SELECT round(ln(rate) * {CELLS}) AS cell, weight, count(*) AS pages FROM page_visits
@@ -257,6 +272,17 @@ def read_others(connection: sa.Connection, site_id: int) -> list[sa.Row[Any]]:
 def store_looks(connection: sa.Connection, site_id: int, rows: Sequence[dict[str, Any]]) -> None:
     if rows:
         connection.execute(STORE_LOOKS, {"site_id": site_id, "rows": dumps(rows)})
+
+
+def read_products(connection: sa.Connection, site_id: int, after: int) -> list[sa.Row[Any]]:
+    """Returns planned pages with their products, by their ids, which are above `after`."""
+    values = {"site_id": site_id, "after": after, "most": BATCH}
+    return list(connection.execute(PRODUCTS, values))
+
+
+def store_weights(connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> None:
+    if rows:
+        connection.execute(STORE_WEIGHTS, {"rows": dumps(rows)})
 
 
 def end_round(connection: sa.Connection, site_id: int) -> None:

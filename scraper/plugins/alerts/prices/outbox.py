@@ -25,6 +25,7 @@ from scraper.feed import reader as feed
 from scraper.feed.market import MarketEvents
 from scraper.feed.prices import CURRENCY, as_number
 from scraper.feed.reader import Change, ChangeReader
+from scraper.feed.watched import WatchRule
 from scraper.infra.database import dumps
 from scraper.infra.statements import sql
 from scraper.plugins.alerts import notify
@@ -140,6 +141,22 @@ def load_rules(connection: sa.Connection, settings: Settings) -> list[PriceRule]
                 )
             rules.append(rule)
     return rules
+
+
+def watched_products(
+    connection: sa.Connection, settings: Settings, site: str
+) -> Sequence[WatchRule]:
+    """Returns which of a site's products rules name. Rules with problems name none."""
+    try:
+        rules = load_rules(connection, settings)
+    except ConfigError:
+        # The tick logs the problems.
+        return []
+    return [
+        WatchRule(rule.id, rule.where)
+        for rule in rules
+        if rule.site in (None, site) and (rule.id is not None or rule.where)
+    ]
 
 
 def collect(engine: sa.Engine, rules: Sequence[PriceRule]) -> None:

@@ -465,3 +465,70 @@ def test_tables_are_migrated_down_and_up_with_data(
     assert visit_pages(engine, SETTINGS)
     assert rows(engine, "SELECT count(*) FROM page_visits") == [(PAGES,)]
     engine.dispose()
+
+
+STOCK = """
+INSERT INTO products (site_id, external_id, page_id, crawl_id, url, data, content_hash)
+SELECT site_id, 'p' || id, id, crawl_id, url, jsonb_build_object('brand', 'B' || id % 3, 'stock', true),
+       content_hash FROM pages
+"""
+
+
+def heavy_pages(engine: sa.Engine) -> list[int]:
+    return [
+        id_
+        for (id_,) in rows(engine, "SELECT page_id FROM page_visits WHERE weight > 1 ORDER BY 1")
+    ]
+
+
+def test_products_that_an_alert_names_count_more(engine: sa.Engine, tmp_path: Path) -> None:
+    rules = tmp_path / "alerts.yaml"
+    rules.write_text(
+        "- {name: one, when: sold out, id: p7, site: shop}\n"
+        "- {name: other-shop, when: sold out, id: p8, site: elsewhere}\n"
+        "- {name: everything, when: fell 5%}\n"
+        "- {name: cheapest, when: cheapest, id: p9}\n"
+    )
+    settings = Settings(alert_rules=rules)
+    alerts = [{"name": "brand", "when": "fell", "where": {"brand": "B1", "stock": True}}]
+    stock_site(engine, budget="240/d", alerts=alerts)
+    run(engine, STOCK)
+    visit_pages(engine, settings)
+    named = sorted({7, 9, *range(1, PAGES + 1, 3)})
+    assert heavy_pages(engine) == named
+    assert rows(engine, "SELECT DISTINCT weight FROM page_visits ORDER BY 1") == [(1.0,), (3.0,)]
+    # A rule of `weight` wins over alerts.
+    settle_round(engine, [])
+    weights = [{"field": "brand", "value": "B1", "weight": 0.5}]
+    with engine.begin() as connection:
+        sites.store_definitions(connection, [a_site(budget="240/d", alerts=alerts, weight=weights)])
+    visit_pages(engine, settings)
+    assert heavy_pages(engine) == [9]
+
+
+def test_a_new_alert_brings_its_product_forward_and_a_broken_file_changes_nothing_else(
+    engine: sa.Engine, tmp_path: Path
+) -> None:
+    stock_site(engine, budget="48/d")
+    run(engine, STOCK)
+    rules = tmp_path / "alerts.yaml"
+    rules.write_text("[]")
+    settings = Settings(alert_rules=rules)
+    for _ in range(40):
+        visit_pages(engine, settings)
+        settle_round(engine, [])
+        age_looks(engine, 1 / 24)
+    visit_pages(engine, settings)
+    ((last,),) = rows(engine, "SELECT page_id FROM page_visits ORDER BY next_visit DESC LIMIT 1")
+    before = dict(rows(engine, "SELECT page_id, next_visit FROM page_visits"))
+    settle_round(engine, [])
+    rules.write_text(f"- {{name: one, when: sold out, id: p{last}}}\n")
+    visit_pages(engine, settings)
+    assert heavy_pages(engine) == [last]
+    after = dict(rows(engine, "SELECT page_id, next_visit FROM page_visits"))
+    assert after[last] < before[last]
+    settle_round(engine, [])
+    rules.write_text("- {name: one, when: sometimes}\n")
+    messages = visit_pages(engine, settings)
+    assert [message.task for message in messages] == ["dispatch"]
+    assert heavy_pages(engine) == []
