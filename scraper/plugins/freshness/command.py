@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +13,11 @@ from scraper.cli.common.shared import json_option, open_engine, print_json
 from scraper.cli.common.tables import print_table
 from scraper.errors import NotFoundError
 from scraper.frontier import sites
-from scraper.plugins.freshness import store
+from scraper.plugins.freshness import store, traffic
 from scraper.plugins.freshness.keys import FreshnessKeys
 from scraper.plugins.freshness.rounds import needed_requests
 from scraper.plugins.freshness.rules.allocation import needed_budget, reached_age, visits_of
+from scraper.plugins.freshness.rules.limits import budget_of, find_tightest
 from scraper.plugins.freshness.rules.sensors import SensorRecord
 from scraper.plugins.freshness.rules.shares import PageGroup, mean_share
 from scraper.plugins.freshness.store import StoredPlan
@@ -46,6 +48,11 @@ def plan(site: str, as_json: bool) -> None:
     click.echo(f"true at any time: planned {facts['planned']:.1%}, kept {kept}")
     if facts["promise"] is not None:
         click.echo(_word_promise(facts["promise"], facts["budget_a_day"]))
+    if len(facts["limits"]) > 1:
+        allowed = ", ".join(
+            f"{name} {_word_visits(visits)}" for name, visits in facts["limits"].items()
+        )
+        click.echo(f"visits a day that the limits allow: {allowed}; {facts['binds']} binds")
     for title, sensor in (("cards on listings", "cards"), ("dates in sitemaps", "dates")):
         if (precision := facts[sensor]["precision"]) is not None:
             believed = "" if facts[sensor]["believed"] else "; they are not believed"
@@ -57,6 +64,10 @@ def plan(site: str, as_json: bool) -> None:
         click.echo(f"not kept: {facts['broken']}")
     rows = [[f"{row['hours']} h", f"{row['requests_a_day']:,.0f}"] for row in facts["curve"]]
     print_table([f"{share} within", "requests a day"], rows)
+
+
+def _word_visits(visits: float | None) -> str:
+    return "any number" if visits is None else f"{visits:,.0f}"
 
 
 def _word_promise(promise: dict[str, Any], budget: float | None) -> str:
@@ -82,10 +93,17 @@ def describe_plan(connection: sa.Connection, name: str) -> dict[str, Any]:
     share = scalars.parse_share(keys.fresh.share if keys.fresh else SHARE)
     visits = visits_of(groups, stored.plan.allocation)
     others = stored.requests - stored.visits
+    limits = traffic.read_limits(connection, site_id, keys, others)
+    budget = budget_of(limits, others)
     return {
         "site": name,
-        "budget_a_day": keys.budget_a_day,
-        "promise": keys.fresh and _describe_promise(keys, stored, groups, others),
+        "budget_a_day": budget,
+        "limits": {
+            name: None if math.isinf(limit.visits) else limit.visits
+            for name, limit in limits.items()
+        },
+        "binds": find_tightest(limits),
+        "promise": keys.fresh and _describe_promise(keys, stored, groups, (others, budget)),
         "pages": sum(int(group.number) for group in groups),
         "changes_a_day": sum(group.rate * group.number for group in groups),
         "requests_a_day": stored.requests,
@@ -110,15 +128,19 @@ def _describe_sensor(record: SensorRecord) -> dict[str, Any]:
 
 
 def _describe_promise(
-    keys: FreshnessKeys, stored: StoredPlan, groups: Sequence[PageGroup], others: float
+    keys: FreshnessKeys,
+    stored: StoredPlan,
+    groups: Sequence[PageGroup],
+    requests: tuple[float, float | None],
 ) -> dict[str, Any]:
     assert keys.fresh is not None
+    others, budget = requests
     needs = needed_requests(groups, keys, others)
     return {
         "text": f"{keys.fresh.share} within {keys.fresh.within}",
         "looked": keys.fresh.looked,
         "needs_a_day": needs,
-        "planned": keys.budget_a_day is None or needs <= keys.budget_a_day,
+        "planned": budget is None or needs <= budget,
         "kept": stored.kept_promise,
     }
 

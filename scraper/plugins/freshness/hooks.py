@@ -11,8 +11,9 @@ import sqlalchemy as sa
 
 from scraper.infra.database import delete_site_rows
 from scraper.plugin import Hooks
-from scraper.plugins.freshness import signals, store
+from scraper.plugins.freshness import signals, store, traffic
 from scraper.plugins.freshness.keys import FreshnessKeys
+from scraper.plugins.freshness.rules.limits import budget_of
 from scraper.sites.definition import Site
 
 if TYPE_CHECKING:
@@ -21,12 +22,16 @@ if TYPE_CHECKING:
 COUNT = sa.text("SELECT count(*) FROM page_visits WHERE site_id = :site_id")
 DELETE_PLAN = sa.text("DELETE FROM site_plans WHERE site_id = :site_id")
 
+DELETE_TRAFFIC = sa.text("DELETE FROM site_traffic WHERE site_id = :site_id")
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedCrawl:
     """What a worker keeps of a planned site's crawl."""
 
     site_id: int
+    # Count what requests use.
+    measured: bool = False
 
 
 class FreshnessHooks(Hooks):
@@ -37,7 +42,9 @@ class FreshnessHooks(Hooks):
         if not keys.is_planned:
             return
         plan = store.read_plan(connection, site_id)
-        requests = keys.budget_a_day or (plan.requests if plan else 0.0)
+        others = store.other_requests(connection, site_id)
+        limits = traffic.read_limits(connection, site_id, keys, others)
+        requests = budget_of(limits, others) or (plan.requests if plan else 0.0)
         if plan is not None:
             hosts = plan.hosts
         else:
@@ -50,14 +57,16 @@ class FreshnessHooks(Hooks):
     def crawl_extra(
         self, connection: sa.Connection, crawl_id: int, site_id: int, site: Site
     ) -> PlannedCrawl | None:
-        return PlannedCrawl(site_id) if site.of(FreshnessKeys).is_planned else None
+        keys = site.of(FreshnessKeys)
+        return PlannedCrawl(site_id, keys.is_measured) if keys.is_planned else None
 
     def count_site(self, connection: sa.Connection, site_id: int) -> Mapping[str, int]:
         count = connection.execute(COUNT, {"site_id": site_id}).scalar_one()
         return {"planned visits": int(count)}
 
     def delete_site(self, connection: sa.Connection, site_id: int, limit: int) -> int:
-        connection.execute(DELETE_PLAN, {"site_id": site_id})
+        for query in (DELETE_PLAN, DELETE_TRAFFIC):
+            connection.execute(query, {"site_id": site_id})
         tables = *signals.TABLES, "page_visits"
         return delete_site_rows(connection, tables, site_id, limit)
 

@@ -103,6 +103,23 @@ class PageVisitRow(Base):
     )
 
 
+class SiteTrafficRow(Base):
+    """What a site's requests have used in ten minutes."""
+
+    __tablename__ = "site_traffic"
+    __table_args__ = ({"postgresql_with": {"fillfactor": 80}},)
+
+    site_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    at: Mapped[datetime] = mapped_column(primary_key=True, comment="when the ten minutes begin")
+    product: Mapped[bool] = mapped_column(primary_key=True, comment="false: all other pages")
+    requests: Mapped[int] = mapped_column(BigInteger)
+    sized: Mapped[int] = mapped_column(BigInteger, comment="of these: of a known size")
+    bytes: Mapped[int] = mapped_column(BigInteger, comment="of their bodies, as they came")
+    proxied: Mapped[int] = mapped_column(BigInteger, comment="requests through proxies")
+    proxy_sized: Mapped[int] = mapped_column(BigInteger)
+    proxy_bytes: Mapped[int] = mapped_column(BigInteger)
+
+
 class PageCardRow(Base):
     """What a listing's card says of a product page."""
 

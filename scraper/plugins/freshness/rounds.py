@@ -23,11 +23,12 @@ from scraper.domain import Message
 from scraper.feed.watched import WatchedProducts, WatchRule
 from scraper.frontier import crawls
 from scraper.infra.database import retry_transaction
-from scraper.plugins.freshness import signals, store
+from scraper.plugins.freshness import signals, store, traffic
 from scraper.plugins.freshness.keys import DAY_S, FreshnessKeys
 from scraper.plugins.freshness.rules.allocation import needed_budget, visits_of
 from scraper.plugins.freshness.rules.contract import Contract
 from scraper.plugins.freshness.rules.estimates import Evidence, estimate_rate, fresh_days
+from scraper.plugins.freshness.rules.limits import VISITS_PART, budget_of
 from scraper.plugins.freshness.rules.plan import FIRST_RATE, SitePlan
 from scraper.plugins.freshness.rules.profile import Profile
 from scraper.plugins.freshness.rules.shares import PageGroup, mean_share
@@ -43,8 +44,6 @@ Weigh = Callable[[Mapping[str, Any], Collection[str]], float]
 
 ROUND_DAYS = 1 / 24
 PLANNED_EVERY = timedelta(hours=1)
-# At least this part of the budget is for visits, however many listings there are.
-VISITS_PART = 0.5
 # What is needed counts with this reserve.
 RESERVE = 1.03
 # A visit says that a sensor missed a change only if that was read in the last part of the time
@@ -78,8 +77,10 @@ def _open_next(engine: sa.Engine, settings: Settings, site_id: int, site: Site) 
         now = connection.execute(sa.text("SELECT now()")).scalar_one()
         watched = find_watched(connection, settings, site.name)
         plan = update_plan(connection, site_id, site, now, watched)
-        pages = math.ceil(plan.visits * ROUND_DAYS)
-        if not pages or not store.read_groups(connection, site_id):
+        pages = min(
+            math.ceil(plan.visits * ROUND_DAYS), _count_left(connection, site_id, site, plan)
+        )
+        if pages <= 0 or not store.read_groups(connection, site_id):
             return False
         crawl_id = store.open_round(connection, site_id, site, plan, pages)
         if crawl_id is None:
@@ -87,6 +88,15 @@ def _open_next(engine: sa.Engine, settings: Settings, site_id: int, site: Site) 
             return False
         log.info("planned pages are visited", site=site.name, crawl=crawl_id, pages=pages)
         return True
+
+
+def _count_left(connection: sa.Connection, site_id: int, site: Site, plan: StoredPlan) -> int:
+    """Returns how many visits what the last day has used leaves."""
+    keys = site.of(FreshnessKeys)
+    if not keys.is_measured:
+        return math.ceil(plan.visits)
+    limits = traffic.read_limits(connection, site_id, keys, plan.requests - plan.visits)
+    return int(min(traffic.read_left(connection, site_id, keys, limits), math.ceil(plan.visits)))
 
 
 def find_watched(connection: sa.Connection, settings: Settings, site: str) -> Sequence[WatchRule]:
@@ -117,6 +127,7 @@ def update_plan(
     if any(stored.wanted.get(key) != wanted[key] for key in ("weight", "watched")):
         _weigh_again(connection, site_id, stored, weigh)
     if stored.wanted != wanted or now - stored.planned_at >= PLANNED_EVERY:
+        traffic.forget(connection, site_id)
         stored = _plan_again(connection, site_id, keys, stored._replace(wanted=wanted))
         broken = _judge_contract(connection, site_id, keys, stored)
         if broken is not None and broken != stored.broken:
@@ -265,13 +276,15 @@ def _plan_again(
 ) -> StoredPlan:
     groups = store.read_groups(connection, site_id)
     others = store.other_requests(connection, site_id)
-    requests, needed = keys.budget_a_day, 0.0
+    limits = traffic.read_limits(connection, site_id, keys, others)
+    requests, needed = budget_of(limits, others), 0.0
     if keys.fresh is not None and groups:
         needed = needed_requests(groups, keys, others)
         requests = needed if requests is None else min(needed, requests)
     if requests is None:
         return stored
     visits = max(requests - others, requests * VISITS_PART)
+    visits = min([visits, *(limit.visits for limit in limits.values())])
     plan = SitePlan.of(groups, visits, keys.least_visits) if groups else stored.plan
     fades = math.exp(-1 / 24 / KEPT_DAYS)
     return stored._replace(
@@ -300,9 +313,10 @@ def _judge_contract(
     connection: sa.Connection, site_id: int, keys: FreshnessKeys, stored: StoredPlan
 ) -> str | None:
     """Returns why the contract is broken; None if it is kept."""
+    others = stored.requests - stored.visits
     return Contract(
         needed=stored.needed,
-        budget=keys.budget_a_day,
+        budget=budget_of(traffic.read_limits(connection, site_id, keys, others), others),
         promised=scalars.parse_share(keys.fresh.share) if keys.fresh else None,
         promise_kept=stored.kept_promise,
         planned=stored.promised,

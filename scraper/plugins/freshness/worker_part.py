@@ -1,11 +1,11 @@
 """The plug-in in a worker: reads the cards of planned sites' listings and the dates of their
-sitemaps, and stores them before their pages are settled."""
+sitemaps, and stores them before their pages are settled, with what requests use."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import structlog
@@ -18,7 +18,7 @@ from scraper.extract.document import Document
 from scraper.extract.heuristics.cards import LIMITS, read_cards
 from scraper.infra.database import retry_transaction
 from scraper.plugin import WorkerPart
-from scraper.plugins.freshness import signals
+from scraper.plugins.freshness import signals, traffic
 from scraper.plugins.freshness.hooks import PlannedCrawl
 from scraper.results.transaction import PageResult
 from scraper.rules.urls import fingerprint
@@ -26,13 +26,19 @@ from scraper.worker.batch import Attempt, Batch
 
 log = structlog.get_logger()
 NAME = "freshness"
+# A 304 has the length of the body that it does not send (RFC 9110, 8.6).
+_NOT_MODIFIED = 304
 
 
 @dataclass(frozen=True, slots=True)
 class PageSignals:
-    """The cards of a listing, or the dates of a sitemap, as rows to store."""
+    """The cards of a listing, or the dates of a sitemap, as rows to store. `bytes` is the size of
+    the response, None if unknown; `measured`: it counts."""
 
     site_id: int
+    kind: Kind
+    bytes: int | None = None
+    measured: bool = False
     cards: Sequence[dict[str, Any]] = ()
     dates: Sequence[dict[str, Any]] = ()
 
@@ -46,38 +52,61 @@ class FreshnessPart(WorkerPart):
         fetched: Fetched,
         attempt: Attempt,
     ) -> PageSignals | None:
-        extracted = attempt.extracted
+        extracted, planned = attempt.extracted, cast(PlannedCrawl, context.extras[NAME])
+        size = _read_size(fetched) if planned.measured else None
+        kept = PageSignals(planned.site_id, page.kind, size, planned.measured)
         if page.kind is Kind.PRODUCT or extracted is None:
-            return None
-        site_id = cast(PlannedCrawl, context.extras[NAME]).site_id
+            return kept if planned.measured else None
         if page.kind is Kind.SITEMAP:
-            return PageSignals(site_id, dates=await asyncio.to_thread(_date_rows, extracted))
+            return replace(kept, dates=await asyncio.to_thread(_date_rows, extracted))
         products = {link.url for link in extracted.links if link.kind is Kind.PRODUCT}
         if not products or context.extractor.reads_interface(page.url):
-            return None
+            return kept if planned.measured else None
         rows = await asyncio.to_thread(_card_rows, page, context, fetched, products)
-        return PageSignals(site_id, cards=rows)
+        return replace(kept, cards=rows)
 
     def before_settling(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
         listed = [kept for page in pages if isinstance(kept := page.extras.get(NAME), PageSignals)]
+        used = [row for page in pages for row in _traffic_rows(page)]
         if listed:
             try:
-                retry_transaction(lambda: self._store_signals(listed))
+                retry_transaction(lambda: self._store_signals(listed, used))
             except SQLAlchemyError as error:
                 # Pages are worth more than what hints at their changes.
                 log.warning("cards and dates were lost", error=str(error)[:200])
         return pages
 
-    def _store_signals(self, listed: Sequence[PageSignals]) -> None:
+    def _store_signals(self, listed: Sequence[PageSignals], used: Sequence[dict[str, Any]]) -> None:
         cards: dict[int, list[dict[str, Any]]] = {}
         dates: dict[int, list[dict[str, Any]]] = {}
         for kept in listed:
             cards.setdefault(kept.site_id, []).extend(kept.cards)
             dates.setdefault(kept.site_id, []).extend(kept.dates)
         with self.host.engine.begin() as connection:
+            traffic.add_requests(connection, used)
             for site_id, rows in sorted(cards.items()):
                 signals.store_cards(connection, site_id, rows)
                 signals.store_dates(connection, site_id, dates[site_id])
+
+
+def _read_size(fetched: Fetched) -> int | None:
+    """Returns how long a body was as it came, or if the server does not say so, unpacked. None: it
+    was as last time, and not unpacked."""
+    length = fetched.headers.get("content-length", "")
+    if length.isdecimal() and len(length) <= 15 and fetched.status != _NOT_MODIFIED:
+        return int(length)
+    return None if fetched.same else len(fetched.body)
+
+
+def _traffic_rows(page: PageResult) -> Iterator[dict[str, Any]]:
+    kept = page.extras.get(NAME)
+    if isinstance(kept, PageSignals) and kept.measured:
+        yield {
+            "site_id": kept.site_id,
+            "product": kept.kind is Kind.PRODUCT,
+            "proxied": page.cost is not None and page.cost.proxy != "",
+            "bytes": kept.bytes,
+        }
 
 
 def _date_rows(extracted: Extracted) -> list[dict[str, Any]]:

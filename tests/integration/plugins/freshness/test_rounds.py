@@ -22,7 +22,7 @@ from scraper.infra.database import make_engine
 from scraper.plugins.freshness import command
 from scraper.plugins.freshness.command import describe_plan
 from scraper.plugins.freshness.hooks import HOOKS
-from scraper.plugins.freshness.keys import FreshnessKeys
+from scraper.plugins.freshness.keys import FreshnessKeys, PlanBudget
 from scraper.plugins.freshness.rounds import visit_pages
 from scraper.settings import Settings
 from scraper.sites.definition import Site
@@ -280,6 +280,16 @@ def test_sites_without_the_keys_and_paused_ones_are_left_alone(engine: sa.Engine
         ({"fresh": "95% within tomorrow"}, "duration|time"),
         ({"fresh": {"share": "95%"}}, "within"),
         ({"budget": "10/d", "weight": [{"field": "price", "weight": 0}]}, "0.01"),
+        ({"budget": {}}, "no limit"),
+        ({"budget": {"bytes": "0GB/d"}}, "size a day"),
+        ({"budget": {"bytes": "5GB"}}, "size a day"),
+        ({"budget": {"bytes": "-5GB/d"}}, "size a day"),
+        ({"budget": {"proxy": "3 USD/d"}}, "go together"),
+        ({"budget": {"requests": "9/d", "proxy_price": "3 USD/GB"}}, "go together"),
+        ({"budget": {"proxy": "3/d", "proxy_price": "3 USD/GB"}}, "currency"),
+        ({"budget": {"proxy": "3 USD/d", "proxy_price": "3 EUR/GB"}}, "in EUR"),
+        ({"budget": {"proxy": "3 USD/d", "proxy_price": "0 USD/GB"}}, "price of proxies"),
+        ({"budget": {"requests": "many"}}, "requests and a time"),
     ],
 )
 def test_keys_that_cannot_be_kept_are_refused(keys: dict[str, Any], words: str) -> None:
@@ -289,7 +299,7 @@ def test_keys_that_cannot_be_kept_are_refused(keys: dict[str, Any], words: str) 
 
 def test_keys_stay_as_they_are_written() -> None:
     keys = a_site(budget="20000/d", fresh="95% within 12h").of(FreshnessKeys)
-    assert keys.budget_a_day == pytest.approx(20000)
+    assert keys.budget == PlanBudget(requests="20000/d")
     assert json.loads(keys.model_dump_json())["fresh"] == {
         "share": "95%",
         "within": "12h",
@@ -532,3 +542,32 @@ def test_a_new_alert_brings_its_product_forward_and_a_broken_file_changes_nothin
     messages = visit_pages(engine, settings)
     assert [message.task for message in messages] == ["dispatch"]
     assert heavy_pages(engine) == []
+
+
+TRAFFIC = """
+INSERT INTO site_traffic (site_id, at, product, requests, sized, bytes, proxied, proxy_sized,
+                          proxy_bytes)
+SELECT id, now() - :hours * interval '1 hour', true, :requests, :requests, :requests * 99000,
+       :requests, :requests, :requests * 99000 FROM sites
+"""
+
+
+def test_the_command_says_which_limit_binds(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = {"requests": "2000/d", "bytes": "1GB/d", "proxy": "3 USD/d"}
+    budget["proxy_price"] = "30 USD/GB"
+    stock_site(engine, 5000, budget=budget, fresh="99% within 1h")
+    run(engine, TRAFFIC, hours=48, requests=100)
+    visit_pages(engine, SETTINGS)
+    output = plan_command(engine, monkeypatch, "shop").output
+    # A visit moves 100 KB through a proxy: 0.003 USD.
+    assert "requests 2,000, bytes 10,000, proxy 1,000; proxy binds" in output
+    assert "a budget of 1,000 cannot keep it" in output
+    assert rows(engine, "SELECT round(visits) FROM site_plans") == [(1000,)]
+    # All of today's money is spent: no round begins.
+    settle_round(engine, [])
+    run(engine, TRAFFIC, hours=2, requests=1001)
+    assert visit_pages(engine, SETTINGS) == []
+    run(engine, "UPDATE site_traffic SET at = at - interval '22 hours'")
+    assert visit_pages(engine, SETTINGS)
