@@ -23,6 +23,7 @@ from scraper.plugins.alerts.settings import AlertsSettings
 
 TITLE = "Notifications"
 SCRIPT = Path(__file__).with_name("alerts.js")
+ANSWERS = Path(__file__).with_name("answers.json")
 BODY_MAX_BYTES = 300_000
 # An address holds passwords and tokens.
 SECRETS = ("address",)

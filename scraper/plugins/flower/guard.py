@@ -17,7 +17,7 @@ from flower.app import Flower
 from flower.views import BaseHandler
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
 from tornado.options import options
-from tornado.web import ErrorHandler, OutputTransform
+from tornado.web import OutputTransform
 
 from scraper.plugins.flower import login as flower_login
 from scraper.plugins.flower.access.roles import needed_role
@@ -66,7 +66,8 @@ def install(settings: Settings) -> None:
         if not requires_login():
             if is_own_host(request.host_name, names):
                 return _find_handler(app, request, **more)
-            return app.get_handler_delegate(request, ErrorHandler, {"status_code": 421})
+            refusal = {"sentence": "this host is none of Flower's", "status": 421}
+            return app.get_handler_delegate(request, RefusalHandler, refusal)
         user = senders.find_user(app, request)
         needed = needed_role(request.method or "", strip_prefix(request.path))
         if user is None or may(user.role, needed):
@@ -85,16 +86,16 @@ def install(settings: Settings) -> None:
 
 
 class RefusalHandler(tornado.web.RequestHandler):
-    """Answers a user whose role is not enough."""
+    """Answers a user whose role is not enough, and who asks by the name of another host."""
 
-    def initialize(self, sentence: str) -> None:
-        self.sentence = sentence
+    def initialize(self, sentence: str, status: int = 403) -> None:
+        self.sentence, self.status = sentence, status
 
     def check_xsrf_cookie(self) -> None:
         """Nothing is done."""
 
     def prepare(self) -> None:
-        self.set_status(403)
+        self.set_status(self.status)
         self.finish({"error": self.sentence})
 
 

@@ -205,9 +205,9 @@ class ApiHandler(GuardedHandler):
         return first_paragraph(cls.__doc__)
 
     @classmethod
-    def list_keys(cls, words: Sequence[str]) -> Mapping[str, type] | None:
-        """Returns the keys of a body; None if they are not listed."""
-        return None
+    def list_keys(cls, words: Sequence[str]) -> Mapping[str, type]:
+        """Returns the keys of a body, which may all be left out."""
+        return {}
 
     async def read_or_fail(self, key: Hashable, ask: Callable[[sa.Connection], T]) -> T | None:
         """Returns what `ask` reads; None, after answering with the error, if it fails."""
@@ -232,8 +232,8 @@ class ApiHandler(GuardedHandler):
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         if status_code == 401:
-            super().write_error(status_code, **kwargs)
-            return
+            # As Flower says it to browsers, which then ask for the login.
+            self.set_header("WWW-Authenticate", 'Basic realm="flower"')
         error = kwargs.get("exc_info", (None, None))[1]
         message = error.log_message if isinstance(error, tornado.web.HTTPError) else None
         self.set_header("Content-Type", "application/json; charset=utf-8")
@@ -367,7 +367,7 @@ class ActionApi(ApiHandler):
         return first_paragraph(actions.describe_action(words[-1]))
 
     @classmethod
-    def list_keys(cls, words: Sequence[str]) -> Mapping[str, type] | None:
+    def list_keys(cls, words: Sequence[str]) -> Mapping[str, type]:
         return actions.KEYS.get(words[-1], {})
 
     async def post(self, crawl_id: str, action: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tornado.web
@@ -62,10 +62,6 @@ class PluginActionApi(ActionApi):
     @classmethod
     def summarize(cls, words: Sequence[str]) -> str:
         return first_paragraph(all_actions(tab_pages()[words[0]])[words[1]].__doc__)
-
-    @classmethod
-    def list_keys(cls, words: Sequence[str]) -> Mapping[str, type] | None:
-        return None
 
     async def post(self, page: str, action: str) -> None:
         shown = tab_pages()[page]

@@ -69,6 +69,12 @@ def scripts_of(page: TabPage) -> list[Path]:
     return [*getattr(page, "MORE_SCRIPTS", ()), page.SCRIPT]
 
 
+def answers_of(page: TabPage) -> Path | None:
+    """Returns the file of JSON Schemas of a page's answers: its ANSWERS, if it has any."""
+    file: Path | None = getattr(page, "ANSWERS", None)
+    return file
+
+
 def secret_values(page: TabPage) -> Collection[str]:
     """Returns the names of values in bodies that are never logged: the page's SECRETS."""
     names: Collection[str] = getattr(page, "SECRETS", ())

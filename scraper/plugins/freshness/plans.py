@@ -15,6 +15,7 @@ from scraper.plugins.freshness.command import describe_plan
 
 TITLE = "Plans"
 SCRIPT = Path(__file__).with_name("plans.js")
+ANSWERS = Path(__file__).with_name("answers.json")
 ACTIONS: Mapping[str, Callable[..., str]] = {}
 
 

@@ -19,6 +19,7 @@ from scraper.plugins.matching.linking.decisions import Decision
 
 TITLE = "Articles"
 SCRIPT = Path(__file__).with_name("articles.js")
+ANSWERS = Path(__file__).with_name("answers.json")
 LISTED = 50
 PROPOSALS = 20
 # The last changes of prices that a chart shows.

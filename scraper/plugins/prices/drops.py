@@ -15,6 +15,7 @@ from scraper.infra.statements import sql
 
 TITLE = "Drops"
 SCRIPT = Path(__file__).with_name("drops.js")
+ANSWERS = Path(__file__).with_name("answers.json")
 ACTIONS: Mapping[str, Callable[..., str]] = {}
 SHOWN = 100
 # Products that are compared: about 10 µs each.

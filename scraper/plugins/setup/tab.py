@@ -41,6 +41,7 @@ ADD_LINK = True
 # A definition may hold secrets, as in headers.
 READ_ROLE = "edit"
 SCRIPT = Path(__file__).with_name("setup.js")
+ANSWERS = Path(__file__).with_name("answers.json")
 MORE_SCRIPTS = (Path(__file__).with_name("picker.js"),)
 BODY_MAX_BYTES = 300_000
 REFUSED_SHOWN = 20

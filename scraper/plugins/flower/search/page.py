@@ -17,6 +17,7 @@ from scraper.results.products import parse_data
 
 TITLE = "Search"
 SCRIPT = Path(__file__).with_name("search.js")
+ANSWERS = Path(__file__).with_name("answers.json")
 ACTIONS: Mapping[str, Callable[..., str]] = {}
 LIMIT = 50
 # A person who has seen as many pages adds a word.
