@@ -34,6 +34,7 @@ PARTIAL = (REPLAY, VISIT)
 REEXTRACT = "reextract"
 
 OPEN = sa.text(sql("frontier/open_crawl.sql"))
+COLUMNS = sql("frontier/crawl_columns.sql")
 
 DRAINED = sa.text("""
 SELECT c.id FROM crawls c
@@ -211,7 +212,8 @@ def drained_crawls(connection: sa.Connection) -> list[int]:
 
 def lock_drained(connection: sa.Connection, crawl_id: int) -> sa.Row[Any] | None:
     """Locks a running crawl without open pages. Returns None if it has some, or has ended."""
-    query = sa.text("SELECT * FROM crawls WHERE id = :id AND status = 'running' FOR UPDATE")
+    query = sa.text(f"""
+        SELECT {COLUMNS} FROM crawls WHERE id = :id AND status = 'running' FOR UPDATE""")
     row = connection.execute(query, {"id": crawl_id}).first()
     if row is None:
         return None

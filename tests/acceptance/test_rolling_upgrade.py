@@ -94,6 +94,31 @@ def test_expansions_in_the_middle_of_a_crawl(crawl: Crawl, following: NextMigrat
 
 
 @pytest.mark.timeout(900)
+def test_statements_that_were_prepared_before_an_expansion(
+    own_database: str,
+    run: Commands,
+    engine: sa.Engine,
+    sample_shop: Callable[..., SampleShop],
+) -> None:
+    """A prepared statement fails if its columns are not what they were: `SELECT *`."""
+    sample_shop("--products", "40")
+    processes = [
+        run.worker("coordinator", "-B", "-I", "tests.support.prepared"),
+        run.worker("residential,datacenter", "-I", "tests.support.prepared"),
+    ]
+    assert run.crawl(engine, "demo")["status"] == "completed"
+    with engine.begin() as connection:
+        for table in models.Base.metadata.sorted_tables:
+            connection.execute(sa.text(f"ALTER TABLE {table.name} ADD COLUMN of_tomorrow text"))
+    assert run.crawl(engine, "demo", "--refetch")["status"] == "completed"
+    assert run.crawl(engine, "demo")["status"] == "completed"
+    for process in processes:
+        assert run.end(process) == 0
+    assert "Traceback" not in run.logs(whole=True)
+    assert "cached plan" not in run.logs(whole=True)
+
+
+@pytest.mark.timeout(900)
 def test_a_contraction_ends_processes_that_cannot_go_on(
     crawl: Crawl, following: NextMigrations
 ) -> None:

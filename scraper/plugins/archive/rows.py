@@ -99,9 +99,14 @@ SELECT s.name AS site, count(*) AS pages, count(DISTINCT a.page_id) AS urls,
  GROUP BY s.name ORDER BY s.name
 """)
 
+_PAGE = """
+a.segment_id, a.start, a.size, a.body_bytes, a.captured_size, a.site_id, a.page_id, a.crawl_id,
+a.kind, a.url, a.final_url, a.http_status, a.content_hash, a.fetched_at
+"""
+
 # Rows are in the order of the records in their files.
-RECORDS = sa.text("""
-SELECT a.*, g.place, g.key, g.codec, s.name AS site
+RECORDS = sa.text(f"""
+SELECT {_PAGE}, g.place, g.key, g.codec, s.name AS site
   FROM archived_pages a JOIN archive_segments g ON g.id = a.segment_id
   JOIN sites s ON s.id = a.site_id
  WHERE (CAST(:site AS text) IS NULL OR s.name = :site)
@@ -110,8 +115,8 @@ SELECT a.*, g.place, g.key, g.codec, s.name AS site
  ORDER BY a.segment_id, a.start LIMIT :rows
 """)
 
-NEWEST_OF_PAGE = sa.text("""
-SELECT a.*, g.place, g.key, g.codec, c.definition
+NEWEST_OF_PAGE = sa.text(f"""
+SELECT {_PAGE}, g.place, g.key, g.codec, c.definition
   FROM archived_pages a JOIN archive_segments g ON g.id = a.segment_id
   JOIN crawls c ON c.id = a.crawl_id
  WHERE a.page_id = :page_id ORDER BY a.fetched_at DESC LIMIT 1

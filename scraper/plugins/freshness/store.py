@@ -36,7 +36,12 @@ SELECT id, name, definition FROM sites
    AND (definition ->> 'budget' IS NOT NULL OR definition ->> 'fresh' IS NOT NULL) ORDER BY id
 """)
 TRY_LOCK = sa.text("SELECT pg_try_advisory_xact_lock(:lock, :site_id)")
-READ_PLAN = sa.text("SELECT * FROM site_plans WHERE site_id = :site_id")
+_PLAN = """
+p.site_id, allocation, mean_rate, requests, visits, promised, planned_at, wanted, hours, days,
+hours_even, days_even, seen_days, kept_days, promise_days, hosts, loaded, needed, broken, cards,
+dates
+"""
+READ_PLAN = sa.text(f"SELECT {_PLAN} FROM site_plans p WHERE site_id = :site_id")
 STORE_PLAN = sa.text("""
 INSERT INTO site_plans (site_id, allocation, mean_rate, requests, visits, promised, planned_at,
                         wanted, hours, days, hours_even, days_even, seen_days, kept_days,
@@ -55,7 +60,7 @@ ON CONFLICT (site_id) DO UPDATE
        needed = excluded.needed, broken = excluded.broken,
        cards = excluded.cards, dates = excluded.dates
 """)
-READ_PLANS = sa.text("SELECT s.name, p.* FROM site_plans p JOIN sites s ON s.id = p.site_id")
+READ_PLANS = sa.text(f"SELECT s.name, {_PLAN} FROM site_plans p JOIN sites s ON s.id = p.site_id")
 # The last crawl that may have read pages that no round visited.
 LAST_WHOLE = sa.text("""
 SELECT coalesce(max(id), 0) FROM crawls

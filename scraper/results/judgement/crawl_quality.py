@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from scraper.domain import CrawlStatus
-from scraper.frontier.crawls import PARTIAL, REPLAY
+from scraper.frontier.crawls import COLUMNS, PARTIAL, REPLAY
 from scraper.infra.database import dumps
 from scraper.registry import plugin_hooks
 from scraper.results import held_products, held_values
@@ -62,8 +62,8 @@ def unjudged_crawls(connection: sa.Connection) -> list[int]:
 def lock_unjudged(connection: sa.Connection, crawl_id: int) -> sa.Row[Any] | None:
     """Locks an ended crawl without a judgement. Returns None if another transaction has locked it,
     or it is judged."""
-    query = sa.text("""
-        SELECT * FROM crawls WHERE id = :id AND judged_at IS NULL
+    query = sa.text(f"""
+        SELECT {COLUMNS} FROM crawls WHERE id = :id AND judged_at IS NULL
                AND status IN ('completed', 'stopped', 'failed')
            FOR UPDATE SKIP LOCKED""")
     return connection.execute(query, {"id": crawl_id}).first()
