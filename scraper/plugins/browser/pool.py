@@ -419,7 +419,7 @@ class Browsers:
         options = _context_options(running, page.policy, page.rendering)
         key = None
         if jar is not None:
-            key = id(jar), page.proxy_id, page.rendering.setup, repr(sorted(options.items()))
+            key = jar, page.proxy_id, page.rendering.setup, repr(sorted(options.items()))
         if key is not None and (kept := running.idle.pop(key, None)) is not None:
             return kept
         proxy_user = self._proxy.admit()

@@ -376,6 +376,39 @@ def test_an_account_has_its_cookies_and_headers_and_nobody_else_has_them() -> No
         using(case)
 
 
+def test_an_identity_leaves_nothing_to_the_next_one(shop: JsShop) -> None:
+    """Cookies, storage, caches, databases, service workers: of the same host, in one browser."""
+    stored = """
+        document.cookie = 'who=me; path=/'; localStorage.who = sessionStorage.who = 'me';
+        Promise.allSettled([
+            caches.open('me'), new Promise(ended => { indexedDB.open('me').onsuccess = ended }),
+            navigator.serviceWorker.register('/sw.js')
+        ]).then(all => document.title = all.map(one => one.status))"""
+    shown = """
+        Promise.all([
+            caches.keys(), indexedDB.databases(), navigator.serviceWorker.getRegistrations()
+        ]).then(all => document.title = [
+            document.cookie, localStorage.who, sessionStorage.who, ...all.map(list => list.length)
+        ])"""
+    shop.serve("/store", f"<script>{stored}</script>".encode())
+    shop.serve("/show", f"<script>{shown}</script>".encode())
+    shop.serve("/sw.js", Answer(b"1", kind="text/javascript"))
+    hosts = frozenset({shop.url().removeprefix("http://")})
+
+    async def case(b: Browsers) -> None:
+        async def visit(path: str, name: str | None) -> str:
+            account = AccountSession("shop", name, 1, jars[name], {}, hosts) if name else None
+            page = await b.fetch(shop.url(path), BROWSER_POLICY, QUICK, visitor=account)
+            return page.body.decode().partition("<title>")[2].partition("</title>")[0]
+
+        jars = {name: AccountJar(secure_only=False) for name in ("jane", "joe")}
+        assert await visit("/store", "jane") == "fulfilled,fulfilled,fulfilled"
+        assert await visit("/show", "joe") == await visit("/show", None) == ",,,0,0,0"
+        assert await visit("/show", "jane") == "who=me,me,,1,1,0"
+
+    using(case)
+
+
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
 @pytest.mark.usefixtures("installed_chromium")
 def test_a_page_goes_through_its_own_proxy_and_no_other_way(scheme: str) -> None:
