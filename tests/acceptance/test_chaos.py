@@ -55,7 +55,7 @@ def test_a_crawl_under_every_kind_of_fault(tmp_path: Path) -> None:
 
 def test_a_seed_gives_the_same_faults_again_and_every_kind_first() -> None:
     kinds = sorted(KINDS)
-    assert kinds and len(command.FAULTS) == 3
+    assert kinds and len(command.FAULTS) == 4
     one, same, other = (planned(seed, kinds, (1.0, 2.0)) for seed in (5, 5, 6))
     first = [next(one) for _ in range(3 * len(kinds))]
     assert first == [next(same) for _ in first] != [next(other) for _ in first]

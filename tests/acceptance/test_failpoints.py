@@ -133,10 +133,6 @@ def _crawl(
     crawl = run.crawl(engine, "demo", "--refetch")
     crawl_id = int(crawl["id"])
     story = audit.read(engine, crawl_id)
-    # A worker that lost the reply to its claim asks again, under the claim's id.
-    story.claims = list(
-        {(lease, worker): (at, lease, worker) for at, lease, worker in story.claims}.values()
-    )
     counted = Counted(crawl_id, time.time() - began)
     problems = [
         *truth.crawl_is_whole(engine, crawl_id, catalogue, visit),

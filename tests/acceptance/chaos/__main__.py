@@ -18,12 +18,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from tests.acceptance.chaos import message_faults, outage_faults, process_faults, report
+from tests.acceptance.chaos import (
+    message_faults,
+    network_faults,
+    outage_faults,
+    process_faults,
+    report,
+)
 from tests.acceptance.chaos.faults import KINDS
 from tests.acceptance.chaos.run import Options, Run
 
 # importing them makes their kinds known
-FAULTS = (message_faults, outage_faults, process_faults)
+FAULTS = (message_faults, network_faults, outage_faults, process_faults)
 # from here on with the default settings
 LONG_MINUTES = 10.0
 SHORT_LEASE_S = 8.0

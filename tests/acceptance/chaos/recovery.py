@@ -4,7 +4,8 @@
     worker_*                   from the signal until the last page it held is due again or settled: how long a due page
                                then waits depends on how many others are due, and on how long the shop was away
     coordinator*, beat*        until the next lease is made
-    redis_*, postgres_*, …     from the moment the server answers again until what came of a page is stored
+    redis_*, postgres_*,       from the moment the server answers again and lost connections are given up, until
+    network_*, …               what came of a page is stored
     shop_*                     from the end of the outage until a page is there again
 
 Time counts only while both servers answer, and for the last two kinds while the shop does. No
@@ -53,7 +54,10 @@ def bound_s(kind: str) -> float | None:
     """What the recovery may take; None: it depends on what else happens."""
     if kind in ("worker_killed", "worker_frozen"):
         return LEASE_BOUND_S
-    if kind.startswith(("redis_", "postgres_")) or kind in ("connections_cut", "pool_exhausted"):
+    if kind.startswith(("redis_", "postgres_", "network_")) or kind in (
+        "connections_cut",
+        "pool_exhausted",
+    ):
         return SERVER_BOUND_S
     return None
 

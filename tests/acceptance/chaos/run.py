@@ -130,7 +130,7 @@ class Run:
         stack.callback(tick_shop.stop)
         (self.sites / "demo.yaml").write_text(definition(self.shop.url))
         slots.write(self.sites, tick_shop.url)
-        times = self._environment(home)
+        times = self._environment(home, servers)
         fleet = Fleet(
             logs, self.env, self.options.workers, self.options.coordinators, disorder, self.say
         )
@@ -145,12 +145,13 @@ class Run:
             raise TimeoutError(f"not everybody is ready after {READY_S:.0f} s:\n{said}")
         self.say(f"{len(fleet.members)} processes are ready")
 
-    def _environment(self, home: Path) -> Times:
+    def _environment(self, home: Path, servers: Servers) -> Times:
         self.env = {name: value for name, value in os.environ.items() if name not in CLEARED}
         self.env = {
             name: value for name, value in self.env.items() if not name.startswith("SCRAPER_")
         }
         self.env |= {"SCRAPER_HOME": str(home), "SCRAPER_SITES": str(self.sites)}
+        self.env |= servers.urls()
         if self.options.lease_s is None:
             return Times(DEFAULT_LEASE_S, DEFAULT_READ_TIMEOUT_S, gap_s=(3.0, 12.0))
         self.env["SCRAPER_LEASE_S"] = str(self.options.lease_s)

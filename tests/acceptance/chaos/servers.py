@@ -1,5 +1,5 @@
-"""The harness's own PostgreSQL and Valkey: started, killed, frozen, restarted, and when each of
-them was out of order.
+"""The harness's own PostgreSQL and Valkey, and the networks to them: started, killed, frozen,
+restarted, and when each of them was out of order.
 
 Embedded servers in a home of their own: nothing here ever signals a server that it has not started.
 """
@@ -24,8 +24,9 @@ from redis.retry import Retry
 from sqlalchemy.pool import NullPool
 
 from scraper.infra import migrations
-from scraper.plugins.embedded import process, servers
+from scraper.plugins.embedded import postgres, process, servers, valkey
 from scraper.settings import Settings
+from tests.support.servers.bad_network import BadNetwork
 
 # how the harness's own connections are named, in PostgreSQL and in Valkey
 US = "chaos"
@@ -89,6 +90,10 @@ class Servers:
             name: Settings.model_validate({"home": home, **other}) for name, other in alone.items()
         }
         self._lock = threading.Lock()
+        self.networks = {
+            "postgres": BadNetwork(postgres.socket(self.settings)),
+            "redis": BadNetwork(valkey.socket(self.settings)),
+        }
         options = {"application_name": US, "connect_timeout": 5}
         self.engine = sa.create_engine(self.postgres_url, poolclass=NullPool, connect_args=options)
 
@@ -96,9 +101,21 @@ class Servers:
     def postgres_url(self) -> str:
         return self.settings.postgres_url
 
+    def urls(self) -> dict[str, str]:
+        """Those of the environment, through the networks."""
+        name = sa.make_url(self.postgres_url).database
+        number = self.settings.valkey_url.rpartition("=")[2]
+        ports = {name: network.port for name, network in self.networks.items()}
+        return {
+            "DATABASE_URL": f"postgresql://scraper@127.0.0.1:{ports['postgres']}/{name}",
+            "REDIS_URL": f"redis://127.0.0.1:{ports['redis']}/{number}",
+        }
+
     def start(self) -> None:
         servers.up(self.settings)
         migrations.upgrade(self.engine)
+        for network in self.networks.values():
+            network.__enter__()
 
     def up(self, name: str) -> None:
         """Starts one server and waits until it answers; the other one is left as it is."""
@@ -146,6 +163,9 @@ class Servers:
     def stop(self) -> None:
         """Ends both, whatever state they are in. Never fails: it is the teardown."""
         self.engine.dispose()
+        for network in self.networks.values():
+            with suppress(Exception):
+                network.__exit__()
         pids = [pid for name in self._alone if (pid := self.pid(name)) is not None]
         for each in [one for pid in pids for one in process.list_family(pid)]:
             with suppress(psutil.Error, OSError):

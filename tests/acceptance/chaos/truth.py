@@ -184,7 +184,8 @@ def crawl_is_whole(engine: sa.Engine, crawl_id: int, catalogue: Catalogue, visit
 
 
 def leases_are_claimed_once(story: Story) -> list[str]:
-    counts = Counter(lease for _, lease, _ in story.claims)
+    """A worker that lost the reply to its claim asks again, under the claim's id."""
+    counts = Counter(lease for lease, _ in {(lease, worker) for _, lease, worker in story.claims})
     return few([f"lease {lease} was claimed {n} times" for lease, n in counts.items() if n > 1])
 
 

@@ -7,6 +7,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from tests.support.servers.threaded import Threaded
@@ -43,9 +44,11 @@ class Line:
             await self._carry(data, self._client)
 
     def reset(self) -> None:
-        self._client.get_extra_info("socket").setsockopt(
-            socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE
-        )
+        # It may be closed already.
+        with suppress(OSError):
+            self._client.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE
+            )
         self._client.transport.abort()
 
     async def _carry(self, data: bytes, writer: asyncio.StreamWriter) -> None:
@@ -105,13 +108,13 @@ class BadNetwork(Threaded):
         return [server]
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line = Line(self, writer)
-        self._lines.add(line)
         if isinstance(self._behind, int):
             address = "127.0.0.1", self._behind
             back, there = await asyncio.open_connection(*address, limit=CHUNK_BYTES)
         else:
             back, there = await asyncio.open_unix_connection(self._behind, limit=CHUNK_BYTES)
+        line = Line(self, writer)
+        self._lines.add(line)
         ways = [
             asyncio.ensure_future(line.ask(reader, there)),
             asyncio.ensure_future(line.answer(back)),
