@@ -50,6 +50,14 @@ USER 10001:10001
 ENTRYPOINT ["tini", "-s", "--"]
 CMD ["celery", "-A", "scraper", "worker", "-Q", "browser"]
 
+# For deploy/kubernetes/pooler.
+FROM debian:trixie-slim AS pooler
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends pgbouncer \
+    && rm -rf /var/lib/apt/lists/*
+USER 10001:10001
+CMD ["pgbouncer", "/etc/pooler/pgbouncer.ini"]
+
 FROM base AS app
 COPY --from=venv /venv /venv
 RUN printf '#!/venv/bin/python\nfrom scraper.cli.main import main\n\nmain()\n' > /venv/bin/scraper && chmod 755 /venv/bin/scraper

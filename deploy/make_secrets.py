@@ -40,11 +40,14 @@ def addresses(password: dict[str, str], postgres: str, redis: str, rabbitmq: str
         # for a volume that is new
         f"default_user = {USER}\ndefault_pass = {password['rabbitmq_password']}\n"
     )
+    # PgBouncer wants a quote within twice.
+    postgres_password = password["postgres_password"].replace('"', '""')
     return {
         "database_url": f"postgresql://{USER}:{quoted['postgres_password']}@{postgres}:5432/{USER}",
         "redis_url": f"redis://:{quoted['redis_password']}@{redis}:6379/0",
         "broker_url": f"amqp://{USER}:{quoted['rabbitmq_password']}@{rabbitmq}:5672//",
         "rabbitmq.conf": rabbitmq_conf,
+        "userlist.txt": f'"{USER}" "{postgres_password}"\n',
     }
 
 

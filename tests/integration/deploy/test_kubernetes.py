@@ -8,11 +8,14 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import kubernetes_validate
+import psycopg
 import pytest
 import sqlalchemy as sa
 import yaml
@@ -22,6 +25,9 @@ from scraper.sites import loader
 from tests.support import making
 from tests.support.deploy import compose, dockerfile, kustomize
 from tests.support.deploy.kustomize import Resource, pod_spec
+from tests.support.machine import need
+from tests.support.servers import pgbouncer
+from tests.support.servers.rabbitmq import unused_ports
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -163,6 +169,45 @@ def test_the_example_server_has_room_for_all_connections(resources: list[Resourc
     (server,) = pods(resources)["postgres"]["containers"]
     allowed = int(str(server["args"][-1]).partition("max_connections=")[2])
     assert needed + 3 <= allowed, "three are the superuser's"
+
+
+def test_a_pooler_may_stand_between(example: Path, servers: Settings, empty_database: str) -> None:
+    """The manifests are closed as the others are, and Debian's PgBouncer takes their file: through
+    it the password alone leads to PostgreSQL."""
+    path = example / "kustomization.yaml"
+    text = path.read_text()
+    path.write_text(text.replace("# - ../../pooler", "- ../../pooler"))
+    try:
+        resources = kustomize.build(example)
+    finally:
+        path.write_text(text)
+    test_kubernetes_takes_them(resources, "1.29")
+    test_the_pods_are_restricted(resources)
+    test_what_they_name_exists(resources)
+    spec = pods(resources)["pooler"]
+    (spread,) = spec["topologySpreadConstraints"]
+    budget = named(resources, "PodDisruptionBudget")["pooler"]["spec"]
+    assert budget["selector"] == spread["labelSelector"]
+    assert dockerfile.stages()["pooler"].command == spec["containers"][0]["args"]
+    users = base64.b64decode(named(resources, "Secret")["scraper-pooler"]["data"]["userlist.txt"])
+    config = named(resources, "ConfigMap")["pooler"]["data"]["pgbouncer.ini"]
+    config = config.replace("host=postgres", f"host={servers.socket_dir}")
+    reason = "PgBouncer is not installed (Debian: apt install pgbouncer)"
+    program = need(pgbouncer.program(), reason)
+    password = users.decode().split('"')[3]
+    name = sa.make_url(empty_database).database
+    (port,) = unused_ports(1)
+    config = config.replace("6432", str(port))
+    url = f"postgresql://scraper:{{}}@127.0.0.1:{port}/{name}"
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pooler-")))
+        (folder / "users.txt").write_bytes(users)
+        config = config.replace("/run/secrets/userlist.txt", str(folder / "users.txt"))
+        stack.enter_context(pgbouncer.started(program, servers, folder, config, port))
+        with psycopg.connect(url.format(password)) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+        with pytest.raises(psycopg.OperationalError, match="SASL authentication failed"):
+            psycopg.connect(url.format("wrong"))
 
 
 def test_an_upgrade_can_apply_the_migration_alone(resources: list[Resource]) -> None:

@@ -24,13 +24,21 @@ def program() -> str | None:
 
 
 @contextmanager
-def pooler(pgbouncer: str, servers: Settings, folder: Path) -> Iterator[int]:
-    """Yields the port on 127.0.0.1, where all users are trusted."""
-    (port,) = unused_ports(1)
-    path, users = folder / "pgbouncer.ini", folder / "users.txt"
+def pooler(
+    pgbouncer: str, servers: Settings, folder: Path, port: int | None = None, **options: object
+) -> Iterator[int]:
+    """Yields the port on 127.0.0.1, where all users are trusted. It is killed at the end."""
+    port = port or unused_ports(1)[0]
+    settings = {
+        "pool_mode": "transaction",
+        "default_pool_size": SERVER_CONNECTIONS,
+        "max_client_conn": 200,
+        **options,
+    }
+    lines = "\n".join(f"{name} = {value}" for name, value in settings.items())
+    users = folder / "users.txt"
     users.write_text('"scraper" ""\n')
-    path.write_text(
-        f"""[databases]
+    config = f"""[databases]
 * = host={servers.socket_dir} port=5432
 [pgbouncer]
 listen_addr = 127.0.0.1
@@ -38,11 +46,19 @@ listen_port = {port}
 unix_socket_dir =
 auth_type = trust
 auth_file = {users}
-pool_mode = transaction
-default_pool_size = {SERVER_CONNECTIONS}
-max_client_conn = 200
+{lines}
 """
-    )
+    with started(pgbouncer, servers, folder, config, port):
+        yield port
+
+
+@contextmanager
+def started(
+    pgbouncer: str, servers: Settings, folder: Path, config: str, port: int
+) -> Iterator[None]:
+    """A PgBouncer with that configuration, which has `users.txt` of the folder for its users."""
+    path, users = folder / "pgbouncer.ini", folder / "users.txt"
+    path.write_text(config)
     owner = servers.socket_dir.stat().st_uid
     for part in (folder, path, users):
         part.chmod(0o755)
@@ -62,6 +78,6 @@ max_client_conn = 200
                 ended = process.poll() is not None or time.monotonic() > until
                 assert not ended, (folder / "pgbouncer.log").read_text()
                 time.sleep(0.05)
-            yield port
+            yield
         finally:
             process.kill()
