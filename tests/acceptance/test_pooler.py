@@ -6,6 +6,7 @@ import csv
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,17 @@ from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
 from tests.support.machine import need
+from tests.support.making import rows
 from tests.support.migrating import Migrating, Waiting, writing
 from tests.support.next_migrations import INDEX, VALID, NextMigrations, execute
 from tests.support.servers import pgbouncer
 from tests.support.servers.bad_network import BadNetwork
+from tests.support.servers.forked import Process
+from tests.support.servers.rabbitmq import unused_ports
 
 pytestmark = pytest.mark.everyday
+
+KILLS = 4
 
 CONNECTIONS = """
 SELECT count(*) FROM pg_stat_activity
@@ -104,6 +110,85 @@ def test_a_crawl_and_its_readers_through_a_pooler(
     run.scraper("export", "demo", "-o", str(output))
     with output.open(newline="") as file:
         assert len({row["id"] for row in csv.DictReader(file)}) >= 10_000
+
+
+HARD = {
+    "default_pool_size": 2,
+    "server_lifetime": 1,
+    "server_idle_timeout": 1,
+    "server_reset_query": "DISCARD ALL",
+    "server_reset_query_always": 1,
+}
+ENDED = "SELECT count(*) FROM crawls WHERE finished_at IS NOT NULL"
+REJECT = """
+CREATE FUNCTION reject() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.external_id = ANY (ARRAY[:ids]) THEN
+        RAISE EXCEPTION 'never' USING ERRCODE = '22003';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER reject BEFORE INSERT ON products FOR EACH ROW EXECUTE FUNCTION reject()
+"""
+
+
+@pytest.mark.timeout(900)
+def test_a_pooler_that_is_killed_during_a_crawl(
+    servers: Settings,
+    empty_database: str,
+    environment: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    run: Commands,
+    sample_shop: Callable[..., SampleShop],
+) -> None:
+    """Its two server connections live for a second. Pages fail, and PostgreSQL rejects three: these
+    alone are lost."""
+    program = need(
+        pgbouncer.program(), "PgBouncer is not installed (Debian: apt install pgbouncer)"
+    )
+    (port,) = unused_ports(1)
+    name = sa.make_url(empty_database).database
+    monkeypatch.setenv("DATABASE_URL", f"postgresql://scraper@127.0.0.1:{port}/{name}")
+    settings_module.load.cache_clear()
+    run.env["SCRAPER_BATCH_PAGES"] = "20"
+    shop = sample_shop("--products", "400", "--fail-share", "0.02", "--latency-ms", "60")
+    rejected = sorted(shop.truth())[100:103]
+    direct = make_engine(empty_database)
+    processes: list[Process] = []
+    for turn in range(KILLS + 1):
+        with (
+            tempfile.TemporaryDirectory(prefix="pooler-") as folder,
+            pgbouncer.pooler(program, servers, Path(folder), port, **HARD),
+        ):
+            if turn == 0:
+                run.scraper("migrate")
+                with direct.begin() as connection:
+                    ids = ", ".join(f"'{number}'" for number in rejected)
+                    connection.execute(sa.text(REJECT.replace(":ids", ids)))
+                processes = [
+                    run.coordinator(),
+                    *(run.worker("datacenter,residential") for _ in range(2)),
+                ]
+                run.scraper("crawl", "demo")
+            until(partial(_has_settled, direct, 50 * (turn + 1)), 60)
+            if turn == KILLS:
+                until(lambda: rows(direct, ENDED) == [(1,)], 240)
+                (crawl,) = run.crawls()
+                lines = run.scraper("changes", "--consumer", "lake").stdout.splitlines()
+                for process in processes:
+                    assert process.poll() is None, run.log(process)
+                    assert run.end(process) == 0
+        time.sleep(2)
+    direct.dispose()
+    numbers = crawl["status"], crawl["products_new"], crawl["dead"]
+    assert numbers == ("completed", len(shop.truth()) - 3, 3), crawl
+    assert len(lines) == crawl["products_new"]
+    assert "prepared statement" not in run.logs(whole=True)
+
+
+def _has_settled(engine: sa.Engine, pages: int) -> bool:
+    ((settled,),) = rows(engine, "SELECT count(*) FROM pages WHERE status <> 'due'")
+    return isinstance(settled, int) and settled >= pages
 
 
 def _add_products(connection: sa.Connection, count: int) -> None:
