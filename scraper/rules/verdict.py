@@ -210,7 +210,8 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
     """Returns what a Retry-After header asks for (RFC 9110, 10.2.3): seconds from `now` (aware),
     within 0..86400; None where the header is missing or invalid.
 
-    It may be "120" or "Wed, 21 Oct 2026 07:28:00 GMT". Of repeated headers the first counts.
+    It may be "120" or "Wed, 21 Oct 2026 07:28:00 GMT", by the clock of the server's Date header,
+    where there is one. Of repeated headers the first counts.
     """
     value = headers.get("retry-after", "").strip()
     if not value:
@@ -218,9 +219,16 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
     seconds = value.partition(",")[0].strip()
     if seconds.isascii() and seconds.isdigit():
         return min(float(seconds[:12]), RETRY_AFTER_HEADER_MAX_S)
+    at = _read_date(value)
+    if at is None:
+        return None
+    wait_s = (at - (_read_date(headers.get("date", "")) or now)).total_seconds()
+    return min(max(wait_s, 0.0), RETRY_AFTER_HEADER_MAX_S)
+
+
+def _read_date(value: str) -> datetime | None:
     try:
         at = parsedate_to_datetime(value)
-        wait_s = (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds()
+        return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
     except (ValueError, OverflowError, TypeError, IndexError):
         return None
-    return min(max(wait_s, 0.0), RETRY_AFTER_HEADER_MAX_S)

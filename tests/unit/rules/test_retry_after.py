@@ -39,6 +39,21 @@ def test_both_forms(value: str, wait_s: float | None) -> None:
     assert retry_after_s({"retry-after": value}, NOW) == wait_s
 
 
+@pytest.mark.parametrize(
+    ("date", "wait_s"),
+    [
+        ("Wed, 21 Oct 2026 07:29:00 GMT", 60),
+        ("Wed, 21 Oct 2026 08:00:00 GMT", 0),
+        ("Wed, 21 Oct 2026 07:00:00", 1800),
+        ("yesterday", 120),
+        ("", 120),
+    ],
+)
+def test_a_date_is_of_the_clock_of_the_server(date: str, wait_s: float) -> None:
+    headers = {"retry-after": "Wed, 21 Oct 2026 07:30:00 GMT", "date": date}
+    assert retry_after_s(headers, NOW) == wait_s
+
+
 def test_without_a_header_the_delay_is_none() -> None:
     assert retry_after_s({}, NOW) is None
 
