@@ -1,5 +1,5 @@
 """How long it took after each fault until work went on, from what the triggers saw. Pure: reads a
-`Story`, asks nobody.
+`Story`, makes no request.
 
     worker_*                   from the signal until the last page it held is due again or settled: how long a due page
                                then waits depends on how many others are due, and on how long the shop was away

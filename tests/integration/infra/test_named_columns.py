@@ -1,5 +1,5 @@
 """A statement that was prepared before a column was added fails if its columns are not what they
-were: the modules' statements name theirs."""
+were: the modules' statements name columns."""
 
 from __future__ import annotations
 
