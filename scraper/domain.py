@@ -458,9 +458,8 @@ class LeasedPage:
     cheaper way is open again; `last_item_count` is how many products a listing named, or how many
     fields a product page had, when it was last believed; `good_before` says that its last answer
     gave all that was asked for; `last_content` is the hash of what was extracted when it was last
-    read. `known` is what a 304 would stand for; `revisit_s` its own interval, where it has one, and
-    `good_s` how long ago its last good answer was. `again` says that its crawl has read all pages,
-    and asks for a few of them again."""
+    read. `known` is what a 304 would stand for; `again` says that its crawl
+    has read all pages, and asks for a few of them again."""
 
     id: int
     crawl_id: int
@@ -478,8 +477,6 @@ class LeasedPage:
     good_before: bool = False
     last_content: UUID | None = None
     last_reading: LastReading | None = None
-    revisit_s: int | None = None
-    good_s: float | None = None
     again: bool = False
 
     def attempts_of(self, blame: Blame) -> int:

@@ -1,8 +1,6 @@
-"""Plans the next visit of a good product page: its validators and its interval."""
+"""Plans the next visit of a good product page: with which validators it is requested."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 from scraper.crawl.context import CrawlContext
 from scraper.domain import (
@@ -13,48 +11,32 @@ from scraper.domain import (
     Revisit,
     content_hash,
 )
-from scraper.rules.revisit import Bounds, next_interval_s, read_validators
+from scraper.rules.revisit import read_validators
 
 _OK = 200
 
 
 def plan_after_reading(
-    page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext
+    fetched: Fetched, extracted: Extracted, context: CrawlContext
 ) -> Revisit | None:
     """Plans the next visit of a page that was read whole. Returns None if nothing is worth
     keeping."""
-    site = context.site
-    bounds = site.revisit.bounds
-    validators, extractor_hash = NO_VALIDATORS, None
-    if site.conditional_s and is_comparable(fetched, extracted):
-        validators = read_validators(fetched.headers, fetched.body_hash)
-        if validators is not NO_VALIDATORS:
-            extractor_hash = context.extractor_version.hash
-    if not bounds.adaptive:
-        return Revisit(validators, extractor_hash) if extractor_hash is not None else None
-    return Revisit(
-        validators,
-        extractor_hash,
-        _next_interval(page, bounds, changed=True),
-        _next_interval(page, bounds, changed=False),
-    )
+    if not context.site.conditional_s or not is_comparable(fetched, extracted):
+        return None
+    validators = read_validators(fetched.headers, fetched.body_hash)
+    extractor_hash = context.extractor_version.hash
+    if validators is NO_VALIDATORS or extractor_hash is None:
+        return None
+    return Revisit(validators, extractor_hash)
 
 
-def plan_after_unchanged(
-    page: LeasedPage, fetched: Fetched, context: CrawlContext
-) -> Revisit | None:
+def plan_after_unchanged(fetched: Fetched, context: CrawlContext) -> Revisit | None:
     """Plans the next visit of an unchanged page. Its row has validators; the answer may have newer
     ones."""
-    bounds = context.site.revisit.bounds
-    revisit = Revisit(
-        if_unchanged_s=_next_interval(page, bounds, changed=False) if bounds.adaptive else None
-    )
-    if fetched.status == _OK:
-        validators = read_validators(fetched.headers, fetched.body_hash)
-        revisit = replace(
-            revisit, validators=validators, extractor_hash=context.extractor_version.hash
-        )
-    return revisit if revisit != Revisit() else None
+    if fetched.status != _OK:
+        return None
+    validators = read_validators(fetched.headers, fetched.body_hash)
+    return Revisit(validators, context.extractor_version.hash)
 
 
 def is_same_product(
@@ -86,7 +68,3 @@ def is_comparable(fetched: Fetched, extracted: Extracted) -> bool:
         and (len(extracted.products) == 1 if items is None else items.whole and not items.unread)
         and not extracted.links
     )
-
-
-def _next_interval(page: LeasedPage, bounds: Bounds, *, changed: bool) -> int:
-    return round(next_interval_s(bounds, page.revisit_s, page.good_s, changed=changed))

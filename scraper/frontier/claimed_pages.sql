@@ -10,9 +10,6 @@
 SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.depth, p.priority,
        p.level, p.blocked, p.probe, p.last_item_count,
        coalesce(p.last_outcome IN ('fetched', 'not_modified', 'fresh'), false) AS good_before,
-       p.revisit_s,
-       CASE WHEN p.revisit_s IS NOT NULL
-            THEN CAST(extract(epoch FROM now() - p.fetched_at) AS float8) END AS good_s,
        p.etag, p.last_modified, p.body_hash, p.content_hash, p.extractor_hash,
        CASE WHEN p.extractor_hash IS NOT NULL
             THEN CAST(extract(epoch FROM now() - p.read_at) AS float8) END AS read_s,

@@ -143,8 +143,6 @@ class ClaimedRow(NamedTuple):
     probe: bool
     last_item_count: int | None
     good_before: bool
-    revisit_s: int | None
-    good_s: float | None
     etag: str | None
     last_modified: str | None
     body_hash: int | None
@@ -269,8 +267,6 @@ def _page_of(row: ClaimedRow) -> LeasedPage:
         good_before=row.good_before,
         last_content=row.content_hash,
         last_reading=stored,
-        revisit_s=row.revisit_s,
-        good_s=row.good_s,
         again=row.again,
     )
 

@@ -158,7 +158,7 @@ def _short_circuit(
             Outcome.NOT_MODIFIED,
             fetched.status,
             fetched.url,
-            revisit=plan_after_unchanged(page, fetched, context),
+            revisit=plan_after_unchanged(fetched, context),
         )
     if outcome is Outcome.FETCHED:
         return None
@@ -180,9 +180,9 @@ def _good_attempt(
         fields = extracted.fields_found
         same = is_same_product(page, fetched, extracted, context)
         if same:
-            revisit = plan_after_unchanged(page, fetched, context)
+            revisit = plan_after_unchanged(fetched, context)
         else:
-            revisit = plan_after_reading(page, fetched, extracted, context)
+            revisit = plan_after_reading(fetched, extracted, context)
         item_count = fields if fields != page.last_item_count else None
     return Attempt(
         Outcome.FETCHED,

@@ -29,6 +29,7 @@ def age(engine: sa.Engine, hours: float) -> None:
     with engine.begin() as connection:
         for table, columns in {
             "pages": ("fetched_at", "read_at", "settled_at"),
+            "page_visits": ("looked_at", "next_visit"),
             "products": ("fetched_at", "changed_at", "first_seen_at"),
             "crawls": (
                 "created_at",

@@ -14,6 +14,7 @@ from scraper.plugin import Hooks
 from scraper.plugins.freshness import signals, store, traffic
 from scraper.plugins.freshness.keys import FreshnessKeys
 from scraper.plugins.freshness.rules.limits import budget_of
+from scraper.rules.revisit import Bounds
 from scraper.sites.definition import Site
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class PlannedCrawl:
     site_id: int
     # Count what requests use.
     measured: bool = False
+    # Learn how long each page rests.
+    bounds: Bounds | None = None
 
 
 class FreshnessHooks(Hooks):
@@ -58,7 +61,10 @@ class FreshnessHooks(Hooks):
         self, connection: sa.Connection, crawl_id: int, site_id: int, site: Site
     ) -> PlannedCrawl | None:
         keys = site.of(FreshnessKeys)
-        return PlannedCrawl(site_id, keys.is_measured) if keys.is_planned else None
+        if keys.is_planned:
+            return PlannedCrawl(site_id, keys.is_measured)
+        bounds = site.revisit.bounds
+        return PlannedCrawl(site_id, bounds=bounds) if bounds.adaptive else None
 
     def count_site(self, connection: sa.Connection, site_id: int) -> Mapping[str, int]:
         count = connection.execute(COUNT, {"site_id": site_id}).scalar_one()

@@ -4,28 +4,36 @@ sitemaps, and stores them before their pages are settled, with what requests use
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
+import sqlalchemy as sa
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from scraper.crawl.context import CrawlContext
-from scraper.domain import Extracted, Fetched, Kind, LeasedPage
+from scraper.domain import Extracted, Fetched, Kind, LeasedPage, Revisit, Status
 from scraper.extract.bounds import ReadElsewhere, TooSlow
 from scraper.extract.document import Document
 from scraper.extract.heuristics.cards import LIMITS, read_cards
 from scraper.infra.database import retry_transaction
 from scraper.plugin import WorkerPart
-from scraper.plugins.freshness import signals, traffic
+from scraper.plugins.freshness import revisits, signals, traffic
 from scraper.plugins.freshness.hooks import PlannedCrawl
+from scraper.plugins.freshness.revisits import Intervals
 from scraper.results.transaction import PageResult
+from scraper.rules.revisit import Bounds
 from scraper.rules.urls import fingerprint
 from scraper.worker.batch import Attempt, Batch
+from scraper.worker.host import WorkerHost
 
 log = structlog.get_logger()
 NAME = "freshness"
+MEAN_RATE_S = 3600.0
 # A 304 has the length of the body that it does not send (RFC 9110, 8.6).
 _NOT_MODIFIED = 304
 
@@ -33,17 +41,24 @@ _NOT_MODIFIED = 304
 @dataclass(frozen=True, slots=True)
 class PageSignals:
     """The cards of a listing, or the dates of a sitemap, as rows to store. `bytes` is the size of
-    the response, None if unknown; `measured`: it counts."""
+    the response, None if unknown; `measured`: it counts. With
+    `bounds`, the page's own interval is learned."""
 
     site_id: int
     kind: Kind
     bytes: int | None = None
     measured: bool = False
+    bounds: Bounds | None = None
     cards: Sequence[dict[str, Any]] = ()
     dates: Sequence[dict[str, Any]] = ()
 
 
 class FreshnessPart(WorkerPart):
+    def __init__(self, host: WorkerHost) -> None:
+        super().__init__(host)
+        # When each site's mean rate was read.
+        self._mean_rates: dict[int, tuple[float, float | None]] = {}
+
     async def keep(
         self,
         batch: Batch,
@@ -54,7 +69,9 @@ class FreshnessPart(WorkerPart):
     ) -> PageSignals | None:
         extracted, planned = attempt.extracted, cast(PlannedCrawl, context.extras[NAME])
         size = _read_size(fetched) if planned.measured else None
-        kept = PageSignals(planned.site_id, page.kind, size, planned.measured)
+        kept = PageSignals(planned.site_id, page.kind, size, planned.measured, planned.bounds)
+        if planned.bounds is not None:
+            return kept if page.kind is Kind.PRODUCT else None
         if page.kind is Kind.PRODUCT or extracted is None:
             return kept if planned.measured else None
         if page.kind is Kind.SITEMAP:
@@ -66,7 +83,11 @@ class FreshnessPart(WorkerPart):
         return replace(kept, cards=rows)
 
     def before_settling(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
+        return self._set_intervals(self._keep_signals(pages))
+
+    def _keep_signals(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
         listed = [kept for page in pages if isinstance(kept := page.extras.get(NAME), PageSignals)]
+        listed = [kept for kept in listed if kept.bounds is None]
         used = [row for page in pages for row in _traffic_rows(page)]
         if listed:
             try:
@@ -75,6 +96,36 @@ class FreshnessPart(WorkerPart):
                 # Pages are worth more than what hints at their changes.
                 log.warning("cards and dates were lost", error=str(error)[:200])
         return pages
+
+    def _set_intervals(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
+        """Returns the results with each page's own interval."""
+        bounds = {page.page_id: limits for page in pages if (limits := _bounds_of(page))}
+        if not bounds:
+            return pages
+        try:
+            intervals = retry_transaction(lambda: self._plan_intervals(bounds))
+        except SQLAlchemyError as error:
+            # These pages rest for the shortest time.
+            log.warning("intervals were not learned", error=str(error)[:200])
+            return pages
+        return [
+            replace(page, revisit=replace(page.revisit or Revisit(), **planned._asdict()))
+            if (planned := intervals.get(page.page_id))
+            else page
+            for page in pages
+        ]
+
+    def _plan_intervals(self, bounds: Mapping[int, Bounds]) -> dict[int, Intervals]:
+        with self.host.engine.begin() as connection:
+            return revisits.plan_intervals(connection, bounds, partial(self._mean_rate, connection))
+
+    def _mean_rate(self, connection: sa.Connection, site_id: int) -> float | None:
+        """Returns the mean rate of changes of a site's pages, as of the last hour."""
+        read_at, rate = self._mean_rates.get(site_id, (-math.inf, None))
+        if time.monotonic() - read_at > MEAN_RATE_S:
+            rate = revisits.read_mean_rate(connection, site_id)
+            self._mean_rates[site_id] = (time.monotonic(), rate)
+        return rate
 
     def _store_signals(self, listed: Sequence[PageSignals], used: Sequence[dict[str, Any]]) -> None:
         cards: dict[int, list[dict[str, Any]]] = {}
@@ -96,6 +147,12 @@ def _read_size(fetched: Fetched) -> int | None:
     if length.isdecimal() and len(length) <= 15 and fetched.status != _NOT_MODIFIED:
         return int(length)
     return None if fetched.same else len(fetched.body)
+
+
+def _bounds_of(page: PageResult) -> Bounds | None:
+    kept = page.extras.get(NAME)
+    good = page.verdict.status in (Status.OK, Status.UNCHANGED)
+    return kept.bounds if good and isinstance(kept, PageSignals) else None
 
 
 def _traffic_rows(page: PageResult) -> Iterator[dict[str, Any]]:

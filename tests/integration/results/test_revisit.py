@@ -602,15 +602,27 @@ def test_each_page_has_an_interval_of_its_own(
     shop.prices[1] = "1.80 €"
     second = crawl(revisit=ADAPTIVE)
     assert (second.fresh, second.unchanged, second.products_changed) == (0, 5, 1)
-    assert intervals(engine) == {"1": 6.0} | dict.fromkeys("23456", 9.1)
+    assert intervals(engine) == {"1": 6.0} | dict.fromkeys("23456", 13.0)
     age(engine, 6.1)
     shop.prices[1] = "1.70 €"
     third = crawl(revisit=ADAPTIVE)
     assert (third.fresh, third.products_changed) == (5, 1)
     assert [one.target for one in shop.products()] == ["/p/1"], "nobody is asked who is not due"
-    age(engine, 6.1)
+    age(engine, 7)
     fourth = crawl(revisit=ADAPTIVE)
     assert (fourth.fresh, fourth.unchanged, fourth.products_delisted) == (0, 6, 0)
+    # Each look counts once.
+    looks = rows(
+        engine,
+        """SELECT right(url, 1), round(changes::numeric, 1), round(quiet_days::numeric * 24, 1)
+             FROM page_visits JOIN pages ON id = page_id ORDER BY 1""",
+    )
+    assert [
+        (str(page), float(str(changes)), float(str(quiet))) for page, changes, quiet in looks
+    ] == [
+        ("1", 2.0, 0.0),
+        *((page, 0.0, 6.1) for page in "23456"),
+    ]
     assert (
         rows(engine, "SELECT FROM products WHERE missed_crawls > 0 OR delisted_at IS NOT NULL")
         == []
@@ -625,9 +637,9 @@ def test_a_page_that_is_read_again_and_is_the_same_rests_longer_too(
     crawl(revisit=ADAPTIVE)
     age(engine, 6)
     crawl(revisit=ADAPTIVE)
-    assert shop.statuses() == {200: 6} and set(intervals(engine).values()) == {9.0}
+    assert shop.statuses() == {200: 6} and set(intervals(engine).values()) == {12.9}
     shop.prices = dict.fromkeys(shop.prices, "0.30 €")
-    age(engine, 9.1)
+    age(engine, 13)
     crawl(revisit=ADAPTIVE)
     assert set(intervals(engine).values()) == {6.0}
 

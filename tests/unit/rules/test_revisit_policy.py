@@ -1,9 +1,7 @@
-"""Intervals, and which validators are kept and sent."""
+"""Which validators are kept and sent."""
 
 from __future__ import annotations
 
-import math
-import random
 from pathlib import Path
 
 import pytest
@@ -15,12 +13,7 @@ from scraper.crawl.context import ExtractorVersion
 from scraper.domain import Kind, LastReading, LeasedPage, Validators
 from scraper.rules.revisit import (
     ETAG_MAX,
-    GROWS,
-    LATE_MAX,
-    QUIET,
-    SHRINKS,
     Bounds,
-    next_interval_s,
     read_validators,
     trusted_reading,
 )
@@ -29,91 +22,6 @@ from scraper.sites.functions import read_function_source
 from tests.support.making import a_site
 
 HOUR, DAY = 3600.0, 86_400.0
-WIDE = Bounds(60.0, 365 * DAY)
-seconds = st.floats(60.0, 365 * DAY)
-anytime = st.floats(0.0, 3650 * DAY)
-
-
-@st.composite
-def bounds(draw: st.DrawFn) -> Bounds:
-    least, most = sorted((draw(seconds), draw(seconds)))
-    return Bounds(least, most)
-
-
-@given(bounds(), st.none() | anytime, st.none() | anytime, st.booleans())
-def test_an_interval_is_within_its_bounds(
-    limits: Bounds, interval: float | None, since: float | None, changed: bool
-) -> None:
-    assert limits.min_s <= next_interval_s(limits, interval, since, changed=changed) <= limits.max_s
-
-
-@given(seconds, anytime)
-def test_a_change_never_lengthens_it_and_none_never_shortens_it(
-    interval: float, since: float
-) -> None:
-    changed = next_interval_s(WIDE, interval, since, changed=True)
-    same = next_interval_s(WIDE, interval, since, changed=False)
-    assert changed <= interval <= same
-    assert same <= interval * GROWS**LATE_MAX * 1.000001 or same == WIDE.min_s
-
-
-@given(st.floats(200.0, 100 * DAY))
-def test_after_a_whole_interval_it_is_halved_or_grows_by_half(interval: float) -> None:
-    assert next_interval_s(WIDE, interval, interval, changed=True) == pytest.approx(
-        interval * SHRINKS
-    )
-    assert next_interval_s(WIDE, interval, interval, changed=False) == pytest.approx(
-        interval * GROWS
-    )
-
-
-@given(st.floats(DAY, 30 * DAY), st.integers(2, 50))
-def test_many_looks_that_find_nothing_say_no_more_than_one(interval: float, looks: int) -> None:
-    """The sooner they come, the less each says: together no more than one look after all that time."""
-    now = interval
-    for _ in range(looks):
-        now = next_interval_s(WIDE, now, interval / looks, changed=False)
-    assert interval < now <= interval * GROWS * 1.000001
-
-
-@given(seconds, anytime, anytime)
-def test_the_longer_nothing_changed_the_longer_it_gets(
-    interval: float, one: float, other: float
-) -> None:
-    sooner, later = sorted((one, other))
-    after = [next_interval_s(WIDE, interval, since, changed=False) for since in (sooner, later)]
-    assert after[0] <= after[1]
-    after = [next_interval_s(WIDE, interval, since, changed=True) for since in (sooner, later)]
-    assert after[0] <= after[1], "a change that may have come long ago says less"
-
-
-@given(bounds(), st.booleans())
-def test_a_new_page_begins_with_the_shortest(limits: Bounds, changed: bool) -> None:
-    assert next_interval_s(limits, None, None, changed=changed) == limits.min_s
-
-
-@pytest.mark.parametrize(
-    "every", [0.0, 6 * HOUR, DAY], ids=["as it is due", "a crawl each 6 hours", "a crawl a day"]
-)
-@pytest.mark.parametrize("days", [2.0, 10.0, 60.0])
-def test_it_settles_where_two_looks_in_three_find_nothing(days: float, every: float) -> None:
-    """A page that changes at random, once in `days` days, looked at by the first crawl after it is
-    due: whenever crawls come, the interval settles near the same part of the time between two
-    changes."""
-    rng = random.Random(7)
-    limits, rate = Bounds(HOUR, 1000 * DAY), 1 / (days * DAY)
-    interval, found, looks = HOUR, [], 0
-    for look in range(6000):
-        since = max(interval, math.ceil(interval / every) * every) if every else interval
-        changed = rng.random() < 1 - math.exp(-rate * since)
-        interval = next_interval_s(limits, interval, since, changed=changed)
-        if look > 500:
-            found.append(math.log(interval))
-            looks += not changed
-    settled = math.exp(sum(found) / len(found))
-    assert settled * rate == pytest.approx(-math.log(QUIET), rel=0.35)
-    if not every:
-        assert looks / len(found) == pytest.approx(QUIET, abs=0.05)
 
 
 # Validators.

@@ -22,9 +22,9 @@ from typing import NamedTuple
 SHAPE = 0.4
 # Each look multiplies the weight of earlier ones by this: about the last 60 count.
 FADES = 1 - 1 / 60
-# Bounds of a rate: one change in ten years, and one every ten minutes.
+# Bounds of a rate: one change in ten years, and one a minute.
 RATE_MIN = 1 / 3650
-RATE_MAX = 144.0
+RATE_MAX = 1440.0
 # Smaller numbers count as 0.
 TINY = 1e-9
 STEPS_MAX = 30
@@ -74,10 +74,10 @@ def estimate_rate(evidence: Evidence, mean_rate: float) -> float:
     high = (evidence.changes + SHAPE) / quiet
     rate = high / (1 + high * mean)
     for _ in range(STEPS_MAX):
-        grown = math.exp(min(rate * mean, 700.0))
-        part = evidence.changes * mean / max(grown - 1, TINY)
+        grown = math.expm1(min(rate * mean, 700.0))
+        part = evidence.changes * mean / grown
         excess = part + SHAPE / rate - quiet
-        slope = part * mean * grown / max(grown - 1, TINY) + SHAPE / rate**2
+        slope = part * mean * (grown + 1) / grown + SHAPE / rate**2
         step = excess / slope
         rate = max(rate + step, rate / 4)
         if abs(step) < 1e-4 * rate:
