@@ -7,12 +7,15 @@ import re
 from collections.abc import Callable, Mapping
 from difflib import unified_diff
 from pathlib import Path
+from socket import AI_NUMERICHOST, getaddrinfo
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 
 from scraper import settings
 from scraper.errors import ConfigError
+from scraper.http.transport.guard import ANYWHERE, NOWHERE, Networks, forbidden_reason
 from scraper.plugins.alerts import notify
 from scraper.plugins.alerts.keys import RECIPIENT
 from scraper.plugins.alerts.notify import NAMES, REMARK, Recipient
@@ -38,6 +41,9 @@ class LoggedFiles(Protocol):
 
     def is_writable(self, folder: Path) -> bool:
         """Returns whether files can be written there."""
+
+    def allows_private(self) -> bool:
+        """Returns whether what is added in the tab may lead to the own network."""
 
     def save_file(
         self,
@@ -134,11 +140,29 @@ def add_recipient(engine: sa.Engine, body: Mapping[str, Any], user: str) -> str:
     if len(added) != 1:
         fault = "is there already" if added else "is not an address alone"
         raise ConfigError(f"this {fault}")
+    _refuse_own_network(added[0], ANYWHERE if files.allows_private() else NOWHERE)
     author = (user, "alert recipients", "added")
     refused = files.save_file(engine, file, text, files.hash_text(before), author, mask_addresses)
     if refused is not None:
         raise ConfigError(f"{refused}. Add the line yourself, where this file comes from.")
     return f"{added[0].label} is added."
+
+
+def _refuse_own_network(recipient: Recipient, private: Networks) -> None:
+    """Raises `ConfigError` for a cloud's metadata service, and for hosts in the own network that
+    are not in `private`. A name is looked up only if it is not a token of its service."""
+    try:
+        host = urlsplit(recipient.address).hostname
+        flags = 0 if recipient.host else AI_NUMERICHOST
+        # Resolves addresses as connections do, in all spellings: 0x7f.1, 2130706433.
+        found = getaddrinfo(host, None, flags=flags)
+    except (OSError, ValueError):
+        return
+    for *_, address in found:
+        reason = forbidden_reason(str(address[0]).partition("%")[0], private)
+        if reason is not None:
+            more = "" if private else " (SCRAPER_SETUP_PRIVATE=0)"
+            raise ConfigError(f"the host's address is {reason}, and not for messages{more}")
 
 
 def remove_recipient(engine: sa.Engine, body: Mapping[str, Any], user: str) -> str:

@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from scraper import settings
 from scraper.errors import ConfigError, NotFoundError, ScraperError
+from scraper.plugins.setup.settings import SetupSettings
 
 SHOWN = 30
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -162,11 +164,16 @@ def list_changes(connection: sa.Connection, site: str | None = None) -> list[dic
 
 
 class FileWriter:
-    """Files of other plug-ins, which are written and logged as definitions are."""
+    """Files of other plug-ins, which are written and logged as definitions are, and may lead to the
+    own network where definitions may."""
 
     read_file = staticmethod(read_file)
     hash_text = staticmethod(hash_text)
     is_writable = staticmethod(is_writable)
+
+    @staticmethod
+    def allows_private() -> bool:
+        return settings.load().of(SetupSettings).setup_private
 
     @staticmethod
     def save_file(

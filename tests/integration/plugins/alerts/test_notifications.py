@@ -102,6 +102,38 @@ def test_the_list_is_changed_line_by_line_and_its_log_has_no_address(
     assert logged[1][1] == f"\nops = {shown[0]['key']}\nx,  y = {shown[1]['key']}\n"
 
 
+@pytest.mark.parametrize(
+    ("host", "always"),
+    [
+        *(("169.254.169.254", True), ("2852039166", True), ("0xa9fea9fe", True)),
+        *(("0251.0376.0251.0376", True), ("[::ffff:169.254.169.254]", True), ("[fd00:ec2::254]", True)),
+        *(("127.0.0.1", False), ("127.1", False), ("localhost", False), ("[::1]", False)),
+        *(("10.1.2.3", False), ("[fe80::1]", False), ("0", False)),
+    ],
+)  # fmt: skip
+def test_the_tab_adds_no_way_into_the_own_network(
+    engine: sa.Engine, folder: Path, monkeypatch: pytest.MonkeyPatch, host: str, always: bool
+) -> None:
+    before = (folder / "alerts.txt").read_text()
+    addresses = [f"{kind}://{host}/T0KEN" for kind in ("https", "json", "gotify")]
+    addresses.append(f"mailto://me:PASS@{host}?to=you@example.com")
+
+    def add(address: str) -> None:
+        with pytest.raises(ConfigError, match="not for messages|not an address") as refused:
+            tab.ACTIONS["add"](engine, {"address": address, "names": ""}, "ann")
+        assert "T0KEN" not in str(refused.value) and "PASS" not in str(refused.value)
+
+    if always:
+        for address in addresses:
+            add(address)
+    monkeypatch.setenv("SCRAPER_SETUP_PRIVATE", "0")
+    settings_module.load.cache_clear()
+    for address in addresses:
+        if host != "localhost" or not address.startswith("gotify"):
+            add(address)
+    assert (folder / "alerts.txt").read_text() == before and rows(engine, LOG) == []
+
+
 def test_a_masked_change_is_not_undone(engine: sa.Engine, folder: Path) -> None:
     file = folder / "alerts.txt"
     file.write_text("https://a.example/T0KEN\n")
