@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from difflib import unified_diff
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,8 @@ NAME = re.compile(SITE_NAME).fullmatch
 DIFF_LINES_MAX = 4000
 # Checking a text takes seconds of Flower's own time beyond these, which no definition reaches.
 LINES_MAX, BRACKETS_MAX = 2000, 1500
+# The time for brackets in brackets grows with the square of their depth.
+DEPTH_MAX = 100
 
 
 class Problem(NamedTuple):
@@ -54,6 +57,9 @@ def refuse_endless(text: str) -> None:
             f"the text has more than {LINES_MAX:,} lines or {BRACKETS_MAX:,} brackets "
             "(fix: one file per shop)"
         )
+    depths = accumulate((sign in "[{") - (sign in "]}") for sign in text if sign in "[{]}")
+    if max(depths, default=0) > DEPTH_MAX:
+        raise ConfigError(f"the text has more than {DEPTH_MAX} brackets in each other")
 
 
 def find_file(folder: Path, name: str) -> Path:
@@ -74,7 +80,8 @@ def check_text(text: str, file: Path, settings: Settings, *, private: bool) -> C
             draft.write_text(text, "utf-8", newline="")
         except UnicodeEncodeError:
             return Checked(None, [Problem(1, "has characters that no file can have")], [])
-        lines = find_problems([draft], settings)
+        # A wrong text is read only once.
+        lines = loader.check_files([draft]) or find_problems([draft], settings)
         problems = [_parse_line(line, draft, file.parent) for line in lines]
         if problems:
             return Checked(None, problems, [])

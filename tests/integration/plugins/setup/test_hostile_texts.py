@@ -53,6 +53,7 @@ BOMBS = {
     ),
     "depth": GOOD + "x: " + "[" * 140_000 + "]" * 140_000,
     "brackets": GOOD + "x: " + "[" * 1_400 + "]" * 1_400,
+    "deep brackets": GOOD + "".join(f"k{n}: {'[' * 99}{']' * 99}\n" for n in range(15)),
     "lines": GOOD + "".join(f"k{n}: 1\n" for n in range(1_900)),
     "keys": GOOD + "".join(f"k{n}: 1\n" for n in range(25_000)),
     "itself": "name: &a [*a]\n",

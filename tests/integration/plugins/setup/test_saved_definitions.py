@@ -81,7 +81,7 @@ def test_what_sites_check_reports_is_not_saved(engine: sa.Engine, environment: S
         ("", 1, "empty"),
         ("- a", 1, "mapping"),
         ("a: " * 50, 1, ""),
-        ("[" * 1400, 1, ""),
+        ("[" * 90, 1, ""),
         ("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", 1, ""),
         (TEXT + "\x00", 1, ""),
         (TEXT + "# \ud800", 1, "characters"),
@@ -247,7 +247,9 @@ def test_a_guarded_tab_saves_no_way_into_the_network(
     assert len(list(environment.sites_dir.iterdir())) == 1
 
 
-@pytest.mark.parametrize("text", ["[" * 3000, "a: {" * 2000, TEXT + "#\n" * 3000])
+@pytest.mark.parametrize(
+    "text", ["[" * 3000, "[" * 101 + "]" * 101, "{[" * 51, "a: {" * 2000, TEXT + "#\n" * 3000]
+)
 def test_a_text_that_takes_long_to_check_is_refused(
     engine: sa.Engine, environment: Settings, text: str
 ) -> None:
@@ -255,6 +257,6 @@ def test_a_text_that_takes_long_to_check_is_refused(
         lambda: tab.check_draft(engine, {"name": "shop", "text": text}, "ann"),
         lambda: save(engine, text),
     ):
-        with pytest.raises(ConfigError, match="one file per shop"):
+        with pytest.raises(ConfigError, match="one file per shop|in each other"):
             ask()
     assert list(environment.sites_dir.iterdir()) == [] and rows(engine, LOG) == []
