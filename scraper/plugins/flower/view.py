@@ -19,7 +19,7 @@ from scraper.infra.redaction import redact
 from scraper.plugins.flower import charts, site_history
 from scraper.plugins.flower.charts import Point
 from scraper.plugins.flower.latest.changes import compare_field, show_value
-from scraper.plugins.flower.pictures.store import find_address
+from scraper.plugins.flower.pictures.store import find_address, is_known
 from scraper.quality import report as reports
 from scraper.results.products import parse_data
 from scraper.settings import Settings
@@ -205,7 +205,7 @@ def product_details(connection: sa.Connection, site: str, external_id: str) -> d
     return {
         "now": _database_time(connection),
         "site": site,
-        "product": _product_json(stored[0]),
+        "product": _product_json(stored[0]) | {"pictured": is_known(connection, site, external_id)},
         "values": [_origin_json(origin, found, data) for origin in found.origins],
         "crawls": [_row_json(row) for row in provenance.crawls_of(connection, site, external_id)],
         "prices": {

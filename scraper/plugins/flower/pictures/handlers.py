@@ -96,6 +96,11 @@ class PictureApi(ApiHandler):
 
     def answer_picture(self, result: Stored) -> None:
         if result.body is None or result.media_type is None:
+            # A browser would report an error for each picture that a shop does not have.
+            if self.request.headers.get("Sec-Fetch-Dest") == "image":
+                self.set_status(204)
+                self.finish()
+                return
             self.answer_error(NotFoundError(f"no picture: {result.problem}"))
             return
         for name, value in HEADERS.items():

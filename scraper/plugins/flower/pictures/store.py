@@ -70,6 +70,16 @@ def find_address(data: dict[str, Any], page: str) -> str | None:
     return None
 
 
+def is_known(connection: sa.Connection, site: str, product: str) -> bool:
+    """Returns whether a product has a picture, as far as is known: its fields have an address that
+    was not without a picture the last time."""
+    try:
+        kept = look_up(connection, site, product).kept
+    except NotFoundError:
+        return False
+    return kept is None or kept.problem is None
+
+
 def look_up(connection: sa.Connection, site: str, product: str) -> ProductPicture:
     """Returns the picture of a product. Raises `NotFoundError` without one."""
     row = connection.execute(FIND, {"site": site, "id": product}).one_or_none()

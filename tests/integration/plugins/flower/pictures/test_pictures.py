@@ -251,6 +251,10 @@ def test_hostile_answers_are_no_pictures_and_are_not_asked_again(
     assert picture_shop.count("/svg") == picture_shop.count("/bomb") == 1
     assert picture_shop.count("/loop") <= 4
     assert rows(engine, "SELECT count(body) FROM product_pictures") == [(0,)]
+    # The tab does not ask for what is known to be none, nor do browsers report it as an error.
+    assert not flower.json("/api/products?site=shop&id=svg")["product"]["pictured"]
+    seen = ask(flower, "svg", headers={"Sec-Fetch-Dest": "image"})
+    assert (seen.status_code, seen.content) == (204, b"")
     # After an hour the shop is asked again.
     with engine.begin() as connection:
         connection.execute(
