@@ -155,10 +155,10 @@ def _refuse_own_network(recipient: Recipient, private: Networks) -> None:
         host = urlsplit(recipient.address).hostname
         flags = 0 if recipient.host else AI_NUMERICHOST
         # Resolves addresses as connections do, in all spellings: 0x7f.1, 2130706433.
-        found = getaddrinfo(host, None, flags=flags)
+        resolved = getaddrinfo(host, None, flags=flags)
     except (OSError, ValueError):
         return
-    for *_, address in found:
+    for *_, address in resolved:
         reason = forbidden_reason(str(address[0]).partition("%")[0], private)
         if reason is not None:
             more = "" if private else " (SCRAPER_SETUP_PRIVATE=0)"
