@@ -1,5 +1,5 @@
 """docs/llms.txt, the list of the documentation's pages for language models (llmstxt.org), from the
-navigation of the site and the first sentence of each page."""
+navigation of the site and `purposes.toml`, which says what each page is for."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-SENTENCE_MIN, SENTENCE_MAX = 40, 300
-_NO_PROSE = re.compile(r"[#<!|>+]|[-*] |\d+\. ").match
-_CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+PURPOSES = Path(__file__).with_name("purposes.toml")
 
 
 def llms_text() -> str:
@@ -38,26 +35,11 @@ def _list_pages(entry: Any) -> Iterator[str]:
 
 
 def _describe_page(name: str) -> str:
-    text = (DOCS / name).read_text("utf-8")
-    heading = re.search(r"^# (.+)$", text, re.MULTILINE)
+    heading = re.search(r"^# (.+)$", (DOCS / name).read_text("utf-8"), re.MULTILINE)
     title = heading[1] if heading else name
-    return f"- [{title}]({name.removesuffix('.md')}.html): {_summarize_page(text)}"
+    return f"- [{title}]({name.removesuffix('.md')}.html): {read_purposes()[name]}"
 
 
-def _summarize_page(text: str) -> str:
-    """Returns the first sentence of a page's first paragraph, or the page's headings if these say
-    more."""
-    sentence = _find_sentence(text)
-    headings = "; ".join(re.findall(r"^## (.+)$", text, re.MULTILINE))[:SENTENCE_MAX]
-    says_more = len(headings) > SENTENCE_MIN > len(sentence) or not sentence
-    return headings if says_more else sentence
-
-
-def _find_sentence(text: str) -> str:
-    """Returns the first sentence of prose before the first section; empty without one."""
-    prose = _CODE.sub("", re.sub(r"^# .+$", "", text, count=1, flags=re.MULTILINE))
-    for paragraph in re.split(r"\n\s*\n", prose.partition("\n## ")[0]):
-        if paragraph.strip() and not _NO_PROSE(paragraph.strip()):
-            line = " ".join(_LINK.sub(r"\1", paragraph).replace("*", "").split())
-            return re.split(r"(?<=[.?!]) ", line)[0].removesuffix(":")[:SENTENCE_MAX]
-    return ""
+def read_purposes() -> dict[str, str]:
+    """Returns what each page is for, by its path below docs/."""
+    return tomllib.loads(PURPOSES.read_text("utf-8"))

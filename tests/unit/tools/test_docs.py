@@ -43,6 +43,12 @@ def test_the_reference_says_what_the_code_says(name: str) -> None:
     assert text(REFERENCE / name) == reference.pages()[name], "run: python -m tools.docs"
 
 
+def is_a_purpose(line: str) -> bool:
+    """One or more whole sentences, with enough words to choose a page by, and no markup that needs
+    the page around it."""
+    return len(line.split()) >= 7 and line.endswith(".") and not re.search(r"[\[\]<>\n]", line)
+
+
 def test_the_list_for_language_models_names_each_page_once() -> None:
     written = text(DOCS / "llms.txt")
     assert written == llms.llms_text(), "run: python -m tools.docs"
@@ -52,6 +58,10 @@ def test_the_list_for_language_models_names_each_page_once() -> None:
     assert all(links), lines
     pages = {page.relative_to(DOCS).with_suffix("").as_posix() for page in DOCS.rglob("*.md")}
     assert sorted(link[1] for link in links if link) == sorted(pages)
+    purposes = llms.read_purposes()
+    assert sorted(purposes) == sorted(f"{page}.md" for page in pages)
+    assert len(set(purposes.values())) == len(purposes)
+    assert [page for page, purpose in purposes.items() if not is_a_purpose(purpose)] == []
 
 
 def test_the_picture_of_the_architecture_is_current() -> None:
