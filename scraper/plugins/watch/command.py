@@ -25,6 +25,7 @@ from scraper.settings import Settings
 from scraper.views import crawl_progress as progress
 from scraper.views import dashboard as views
 from scraper.views.dashboard import FleetStatus
+from scraper.views.named_sites import require_site
 
 # Seconds between two messages to every worker.
 INSPECT_EVERY_S = 5.0
@@ -49,7 +50,11 @@ def watch(site: str | None, every_s: float, as_json: bool) -> None:
 
     Without a terminal, prints a line per change, at most every five seconds.
     """
-    watch = Watch(open_engine(), load_settings(), site=site, every_s=every_s)
+    engine = open_engine()
+    if site is not None:
+        with engine.connect() as connection:
+            require_site(connection, site)
+    watch = Watch(engine, load_settings(), site=site, every_s=every_s)
     try:
         if as_json:
             watch.print_json()

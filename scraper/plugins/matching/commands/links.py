@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from scraper.cli.common.shared import json_option, open_engine, print_json
 from scraper.cli.common.tables import format_cell, print_table
 from scraper.feed.prices import format_amount
+from scraper.infra import logs
 from scraper.plugins.matching import review as proposals
 from scraper.plugins.matching.linking import decisions, step
 from scraper.plugins.matching.linking.decisions import Decision
@@ -139,8 +140,9 @@ def _store_decision(one: str, other: str, state: Decision, *, as_json: bool) -> 
 def update(as_json: bool) -> None:
     """Link now what coordinators would link in the background."""
     engine = open_engine()
-    while not step.run(engine, STEP_S):
-        click.echo(_describe_progress(engine, "linking"), err=True)
+    with logs.warnings_alone():
+        while not step.run(engine, STEP_S):
+            click.echo(_describe_progress(engine, "linking"), err=True)
     with engine.connect() as connection:
         counts = proposals.count_links(connection)
     if as_json:
