@@ -14,8 +14,8 @@ from playwright.sync_api import Browser, Page, expect
 from scraper.settings import Settings
 from scraper.sites.loader import load_file
 from tests.acceptance.commands import Commands, until
+from tests.acceptance.started_scraper import Started
 from tests.acceptance.tab_window import Window, picture
-from tests.acceptance.test_start import Started
 from tests.support.making import rows
 from tests.support.servers.receivers import Mailbox, Webhook
 from tests.support.shops.engine_templates import ENGINES

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from scraper.cli.main import main
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands
+from tests.support.all_commands import WITHOUT, commands
 from tests.support.shops.crawled_shop import A, B, Shop
-from tests.unit.cli.test_json_everywhere import WITHOUT, commands
 
 # What is found in the shop below. Commands that begin or end processes, wait for others, or need
 # what the shop does not have, are among the failures.

@@ -3,63 +3,26 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import psutil
 import pytest
 import sqlalchemy as sa
 
 from scraper.plugins.demo import definition
-from scraper.plugins.demo.processes import find_free_port
 from scraper.plugins.embedded import servers as embedded
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, commands, processes_of, until
 from tests.acceptance.conftest import SampleShop
 from tests.acceptance.killed_crawl import SHOP, SLOWER, Crawl
+from tests.acceptance.started_scraper import Started
 from tests.support.machine import need
-from tests.support.servers.forked import Process
 
-RUNS = "everything runs"
 NAMES = ("coordinator", "worker", "flower")
-
-
-class Started:
-    """A running `scraper start`."""
-
-    def __init__(self, run: Commands, *options: str) -> None:
-        self.run, self.port = run, find_free_port(0)
-        self.process: Process = run.start("scraper", "start", f"--port={self.port}", *options)
-        until(lambda: RUNS in self.log() or self.process.poll() is not None, 60)
-        assert RUNS in self.log(), self.log()
-
-    def log(self) -> str:
-        return self.run.log(self.process)
-
-    def pid_of(self, name: str) -> int:
-        return int(re.findall(rf"{name} started.*, as process (\d+)$", self.log(), re.M)[-1])
-
-    def kill(self, *names: str) -> None:
-        """Kills some of its processes, and waits until they run again."""
-        killed = {name: self.pid_of(name) for name in names}
-        for pid in killed.values():
-            os.kill(pid, signal.SIGKILL)
-        until(lambda: all(self.pid_of(name) != killed[name] for name in names), 30)
-
-    def is_flower_there(self) -> bool:
-        try:
-            return httpx.get(f"http://127.0.0.1:{self.port}/healthcheck", timeout=5).is_success
-        except httpx.HTTPError:
-            return False
-
-    def end(self, number: int = signal.SIGINT) -> int:
-        os.kill(self.process.pid, number)
-        return self.process.wait(240)
 
 
 @pytest.fixture
