@@ -132,7 +132,7 @@ def _compare(args: argparse.Namespace) -> int:
     with rig(args.products, args.latency_ms, args.concurrency, **large) as place:
         reads = READS if args.size or args.pages else SMALL
         for read in reads if args.read is None else (args.read,):
-            place.read = read
+            place.choose(read)
             if read != "small":
                 print(f"{TITLES[read]}, {args.pages or f'{args.size:,} bytes'}, TLS and gzip")
             of_read = _measured(place, args, read)

@@ -100,6 +100,12 @@ class Rig:
         saved = self.saved is not None
         return large_definition(self.shop_url, self.concurrency, self.read, saved=saved)
 
+    def choose(self, read: str) -> None:
+        """By JSON-LD, the shop has the saved pages alone that have a product in it."""
+        self.read = read
+        if self.saved is not None:
+            self.ask("saved-jsonld" if read == "jsonld" else "saved")
+
     def ask(self, control: str) -> Any:
         with urllib.request.urlopen(f"{self.shop_url}/_control/{control}", timeout=60) as answer:
             return json.load(answer)

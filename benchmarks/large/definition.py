@@ -55,7 +55,7 @@ FIELDS = {"jsonld": JSONLD, "css": CSS, "xpath": XPATH}
 
 # For saved pages: one that has nothing else is good, too, and is not taken for a double of others.
 ANYTHING = """
-    anything: {any: [{regex: '(?i)<title[^>]*>([^<]+)'}, {regex: '(?i)(<html|<head|<body|<div)'}]}
+    anything: {any: [{regex: '<title[^>]*>([^<]+)'}, {regex: '(<[A-Za-z]+)'}]}
 """
 
 

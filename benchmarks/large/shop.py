@@ -22,6 +22,7 @@ from benchmarks.shop import Server
 
 ENDS = re.compile(rb"</(?:title|h1)>", re.I)
 JSONLD = re.compile(rb"<script[^>]*ld\+json.*?</script>", re.I | re.S)
+PRODUCT = re.compile(rb'"@type"\s*:\s*\[?\s*"Product"')
 NAMES = re.compile(rb'"(?:name|sku|mpn|productID)"\s*:\s*"')
 
 
@@ -33,7 +34,8 @@ class LargeServer(Server):
         self.saved = saved
         super().__init__(products, 0.0, 0, tls)
 
-    def render(self) -> None:
+    def render(self, *, only_jsonld: bool = False) -> None:
+        """`only_jsonld`: without the saved pages that have no product in JSON-LD."""
         self.ready[b"/robots.txt"] = _answer(b"", b"200 OK", b"text/plain")
         for number in range(1, pages.listings(self.products) + 1):
             body = pages.listing_page(number, self.products)
@@ -44,8 +46,16 @@ class LargeServer(Server):
                 self.ready[b"/p/%d" % number] = _answer(body)
             return
         files = [path.read_bytes() for path in saved_pages(self.saved)]
+        if only_jsonld:
+            files = [page for page in files if any(map(PRODUCT.search, JSONLD.findall(page)))]
         for number in range(1, self.products + 1):
             self.ready[b"/p/%d" % number] = _answer(varied(files[number % len(files)], number))
+
+    def _control(self, target: bytes) -> bytes:
+        if target in (b"/_control/saved", b"/_control/saved-jsonld"):
+            self.render(only_jsonld=target.endswith(b"jsonld"))
+            target = b"/_control/reset"
+        return super()._control(target)
 
     def page(self, target: bytes) -> bytes:
         return self.ready.get(target) or _answer(b"no such page", b"404 Not Found")

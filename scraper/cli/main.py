@@ -51,7 +51,6 @@ CORE_COMMANDS = {
     "plugins": Command(SETUP, "scraper.cli.setup.plugins"),
     "products": Command(DATA, "scraper.cli.data.products"),
     "proxies": Command(FLEET, "scraper.cli.fleet.proxies"),
-    "report": Command(CRAWLS, "scraper.cli.crawl.report"),
     "settings": Command(SETUP, "scraper.cli.setup.settings_table"),
     "sites": Command(SETUP, "scraper.cli.setup.sites"),
     "status": Command(CRAWLS, "scraper.cli.crawl.status"),

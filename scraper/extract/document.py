@@ -4,8 +4,11 @@ JSON-LD, base URL. Raises only `ReadElsewhere` and `TooSlow`."""
 from __future__ import annotations
 
 import re
-from functools import cached_property
-from typing import Any
+import time
+from collections.abc import Callable
+from functools import cached_property, partial
+from html import unescape
+from typing import Any, TypeVar
 
 from lxml import etree
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
@@ -15,11 +18,14 @@ from scraper.extract.bounds import (
     COMPARED_MAX,
     ISOLATED,
     TAGS_FEW,
+    TAGS_MAX,
     CpuBudget,
+    ParseElsewhere,
     ReadElsewhere,
     ReadLimits,
     TooSlow,
     estimate_tags,
+    parses_in_thread,
     parses_quickly,
 )
 from scraper.extract.heuristics.auto import AutoReader
@@ -30,9 +36,15 @@ from scraper.rules.decoding import Decoded, clean_text, decode_page, parse_html
 from scraper.sites.grammar.css import CssSelector
 from scraper.sites.grammar.selectors import XPathCost, classify_xpath, split_in_two_steps
 
+T = TypeVar("T")
 _JSONLD = 'script[type*="ld+json" i]'
 # A product's address may have one fragment: others name parts of a page, as related products.
 _OWN_URL = re.compile(r"[^#]*(?:#product)?$", re.I).match
+_CANONICAL = re.compile(
+    rb"""<link(?=[^<>]*\srel\s*=\s*["']?canonical\b)[^<>]*?"""
+    rb"""\shref\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>]+))""",
+    re.I,
+).search
 _KEEP_ALL = urls.UrlRules(keep=("*",))
 
 
@@ -42,15 +54,24 @@ class Document:
 
     value: Any = None
 
-    def __init__(self, page: Fetched, page_url: str, limits: ReadLimits = ISOLATED) -> None:
+    def __init__(
+        self,
+        page: Fetched,
+        page_url: str,
+        limits: ReadLimits = ISOLATED,
+        parses_in_thread: bool = False,
+    ) -> None:
+        """`parses_in_thread`: the caller does what `ParseElsewhere` asks for."""
         self.page = page
         self.budget = CpuBudget(limits)
         self._isolated = limits.isolated
+        self._parses_in_thread = parses_in_thread
         self.url = page.url
         self.page_url = page_url
         self._by_xpath: dict[etree.XPath, Any] = {}
         self._by_css: dict[CssSelector, list[LexborNode]] = {}
         self._captured: dict[str, list[Any]] = {}
+        self._parsed: dict[str, Any] = {}
 
     def xpath(self, xpath: etree.XPath) -> Any:
         """Returns the XPath's result, computed once for all fields with the same selector."""
@@ -65,7 +86,7 @@ class Document:
             return xpath(self.root)
         steps = split_in_two_steps(xpath.path)
         if steps is None or self._tag_count <= TAGS_FEW:
-            self._require_few_tags(0 if cost is XPathCost.UNBOUNDED else TAGS_FEW)
+            self.require_few_tags(0 if cost is XPathCost.UNBOUNDED else TAGS_FEW)
             return xpath(self.root)
         # Two steps are linear if the first step finds one element, as on most pages.
         outer, inner = steps
@@ -80,15 +101,19 @@ class Document:
         """Returns the matching elements, computed once for all fields with the same selector."""
         elements = self._by_css.get(selector)
         if elements is None:
-            if selector.slow:
-                self._require_few_tags(TAGS_FEW)
+            self._require_time_for(selector)
             elements = self._by_css[selector] = selector.select_all(self.dom)
         return elements
 
     def css_first(self, selector: CssSelector) -> LexborNode | None:
-        if selector.slow:
-            self._require_few_tags(TAGS_FEW)
+        self._require_time_for(selector)
         return selector.select_first(self.dom)
+
+    def _require_time_for(self, selector: CssSelector) -> None:
+        if selector.slow:
+            self.require_few_tags(TAGS_FEW)
+        elif selector.not_linear:
+            self.require_few_tags()
 
     @cached_property
     def decoded(self) -> Decoded:
@@ -99,32 +124,40 @@ class Document:
         """The page's source, decoded."""
         return self.decoded.text
 
-    @cached_property
+    @property
     def dom(self) -> LexborHTMLParser:
         """The document as a browser builds it from the page's HTML, for CSS selectors."""
-        try:
-            return LexborHTMLParser(self._parseable_bytes)
-        except SelectolaxError as error:
-            raise TooSlow("the page's document takes more memory than a page may") from error
+        dom: LexborHTMLParser | None = self._parsed.get("dom")
+        return dom or self._parse_source("dom", _parse_dom)
 
     @property
     def has_dom(self) -> bool:
         """Whether the DOM is built already."""
-        return "dom" in self.__dict__
+        return "dom" in self._parsed
 
-    @cached_property
+    @property
     def root(self) -> etree._Element:
         """lxml's tree of the page, for XPath."""
-        return parse_html(self._parseable_bytes)
+        root: etree._Element | None = self._parsed.get("root")
+        return self._parse_source("root", parse_html) if root is None else root
 
-    @cached_property
-    def _parseable_bytes(self) -> bytes:
-        """The page's bytes, if they may be parsed here. Raises `ReadElsewhere`."""
-        if not (self._isolated or parses_quickly(self.decoded.utf8)):
+    def _parse_source(self, name: str, parse: Callable[[bytes], T]) -> T:
+        """Parses the page's bytes, if they may be parsed here. Raises `ReadElsewhere`."""
+        source = self.decoded.utf8
+        if not (self._isolated or parses_quickly(source)):
+            if self._parses_in_thread and parses_in_thread(source):
+                raise ParseElsewhere(self, partial(self._parse_in_thread, name, parse))
             raise ReadElsewhere
-        return self.decoded.utf8
+        parsed = self._parsed[name] = parse(source)
+        return parsed
 
-    def _require_few_tags(self, most: int) -> None:
+    def _parse_in_thread(self, name: str, parse: Callable[[bytes], Any]) -> float:
+        began = time.thread_time()
+        self._parsed[name] = parse(self.decoded.utf8)
+        return time.thread_time() - began
+
+    def require_few_tags(self, most: int = TAGS_MAX) -> None:
+        """Raises `ReadElsewhere` if the page has more tags, unless it is read in a subprocess."""
         if not self._isolated and (not most or self._tag_count > most):
             raise ReadElsewhere
 
@@ -179,8 +212,9 @@ class Document:
 
     @cached_property
     def _own_addresses(self) -> frozenset[str]:
-        link = self.dom.css_first("link[rel=canonical]")
-        href = link.attributes.get("href") if link is not None else None
+        # The bytes say it, so that JSON-LD needs no DOM.
+        link = _CANONICAL(self.decoded.utf8)
+        href = unescape((link[1] or link[2] or link[3]).decode("utf-8", "replace")) if link else ""
         canonical = href and urls.clean(href, self.base)
         return frozenset(_bare_address(url) for url in (self.url, self.page_url, canonical) if url)
 
@@ -194,6 +228,7 @@ class Document:
         """Every microdata object of the page, outer objects first."""
         if b"itemscope" not in self.decoded.utf8.lower():
             return []
+        self.require_few_tags()
         return jsonld.put_own_first(microdata.read_objects(self.dom), self._rank_own)
 
     @cached_property
@@ -201,6 +236,7 @@ class Document:
         """Every RDFa object of the page in schema.org's vocabulary, outer objects first."""
         if b"typeof" not in self.decoded.utf8.lower():
             return []
+        self.require_few_tags()
         return jsonld.put_own_first(rdfa.read_objects(self.dom), self._rank_own)
 
     @cached_property
@@ -216,6 +252,7 @@ class Document:
     @cached_property
     def auto(self) -> AutoReader:
         """The reader of the fields that the page's sources agree on."""
+        self.require_few_tags()
         return AutoReader(self)
 
     def captured_json(self, name: str) -> list[Any]:
@@ -228,6 +265,13 @@ class Document:
                 for body in self.page.captured.get(name, ())
             ]
         return answers
+
+
+def _parse_dom(source: bytes) -> LexborHTMLParser:
+    try:
+        return LexborHTMLParser(source)
+    except SelectolaxError as error:
+        raise TooSlow("the page's document takes more memory than a page may") from error
 
 
 def _bare_address(url: str) -> str:

@@ -66,13 +66,15 @@ class Extractor:
         depth: int,
         last_content: UUID | None = None,
         limits: ReadLimits = ISOLATED,
+        document: Document | None = None,
     ) -> Extracted:
         """Returns the links, products and problems of one page.
 
         `page_url` is the frontier's URL, `page.url` the final one; `depth` is 0 for a start page,
         which must give links; `last_content` is the hash of the page's last product, if known.
         Raises `FunctionFailed` and `TooSlow`. Unless `limits` are isolated, raises `ReadElsewhere`
-        if reading has no certain bound: a large or unusual page, a slow selector, a site function.
+        if reading has no certain bound: a large or unusual page, a slow selector, a site function;
+        with `ParseElsewhere`, its `document` is given in the next call.
         """
         if not limits.isolated and self._needs_subprocess(kind, page):
             raise ReadElsewhere
@@ -84,7 +86,11 @@ class Extractor:
             case Kind.PRODUCT if self._product_function is not None:
                 return self._read_by_function(self._product_function, page, page_url, depth)
             case Kind.PRODUCT:
-                return self._product.read(Document(page, page_url, limits), last_content)
+                if document is None:
+                    # The items of a page may lie within each other.
+                    in_thread = isinstance(self._product, ProductReader)
+                    document = Document(page, page_url, limits, in_thread)
+                return self._product.read(document, last_content)
             case _:
                 assert_never(kind)
 

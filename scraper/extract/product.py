@@ -3,10 +3,12 @@ sentences. Pure."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
 from scraper.domain import Extracted, Product, Vote, content_hash
+from scraper.extract.bounds import ReadElsewhere
 from scraper.extract.document import Document
 from scraper.extract.field_reader import ID_MAX, FieldReader, IdReader
 from scraper.extract.heuristics import evidence
@@ -77,7 +79,9 @@ class ProductReader:
             if has_vote or (source != "jsonld" and not document.has_dom):
                 continue
             witness: dict[str, Any] = {}
-            field.read(document, witness, [], [], [])
+            # No vote is worth a subprocess.
+            with suppress(ReadElsewhere):
+                field.read(document, witness, [], [], [])
             if witness.get(field.name) is not None:
                 votes.append(
                     Vote(field.name, source, evidence.values_agree(field.name, data, witness))

@@ -34,6 +34,30 @@ HOSTILE: dict[str, tuple[str, bytes]] = {
         CSS,
         b"<p>" + b"".join(b"<b a%d>" % n for n in range(2_500)) + b"</p><p>x" * 2_500,
     ),
+    "depth of a large page": (CSS, b"<div>" * 50_000),
+    "depth that is closed in vain": (CSS, b"<div><object></div></object>" * 14_000),
+    "ends of what was never opened": (CSS, b"<svg>" + b"<g>" * 25_000 + b"</x>" * 25_000),
+    "options of a list": (CSS, b"<select>" + b"<option>x" * 9_000),
+    "options of a large list": (CSS, b"<select>" + b"<OPTION>x" * 50_000),
+    "attributes of a repeated tag": (CSS, b"".join(b"<html a%d=1>" % n for n in range(50_000))),
+    "formatting with a sign in quotes": (
+        CSS,
+        b"<p>" + b"".join(b'<b a%d=">x</b>">' % n for n in range(2_500)) + b"</p><p>x" * 2_500,
+    ),
+    "formatting that a marker protects": (
+        CSS,
+        b"<p>"
+        + b"".join(b"<b a%d><object></b></object>" % n for n in range(2_500))
+        + b"</p><p>x" * 2_500,
+    ),
+    "attributes of a large page": (CSS, b"<p>x</p>" * 6_000 + attributes(120_000)),
+    "siblings of a large page": ("{css: 'p:nth-child(2)'}", b"<p>x</p>" * 25_000),
+    "siblings of many names": (
+        "{css: '.x:first-of-type'}",
+        b"".join(b"<x%d class=x></x%d>" % (n, n) for n in range(25_000)),
+    ),
+    "texts of texts of a large page": ("{css: span, many: true}", b"<span>a" * 50_000),
+    "texts in no order, by XPath": ("{xpath: '//p[last()]', many: true}", b"<p>x</p>" * 25_000),
     "depth between places that a fixed step would read": (
         CSS,
         (b"x" * 1_024 + b"<span>" * 512) * 240,

@@ -126,5 +126,6 @@ def is_module(name: str) -> bool:
 @cache
 def modules_below(folder: Path) -> list[Module]:
     """Returns the same modules each time: parsing them is what takes time."""
-    paths = [path for path in sorted(folder.rglob("*.py")) if path.parent.name != "migrations"]
-    return [Module(path) for path in paths]
+    paths = sorted(folder.rglob("*.py"))
+    # The benchmarks' peers are installed into a .venv beside them.
+    return [Module(path) for path in paths if not {"migrations", ".venv"} & set(path.parts)]

@@ -35,13 +35,14 @@ class PageItem(Document):
         self._isolated = page._isolated  # noqa: SLF001
         self.url = page.url
         self.page_url = page.page_url
-        self._by_xpath, self._by_css, self._captured = {}, {}, {}
+        self._parses_in_thread = False
+        self._by_xpath, self._by_css, self._captured, self._parsed = {}, {}, {}, {}
         if isinstance(part, dict):
             self.value = part
         else:
             # Selectors use the part as they use a whole page, through lexbor or lxml.
             name = "dom" if isinstance(part, LexborNode) else "root"
-            self.__dict__[name] = part
+            self._parsed[name] = part
 
     @property
     def decoded(self) -> Decoded:

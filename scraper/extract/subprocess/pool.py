@@ -14,15 +14,25 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from uuid import UUID
 
 import structlog
 
 from scraper.domain import Extracted, Fetched, Kind
 from scraper.extract import ON_LOOP, Extractor, FunctionFailed, ReadElsewhere, TooSlow
-from scraper.extract.bounds import ISOLATED, ISOLATED_SITEMAP, ReadLimits
+from scraper.extract.bounds import (
+    ISOLATED,
+    ISOLATED_SITEMAP,
+    PARSE_MAX_S,
+    CpuBudget,
+    ParseElsewhere,
+    ReadLimits,
+)
+from scraper.extract.document import Document
 from scraper.extract.subprocess.wire import (
     ReadRequest,
     ReadResult,
@@ -34,12 +44,15 @@ from scraper.extract.subprocess.wire import (
 log = structlog.get_logger()
 
 PROCESSES_MAX = 2
+PARSERS_MAX = 2
 START_S = 30.0
 
 
 class ExtractionPool:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(PROCESSES_MAX, thread_name_prefix="extraction")
+        self._parsers = ThreadPoolExecutor(PARSERS_MAX, thread_name_prefix="parsing")
+        self._overdue = 0
         self._lock = threading.Lock()
         self._idle: list[_Process] = []
         self._all: set[_Process] = set()
@@ -55,15 +68,17 @@ class ExtractionPool:
     ) -> Extracted:
         """Returns the result of `Extractor.extract`. Raises `FunctionFailed`, `TooSlow`, and
         `RuntimeError` for a bug in the subprocess."""
+        read = partial(
+            extractor.extract,
+            kind,
+            page,
+            page_url=page_url,
+            depth=depth,
+            last_content=last_content,
+            limits=ON_LOOP,
+        )
         try:
-            return extractor.extract(
-                kind,
-                page,
-                page_url=page_url,
-                depth=depth,
-                last_content=last_content,
-                limits=ON_LOOP,
-            )
+            return await self._read_here(read)
         except ReadElsewhere:
             limits = ISOLATED_SITEMAP if kind is Kind.SITEMAP else ISOLATED
             asked = (kind, page, page_url, depth, last_content, limits)
@@ -79,9 +94,43 @@ class ExtractionPool:
             raise TooSlow(result.too_slow or "reading the page ended without a result")
         return result.extracted
 
+    async def _read_here(self, read: Callable[..., Extracted]) -> Extracted:
+        """Reads the page on the loop. Raises `ReadElsewhere`."""
+        document: Document | None = None
+        for _ in ("dom", "root"):
+            try:
+                return read(document=document)
+            except ParseElsewhere as error:
+                document = error.document
+                await self._parse_in_thread(error.parse)
+                document.budget = CpuBudget(ON_LOOP)
+        return read(document=document)
+
+    async def _parse_in_thread(self, parse: Callable[[], float]) -> None:
+        """Raises `ReadElsewhere` if the page is not like those of shops. lexbor cannot be stopped:
+        no page waits for a thread that parses on."""
+        if self._overdue >= PARSERS_MAX:
+            raise ReadElsewhere
+        parsing = self._parsers.submit(parse)
+        waiting = asyncio.wrap_future(parsing)
+        await asyncio.wait([waiting], timeout=ISOLATED.deadline_s)
+        if not waiting.done():
+            if not parsing.cancel():
+                self._overdue += 1
+                waiting.add_done_callback(self._end_overdue)
+            raise ReadElsewhere
+        if waiting.result() > PARSE_MAX_S:
+            raise ReadElsewhere
+
+    def _end_overdue(self, waiting: asyncio.Future[float]) -> None:
+        self._overdue -= 1
+        if not waiting.cancelled():
+            waiting.exception()
+
     def close(self) -> None:
         """Kills all subprocesses."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._parsers.shutdown(wait=False, cancel_futures=True)
         for process in list(self._all):
             process.kill()
 

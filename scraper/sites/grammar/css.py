@@ -30,6 +30,8 @@ _PLAIN = re.compile(
 _LOOKING = re.compile(
     r":has\(|\bof\b|(?<![\s>+~,(])\s*[>+~]\s*(?=\S)|(?<=[\w)\]*])\s+(?=[\w.#:\[*])"
 )
+# What lexbor walks over siblings or descendants for, at each element.
+_SEARCHING = re.compile(r"~|\+|:nth-|-of-type|-child|:has\(|:empty|lexbor-contains")
 _ANY_WITHIN = re.compile(r"(?<=[^\s>+~])\s+\*$")
 _NEEDS_ELEMENT = re.compile(r"(?:^|[>+~])\s*$")
 _EMPTY = LexborHTMLParser("")
@@ -50,13 +52,14 @@ _FIXES = (
 class CssSelector(NamedTuple):
     """lexbor runs `query`, then each compound of `inside` within the elements before. The result is
     each element's `attribute`, its own `text` nodes, or the element itself. `slow`: a page can make
-    the selector cubic or worse."""
+    the selector cubic or worse. `not_linear`: or quadratic."""
 
     query: str
     inside: tuple[str, ...] = ()
     attribute: str | None = None
     text: bool = False
     slow: bool = False
+    not_linear: bool = False
 
     @property
     def selects_elements(self) -> bool:
@@ -139,7 +142,8 @@ def parse_css(css: str) -> CssSelector:
     )
     head, inside = _split_descendants(query) if len(parts) == 1 else (query, ())
     slow = any(_is_slow(part) for part in _split_list(head))
-    return CssSelector(head, inside, attribute or None, text, slow)
+    not_linear = slow or _SEARCHING.search(query) is not None
+    return CssSelector(head, inside, attribute or None, text, slow, not_linear)
 
 
 def check_css_of_elements(css: str) -> CssSelector:

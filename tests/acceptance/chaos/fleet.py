@@ -44,7 +44,7 @@ class Life:
     log_at: int = 0
     ended: float | None = None
     code: int | None = None
-    # of the harness; empty: nobody
+    # of the harness; empty: no process
     cause: str = ""
     stop_by: float | None = None
 

@@ -1,4 +1,4 @@
-"""Pages that were made to be slow, read as a worker reads them: how long its loop stands still, what
+"""Pages that were made to be slow, read as a worker reads them: how long its loop is blocked, what
 becomes of them, and that it goes on."""
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def without_old_garbage() -> Iterator[None]:
 
 async def standstill(work: Awaitable[T]) -> tuple[T | Exception, float]:
     """What it gives or raises, and how much CPU time the loop's thread took at most between two
-    turns: a machine that others use stands still by itself now and then."""
+    turns: a machine that others use pauses by itself now and then."""
     longest, turned = 0.0, time.thread_time()
 
     async def turn() -> None:
@@ -110,7 +110,7 @@ def bounds(without_old_garbage: None) -> Bounds:
     """By a page with a tenth of the quadratic work that is done on the loop, and by an honest page
     that a new process reads."""
     on_loop = b"<h1>Teapot</h1>" + attributes(5_000)
-    apart = b"<h1>Teapot</h1>" + b"<p class=n>x</p>" * 6_000
+    apart = b"<h1>Teapot</h1>" + b"<p class=n>x</p>" * 31_000
     pool = ExtractionPool()
     try:
         loop_s = min(read(pool, CSS, on_loop)[1] for _ in range(3))
@@ -143,10 +143,57 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(extraction_pool, limits, ReadLimits(60.0, True, 120.0))
 
 
-def test_a_large_page_is_read_all_the_same(reader: ExtractionPool, unhurried: None) -> None:
-    body = b"<div><p class=n>x</p></div>" * 20_000 + b"<h1>Teapot</h1>"
-    result, _, _ = read(reader, "{css: h1}", body)
+@pytest.mark.parametrize("field", ["{css: h1}", "{xpath: //h1}"])
+@pytest.mark.parametrize(("tags", "is_apart"), [(20_000, False), (80_000, True)])
+def test_a_large_page_is_read_all_the_same(
+    reader: ExtractionPool, unhurried: None, field: str, tags: int, is_apart: bool
+) -> None:
+    body = b"<div><p class=n>x</p></div>" * (tags // 4) + b"<h1>Teapot</h1>"
+    result, _, _ = read(reader, field, body)
     assert isinstance(result, Extracted) and result.products[0].data == {"x": "Teapot"}
+    assert bool(reader._all) == is_apart
+
+
+def test_a_page_with_a_large_script_is_read_here(reader: ExtractionPool) -> None:
+    """Its words look like attributes."""
+    state = b",".join(b'{"id": %d, "name": "a = b"}' % n for n in range(10_000))
+    body = b"<script>x=[" + state + b"]</script><p>" * 3_000 + b"<h1>Teapot</h1>"
+    result, _, _ = read(reader, CSS, body)
+    assert isinstance(result, Extracted) and result.products[0].data == {"x": "Teapot"}
+    assert not reader._all
+
+
+def test_a_page_with_many_marked_words_is_read_here(reader: ExtractionPool) -> None:
+    body = b'<p><i class="new"><b class=x>x</b></i></p>' * 2_000 + b"<h1>Teapot</h1>"
+    result, _, _ = read(reader, CSS, body)
+    assert isinstance(result, Extracted) and result.products[0].data == {"x": "Teapot"}
+    assert not reader._all
+
+
+def test_no_page_waits_for_threads_that_parse_on(
+    reader: ExtractionPool, bounds: Bounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More pages than threads that parse for long; then a large one of a shop."""
+    monkeypatch.setattr(
+        extraction_pool, "ISOLATED", ReadLimits(2.0, isolated=True, deadline_s=bounds.outcome_s)
+    )
+    extractor = compile_site(load_text(definition(CSS), "shop.yaml"))
+    deep = fetched(b"<h1>Teapot</h1>" + b"<div>" * 25_000)
+    large = fetched(b"<h1>Teapot</h1>" + b"<p class=n>x</p>" * 6_000)
+
+    async def read_all() -> tuple[list[object], float]:
+        slow = [
+            asyncio.create_task(reader.read(extractor, Kind.PRODUCT, deep, URL, 1))
+            for _ in range(extraction_pool.PARSERS_MAX + 2)
+        ]
+        await asyncio.sleep(0)
+        result, longest_s = await standstill(reader.read(extractor, Kind.PRODUCT, large, URL, 1))
+        assert isinstance(result, Extracted)
+        return await asyncio.gather(*slow, return_exceptions=True), longest_s
+
+    outcomes, longest_s = asyncio.run(read_all())
+    assert longest_s < bounds.standstill_s
+    assert all(isinstance(outcome, TooSlow | Extracted) for outcome in outcomes)
 
 
 def test_a_page_that_is_too_slow_says_so(reader: ExtractionPool, bounds: Bounds) -> None:
@@ -248,7 +295,7 @@ def readers() -> set[psutil.Process]:
 
 def test_the_processes_end_with_the_reader(reader: ExtractionPool) -> None:
     before = readers()
-    read(reader, CSS, b"<p>x" * 30_000)
+    read(reader, CSS, b"<p>x" * 61_000)
     (child,) = readers() - before
     reader.close()
     with suppress(psutil.NoSuchProcess):

@@ -68,7 +68,7 @@ def test_a_crawl_that_is_blocked_on_its_way_advises_no_change_of_the_definition(
     crawl_site: Callable[[str], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("scraper.cli.crawl.report.open_engine", lambda: engine)
+    monkeypatch.setattr("scraper.plugins.report.command.open_engine", lambda: engine)
     good = '<html><h1 class="title">Thing {0}</h1><p class="price">{0}.90 €</p></html>'
     sell(shop, good)
     definition = DEFINITION.format(start=shop.url("/"))

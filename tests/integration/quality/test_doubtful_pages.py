@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 import sqlalchemy as sa
 
-from scraper.cli.crawl.report import _print_report
 from scraper.cli.setup.sites import _read_history
 from scraper.extract.heuristics import evidence
+from scraper.plugins.report.command import _print_report
 from scraper.quality import report as reports
 from scraper.settings import Settings
 from tests.acceptance.lies import shop as shops

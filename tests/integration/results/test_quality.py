@@ -516,7 +516,9 @@ def test_a_replay_is_not_judged_and_not_usual(engine: sa.Engine) -> None:
 def test_the_report_ends_as_its_crawl_did(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_module("scraper.cli.crawl.report"), "open_engine", lambda: engine)
+    monkeypatch.setattr(
+        import_module("scraper.plugins.report.command"), "open_engine", lambda: engine
+    )
     crawl = crawled(engine, shop(), range(30))
 
     def reported(code: int) -> str:
