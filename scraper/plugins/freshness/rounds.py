@@ -123,6 +123,10 @@ def update_plan(
         stored = StoredPlan(first, 0.0, 0.0, 0.0, long_ago, wanted, Profile())
     weigh = partial(keys.weigh, watched=watched)
     stored = _learn_looks(connection, site_id, site, stored, weigh)
+    # The plan of a new site waits for its first pages: one made without pages would put off their
+    # first visits for ten years.
+    if not stored.requests and not store.read_groups(connection, site_id):
+        return stored
     stored.profile.refresh()
     if any(stored.wanted.get(key) != wanted[key] for key in ("weight", "watched")):
         _weigh_again(connection, site_id, stored, weigh)

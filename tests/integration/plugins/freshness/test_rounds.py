@@ -571,3 +571,24 @@ def test_the_command_says_which_limit_binds(
     assert visit_pages(engine, SETTINGS) == []
     run(engine, "UPDATE site_traffic SET at = at - interval '22 hours'")
     assert visit_pages(engine, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    "keys", [{"budget": "240/d"}, {"fresh": "90% within 20d"}], ids=["budget", "fresh"]
+)
+def test_a_plan_is_made_as_soon_as_there_are_pages(engine: sa.Engine, keys: dict[str, str]) -> None:
+    site_id, _ = stock_site(engine, 0, **keys)
+    # Ticks before the first page plan nothing, and put nothing off.
+    for _ in range(2):
+        assert visit_pages(engine, SETTINGS) == []
+    assert rows(engine, "SELECT count(*) FROM site_plans") == [(0,)]
+    with engine.begin() as connection:
+        connection.execute(PAGE, {"site": site_id, "crawl": 1, "pages": PAGES})
+    assert visit_pages(engine, SETTINGS)
+    with engine.connect() as connection:
+        facts = describe_plan(connection, "shop")
+    assert facts["pages"] == PAGES
+    assert 0.5 < facts["planned"] < 1
+    assert facts["age_h"] < 3650
+    # Every page is visited once in the order in which it was read; none waits for ten years.
+    assert rows(engine, "SELECT count(*) FROM page_visits WHERE next_visit > now()") == [(0,)]
