@@ -97,8 +97,7 @@ class Rig:
     def definition(self) -> str:
         if self.read == "small":
             return definition(self.shop_url, self.concurrency)
-        saved = self.saved is not None
-        return large_definition(self.shop_url, self.concurrency, self.read, saved=saved)
+        return large_definition(self.shop_url, self.concurrency, self.read)
 
     def choose(self, read: str) -> None:
         """By JSON-LD, the shop has the saved pages alone that have a product in it."""

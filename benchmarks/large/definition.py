@@ -53,12 +53,6 @@ XPATH = f"""
 FIELDS = {"jsonld": JSONLD, "css": CSS, "xpath": XPATH}
 
 
-# For saved pages: one that has nothing else is good, too, and is not taken for a double of others.
-ANYTHING = """
-    anything: {any: [{regex: '<title[^>]*>([^<]+)'}, {regex: '(<[A-Za-z]+)'}]}
-"""
-
-
-def definition(shop: str, concurrency: int, read: str, *, saved: bool = False) -> str:
+def definition(shop: str, concurrency: int, read: str) -> str:
     head = DEFINITION.format(shop=shop, concurrency=concurrency)
-    return head.rstrip() + FIELDS[read] + (ANYTHING.lstrip("\n") if saved else "")
+    return head.rstrip() + FIELDS[read]
