@@ -97,7 +97,8 @@ class Rig:
     def definition(self) -> str:
         if self.read == "small":
             return definition(self.shop_url, self.concurrency)
-        return large_definition(self.shop_url, self.concurrency, self.read)
+        saved = self.saved is not None
+        return large_definition(self.shop_url, self.concurrency, self.read, saved=saved)
 
     def choose(self, read: str) -> None:
         """By JSON-LD, the shop has the saved pages alone that have a product in it."""

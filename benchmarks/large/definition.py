@@ -52,7 +52,10 @@ XPATH = f"""
 """
 FIELDS = {"jsonld": JSONLD, "css": CSS, "xpath": XPATH}
 
+# A shop's pages have about the same fields; saved pages are of many shops. These are on each page.
+SHARED = "".join(f"    of_url_{n}: {{url: '/p/(\\d+)'}}\n" for n in range(8))
 
-def definition(shop: str, concurrency: int, read: str) -> str:
+
+def definition(shop: str, concurrency: int, read: str, *, saved: bool = False) -> str:
     head = DEFINITION.format(shop=shop, concurrency=concurrency)
-    return head.rstrip() + FIELDS[read]
+    return head.rstrip() + FIELDS[read] + (SHARED if saved else "")

@@ -18,7 +18,7 @@ from functools import lru_cache
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -92,6 +92,15 @@ class Commands(click.Group):
     """Imports a command when it is used. Prints a `ScraperError` as one message and exits with its
     code; any other error is a bug and keeps its traceback."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        as_json = "--json" in args
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if not as_json:
+                raise
+            _end_with_error(ctx, error.format_message(), error.exit_code, as_json=True)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(all_commands())
 
@@ -155,7 +164,7 @@ class Commands(click.Group):
             _end_with_error(ctx, message, ServerUnavailableError.exit_code, as_json=as_json)
 
 
-def _end_with_error(ctx: click.Context, message: str, code: int, *, as_json: bool) -> None:
+def _end_with_error(ctx: click.Context, message: str, code: int, *, as_json: bool) -> NoReturn:
     # A message may quote what a shop sent: escape sequences would drive the terminal.
     shown = "".join(char if char.isprintable() or char == "\n" else "?" for char in message)
     text = json.dumps({"error": shown, "exit_code": code}) if as_json else f"scraper: {shown}"

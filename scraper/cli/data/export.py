@@ -116,6 +116,8 @@ def export(
         raise click.UsageError("--json describes the written file; --output is missing")
     start = "last" if since == "last" else None if since is None else parse_since(since)
     form = form or form_of(output)
+    if form != "csv" and (options["bom"] or options["decimal_comma"]):
+        raise click.UsageError("--bom and --decimal-comma are for CSV (fix: --format csv)")
     exported = write_export(open_engine(), site, form, output, since=start, **options)
     if as_json:
         print_json(exported)
