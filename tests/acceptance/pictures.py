@@ -62,10 +62,10 @@ def test_pictures(
     run.crawl(engine, "garden")
     until(lambda: progress.read_one(engine, kitchen).counts.product_done > 1900, 180)
     with chromium() as browser:
-        take(browser, flower, "/crawls", "crawls", height=660)
+        take(browser, flower, "/crawls", "crawls", height=400)
         take(browser, flower, f"/crawls/{kitchen}", "crawl", height=1330)
         take(browser, flower, f"/crawls/{kitchen}", "crawl-dark", height=860, scheme="dark")
-        take(browser, flower, "/crawls", "crawls-narrow", width=380, height=820, scheme="dark")
+        take(browser, flower, "/crawls", "crawls-narrow", width=390, height=690, scheme="dark")
 
 
 def take(
@@ -74,7 +74,7 @@ def take(
     path: str,
     name: str,
     *,
-    width: int = 1180,
+    width: int = 1280,
     height: int,
     scheme: str = "light",
 ) -> None:
