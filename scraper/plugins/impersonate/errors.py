@@ -20,6 +20,9 @@ _BROKEN = frozenset({
 _NO_CONNECTION = frozenset({
     CurlECode.COULDNT_CONNECT, CurlECode.COULDNT_RESOLVE_HOST, CurlECode.NO_CONNECTION_AVAILABLE,
 })  # fmt: skip
+# What is said of answers that break off because they are invalid.
+_INVALID = ("chunk", "nghttp2 recv error", "Too many response headers")
+_NO_DETAIL = "Error in the HTTP2 framing layer"
 
 
 def to_httpx_error(error: BaseException) -> Exception:
@@ -41,7 +44,9 @@ def to_httpx_error(error: BaseException) -> Exception:
         return httpx.ConnectError(text)
     if code == CurlECode.URL_MALFORMAT:
         return httpx.InvalidURL(text)
-    if (code in _BROKEN and "chunk" not in text) or (code == CurlECode.HTTP2 and not text):
+    if code == CurlECode.HTTP2 and text in ("", _NO_DETAIL):
+        return httpx.ReadError("it was closed before the answer")
+    if code in _BROKEN and not any(words in text for words in _INVALID):
         return httpx.ReadError(text or "it was closed before the answer")
     return httpx.RemoteProtocolError(text or f"libcurl's error {int(code)}")
 

@@ -234,7 +234,7 @@ class _CurlMulti(AsyncCurl):
     fail in its turn."""
 
     def set_exception(self, curl: Curl, exception: BaseException) -> None:
-        if getattr(exception, "code", 0) == CurlECode.HTTP2:
+        if getattr(exception, "code", 0) in (CurlECode.HTTP2, CurlECode.RECV_ERROR):
             # The socket is known only before the handle is removed.
             number = curl.getinfo(CurlInfo.ACTIVESOCKET)
             if isinstance(number, int) and number >= 0:
