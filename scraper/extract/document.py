@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable
 from functools import cached_property, partial
-from html import unescape
 from typing import Any, TypeVar
 
 from lxml import etree
@@ -40,11 +39,6 @@ T = TypeVar("T")
 _JSONLD = 'script[type*="ld+json" i]'
 # A product's address may have one fragment: others name parts of a page, as related products.
 _OWN_URL = re.compile(r"[^#]*(?:#product)?$", re.I).match
-_CANONICAL = re.compile(
-    rb"""<link(?=[^<>]*\srel\s*=\s*["']?canonical\b)[^<>]*?"""
-    rb"""\shref\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>]+))""",
-    re.I,
-).search
 _KEEP_ALL = urls.UrlRules(keep=("*",))
 
 
@@ -144,12 +138,16 @@ class Document:
     def _parse_source(self, name: str, parse: Callable[[bytes], T]) -> T:
         """Parses the page's bytes, if they may be parsed here. Raises `ReadElsewhere`."""
         source = self.decoded.utf8
-        if not (self._isolated or parses_quickly(source)):
+        if not (self._isolated or self._parses_quickly):
             if self._parses_in_thread and parses_in_thread(source):
                 raise ParseElsewhere(self, partial(self._parse_in_thread, name, parse))
             raise ReadElsewhere
         parsed = self._parsed[name] = parse(source)
         return parsed
+
+    @cached_property
+    def _parses_quickly(self) -> bool:
+        return parses_quickly(self.decoded.utf8)
 
     def _parse_in_thread(self, name: str, parse: Callable[[bytes], Any]) -> float:
         began = time.thread_time()
@@ -212,9 +210,7 @@ class Document:
 
     @cached_property
     def _own_addresses(self) -> frozenset[str]:
-        # The bytes say it, so that JSON-LD needs no DOM.
-        link = _CANONICAL(self.decoded.utf8)
-        href = unescape((link[1] or link[2] or link[3]).decode("utf-8", "replace")) if link else ""
+        href = metas.find_canonical(self.decoded.utf8)
         canonical = href and urls.clean(href, self.base)
         return frozenset(_bare_address(url) for url in (self.url, self.page_url, canonical) if url)
 

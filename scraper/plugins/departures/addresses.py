@@ -10,20 +10,18 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from html import unescape
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 from uuid import UUID
 
 from scraper.domain import Extracted, Fetched, LeasedPage
+from scraper.extract.structured.metas import find_canonical
 from scraper.rules.urls import canonical, clean, fingerprint
 from scraper.sites.definition import Site
 from scraper.sites.grammar.selectors import compile_regex, find_first
 
 HEAD_BYTES = 200_000
 SAID_CHARS = 80
-_CANONICAL = re.compile(rb"<link\b[^>]*\brel=[\"']?canonical\b[^>]*>", re.I)
-_HREF = re.compile(rb"\bhref=(?:\"([^\"]*)\"|'([^']*)'|([^\s>]+))", re.I)
 _LANGUAGE = re.compile(r"/[a-z]{2}(?:[-_][a-z]{2})?(?=/|$)")
 
 
@@ -160,8 +158,4 @@ def _find_canonical(page: LeasedPage, fetched: Fetched) -> str | None:
     head = fetched.body[:HEAD_BYTES]
     if page.last_content is None or b"canonical" not in head:
         return None
-    link = _CANONICAL.search(head)
-    href = link and _HREF.search(link[0])
-    if not href:
-        return None
-    return unescape(next(filter(None, href.groups()), b"").decode("utf-8", "replace"))
+    return find_canonical(head)
