@@ -458,8 +458,8 @@ class LeasedPage:
     cheaper way is open again; `last_item_count` is how many products a listing named, or how many
     fields a product page had, when it was last believed; `good_before` says that its last answer
     gave all that was asked for; `last_content` is the hash of what was extracted when it was last
-    read. `known` is what a 304 would stand for; `again` says that its crawl
-    has read all pages, and asks for a few of them again."""
+    read. `last_reading` is what a 304 would stand for; `again` says that its crawl has read all
+    pages, and asks for a few of them again."""
 
     id: int
     crawl_id: int

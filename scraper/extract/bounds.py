@@ -50,17 +50,17 @@ _ATTRIBUTE_BYTES = 4.0
 _SEPARATORS = (b" ", b"\n", b"\t", b"/", b"=")
 # Each tag may repeat all open formatting elements with attributes: 0.3 us and 320 bytes a pair.
 _REPEATED_MAX = 0.9e6
-_FORMATTING = re.compile(
-    rb"<(?=[bcefnistu])(?:[bisu]|big|code|em|font|nobr|small|strike|strong|tt)[ \t\n\r\f/]", re.I
-)
+_FORMATTING_NAMES = rb"[bisu]|big|code|em|font|nobr|small|strike|strong|tt"
+_FORMATTING = re.compile(rb"<(?=[bcefnistu])(?:%b)[ \t\n\r\f/]" % _FORMATTING_NAMES, re.I)
 # At each option lexbor walks over the options of its list, and at each <html> over its attributes.
 _REPEATED_TAGS = re.compile(rb"<(?:option|html|body)", re.I)
 _REPEATED_TAGS_MAX = 4_000
 # `<b class="x">text</b>`, closed before any other tag: no block repeats it.
 _CLOSED_FORMATTING = re.compile(
-    rb"""<(big|code|em|font|nobr|small|strike|strong|tt|[bisu])
+    rb"""<(%b)
     (?:\s++[^\s"'<>/=]++(?:=(?:"[^"<>]*+"|'[^'<>]*+'|[^\s"'<>=`]++))?+)*+\s*+>
-    [^<]*+</\1>""",
+    [^<]*+</\1>"""
+    % _FORMATTING_NAMES,
     re.I | re.X,
 )
 # Where the sample lies within each step: random, and not the same within all steps.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +18,19 @@ class WatchRule:
 
     id: str | None = None
     where: Mapping[str, Any] = field(default_factory=dict)
+
+
+def names_product(
+    name: str | None, where: Mapping[str, Any], ids: Collection[str], data: Mapping[str, Any]
+) -> bool:
+    """Returns whether a rule's id and `where` name a product: one of `ids`, with these values.
+
+    >>> names_product("7", {}, ["7"], {}), names_product(None, {"brand": "Lux"}, ["7"], {})
+    (True, False)
+    """
+    return (name is None or name in ids) and all(
+        data.get(field) == value for field, value in where.items()
+    )
 
 
 class WatchedProducts(Protocol):

@@ -97,14 +97,13 @@ class ExtractionPool:
     async def _read_here(self, read: Callable[..., Extracted]) -> Extracted:
         """Reads the page on the loop. Raises `ReadElsewhere`."""
         document: Document | None = None
-        for _ in ("dom", "root"):
+        while True:
             try:
                 return read(document=document)
             except ParseElsewhere as error:
                 document = error.document
                 await self._parse_in_thread(error.parse)
                 document.budget = CpuBudget(ON_LOOP)
-        return read(document=document)
 
     async def _parse_in_thread(self, parse: Callable[[], float]) -> None:
         """Raises `ReadElsewhere` if the page is not like those of shops. lexbor cannot be stopped:

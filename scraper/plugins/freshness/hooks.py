@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 COUNT = sa.text("SELECT count(*) FROM page_visits WHERE site_id = :site_id")
-DELETE_PLAN = sa.text("DELETE FROM site_plans WHERE site_id = :site_id")
-
-DELETE_TRAFFIC = sa.text("DELETE FROM site_traffic WHERE site_id = :site_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +68,7 @@ class FreshnessHooks(Hooks):
         return {"planned visits": int(count)}
 
     def delete_site(self, connection: sa.Connection, site_id: int, limit: int) -> int:
-        for query in (DELETE_PLAN, DELETE_TRAFFIC):
-            connection.execute(query, {"site_id": site_id})
-        tables = *signals.TABLES, "page_visits"
+        tables = "site_plans", "site_traffic", *signals.TABLES, "page_visits"
         return delete_site_rows(connection, tables, site_id, limit)
 
     def stored_metrics(self, connection: sa.Connection) -> Iterable[Metric]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from scraper.feed.watched import WatchRule
+from scraper.feed.watched import WatchRule, names_product
 from scraper.plugins.freshness.rules.limits import GB, Used
 from scraper.sites.grammar import scalars
 from scraper.sites.grammar.model import (
@@ -238,12 +238,5 @@ class FreshnessKeys(DefinitionKeys):
         3.0
         """
         rules = (rule.weight for rule in self.weight if rule.matches(data))
-        alerts = any(is_watched(rule, data, ids) for rule in watched)
+        alerts = any(names_product(rule.id, rule.where, ids, data) for rule in watched)
         return next(rules, WATCHED_WEIGHT if alerts else 1.0)
-
-
-def is_watched(rule: WatchRule, data: Mapping[str, Any], ids: Collection[str]) -> bool:
-    """Returns whether a rule names a product of a page."""
-    return (rule.id is None or rule.id in ids) and all(
-        data.get(field) == value for field, value in rule.where.items()
-    )

@@ -28,7 +28,7 @@ from scraper.plugins.freshness.keys import DAY_S, FreshnessKeys
 from scraper.plugins.freshness.rules.allocation import needed_budget, visits_of
 from scraper.plugins.freshness.rules.contract import Contract
 from scraper.plugins.freshness.rules.estimates import Evidence, estimate_rate, fresh_days
-from scraper.plugins.freshness.rules.limits import VISITS_PART, budget_of
+from scraper.plugins.freshness.rules.limits import Limit, budget_of
 from scraper.plugins.freshness.rules.plan import FIRST_RATE, SitePlan
 from scraper.plugins.freshness.rules.profile import Profile
 from scraper.plugins.freshness.rules.shares import PageGroup, mean_share
@@ -287,8 +287,7 @@ def _plan_again(
         requests = needed if requests is None else min(needed, requests)
     if requests is None:
         return stored
-    visits = max(requests - others, requests * VISITS_PART)
-    visits = min([visits, *(limit.visits for limit in limits.values())])
+    visits = min(limit.visits for limit in (Limit(requests, 1.0, others), *limits.values()))
     plan = SitePlan.of(groups, visits, keys.least_visits) if groups else stored.plan
     fades = math.exp(-1 / 24 / KEPT_DAYS)
     return stored._replace(

@@ -3,6 +3,7 @@ what they carry. (The harness itself has other ways.)"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar
 
 from tests.acceptance.chaos.faults import Fault
@@ -41,8 +42,8 @@ class NetworkBreaks(Fault):
                 self.rig.wait(self.dice.uniform(0.1, 0.6))
         self.say(f"{broken} connections to {name}, {turns} times")
 
-    def break_off(self, network: BadNetwork) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def break_off(self, network: BadNetwork) -> int: ...
 
 
 class NetworkResets(NetworkBreaks):

@@ -27,6 +27,7 @@ from scraper.feed.prices import (
     title_of,
 )
 from scraper.feed.reader import Change
+from scraper.feed.watched import names_product
 from scraper.plugins.alerts.keys import WHEN, AlertRule
 from scraper.sites.grammar import yaml12
 from scraper.sites.grammar.scalars import parse_duration
@@ -120,10 +121,8 @@ class PriceRule(AlertRule):
         return self._match_price(change, as_number(after), as_number(earlier))
 
     def _applies_to(self, change: Change) -> bool:
-        return (
-            self.site in (None, change.site)
-            and self.id in (None, change.id)
-            and all(change.data.get(key) == value for key, value in self.where.items())
+        return self.site in (None, change.site) and names_product(
+            self.id, self.where, (change.id,), change.data
         )
 
     def _match_price(

@@ -8,9 +8,7 @@ import json
 import os
 import pty
 import re
-import signal
 import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -29,7 +27,7 @@ from scraper.frontier import sites
 from scraper.plugins.flower import site_history, view
 from scraper.results import rejection
 from scraper.settings import Settings
-from tests.acceptance.commands import Commands, commands, until
+from tests.acceptance.commands import Commands, until
 from tests.support.databases import admin
 from tests.support.judged_crawls import crawled, good, shop, without
 from tests.support.making import (
@@ -65,15 +63,6 @@ GETS = [
     "/metrics",
 ]
 ACTIONS = ["stop", "pause", "resume", "crawl", "replay", "accept", "reject"]
-
-
-@pytest.fixture
-def run(environment: Settings, tmp_path: Path) -> Iterator[Commands]:
-    with commands(tmp_path / "logs") as found:
-        yield found
-        # Asked nicely, each Flower would take a second.
-        for process in found.started:
-            found.end(process, signal.SIGKILL)
 
 
 @pytest.fixture

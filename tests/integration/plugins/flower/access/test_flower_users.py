@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -17,7 +15,7 @@ from tornado.web import create_signed_value
 from scraper.plugins.flower.access.users import users_file
 from scraper.plugins.flower.actions import ACTIONS, OF_SITES
 from scraper.settings import Settings
-from tests.acceptance.commands import Commands, commands
+from tests.acceptance.commands import Commands
 from tests.support.making import a_site, open_crawl, rows
 from tests.support.servers.flower import Flower
 from tests.support.servers.forked import BIN
@@ -29,12 +27,6 @@ CONTROL = [
     for path, *_ in (handler for handler in urls.handlers if isinstance(handler, tuple))
     if "/worker/" in path or "/task/" in path
 ]
-
-
-@pytest.fixture
-def run(environment: Settings, tmp_path: Path) -> Iterator[Commands]:
-    with commands(tmp_path / "logs") as found:
-        yield found
 
 
 def type_users(run: Commands, *words: str, password: str | None = None) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from xml.etree import ElementTree
 
 import httpx
@@ -17,7 +15,7 @@ from scraper.plugins.flower.latest import changes as latest
 from scraper.plugins.flower.latest.atom import write_feed
 from scraper.plugins.flower.latest.changes import read_changes
 from scraper.settings import Settings
-from tests.acceptance.commands import Commands, commands
+from tests.acceptance.commands import Commands
 from tests.support.judged_crawls import priced
 from tests.support.making import a_site
 from tests.support.servers.flower import Flower
@@ -25,12 +23,6 @@ from tests.support.shops.crawled_shop import B, Shop
 
 EVIL = "]]></title><script>alert(1)</script>&lt;b&gt; \x08\x1b\u202e\ufffe\U0001f4a9 <!--"
 ATOM = "{http://www.w3.org/2005/Atom}"
-
-
-@pytest.fixture
-def run(environment: Settings, tmp_path: Path) -> Iterator[Commands]:
-    with commands(tmp_path / "logs") as found:
-        yield found
 
 
 def read(engine: sa.Engine, site: str | None = None, **more: str) -> list[dict[str, object]]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from scraper.plugins.flower.tab import make_routes
 from scraper.plugins.flower.tab_pages import all_actions, answers_of, tab_pages
 from scraper.settings import Settings
 from scraper.settings import load as load_settings
-from tests.acceptance.commands import Commands, commands, until
+from tests.acceptance.commands import Commands, until
 from tests.integration.plugins.flower.openapi.described import Described
 from tests.integration.plugins.flower.openapi.filled import fill_database, write_alert_files
 from tests.support.servers.flower import Flower
@@ -49,14 +47,6 @@ NEVER_SEEN = {
         for name in ("interface", "items", "page_fields", "platform", "sitemap")
     },
 }
-
-
-@pytest.fixture
-def run(environment: Settings, tmp_path: Path) -> Iterator[Commands]:
-    with commands(tmp_path / "logs") as found:
-        yield found
-        for process in found.started:
-            found.end(process, signal.SIGKILL)
 
 
 class Script:

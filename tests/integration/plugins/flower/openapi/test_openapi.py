@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,15 +16,9 @@ from scraper.plugins.flower.openapi.document import METHODS, has_method, make_do
 from scraper.plugins.flower.tab import make_routes
 from scraper.plugins.flower.tab_pages import questions_of, tab_pages
 from scraper.settings import Settings
-from tests.acceptance.commands import Commands, commands
+from tests.acceptance.commands import Commands
 from tests.support.making import a_site, open_crawl
 from tests.support.servers.flower import Flower
-
-
-@pytest.fixture
-def run(environment: Settings, tmp_path: Path) -> Iterator[Commands]:
-    with commands(tmp_path / "logs") as found:
-        yield found
 
 
 @pytest.fixture
