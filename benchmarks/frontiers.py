@@ -1,7 +1,7 @@
 """Frontiers of any size, inserted in bulk: sites, crawls, pages and products as years of crawls
 would have left them.
 
-Every site has the same share of the pages: one in 25 a listing, the others products, on two hosts.
+One in 25 of a site's pages is a listing, the others are products, on two hosts.
 The present crawl goes through most sites in the order of their listings, as the crawls before did,
 and has just begun. So of a hundred of their pages, in that order
 
@@ -14,7 +14,7 @@ The last few sites have been read whole by their present crawl: what is left to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import md5
 from uuid import UUID
@@ -32,6 +32,8 @@ PRODUCTS_A_LISTING = 24
 # sites: one without a rate, the others with RATE
 UNLIMITED_EVERY = 5
 RATE = "10/s"
+# due pages: one that failed when it was tried
+TROUBLED_EVERY = 100
 QUEUE = "datacenter"
 PRIORITY = 5
 
@@ -40,15 +42,18 @@ PRIORITY = 5
 # page of its place holds: the crawl before has left one of a hundred products gone or dead.
 PAGES = sa.text(f"""
 INSERT INTO pages (id, site_id, crawl_id, fingerprint, url, kind, host, queue, priority, depth, status, attempts,
-                   content_hash, last_outcome, http_status, discovered_at, fetched_at, settled_at, not_before)
+                   content_hash, last_outcome, http_status, error, discovered_at, fetched_at, settled_at, not_before)
 OVERRIDING SYSTEM VALUE
 SELECT :first_id + n, :site, CASE WHEN reached THEN CAST(:present AS bigint) ELSE :before END,
        CAST(md5(url) AS uuid), url, kind, host, '{QUEUE}', CASE WHEN kind = 'product' THEN :products ELSE :listings END,
        CASE WHEN kind = 'product' THEN 2 ELSE 1 END, status, CAST(status <> 'due' AS int),
        CASE WHEN kind = 'product' THEN CAST(md5(url) AS uuid) END,
        CASE status WHEN 'gone' THEN 'not_found' WHEN 'dead' THEN 'refused' ELSE 'fetched' END,
-       CASE status WHEN 'gone' THEN 404 WHEN 'dead' THEN 403 ELSE 200 END, now() - interval '30 days', at, at, at
-  FROM (SELECT n, kind, host, now() - interval '1 day' + n / {PRODUCTS_A_LISTING + 1} * interval '25 milliseconds' AS at,
+       CASE status WHEN 'gone' THEN 404 WHEN 'dead' THEN 403 ELSE 200 END,
+       CASE WHEN status = 'dead' THEN 'the shop answered 403'
+            WHEN status = 'due' AND n % {TROUBLED_EVERY} = 1 THEN 'no answer within 30 s' END,
+       now() - interval '30 days', at, at, at
+  FROM (SELECT n, kind, host, now() - interval '20 hours' + n / {PRODUCTS_A_LISTING + 1} * interval '25 milliseconds' AS at,
                format('https://%s/%s/%s', host, CASE WHEN kind = 'product' THEN 'p' ELSE 'l' END, n) AS url,
                :whole OR n < :reached AS reached,
                CASE WHEN kind <> 'product' THEN 'ok'
@@ -132,24 +137,31 @@ class Filled:
 def site(name: str, rate: str) -> Site:
     return Site.model_validate({
         "name": name, "start": f"https://{name}-0.example/l/0", "rate": rate, "revisit": "0s",
-        "listing": {"products": "a"}, "product": {"fields": {"name": "h1"}},
+        "schedule": "0 6 * * *", "listing": {"products": "a"}, "product": {"fields": {"name": "h1"}},
     })  # fmt: skip
 
 
-def fill(engine: sa.Engine, pages: int) -> Iterator[int]:
-    """Inserts the sites one after the other, then analyses. `pages` in all, the same number of each
-    site. Yields how many sites are there."""
-    for place in range(SITES):
-        _fill_site(engine, place, pages // SITES)
+def even(pages: int) -> list[int]:
+    """The pages of each site, where all have the same number."""
+    return [pages // SITES] * SITES
+
+
+def fill(engine: sa.Engine, sizes: Sequence[int]) -> Iterator[int]:
+    """Inserts the sites one after the other, each with its number of pages, then analyses. Yields
+    how many sites are there."""
+    for place, pages in enumerate(sizes):
+        whole = place >= len(sizes) - READ_WHOLE
+        _fill_site(engine, place, pages, first_id=sum(sizes[:place]) + 1, whole=whole)
         yield place + 1
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(sa.text("VACUUM (ANALYZE)"))
         connection.execute(sa.text("CHECKPOINT"))
 
 
-def _fill_site(engine: sa.Engine, place: int, pages: int) -> None:
-    definition = site(f"shop{place:02}", "unlimited" if place % UNLIMITED_EVERY == 0 else RATE)
-    whole = place >= SITES - READ_WHOLE
+def _fill_site(
+    engine: sa.Engine, place: int, pages: int, *, first_id: int, whole: bool
+) -> None:
+    definition = site(f"shop{place:03}", "unlimited" if place % UNLIMITED_EVERY == 0 else RATE)
     with engine.begin() as connection:
         # no look at each foreign key
         connection.execute(sa.text("SET LOCAL session_replication_role = replica"))
@@ -160,7 +172,7 @@ def _fill_site(engine: sa.Engine, place: int, pages: int) -> None:
             _open(connection, found[0], definition, ended=ended) for ended in (True, False)
         )
         values = {
-            "first_id": place * pages + 1,
+            "first_id": first_id,
             "site": found[0],
             "before": before,
             "present": present,
@@ -183,14 +195,14 @@ def _fill_site(engine: sa.Engine, place: int, pages: int) -> None:
         )
 
 
-def filled(engine: sa.Engine, pages: int) -> list[Filled]:
-    """The sites that `fill` inserted."""
+def filled(engine: sa.Engine, sizes: Sequence[int]) -> list[Filled]:
+    """The sites that `fill` inserted, in its order."""
     query = "SELECT s.id, s.name, c.id AS crawl FROM sites s JOIN crawls c ON c.site_id = s.id AND c.status = 'running'"
     with engine.connect() as connection:
         rows = connection.execute(sa.text(query + " ORDER BY s.name")).all()
     whole = len(rows) - READ_WHOLE
     return [
-        Filled(row.id, row.name, row.crawl, pages // SITES, place >= whole)
+        Filled(row.id, row.name, row.crawl, sizes[place], place >= whole)
         for place, row in enumerate(rows)
     ]
 

@@ -68,12 +68,13 @@ EMPTY_ROOM = 100_000_000
 class Frontier:
     """One size: its database, its crawler, and what its sites have yet to be asked for."""
 
-    def __init__(self, config: Settings, pages: int, *, kept: bool) -> None:
-        self.pages = pages
-        name = _database(config, pages, kept=kept)
-        self.crawler = Crawler(config, config.postgres_url.replace("/scraper?", f"/{name}?"))
-        migrations.upgrade(self.crawler.engine)
-        self.sites = frontiers.filled(self.crawler.engine, pages)
+    def __init__(self, config: Settings, name: str, sizes: Sequence[int]) -> None:
+        """`name`: of the database; `sizes`: the pages of each of its sites."""
+        self.pages = sum(sizes)
+        url = config.postgres_url.replace("/scraper?", f"/{name}?")
+        _upgrade(url)
+        self.crawler = Crawler(config, url)
+        self.sites = frontiers.filled(self.crawler.engine, sizes)
         self.active = [site for site in self.sites if not site.whole]
         self._site_of = {site.crawl_id: site for site in self.sites}
         self._listings = {site.site_id: site.listings() for site in self.active}
@@ -128,6 +129,15 @@ class Frontier:
         ], None
 
 
+def _upgrade(url: str) -> None:
+    """With connections of its own: the crawler's stays the same, since its CPU time is counted."""
+    engine = make_engine(url, pool_size=1)
+    try:
+        migrations.upgrade(engine)
+    finally:
+        engine.dispose()
+
+
 def _page_of(site: Filled, kind: Kind, number: int) -> NewPage:
     host = site.host(number)
     return new_page(site.site_id, site.crawl_id, kind, host, url_of(host, kind, number), PRIORITY)
@@ -137,7 +147,7 @@ def _database(config: Settings, pages: int, *, kept: bool) -> str:
     """The name of a database with a frontier of this size: filled now, or, where the folder is
     kept, a copy of the one that was filled first."""
     filled, copy = f"filled_{pages}", f"copy_{pages}"
-    with psycopg.connect(_plain(config.postgres_url), autocommit=True) as connection:
+    with psycopg.connect(plain(config.postgres_url), autocommit=True) as connection:
         query = "SELECT EXISTS (SELECT FROM pg_database WHERE datname = %s)"
         if connection.execute(query, [filled]).fetchone() == (False,):
             say(f"{pages:,} pages: inserting")
@@ -156,7 +166,7 @@ def _fill(config: Settings, connection: psycopg.Connection[Any], pages: int, nam
     engine = make_engine(config.postgres_url.replace("/scraper?", "/filling?"), pool_size=1)
     try:
         migrations.upgrade(engine)
-        for site in frontiers.fill(engine, pages):
+        for site in frontiers.fill(engine, frontiers.even(pages)):
             if site % 10 == 0 and pages >= 100_000:
                 say(f"{pages:,} pages: {site} of {frontiers.SITES} sites inserted")
     finally:
@@ -164,15 +174,15 @@ def _fill(config: Settings, connection: psycopg.Connection[Any], pages: int, nam
     connection.execute(f"ALTER DATABASE filling RENAME TO {name}")
 
 
-def _with_buffers(config: Settings, buffers: str) -> None:
+def with_buffers(config: Settings, buffers: str) -> None:
     """Starts PostgreSQL anew with such `shared_buffers`."""
-    with psycopg.connect(_plain(config.postgres_url), autocommit=True) as connection:
+    with psycopg.connect(plain(config.postgres_url), autocommit=True) as connection:
         connection.execute(f"ALTER SYSTEM SET shared_buffers = '{buffers}'")
     embedded.down(config)
     embedded.up(config)
 
 
-def _advised() -> str:
+def advised() -> str:
     return f"{min(MOST_BUFFERS_MB, psutil.virtual_memory().total // 4 // 2**20)}MB"
 
 
@@ -183,7 +193,8 @@ def measure(
     with ExitStack() as stack:
         places = []
         for pages in sizes:
-            place = Frontier(config, pages, kept=kept)
+            name = _database(config, pages, kept=kept)
+            place = Frontier(config, name, frontiers.even(pages))
             stack.callback(place.crawler.close)
             places.append(place)
         inserted = {place.pages: sizes_of(place.crawler.engine) for place in places}
@@ -224,7 +235,7 @@ def measure(
         ]
 
 
-def _plain(url: str) -> str:
+def plain(url: str) -> str:
     return url.replace("postgresql+psycopg://", "postgresql://").replace("/scraper?", "/postgres?")
 
 
@@ -245,7 +256,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--buffers",
-        default=_advised(),
+        default=advised(),
         metavar="MB",
         help="PostgreSQL's shared_buffers (default: %(default)s)",
     )
@@ -302,7 +313,7 @@ def _run(args: argparse.Namespace) -> None:
             print(recrawls.table(found))
             about["recrawls"] = recrawls.as_json(found)
         else:
-            _with_buffers(config, args.buffers)
+            with_buffers(config, args.buffers)
             sizes = measure(
                 config, args.sizes, args.rounds, args.explain, kept=args.home is not None
             )

@@ -146,10 +146,10 @@ class Crawler:
 
     def dispatch(self) -> int:
         """Leases and sends. How many pages."""
-        from scraper.runtime.send import depth, send
+        from scraper.runtime.send import queue_depth, send
 
         with self.timed("dispatch"):
-            messages = dispatching.dispatch(self.engine, self.config, depth)
+            messages = dispatching.dispatch(self.engine, self.config, queue_depth)
         with self.timed("send"):
             send(messages)
         with self.engine.connect() as connection:
