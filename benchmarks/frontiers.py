@@ -158,9 +158,7 @@ def fill(engine: sa.Engine, sizes: Sequence[int]) -> Iterator[int]:
         connection.execute(sa.text("CHECKPOINT"))
 
 
-def _fill_site(
-    engine: sa.Engine, place: int, pages: int, *, first_id: int, whole: bool
-) -> None:
+def _fill_site(engine: sa.Engine, place: int, pages: int, *, first_id: int, whole: bool) -> None:
     definition = site(f"shop{place:03}", "unlimited" if place % UNLIMITED_EVERY == 0 else RATE)
     with engine.begin() as connection:
         # no look at each foreign key

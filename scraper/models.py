@@ -116,6 +116,7 @@ class Crawl(Base):
             unique=True,
             where="status IN ('planned', 'running')",
         ),
+        Index("crawls_finished_at_idx", "finished_at"),
         partial_index(
             "crawls_unjudged_idx",
             "id",

@@ -84,7 +84,9 @@ class Database:
         return 1e3 * quantile(self.walls.get(row, ()), share)
 
 
-def measure(config: Settings, pages: Sequence[int], rounds: int, plans: Path | None) -> list[Database]:
+def measure(
+    config: Settings, pages: Sequence[int], rounds: int, plans: Path | None
+) -> list[Database]:
     with ExitStack() as stack:
         databases = []
         for number_ in pages:
@@ -149,11 +151,27 @@ def _arguments() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--pages", default="50000,500000", metavar="N,N", help="in all sites together (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=7, metavar="N", help="calls of each (default: %(default)s)")
-    parser.add_argument("--buffers", default=advised(), metavar="MB", help="PostgreSQL's shared_buffers (default: %(default)s)")
-    parser.add_argument("--home", type=Path, metavar="FOLDER", help="keep the databases there for other runs")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured there as well")
+    parser.add_argument(
+        "--pages",
+        default="50000,500000",
+        metavar="N,N",
+        help="in all sites together (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=7, metavar="N", help="calls of each (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--buffers",
+        default=advised(),
+        metavar="MB",
+        help="PostgreSQL's shared_buffers (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--home", type=Path, metavar="FOLDER", help="keep the databases there for other runs"
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write what was measured there as well"
+    )
     parser.add_argument("--explain", type=Path, metavar="FILE", help="EXPLAIN (ANALYZE, BUFFERS) of each question's statements in the largest")  # fmt: skip
     args = parser.parse_args()
     try:

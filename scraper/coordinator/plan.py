@@ -9,7 +9,10 @@ paused site has no slots, and none are made up afterwards.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 
 import sqlalchemy as sa
 import structlog
@@ -25,6 +28,11 @@ from scraper.sites.definition import Site
 
 log = structlog.get_logger()
 
+# How many crawls a transaction opens: another coordinator that plans waits for it.
+OPENED_AT_ONCE = 50
+# The discoveries of many crawls that are due at once take some seconds.
+LOST_S = 10.0
+
 
 @dataclass(frozen=True, slots=True)
 class OpenedCrawl:
@@ -37,15 +45,15 @@ class OpenedCrawl:
 
 def plan(engine: sa.Engine, *, schedules: bool = True) -> list[Message]:
     """Opens the crawls that are due (none without `schedules`). Returns a discovery message for
-    every crawl that has not begun, including those whose message was lost."""
-
-    def work() -> list[int]:
-        with engine.begin() as connection:
-            for site in sites.scheduled_sites(connection) if schedules else ():
-                _open_due(connection, site)
-            return crawls.planned_crawls(connection)
-
-    return [discover_message(crawl_id) for crawl_id in retry_transaction(work)]
+    each, and for those that have not begun for a while: their message may be lost."""
+    due = retry_transaction(lambda: _read_due(engine)) if schedules else []
+    opened: list[int] = []
+    for start in range(0, len(due), OPENED_AT_ONCE):
+        part = due[start : start + OPENED_AT_ONCE]
+        opened += retry_transaction(partial(_open_due, engine, part))
+    with engine.connect() as connection:
+        waiting = crawls.planned_crawls(connection, LOST_S)
+    return [discover_message(crawl_id) for crawl_id in dict.fromkeys([*opened, *waiting])]
 
 
 def open_now(engine: sa.Engine, name: str, *, refetch: bool = False) -> OpenedCrawl:
@@ -83,24 +91,40 @@ def discover_message(crawl_id: int) -> Message:
     return Message("discover", COORDINATOR, {"crawl_id": crawl_id})
 
 
-def _open_due(connection: sa.Connection, row: sites.ScheduledSite) -> None:
+def _read_due(engine: sa.Engine) -> list[tuple[sites.ScheduledSite, datetime]]:
+    """Returns the sites whose latest slot has no crawl, with the slot. Definitions are validated
+    only then: there are many, and a tick comes every few seconds."""
+    with engine.connect() as connection:
+        scheduled = sites.scheduled_sites(connection)
+    due = []
+    for row in scheduled:
+        schedule, zone = row.definition["schedule"], row.definition.get("timezone") or "UTC"
+        slot = latest_slot(schedule, zone, row.now)
+        if slot and slot > max(row.scheduled_since, row.last_slot or row.scheduled_since):
+            due.append((row, slot))
+    return due
+
+
+def _open_due(engine: sa.Engine, due: Sequence[tuple[sites.ScheduledSite, datetime]]) -> list[int]:
+    with engine.begin() as connection:
+        opened = [_open_slot(connection, row, slot) for row, slot in due]
+    return [crawl_id for crawl_id in opened if crawl_id is not None]
+
+
+def _open_slot(connection: sa.Connection, row: sites.ScheduledSite, slot: datetime) -> int | None:
+    """Opens the crawl of a slot. Returns its id, or None if none waits for its discovery."""
     try:
         site = Site.model_validate(row.definition)
     except ValidationError as error:
         # Another version stored it; the other sites are planned all the same.
         problems = error.error_count()
         log.error("stored site definition is no longer valid", site=row.name, problems=problems)
-        return
-    if site.schedule is None:
-        return
-    slot = latest_slot(site.schedule, site.timezone, row.now)
-    if slot is None or slot <= max(row.scheduled_since, row.last_slot or row.scheduled_since):
-        return
+        return None
     crawls.end_round(connection, row.id)
     running = crawls.active_crawl(connection, row.id)
     if running and crawls.has_trigger(connection, running, crawls.REPLAY):
         # A replay ends soon, so the slot waits for it.
-        return
+        return None
     reason = f"crawl {running} was still running" if running else None
     crawl_id = crawls.open_crawl(
         connection, row.id, site, slot=slot, trigger="schedule", skipped=reason
@@ -109,3 +133,4 @@ def _open_due(connection: sa.Connection, row: sites.ScheduledSite) -> None:
         log.info(
             "crawl planned", site=row.name, crawl=crawl_id, slot=slot.isoformat(), skipped=reason
         )
+    return None if running else crawl_id

@@ -126,11 +126,14 @@ def end_round(connection: sa.Connection, site_id: int) -> None:
         stop_crawl(connection, crawl_id, "gave way to a crawl of the whole site")
 
 
-def planned_crawls(connection: sa.Connection) -> list[int]:
-    """Returns the crawls that wait for their discovery: normally none, but a message may be
-    lost."""
-    query = sa.text("SELECT id FROM crawls WHERE status = 'planned' ORDER BY id")
-    return list(connection.execute(query).scalars())
+def planned_crawls(connection: sa.Connection, older_s: float) -> list[int]:
+    """Returns the crawls that have waited for their discovery for so long: normally none, but a
+    message may be lost."""
+    query = sa.text("""
+        SELECT id FROM crawls
+         WHERE status = 'planned' AND created_at < now() - make_interval(secs => :older_s)
+         ORDER BY id""")
+    return list(connection.execute(query, {"older_s": older_s}).scalars())
 
 
 def lock_planned(connection: sa.Connection, crawl_id: int) -> sa.Row[Any] | None:

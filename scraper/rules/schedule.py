@@ -8,7 +8,7 @@ comes at the first moment after it, and a slot in the repeated hour comes once.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
@@ -20,14 +20,14 @@ MARGIN = timedelta(hours=3)
 
 def latest_slot(expression: str, zone: str, now: datetime) -> datetime | None:
     """Returns the newest slot at or before `now` (aware), in UTC; None for an expression without
-    one.
+    one, or an unknown time zone.
 
     >>> latest_slot("0 6 * * *", "Europe/Berlin", datetime(2026, 7, 1, 12, tzinfo=UTC)).isoformat()
     '2026-07-01T04:00:00+00:00'
     """
-    local_zone = ZoneInfo(zone)
     now = now.astimezone(UTC)
     try:
+        local_zone = ZoneInfo(zone)
         earlier = next(
             CronSim(expression, (now - MARGIN).astimezone(local_zone), reverse=True), None
         )
@@ -37,7 +37,7 @@ def latest_slot(expression: str, zone: str, now: datetime) -> datetime | None:
             if (slot_utc := slot.astimezone(UTC)) > now:
                 break
             latest = slot_utc
-    except CronSimError:
+    except (CronSimError, ZoneInfoNotFoundError):
         return None
     return latest
 

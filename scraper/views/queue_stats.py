@@ -1,8 +1,8 @@
 """How things stand now, for people and for metrics: queues, leases, workers, dead pages, latest
 errors, fresh sites.
 
-Reads only, and of the frontier only what is open: a million due pages are counted in a second or
-two. What is of Redis (rests, paces) is in `views.host_states` and `proxies.health`.
+Reads only, and of a large frontier only a part. What is of Redis (rests, paces) is in
+`views.host_states` and `proxies.health`.
 """
 
 from __future__ import annotations
@@ -15,35 +15,20 @@ import sqlalchemy as sa
 
 from scraper.domain import Outcome
 from scraper.frontier import crawls
-from scraper.frontier.due import LEASED
+from scraper.infra.statements import sql
 from scraper.rules.schedule import latest_slot
 
 # A worker that lives prolongs its leases every two seconds.
 SILENT_S = 10.0
-# Errors are sought among all pages that are due again, and no index says which have one: of
-# millions that takes too long.
-ERRORS_TIMEOUT_MS = 2000
-QUERY_CANCELED = "57014"
+# Above this many open pages a sample of as many is counted: a page takes about a microsecond.
+COUNTED_MAX = 200_000
+# At most so many failures of a crawl are read.
+FAILURES_MAX = 500
+# The fields of a `PageTrouble` that its row has.
+FROM_ROW = ("site", "host", "pages", "ago_s", "url", "error", "final")
 
-DUE = sa.text(f"""
-SELECT queue, count(*) FILTER (WHERE not_before <= now() AND NOT held) AS due,
-       count(*) FILTER (WHERE not_before > now() AND NOT held) AS later,
-       count(*) FILTER (WHERE held) AS held,
-       CAST(extract(epoch FROM
-           now() - min(not_before) FILTER (WHERE not_before <= now() AND NOT held)) AS float8)
-           AS oldest_s
-  FROM (SELECT *, host = ANY (:hosts) OR crawl_id = ANY (:crawls) AS held FROM pages
-         WHERE status = 'due' AND id NOT IN {LEASED}
-           AND (CAST(:site AS text) IS NULL
-                OR site_id = (SELECT id FROM sites WHERE name = :site))) open
- GROUP BY queue
-""")
-
-# A frontier that is being worked on has hardly a block that is all visible: an index-only scan
-# would then visit the table once for each page, in the index's order (5 s for a million). A bitmap
-# visits each block once (1 s).
-BY_BITMAP = sa.text("SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off")
-AS_EVER = sa.text("SET LOCAL enable_indexscan = on; SET LOCAL enable_indexonlyscan = on")
+DUE = sa.text(sql("views/due_counts.sql"))
+ERRORS = sa.text(sql("views/latest_errors.sql"))
 
 LEASES = sa.text("""
 SELECT l.queue, l.worker, l.started_at IS NULL AS unclaimed, count(*) AS batches,
@@ -64,19 +49,6 @@ SELECT s.name AS site, p.status, count(*) AS pages
  WHERE (CAST(:site AS text) IS NULL OR s.name = :site)
  GROUP BY s.name, p.status ORDER BY pages DESC, s.name, p.status
 """)
-
-_ERRORS = """
-SELECT s.name AS site, p.host, p.last_outcome AS outcome, count(*) AS pages,
-       CAST(extract(epoch FROM now() - max(p.settled_at)) AS float8) AS ago_s,
-       (array_agg(p.url ORDER BY p.settled_at DESC))[1] AS url,
-       (array_agg(p.error ORDER BY p.settled_at DESC))[1] AS error
-  FROM pages p JOIN sites s ON s.id = p.site_id
- WHERE {which} AND p.settled_at > now() - interval '1 day'
-   AND (CAST(:site AS text) IS NULL OR s.name = :site)
- GROUP BY s.name, p.host, p.last_outcome ORDER BY ago_s LIMIT :limit
-"""
-ERRORS_DEAD = sa.text(_ERRORS.format(which="p.status IN ('dead', 'invalid')"))
-ERRORS_DUE = sa.text(_ERRORS.format(which="p.status = 'due' AND p.error IS NOT NULL"))
 
 # A crawl of a replay has not looked at the whole site. The slots of a site are in an index; its
 # newest are read.
@@ -166,14 +138,13 @@ class SiteFreshness:
 
 
 def read_queues(connection: sa.Connection, site: str | None = None) -> list[QueueState]:
-    """Every queue with pages that are due or leased; of a site, with its pages alone."""
+    """Every queue with pages that are due or leased; of a site, with its pages alone. Counts of due
+    pages are estimates if more than `COUNTED_MAX` pages are open."""
     states: dict[str, QueueState] = {}
     hosts = list(connection.execute(sa.text("SELECT host FROM hosts WHERE paused")).scalars())
-    values = {"hosts": hosts, "crawls": crawls.paused_crawls(connection), "site": site}
-    connection.execute(BY_BITMAP)
-    due = list(connection.execute(DUE, values))
-    connection.execute(AS_EVER)
-    for row in due:
+    paused = crawls.paused_crawls(connection)
+    values = {"hosts": hosts, "crawls": paused, "site": site, "exact": COUNTED_MAX}
+    for row in connection.execute(DUE, values):
         states[row.queue] = QueueState(
             row.queue, row.due, row.later, row.held, oldest_s=row.oldest_s
         )
@@ -213,22 +184,10 @@ def count_unusable(connection: sa.Connection, site: str | None = None) -> list[U
 def read_troubles(
     engine: sa.Engine, site: str | None = None, *, limit: int = 10
 ) -> list[PageTrouble]:
-    """Returns the latest failures, newest first. If searching the due pages takes longer than two
-    seconds, only pages that were given up are returned."""
-    values = {"site": site, "limit": limit}
+    """Returns the latest failures, newest first, among the newest `FAILURES_MAX` of each crawl."""
+    values = {"site": site, "limit": limit, "newest": FAILURES_MAX}
     with engine.connect() as connection:
-        troubles = [
-            _make_trouble(row, final=True) for row in connection.execute(ERRORS_DEAD, values)
-        ]
-    try:
-        with engine.begin() as connection:
-            connection.execute(sa.text(f"SET LOCAL statement_timeout = {ERRORS_TIMEOUT_MS}"))
-            rows = list(connection.execute(ERRORS_DUE, values))
-        troubles += [_make_trouble(row, final=False) for row in rows]
-    except sa.exc.OperationalError as error:
-        if getattr(error.orig, "sqlstate", None) != QUERY_CANCELED:
-            raise
-    return sorted(troubles, key=lambda trouble: trouble.ago_s)[:limit]
+        return [_make_trouble(row) for row in connection.execute(ERRORS, values)]
 
 
 def site_names(connection: sa.Connection) -> list[str]:
@@ -258,10 +217,9 @@ def _missed_s(row: sa.Row[Any]) -> float | None:
     return float((row.now - slot).total_seconds())
 
 
-def _make_trouble(row: sa.Row[Any], *, final: bool) -> PageTrouble:
+def _make_trouble(row: sa.Row[Any]) -> PageTrouble:
     return PageTrouble(
         outcome=row.outcome or "",
         blame=str(Outcome.blame_of(row.outcome)),
-        final=final,
-        **{name: getattr(row, name) for name in ("site", "host", "pages", "ago_s", "url", "error")},
+        **{name: getattr(row, name) for name in FROM_ROW},
     )

@@ -165,17 +165,47 @@ def test_errors_are_grouped_with_whom_they_blame_the_latest_first(engine: sa.Eng
     assert unusable == {("invalid", 2), ("dead", 4)}
 
 
-def test_errors_among_too_many_due_pages_are_not_waited_for(
+def test_a_sample_of_many_open_pages_stands_for_all(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crawl = open_crawl(engine, a_site())
-    give_up(engine, crawl, urls(1), Outcome.REFUSED)
-    slow = sa.text(str(state.ERRORS_DUE).replace("p.error IS NOT NULL", "pg_sleep(20) IS NOT NULL"))
-    add(engine, [new_page(crawl, url) for url in urls(1, "three.example")])
-    execute(engine, "UPDATE pages SET settled_at = now() WHERE status = 'due'")
-    monkeypatch.setattr(state, "ERRORS_TIMEOUT_MS", 50)
-    monkeypatch.setattr(state, "ERRORS_DUE", slow)
-    assert [one.outcome for one in state.read_troubles(engine)] == ["refused"]
+    """Of a small crawl everything is read; a large one's pages are all alike, but for one queue."""
+    large, small = open_crawl(engine, a_site()), open_crawl(engine, a_site("other"))
+    add(engine, [new_page(large, url) for url in urls(60)])
+    add(engine, [new_page(large, url, queue="residential") for url in urls(60, "two.example")])
+    add(engine, [new_page(small, url) for url in urls(7, "other.example")])
+    exact = queues(engine)
+    assert (exact["datacenter"].due, exact["residential"].due) == (67, 60)
+    monkeypatch.setattr(state, "COUNTED_MAX", 20)
+    estimated = queues(engine)
+    assert sum(queue.due for queue in estimated.values()) == 127
+    assert estimated["datacenter"].due >= 7
+    with engine.connect() as connection:
+        (of_site,) = state.read_queues(connection, "other")
+    assert of_site.due == 7
+    with engine.begin() as connection:
+        hosts.set_paused(connection, "shop.example", paused=True)
+        hosts.set_paused(connection, "two.example", paused=True)
+    assert sum(queue.held for queue in queues(engine).values()) == 120
+    lease_all(engine, "other.example", 7)
+    (leased,) = (queue for queue in queues(engine).values() if queue.leased)
+    assert (leased.leased, sum(queue.due for queue in queues(engine).values())) == (7, 0)
+
+
+def test_errors_of_crawls_that_have_ended_are_found_and_each_crawl_gives_only_some(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crawl, other = open_crawl(engine, a_site()), open_crawl(engine, a_site("other"))
+    give_up(engine, crawl, urls(30), Outcome.REFUSED)
+    give_up(engine, other, urls(1, "other.example"), Outcome.NOT_EXTRACTED)
+    execute(
+        engine,
+        "UPDATE crawls SET status = 'completed', finished_at = now() - interval '3 hours'",
+    )
+    monkeypatch.setattr(state, "FAILURES_MAX", 10)
+    found = {(one.site, one.pages, one.final) for one in state.read_troubles(engine)}
+    assert found == {("shop", 10, True), ("other", 1, True)}
+    execute(engine, "UPDATE crawls SET finished_at = now() - interval '30 hours' WHERE site_id = 1")
+    assert [one.site for one in state.read_troubles(engine)] == ["other"]
 
 
 def freshness(engine: sa.Engine) -> state.SiteFreshness:
