@@ -5,11 +5,11 @@ number of pages in all of them.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 
 import redis
 import sqlalchemy as sa
@@ -132,6 +132,5 @@ def _hosts(place: Place) -> object:
 def _export(age: timedelta | None, place: Place) -> object:
     since = None if age is None else datetime.now(UTC) - age
     cursor = None if since is None else reader.resolve_cursor(place.engine, since)
-    return write_export(
-        place.engine, place.site.name, "csv", os.devnull, delisted=False, since=cursor
-    )
+    file = str(Path(place.config.home) / "export.csv")
+    return write_export(place.engine, place.site.name, "csv", file, delisted=False, since=cursor)

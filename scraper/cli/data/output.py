@@ -1,8 +1,9 @@
 """Destinations of an export: the terminal, a file, or S3 (`s3://bucket/key`). A file or object
 appears completely or not at all.
 
-A file is written under a temporary name in the same folder and renamed. An object is written to the
-temporary folder (TMPDIR, which needs the space), and uploaded in parts if it is large.
+A file is written under a temporary name in the same folder and renamed; a pipe or device is written
+directly. An object is written to the temporary folder (TMPDIR, which needs the space), and uploaded
+in parts if it is large.
 """
 
 from __future__ import annotations
@@ -53,6 +54,11 @@ def as_text(file: IO[bytes]) -> Iterator[IO[str]]:
 def _for_file(path: str) -> Iterator[IO[bytes]]:
     target = Path(path)
     try:
+        if target.exists() and not target.is_file():
+            # A device or a pipe stays what it is: as root, renaming would replace it.
+            with target.open("wb") as file:
+                yield file
+            return
         with NamedTemporaryFile(
             "wb", dir=target.parent, prefix=f".{target.name[:100]}.", delete=False
         ) as temporary:
