@@ -32,7 +32,8 @@ def statements(engine: sa.Engine) -> Iterator[dict[str, Plan]]:
     def explain(
         connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool
     ) -> None:
-        if not EXPLAINABLE.match(statement):
+        # Without a transaction nothing could be undone.
+        if not EXPLAINABLE.match(statement) or connection.connection.driver_connection.autocommit:
             return
         with connection.connection.cursor() as cursor:
             cursor.execute("SAVEPOINT explained")

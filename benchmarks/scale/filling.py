@@ -1,5 +1,5 @@
 """Databases of any number of pages, inserted in bulk: the frontier of `benchmarks/frontiers.py`, and
-what a month of daily crawls has left beside it.
+what a month of daily crawls has left.
 
 The last few sites have the same number of pages in every database. What is asked of one site is
 asked of them, so that it differs by the other sites' pages alone.

@@ -1,7 +1,7 @@
 -- name: due_counts
 -- Counts the due pages of each queue that are not leased.
--- parameters: hosts (paused), crawls (ids of paused sites' crawls), site (or null), exact (up to so
---   many open pages are read)
+-- parameters: hosts (paused), crawls (ids of paused sites' crawls), site (or null), exact (up to
+--   this many open pages are read)
 -- locks: nothing
 -- why: of more open pages the same number is read of each crawl, and counts for its others too:
 --   crawls know how many they have. `pages_open_idx` gives a crawl's pages in the order of the

@@ -22,7 +22,7 @@ from scraper.rules.schedule import latest_slot
 SILENT_S = 10.0
 # Above this many open pages a sample of as many is counted: a page takes about a microsecond.
 COUNTED_MAX = 200_000
-# At most so many failures of a crawl are read.
+# At most this many failures of a crawl are read.
 FAILURES_MAX = 500
 # The fields of a `PageTrouble` that its row has.
 FROM_ROW = ("site", "host", "pages", "ago_s", "url", "error", "final")

@@ -1,4 +1,4 @@
-"""Files and what is no file as the destination of an export."""
+"""Files, pipes and devices as the destinations of an export."""
 
 from __future__ import annotations
 
