@@ -49,6 +49,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from scraper.errors import CursorError, ScraperError
+from scraper.infra.statements import sql
 
 TRIM_ROWS = 20_000  # at a time
 BEYOND = 2**62  # a position above all
@@ -98,7 +99,7 @@ SELECT c.id AS cursor, c.event, s.name AS site, p.external_id AS id, p.url, c.ve
 
 KEPT = sa.text("SELECT trimmed, trimmed_at, began FROM feed")
 HAS_ROW = sa.text("SELECT EXISTS (SELECT FROM changes WHERE id = :position)")
-FIRST_AT = sa.text("SELECT min(id) FROM changes WHERE at >= :at")
+FIRST_AT = sa.text(sql("feed/first_at.sql"))
 LAST_ROW = sa.text("""
 SELECT greatest((SELECT max(id) FROM changes WHERE id <= :upto), (SELECT trimmed FROM feed), 0)
 """)

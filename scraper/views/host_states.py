@@ -24,17 +24,25 @@ WITH RECURSIVE q AS (
 ) SELECT queue FROM q WHERE queue IS NOT NULL
 """)
 
+# Pages are summed first: each crawl's definition is read once, not for each of its pages.
 OPEN_PAGES = sa.text(f"""
-SELECT p.host, count(*) FILTER (WHERE p.not_before <= now() AND p.id NOT IN {LEASED}) AS due,
-       count(*) FILTER (WHERE p.not_before > now()) AS later,
-       count(*) FILTER (WHERE p.not_before <= now() AND p.id IN {LEASED}) AS leased,
+WITH open AS (
+     SELECT host, crawl_id, count(*) FILTER (WHERE ready AND NOT held) AS due,
+            count(*) FILTER (WHERE NOT ready) AS later,
+            count(*) FILTER (WHERE ready AND held) AS leased
+       FROM (SELECT host, crawl_id, not_before <= now() AS ready, id IN {LEASED} AS held
+               FROM pages
+              WHERE status = 'due' AND (CAST(:host AS text) IS NULL OR host = :host)) p
+      GROUP BY host, crawl_id
+)
+SELECT o.host, CAST(sum(o.due) AS int) AS due, CAST(sum(o.later) AS int) AS later,
+       CAST(sum(o.leased) AS int) AS leased,
        array_agg(DISTINCT s.name ORDER BY s.name) AS sites,
        CASE WHEN count(c.rate_per_s) > 0
             THEN min(c.rate_per_s) END AS rate_per_s, min(c.concurrency) AS concurrency,
        min(coalesce(CAST(c.definition ->> 'burst' AS int), 1)) AS burst
-  FROM pages p JOIN crawls c ON c.id = p.crawl_id JOIN sites s ON s.id = c.site_id
- WHERE p.status = 'due' AND (CAST(:host AS text) IS NULL OR p.host = :host)
- GROUP BY p.host
+  FROM open o JOIN crawls c ON c.id = o.crawl_id JOIN sites s ON s.id = c.site_id
+ GROUP BY o.host
 """)
 
 ROUTES = sa.text("""

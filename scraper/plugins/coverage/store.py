@@ -74,7 +74,8 @@ SELECT count(*) AS pages, count(e.fingerprint) AS in_sitemap
   FROM pages g
   LEFT JOIN sitemap_entries e
     ON e.site_id = g.site_id AND e.fingerprint = g.fingerprint AND e.crawl_id = g.crawl_id
- WHERE g.crawl_id = :id AND g.kind = 'product' AND g.status IN ('ok', 'unchanged')
+ WHERE g.site_id = (SELECT site_id FROM crawls WHERE id = :id) AND g.crawl_id = :id
+   AND g.kind = 'product' AND g.status IN ('ok', 'unchanged')
    AND NOT EXISTS (SELECT FROM products p WHERE p.page_id = g.id)
    AND NOT EXISTS (
        SELECT FROM held_products h

@@ -43,7 +43,8 @@ UPDATE crawls SET suspect = true,
 # Empty listings of an accepted crawl are believed.
 EMPTY_LISTINGS = sa.text("""
 UPDATE pages SET last_item_count = 1
- WHERE crawl_id = :id AND kind <> 'product' AND status = 'invalid'
+ WHERE site_id = (SELECT site_id FROM crawls WHERE id = :id) AND crawl_id = :id
+   AND kind <> 'product' AND status = 'invalid'
 """)
 
 ACCEPT = sa.text("""
