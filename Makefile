@@ -8,6 +8,7 @@
 # PRODUCTS=… with lies, days: of each site; SEED=… other shops
 # UPGRADE=1  with lock: move to the newest releases
 # PAGES=…    with repair; SEED=… other redesigns
+# PAGES=…    with scale: in all sites of the large database
 # FOLDER=…   with match: labelled sets (tools/match/sets.py has their formats); SEED=… another generated one
 # ROUNDS=…   with bench: runs of each contender (default: 1); PRODUCTS=… in the shop (default: 10000); ONLY=ours,scrapy some
 #            of them; JSON=file every run; WORKERS=2 no peers, two workers of ours against one; SIZE=600k pages as large as
@@ -36,7 +37,7 @@ AT_ONCE := -n 4
 SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fast test check docs house secrets chaos failover alerts-chaos lies days repair match fresh lock bench dist clean
+.PHONY: help setup demo fast test check docs house secrets chaos failover alerts-chaos lies days repair match fresh lock bench scale dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -147,6 +148,10 @@ bench: setup ## measure us and our peers side by side, in one table (ROUNDS= PRO
 	@$(BIN)/python -m benchmarks $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PRODUCTS),--products $(PRODUCTS)) \
 		$(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON)) $(if $(WORKERS),--workers $(WORKERS)) \
 		$(if $(STRICT),--strict) $(if $(SIZE),--size $(SIZE)) $(if $(PAGES),--pages $(PAGES))
+
+scale: setup ## measure what grows with other sites' pages, in databases of 50,000 pages and of more (PAGES=500000)
+	@$(BIN)/python -m benchmarks.scale $(if $(PAGES),--pages 50000,$(PAGES)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+		$(if $(JSON),--json $(JSON))
 
 .PHONY: .peers
 .peers:
