@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import sqlalchemy as sa
 
 from scraper.plugins.alerts.prices import outbox
+from tests.support.servers.forked import start_program
 from tests.support.servers.receivers import receivers
 
 # A coordinator that does nothing but price alerts, after the step that is put in.
@@ -60,6 +61,21 @@ class Replay:
         return again
 
 
+@contextmanager
+def running_program(text: str, *words: str) -> Iterator[None]:
+    """A program that has printed a line, until it is killed in the end."""
+    reads, writes = os.pipe()
+    with open(reads) as output:
+        process = start_program(text, *words, out=writes, err=2)
+        os.close(writes)
+        try:
+            assert output.readline()
+            yield
+        finally:
+            process.kill()
+            process.wait()
+
+
 def deliver_through_kills(
     engine: sa.Engine,
     folder: Path,
@@ -87,17 +103,13 @@ def deliver_through_kills(
     with receivers(folder) as (webhook, _, recipients):
         webhook.headers = webhook.bodies = webhook.got = replay  # type: ignore[assignment]
         recipients.write_text(webhook.address)
-        program = [sys.executable, "-c", COORDINATOR.format(step=step)]
+        program = COORDINATOR.format(step=step)
         while replay.killed < kills or is_behind():
-            with subprocess.Popen(
-                [*program, url, str(recipients), str(path)], stdout=subprocess.PIPE
-            ) as process:
-                assert process.stdout is not None and process.stdout.readline()
+            with running_program(program, url, str(recipients), str(path)):
                 until = time.monotonic() + chance.uniform(0.05, longest_s)
                 while time.monotonic() < until if replay.killed < kills else is_behind():
                     time.sleep(0.05)
                 replay.at_work += is_behind()
-                process.kill()
             replay.killed += 1
             with engine.begin() as connection:
                 connection.execute(RETRY)

@@ -1,5 +1,5 @@
-"""Our commands as processes that import next to nothing: each is forked off one that has imported
-what commands and workers do, and has done nothing else.
+"""Our commands, and programs of tests, as processes that import next to nothing: each is forked off
+one that has imported what commands and workers do, and has done nothing else.
 
 Each is a process like any other, with a group, an environment, a working folder and an end of its
 own. Only `/proc` tells the command line and the environment of the process it was forked off. What
@@ -19,12 +19,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from scraper import settings
 
@@ -37,6 +38,8 @@ ENTRIES = {"scraper": "scraper.cli.main", "celery": "celery.__main__"}
 AHEAD = ("celery.bin.celery", "celery.bin.worker", "celery.apps.worker", "celery.apps.beat")
 ITS_OWN = ("scraper.celery", "scraper.celeryconfig")
 MESSAGE_BYTES = 200_000
+# How long a program of a test may take.
+PROGRAM_S = 300.0
 READ_ONCE = ("PYTHON", "LD_")
 # All that the process to fork off has of the environment, so that nothing of a test's is in it.
 ENVIRONMENT = {
@@ -120,9 +123,47 @@ def start(argv: Sequence[str], env: Mapping[str, str], out: int, err: int) -> Pr
             stderr=err,
             start_new_session=True,
         )
+    return _fork_child(
+        (out, err), argv=[str(BIN / argv[0]), *argv[1:]], env=dict(env), cwd=str(ROOT)
+    )
+
+
+def start_program(
+    text: str,
+    *words: str,
+    out: int | IO[Any],
+    err: int | IO[Any],
+    stdin: int | IO[Any] | None = None,
+) -> Forked:
+    """`python -c TEXT WORDS…`, with this process's environment and working folder. The files stay
+    the caller's."""
+    assert _read_once(os.environ) == _read_once(ENVIRONMENT), "it would not be heeded"
+    files = (out, err) if stdin is None else (out, err, stdin)
+    return _fork_child(
+        [file if isinstance(file, int) else file.fileno() for file in files],
+        argv=["-c", *words], env=dict(os.environ), cwd=str(Path.cwd()), text=text,
+    )  # fmt: skip
+
+
+def run_program(text: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end, whatever it is."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = start_program(text, *words, out=out, err=err)
+        try:
+            code = process.wait(PROGRAM_S)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(["-c", *words], code, out.read(), err.read())
+
+
+def _fork_child(files: Sequence[int], *, argv: list[str], **message: Any) -> Forked:
     reads, writes = os.pipe()
-    message = json.dumps({"argv": list(argv), "env": dict(env)}).encode()
-    socket.send_fds(_parent().requests, [message], [out, err, writes])
+    data = json.dumps({"argv": argv, **message}).encode()
+    socket.send_fds(_parent().requests, [data], [writes, *files])
     os.close(writes)
     return Forked(argv, reads)
 
@@ -163,21 +204,22 @@ def _serve(requests: socket.socket) -> Entry | None:
             _reap(statuses)
         if requests.fileno() not in ready:
             continue
-        message, files, _, _ = socket.recv_fds(requests, MESSAGE_BYTES, 3)
+        message, files, _, _ = socket.recv_fds(requests, MESSAGE_BYTES, 4)
         if not message:
             return None
+        status, *streams = files
         pid = os.fork()
         if not pid:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for file in (woken, wakes, *statuses.values()):
+            for file in (woken, wakes, status, *statuses.values()):
                 os.close(file)
             requests.close()
-            return _become(files, **json.loads(message))
-        out, err, statuses[pid] = files
-        os.close(out)
-        os.close(err)
-        os.write(statuses[pid], b"%d\n" % pid)
+            return _become(streams, **json.loads(message))
+        for file in streams:
+            os.close(file)
+        statuses[pid] = status
+        os.write(status, b"%d\n" % pid)
 
 
 def _reap(statuses: dict[int, int]) -> None:
@@ -189,20 +231,26 @@ def _reap(statuses: dict[int, int]) -> None:
             os.close(statuses.pop(pid))
 
 
-def _become(files: Sequence[int], argv: list[str], env: dict[str, str]) -> Entry:
+def _become(
+    streams: Sequence[int], argv: list[str], env: dict[str, str], cwd: str, text: str | None = None
+) -> Entry:
+    """`streams` are output, errors and, where the process has one, input."""
     os.setsid()
-    for number, file in enumerate(files[:2], start=1):
+    for number, file in zip((1, 2, 0), streams, strict=False):
         os.dup2(file, number)
-    for file in files:
         os.close(file)
     os.environ.clear()
     os.environ.update(env)
-    sys.argv = [str(BIN / argv[0]), *argv[1:]]
-    sys.path[0] = str(BIN)
+    os.chdir(cwd)
+    sys.argv = argv
     # As a script, and not as `python -m`: this is where click looks for its program's name.
     main: Any = sys.modules["__main__"]
-    main.__file__, main.__package__, main.__spec__ = sys.argv[0], None, None
-    entry: Entry = import_module(ENTRIES[argv[0]]).main
+    main.__file__, main.__package__, main.__spec__ = argv[0], None, None
+    if text is not None:
+        sys.path[0] = ""
+        return partial(exec, compile(text, "<string>", "exec"), {"__name__": "__main__"})
+    sys.path[0] = str(BIN)
+    entry: Entry = import_module(ENTRIES[Path(argv[0]).name]).main
     return entry
 
 

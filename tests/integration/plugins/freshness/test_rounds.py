@@ -27,6 +27,7 @@ from scraper.plugins.freshness.rounds import visit_pages
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from tests.support.making import a_site, rows
+from tests.support.servers.forked import run_program
 
 PAGES = 60
 SETTINGS = Settings()
@@ -438,10 +439,9 @@ def test_a_process_that_dies_at_any_statement_loses_no_look(
     assert len(settle_round(engine, range(1, PAGES + 1))) == 10
     kills, at = 0, 1
     while True:
-        words = [sys.executable, "-c", DYING, database, str(at), event]
-        ended = subprocess.run(words, timeout=240, check=False, capture_output=True)
+        ended = run_program(DYING, database, str(at), event)
         if ended.returncode != -signal.SIGKILL:
-            assert ended.returncode == 0, ended.stderr.decode()
+            assert ended.returncode == 0, ended.stderr
             break
         kills, at = kills + 1, at + 4
         assert rows(engine, "SELECT count(*) FROM page_visits WHERE round_id = 2") == [(10,)]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -25,6 +23,7 @@ from scraper.plugins.matching.commands import links as link_commands
 from scraper.plugins.matching.linking import decisions, step
 from scraper.results import rejection
 from tests.support.making import a_site, rows
+from tests.support.servers.forked import run_program
 from tests.support.shops.crawled_shop import Shop
 
 GTIN = "4006381333931"
@@ -328,10 +327,9 @@ def test_a_process_that_dies_leaves_all_of_a_step_or_none(
             shop.sells(f"{30 + number}.00", str(number), gtin=None, mpn=f"K20{number}X", brand="K")
     kills, at = 0, 1
     while True:
-        command = [sys.executable, "-c", DYING, database, str(at), event]
-        ended = subprocess.run(command, timeout=120, check=False, capture_output=True)
+        ended = run_program(DYING, database, str(at), event)
         if ended.returncode != -signal.SIGKILL:
-            assert ended.returncode == 0, ended.stderr.decode()
+            assert ended.returncode == 0, ended.stderr
             break
         kills, at = kills + 1, at + 5
     assert kills > 1
@@ -347,8 +345,7 @@ def test_each_change_alerts_once_whatever_dies(
     alpha, beta, gamma = shops
 
     def work(at: int, event: str) -> int:
-        command = [sys.executable, "-c", DYING_ALERTS, database, str(at), event, *EVENTS]
-        return subprocess.run(command, timeout=120, check=False, capture_output=True).returncode
+        return run_program(DYING_ALERTS, database, str(at), event, *EVENTS).returncode
 
     # (stock of all, the price that beta asks first, and then)
     moves = {
