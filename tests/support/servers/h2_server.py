@@ -9,7 +9,6 @@ first bytes of each connection.
 from __future__ import annotations
 
 import asyncio
-import gzip
 import hashlib
 import ssl
 from contextlib import suppress
@@ -21,8 +20,7 @@ import h2.events
 import h2.exceptions
 from h2.errors import ErrorCodes
 
-BIG = 64 * 1024 * 1024
-BOMB = gzip.compress(bytes(BIG), 9)
+from tests.support.servers.hostile_server import BIG, make_bomb
 
 
 class H2Server:
@@ -171,7 +169,7 @@ class H2Server:
                 )
             case "/bomb":
                 peer.send_headers(stream, [*ok, ("content-encoding", "gzip")])
-                await self._pour(peer, writer, stream, BOMB)
+                await self._pour(peer, writer, stream, make_bomb())
             case "/big":
                 peer.send_headers(stream, ok)
                 await self._pour(peer, writer, stream, b"x" * 3_000_000)

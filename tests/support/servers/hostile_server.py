@@ -14,6 +14,7 @@ import subprocess
 import zlib
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Self
 from urllib.parse import parse_qsl, urlsplit
@@ -116,7 +117,6 @@ RAW: dict[str, bytes] = {
     "/gzip-not": answer(b"<html>plain</html>", "200 OK", "Content-Encoding: gzip"),
     "/gzip-empty": answer(b"", "200 OK", "Content-Encoding: gzip"),
     "/brotli": answer(b"\x0b\x02\x80", "200 OK", "Content-Encoding: br"),
-    "/bomb": answer(gzip.compress(bytes(BIG), 9), "200 OK", "Content-Encoding: gzip"),
     "/robots.txt": answer(b"User-agent: *\nDisallow: /private\nCrawl-delay: 2\n"),
 }
 
@@ -186,6 +186,16 @@ async def late_bad_chunk(exchange: Exchange) -> None:
     await exchange.server.stopped.wait()
 
 
+@cache
+def make_bomb() -> bytes:
+    """Takes a while: not for those who only import this module."""
+    return gzip.compress(bytes(BIG), 9)
+
+
+async def bomb(exchange: Exchange) -> None:
+    await exchange.send(answer(make_bomb(), "200 OK", "Content-Encoding: gzip"))
+
+
 async def to(exchange: Exchange) -> None:
     """/to?u=… redirects to the decoded value, byte for byte."""
     raw = exchange.target.partition("?u=")[2]
@@ -245,6 +255,7 @@ HANDLERS: dict[str, Handler] = {
     "/endless-trailers": endless_trailers,
     "/reset-in-body": reset_in_body,
     "/late-bad-chunk": late_bad_chunk,
+    "/bomb": bomb,
     "/to": to,
     "/count": count_down,
     "/cookie-gate": cookie_gate,

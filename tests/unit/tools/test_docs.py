@@ -38,9 +38,10 @@ def text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", reference.pages())
-def test_the_reference_says_what_the_code_says(name: str) -> None:
-    assert text(REFERENCE / name) == reference.pages()[name], "run: python -m tools.docs"
+def test_the_reference_says_what_the_code_says(subtests: pytest.Subtests) -> None:
+    for name, page in reference.pages().items():
+        with subtests.test(name):
+            assert text(REFERENCE / name) == page, "run: python -m tools.docs"
 
 
 def is_a_purpose(line: str) -> bool:
