@@ -3,7 +3,8 @@
 # PYTHON=…   the interpreter to build .venv with (default: the first python3 >= 3.11)
 # KEEP=1     with demo: leave the servers running afterwards
 # FOLDER=…   with secrets: another one than ./secrets; POSTGRES=…, REDIS=… the hosts in the addresses
-# MINUTES=…  with chaos: how long faults are injected (from 10 on with the default settings); SEED=… the same ones again
+# MINUTES=…  with chaos: how long faults are injected (from 10 on with the default settings); SEED=… the same ones again;
+#            HOLE_S=120 the networks' holes are so long, and a worker alone is cut off for as long
 # CHANGES=…  with alerts-chaos; KILLS=…
 # PRODUCTS=… with lies, days: of each site; SEED=… other shops
 # UPGRADE=1  with lock: move to the newest releases
@@ -104,7 +105,8 @@ secrets: ## write the passwords that docker-compose.yml reads (FOLDER= POSTGRES=
 
 chaos: setup ## kill everything again and again during a crawl, and check that nothing is lost (MINUTES=30 SEED=…)
 	@$(BIN)/python -m tests.acceptance.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
-		$(if $(JSON),--json $(JSON)) $(if $(KEEP),--keep)
+		$(if $(JSON),--json $(JSON)) $(if $(KEEP),--keep) $(if $(HOLE_S),--hole-s $(HOLE_S))
+	@$(if $(HOLE_S),HOLE_S=$(HOLE_S) $(BIN)/pytest -n 0 tests/acceptance/test_bad_networks.py -k swallows)
 	@FAILPOINTS_ALL=1 FAILPOINTS_SEED=$(or $(SEED),1) $(BIN)/pytest -n 0 -q -rP -o log_cli=false \
 		tests/acceptance/test_failpoints.py
 

@@ -27,6 +27,7 @@ import sqlalchemy as sa
 import structlog
 
 from scraper import settings as settings_module
+from scraper.infra import outages
 from scraper.infra.database import make_engine
 from scraper.plugins.embedded import servers as embedded
 from scraper.settings import Settings
@@ -145,6 +146,12 @@ def settings_read_anew() -> Iterator[None]:
     settings_module.load.cache_clear()
     yield
     settings_module.load.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def no_outage_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outage of an earlier test is none of this one's."""
+    monkeypatch.setattr(outages, "_outages", {})
 
 
 @pytest.fixture(scope="session")

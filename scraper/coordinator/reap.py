@@ -15,6 +15,7 @@ from scraper.domain import CrawlStatus, Message
 from scraper.feed import store as changes
 from scraper.frontier import crawls, leases, throughput
 from scraper.frontier.counters import CountsByCrawl, add_counts
+from scraper.infra import outages
 from scraper.infra.database import retry_transaction
 from scraper.results import held_products
 from scraper.results.judgement import crawl_quality, earlier_crawls
@@ -29,7 +30,8 @@ def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
 
     def work() -> tuple[int, list[int]]:
         with engine.begin() as connection:
-            changes = leases.reclaim_expired(connection)
+            is_back = outages.postgres().is_recent()
+            changes = leases.reclaim_expired(connection, is_back=is_back)
             counts = CountsByCrawl()
             for change in changes:
                 counts[change.crawl_id].count_settled(change)

@@ -78,17 +78,7 @@ LOCK = sa.text("SELECT id, page_ids FROM leases ORDER BY id FOR UPDATE")
 REDUCE = sa.text("UPDATE leases SET page_ids = :page_ids WHERE id = :id")
 END = sa.text("DELETE FROM leases WHERE id = ANY (:ids)")
 
-# No worker could extend a lease while PostgreSQL was away. Leases from before get a moment once it
-# is back.
-EXPIRED = sa.text("""
-DELETE FROM leases WHERE id IN (
-    SELECT id FROM leases
-     WHERE until <= now()
-       AND NOT (started_at IS NOT NULL AND started_at < pg_postmaster_start_time()
-                AND now() < pg_postmaster_start_time() + :grace_s * interval '1 second')
-     ORDER BY id FOR UPDATE SKIP LOCKED)
-RETURNING page_ids, started_at IS NOT NULL AS started, alone
-""")
+EXPIRED = sa.text(sql("frontier/reclaim_expired.sql"))
 
 # A page cannot cause an unclaimed message, but it may cause the death of the worker that holds it.
 TAKE_BACK = sa.text(f"""
@@ -115,13 +105,7 @@ SELECT queue, count(DISTINCT worker) AS workers FROM leases
 
 WAITING_LEVELS = sa.text("SELECT queue, priority FROM leases WHERE started_at IS NULL")
 
-# All pages of a batch have the same level.
-HELD = sa.text("""
-SELECT u.host, l.priority, count(*) AS pages
-  FROM leases l CROSS JOIN LATERAL unnest(l.page_ids, l.hosts) AS u(page_id, host)
- WHERE u.page_id <> 0 AND (l.started_at IS NULL OR l.until > now() + :alive_s * interval '1 second')
- GROUP BY u.host, l.priority
-""")
+HELD = sa.text(sql("frontier/held_pages.sql"))
 
 
 class ClaimedRow(NamedTuple):
@@ -279,11 +263,11 @@ def extend_leases(
     return set(connection.execute(EXTEND, {"ids": list(lease_ids), "lease_s": lease_s}).scalars())
 
 
-def reclaim_expired(connection: sa.Connection) -> list[PageChange]:
-    """Ends the expired leases. Their pages become due again, or dead if they keep killing
-    workers."""
+def reclaim_expired(connection: sa.Connection, *, is_back: bool = False) -> list[PageChange]:
+    """Ends the expired leases. Their pages become due again, or dead if they keep killing workers.
+    If PostgreSQL `is_back` from a long outage, workers keep their leases for now."""
     expired: dict[tuple[bool, bool], list[int]] = defaultdict(list)
-    for row in connection.execute(EXPIRED, {"grace_s": RESTART_GRACE_S}):
+    for row in connection.execute(EXPIRED, {"grace_s": RESTART_GRACE_S, "is_back": is_back}):
         expired[row.started, row.alone] += filter(None, row.page_ids)
     changes: list[PageChange] = []
     for (started, alone), ids in expired.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import time
+import traceback
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -17,6 +18,7 @@ from uuid import uuid4
 import orjson
 import psycopg
 import sqlalchemy as sa
+from psycopg.pq import TransactionStatus
 from sqlalchemy.exc import DBAPIError
 
 from scraper.domain import as_json
@@ -40,7 +42,8 @@ STALE_STATES = {"25006", "26000", "42P05"}
 SILENT_S = 10.0
 # A reply that was sent arrives within this.
 ARRIVES_S = 2.0
-# A pooler hides which session runs a statement outside a transaction. These take less than this.
+# A pooler hides which session runs a statement outside a transaction, and whether one that begins a
+# transaction waits for a session. These take less than this.
 HIDDEN_S = 60.0
 IS_WORKING = """
 SELECT count(*) > 0 FROM pg_stat_activity
@@ -53,18 +56,29 @@ class WatchedConnection(psycopg.Connection[Any]):
     for, or cannot be asked through `ask_again`. Behind a pooler `name` finds a transaction."""
 
     ask_again: Callable[[], psycopg.Connection[Any]] | None = None
-    is_pooled = False
+    # Until `_set_up_session` has asked.
+    is_pooled = True
     hidden_s: float | None = None
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.name = f"scraper {uuid4().hex[:12]}"
 
+    @classmethod
+    def connect(cls, *args: Any, **options: Any) -> WatchedConnection:
+        try:
+            return super().connect(*args, **options)
+        except psycopg.Error as error:
+            # A socket that was not answered would stay open until the garbage is collected.
+            traceback.clear_frames(error.__traceback__)
+            raise
+
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
         return super().wait(self._watch_silence(gen), *args, **options)
 
     def _watch_silence(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
         heard_at, limit_s, is_served = time.monotonic(), SILENT_S, True
+        is_begun = self.pgconn.transaction_status != TransactionStatus.IDLE
         try:
             wanted = next(gen)
             while True:
@@ -77,17 +91,17 @@ class WatchedConnection(psycopg.Connection[Any]):
                         self.pgconn.finish()
                         raise psycopg.OperationalError("PostgreSQL's reply was lost")
                     # The statement may have ended while the server was asked.
-                    is_served = self._is_served(silent_s)
+                    is_served = self._is_served(silent_s, is_begun)
                     asked_s = time.monotonic() - heard_at
                     limit_s = asked_s + (SILENT_S if is_served else ARRIVES_S)
                 wanted = gen.send(ready)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
-    def _is_served(self, silent_s: float) -> bool:
+    def _is_served(self, silent_s: float, is_begun: bool) -> bool:
         if self.ask_again is None:
             return False
-        if self.is_pooled and self.autocommit:
+        if self.is_pooled and not is_begun:
             return silent_s < (self.hidden_s or HIDDEN_S)
         try:
             with self.ask_again() as other:
@@ -120,11 +134,16 @@ def make_engine(url: str, *, pool_size: int = 4, overflow: int | None = None) ->
         json_serializer=lambda value: dumps(value),
         json_deserializer=orjson.loads,
     )
+    watch_engine(engine)
+    return engine
+
+
+def watch_engine(engine: sa.Engine) -> None:
+    """Makes the connections of an engine notice lost replies, and share a pooler's sessions."""
     sa.event.listen(engine, "do_connect", connect_watched)
     sa.event.listen(engine, "connect", _set_up_session)
     sa.event.listen(engine, "begin", _set_up_transaction)
     sa.event.listen(engine, "handle_error", _discard_stale_connections)
-    return engine
 
 
 def connect_watched(_dialect: Any, _record: Any, args: Any, options: Any) -> WatchedConnection:

@@ -32,6 +32,9 @@ T = TypeVar("T")
 
 # After an outage the next one is not announced for this long: a line a second would not help.
 QUIET_S = 10.0
+# An outage of this length counts as recent for as long again: what the processes of a fleet do
+# every few seconds could not be done, and is done again by then.
+LONG_S = 10.0
 # An error's causes are followed this far.
 CAUSES_MAX = 5
 
@@ -152,7 +155,7 @@ class Outage:
         self._lock = threading.Lock()
         self._since: float | None = None
         self._announced = False
-        self._back_at = float("-inf")
+        self._back_at = self._long_ended_at = float("-inf")
         self._error = ""
 
     @property
@@ -160,6 +163,10 @@ class Outage:
         """Seconds since the first failure after the last answer; 0.0 while it answers."""
         since = self._since
         return 0.0 if since is None else max(self._clock() - since, 0.001)
+
+    def is_recent(self) -> bool:
+        """Returns whether a long outage is under way, or has just ended."""
+        return self.away_s >= LONG_S or self._clock() < self._long_ended_at + LONG_S
 
     @property
     def address(self) -> str:
@@ -197,6 +204,8 @@ class Outage:
                 return
             away_s, announced = self._clock() - self._since, self._announced
             self._since, self._announced = None, False
+            if away_s >= LONG_S:
+                self._long_ended_at = self._clock()
             if announced:
                 self._back_at = self._clock()
         if announced:

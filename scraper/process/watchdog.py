@@ -38,7 +38,7 @@ from sqlalchemy.pool import NullPool
 from scraper import settings as settings_module
 from scraper.errors import RESTART_CODE, ServerUnavailableError
 from scraper.infra import migrations, outages
-from scraper.infra.database import connect_watched
+from scraper.infra.database import watch_engine
 from scraper.process import current_worker, heartbeat
 from scraper.process.shutdown import quit_now, shutdown
 from scraper.settings import Settings
@@ -96,6 +96,14 @@ class Order:
     action: Action
     reason: str
     code: int
+
+
+def make_probe_engine(url: str) -> sa.Engine:
+    """Returns an engine that keeps no connection."""
+    options = {"connect_timeout": 5, "application_name": "scraper watchdog"}
+    engine = sa.create_engine(url, poolclass=NullPool, connect_args=options)
+    watch_engine(engine)
+    return engine
 
 
 def decide(health: ProcessHealth, settings: Settings) -> Order | None:
@@ -237,13 +245,7 @@ class Watchdog:
     def _probe_database(self) -> None:
         """Probes PostgreSQL now and then, since an idle process would not notice an outage. Has a
         thread of its own: a server that hangs holds up nothing else."""
-        engine = sa.create_engine(
-            self._settings.postgres_url,
-            poolclass=NullPool,
-            connect_args={"connect_timeout": 5, "application_name": "scraper watchdog"},
-        )
-        sa.event.listen(engine, "do_connect", connect_watched)
-        backoff_s = 1.0
+        engine, backoff_s = make_probe_engine(self._settings.postgres_url), 1.0
         while True:
             self._probe_soon.wait(PROBE_S if not outages.postgres().away_s else backoff_s)
             self._probe_soon.clear()

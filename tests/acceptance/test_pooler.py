@@ -6,6 +6,8 @@ import csv
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from scraper.feed import consumers
 from scraper.infra import database as access
 from scraper.infra import migrations
 from scraper.infra.database import make_engine
+from scraper.process.watchdog import make_probe_engine
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
@@ -256,6 +259,49 @@ def test_a_pooled_reply_is_lost(pooled_url: str, monkeypatch: pytest.MonkeyPatch
                 connection.execute(sa.text("SELECT 1"))
             connection.close()
         engine.dispose()
+
+
+def test_a_transaction_waits_for_a_session_of_a_busy_pooler(
+    servers: Settings, own_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No reply is lost: the pooler has not passed on the statement yet."""
+    monkeypatch.setattr(access, "SILENT_S", 0.3)
+    monkeypatch.setattr(access, "ARRIVES_S", 0.3)
+    with _open_session(servers, own_database) as url:
+        engine = make_engine(url)
+        # Its first connection asks which session it has.
+        engine.connect().close()
+        with ThreadPoolExecutor() as pool:
+            with engine.begin() as connection:
+                connection.execute(sa.text("SELECT 1"))
+                waiting = [pool.submit(rows, engine, "SELECT 2") for _ in range(3)]
+                time.sleep(4)
+            assert [each.result(60) for each in waiting] == [[(2,)]] * 3
+        engine.dispose()
+
+
+def test_the_watchdog_prepares_nothing_in_sessions_of_a_pooler(
+    servers: Settings, own_database: str
+) -> None:
+    with _open_session(servers, own_database) as url:
+        engine = make_probe_engine(url)
+        for _ in range(3):
+            with engine.connect() as connection:
+                for history in migrations.histories() * 6:
+                    migrations.read_newer(connection, history, history.head())
+        assert rows(engine, "SELECT name FROM pg_prepared_statements") == []
+
+
+@contextmanager
+def _open_session(servers: Settings, database: str) -> Iterator[str]:
+    """Yields the URL of a pooler that has one connection to PostgreSQL."""
+    reason = "PgBouncer is not installed (Debian: apt install pgbouncer)"
+    program, name = need(pgbouncer.program(), reason), sa.make_url(database).database
+    with (
+        tempfile.TemporaryDirectory(prefix="pooler-") as folder,
+        pgbouncer.pooler(program, servers, Path(folder), default_pool_size=1) as port,
+    ):
+        yield f"postgresql+psycopg://scraper@127.0.0.1:{port}/{name}"
 
 
 def test_one_process_at_a_time_reads_as_a_consumer(pooled: Settings, run: Commands) -> None:

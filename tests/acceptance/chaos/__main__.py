@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     replay = _replay(argv if argv is not None else sys.argv[1:], seed)
     options = Options(
         seed=seed, minutes=args.minutes, products=args.products, latency_ms=args.latency_ms, lease_s=lease_s,
-        workers=args.workers, coordinators=args.coordinators, kinds=kinds, keep=args.keep, replay=replay,
+        hole_s=args.hole_s, workers=args.workers, coordinators=args.coordinators, kinds=kinds, keep=args.keep, replay=replay,
     )  # fmt: skip
     print(f"seed {seed}; the same again: {replay}", flush=True)
     run = Run(options)
@@ -93,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
         "--default-settings",
         action="store_true",
         help=f"so from {LONG_MINUTES:g} minutes on anyway",
+    )
+    parser.add_argument(
+        "--hole-s", type=float, help="of each hole in a network (default: as other outages)"
     )
     parser.add_argument("--only", metavar="KIND,…", help="these kinds of fault alone")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there, too")

@@ -167,7 +167,8 @@ class Inspection:
         return found
 
     def _slots(self, until: datetime) -> list[str]:
-        self.report.slots, problems = slots.problems(self.engine, until)
+        holes = self.rig.disorder if self.rig.times.hole_s else None
+        self.report.slots, problems = slots.problems(self.engine, until, holes)
         self.report.notes.append(f"{self.report.slots} slots of {len(slots.NAMES)} sites were due")
         return problems
 

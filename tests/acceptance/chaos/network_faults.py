@@ -68,7 +68,8 @@ class NetworkHole(Fault):
     network: ClassVar[str]
 
     def inject(self) -> None:
-        network, seconds = self.rig.servers.networks[self.network], self.down_s() * 2
+        network = self.rig.servers.networks[self.network]
+        seconds = self.rig.times.hole_s or self.down_s() * 2
         self.say(f"{self.network} for {seconds:.1f} s")
         with self.rig.disorder.of(self.network) as away:
             network.open_hole(loses=True)

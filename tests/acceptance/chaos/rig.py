@@ -22,6 +22,8 @@ class Times:
     read_timeout_s: float
     down_s: tuple[float, float] = (1.0, 6.0)
     gap_s: tuple[float, float] = (1.5, 4.0)
+    # of a hole in a network; None: twice `down_s`
+    hole_s: float | None = None
 
 
 @dataclass

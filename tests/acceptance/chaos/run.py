@@ -60,13 +60,14 @@ PROGRESS = sa.text(
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked for. `lease_s` None: the default settings."""
+    """What is asked for. `lease_s` None: the default settings; `hole_s` None: as long as other outages."""
 
     seed: int
     minutes: float
     products: int
     latency_ms: float
     lease_s: float | None
+    hole_s: float | None
     workers: int
     coordinators: int
     kinds: tuple[str, ...]
@@ -84,6 +85,8 @@ class Run:
         self.catalogue = Catalogue(options.products, SHOP_SEED)
         self.threads: list[tuple[threading.Thread, Fault]] = []
         self.visit = 1
+        hole_s = options.hole_s or 0.0
+        self.join_s, self.kinds_s = JOIN_S + hole_s, KINDS_S + 2 * hole_s
 
     def say(self, text: str) -> None:
         print(f"{time.time() - self.began:7.1f}  {text}", flush=True)
@@ -153,16 +156,21 @@ class Run:
         self.env |= {"SCRAPER_HOME": str(home), "SCRAPER_SITES": str(self.sites)}
         self.env |= servers.urls()
         if self.options.lease_s is None:
-            return Times(DEFAULT_LEASE_S, DEFAULT_READ_TIMEOUT_S, gap_s=(3.0, 12.0))
+            return Times(
+                DEFAULT_LEASE_S,
+                DEFAULT_READ_TIMEOUT_S,
+                gap_s=(3.0, 12.0),
+                hole_s=self.options.hole_s,
+            )
         self.env["SCRAPER_LEASE_S"] = str(self.options.lease_s)
         self.env["SCRAPER_READ_TIMEOUT_S"] = str(SHORT_READ_TIMEOUT_S)
-        return Times(self.options.lease_s, SHORT_READ_TIMEOUT_S)
+        return Times(self.options.lease_s, SHORT_READ_TIMEOUT_S, hole_s=self.options.hole_s)
 
     def _end_faults(self) -> None:
         """Faults under way end early: servers are started again, what is frozen goes on."""
         self.rig.over.set()
         for thread, _ in self.threads:
-            thread.join(JOIN_S)
+            thread.join(self.join_s)
 
     def _leave(self, home: Path) -> None:
         if self.options.keep:
@@ -175,7 +183,7 @@ class Run:
 
     def _goes_on(self) -> bool:
         now = time.monotonic()
-        return now < self.until or (bool(self._missing()) and now < self.until + KINDS_S)
+        return now < self.until or (bool(self._missing()) and now < self.until + self.kinds_s)
 
     def _round(self, plan: Iterator[Planned], inspection: Inspection) -> bool:
         """False where the crawl did not end: there can be no other one then."""
@@ -186,7 +194,7 @@ class Run:
         self.say(f"crawl {crawl_id} of {self.options.products} products, visit {self.visit}")
         self._inject(plan, crawl_id, min(began + ROUND_S, max(self.until, began + AT_LEAST_S)))
         for thread, _ in self.threads:
-            thread.join(JOIN_S)
+            thread.join(self.join_s)
         self.threads.clear()
         self.say("no more faults")
         if not waited(lambda: self._ended(crawl_id), END_S):
@@ -214,7 +222,7 @@ class Run:
     def _inject(self, plan: Iterator[Planned], crawl_id: int, until: float) -> None:
         said = 0.0
         while time.monotonic() < until or (
-            self._missing() and time.monotonic() < self.until + KINDS_S
+            self._missing() and time.monotonic() < self.until + self.kinds_s
         ):
             following = next(plan)
             due = time.monotonic() + following.gap_s

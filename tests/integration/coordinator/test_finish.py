@@ -20,6 +20,7 @@ from scraper.domain import CrawlStatus, Kind, Outcome, Status, Verdict
 from scraper.frontier import crawls, leases, sites
 from scraper.frontier.control import poll_frontier
 from scraper.frontier.crawls import REPLAY
+from scraper.infra import outages
 from scraper.infra.database import retry_transaction
 from scraper.results.missed_products import DELISTED_AFTER
 from scraper.results.transaction import PageResult
@@ -491,6 +492,35 @@ def test_leases_from_before_a_restart_get_a_moment(
     if not back:
         with engine.begin() as connection:
             assert leases.extend_leases(connection, [lease_id], 60) == {lease_id}
+
+
+@pytest.mark.parametrize("is_long", [True, False])
+def test_leases_from_before_a_long_outage_of_the_coordinator_get_a_moment(
+    engine: sa.Engine, crawl: tuple[int, int], monkeypatch: pytest.MonkeyPatch, is_long: bool
+) -> None:
+    """PostgreSQL was there all the time, and a network lost what was sent to it."""
+    now = 1000.0
+    outage = outages.Outage("PostgreSQL", "postgresql://db/scraper", lambda: now)
+    monkeypatch.setattr(outages, "postgres", lambda: outage)
+    add(engine, [new_page(crawl, urls(1)[0])])
+    (lease_id,) = dispatched(engine)
+    assert claimed(engine, lease_id) is not None
+    sql(engine, "UPDATE leases SET until = now() - interval '1 second'")
+    outage.record_failure(OSError())
+    now += outages.LONG_S if is_long else outages.LONG_S - 1
+    reap(engine, SETTINGS)
+    assert standing(engine) == {"leased" if is_long else "due": 1}
+    outage.record_answer()
+    now += outages.LONG_S - 1
+    # Another outage, which is short, ends no moment.
+    outage.record_failure(OSError())
+    outage.record_answer()
+    reap(engine, SETTINGS)
+    assert standing(engine) == {"leased" if is_long else "due": 1}
+    now += 2
+    reap(engine, SETTINGS)
+    assert standing(engine) == {"due": 1}
+    assert rows(engine, "SELECT losses FROM pages") == [(1,)]
 
 
 def test_an_unclaimed_lease_gets_no_such_moment(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Iterator
 
+import psutil
 import pytest
 import sqlalchemy as sa
 
@@ -48,9 +50,9 @@ def test_a_statement_ends_while_the_server_is_asked(
     asked = []
     ask = WatchedConnection._is_served
 
-    def ask_late(self: WatchedConnection, silent_s: float) -> bool:
+    def ask_late(self: WatchedConnection, silent_s: float, is_begun: bool) -> bool:
         time.sleep(2)
-        asked.append(ask(self, silent_s))
+        asked.append(ask(self, silent_s, is_begun))
         return asked[-1]
 
     monkeypatch.setattr(WatchedConnection, "_is_served", ask_late)
@@ -84,6 +86,34 @@ def test_nothing_comes_through(far: sa.Engine, network: BadNetwork) -> None:
     network.close_hole()
     with far.connect() as connection:
         assert connection.execute(ONE).scalar() == 1
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_connection_that_is_not_answered_is_closed_at_once(
+    far: sa.Engine, network: BadNetwork
+) -> None:
+    """A fleet that tries again and again would use up a pooler's clients, and its own files."""
+    network.open_hole(loses=True)
+    with pytest.raises(sa.exc.OperationalError, match="timeout expired"):
+        far.connect()
+    assert sockets_to(network) == []
+    network.close_hole()
+
+
+def sockets_to(network: BadNetwork) -> list[object]:
+    """This process's connections that lead to the network."""
+    return [
+        socket
+        for socket in psutil.Process().net_connections("tcp")
+        if socket.raddr and socket.raddr.port == network.port
+    ]
 
 
 def test_a_pooled_connection_is_silent(far: sa.Engine, network: BadNetwork) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scraper.infra import logs
 from scraper.infra.redaction import redact
 from scraper.settings import Settings
+from tests.support.growth import assert_linear
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,10 @@ from scraper.settings import Settings
         ("/p?token=abc and ann:s3cret@shop.example/p", "/p?token=*** and ***@shop.example/p"),
         ("Authorization: Bearer abc.def", "Authorization: ***"),
         ('{"Cookie": "sid=1; b=2", "n": 1}', '{"Cookie": "***", "n": 1}'),
+        ("SET-COOKIE: sid=1\r\nx-auth-token: abc", "SET-COOKIE: ***\r\nx-auth-token: ***"),
+        ("{'Cookie': 'sid=1; b=2', 'n': 1}", "{'Cookie': '***', 'n': 1}"),
+        ("[(b'cookie', b'sid=\"1\"'), (b'n', b'1')]", "[(b'cookie', b'***'), (b'n', b'1')]"),
+        ("('X-Api-Key', 'abc')", "('X-Api-Key', '***')"),
         ("postgresql://u@/db?host=/run&password=s3", "postgresql://***@/db?host=/run&password=***"),
     ],
 )
@@ -58,6 +63,7 @@ def test_secrets_are_taken_out(text: str, told: str) -> None:
         "https://shop.example/@ann?sort=key",
         "https://shop.example/p?postcode=1010&barcode=7&passage=2&sessions=3",
         "12:30 mail to ann@shop.example, ratio 3:2",
+        "cookies: 3, X-Forwarded-For: 1, x-monkey: 2",
         "",
     ],
 )
@@ -69,6 +75,11 @@ def test_all_else_is_left_alone(text: str) -> None:
 def test_redacting_twice_changes_nothing_more(text: str) -> None:
     once = redact(text)
     assert redact(once) == once
+
+
+@pytest.mark.parametrize("part", ["a.", "a:", "a:b@", "x-a-", "cookie': '", "?token=", "://"])
+def test_a_hostile_text_takes_linear_time(part: str) -> None:
+    assert_linear(lambda size: f"{part * size}@=", redact, 20_000)
 
 
 @pytest.fixture
