@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from scraper.plugins.freshness.rules.allocation import allocate, visits_of
+from scraper.plugins.freshness.rules.contract import correct_share
 from scraper.plugins.freshness.rules.estimates import Evidence, estimate_rate, fresh_days
 from scraper.plugins.freshness.rules.plan import SitePlan
 from scraper.plugins.freshness.rules.profile import Profile
@@ -18,6 +19,8 @@ HALVINGS = 60
 # Groups of rates to a factor of e.
 CELLS = 16
 PLANNED_EVERY = 0.5
+# What was kept fades within about a week.
+KEPT_DAYS = 7.0
 
 
 class Planner(ABC):
@@ -59,6 +62,11 @@ class LearningPlanner(Planner):
         self.planned_at = start
         self.promised = 0.0
         self.seen_fresh = self.seen = 0.0
+        # Days of the last week: seen, true, and true by the formula.
+        self.lately = [0.0, 0.0, 0.0]
+        self.modelled = 0.0
+        # Whether the next look sees the value before the last one again.
+        self.returned = False
 
     def begin_round(self, now: float) -> Collection[int]:
         if now - self.planned_at >= PLANNED_EVERY:
@@ -67,28 +75,48 @@ class LearningPlanner(Planner):
 
     def _plan(self, now: float) -> None:
         self.planned_at = now
-        cells = Counter(round(math.log(rate) * CELLS) for rate in self.rates if rate)
-        pages = [PageGroup(math.exp(cell / CELLS), 1.0, number) for cell, number in cells.items()]
+        cells = Counter(
+            (round(math.log(rate) * CELLS), round(evidence.same * 20) / 20)
+            for rate, evidence in zip(self.rates, self.evidence, strict=True)
+            if rate
+        )
+        season = self.profile.season
+        pages = [
+            PageGroup(math.exp(cell / CELLS) * season, 1.0, number, same)
+            for (cell, same), number in cells.items()
+        ]
         unknown = self.rates.count(0.0)
         if unknown:
             pages.append(PageGroup(self.plan.mean_rate, 1.0, unknown))
         self.plan = SitePlan.of(pages, self.budget)
         self.profile.refresh()
-        self.promised = mean_share(pages, visits_of(pages, self.plan.allocation))
+        self.modelled = mean_share(pages, visits_of(pages, self.plan.allocation))
+        self.promised = correct_share(self.modelled, *self.lately)
+        self.lately = [days * math.exp(-PLANNED_EVERY / KEPT_DAYS) for days in self.lately]
 
     def next_visit(self, page: int, since: float, now: float, changed: bool) -> float:
         stretch = self.profile.stretched
         here = stretch(now)
         days = here - stretch(since)
-        evidence = self.evidence[page].after_look(days, changed=changed)
+        season = self.profile.season
+        same = self.evidence[page].same
+        evidence = self.evidence[page].after_look(days, changed=changed, returned=self.returned)
         self.evidence[page] = evidence
-        rate_before = self.rates[page] or self.plan.mean_rate
-        rate = self.rates[page] = estimate_rate(evidence, self.plan.mean_rate)
-        self.profile.add_look(since, now, rate_before * days, changed=changed)
-        kept = fresh_days(days, rate, changed=changed)
+        mean_rate = self.plan.mean_rate / season
+        rate_before = self.rates[page] or mean_rate
+        rate = self.rates[page] = estimate_rate(evidence, mean_rate)
+        if not same:
+            self.profile.add_look(since, now, rate_before * days * season, changed=changed)
+        same = evidence.same
+        rate *= season
+        kept = fresh_days(days, rate, changed=changed, same=same)
         self.seen += now - since
-        self.seen_fresh += self.profile.unstretched(here - days + kept) - since
-        return self.profile.unstretched(here + self.plan.interval(rate, 1.0))
+        true_days = self.profile.unstretched(here - days + kept) - since
+        if self.modelled:
+            counted = now - since, true_days, self.modelled * (now - since)
+            self.lately = [sum(pair) for pair in zip(self.lately, counted, strict=True)]
+        self.seen_fresh += true_days
+        return self.profile.unstretched(here + self.plan.interval(rate, 1.0 - same))
 
 
 class LiedToPlanner(LearningPlanner):

@@ -85,7 +85,7 @@ def describe_plan(connection: sa.Connection, name: str) -> dict[str, Any]:
         raise NotFoundError(f"no site named {name!r}; `scraper sites list` shows the sites")
     site_id, site = row
     keys, stored = site.of(FreshnessKeys), store.read_plan(connection, site_id)
-    groups = store.read_groups(connection, site_id)
+    groups = store.read_groups(connection, site_id, stored.profile.season if stored else 1.0)
     if not keys.is_planned or stored is None or not groups:
         raise NotFoundError(
             f"{name} has no plan yet (fix: `budget: 20000/d` in its definition, and one crawl)"
@@ -105,12 +105,12 @@ def describe_plan(connection: sa.Connection, name: str) -> dict[str, Any]:
         "binds": find_tightest(limits),
         "promise": keys.fresh and _describe_promise(keys, stored, groups, (others, budget)),
         "pages": sum(int(group.number) for group in groups),
-        "changes_a_day": sum(group.rate * group.number for group in groups),
+        "changes_a_day": sum(group.rate * (1 - group.same) * group.number for group in groups),
         "requests_a_day": stored.requests,
         "visits_a_day": stored.visits,
         "share": share,
         "age_h": reached_age(groups, stored.plan.allocation, share) * 24,
-        "planned": mean_share(groups, visits),
+        "planned": stored.promise(mean_share(groups, visits)),
         "kept": stored.kept,
         "broken": stored.broken,
         "cards": _describe_sensor(stored.cards),

@@ -70,6 +70,17 @@ class SitePlanRow(Base):
         server_default=text("'{0,0,0,0}'"),
         comment="signals of sitemaps' dates: right, wrong, missed, wrong by chance",
     )
+    season: Mapped[list[float]] = mapped_column(
+        ARRAY(Float),
+        server_default=text("'{}'"),
+        comment="changes that came lately, those that were to come, and when, in days",
+    )
+    modelled: Mapped[float] = mapped_column(
+        server_default=text("0"), comment="the share that is true by the formula"
+    )
+    foreseen_days: Mapped[float] = mapped_column(
+        server_default=text("0"), comment="of the days between looks: true by the formula"
+    )
 
 
 class PageVisitRow(Base):
@@ -89,9 +100,24 @@ class PageVisitRow(Base):
     changes: Mapped[float] = mapped_column(REAL, comment="looks that found one")
     changed_days: Mapped[float] = mapped_column(REAL, comment="between looks with a change")
     quiet_days: Mapped[float] = mapped_column(REAL, comment="between the others")
+    quiet_looks: Mapped[float] = mapped_column(
+        REAL, server_default=text("0"), comment="looks that found no change"
+    )
+    returns: Mapped[float] = mapped_column(
+        REAL, server_default=text("0"), comment="changes back to the content before"
+    )
+    other_looks: Mapped[float] = mapped_column(
+        REAL, server_default=text("0"), comment="looks that found the content before"
+    )
+    same: Mapped[float] = mapped_column(
+        REAL,
+        server_default=text("0"),
+        comment="the share of the time with one of two contents; 0: they do not alternate",
+    )
     rate: Mapped[float] = mapped_column(REAL, comment="of changes a day")
     weight: Mapped[float] = mapped_column(REAL)
     content_hash: Mapped[UUID | None]
+    older_hash: Mapped[UUID | None] = mapped_column(comment="of the content before the last change")
     looked_at: Mapped[datetime]
     next_visit: Mapped[datetime]
     round_id: Mapped[int | None] = mapped_column(BigInteger, comment="the crawl that visits it now")

@@ -19,12 +19,12 @@ from scraper.rules.revisit import Bounds
 
 LOOKS = sa.text("""
 SELECT p.id, p.site_id, p.fetched_at, p.content_hash, v.changes, v.changed_days, v.quiet_days,
-       v.looked_at, v.content_hash AS old_hash,
+       v.quiet_looks, v.returns, v.other_looks, v.looked_at, v.content_hash AS old_hash,
        CAST(extract(epoch FROM now() - p.fetched_at) AS float8) AS since_s
   FROM pages p LEFT JOIN page_visits v ON v.page_id = p.id
  WHERE p.id = ANY (:ids) ORDER BY p.id
 """)
-MEAN_RATE = sa.text("SELECT avg(rate) FROM page_visits WHERE site_id = :site_id")
+MEAN_RATE = sa.text("SELECT avg(rate) FROM page_visits WHERE site_id = :site_id AND same = 0")
 
 
 class Intervals(NamedTuple):
@@ -63,6 +63,8 @@ def plan_intervals(
         intervals[row.id] = Intervals(round(changed_s), round(unchanged_s))
         look = {"page_id": row.id, "rate": estimate_rate(evidence, mean), "weight": 1.0}
         look |= {"content_hash": row.content_hash, "looked_at": row.fetched_at}
+        # Pages that alternate rest as others do.
+        look |= {"same": 0.0, "older_hash": None}
         looks.setdefault(row.site_id, []).append(
             evidence._asdict() | look | {"next_visit": row.fetched_at}
         )
@@ -75,7 +77,7 @@ def _sum_looks(row: sa.Row[Any]) -> Evidence:
     """Returns what a page's looks have shown up to its last good answer."""
     if row.looked_at is None:
         return Evidence()
-    evidence = Evidence(row.changes, row.changed_days, row.quiet_days)
+    evidence = store.evidence_of(row)._replace(returns=0.0)
     days = (row.fetched_at - row.looked_at).total_seconds() / DAY_S
     if days <= 0:
         return evidence

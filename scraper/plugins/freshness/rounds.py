@@ -49,6 +49,8 @@ RESERVE = 1.03
 # A visit says that a sensor missed a change only if that was read in the last part of the time
 # since the visit before.
 UNREAD_PART = 0.2
+# Pages that alternate are alike in steps of this part of the time.
+SAME_CELLS = 20
 # What was kept fades within about a week.
 KEPT_DAYS = 7.0
 
@@ -150,7 +152,7 @@ def _weigh_again(connection: sa.Connection, site_id: int, stored: StoredPlan, we
             weight = weigh(row.data or {}, row.ids or ())
             if weight != row.weight:
                 looked = profile.stretched(row.looked_at.timestamp() / DAY_S)
-                interval = stored.plan.interval(row.rate, weight) if stored.requests else 0.0
+                interval = _plan_interval(stored, row.rate, weight * (1 - row.same))
                 at = datetime.fromtimestamp(profile.unstretched(looked + interval) * DAY_S, UTC)
                 moved.append({"page_id": row.page_id, "weight": weight, "next_visit": at})
         store.store_weights(connection, moved)
@@ -187,34 +189,69 @@ def learn_look(
     profile, plan = stored.profile, stored.plan
     stretched_now = profile.stretched(now)
     weight = weigh(row.data or {}, row.ids)
-    evidence = Evidence()
-    rate = plan.mean_rate
+    evidence, older_hash = Evidence(), None
+    mean_rate = plan.mean_rate / profile.season
+    rate = mean_rate
     if row.looked_at is not None:
         since = row.looked_at.timestamp() / DAY_S
         days, changed = stretched_now - profile.stretched(since), row.content_hash != row.old_hash
-        before = Evidence(row.changes, row.changed_days, row.quiet_days)
+        before = store.evidence_of(row)
+        older_hash = row.old_hash if changed else row.older_hash
+        returned = changed and row.content_hash == row.older_hash
         stored, quiet = _learn_sensors(row, stored, (since, now), changed=changed)
         begin = max(since, quiet)
         quiet_days = profile.stretched(begin) - profile.stretched(since)
-        evidence = before.before_signal(quiet_days).after_look(days - quiet_days, changed=changed)
-        rate = estimate_rate(evidence, plan.mean_rate)
+        evidence = before.before_signal(quiet_days).after_look(
+            days - quiet_days, changed=changed, returned=returned
+        )
+        rate = estimate_rate(evidence, mean_rate)
         stored = _count_quiet(stored, weight * (begin - since))
-        stored = _count_true(stored, keys, (begin, now), rate, weight, changed=changed)
-        profile.add_look(since, begin, row.rate * quiet_days, changed=False)
-        profile.add_look(begin, now, row.rate * (days - quiet_days), changed=changed)
-    # Before there is a plan, every page is visited once, in the order in which it was read.
-    interval = plan.interval(rate, weight) if stored.requests else 0.0
-    look = evidence._asdict() | {
+        page = PageGroup(rate * profile.season, weight, 1.0, evidence.same)
+        stored = _count_true(stored, keys, (begin, now), page, changed=changed)
+        # A change that brings back an earlier value was not the only one.
+        if not before.same:
+            _learn_profile(profile, (since, begin, now), row.rate, changed=changed)
+    same = round(evidence.same * SAME_CELLS) / SAME_CELLS
+    look = {
         "page_id": row.id,
         "rate": rate,
+        "same": same,
         "weight": weight,
         "content_hash": row.content_hash,
+        "older_hash": older_hash,
         "looked_at": row.fetched_at,
-        "next_visit": datetime.fromtimestamp(
-            profile.unstretched(stretched_now + interval) * DAY_S, UTC
-        ),
+        "next_visit": _next_visit(stored, now, rate, weight * (1 - same)),
     }
-    return look, stored
+    return evidence._asdict() | look, stored
+
+
+def _learn_profile(
+    profile: Profile, times: tuple[float, float, float], rate: float, *, changed: bool
+) -> None:
+    """Counts a look for the hours, weekdays and season; until the second of the times there was no
+    change."""
+    since, begin, now = times
+    rate *= profile.season
+    quiet_days = profile.stretched(begin) - profile.stretched(since)
+    days = profile.stretched(now) - profile.stretched(begin)
+    profile.add_look(since, begin, rate * quiet_days, changed=False)
+    profile.add_look(begin, now, rate * days, changed=changed)
+
+
+def _next_visit(stored: StoredPlan, now: float, rate: float, gain: float) -> datetime:
+    profile = stored.profile
+    interval = _plan_interval(stored, rate, gain)
+    return datetime.fromtimestamp(
+        profile.unstretched(profile.stretched(now) + interval) * DAY_S, UTC
+    )
+
+
+def _plan_interval(stored: StoredPlan, rate: float, gain: float) -> float:
+    """Returns the days to a page's next visit. Before there is a plan, every page is visited once,
+    in the order in which it was read."""
+    if not stored.requests:
+        return 0.0
+    return stored.plan.interval(rate * stored.profile.season, gain)
 
 
 def _learn_sensors(
@@ -224,7 +261,7 @@ def _learn_sensors(
     that is believed has shown that the page had not changed; 0 without one that says so."""
     since, now = times
     days = stored.profile.stretched(now) - stored.profile.stretched(since)
-    chance = -math.expm1(-row.rate * days)
+    chance = -math.expm1(-row.rate * stored.profile.season * days)
     quiet = 0.0
     records = []
     for record, signalled, read_at, quiet_until in (
@@ -248,6 +285,7 @@ def _count_quiet(stored: StoredPlan, days: float) -> StoredPlan:
         seen_days=stored.seen_days + days,
         kept_days=stored.kept_days + days,
         promise_days=stored.promise_days + days,
+        foreseen_days=stored.foreseen_days + days * stored.modelled,
     )
 
 
@@ -255,8 +293,7 @@ def _count_true(
     stored: StoredPlan,
     keys: FreshnessKeys,
     times: tuple[float, float],
-    rate: float,
-    weight: float,
+    page: PageGroup,
     *,
     changed: bool,
 ) -> StoredPlan:
@@ -265,10 +302,13 @@ def _count_true(
     begin, within = profile.stretched(since), min(keys.promised_days, now - since)
     days = profile.stretched(now) - begin
     bound_days = profile.stretched(now - within) - begin
-    true_days = fresh_days(days, rate, changed=changed)
-    promised = fresh_days(days, rate, changed=changed, most=bound_days)
+    weight, same = page.weight, page.same
+    true_days = fresh_days(days, page.rate, changed=changed, same=same)
+    promised = fresh_days(days, page.rate, changed=changed, same=same, most=bound_days)
+    seen_days = weight * (now - since)
     return stored._replace(
-        seen_days=stored.seen_days + weight * (now - since),
+        seen_days=stored.seen_days + seen_days,
+        foreseen_days=stored.foreseen_days + seen_days * stored.modelled,
         kept_days=stored.kept_days + weight * (profile.unstretched(begin + true_days) - since),
         promise_days=stored.promise_days
         + weight * (profile.unstretched(begin + promised) - since + within),
@@ -278,7 +318,10 @@ def _count_true(
 def _plan_again(
     connection: sa.Connection, site_id: int, keys: FreshnessKeys, stored: StoredPlan
 ) -> StoredPlan:
-    groups = store.read_groups(connection, site_id)
+    if not stored.modelled:
+        # Nothing was foreseen before the first plan, or by an earlier version.
+        stored = stored._replace(foreseen_days=stored.kept_days)
+    groups = store.read_groups(connection, site_id, stored.profile.season)
     others = store.other_requests(connection, site_id)
     limits = traffic.read_limits(connection, site_id, keys, others)
     requests, needed = budget_of(limits, others), 0.0
@@ -290,12 +333,15 @@ def _plan_again(
     visits = min(limit.visits for limit in (Limit(requests, 1.0, others), *limits.values()))
     plan = SitePlan.of(groups, visits, keys.least_visits) if groups else stored.plan
     fades = math.exp(-1 / 24 / KEPT_DAYS)
+    modelled = mean_share(groups, visits_of(groups, plan.allocation))
     return stored._replace(
         plan=plan,
         requests=requests,
         visits=visits,
         needed=needed,
-        promised=mean_share(groups, visits_of(groups, plan.allocation)),
+        promised=stored.promise(modelled),
+        modelled=modelled,
+        foreseen_days=stored.foreseen_days * fades,
         seen_days=stored.seen_days * fades,
         kept_days=stored.kept_days * fades,
         promise_days=stored.promise_days * fades,

@@ -16,6 +16,8 @@ from scraper.frontier.pages import PageChange
 from scraper.infra.database import dumps
 from scraper.plugins.freshness.keys import DAY_S
 from scraper.plugins.freshness.rules.allocation import Allocation
+from scraper.plugins.freshness.rules.contract import correct_share
+from scraper.plugins.freshness.rules.estimates import Evidence
 from scraper.plugins.freshness.rules.plan import SitePlan
 from scraper.plugins.freshness.rules.profile import Profile
 from scraper.plugins.freshness.rules.sensors import SensorRecord
@@ -39,16 +41,18 @@ TRY_LOCK = sa.text("SELECT pg_try_advisory_xact_lock(:lock, :site_id)")
 _PLAN = """
 p.site_id, allocation, mean_rate, requests, visits, promised, planned_at, wanted, hours, days,
 hours_even, days_even, seen_days, kept_days, promise_days, hosts, loaded, needed, broken, cards,
-dates
+dates, season, modelled, foreseen_days
 """
 READ_PLAN = sa.text(f"SELECT {_PLAN} FROM site_plans p WHERE site_id = :site_id")
 STORE_PLAN = sa.text("""
 INSERT INTO site_plans (site_id, allocation, mean_rate, requests, visits, promised, planned_at,
                         wanted, hours, days, hours_even, days_even, seen_days, kept_days,
-                        promise_days, hosts, loaded, needed, broken, cards, dates)
+                        promise_days, hosts, loaded, needed, broken, cards, dates,
+                        season, modelled, foreseen_days)
 VALUES (:site_id, :allocation, :mean_rate, :requests, :visits, :promised, :planned_at,
         CAST(:wanted AS jsonb), :hours, :days, :hours_even, :days_even, :seen_days, :kept_days,
-        :promise_days, :hosts, :loaded, :needed, :broken, :cards, :dates)
+        :promise_days, :hosts, :loaded, :needed, :broken, :cards, :dates,
+        :season, :modelled, :foreseen_days)
 ON CONFLICT (site_id) DO UPDATE
    SET allocation = excluded.allocation, mean_rate = excluded.mean_rate,
        requests = excluded.requests, visits = excluded.visits, promised = excluded.promised,
@@ -58,7 +62,8 @@ ON CONFLICT (site_id) DO UPDATE
        kept_days = excluded.kept_days, promise_days = excluded.promise_days,
        hosts = excluded.hosts, loaded = excluded.loaded,
        needed = excluded.needed, broken = excluded.broken,
-       cards = excluded.cards, dates = excluded.dates
+       cards = excluded.cards, dates = excluded.dates, season = excluded.season,
+       modelled = excluded.modelled, foreseen_days = excluded.foreseen_days
 """)
 READ_PLANS = sa.text(f"SELECT s.name, {_PLAN} FROM site_plans p JOIN sites s ON s.id = p.site_id")
 # The last crawl that may have read pages that no round visited.
@@ -69,6 +74,7 @@ SELECT coalesce(max(id), 0) FROM crawls
 """)
 _LOOK = """
 SELECT p.id, p.fetched_at, p.content_hash, v.changes, v.changed_days, v.quiet_days,
+       v.quiet_looks, v.returns, v.other_looks, v.older_hash,
        v.content_hash AS old_hash, v.looked_at, v.signalled, v.dated, v.rate,
        c.quiet_until AS card_quiet, c.read_at AS card_read, d.quiet_until AS date_quiet,
        d.read_at AS date_read,
@@ -93,17 +99,21 @@ OTHER_LOOKS = sa.text(f"""
  LIMIT :most
 """)
 STORE_LOOKS = sa.text("""
-INSERT INTO page_visits (page_id, site_id, changes, changed_days, quiet_days, rate, weight,
-                         content_hash, looked_at, next_visit)
-SELECT page_id, :site_id, changes, changed_days, quiet_days, rate, weight, content_hash, looked_at,
-       next_visit
+INSERT INTO page_visits (page_id, site_id, changes, changed_days, quiet_days, quiet_looks, returns,
+                         other_looks, same, rate, weight, content_hash, older_hash, looked_at,
+                         next_visit)
+SELECT page_id, :site_id, changes, changed_days, quiet_days, quiet_looks, returns, other_looks,
+       same, rate, weight, content_hash, older_hash, looked_at, next_visit
   FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-    AS i(page_id bigint, changes real, changed_days real, quiet_days real, rate real, weight real,
-         content_hash uuid, looked_at timestamptz, next_visit timestamptz)
+    AS i(page_id bigint, changes real, changed_days real, quiet_days real, quiet_looks real,
+         returns real, other_looks real, same real, rate real, weight real, content_hash uuid,
+         older_hash uuid, looked_at timestamptz, next_visit timestamptz)
 ON CONFLICT (page_id) DO UPDATE
    SET changes = excluded.changes, changed_days = excluded.changed_days,
-       quiet_days = excluded.quiet_days, rate = excluded.rate, weight = excluded.weight,
-       content_hash = excluded.content_hash, looked_at = excluded.looked_at,
+       quiet_days = excluded.quiet_days, quiet_looks = excluded.quiet_looks,
+       returns = excluded.returns, other_looks = excluded.other_looks, same = excluded.same,
+       rate = excluded.rate, weight = excluded.weight, content_hash = excluded.content_hash,
+       older_hash = excluded.older_hash, looked_at = excluded.looked_at,
        next_visit = excluded.next_visit, round_id = NULL, signalled = false,
        dated = false
 """)
@@ -120,7 +130,7 @@ DELETE FROM page_visits v WHERE v.site_id = :site_id AND v.round_id IS NOT NULL
    AND NOT EXISTS (SELECT FROM pages p WHERE p.id = v.page_id AND p.status <> 'gone')
 """)
 PRODUCTS = sa.text("""
-SELECT v.page_id, v.weight, v.rate, v.looked_at, pr.data, pr.ids
+SELECT v.page_id, v.weight, v.rate, v.same, v.looked_at, pr.data, pr.ids
   FROM page_visits v CROSS JOIN LATERAL (
        SELECT (array_agg(data ORDER BY id))[1] AS data, array_agg(external_id) AS ids
          FROM products WHERE page_id = v.page_id AND delisted_at IS NULL) pr
@@ -133,8 +143,8 @@ UPDATE page_visits v SET weight = r.weight, next_visit = least(v.next_visit, r.n
  WHERE v.page_id = r.page_id
 """)
 GROUPS = sa.text(f"""
-SELECT round(ln(rate) * {CELLS}) AS cell, weight, count(*) AS pages FROM page_visits
- WHERE site_id = :site_id GROUP BY cell, weight
+SELECT round(ln(rate) * {CELLS}) AS cell, weight, same, count(*) AS pages
+  FROM page_visits WHERE site_id = :site_id GROUP BY cell, weight, same
 """)
 OTHER_REQUESTS = sa.text("""
 SELECT coalesce(sum(discovery_done), 0) / 7.0 FROM crawls
@@ -192,11 +202,19 @@ class StoredPlan(NamedTuple):
     broken: str | None = None
     cards: SensorRecord = SensorRecord()
     dates: SensorRecord = SensorRecord()
+    modelled: float = 0.0
+    foreseen_days: float = 0.0
 
     @property
     def kept(self) -> float | None:
         """The share of the time in which what was stored was true; None until it is known."""
         return self.kept_days / self.seen_days if self.seen_days > 0 else None
+
+    def promise(self, share: float) -> float:
+        """Returns the share that is promised, if the formula gives this one."""
+        if not self.modelled:
+            return share
+        return correct_share(share, self.seen_days, self.kept_days, self.foreseen_days)
 
     @property
     def kept_promise(self) -> float | None:
@@ -224,7 +242,7 @@ def read_plan(connection: sa.Connection, site_id: int) -> StoredPlan | None:
         row.promised,
         row.planned_at,
         row.wanted,
-        Profile(row.hours, row.days, row.hours_even, row.days_even),
+        Profile(row.hours, row.days, row.hours_even, row.days_even, row.season),
         row.seen_days,
         row.kept_days,
         row.promise_days,
@@ -234,7 +252,14 @@ def read_plan(connection: sa.Connection, site_id: int) -> StoredPlan | None:
         row.broken,
         SensorRecord(*row.cards),
         SensorRecord(*row.dates),
+        row.modelled,
+        row.foreseen_days,
     )
+
+
+def evidence_of(row: Any) -> Evidence:
+    """Returns what a page's looks have shown, as its row has it."""
+    return Evidence(*(getattr(row, name) for name in Evidence._fields))
 
 
 def read_plans(connection: sa.Connection) -> list[sa.Row[Any]]:
@@ -256,6 +281,7 @@ def store_plan(connection: sa.Connection, site_id: int, stored: StoredPlan) -> N
         "days": profile.days,
         "hours_even": profile.hours_even,
         "days_even": profile.days_even,
+        "season": profile.lately,
     }
     connection.execute(STORE_PLAN, values)
 
@@ -296,9 +322,13 @@ def end_round(connection: sa.Connection, site_id: int) -> None:
     connection.execute(UNREAD, {"site_id": site_id})
 
 
-def read_groups(connection: sa.Connection, site_id: int) -> list[PageGroup]:
+def read_groups(connection: sa.Connection, site_id: int, season: float = 1.0) -> list[PageGroup]:
+    """Returns a site's planned pages, with the rates of this season."""
     rows = connection.execute(GROUPS, {"site_id": site_id})
-    return [PageGroup(math.exp(row.cell / CELLS), row.weight, row.pages) for row in rows]
+    return [
+        PageGroup(season * math.exp(row.cell / CELLS), row.weight, row.pages, row.same)
+        for row in rows
+    ]
 
 
 def other_requests(connection: sa.Connection, site_id: int) -> float:

@@ -105,7 +105,7 @@ def allocate(pages: Sequence[PageGroup], budget: float, least: float = 0.0) -> A
 def _mix_best(pages: Sequence[PageGroup], budget: float, multiplier: float) -> Allocation:
     value = _find_number(pages, budget, best_visits)
     # Equal pages are left out together, so that the sum may pass over the budget.
-    total = sum(group.number * best_visits(group.rate, group.weight, value) for group in pages)
+    total = sum(group.number * best_visits(group.rate, group.gain, value) for group in pages)
     scale = budget / total if total else 1.0
     highest = _share_of(pages, Allocation(multiplier, 1.0, value, scale))
     even = Allocation(multiplier, equal=budget / sum(group.number for group in pages))
@@ -125,17 +125,17 @@ def _find_number(
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         number = math.exp(middle)
-        total = sum(group.number * visits(group.rate, group.weight, number) for group in pages)
+        total = sum(group.number * visits(group.rate, group.gain, number) for group in pages)
         low, high = (middle, high) if total > budget else (low, middle)
     return math.exp((low + high) / 2)
 
 
 def total_visits(pages: Sequence[PageGroup], allocation: Allocation) -> float:
-    return sum(group.number * allocation.visits(group.rate, group.weight) for group in pages)
+    return sum(group.number * allocation.visits(group.rate, group.gain) for group in pages)
 
 
 def visits_of(pages: Sequence[PageGroup], allocation: Allocation) -> list[float]:
-    return [allocation.visits(group.rate, group.weight) for group in pages]
+    return [allocation.visits(group.rate, group.gain) for group in pages]
 
 
 def needed_budget(

@@ -11,9 +11,26 @@ PLAN_TOLERANCE = 0.05
 # Fewer visits than this part of the planned ones are too few.
 VISITS_PART = 0.8
 
+# The days of one page that a formula is worth, before its errors are known.
+FORMULA_DAYS = 50.0
+
 SMALL_BUDGET = "budget too small"
 SLOW_HOST = "fewer visits than planned"
 MORE_CHANGES = "more changes than learned"
+
+
+def correct_share(share: float, seen: float, kept: float, foreseen: float) -> float:
+    """Returns the share that a plan promises, by the one that its formula gives, and how formulas
+    were kept so far: of the days `seen`, those in which what was stored was `kept` true, and those
+    that were `foreseen`. What is lost counts as many times as it did then.
+
+    >>> round(correct_share(0.8, 0, 0, 0), 3), round(correct_share(0.8, 1e6, 9e5, 8e5), 3)
+    (0.8, 0.9)
+    """
+    usual = FORMULA_DAYS * (1 - share)
+    if usual <= 0:
+        return share
+    return max(1 - (1 - share) * (seen - kept + usual) / (max(seen - foreseen, 0.0) + usual), 0.0)
 
 
 class Contract(NamedTuple):

@@ -23,8 +23,10 @@ class SitePlan(NamedTuple):
     @classmethod
     def of(cls, pages: Sequence[PageGroup], budget: float, least: float = 0.0) -> SitePlan:
         """Plans `budget` visits a day, at least `least` of each page."""
-        number = sum(group.number for group in pages)
-        changes = sum(group.number * group.rate for group in pages)
+        # The rates of pages that alternate say nothing of the others.
+        ordinary = [group for group in pages if not group.same]
+        number = sum(group.number for group in ordinary)
+        changes = sum(group.number * group.rate for group in ordinary)
         mean = changes / number if number else FIRST_RATE
         return cls(allocate(pages, budget, least), mean)
 

@@ -9,7 +9,10 @@ that came in it, over those that would have come if all hours were alike. Both a
 look, a change for all hours of its interval, by what the profile says of them already (expectation
 and maximisation). Without the looks that found no change, hours that are looked at more often would
 grow longer and longer. Looks more than a day apart say nothing of the hour, and those more than a
-week apart nothing at all.
+week apart nothing of the weekday.
+
+A shop's season is counted in the same way: the changes that came in the last weeks, over those that
+its pages' rates had led one to expect. Rates are those of a year without seasons.
 """
 
 from __future__ import annotations
@@ -29,6 +32,10 @@ DAY_PRIOR = 28.0
 FADES = 1 - 1 / 3000
 # No hour is shorter than this part of an even one.
 LEAST = 0.05
+# The changes that a season without any is worth, and the days after which a look has lost most of
+# its weight.
+SEASON_PRIOR = 20.0
+SEASON_DAYS = 5.0
 # 1970-01-01, day 0, was a Thursday.
 EPOCH_WEEKDAY = 3
 
@@ -42,12 +49,21 @@ class Profile:
         days: Sequence[float] | None = None,
         hours_even: Sequence[float] | None = None,
         days_even: Sequence[float] | None = None,
+        season: Sequence[float] | None = None,
     ) -> None:
         self.hours = list(hours or [HOUR_PRIOR / HOURS] * HOURS)
         self.days = list(days or [DAY_PRIOR / DAYS] * DAYS)
         self.hours_even = list(hours_even or [sum(self.hours) / HOURS] * HOURS)
         self.days_even = list(days_even or [sum(self.days) / DAYS] * DAYS)
+        # The changes that came lately, those that were to come, and the time of the last look.
+        self.lately = list(season or (0.0, 0.0, 0.0))
         self._measure_hours()
+
+    @property
+    def season(self) -> float:
+        """How many times as often as in other weeks pages change now."""
+        came, expected, _ = self.lately
+        return (came + SEASON_PRIOR) / (expected + SEASON_PRIOR)
 
     def stretched(self, at: float) -> float:
         """Returns the stretched time of a time."""
@@ -66,12 +82,15 @@ class Profile:
         return (week * WEEK_HOURS + whole + part) / HOURS - EPOCH_WEEKDAY
 
     def add_look(self, since: float, until: float, expected: float, *, changed: bool) -> None:
-        """Counts a look: `expected` changes were to come since the one before, by the page's rate
-        and this profile."""
-        if not 0 < until - since <= DAYS or expected <= 0:
+        """Counts a look: `expected` changes were to come since the one before, by the page's rate,
+        this profile and the season."""
+        if until <= since or expected <= 0:
             return
         # There was one change at least.
         came = expected / -math.expm1(-expected) if changed else 0.0
+        self._add_lately(until, expected / self.season, came)
+        if until - since > DAYS:
+            return
         if until - since <= 1:
             _add_parts(
                 self.hours, self.hours_even, self._hour_lengths,
@@ -82,6 +101,13 @@ class Profile:
             self.days, self.days_even, self._day_lengths,
             first, first + until - since, expected, came,
         )  # fmt: skip
+
+    def _add_lately(self, until: float, expected: float, came: float) -> None:
+        came_before, expected_before, last = self.lately
+        fades = math.exp(min(last - until, 0.0) / SEASON_DAYS)
+        self.lately = [
+            came_before * fades + came, expected_before * fades + expected, max(last, until),
+        ]  # fmt: skip
 
     def refresh(self) -> None:
         """Makes the changes that were added count for stretched times."""

@@ -7,6 +7,9 @@ A page that changes at a rate D and is visited every I days is true for this sha
 
 "Within an age a": the stored value is what the shop showed at some time of the last `a` days. That
 holds during the first `a` days after each visit in any case, and afterwards as above.
+
+A page that alternates between two values (see `estimates`) shows the one that is stored for the
+share `same` of the time whenever it is visited. Visits count for the rest.
 """
 
 from __future__ import annotations
@@ -17,28 +20,39 @@ from typing import NamedTuple
 
 
 class PageGroup(NamedTuple):
-    """A number of pages with the same rate of changes and the same weight."""
+    """A number of pages with the same rate of changes and the same weight. `same`: the share of the
+    time for which they are true without visits."""
 
     rate: float
     weight: float
     number: float
+    same: float = 0.0
+
+    @property
+    def gain(self) -> float:
+        """The weight of what visits may keep true."""
+        return self.weight * (1 - self.same)
 
 
-def true_share(rate: float, visits: float, within: float = 0.0) -> float:
+def true_share(rate: float, visits: float, within: float = 0.0, same: float = 0.0) -> float:
     """Returns the share of the time for which a page's value is true, or was within that many days.
     `visits` is how often it is visited, a day.
 
     >>> round(true_share(1.0, 1.0), 4), true_share(1.0, 1.0, within=1.0)
     (0.6321, 1.0)
+    >>> round(true_share(1000.0, 1.0, same=0.5), 3)
+    0.501
     """
     if visits * within >= 1:
         return 1.0
     if visits <= 0:
-        return 0.0 if rate > 0 else 1.0
+        return same if rate > 0 else 1.0
     late = 1 / visits - within
     x = rate * late
     share = -math.expm1(-x) / x if x > 1e-9 else 1.0
-    return 1 - late * visits * (1 - share)
+    # A page that alternates may have shown the value within the age.
+    missed = (1 - same) * math.exp(-min(same, 1 - same) * rate * within)
+    return 1 - late * visits * (1 - share) * missed
 
 
 def mean_share(pages: Sequence[PageGroup], visits: Sequence[float], within: float = 0.0) -> float:
@@ -47,7 +61,7 @@ def mean_share(pages: Sequence[PageGroup], visits: Sequence[float], within: floa
     if not total:
         return 1.0
     shares = (
-        group.weight * group.number * true_share(group.rate, often, within)
+        group.weight * group.number * true_share(group.rate, often, within, group.same)
         for group, often in zip(pages, visits, strict=True)
     )
     return sum(shares) / total

@@ -151,6 +151,31 @@ def test_rounds_reach_every_page_and_learn_which_ones_change(engine: sa.Engine) 
     assert 0 < kept <= promise + 1e-9 <= seen + 2e-9
 
 
+def test_pages_that_alternate_are_recognised_and_their_plan_is_kept(engine: sa.Engine) -> None:
+    stock_site(engine, budget="720/d")
+    visit_pages(engine, SETTINGS)
+    for hour in range(24):
+        settle_round(engine, range(1, 7), version=hour // 3 % 2)
+        age_looks(engine, 1 / 24)
+        visit_pages(engine, SETTINGS)
+    alternating = rows(
+        engine,
+        """SELECT substring(url FROM '\\d+$')::int
+             FROM page_visits v JOIN pages p ON p.id = v.page_id
+            WHERE v.same >= 0.5 AND v.older_hash IS NOT NULL ORDER BY 1""",
+    )
+    assert alternating and {number for (number,) in alternating} <= set(range(1, 7))
+    assert rows(engine, "SELECT count(*) FROM page_visits WHERE same > 0 AND returns < 2") == [(0,)]
+    ((modelled, promised, foreseen, seen, season),) = rows(
+        engine, "SELECT modelled, promised, foreseen_days, seen_days, season FROM site_plans"
+    )
+    assert 0 < modelled <= 1 and 0 < promised <= 1 and 0 < foreseen <= seen
+    assert season[1] > 0
+    with engine.connect() as connection:
+        facts = describe_plan(connection, "shop")
+    assert 0 < facts["planned"] <= 1 and facts["changes_a_day"] < 24 * PAGES
+
+
 def test_a_crawl_of_the_whole_site_takes_precedence(engine: sa.Engine) -> None:
     stock_site(engine, budget="240/d", schedule="0 * * * *")
     visit_pages(engine, SETTINGS)

@@ -22,7 +22,13 @@ from scraper.plugins.freshness.rules.allocation import (
 from scraper.plugins.freshness.rules.shares import PageGroup, looked_share, mean_share, true_share
 
 GROUPS = st.lists(
-    st.builds(PageGroup, st.floats(0.001, 20), st.floats(0.1, 10), st.integers(1, 1000)),
+    st.builds(
+        PageGroup,
+        st.floats(0.001, 20),
+        st.floats(0.1, 10),
+        st.integers(1, 1000),
+        st.sampled_from([0.0, 0.5, 0.9]),
+    ),
     min_size=1,
     max_size=12,
 )
@@ -112,3 +118,27 @@ def test_the_needed_budget_keeps_the_promise_and_less_does_not():
         visits = visits_of(pages, allocate(pages, budget))
         assert (mean_share(pages, visits, 0.5) >= 0.95) is kept
     assert reached_age(pages, allocate(pages, needed), 0.95) == pytest.approx(0.5, rel=0.02)
+
+
+@pytest.mark.parametrize("within", [0.0, 0.3])
+@pytest.mark.parametrize("rate", [0.3, 4.0, 24.0])
+def test_pages_that_alternate_are_true_as_often_as_in_many_draws(rate, within):
+    rng, steps, length = random.Random(5), 200, 2.0
+    good = 0
+    for _ in range(3000):
+        state, last_true = 0, 0.0
+        for step in range(steps):
+            at = (step + 0.5) / steps * length
+            # In so short a time there is at most one change, of half of the draws.
+            if rng.random() < -math.expm1(-rate * length / steps) / 2:
+                state = 1 - state
+            last_true = at if state == 0 else last_true
+            good += at - last_true <= within
+    share = good / 3000 / steps
+    assert true_share(rate, 1 / length, within, same=0.5) == pytest.approx(share, abs=0.03)
+
+
+def test_visits_of_pages_that_alternate_fast_go_to_other_pages():
+    pages = [PageGroup(0.3, 1, 100), PageGroup(24, 1, 100, same=0.5), PageGroup(24, 1, 100)]
+    ordinary, alternating, fast = visits_of(pages, allocate(pages, 100))
+    assert alternating < ordinary and alternating < fast

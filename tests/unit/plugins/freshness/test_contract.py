@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scraper.plugins.freshness.rules.contract import (
     MORE_CHANGES,
     SLOW_HOST,
     SMALL_BUDGET,
     Contract,
+    correct_share,
 )
 
 KEPT = Contract(900, 1000, 0.95, 0.96, 0.9, 0.9, 800, 790)
@@ -35,3 +38,16 @@ KEPT = Contract(900, 1000, 0.95, 0.96, 0.9, 0.9, 800, 790)
 )
 def test_the_reason_is_the_first_that_applies(changes, reason):
     assert KEPT._replace(**changes).broken == reason
+
+
+@given(st.floats(0, 1), st.floats(0, 1e6), st.floats(0, 1), st.floats(0, 1))
+def test_a_corrected_share_is_a_share_and_follows_what_was_kept(share, seen, kept, foreseen):
+    corrected = correct_share(share, seen, seen * kept, seen * foreseen)
+    assert 0 <= corrected <= 1
+    assert (corrected - share) * (kept - foreseen) >= -1e-6
+
+
+def test_a_formula_that_was_wrong_by_half_is_corrected():
+    assert correct_share(0.9, 1e5, 0.8e5, 0.9e5) == pytest.approx(0.8, abs=0.01)
+    # A few days of a few pages prove little.
+    assert correct_share(0.9, 5, 4, 4.5) == pytest.approx(0.9, abs=0.02)

@@ -93,3 +93,75 @@ def test_the_expected_first_change_is_that_of_many_draws():
     rng = random.Random(1)
     first = [at for at in (rng.expovariate(0.7) for _ in range(60_000)) if at < 2]
     assert fresh_days(2, 0.7, changed=True) == pytest.approx(sum(first) / len(first), rel=0.01)
+
+
+def alternate(rate, days, looks, rng, part=0.5):
+    """Looks at a page that draws one of two values, and returns what the looks show."""
+    evidence, state, seen, older = Evidence(), 0, 0, None
+    for _ in range(looks):
+        if rng.random() < -math.expm1(-rate * days):
+            state = int(rng.random() < part)
+        changed = state != seen
+        evidence = evidence.after_look(days, changed=changed, returned=changed and state == older)
+        older, seen = (seen if changed else older), state
+    return evidence
+
+
+@pytest.mark.parametrize("rate", [0.3, 0.6, 1.5])
+def test_pages_that_alternate_are_recognised_with_their_rate(rate):
+    rng = random.Random(2)
+    pages = [alternate(rate, 1.0, 400, rng) for _ in range(60)]
+    same = sorted(page.same for page in pages)
+    assert same[6] >= 0.5 and same[30] == pytest.approx(0.5, abs=0.05)
+    middle = sorted(estimate_rate(page, 0.3) for page in pages)[30]
+    assert middle == pytest.approx(rate, rel=0.4)
+
+
+def test_the_rate_of_changes_that_looks_miss_is_high():
+    rng = random.Random(2)
+    rates = sorted(estimate_rate(alternate(20.0, 3.0, 30, rng), 0.3) for _ in range(100))
+    # By the changes that are seen alone it would be 0.23.
+    assert rates[50] > 2 and rates[10] > 0.4
+
+
+def test_a_value_that_is_seldom_shown_leaves_little_to_visits():
+    evidence = alternate(3.0, 1.0, 400, random.Random(2), part=0.1)
+    assert evidence.same == pytest.approx(1 - 2 * 0.1 * 0.9, abs=0.06)
+
+
+@given(LOOKS, RATES)
+def test_pages_whose_values_never_return_do_not_alternate(looks, mean):
+    evidence = gather(looks)
+    assert evidence.same == 0
+    assert 0 <= evidence.other_looks <= evidence.changes + evidence.quiet_looks + 1e-6
+
+
+def test_one_value_that_returned_makes_no_page_alternate():
+    evidence = Evidence()
+    for number in range(12):
+        evidence = evidence.after_look(1.0, changed=True, returned=number == 5)
+    assert evidence.same == 0
+
+
+@given(DAYS, RATES, st.floats(0.5, 0.95), st.floats(0, 60), st.booleans())
+def test_pages_that_alternate_are_true_for_a_part_of_the_time(days, rate, same, most, changed):
+    kept = fresh_days(days, rate, changed=changed, same=same, most=most)
+    assert -1e-9 <= kept <= min(days, most) * (1 + 1e-9)
+    assert kept <= fresh_days(days, rate, changed=changed, same=same) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+@pytest.mark.parametrize("most", [0.7, 2.0])
+def test_the_days_of_a_page_that_alternates_are_those_of_many_draws(changed, most):
+    rng, steps, rate, days = random.Random(1), 40, 1.5, 2.0
+    kept = []
+    while len(kept) < 4000:
+        states = [0]
+        for _ in range(steps):
+            flips = rng.random() < -math.expm1(-rate * days / steps) / 2
+            states.append(1 - states[-1] if flips else states[-1])
+        if states[-1] == changed:
+            part = states[: round(most / days * steps)]
+            kept.append(part.count(0) / steps * days)
+    found = fresh_days(days, rate, changed=changed, same=0.5, most=most)
+    assert found == pytest.approx(sum(kept) / len(kept), rel=0.05)

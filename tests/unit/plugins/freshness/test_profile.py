@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -95,3 +96,27 @@ def test_intervals_that_say_nothing_are_ignored(length):
     profile.add_look(MONDAY, MONDAY + length, 0.5, changed=True)
     profile.add_look(MONDAY, MONDAY + 0.5, 0.0, changed=True)
     assert (profile.hours, profile.days_even) == before
+
+
+@pytest.mark.parametrize(("times", "days"), [(3.0, 14), (0.25, 14), (3.0, 60)])
+def test_a_season_is_noticed_within_two_weeks(times, days):
+    profile, rng, rate = Profile(), random.Random(3), 0.2
+    for day in range(40 + days):
+        actual = rate * (times if day >= 40 else 1.0)
+        for _ in range(400):
+            changed = rng.random() < -math.expm1(-actual * 2)
+            since = MONDAY + day
+            profile.add_look(since, since + 2, rate * 2 * profile.season, changed=changed)
+        if day == 39:
+            assert profile.season == pytest.approx(1.0, abs=0.2)
+    assert profile.season == pytest.approx(times, rel=0.35)
+
+
+def test_looks_that_arrive_out_of_order_count_for_the_season():
+    profile = Profile()
+    for since in (MONDAY + 30, MONDAY):
+        profile.add_look(since, since + 1, 5.0, changed=False)
+    assert 0 < profile.season < 1
+    kept = Profile(profile.hours, profile.days, profile.hours_even, profile.days_even)
+    assert kept.season == 1
+    assert Profile(season=profile.lately).season == profile.season
