@@ -66,6 +66,9 @@ def visit_pages(engine: sa.Engine, settings: Settings) -> list[Message]:
         except ValidationError:
             # Planning crawls reports it.
             continue
+        # Each crawl reads the interface of a platform whole, and its products' pages once.
+        if getattr(site, "platform", None) is not None:
+            continue
         opened += retry_transaction(partial(_open_next, engine, settings, row.id, site))
     return [dispatch_message()] if opened else []
 

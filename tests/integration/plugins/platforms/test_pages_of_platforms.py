@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.errors import DefinitionError
+from scraper.plugins.freshness.rounds import visit_pages
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from scraper.sites.loader import load_text
@@ -264,3 +265,16 @@ def test_a_wrong_key_names_its_place_and_a_fix(written: str, said: str, tmp_path
     (problem,) = str(raised.value).splitlines()[-1:]
     assert problem.startswith(f"{tmp_path / 'shop.yaml'}:4: {said}"), problem
     assert "(fix: " in problem
+
+
+def test_a_budget_spends_nothing_on_pages_that_are_read_once(
+    shop: PlatformShop, crawl: Crawl, engine: sa.Engine
+) -> None:
+    crawl(shop, budget="864000000/d")
+    assert len(pages_asked(shop)) == 12
+    visit_pages(engine, Settings())
+    assert rows(engine, "SELECT trigger, product_total FROM crawls") == [("manual", 12)]
+    assert rows(engine, "SELECT count(*) FROM page_visits") == [(0,)]
+    change_pages(shop, lambda path, status, text: (status, text.replace("29.9", "19.9")))
+    crawl(shop, budget="864000000/d")
+    assert pages_asked(shop) == []
