@@ -47,7 +47,7 @@ _ATTRIBUTES_MAX_S = 0.3
 _THREAD_ATTRIBUTES_MAX_S = 20.0
 # The mean length of an attribute is at least this, if thousands have different names.
 _ATTRIBUTE_BYTES = 4.0
-_SEPARATORS = (b" ", b"\n", b"\t", b"/", b"=")
+_SEPARATORS = b" \n\t/="
 # Each tag may repeat all open formatting elements with attributes: 0.3 us and 320 bytes a pair.
 _REPEATED_MAX = 0.9e6
 _FORMATTING_NAMES = rb"[bisu]|big|code|em|font|nobr|small|strike|strong|tt"
@@ -206,11 +206,9 @@ def _estimate_attributes_s(source: bytes, gaps: list[tuple[int, int]]) -> float:
 
 def _estimate_attributes(source: bytes, before: int, behind: int) -> int:
     """Estimates the maximum number of attributes in that part of the page."""
-    return _STEP_SAMPLES * sum(
-        source.count(separator, at, min(at + _SAMPLE_BYTES, behind))
-        for at in _place_samples(before, behind)
-        for separator in _SEPARATORS
-    )
+    places = _place_samples(before, behind)
+    sample = b"".join([source[at : min(at + _SAMPLE_BYTES, behind)] for at in places])
+    return _STEP_SAMPLES * (len(sample) - len(sample.translate(None, _SEPARATORS)))
 
 
 def _place_samples(begin: int, end: int) -> list[int]:

@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from scraper import settings
+from scraper.registry import active_plugins, resolve
 
 if TYPE_CHECKING:
     from scraper.worker.process import Send, Worker
@@ -22,7 +23,11 @@ _workers: dict[int, Worker] = {}
 def import_ahead(fetches: bool) -> None:
     """Imports the modules that the first batch needs, or in a coordinator the first crawl."""
     if fetches:
-        import scraper.worker.process
+        import scraper.worker.process  # noqa: F401
+
+        for plugin in active_plugins():
+            if plugin.worker is not None:
+                resolve(plugin.worker)
     else:
         import scraper.crawl.context
         import scraper.crawl.new_pages  # noqa: F401

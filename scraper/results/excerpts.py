@@ -54,4 +54,5 @@ def _without_scripts(text: str) -> str:
         else:
             closed = _CLOSES[opened[1].lower()].search(text, opened.end())
             at = closed.end() if closed else len(text)
-    return _SPACE.sub(" ", "".join([*kept, text[at:]])).strip()
+    # A regular expression takes ten times as long.
+    return " ".join("".join([*kept, text[at:]]).split())
