@@ -156,7 +156,8 @@ class Hooks:
         return None
 
     def adapter(self, site: Site) -> Adapter | None:
-        """Returns what reads the site's own interface instead of its pages."""
+        """Returns what reads the site's own interface instead of its pages. It is pickled for a
+        subprocess."""
         return None
 
     def handshake(self, site: Site) -> Handshake | None:

@@ -6,12 +6,13 @@ gives problems, never an exception."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import lru_cache
-from typing import assert_never
+from typing import TypeAlias, assert_never
 from uuid import UUID
 
 from scraper.domain import Extracted, Fetched, Kind
+from scraper.extract.adapter import Adapter
 from scraper.extract.bounds import BYTES_MAX, ISOLATED, ReadElsewhere, ReadLimits
 from scraper.extract.document import Document
 from scraper.extract.function_reader import AdapterReader, FunctionReader
@@ -24,12 +25,13 @@ from scraper.sites.definition import Site
 from scraper.sites.page import Page
 
 SITES_KEPT = 256
+AdapterOf: TypeAlias = Callable[[Site], Adapter | None]
 
 
 class Extractor:
     """A site's selectors, compiled. Thread-safe: holds no state of a page."""
 
-    def __init__(self, site: Site, allowed: Collection[str]) -> None:
+    def __init__(self, site: Site, allowed: Collection[str], adapter: Adapter | None) -> None:
         self.site = site
         self.allowed = tuple(allowed)
         link_filter = LinkFilter(site)
@@ -46,10 +48,8 @@ class Extractor:
             if listing and listing.function
             else None
         )
-        self.adapter = first_answer(hooks.adapter(site) for hooks in plugin_hooks().values())
-        self._interface = (
-            AdapterReader(self.adapter, link_filter) if self.adapter is not None else None
-        )
+        self.adapter = adapter
+        self._interface = AdapterReader(adapter, link_filter) if adapter is not None else None
         function = site.product.function
         self._product_function = (
             FunctionReader(function, allowed, link_filter) if function is not None else None
@@ -159,17 +159,25 @@ class Extractor:
         )
 
 
-def compile_site(site: Site, allowed: tuple[str, ...] = ()) -> Extractor:
+def find_adapter(site: Site) -> Adapter | None:
+    """Returns what a plug-in reads the site's interface with."""
+    return first_answer(hooks.adapter(site) for hooks in plugin_hooks().values())
+
+
+def compile_site(
+    site: Site, allowed: tuple[str, ...] = (), adapter_of: AdapterOf = find_adapter
+) -> Extractor:
     """Returns the site's extractor, cached by content hash for the last 256 definitions. `allowed`:
     the modules whose functions it may import."""
-    return _compile_cached(_SiteKey(site), allowed)
+    return _compile_cached(_SiteKey(site, adapter_of), allowed)
 
 
 class _SiteKey:
     """A site as a dictionary key: equal if the definitions are equal."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, adapter_of: AdapterOf) -> None:
         self.site = site
+        self.adapter_of = adapter_of
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _SiteKey) and other.site.content_hash == self.site.content_hash
@@ -180,4 +188,4 @@ class _SiteKey:
 
 @lru_cache(maxsize=SITES_KEPT)
 def _compile_cached(key: _SiteKey, allowed: tuple[str, ...]) -> Extractor:
-    return Extractor(key.site, allowed)
+    return Extractor(key.site, allowed, key.adapter_of(key.site))

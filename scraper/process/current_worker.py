@@ -23,7 +23,7 @@ _workers: dict[int, Worker] = {}
 def import_ahead(fetches: bool) -> None:
     """Imports the modules that the first batch needs, or in a coordinator the first crawl."""
     if fetches:
-        import scraper.worker.process  # noqa: F401
+        import scraper.worker.process
 
         for plugin in active_plugins():
             if plugin.worker is not None:

@@ -19,8 +19,7 @@ import psutil
 from scraper.extract.bounds import TooSlow
 from scraper.extract.extractor import compile_site
 from scraper.extract.function_reader import FunctionFailed
-from scraper.extract.subprocess.wire import ReadRequest, ReadResult, read_frame, write_frame
-from scraper.registry import plugin_hooks
+from scraper.extract.subprocess.wire import ReadRequest, ReadResult, read_request, write_frame
 
 MEMORY_MAX_MB = 300
 
@@ -28,7 +27,7 @@ MEMORY_MAX_MB = 300
 def read_page(request: ReadRequest) -> ReadResult:
     """Reads a page; every failure becomes a result."""
     try:
-        extractor = compile_site(request.site, request.allowed)
+        extractor = compile_site(request.site, request.allowed, lambda site: request.adapter)
         extracted = extractor.extract(
             request.kind,
             request.page,
@@ -52,22 +51,15 @@ def read_page(request: ReadRequest) -> ReadResult:
 
 def main() -> None:
     pool_socket = socket.socket(fileno=int(sys.argv[1]))
-    # Importing plug-ins takes a second of CPU time, which is not the first page's.
-    plugin_hooks()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     size = psutil.Process().memory_info().vms
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_MAX_MB * 1_000_000,) * 2)
     pool_socket.sendall(b"\x00")
-    while (request := _read_request(pool_socket)) is not None:
+    while (request := read_request(pool_socket)) is not None:
         # RLIMIT_CPU counts whole seconds.
         cpu_s = math.ceil(time.process_time() + request.limits.cpu_s)
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, resource.RLIM_INFINITY))
         write_frame(pool_socket, pickle.dumps(read_page(request), pickle.HIGHEST_PROTOCOL))
-
-
-def _read_request(pool_socket: socket.socket) -> ReadRequest | None:
-    frame = read_frame(pool_socket)
-    return None if frame is None else pickle.loads(frame)  # noqa: S301 - our own worker's
 
 
 if __name__ == "__main__":

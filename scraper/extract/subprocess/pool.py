@@ -38,7 +38,7 @@ from scraper.extract.subprocess.wire import (
     ReadResult,
     load_result,
     read_frame,
-    write_frame,
+    write_request,
 )
 
 log = structlog.get_logger()
@@ -82,7 +82,7 @@ class ExtractionPool:
         except ReadElsewhere:
             limits = ISOLATED_SITEMAP if kind is Kind.SITEMAP else ISOLATED
             asked = (kind, page, page_url, depth, last_content, limits)
-            request = ReadRequest(extractor.site, extractor.allowed, *asked)
+            request = ReadRequest(extractor.site, extractor.adapter, extractor.allowed, *asked)
         result = await asyncio.get_running_loop().run_in_executor(
             self._threads, self._request_read, request
         )
@@ -180,7 +180,7 @@ class _Process:
             self._ready = True
         deadline = time.monotonic() + request.limits.deadline_s
         self._socket.settimeout(request.limits.deadline_s)
-        write_frame(self._socket, pickle.dumps(request, pickle.HIGHEST_PROTOCOL))
+        write_request(self._socket, request)
         self._socket.settimeout(max(0.1, deadline - time.monotonic()))
         frame = read_frame(self._socket)
         if frame is None:

@@ -1,4 +1,5 @@
-"""The wire format between a worker and its extraction subprocess: a length, then a pickle.
+"""The wire format between a worker and its extraction subprocess: frames of a length and a pickle.
+A request's body is a frame of its own, as it is.
 
 A request comes from the worker's own code and is trusted. A result comes from a process that read a
 hostile page, so its pickle may only name the classes of a result.
@@ -9,10 +10,12 @@ from __future__ import annotations
 import io
 import pickle
 import socket
+from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from scraper.domain import Extracted, Fetched, Kind
+from scraper.extract.adapter import Adapter
 from scraper.extract.bounds import ReadLimits
 from scraper.sites.definition import Site
 
@@ -29,7 +32,10 @@ _RESULT_TYPES = {
 
 
 class ReadRequest(NamedTuple):
+    """`adapter`: the site's, which the worker asked its plug-ins for."""
+
     site: Site
+    adapter: Adapter | None
     allowed: tuple[str, ...]
     kind: Kind
     page: Fetched
@@ -61,6 +67,22 @@ def load_result(frame: bytearray) -> ReadResult:
     if not isinstance(result, ReadResult):
         raise pickle.UnpicklingError("not a result")
     return result
+
+
+def write_request(other: socket.socket, request: ReadRequest) -> None:
+    page = request.page
+    head = request._replace(page=replace(page, body=b""))
+    write_frame(other, pickle.dumps(head, pickle.HIGHEST_PROTOCOL))
+    write_frame(other, page.body)
+
+
+def read_request(other: socket.socket) -> ReadRequest | None:
+    head = read_frame(other)
+    body = None if head is None else read_frame(other)
+    if head is None or body is None:
+        return None
+    request: ReadRequest = pickle.loads(head)  # noqa: S301 - our own worker's
+    return request._replace(page=replace(request.page, body=bytes(body)))
 
 
 def write_frame(other: socket.socket, data: bytes) -> None:
