@@ -24,6 +24,7 @@ from redis.retry import Retry
 from sqlalchemy.pool import NullPool
 
 from scraper.infra import migrations
+from scraper.infra.database import watch_engine
 from scraper.plugins.embedded import postgres, process, servers, valkey
 from scraper.settings import Settings
 from tests.support.servers.bad_network import BadNetwork
@@ -96,6 +97,7 @@ class Servers:
         }
         options = {"application_name": US, "connect_timeout": 5}
         self.engine = sa.create_engine(self.postgres_url, poolclass=NullPool, connect_args=options)
+        watch_engine(self.engine)
 
     @property
     def postgres_url(self) -> str:
