@@ -41,7 +41,7 @@ STEPS_MAX = 30
 # A page alternates if this many changes, and this part of all, have brought an earlier value back.
 RETURNS_MIN = 2
 RETURNS_PART = 0.75
-HALVINGS = 14
+HALVINGS = 8
 # More draws a day make no difference to a plan.
 DRAWS_MAX = 24.0
 # The likelihood of a page that alternates hardly falls above the rate at which its looks miss most
