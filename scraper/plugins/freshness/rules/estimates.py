@@ -187,4 +187,6 @@ def _alternating_days(
     then = same * bound - other / rate * math.expm1(-rate * bound)
     late = (math.exp(-rate * (days - bound)) - lasting) / rate
     both = same * then + other * (same * late + other * bound * lasting)
-    return (then - both) / (1 - seen) if changed else both / seen
+    kept = (then - both) / (1 - seen) if changed else both / seen
+    # A bound of hardly any time is smaller than the rounding.
+    return min(max(kept, 0.0), bound)

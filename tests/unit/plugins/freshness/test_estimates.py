@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scraper.plugins.freshness.rules.estimates import (
@@ -143,6 +143,7 @@ def test_one_value_that_returned_makes_no_page_alternate():
     assert evidence.same == 0
 
 
+@example(1.0, 1.0, 0.5, 1e-170, True)
 @given(DAYS, RATES, st.floats(0.5, 0.95), st.floats(0, 60), st.booleans())
 def test_pages_that_alternate_are_true_for_a_part_of_the_time(days, rate, same, most, changed):
     kept = fresh_days(days, rate, changed=changed, same=same, most=most)
