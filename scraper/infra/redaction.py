@@ -22,7 +22,13 @@ _SECRET_NAME = re.compile(
     r"|pwd|pass|sig|sid|auth|authorization|key|jwt|session|code|phpsessid",
     re.IGNORECASE,
 )
-_PARAMETER = re.compile(r"([?&;#])([\w.%-]{1,80})=([^&;#\s\"'\\<>]+)")
+_PARAMETER = re.compile(r"([?&;#])([\w.%\[\]-]{1,80})=([^&;#\s\"'\\<>]+)")
+# A parameter of an address that is itself a parameter's value, encoded any number of times.
+_NESTED = re.compile(
+    rf"((?:\?|%(?:25)*(?:3f|26|23|3b))(?:{_SECRET_NAME.pattern})(?:=|%(?:25)*3d))"
+    r"(?:(?!%(?:25)*26).)+",
+    re.IGNORECASE,
+)
 # As a line, in JSON, and in what Python shows of a dictionary or of pairs.
 _HEADER = re.compile(
     r"(\b(?:authorization|cookie|x-(?:[\w-]{0,40}-)?(?:token|key|secret))\b"
@@ -53,9 +59,13 @@ def redact(text: str) -> str:
 
 
 def _mask_parameter(match: re.Match[str]) -> str:
-    before, name, _ = match.groups()
-    secret = _SECRET_NAME.fullmatch(unquote(name))
-    return f"{before}{name}=***" if secret else match[0]
+    before, name, value = match.groups()
+    # Names may be in brackets, as in `login[password]`.
+    parts = unquote(name).replace("]", "[").split("[")
+    if any(map(_SECRET_NAME.fullmatch, parts)):
+        return f"{before}{name}=***"
+    value = _NESTED.sub(r"\1***", value)
+    return f"{before}{name}={value}"
 
 
 def mask_passwords(url: str) -> str:
