@@ -40,8 +40,8 @@ def true_share(rate: float, visits: float, within: float = 0.0, same: float = 0.
 
     >>> round(true_share(1.0, 1.0), 4), true_share(1.0, 1.0, within=1.0)
     (0.6321, 1.0)
-    >>> round(true_share(1000.0, 1.0, same=0.5), 3)
-    0.501
+    >>> round(true_share(100.0, 1.0, same=0.5), 3)
+    0.505
     """
     if visits * within >= 1:
         return 1.0
