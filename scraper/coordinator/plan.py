@@ -51,8 +51,7 @@ def plan(engine: sa.Engine, *, schedules: bool = True) -> list[Message]:
     for start in range(0, len(due), OPENED_AT_ONCE):
         part = due[start : start + OPENED_AT_ONCE]
         opened += retry_transaction(partial(_open_due, engine, part))
-    with engine.connect() as connection:
-        waiting = crawls.planned_crawls(connection, LOST_S)
+    waiting = retry_transaction(partial(_read_waiting, engine))
     return [discover_message(crawl_id) for crawl_id in dict.fromkeys([*opened, *waiting])]
 
 
@@ -103,6 +102,11 @@ def _read_due(engine: sa.Engine) -> list[tuple[sites.ScheduledSite, datetime]]:
         if slot and slot > max(row.scheduled_since, row.last_slot or row.scheduled_since):
             due.append((row, slot))
     return due
+
+
+def _read_waiting(engine: sa.Engine) -> list[int]:
+    with engine.connect() as connection:
+        return crawls.planned_crawls(connection, LOST_S)
 
 
 def _open_due(engine: sa.Engine, due: Sequence[tuple[sites.ScheduledSite, datetime]]) -> list[int]:
