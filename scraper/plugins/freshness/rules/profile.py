@@ -36,6 +36,8 @@ LEAST = 0.05
 # its weight.
 SEASON_PRIOR = 20.0
 SEASON_DAYS = 5.0
+# What is more than a season is in the pages' rates: those of a new site are not known yet.
+SEASON_MOST = 3.0
 # 1970-01-01, day 0, was a Thursday.
 EPOCH_WEEKDAY = 3
 
@@ -63,7 +65,8 @@ class Profile:
     def season(self) -> float:
         """How many times as often as in other weeks pages change now."""
         came, expected, _ = self.lately
-        return (came + SEASON_PRIOR) / (expected + SEASON_PRIOR)
+        season = (came + SEASON_PRIOR) / (expected + SEASON_PRIOR)
+        return min(max(season, 1 / SEASON_MOST), SEASON_MOST)
 
     def stretched(self, at: float) -> float:
         """Returns the stretched time of a time."""
