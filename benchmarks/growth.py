@@ -182,7 +182,16 @@ def with_buffers(config: Settings, buffers: str) -> None:
     embedded.up(config)
 
 
-def advised() -> str:
+def add_buffers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--buffers",
+        default=_advised(),
+        metavar="MB",
+        help="PostgreSQL's shared_buffers (default: %(default)s)",
+    )
+
+
+def _advised() -> str:
     return f"{min(MOST_BUFFERS_MB, psutil.virtual_memory().total // 4 // 2**20)}MB"
 
 
@@ -254,12 +263,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--rounds", type=int, default=5, metavar="N", help="turns of each size (default: 5)"
     )
-    parser.add_argument(
-        "--buffers",
-        default=advised(),
-        metavar="MB",
-        help="PostgreSQL's shared_buffers (default: %(default)s)",
-    )
+    add_buffers(parser)
     parser.add_argument(
         "--recrawls", type=int, metavar="N", help="instead: one site, crawled so often"
     )

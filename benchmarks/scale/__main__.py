@@ -28,7 +28,7 @@ import sqlalchemy as sa
 
 from benchmarks import explained
 from benchmarks.__main__ import INTERRUPTED, say
-from benchmarks.growth import Frontier, advised, with_buffers
+from benchmarks.growth import Frontier, add_buffers, with_buffers
 from benchmarks.growth_table import number, quantile
 from benchmarks.rig import servers
 from benchmarks.scale.asking import Place, questions
@@ -160,12 +160,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--rounds", type=int, default=7, metavar="N", help="calls of each (default: %(default)s)"
     )
-    parser.add_argument(
-        "--buffers",
-        default=advised(),
-        metavar="MB",
-        help="PostgreSQL's shared_buffers (default: %(default)s)",
-    )
+    add_buffers(parser)
     parser.add_argument(
         "--home", type=Path, metavar="FOLDER", help="keep the databases there for other runs"
     )

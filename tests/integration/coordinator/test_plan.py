@@ -309,8 +309,10 @@ def test_unchanged_files_are_not_read_again(
 ) -> None:
     folder.write("a.yaml")
     folder.sync()
-    monkeypatch.setattr(site_sync.loader, "load_file", None)
+    read: list[object] = []
+    monkeypatch.setattr(site_sync.loader, "load_file", lambda *args: read.append(args))
     folder.sync()
+    assert read == []
 
 
 def test_a_broken_file_keeps_its_last_valid_version(folder: Folder) -> None:
