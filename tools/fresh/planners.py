@@ -8,8 +8,13 @@ from collections import Counter
 from collections.abc import Collection
 
 from scraper.plugins.freshness.rules.allocation import allocate, visits_of
-from scraper.plugins.freshness.rules.contract import correct_share
-from scraper.plugins.freshness.rules.estimates import Evidence, estimate_rate, fresh_days
+from scraper.plugins.freshness.rules.contract import KEPT_DAYS, correct_share
+from scraper.plugins.freshness.rules.estimates import (
+    SAME_CELLS,
+    Evidence,
+    estimate_rate,
+    fresh_days,
+)
 from scraper.plugins.freshness.rules.plan import SitePlan
 from scraper.plugins.freshness.rules.profile import Profile
 from scraper.plugins.freshness.rules.sensors import SensorRecord
@@ -19,8 +24,6 @@ HALVINGS = 60
 # Groups of rates to a factor of e.
 CELLS = 16
 PLANNED_EVERY = 0.5
-# What was kept fades within about a week.
-KEPT_DAYS = 7.0
 
 
 class Planner(ABC):
@@ -76,7 +79,7 @@ class LearningPlanner(Planner):
     def _plan(self, now: float) -> None:
         self.planned_at = now
         cells = Counter(
-            (round(math.log(rate) * CELLS), round(evidence.same * 20) / 20)
+            (round(math.log(rate) * CELLS), round(evidence.same * SAME_CELLS) / SAME_CELLS)
             for rate, evidence in zip(self.rates, self.evidence, strict=True)
             if rate
         )

@@ -26,8 +26,13 @@ from scraper.infra.database import retry_transaction
 from scraper.plugins.freshness import signals, store, traffic
 from scraper.plugins.freshness.keys import DAY_S, FreshnessKeys
 from scraper.plugins.freshness.rules.allocation import needed_budget, visits_of
-from scraper.plugins.freshness.rules.contract import Contract
-from scraper.plugins.freshness.rules.estimates import Evidence, estimate_rate, fresh_days
+from scraper.plugins.freshness.rules.contract import KEPT_DAYS, Contract
+from scraper.plugins.freshness.rules.estimates import (
+    SAME_CELLS,
+    Evidence,
+    estimate_rate,
+    fresh_days,
+)
 from scraper.plugins.freshness.rules.limits import Limit, budget_of
 from scraper.plugins.freshness.rules.plan import FIRST_RATE, SitePlan
 from scraper.plugins.freshness.rules.profile import Profile
@@ -49,10 +54,6 @@ RESERVE = 1.03
 # A visit says that a sensor missed a change only if that was read in the last part of the time
 # since the visit before.
 UNREAD_PART = 0.2
-# Pages that alternate are alike in steps of this part of the time.
-SAME_CELLS = 20
-# What was kept fades within about a week.
-KEPT_DAYS = 7.0
 
 
 def visit_pages(engine: sa.Engine, settings: Settings) -> list[Message]:

@@ -13,6 +13,8 @@ VISITS_PART = 0.8
 
 # The days of one page that a formula is worth, before its errors are known.
 FORMULA_DAYS = 50.0
+# What was kept fades within about a week.
+KEPT_DAYS = 7.0
 
 SMALL_BUDGET = "budget too small"
 SLOW_HOST = "fewer visits than planned"

@@ -41,6 +41,8 @@ STEPS_MAX = 30
 # A page alternates if this many changes, and this part of all, have brought an earlier value back.
 RETURNS_MIN = 2
 RETURNS_PART = 0.75
+# Pages that alternate are alike in steps of this part of the time.
+SAME_CELLS = 20
 HALVINGS = 8
 # More draws a day make no difference to a plan.
 DRAWS_MAX = 24.0
