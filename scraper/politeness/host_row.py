@@ -60,7 +60,7 @@ def host_keys(host: str) -> list[str]:
 def list_hosts(client: redis.Redis) -> list[str]:
     """Returns the hosts that Redis knows now, in no order."""
     keys = client.scan_iter(f"{HOST_PREFIX}*", count=1000)
-    return [key.decode().removeprefix(HOST_PREFIX) for key in keys]
+    return [key.decode("utf-8", "replace").removeprefix(HOST_PREFIX) for key in keys]
 
 
 def read_rows(client: redis.Redis, hosts: Collection[str]) -> dict[str, HostRow]:
@@ -77,7 +77,7 @@ def read_rows(client: redis.Redis, hosts: Collection[str]) -> dict[str, HostRow]
     for host, fields, allotments in zip(hosts, replies[::2], replies[1::2], strict=True):
         try:
             rows[host] = HostRow.from_redis(fields, allotments, now_us)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             # The next reservation replaces what the scripts did not write.
             rows[host] = HostRow.from_redis({}, (), now_us)
     return rows

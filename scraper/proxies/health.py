@@ -11,8 +11,8 @@ request.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,9 @@ _RULES = (
     KEPT_S,
     ",".join(str(round(step * 1e6)) for step in QUARANTINES_S),
 )
+_ROW = re.compile(rb"(-?\d{1,16})" + rb":(\d{1,16})" * 7 + rb":([^\n]{0,500})")
+# No script writes a longer quarantine.
+_RESTS_MAX_US = 24 * 3600 * 1_000_000
 
 
 @dataclass(slots=True)
@@ -81,8 +84,7 @@ class ProxyHealth:
         except RedisError as error:
             raise DeferredError(AWAY_S) from error
         return {
-            host: _decode_stats(raw, now - int(at) / 1e6)
-            for host, raw in zip(names, replies, strict=True)
+            host: _decode_stats(raw, int(at), now) for host, raw in zip(names, replies, strict=True)
         }
 
     async def strike(self, host: str, proxy_id: str, why: str, least_s: float = 0.0) -> float:
@@ -118,21 +120,25 @@ def read_all_stats(client: redis.Redis) -> dict[str, dict[str, ProxyStats]]:
     if not keys:
         return {}
     at, *replies = client.register_script(lua("proxies/read.lua"))(keys=keys)
-    names = [key.decode().removeprefix(PREFIX) for key in keys]
+    names = [key.decode("utf-8", "replace").removeprefix(PREFIX) for key in keys]
     return {
-        host: _decode_stats(raw, -int(at) / 1e6) for host, raw in zip(names, replies, strict=True)
+        host: _decode_stats(raw, int(at), 0.0) for host, raw in zip(names, replies, strict=True)
     }
 
 
-def _decode_stats(raw: list[Any], shift_s: float) -> dict[str, ProxyStats]:
-    """Decodes one hash as `proxies/stats.lua` writes it; `shift_s` leads from Redis's clock to the
+def _decode_stats(raw: list[Any], at_us: int, now: float) -> dict[str, ProxyStats]:
+    """Decodes one hash as `proxies/stats.lua` writes it; `at_us` by Redis's clock is `now` by the
     caller's."""
     stats = {}
     for proxy_id, text in zip(raw[::2], raw[1::2], strict=True):
         # What the scripts did not write counts as lost.
-        with suppress(ValueError):
-            *words, why = text.decode().split(":", 8)
+        if match := _ROW.fullmatch(text):
+            *words, why = match.groups()
             requests, answered, failed, _, latency, success, free_at, strikes = map(int, words)
-            times = success / 1e6, latency / 1e6, free_at / 1e6 + shift_s
-            stats[proxy_id.decode()] = ProxyStats(requests, answered, failed, *times, strikes, why)
+            if free_at <= at_us + _RESTS_MAX_US:
+                rest_s = (free_at - at_us) / 1e6
+                times = min(success / 1e6, 1.0), latency / 1e6, now + rest_s
+                stats[proxy_id.decode("utf-8", "replace")] = ProxyStats(
+                    requests, answered, failed, *times, strikes, why.decode("utf-8", "replace")
+                )
     return stats

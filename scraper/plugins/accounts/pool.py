@@ -332,8 +332,6 @@ class AccountPool:
     async def _log_in(self, state: PooledAccount, context: CrawlContext) -> None:
         assert context.login is not None
         site, account = context.site.name, state.account
-        if state.session is not None:
-            state.seen_generation = max(state.seen_generation, state.session.generation)
         token = secrets.token_hex(8)
         login = login_of(context.site)
         lock, status = await self._store.acquire(
@@ -402,7 +400,7 @@ class AccountPool:
         """Uses another process's login, if this process has its key."""
         session = self._vault.opened(site, account.account, status, context)
         if session is None:
-            account.seen_generation = max(account.seen_generation, status.generation)
+            account.seen_generation = status.generation
         else:
             self._use_session(account, session, status)
 

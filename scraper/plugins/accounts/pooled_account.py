@@ -27,7 +27,7 @@ class PooledAccount:
     # The same by Redis's clock, 0 if unknown.
     expires_us: int = 0
     revision: int = 0
-    # The last generation that was logged out, or that cannot be opened.
+    # The generation that was used last, or that cannot be opened.
     seen_generation: int = 0
     # No login is attempted before this time, for this reason.
     ask_at: float = 0.0
@@ -48,6 +48,7 @@ class PooledAccount:
 
     def use_session(self, session: AccountSession, status: AccountStatus, now: float) -> None:
         self.session, self.why, self.quarantined = session, "", False
+        self.seen_generation = session.generation
         self.trust = SessionTrust(SessionState.TRUSTED)
         self.revision, self.expires_us = status.revision, status.expires_us
         self.expires_at, self.good_began, self.ask_at = math.inf, -math.inf, 0.0

@@ -372,6 +372,9 @@ FORGED = [
     "1:1:1:1:1:1:1:1",
     f"{'9' * 30}:" * 8 + "why",
     "0:0:0:0:nan:0:0:0:",
+    f"0:0:0:0:0:0:{'9' * 16}:1:rests for ever",
+    f"0:0:0:0:{'9' * 400}:{'9' * 400}:0:0:no float",
+    "0:0:0:0:0:9999999:0:0:more than certain",
     None,
 ]
 
@@ -388,7 +391,10 @@ def test_foreign_values_of_a_proxy_count_as_lost(
         else:
             await client.hset(key, mapping={first: forged, "\x00": "\x00"})  # type: ignore[misc]
         with redis.Redis.from_url(valkey_url) as seen:
+            seen.hset(b"scraper:proxies:\xff", mapping={"x": "1"})
             store.read_all_stats(seen)
+        for stats in (await health.read([HOST], 0.0))[HOST].values():
+            assert stats.free_at <= 86_400 and stats.success <= 1
         assert await id_of(pool_of(client, listed(lines(2)))) != ""
         assert 0 < await health.strike(HOST, first, "why") <= max(QUARANTINES_S) + 14 * 86_400
         await health.report(HOST, {first: Tally(requests=1, answered=1, latency_s=0.1)})

@@ -24,18 +24,23 @@
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local account = KEYS[1]
--- What no script wrote counts as lost: a key of another type, a field that is not a number, and a
--- rest or a lock that would last for years.
+-- What no script wrote counts as lost: a key of another type, too many or too large fields, a field
+-- that is not a number, a rest or a lock that would last for years, and an event that is yet to
+-- come (an hour is for clocks of replaced servers).
 for _, key in ipairs(KEYS) do
   local kind = redis.call('TYPE', key).ok
   if kind ~= 'hash' and kind ~= 'none' then redis.call('DEL', key) end
 end
-local NUMBERS = {'rest', 'locked', 'generation', 'revision', 'expires', 'proven', 'out', 'tried',
-  'since', 'changed', 'logins', 'failures', 'forgotten', 'n:rejected', 'n:unavailable', 'n:misfit',
-  'n:useless'}
+if redis.call('HLEN', account) > 50 then redis.call('DEL', account) end
+for _, field in ipairs(redis.call('HKEYS', account)) do
+  if redis.call('HSTRLEN', account, field) > 1000000 then redis.call('HDEL', account, field) end
+end
+local NUMBERS = {'rest', 'locked', 'generation', 'proven', 'out', 'tried', 'since', 'changed',
+  'forgotten', 'revision', 'expires', 'logins', 'failures', 'n:rejected', 'n:unavailable',
+  'n:misfit', 'n:useless'}
 for i, text in ipairs(redis.call('HMGET', account, unpack(NUMBERS))) do
   local valid = text and #text <= 16 and string.match(text, '^%d+$')
-  local latest = i <= 2 and now + 90 * 86400000000 or 1e16
+  local latest = i <= 2 and now + 90 * 86400000000 or i <= 9 and now + 3600000000 or 1e16
   if text and not (valid and tonumber(text) <= latest) then
     redis.call('HDEL', account, NUMBERS[i])
   end

@@ -16,11 +16,14 @@ if redis.call('HLEN', KEYS[2]) >= tonumber(ARGV[3]) then redis.call('DEL', KEYS[
 local before = redis.call('HGET', KEYS[2], ARGV[2])
 local generations, ago = 1, -1
 if before then
-  local n, last, at = string.match(before, '(%d+):(%d+):(%d+)')
-  if last == ARGV[1] then
-    generations, ago = tonumber(n), now - tonumber(at)
+  local n, last, at = string.match(before, '^(%d+):(%d+):(%d+)$')
+  n, at = tonumber(n or '0'), tonumber(at or '0')
+  if n == 0 or n > 1000000 or at > now then
+    generations = 1
+  elseif last == ARGV[1] then
+    generations, ago = n, now - at
   else
-    generations = tonumber(n) + 1
+    generations = n + 1
   end
 end
 redis.call('HSET', KEYS[2], ARGV[2], generations .. ':' .. ARGV[1] .. ':' .. us(now))

@@ -9,7 +9,15 @@
 local s = redis.call('HMGET', KEYS[1], 'state', 'pending')
 if not s[1] then return -1 end
 if s[1] ~= 'open' then return 0 end
-local pending = tonumber(s[2] or '0')
+-- What no script wrote counts as lost.
+local kind = redis.call('TYPE', KEYS[2]).ok
+if kind ~= 'stream' and kind ~= 'none' then redis.call('DEL', KEYS[2]) end
+local pending = string.match(s[2] or '', '^%d%d?%d?%d?%d?%d?%d?%d?%d?%d?$')
+if not pending or redis.call('XLEN', KEYS[2]) == 0 then
+  pending = 0
+  redis.call('HDEL', KEYS[1], 'pending')
+end
+pending = tonumber(pending)
 if pending > 0 and pending + #ARGV[1] > tonumber(ARGV[2]) then return 2 end
 redis.call('XADD', KEYS[2], '*', 'd', ARGV[1])
 redis.call('HINCRBY', KEYS[1], 'pending', #ARGV[1])

@@ -235,7 +235,9 @@ def test_without_redis_nobody_logs_in() -> None:
 NUMBERS = ("rest", "locked", "generation", "revision", "tried", "failures", "n:rejected", "changed")
 
 
-@pytest.mark.parametrize("forged", ["", "nan", "-5", "1e300", "9" * 30, "9" * 400_000, None])
+@pytest.mark.parametrize(
+    "forged", ["", "nan", "-5", "1e300", "9" * 16, "9" * 30, "9" * 400_000, None]
+)
 def test_foreign_values_of_an_account_count_as_lost(valkey_url: str, forged: str | None) -> None:
     async def work(stores: list[LoginStore]) -> None:
         (store,) = stores
@@ -245,8 +247,12 @@ def test_foreign_values_of_an_account_count_as_lost(valkey_url: str, forged: str
                     client.rpush(key, "x")
                 else:
                     client.hset(key, mapping=dict.fromkeys(NUMBERS, forged))
+                    client.hset(key, "1", f"{forged}:5:{forged}")
             client.hset(b"scraper:login:shop:\xff", "generation", 1)
-            assert read_states(client)["shop", "ann"].generation == 0
+            read_states(client)
+            assert read_status(client, "shop", "ann").generation == 0
+        assert await begun(store, every_s=60.0) == "acquired"
+        await store.record_failure("shop", "ann", "t", None, "")
         generation = await stored(store)
         assert generation > 0
         times, _, _ = await store.record_logged_out(

@@ -303,6 +303,19 @@ def test_a_login_sealed_with_another_key_counts_as_none(
         assert len(shop.logins) == 2, "the second key opens what it has sealed"
 
 
+def test_a_forged_login_that_is_ahead_of_the_clock_keeps_no_worker_from_logging_in(
+    start: Start, engine: sa.Engine, client: redis.Redis
+) -> None:
+    """Each login of the shop that follows has a lower generation."""
+    ahead = str(round((time.time() + 1800) * 1e6))
+    client.hset(account_key("shop", "1"), mapping={"generation": ahead, "sealed": "forged"})
+    with LoginShop(products=100, lasts=20) as shop:
+        broker = start(shop)
+        rounds(broker, 60, lambda: over(engine))
+        assert prices(engine) == all_prices(shop)
+        assert shop.expired >= 3 and len(shop.logins) == shop.expired + 1
+
+
 # --- accounts that do not get in
 # -------------------------------------------------------------------------------------
 
