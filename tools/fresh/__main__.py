@@ -37,6 +37,10 @@ PROMISE_TARGET = 0.02
 LIE_TARGET = 0.02
 KNOWN_TARGET, REQUESTS_TARGET = 0.999, 0.10
 EVEN_TARGET = 0.05
+HOUR = 1 / 24
+# Of a page, changes and visits a day.
+NEW_MEAN, NEW_VISITS = 26.0, 130.0
+NEW_HOURS = (3, 8, 14, 30)
 
 
 class Check(NamedTuple):
@@ -107,6 +111,21 @@ def run_formula(pages: int, seed: int) -> Iterator[Check]:
         yield Check(text, abs(off) <= FORMULA_TARGET)
 
 
+def run_new_site(pages: int, seed: int) -> Iterator[Check]:
+    """Plays a site whose changes are a thousand times as many as a new one is taken to have. What
+    its first hours show must not be taken for their own doing: the promise holds at all others."""
+    budget = pages * NEW_VISITS
+    rates = draw_rates(pages, random.Random(seed), NEW_MEAN)
+    for hours in NEW_HOURS:
+        planner = LearningPlanner(pages, budget, START)
+        planner.planned_every = HOUR
+        trace = PoissonTrace(list(rates), random.Random(seed))
+        measured = simulate(trace, planner, budget, hours * HOUR, HOUR)
+        off = planner.promised - measured.share
+        text = f"hour {hours}: promised {planner.promised:.4f}, off by {off:+.4f}"
+        yield Check(text, abs(off) <= PROMISE_TARGET)
+
+
 def run_lie(pages: int, spacing: float, seed: int) -> Iterator[Check]:
     """Plays a sensor that stamps every page each day."""
     rates, budget = draw_rates(pages, random.Random(seed)), pages / spacing
@@ -162,6 +181,7 @@ def main() -> int:
     good &= _print_checks("budgets", run_budgets(few, seed))
     for kind in TRACES:
         good &= _print_checks(kind.name, run_trace(kind, pages, spacing, seed))
+    good &= _print_checks("a new site", run_new_site(min(pages, 1_000), seed))
     good &= _print_checks("a sensor that lies", run_lie(few, spacing, seed))
     good &= _print_checks("cards", run_cards(few, seed))
     return 0 if good else 1

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from scraper.plugins.freshness.rules.allocation import allocate, visits_of
 from scraper.plugins.freshness.rules.contract import KEPT_DAYS, correct_share
 from scraper.plugins.freshness.rules.estimates import (
+    FIRST_RATE,
     SAME_CELLS,
     Evidence,
     estimate_rate,
@@ -55,12 +56,13 @@ class LearningPlanner(Planner):
     """Plans by the rules of the plug-in, from looks alone."""
 
     name = "learned"
+    planned_every = PLANNED_EVERY
 
     def __init__(self, pages: int, budget: float, start: float) -> None:
         self.evidence = [Evidence()] * pages
         self.rates = [0.0] * pages
         self.budget = budget
-        self.plan = SitePlan.of([PageGroup(0.25, 1.0, pages)], budget)
+        self.plan = SitePlan.of([PageGroup(FIRST_RATE, 1.0, pages)], budget)
         self.profile = Profile()
         self.planned_at = start
         self.promised = 0.0
@@ -72,7 +74,7 @@ class LearningPlanner(Planner):
         self.returned = False
 
     def begin_round(self, now: float) -> Collection[int]:
-        if now - self.planned_at >= PLANNED_EVERY:
+        if now - self.planned_at >= self.planned_every:
             self._plan(now)
         return ()
 
@@ -91,24 +93,29 @@ class LearningPlanner(Planner):
         unknown = self.rates.count(0.0)
         if unknown:
             pages.append(PageGroup(self.plan.mean_rate, 1.0, unknown))
-        self.plan = SitePlan.of(pages, self.budget)
+        looks = [evidence for evidence in self.evidence if not evidence.same]
+        changes = sum(evidence.changes for evidence in looks)
+        together = Evidence(changes, quiet_days=sum(evidence.days for evidence in looks))
+        self.plan = SitePlan.of(pages, self.budget, mean_least=together.pooled_rate * season)
         self.profile.refresh()
         self.modelled = mean_share(pages, visits_of(pages, self.plan.allocation))
         self.promised = correct_share(self.modelled, *self.lately)
-        self.lately = [days * math.exp(-PLANNED_EVERY / KEPT_DAYS) for days in self.lately]
+        self.lately = [days * math.exp(-self.planned_every / KEPT_DAYS) for days in self.lately]
 
     def next_visit(self, page: int, since: float, now: float, changed: bool) -> float:
         stretch = self.profile.stretched
         here = stretch(now)
         days = here - stretch(since)
         season = self.profile.season
-        same = self.evidence[page].same
-        evidence = self.evidence[page].after_look(days, changed=changed, returned=self.returned)
+        before = self.evidence[page]
+        same = before.same
+        evidence = before.after_look(days, changed=changed, returned=self.returned)
         self.evidence[page] = evidence
         mean_rate = self.plan.mean_rate / season
         rate_before = self.rates[page] or mean_rate
         rate = self.rates[page] = estimate_rate(evidence, mean_rate)
-        if not same:
+        known = before.outweighs(mean_rate)
+        if known and not same:
             self.profile.add_look(since, now, rate_before * days * season, changed=changed)
         same = evidence.same
         rate *= season
@@ -116,7 +123,8 @@ class LearningPlanner(Planner):
         self.seen += now - since
         true_days = self.profile.unstretched(here - days + kept) - since
         if self.modelled:
-            counted = now - since, true_days, self.modelled * (now - since)
+            foreseen = self.modelled * (now - since) if known else true_days
+            counted = now - since, true_days, foreseen
             self.lately = [sum(pair) for pair in zip(self.lately, counted, strict=True)]
         self.seen_fresh += true_days
         return self.profile.unstretched(here + self.plan.interval(rate, 1.0 - same))

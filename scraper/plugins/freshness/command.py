@@ -21,9 +21,11 @@ from scraper.plugins.freshness.rules.limits import budget_of, find_tightest
 from scraper.plugins.freshness.rules.sensors import SensorRecord
 from scraper.plugins.freshness.rules.shares import PageGroup, mean_share
 from scraper.plugins.freshness.store import StoredPlan
+from scraper.sites.definition import Site
 from scraper.sites.grammar import scalars
 
 SHARE = "95%"
+NOT_KNOWN = "if pages change once a month: none was visited twice yet"
 AGES_H = (1, 3, 6, 12, 24, 48, 168)
 
 
@@ -44,8 +46,8 @@ def plan(site: str, as_json: bool) -> None:
         f"products"
     )
     click.echo(f"{share} of products are true, or were {facts['age_h']:.1f} hours ago")
-    kept = "not known yet" if facts["kept"] is None else f"{facts['kept']:.1%}"
-    click.echo(f"true at any time: planned {facts['planned']:.1%}, kept {kept}")
+    kept = f"kept {facts['kept']:.1%}" if facts["kept"] is not None else NOT_KNOWN
+    click.echo(f"true at any time: planned {facts['planned']:.1%}, {kept}")
     if facts["promise"] is not None:
         click.echo(_word_promise(facts["promise"], facts["budget_a_day"]))
     if len(facts["limits"]) > 1:
@@ -87,9 +89,7 @@ def describe_plan(connection: sa.Connection, name: str) -> dict[str, Any]:
     keys, stored = site.of(FreshnessKeys), store.read_plan(connection, site_id)
     groups = store.read_groups(connection, site_id, stored.profile.season if stored else 1.0)
     if not keys.is_planned or stored is None or not groups:
-        raise NotFoundError(
-            f"{name} has no plan yet (fix: `budget: 20000/d` in its definition, and one crawl)"
-        )
+        raise NotFoundError(_word_no_plan(site))
     share = scalars.parse_share(keys.fresh.share if keys.fresh else SHARE)
     visits = visits_of(groups, stored.plan.allocation)
     others = stored.requests - stored.visits
@@ -117,6 +117,15 @@ def describe_plan(connection: sa.Connection, name: str) -> dict[str, Any]:
         "dates": _describe_sensor(stored.dates),
         "curve": _needed_by_age(groups, keys, share, others),
     }
+
+
+def _word_no_plan(site: Site) -> str:
+    if FreshnessKeys.is_read_whole(site):
+        return (
+            f"{site.name} has no plan: each crawl reads all products from its platform (fix: "
+            f"crawl more often, by `schedule`)"
+        )
+    return f"{site.name} has no plan yet (fix: `budget: 20000/d` in its definition, and one crawl)"
 
 
 def _describe_sensor(record: SensorRecord) -> dict[str, Any]:

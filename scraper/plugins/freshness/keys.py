@@ -208,6 +208,12 @@ class FreshnessKeys(DefinitionKeys):
                 "a filter forgets the pages that a plan visits (fix: `dedup: exact`)",
             )
 
+    @staticmethod
+    def is_read_whole(site: Site) -> bool:
+        """Returns whether each crawl reads a platform's interface whole, and its products' pages
+        once, so that there is nothing to visit."""
+        return getattr(site, "platform", None) is not None
+
     @property
     def is_planned(self) -> bool:
         return self.budget is not None or self.fresh is not None

@@ -28,13 +28,14 @@ from scraper.plugins.freshness.keys import DAY_S, FreshnessKeys
 from scraper.plugins.freshness.rules.allocation import needed_budget, visits_of
 from scraper.plugins.freshness.rules.contract import KEPT_DAYS, Contract
 from scraper.plugins.freshness.rules.estimates import (
+    FIRST_RATE,
     SAME_CELLS,
     Evidence,
     estimate_rate,
     fresh_days,
 )
 from scraper.plugins.freshness.rules.limits import Limit, budget_of
-from scraper.plugins.freshness.rules.plan import FIRST_RATE, SitePlan
+from scraper.plugins.freshness.rules.plan import SitePlan
 from scraper.plugins.freshness.rules.profile import Profile
 from scraper.plugins.freshness.rules.shares import PageGroup, mean_share
 from scraper.plugins.freshness.store import StoredPlan
@@ -67,8 +68,7 @@ def visit_pages(engine: sa.Engine, settings: Settings) -> list[Message]:
         except ValidationError:
             # Planning crawls reports it.
             continue
-        # Each crawl reads the interface of a platform whole, and its products' pages once.
-        if getattr(site, "platform", None) is not None:
+        if FreshnessKeys.is_read_whole(site):
             continue
         opened += retry_transaction(partial(_open_next, engine, settings, row.id, site))
     return [dispatch_message()] if opened else []
@@ -194,8 +194,7 @@ def learn_look(
     stretched_now = profile.stretched(now)
     weight = weigh(row.data or {}, row.ids)
     evidence, older_hash = Evidence(), None
-    mean_rate = plan.mean_rate / profile.season
-    rate = mean_rate
+    rate = mean_rate = plan.mean_rate / profile.season
     if row.looked_at is not None:
         since = row.looked_at.timestamp() / DAY_S
         days, changed = stretched_now - profile.stretched(since), row.content_hash != row.old_hash
@@ -209,11 +208,13 @@ def learn_look(
             days - quiet_days, changed=changed, returned=returned
         )
         rate = estimate_rate(evidence, mean_rate)
-        stored = _count_quiet(stored, weight * (begin - since))
         page = PageGroup(rate * profile.season, weight, 1.0, evidence.same)
-        stored = _count_true(stored, keys, (begin, now), page, changed=changed)
-        # A change that brings back an earlier value was not the only one.
-        if not before.same:
+        known = before.outweighs(mean_rate)
+        kept = _count_kept(stored, keys, (since, begin, now), page, changed=changed)
+        stored = kept if known else _count_unforeseen(stored, kept)
+        # What differs from guessed rates is not the hour's doing. And a change that brings back an
+        # earlier value was not the only one.
+        if known and not before.same:
             _learn_profile(profile, (since, begin, now), row.rate, changed=changed)
     same = round(evidence.same * SAME_CELLS) / SAME_CELLS
     look = {
@@ -283,6 +284,21 @@ def _learn_sensors(
     return stored._replace(cards=cards, dates=dates), quiet
 
 
+def _count_kept(
+    stored: StoredPlan,
+    keys: FreshnessKeys,
+    times: tuple[float, float, float],
+    page: PageGroup,
+    *,
+    changed: bool,
+) -> StoredPlan:
+    """Counts for how long what was stored was true between two looks; until the second of the times
+    a sensor has shown that it was."""
+    since, begin, now = times
+    stored = _count_quiet(stored, page.weight * (begin - since))
+    return _count_true(stored, keys, (begin, now), page, changed=changed)
+
+
 def _count_quiet(stored: StoredPlan, days: float) -> StoredPlan:
     """Counts a time in which what was stored was true."""
     return stored._replace(
@@ -319,6 +335,12 @@ def _count_true(
     )
 
 
+def _count_unforeseen(before: StoredPlan, kept: StoredPlan) -> StoredPlan:
+    """Returns what was kept, as if just that had been foreseen: a formula with guessed rates
+    foresees nothing."""
+    return kept._replace(foreseen_days=before.foreseen_days + kept.kept_days - before.kept_days)
+
+
 def _plan_again(
     connection: sa.Connection, site_id: int, keys: FreshnessKeys, stored: StoredPlan
 ) -> StoredPlan:
@@ -335,7 +357,10 @@ def _plan_again(
     if requests is None:
         return stored
     visits = min(limit.visits for limit in (Limit(requests, 1.0, others), *limits.values()))
-    plan = SitePlan.of(groups, visits, keys.least_visits) if groups else stored.plan
+    plan = stored.plan
+    if groups:
+        mean_least = store.sum_looks(connection, site_id).pooled_rate * stored.profile.season
+        plan = SitePlan.of(groups, visits, keys.least_visits, mean_least)
     fades = math.exp(-1 / 24 / KEPT_DAYS)
     modelled = mean_share(groups, visits_of(groups, plan.allocation))
     return stored._replace(

@@ -146,6 +146,12 @@ GROUPS = sa.text(f"""
 SELECT round(ln(rate) * {CELLS}) AS cell, weight, same, count(*) AS pages
   FROM page_visits WHERE site_id = :site_id GROUP BY cell, weight, same
 """)
+# A page that alternates says nothing of the others.
+ALL_LOOKS = sa.text("""
+SELECT coalesce(sum(changes), 0) AS changes, coalesce(sum(changed_days), 0) AS changed_days,
+       coalesce(sum(quiet_days), 0) AS quiet_days
+  FROM page_visits WHERE site_id = :site_id AND same = 0
+""")
 OTHER_REQUESTS = sa.text("""
 SELECT coalesce(sum(discovery_done), 0) / 7.0 FROM crawls
  WHERE site_id = :site_id AND trigger <> 'visit' AND created_at > now() - interval '7 days'
@@ -329,6 +335,11 @@ def read_groups(connection: sa.Connection, site_id: int, season: float = 1.0) ->
         PageGroup(season * math.exp(row.cell / CELLS), row.weight, row.pages, row.same)
         for row in rows
     ]
+
+
+def sum_looks(connection: sa.Connection, site_id: int) -> Evidence:
+    """Returns what the looks at all pages of a site show together."""
+    return Evidence(*connection.execute(ALL_LOOKS, {"site_id": site_id}).one())
 
 
 def other_requests(connection: sa.Connection, site_id: int) -> float:

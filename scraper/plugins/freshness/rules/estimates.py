@@ -28,6 +28,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+# The rate of changes of a site without any look: one a month.
+FIRST_RATE = 1 / 30
 # The fewer changes the prior is worth, the more pages of a site may differ.
 SHAPE = 0.4
 # Each look multiplies the weight of earlier ones by this: about the last 60 count.
@@ -74,6 +76,26 @@ class Evidence(NamedTuple):
             return 0.0
         part = (self.other_looks + 0.5) / (self.changes + self.quiet_looks + 1)
         return 1 - 2 * part * (1 - part)
+
+    @property
+    def days(self) -> float:
+        """The days between the looks."""
+        return self.changed_days + self.quiet_days
+
+    @property
+    def pooled_rate(self) -> float:
+        """The rate of pages whose looks these are together. Several changes between two looks are
+        one, so it is rather too low.
+
+        >>> Evidence().pooled_rate == FIRST_RATE, round(Evidence(500, 200, 300).pooled_rate, 2)
+        (True, 0.98)
+        """
+        return (self.changes + SHAPE) / (self.days + SHAPE / FIRST_RATE)
+
+    def outweighs(self, mean_rate: float) -> bool:
+        """Returns whether a page's rate follows from its looks rather than from its site's mean
+        rate."""
+        return self.days * mean_rate >= SHAPE
 
     def before_signal(self, days: float) -> Evidence:
         """Returns the evidence with `days` before a signal, in which a sensor saw no change. The

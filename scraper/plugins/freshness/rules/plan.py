@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from scraper.plugins.freshness.rules.allocation import Allocation, allocate
+from scraper.plugins.freshness.rules.estimates import FIRST_RATE
 from scraper.plugins.freshness.rules.shares import PageGroup
 
-# The rate of changes of a site without any look: one a month.
-FIRST_RATE = 1 / 30
 # No page waits for longer than ten years.
 LEAST_VISITS = 1 / 3650
 
@@ -21,14 +20,18 @@ class SitePlan(NamedTuple):
     mean_rate: float
 
     @classmethod
-    def of(cls, pages: Sequence[PageGroup], budget: float, least: float = 0.0) -> SitePlan:
-        """Plans `budget` visits a day, at least `least` of each page."""
+    def of(
+        cls, pages: Sequence[PageGroup], budget: float, least: float = 0.0, mean_least: float = 0.0
+    ) -> SitePlan:
+        """Plans `budget` visits a day, at least `least` of each page. The mean of the pages' rates
+        is `mean_least` or more: it rises slowly by itself, since a page with few looks is taken to
+        be close to it."""
         # The rates of pages that alternate say nothing of the others.
         ordinary = [group for group in pages if not group.same]
         number = sum(group.number for group in ordinary)
         changes = sum(group.number * group.rate for group in ordinary)
         mean = changes / number if number else FIRST_RATE
-        return cls(allocate(pages, budget, least), mean)
+        return cls(allocate(pages, budget, least), max(mean, mean_least))
 
     def interval(self, rate: float, weight: float) -> float:
         """Returns the days from one visit of a page to the next."""

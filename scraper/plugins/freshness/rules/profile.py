@@ -36,7 +36,7 @@ LEAST = 0.05
 # its weight.
 SEASON_PRIOR = 20.0
 SEASON_DAYS = 5.0
-# What is more than a season is in the pages' rates: those of a new site are not known yet.
+# What is more than a season is in the pages' rates.
 SEASON_MOST = 3.0
 # 1970-01-01, day 0, was a Thursday.
 EPOCH_WEEKDAY = 3

@@ -24,6 +24,7 @@ from scraper.plugins.freshness.command import describe_plan
 from scraper.plugins.freshness.hooks import HOOKS
 from scraper.plugins.freshness.keys import FreshnessKeys, PlanBudget
 from scraper.plugins.freshness.rounds import visit_pages
+from scraper.plugins.freshness.store import read_plan
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from tests.support.making import a_site, rows
@@ -149,6 +150,28 @@ def test_rounds_reach_every_page_and_learn_which_ones_change(engine: sa.Engine) 
         engine, "SELECT seen_days, kept_days, promise_days FROM site_plans"
     )
     assert 0 < kept <= promise + 1e-9 <= seen + 2e-9
+
+
+def test_the_first_hours_of_a_new_site_say_nothing_of_the_hour(engine: sa.Engine) -> None:
+    """Half of the pages change between two looks that are ten minutes apart: thousands of times as
+    often as a new site's pages are taken to."""
+    site_id, site = stock_site(engine, budget=f"{PAGES * 144}/d")
+    visit_pages(engine, SETTINGS)
+    for number in range(12):
+        settle_round(engine, range(number % 2, PAGES + 1, 2), version=number)
+        age_looks(engine, 1 / 144)
+        run(engine, "UPDATE site_plans SET planned_at = planned_at - interval '1 hour'")
+        visit_pages(engine, SETTINGS)
+    with engine.connect() as connection:
+        plan = read_plan(connection, site_id)
+        facts = describe_plan(connection, site.name)
+    assert plan is not None
+    assert 40 < plan.plan.mean_rate < 200
+    # A change between two looks takes half of the time between them on average, of each second one.
+    assert facts["planned"] == pytest.approx(0.75, abs=0.1)
+    stretched = plan.profile.stretched
+    hours = [stretched((hour + 1) / 24) - stretched(hour / 24) for hour in range(24)]
+    assert max(hours) < 2 * min(hours)
 
 
 def test_pages_that_alternate_are_recognised_and_their_plan_is_kept(engine: sa.Engine) -> None:
@@ -439,6 +462,7 @@ def test_the_command_says_what_a_budget_cannot_keep(
     text = plan_command(engine, monkeypatch, "shop")
     assert text.exit_code == 0, text.output
     assert "shop: 60 pages" in text.output and "24 requests a day" in text.output
+    assert "once a month: none was visited twice" in text.output
     assert "a budget of 24 cannot keep it" in text.output and "99% within" in text.output
     facts = json.loads(plan_command(engine, monkeypatch, "shop", "--json").output)
     assert facts["requests_a_day"] == pytest.approx(24) == facts["budget_a_day"]

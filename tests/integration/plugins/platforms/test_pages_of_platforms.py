@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from scraper.errors import DefinitionError
+from scraper.errors import DefinitionError, NotFoundError
+from scraper.plugins.freshness.command import describe_plan
 from scraper.plugins.freshness.rounds import visit_pages
 from scraper.settings import Settings
 from scraper.sites.definition import Site
@@ -275,6 +276,8 @@ def test_a_budget_spends_nothing_on_pages_that_are_read_once(
     visit_pages(engine, Settings())
     assert rows(engine, "SELECT trigger, product_total FROM crawls") == [("manual", 12)]
     assert rows(engine, "SELECT count(*) FROM page_visits") == [(0,)]
+    with engine.connect() as connection, pytest.raises(NotFoundError, match="by `schedule`"):
+        describe_plan(connection, "shop")
     change_pages(shop, lambda path, status, text: (status, text.replace("29.9", "19.9")))
     crawl(shop, budget="864000000/d")
     assert pages_asked(shop) == []

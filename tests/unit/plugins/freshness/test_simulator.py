@@ -38,6 +38,11 @@ def test_formulas_budgets_and_cards_reach_their_targets(run):
     assert not missed
 
 
+def test_a_new_site_is_promised_what_it_keeps_within_hours():
+    missed = [check.text for check in fresh.run_new_site(150, 3) if not check.good]
+    assert not missed
+
+
 def test_a_sensor_that_lies_costs_little():
     assert all(check.good for check in fresh.run_lie(800, 3.0, 2))
 
