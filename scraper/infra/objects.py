@@ -77,8 +77,8 @@ def open_place(where: str, variable: str) -> Objects:
     match scheme.lower() if separator else "file":
         case "s3":
             url = urlsplit(where)
-            dots = "/.." in url.path
-            if not url.netloc or "@" in url.netloc or url.query or url.fragment or dots:
+            login = "@" in url.netloc or (":" in url.netloc and not url.netloc.startswith("arn:"))
+            if not url.netloc or login or url.query or url.fragment or "/.." in url.path:
                 raise ConfigError(
                     f"{variable}: a bucket is written s3://bucket or s3://bucket/prefix, without "
                     "credentials and `..` (fix: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
@@ -102,7 +102,8 @@ def split_object_name(where: str, variable: str) -> tuple[Objects, str]:
     """Splits the whole name of an object (`s3://bucket/feeds/today.parquet`, or a path) into its
     place and its key there."""
     folder, slash, name = where.rpartition("/")
-    if not name or folder.endswith(":/"):
+    is_query = where.lower().startswith("s3://") and ("?" in name or "#" in name)
+    if not name or is_query or folder.endswith(":/"):
         raise ConfigError(redact(f"{variable}: no name of a file in {where}"))
     return open_place(folder if slash and folder else "/" if slash else ".", variable), check_key(
         name

@@ -42,7 +42,7 @@ _RULES = (
     KEPT_S,
     ",".join(str(round(step * 1e6)) for step in QUARANTINES_S),
 )
-_ROW = re.compile(rb"(-?\d{1,16})" + rb":(\d{1,16})" * 7 + rb":([^\n]{0,500})")
+_ROW = re.compile(r"(-?\d{1,16})" + r":(\d{1,16})" * 7 + r":([^\n]{0,500})")
 # No script writes a longer quarantine.
 _RESTS_MAX_US = 24 * 3600 * 1_000_000
 
@@ -132,13 +132,11 @@ def _decode_stats(raw: list[Any], at_us: int, now: float) -> dict[str, ProxyStat
     stats = {}
     for proxy_id, text in zip(raw[::2], raw[1::2], strict=True):
         # What the scripts did not write counts as lost.
-        if match := _ROW.fullmatch(text):
+        if match := _ROW.fullmatch(text.decode("utf-8", "replace")):
             *words, why = match.groups()
             requests, answered, failed, _, latency, success, free_at, strikes = map(int, words)
             if free_at <= at_us + _RESTS_MAX_US:
-                rest_s = (free_at - at_us) / 1e6
-                times = min(success / 1e6, 1.0), latency / 1e6, now + rest_s
-                stats[proxy_id.decode("utf-8", "replace")] = ProxyStats(
-                    requests, answered, failed, *times, strikes, why.decode("utf-8", "replace")
-                )
+                times = min(success / 1e6, 1.0), latency / 1e6, now + (free_at - at_us) / 1e6
+                known = ProxyStats(requests, answered, failed, *times, strikes, why)
+                stats[proxy_id.decode("utf-8", "replace")] = known
     return stats

@@ -27,7 +27,6 @@ from scraper.feed import consumers, reader
 from scraper.feed import store as feed
 from scraper.feed.reader import ChangeReader, Since
 from scraper.frontier.sites import site_names
-from scraper.infra.redaction import redact
 from scraper.registry import plugin_exports, resolve
 from scraper.results import products
 from scraper.sites.definition import Site
@@ -139,8 +138,8 @@ def form_of(where: str | None) -> str:
         return "jsonl"
     if ending not in ENDINGS:
         raise ConfigError(
-            redact(f"{where}: unknown ending {ending} ")
-            + "(fix: --format csv, jsonl, parquet or xlsx, or such an ending)"
+            f"{output.mask_credentials(f'{where}: unknown ending {ending}')} "
+            "(fix: --format csv, jsonl, parquet or xlsx, or such an ending)"
         )
     return ENDINGS[ending]
 

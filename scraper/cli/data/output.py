@@ -19,6 +19,7 @@ from typing import IO
 
 from scraper.errors import ConfigError, ScraperError
 from scraper.infra import objects
+from scraper.infra.redaction import mask_passwords, redact
 
 S3 = "s3://"
 
@@ -30,12 +31,17 @@ def open_destination(where: str | None) -> Iterator[IO[bytes]]:
     if where is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
-    elif where.lower().startswith(S3):
+    elif where.lower().startswith(S3) or "\0" in where:
         with _for_bucket(where) as file:
             yield file
     else:
         with _for_file(where) as file:
             yield file
+
+
+def mask_credentials(where: str) -> str:
+    """Returns the destination without the credentials that a user has put into it."""
+    return mask_passwords(redact(where))
 
 
 @contextmanager
@@ -74,7 +80,9 @@ def _for_file(path: str) -> Iterator[IO[bytes]]:
                 os.unlink(temporary.name)
                 raise
     except OSError as error:
-        raise ScraperError(f"cannot write {path}: {error.strerror or error}") from error
+        raise ScraperError(
+            f"cannot write {mask_credentials(path)}: {error.strerror or error}"
+        ) from error
 
 
 @contextmanager
@@ -82,7 +90,9 @@ def _for_bucket(where: str) -> Iterator[IO[bytes]]:
     try:
         bucket, key = objects.split_object_name(where, "--output")
     except ValueError:
-        raise ConfigError(f"--output: {where!r} is not a key that every tool can read") from None
+        raise ConfigError(
+            f"--output: {mask_credentials(where)!r} is not a name for a file"
+        ) from None
     try:
         with NamedTemporaryFile("w+b", prefix="scraper-export-") as temporary:
             yield temporary.file

@@ -12,7 +12,7 @@ import pytest
 
 from scraper.cli.data.export import form_of
 from scraper.cli.data.output import open_destination
-from scraper.errors import ConfigError, ObjectsError
+from scraper.errors import ConfigError, ObjectsError, ScraperError
 from scraper.infra import objects
 from scraper.infra.objects import Objects, open_place, split_object_name
 
@@ -199,6 +199,11 @@ def test_a_place_of_one_file(
         "s3://AKIA:s3cr3t@bucket/",
         "s3://AKIA:s3cr3t@bucket/today\x07.csv",
         "s3://bucket/today.csv?X-Amz-Signature=s3cr3t",
+        "s3://bucket/today?X-Amz-Signature=s3cr3t&to=.csv",
+        "s3://AKIA:s3cr3t@[/today.csv",
+        "s3://AKIA:top/s3cr3t@bucket/today.csv",
+        "s3://AKIA:top/s3cr3t@bucket/today.txt",
+        "https://ann:s3cr3t@shop.example/\0.csv",
     ],
 )
 def test_credentials_in_the_name_of_an_output_are_not_shown(where: str) -> None:
@@ -209,6 +214,15 @@ def test_credentials_in_the_name_of_an_output_are_not_shown(where: str) -> None:
 
     with pytest.raises(ConfigError) as error:
         write()
+    assert "s3cr3t" not in str(error.value)
+
+
+def test_credentials_in_the_name_of_a_file_are_not_shown() -> None:
+    with (
+        pytest.raises(ScraperError, match=r"cannot write https://\*\*\*@shop.example") as error,
+        open_destination("https://ann:s3cr3t@shop.example/today.csv?token=s3cr3t"),
+    ):
+        pass
     assert "s3cr3t" not in str(error.value)
 
 
