@@ -24,7 +24,7 @@ local function read(id)
   if not string.match(text, pattern) or #text > 1000 then text = '0:0:0:0:0:1000000:0:0:' end
   local r = {}
   r.n, r.ok, r.bad, r.streak, r.lat, r.rate, r.free, r.strikes, r.why = string.match(text, pattern)
-  for k, v in pairs(r) do if k ~= 'why' then r[k] = math.min(tonumber(v), 1e15) end end
+  for k, v in pairs(r) do if k ~= 'why' then r[k] = math.min(tonumber(v), 9e15) end end
   if r.free > now + 86400000000 then r.free = 0 end
   r.rate = math.min(r.rate, 1000000)
   return r
