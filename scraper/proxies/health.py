@@ -137,6 +137,6 @@ def _decode_stats(raw: list[Any], at_us: int, now: float) -> dict[str, ProxyStat
             requests, answered, failed, _, latency, success, free_at, strikes = map(int, words)
             if free_at <= at_us + _RESTS_MAX_US:
                 times = min(success / 1e6, 1.0), latency / 1e6, now + (free_at - at_us) / 1e6
-                known = ProxyStats(requests, answered, failed, *times, strikes, why)
-                stats[proxy_id.decode("utf-8", "replace")] = known
+                proxy_stats = ProxyStats(requests, answered, failed, *times, strikes, why)
+                stats[proxy_id.decode("utf-8", "replace")] = proxy_stats
     return stats
