@@ -159,8 +159,8 @@ class CoreSettings(BaseSettings):
     broker_url: str | None = Field(
         None,
         alias="BROKER_URL",
-        description="RabbitMQ (`amqp://`, `amqps://`) or another Redis, for the queues; "
-        "unset: the Redis above",
+        description="RabbitMQ (`amqp://`, with `;` between the nodes of a cluster, or `amqps://`) "
+        "or another Redis, for the queues; unset: the Redis above",
     )
     rabbitmq_queues: Literal["classic", "quorum"] = Field(
         "classic", description="the type of queues of a RabbitMQ; quorum: replicated"
@@ -307,6 +307,10 @@ class CoreSettings(BaseSettings):
             return None
         if value and value.startswith("sentinel://"):
             find_sentinels().broker_url(value)
+        elif value and value.startswith("amqp://") and info.field_name == "broker_url":
+            # The nodes of a cluster, as Celery writes them.
+            if not all(node.startswith("amqp://") for node in value.split(";")):
+                raise ValueError("each address between `;` must start with amqp://")
         elif value is not None and (not value.startswith(schemes) or ";" in value):
             raise ValueError(
                 f"must be one address that starts with {', '.join(schemes)} (a Redis Cluster is "

@@ -38,7 +38,8 @@ _HEADER = re.compile(
 )
 # A password may hold any character, also an @ or a slash that should have been encoded.
 _SERVER_PASSWORDS = (
-    re.compile(r"(?<=://)([^/?#:@]*:)(.*)(?=@)"),
+    # The nodes of a cluster may follow one another.
+    re.compile(r"(?<=://)([^/?#:@]*:)((?:(?!;amqp://).)*)(?=@)"),
     re.compile(r"([?&]\w*passw(?:or)?d=)([^&]*)", re.IGNORECASE),
 )
 
@@ -73,6 +74,8 @@ def mask_passwords(url: str) -> str:
 
     >>> mask_passwords("postgresql://ann:s3cret@db/shop?sslpassword=x")
     'postgresql://ann:***@db/shop?sslpassword=***'
+    >>> mask_passwords("amqp://ann:s3@cret@one/;amqp://ann:other@two/")
+    'amqp://ann:***@one/;amqp://ann:***@two/'
     """
     for pattern in _SERVER_PASSWORDS:
         url = pattern.sub(r"\1***", url)

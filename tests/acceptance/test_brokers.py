@@ -117,6 +117,40 @@ def test_quorum_queues_whose_node_restarts_in_mid_crawl(
     assert run.end(crawl.worker) == 0 and run.end(crawl.coordinator) == 0
 
 
+def test_two_of_three_nodes_of_rabbitmq_die_one_after_the_other(
+    own_node: rabbitmq.Node,
+    run: Commands,
+    engine: sa.Engine,
+    sample_shop: Callable[..., SampleShop],
+    tmp_path: Path,
+) -> None:
+    """The addresses of all three are known. Two always run, so that quorum queues lose nothing."""
+    others = [
+        rabbitmq.Node(tmp_path / f"rabbitmq{number}", hosts=1, first=own_node) for number in (2, 3)
+    ]
+    try:
+        for node in others:
+            node.up()
+        addresses = ";".join(node.url() for node in (own_node, *others))
+        run.env |= {
+            "BROKER_URL": addresses,
+            "SCRAPER_BATCH_PAGES": "10",
+            "SCRAPER_RABBITMQ_QUEUES": "quorum",
+        }
+        crawl = Crawl(run, engine, sample_shop(*SHOP, changes=SLOWER))
+        crawl.until_fetched(0.1)
+        own_node.processes()[-1].kill()
+        crawl.until_fetched(0.3)
+        own_node.up()
+        others[0].processes()[-1].kill()
+        crawl.until_completed(90)
+        crawl.assert_exact()
+        assert run.end(crawl.worker) == 0 and run.end(crawl.coordinator) == 0
+    finally:
+        for node in others:
+            node.down(signal.SIGKILL)
+
+
 def test_a_policy_of_rabbitmq_drops_messages(
     installed_rabbitmq: str,
     run: Commands,

@@ -54,6 +54,26 @@ def test_no_file_where_the_name_is_empty(monkeypatch: pytest.MonkeyPatch) -> Non
     assert settings_module.load().broker_url is None
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "amqp://ann@one/;redis://two/0",
+        "amqp://ann@one/;",
+        "amqps://ann@one/;amqps://ann@two/",
+        "redis://one/0;redis://two/0",
+    ],
+)
+def test_only_the_nodes_of_a_rabbitmq_may_follow_one_another(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKER_URL", "amqp://ann@one/;amqp://ann@two:5673/")
+    assert settings_module.load().broker_is_amqp
+    settings_module.load.cache_clear()
+    monkeypatch.setenv("BROKER_URL", url)
+    with pytest.raises(ConfigError, match="must"):
+        settings_module.load()
+
+
 def test_both_at_once_are_refused(give: Give, monkeypatch: pytest.MonkeyPatch) -> None:
     give("REDIS_URL", "redis://:s3cret@redis/0")
     monkeypatch.setenv("REDIS_URL", "redis://:0ther@redis/0")

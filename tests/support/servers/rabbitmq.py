@@ -65,11 +65,12 @@ class Node:
         conf: str | None = None,
         tls: Path | None = None,
         policy: dict[str, Any] | None = None,
+        first: Node | None = None,
     ) -> None:
         """`conf`: lines that say who may use it, in place of the tests' own user and virtual hosts.
         `tls`: a file of key and certificate; then it speaks nothing else. `policy`: for all queues
-        of all virtual hosts."""
-        self.policy = policy
+        of all virtual hosts. `first`: the node whose cluster it joins, with its name server."""
+        self.policy, self.first = policy, first
         self.folder, self.hosts, self.conf, self.tls = folder, hosts, conf, tls
 
     def take(self) -> str:
@@ -92,7 +93,7 @@ class Node:
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if len(self.processes()) < 2:
+            if len(self.processes()) < self._programs:
                 self.down()
                 self._start()
             self._until_it_answers()
@@ -130,7 +131,16 @@ class Node:
         path = self.folder / "ports"
         if not path.exists():
             path.write_text(" ".join(str(port) for port in unused_ports(3)))
-        return [int(port) for port in path.read_text().split()]
+        listen, dist, names = (int(port) for port in path.read_text().split())
+        return [listen, dist, self.first._ports()[2] if self.first else names]
+
+    @property
+    def _programs(self) -> int:
+        return 1 if self.first else 2
+
+    @property
+    def name(self) -> str:
+        return f"scraper-{self._ports()[0]}@localhost"
 
     def _start(self) -> None:
         script = program()
@@ -165,7 +175,14 @@ class Node:
             lines += [
                 f"ssl_options.{name} = {self.tls}" for name in ("cacertfile", "certfile", "keyfile")
             ]
-        lines.append(self.conf or f"load_definitions = {folder}/definitions.json")
+        if self.first:
+            lines += [
+                "cluster_formation.peer_discovery_backend = classic_config",
+                f"cluster_formation.classic_config.nodes.1 = {self.first.name}",
+                f"cluster_formation.classic_config.nodes.2 = {self.name}",
+            ]
+        else:
+            lines.append(self.conf or f"load_definitions = {folder}/definitions.json")
         lines += [
             "log.file.level = warning",
             "disk_free_limit.absolute = 10MB",
@@ -178,7 +195,7 @@ class Node:
         commands = (["epmd", "-port", str(names), "-address", "127.0.0.1"], [str(script)])
         started = []
         with (folder / "out").open("ab") as out:
-            for command in commands:
+            for command in commands[-self._programs :]:
                 process = subprocess.Popen(
                     command,
                     env=environment,
@@ -200,7 +217,7 @@ class Node:
         ).stdout
 
     def _environment(self) -> dict[str, str]:
-        listen, dist, names = self._ports()
+        _, dist, names = self._ports()
         folder = self.folder
         environment = {
             name: value
@@ -209,10 +226,11 @@ class Node:
             if not name.startswith(("RABBITMQ", "ERL_", "DATABASE_URL"))
         }
         environment |= {
-            "HOME": str(folder),
+            # The cookie is there.
+            "HOME": str(self.first.folder if self.first else folder),
             "ERL_EPMD_PORT": str(names),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": f"scraper-{listen}@localhost",
+            "RABBITMQ_NODENAME": self.name,
             "RABBITMQ_CONF_ENV_FILE": str(folder / "env.conf"),
             "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
@@ -245,7 +263,7 @@ class Node:
                 ):
                     return
             except (OSError, amqp.AMQPError):
-                assert len(self.processes()) == 2 and time.monotonic() < deadline, (
+                assert len(self.processes()) == self._programs and time.monotonic() < deadline, (
                     self.folder / "out"
                 ).read_text()
                 time.sleep(0.2)
