@@ -27,19 +27,17 @@ import argparse
 import json
 import os
 import platform
-import signal
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import psutil
 import psycopg
 
 from benchmarks import explained, frontiers, growth_table, recrawls
-from benchmarks.__main__ import INTERRUPTED, say
+from benchmarks.__main__ import say
+from benchmarks.frontier_options import make_parser, parse_options, run_until_interrupted
 from benchmarks.frontiers import PRIORITY, PRODUCTS_A_LISTING, Filled, url_of
 from benchmarks.growth_table import Size
 from benchmarks.rig import servers
@@ -59,7 +57,6 @@ from scraper.settings import Settings
 SHARE = 0.5
 SMALLEST = 10_000
 ROUND_PAGES = 1000  # at the most
-MOST_BUFFERS_MB = 4096
 # one of so many pages of each frontier is crawled before anything is measured
 WARM = 50
 EMPTY_ROOM = 100_000_000
@@ -182,19 +179,6 @@ def with_buffers(config: Settings, buffers: str) -> None:
     embedded.up(config)
 
 
-def add_buffers(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--buffers",
-        default=_advised(),
-        metavar="MB",
-        help="PostgreSQL's shared_buffers (default: %(default)s)",
-    )
-
-
-def _advised() -> str:
-    return f"{min(MOST_BUFFERS_MB, psutil.virtual_memory().total // 4 // 2**20)}MB"
-
-
 def measure(
     config: Settings, sizes: Sequence[int], rounds: int, plans: Path | None, *, kept: bool
 ) -> list[Size]:
@@ -249,21 +233,7 @@ def plain(url: str) -> str:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.growth",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--pages",
-        default="10000,1000000,5000000",
-        metavar="N,N",
-        help="sizes (default: 10000,1000000,5000000)",
-    )
-    parser.add_argument(
-        "--rounds", type=int, default=5, metavar="N", help="turns of each size (default: 5)"
-    )
-    add_buffers(parser)
+    parser = make_parser("python -m benchmarks.growth", __doc__, "10000,1000000,5000000", 5)
     parser.add_argument(
         "--recrawls", type=int, metavar="N", help="instead: one site, crawled so often"
     )
@@ -275,24 +245,7 @@ def _arguments() -> argparse.Namespace:
         action="store_true",
         help="with --recrawls: pages have validators, and answer 304 unless changed",
     )
-    parser.add_argument(
-        "--home",
-        type=Path,
-        metavar="FOLDER",
-        help="keep the inserted frontiers there for other runs",
-    )
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write what was measured there as well"
-    )
-    parser.add_argument("--explain", type=Path, metavar="FILE", help="EXPLAIN (ANALYZE, BUFFERS) of each statement"
-                        " in the largest frontier")  # fmt: skip
-    args = parser.parse_args()
-    try:
-        args.sizes = sorted({int(number) for number in args.pages.split(",")})
-    except ValueError:
-        parser.error("--pages: numbers, by commas")
-    if args.sizes[0] < SMALLEST or args.rounds < 1:
-        parser.error(f"--pages are {SMALLEST} or more, --rounds 1 or more")
+    args = parse_options(parser, SMALLEST)
     if (args.recrawls or 1) < 1 or args.site < 100:
         parser.error("--recrawls is 1 or more, --site 100 or more")
     return args
@@ -331,12 +284,7 @@ def _run(args: argparse.Namespace) -> None:
 
 def main() -> None:
     args = _arguments()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        _run(args)
-    except KeyboardInterrupt:
-        say("interrupted: everything that was started has been ended")
-        sys.exit(INTERRUPTED)
+    run_until_interrupted(lambda: _run(args))
 
 
 if __name__ == "__main__":

@@ -16,8 +16,6 @@ import argparse
 import json
 import os
 import platform
-import signal
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -27,8 +25,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from benchmarks import explained
-from benchmarks.__main__ import INTERRUPTED, say
-from benchmarks.growth import Frontier, add_buffers, with_buffers
+from benchmarks.__main__ import say
+from benchmarks.frontier_options import make_parser, parse_options, run_until_interrupted
+from benchmarks.growth import Frontier, with_buffers
 from benchmarks.growth_table import number, quantile
 from benchmarks.rig import servers
 from benchmarks.scale.asking import Place, questions
@@ -40,6 +39,7 @@ from scraper.infra.database import make_engine
 from scraper.settings import Settings
 
 FLAT, LITTLE_MS = 1.5, 2.0
+SMALLEST = 50_000
 STEPS = ("dispatch", "claim", "settle", "finish")
 ROUND_PAGES = 300
 Walls = dict[str, list[float]]
@@ -145,39 +145,6 @@ def as_json(database: Database) -> dict[str, Any]:
     }
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.scale",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--pages",
-        default="50000,500000",
-        metavar="N,N",
-        help="in all sites together (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--rounds", type=int, default=7, metavar="N", help="calls of each (default: %(default)s)"
-    )
-    add_buffers(parser)
-    parser.add_argument(
-        "--home", type=Path, metavar="FOLDER", help="keep the databases there for other runs"
-    )
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write what was measured there as well"
-    )
-    parser.add_argument("--explain", type=Path, metavar="FILE", help="EXPLAIN (ANALYZE, BUFFERS) of each question's statements in the largest")  # fmt: skip
-    args = parser.parse_args()
-    try:
-        args.sizes = sorted({int(pages) for pages in args.pages.split(",")})
-    except ValueError:
-        parser.error("--pages: numbers, by commas")
-    if args.sizes[0] < 50_000 or args.rounds < 1:
-        parser.error("--pages are 50000 or more, --rounds 1 or more")
-    return args
-
-
 def _run(args: argparse.Namespace) -> None:
     with servers(args.home) as config, daily():
         logs.configure(config)
@@ -195,13 +162,9 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    args = _arguments()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        _run(args)
-    except KeyboardInterrupt:
-        say("interrupted: everything that was started has been ended")
-        sys.exit(INTERRUPTED)
+    parser = make_parser("python -m benchmarks.scale", __doc__, "50000,500000", 7)
+    args = parse_options(parser, SMALLEST)
+    run_until_interrupted(lambda: _run(args))
 
 
 if __name__ == "__main__":
