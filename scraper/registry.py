@@ -37,6 +37,10 @@ class FoundPlugin:
     off: str
     distribution: str
 
+    def explain_need(self) -> str:
+        """Says that something needs this plug-in, which is off."""
+        return f"needs the plug-in {self.name}, which is off: {self.off}"
+
 
 @lru_cache(maxsize=1)
 def found_plugins() -> tuple[FoundPlugin, ...]:

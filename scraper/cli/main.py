@@ -122,8 +122,7 @@ class Commands(click.Group):
         if name not in all_commands() and not name.startswith("-"):
             inactive = inactive_plugin_of_command(name)
             if inactive is not None:
-                needs = f"the plug-in {inactive.name}, which is off: {inactive.off}"
-                raise click.UsageError(f"{name!r} needs {needs}")
+                raise click.UsageError(f"{name!r} {inactive.explain_need()}")
             raise click.UsageError(f"No such command {name!r}{did_you_mean(name, all_commands())}")
         return super().resolve_command(ctx, args)
 

@@ -3,7 +3,7 @@ provide adapters (`scraper.plugin.Hooks.adapter`). Pure."""
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator
+from collections.abc import ItemsView, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
@@ -43,6 +43,12 @@ class Adapter:
 def origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def read_stated_total(headers: Mapping[str, str]) -> int | None:
+    """Returns the number of products that the headers of an interface's response state."""
+    stated = headers.get("x-wp-total", "")
+    return int(stated) if stated.isascii() and stated.isdigit() and len(stated) < 9 else None
 
 
 class PlatformAdapters(Protocol):

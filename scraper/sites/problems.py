@@ -188,7 +188,7 @@ def _explain_unknown_key(path: Path) -> str:
     keys = _list_keys_at(path[:-1])
     inactive = registry.inactive_plugin_of_key(key) if len(path) == 1 else None
     if inactive is not None:
-        return f"needs the plug-in {inactive.name}, which is off: {inactive.off}"
+        return inactive.explain_need()
     before, colon, behind = key.partition(":")
     if colon and before in keys:
         return f"unknown key (fix: a space after the colon: `{before}: {behind}`)"

@@ -57,39 +57,17 @@ def make_result(
     cost: FetchCost,
     levels: Levels,
 ) -> PageResult:
-    """Returns the page's result; `levels` as in `new_pages`."""
-    context, lease_id = batch.contexts[page.crawl_id], batch.lease.id
-    if attempt.extracted is None or isinstance(context, Attempt):
-        return make_failed_result(
-            lease_id=lease_id, page=page, attempt=attempt, decision=decision, cost=cost
-        )
-    return make_read_result(
-        lease_id=lease_id,
-        page=page,
-        attempt=attempt,
-        extracted=attempt.extracted,
-        context=context,
-        decision=decision,
-        cost=cost,
-        levels=levels,
-    )
-
-
-def make_failed_result(
-    *, lease_id: UUID, page: LeasedPage, attempt: Attempt, decision: Decision, cost: FetchCost
-) -> PageResult:
-    """Returns the result of a page that gave nothing: it failed, waits, or is unchanged."""
-    return PageResult(
+    """Returns the page's result; `levels` as in `new_pages`. A page that failed, waits or is
+    unchanged has no links and no products."""
+    context = batch.contexts[page.crawl_id]
+    result = PageResult(
         page_id=page.id,
         crawl_id=page.crawl_id,
-        lease_id=lease_id,
+        lease_id=batch.lease.id,
         outcome=attempt.outcome,
         verdict=decision.verdict,
         http_status=attempt.http_status,
         error=cut_storable(attempt.error, ERROR_CHARS),
-        excerpt=cut_storable(attempt.excerpt, EXCERPT_CHARS),
-        head=attempt.head,
-        move=decision.move,
         signal=decision.signal,
         observations=attempt.observations,
         cost=cost,
@@ -97,34 +75,31 @@ def make_failed_result(
         extras=attempt.extras,
         last_item_count=attempt.last_item_count,
     )
+    if attempt.extracted is None or isinstance(context, Attempt):
+        excerpt = cut_storable(attempt.excerpt, EXCERPT_CHARS)
+        return replace(result, excerpt=excerpt, head=attempt.head, move=decision.move)
+    return _add_content(result, page, attempt, attempt.extracted, context, levels)
 
 
-def make_read_result(
-    *,
-    lease_id: UUID,
+def _add_content(
+    result: PageResult,
     page: LeasedPage,
     attempt: Attempt,
     extracted: Extracted,
     context: CrawlContext,
-    decision: Decision,
-    cost: FetchCost,
     levels: Levels,
 ) -> PageResult:
-    """Returns the result of a page that was read: its links and products. A product page's content
-    hash covers its products; a listing has none."""
+    """Returns the result with the page's links and products. A product page's content hash covers
+    its products; a listing has none."""
     links = new_pages(extracted.links, context, page.depth + 1, levels)
-    same, verdict, url = attempt.same, decision.verdict, attempt.final_url or page.url
+    same, verdict, url = attempt.same, result.verdict, attempt.final_url or page.url
     products = [] if same else _new_products(page, extracted, url, context)
     is_product = page.kind is Kind.PRODUCT
     content = page.last_content if same else _hash_products(products, is_product=is_product)
-    return PageResult(
-        page_id=page.id,
-        crawl_id=page.crawl_id,
-        lease_id=lease_id,
-        outcome=attempt.outcome,
+    return replace(
+        result,
         verdict=verdict._replace(status=Status.UNCHANGED) if same else verdict,
-        http_status=attempt.http_status,
-        error=_problems_of(extracted) or cut_storable(attempt.error, ERROR_CHARS),
+        error=_problems_of(extracted) or result.error,
         links=links,
         products=products,
         named=_named_ids(extracted.items, products),
@@ -132,12 +107,6 @@ def make_read_result(
         partial=extracted.partial,
         lists=_hash_links(links) if page.kind is Kind.LISTING else None,
         disallowed=extracted.disallowed,
-        signal=decision.signal,
-        observations=attempt.observations,
-        cost=cost,
-        revisit=attempt.revisit,
-        extras=attempt.extras,
-        last_item_count=attempt.last_item_count,
     )
 
 

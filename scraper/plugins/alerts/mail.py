@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from html import escape
 from typing import Any
-from urllib.parse import urlsplit
 
 from scraper.cli.common.tables import one_line
 from scraper.feed.prices import as_number, format_amount, percent_change, percent_text
+from scraper.rules import urls
 
 TEXT_MAX = 300
 SUBJECT_MAX = 150
@@ -120,11 +120,7 @@ def _write_address(address: Any) -> str:
     """Returns a product's address as a link that shows where it leads; empty if it is not a web
     address."""
     url = one_line(str(address or "")).translate(_QUOTED)
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return ""
-    if parts.scheme not in ("http", "https") or not parts.hostname or " " in url:
+    if " " in url or urls.clean(url) is None:
         return ""
     return f'<a href="{escape(url)}" rel="noreferrer">{escape(url)}</a>'
 

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit, urlunsplit
 
+from scraper.extract.adapter import read_stated_total
+
 TEXT_MAX_BYTES = 2_000_000
 COUNT_MAX = 10_000_000
 _N = r"(\d{1,3}(?:[.,'’\u00a0\u202f ]\d{3})+|\d{1,8})"
@@ -66,9 +68,9 @@ def read_stated_count(body: bytes) -> int | None:
 
 def read_interface_count(headers: dict[str, str], body: bytes) -> int | None:
     """Returns the number of products that a platform's interface states."""
-    given = headers.get("x-wp-total", "")
-    if given.isascii() and given.isdigit() and len(given) < 9:
-        return int(given)
+    stated = read_stated_total(headers)
+    if stated is not None:
+        return stated
     match = _TOTAL.search(body)
     return int(match[1]) if match is not None else None
 

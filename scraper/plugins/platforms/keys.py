@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from scraper.sites.definition import Site
 
 PlatformName = Literal["shopify", "woocommerce", "magento"]
-# What changes from day to day: a page is read once, and the interface in each crawl.
-PASSING = frozenset({"price", "list_price", "availability", "stock"})
 
 
 class Platform(Model):
@@ -52,14 +50,17 @@ class PlatformsKeys(DefinitionKeys):
         platform = site.of(cls).platform
         for at, name in enumerate(platform.pages if platform is not None else ()):
             spec = page_field(site, name)
-            if name in PASSING or (spec is not None and spec.type == "price"):
+            # A page is read once, and the interface in each crawl.
+            if name in auto_fields.CHANGING or (spec is not None and spec.type == "price"):
                 problems.add(
                     f"platform.pages.{at}",
                     f"{name} changes, and a page is read once (fix: remove it: the interface gives "
                     "what changes)",
                 )
             elif spec is None:
-                others = ", ".join(name for name in auto_fields.TYPES if name not in PASSING)
+                others = ", ".join(
+                    name for name in auto_fields.TYPES if name not in auto_fields.CHANGING
+                )
                 problems.add(
                     f"platform.pages.{at}",
                     f"no source gives {name} (fix: add it to `product.fields`, or write one of "

@@ -29,6 +29,8 @@ TYPES: dict[str, dict[str, Any]] = {
     "description": {},
     "rating": {"type": "decimal"},
 }
+# Fields that change from day to day.
+CHANGING = frozenset({"price", "list_price", "availability", "stock"})
 
 
 def expand_fields(value: Any) -> Any:

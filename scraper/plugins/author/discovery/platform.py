@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from scraper.domain import Kind, Product
 from scraper.errors import FetchError
-from scraper.extract.adapter import Adapter, PlatformAdapters, origin
+from scraper.extract.adapter import Adapter, PlatformAdapters, origin, read_stated_total
 from scraper.extract.function_reader import AdapterReader
 from scraper.extract.listing import LinkFilter
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
@@ -52,18 +52,17 @@ async def _read_first_products(
     reader: PoliteReader, name: str, adapter: Adapter, shop: str
 ) -> tuple[OpenInterface | None, str]:
     rows = AdapterReader(adapter, LinkFilter(reader.context.site))
-    url, why, stated = shop + adapter.first, "it gives no products", ""
+    url, why, stated = shop + adapter.first, "it gives no products", 0
     for _ in range(PAGES_MAX):
         try:
             page = await reader.read(url, Kind.LISTING)
-            extracted, stated = rows.read_rows(page, url), page.headers.get("x-wp-total", "")
+            extracted, stated = rows.read_rows(page, url), read_stated_total(page.headers) or 0
             why = "; ".join(extracted.problems) or why
         except FetchError as error:
             extracted, why = None, f"{error.outcome}: {error}"
         if extracted is not None and extracted.products:
-            number = int(stated) if stated.isascii() and stated.isdigit() else 0
             products, more = tuple(extracted.products), bool(extracted.links)
-            return OpenInterface(name, products, more, number), ""
+            return OpenInterface(name, products, more, stated), ""
         if extracted is not None and extracted.links:
             url = extracted.links[0].url
         elif (further := adapter.without(url)) is not None:

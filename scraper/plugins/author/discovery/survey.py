@@ -14,9 +14,7 @@ from scraper.plugins.author.discovery.fields.variants import VariantChoice
 from scraper.plugins.author.discovery.listings.cards import LinkGroup
 from scraper.plugins.author.discovery.listings.listing_page import ListingPage
 from scraper.plugins.author.discovery.platform import OpenInterface
-
-# Fields that change from day to day, and may be empty today.
-PASSING = frozenset({"price", "list_price", "availability", "stock"})
+from scraper.sites.grammar.auto_fields import CHANGING
 
 
 class NoShopError(ScraperError):
@@ -77,11 +75,12 @@ class Survey:
         interface = self.interface
         if interface is None:
             return ""
-        given = {name for product in interface.products for name in product.data}
+        # A field that changes may be empty today.
+        given = CHANGING.union(*(product.data for product in interface.products))
         names = [
             name
             for name, choice in self.fields.items()
-            if choice.best is not None and choice.best.count and name not in given | PASSING
+            if choice.best is not None and choice.best.count and name not in given
         ]
         if not names:
             return ""

@@ -11,8 +11,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 from xml.etree.ElementTree import Element, SubElement, tostring
+
+from scraper.rules import urls
 
 NAMESPACE = "http://www.w3.org/2005/Atom"
 # What XML 1.0 forbids, and what turns or hides text.
@@ -48,7 +50,7 @@ def _make_entry(change: Mapping[str, Any], pages: str) -> Element:
     SubElement(entry, "category", term=change["event"])
     query = urlencode({"site": change["site"], "id": change["id"]}, errors="replace")
     own = f"{pages}/products?{query}"
-    if is_web_address(change["url"]):
+    if urls.clean(change["url"]) is not None:
         _add_link(entry, "alternate", change["url"])
         _add_link(entry, "related", own)
     else:
@@ -74,19 +76,6 @@ def describe_change(change: Mapping[str, Any]) -> str:
     if not first["percent"]:
         return f"{name}, {', '.join(field['field'] for field in change['fields'])} changed"
     return f"{name}, {first['before']} → {first['after']} ({first['percent']})"
-
-
-def is_web_address(url: str) -> bool:
-    """Returns whether a shop's address may be linked.
-
-    >>> is_web_address("javascript:alert(1)"), is_web_address("https://shop.example/")
-    (False, True)
-    """
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.netloc)
 
 
 def replace_forbidden(text: str) -> str:
