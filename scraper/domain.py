@@ -276,8 +276,9 @@ class Fetched:
     `url` is the final URL after redirects; `headers` has lower-case names; `body` is decompressed;
     `status` is the final answer's, any code; `conditional`: its request had validators, so that it
     may be 304. `captured`: bodies of answers that a browser got on the way, by the name that the
-    definition gives them. `body_hash` is the body's hash as a validator, if it
-    was asked for; `same`: it equals the last reading's, and the body was not unpacked.
+    definition gives them; `wire_bytes`: what it received of the page's resources, None without a
+    browser. `body_hash` is the body's hash as a validator, if it was asked for; `same`: it equals
+    the last reading's, and the body was not unpacked.
     """
 
     url: str
@@ -288,6 +289,7 @@ class Fetched:
     redirects: int = 0
     conditional: bool = False
     captured: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
+    wire_bytes: int | None = None
     body_hash: int | None = None
     same: bool = False
 

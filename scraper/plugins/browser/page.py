@@ -511,6 +511,7 @@ class BrowserPage:
             elapsed_s=monotonic() - began - self._waited_s,
             redirects=self._seen.navigations - 1,
             captured=captured,
+            wire_bytes=self._seen.wire_bytes,
         )
 
     async def _load_page(

@@ -1,7 +1,8 @@
 """What a site's requests use, in PostgreSQL: sums of ten minutes, of products and of other pages.
 
 Bytes are those of the bodies as they came, where the server says how long they are; else of the
-unpacked ones. Requests without a response, and those that a browser makes for a page, do not count.
+unpacked ones. A browser's page is one request, with the bytes of all its resources. Requests
+without a response do not count.
 """
 
 from __future__ import annotations

@@ -141,8 +141,10 @@ class FreshnessPart(WorkerPart):
 
 
 def _read_size(fetched: Fetched) -> int | None:
-    """Returns how long a body was as it came, or if the server does not say so, unpacked. None: it
-    was as last time, and not unpacked."""
+    """Returns how long a body was as it came, or if the server does not say so, unpacked; with a
+    browser, all that came. None: it was as last time, and not unpacked."""
+    if fetched.wire_bytes is not None:
+        return fetched.wire_bytes
     length = fetched.headers.get("content-length", "")
     if length.isdecimal() and len(length) <= 15 and fetched.status != _NOT_MODIFIED:
         return int(length)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import socket
 import threading
@@ -245,6 +246,15 @@ def test_what_is_without_bounds_is_bounded(
         )
 
     using(case)
+
+
+def test_a_page_has_the_bytes_of_all_its_resources(shop: JsShop) -> None:
+    text = random.Random(1).randbytes(150_000).hex().encode()
+    shop.serve("/large.js", b"/*" + text + b"*/")
+    url = shop.serve("/with", b"<script src=/large.js></script><h1>one</h1>")
+    page = using(lambda b: b.fetch(url, BROWSER_POLICY, QUICK))
+    assert len(page.body) < 1000 and page.wire_bytes is not None
+    assert 300_000 < page.wire_bytes < 310_000
 
 
 def test_dialogs_and_windows_do_not_stop_a_page(shop: JsShop) -> None:

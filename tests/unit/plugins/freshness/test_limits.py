@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -89,3 +90,4 @@ def test_a_size_is_that_of_the_body_as_it_came(
     headers = {} if length is None else {"content-length": length}
     fetched = Fetched("https://shop.example/", status, headers, body, same=same)
     assert _read_size(fetched) == size
+    assert _read_size(replace(fetched, wire_bytes=70_000)) == 70_000
