@@ -51,13 +51,15 @@ _SEPARATORS = b" \n\t/="
 # Each tag may repeat all open formatting elements with attributes: 0.3 us and 320 bytes a pair.
 _REPEATED_MAX = 0.9e6
 _FORMATTING_NAMES = rb"[bisu]|big|code|em|font|nobr|small|strike|strong|tt"
-_FORMATTING = re.compile(rb"<(?=[bcefnistu])(?:%b)[ \t\n\r\f/]" % _FORMATTING_NAMES, re.I)
 # At each option lexbor walks over the options of its list, and at each <html> over its attributes.
-_REPEATED_TAGS = re.compile(rb"<(?:option|html|body)", re.I)
 _REPEATED_TAGS_MAX = 4_000
+# Finds both kinds at once, and formatting elements as nothing.
+_COSTLY_TAGS = re.compile(
+    rb"<(?=[bcefhinostu])(?:(option|html|body)|(?:%b)[ \t\n\r\f/])" % _FORMATTING_NAMES, re.I
+).findall
 # `<b class="x">text</b>`, closed before any other tag: no block repeats it.
 _CLOSED_FORMATTING = re.compile(
-    rb"""<(%b)
+    rb"""<(?=[bcefinstu])(%b)
     (?:\s++[^\s"'<>/=]++(?:=(?:"[^"<>]*+"|'[^'<>]*+'|[^\s"'<>=`]++))?+)*+\s*+>
     [^<]*+</\1>"""
     % _FORMATTING_NAMES,
@@ -154,14 +156,14 @@ def parses_in_thread(source: bytes) -> bool:
     if sample.tags * sample.formatting > _REPEATED_MAX:
         # Closed elements may be within others.
         unclosed = _CLOSED_FORMATTING.sub(b"", _CLOSED_FORMATTING.sub(b"", source))
-        if sample.tags * len(_FORMATTING.findall(unclosed)) > _REPEATED_MAX:
+        if sample.tags * _COSTLY_TAGS(unclosed).count(b"") > _REPEATED_MAX:
             return False
     return _estimate_attributes_s(source, sample.gaps) <= _THREAD_ATTRIBUTES_MAX_S
 
 
 class _PageSample(NamedTuple):
     """Estimates of how many tags a page has, how many formatting elements with attributes, and how
-    many tags of `_REPEATED_TAGS`; the gaps of more than a step between two tags."""
+    many tags <option>, <html> and <body>; the gaps of more than a step between two tags."""
 
     tags: int
     formatting: int
@@ -170,28 +172,27 @@ class _PageSample(NamedTuple):
 
 
 def _take_sample(source: bytes) -> _PageSample:
-    end, count, find = len(source), source.count, source.find
-    tags, at, offsets = 0, 0, cycle(_OFFSETS)
+    end, find = len(source), source.find
+    at, offsets = 0, cycle(_OFFSETS)
     parts: list[bytes] = []
     gaps: list[tuple[int, int]] = []
     while at < end:
         begin = at + next(offsets)
-        hits = count(b"<", begin, begin + _SAMPLE_BYTES)
-        if hits:
-            tags += hits
-            parts.append(source[begin : begin + _SAMPLE_BYTES])
-        if not hits and at + _STEP_BYTES < end and find(b"<", at, at + _STEP_BYTES) < 0:
+        part = source[begin : begin + _SAMPLE_BYTES]
+        if b"<" in part:
+            parts.append(part)
+        elif at + _STEP_BYTES < end and find(b"<", at, at + _STEP_BYTES) < 0:
             before, behind = source.rfind(b"<", 0, at), find(b"<", at + _STEP_BYTES)
             behind = end if behind < 0 else behind
             gaps.append((before + 1, behind))
             at = behind
-        else:
-            at += _STEP_BYTES
+            continue
+        at += _STEP_BYTES
     text = b"\n".join(parts)
-    formatting, repeated = (len(tag.findall(text)) for tag in (_FORMATTING, _REPEATED_TAGS))
-    return _PageSample(
-        tags * _STEP_SAMPLES, formatting * _STEP_SAMPLES, repeated * _STEP_SAMPLES, gaps
-    )
+    costly = _COSTLY_TAGS(text)
+    formatting = costly.count(b"") * _STEP_SAMPLES
+    repeated = len(costly) * _STEP_SAMPLES - formatting
+    return _PageSample(text.count(b"<") * _STEP_SAMPLES, formatting, repeated, gaps)
 
 
 def _estimate_attributes_s(source: bytes, gaps: list[tuple[int, int]]) -> float:

@@ -39,6 +39,7 @@ T = TypeVar("T")
 _JSONLD = 'script[type*="ld+json" i]'
 # A product's address may have one fragment: others name parts of a page, as related products.
 _OWN_URL = re.compile(r"[^#]*(?:#product)?$", re.I).match
+_BASE = re.compile(rb"<base", re.I).search
 _KEEP_ALL = urls.UrlRules(keep=("*",))
 
 
@@ -166,7 +167,7 @@ class Document:
     @cached_property
     def base(self) -> str:
         """The base of relative links: <base href>, else the final URL."""
-        if b"<base" not in self.decoded.utf8.lower():
+        if _BASE(self.decoded.utf8) is None:
             return self.url
         element = self.dom.css_first("base[href]")
         href = element.attributes.get("href") if element is not None else None

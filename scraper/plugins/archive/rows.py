@@ -14,13 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from scraper.infra.database import dumps
-from scraper.plugins.archive.warc import ArchivedResponse, Codec
+
+if TYPE_CHECKING:
+    # Its library takes 40 ms to import, also in processes that archive nothing.
+    from scraper.plugins.archive.warc import Codec
 
 # Workers take far less time between announcing and storing a segment.
 ORPHANED_AFTER = "1 day"
@@ -185,9 +188,6 @@ class SpooledPage:
     @property
     def wanted(self) -> bool:
         return self.fetched_at is not None
-
-    def answer(self, body: bytes) -> ArchivedResponse:
-        return ArchivedResponse(self.url, self.page_url, self.status, self.headers, body, self.at)
 
     def record(self, start: int, size: int, captured_size: int) -> PageRecord:
         """Returns its row, with its position in the segment."""

@@ -241,7 +241,9 @@ class Archive:
             records = []
             for page in pages:
                 body, captured = spool.read_body(page)
-                answer = page.answer(body)
+                answer = warc.ArchivedResponse(
+                    page.url, page.page_url, page.status, page.headers, body, page.at
+                )
                 packed = warc.make_response(answer, codec)
                 metadata = warc.make_captured(answer, captured, codec) if captured else b""
                 records.append(page.record(segment.tell(), len(packed), len(metadata)))
