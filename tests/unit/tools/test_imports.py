@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from scraper.registry import plugin_ticks
+
 FETCHING = {
     "scraper.worker.process",
     "scraper.http.fetcher",
@@ -47,8 +49,23 @@ STATUS = "scraper.cli.crawl.status, scraper.celery, scraper.runtime.consumer"
     ],
 )
 def test_nothing_heavy_is_imported_before_it_is_needed(module: str, without: set[str]) -> None:
-    program = f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=180, check=True
+    assert imported_by(f"import {module}") & without == set()
+
+
+def test_a_coordinator_imports_what_ticks_need_ahead_and_no_archive() -> None:
+    imported = imported_by(
+        "import scraper.tasks, scraper.process.current_worker as worker; worker.import_ahead(False)"
     )
-    assert set(json.loads(done.stdout)) & without == set()
+    assert {tick.step.partition(":")[0] for tick in plugin_ticks()} <= imported
+    assert imported & {"scraper.worker.process", "warcio", "fsspec"} == set()
+
+
+def imported_by(program: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}; import json, sys; print(json.dumps([*sys.modules]))"],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=True,
+    )
+    return set(json.loads(done.stdout))
