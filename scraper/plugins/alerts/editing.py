@@ -129,7 +129,9 @@ def add_recipient(engine: sa.Engine, body: Mapping[str, Any], user: str) -> str:
     if names and not _NAMES(names):
         raise ConfigError("names are letters, digits, - and _, with commas between them")
     before = files.read_file(file)
+    private = ANYWHERE if files.allows_private() else NOWHERE
     line = f"{names} = {address}" if names else address
+    line += "" if private else notify.PUBLIC
     ending = "" if not before or before.endswith("\n") else "\n"
     text = f"{before or ''}{ending}{line}\n"
     added = [
@@ -140,7 +142,7 @@ def add_recipient(engine: sa.Engine, body: Mapping[str, Any], user: str) -> str:
     if len(added) != 1:
         fault = "is there already" if added else "is not an address alone"
         raise ConfigError(f"this {fault}")
-    _refuse_own_network(added[0], ANYWHERE if files.allows_private() else NOWHERE)
+    _refuse_own_network(added[0], private)
     author = (user, "alert recipients", "added")
     refused = files.save_file(engine, file, text, files.hash_text(before), author, mask_addresses)
     if refused is not None:

@@ -3,7 +3,9 @@ module reads the list of recipients.
 
 Addresses hold passwords and tokens. They are in a secret file of their own, and logs, tables and
 errors show only an address's line and kind. Addresses inside the network are allowed, since they
-are the operator's own configuration.
+are the operator's own configuration; in lines that end with `# public`, which the tab adds under
+SCRAPER_SETUP_PRIVATE=0, they are not. Through a proxy of the environment (HTTPS_PROXY), the proxy
+decides.
 """
 
 from __future__ import annotations
@@ -12,19 +14,30 @@ import hashlib
 import hmac
 import logging
 import re
+import sys
 import threading
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
+from socket import SOCK_STREAM
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from scraper.domain import CrawlStatus
 from scraper.errors import ConfigError
+from scraper.http.transport.guard import (
+    ANYWHERE,
+    NOWHERE,
+    ForbiddenAddressError,
+    Networks,
+    forbidden_reason,
+)
 from scraper.infra.database import dumps
 from scraper.plugins.alerts.keys import RECIPIENT
 from scraper.plugins.alerts.mail import Mail
@@ -33,6 +46,7 @@ from scraper.settings import read_secret
 # A line may begin with names, as apprise's own lists do: `garden, ops = https://…`.
 NAMES = re.compile(rf"({RECIPIENT}(?:\s*,\s*{RECIPIENT})*)\s*=\s*(?=\S*://)")
 REMARK = re.compile(r"(?:^|\s)#.*")
+PUBLIC = "  # public"
 SIZE_MAX = 100_000
 RECIPIENTS_MAX = 50
 # In a web address, the key that signs a webhook's messages follows this.
@@ -49,17 +63,20 @@ MAIL = ("mailto", "mailtos")
 WITH_HOST = ("http", "https", "json", "jsons", *MAIL)
 _STATUS = re.compile(r"\berror=([1-5]\d\d)\b")
 TIMED_OUT = "no answer in time"
+_sending = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
     """One line of the list. Logs and errors may show only its `label`. A recipient with names
-    receives only messages for one of these names."""
+    receives only messages for one of these names. A `public` one is reached at public addresses
+    only."""
 
     line: int
     kind: str
     address: str
     names: frozenset[str] = frozenset()
+    public: bool = False
 
     @property
     def label(self) -> str:
@@ -145,7 +162,7 @@ def parse_recipients(text: str, path: Path) -> list[Recipient]:
         address = address[names.end() :] if names else address
         kind = address.partition("://")[0].lower()[:20]
         named = frozenset(re.split(r"\s*,\s*", names[1])) if names else frozenset()
-        recipient = Recipient(number, kind, address, named)
+        recipient = Recipient(number, kind, address, named, line.rstrip().endswith(PUBLIC))
         usable = _signing_key(address) if SECRET in address else _make_service(recipient)
         if "://" not in address or usable is None:
             problems.append(
@@ -211,15 +228,53 @@ def send_missing(
 def _record_delivery(
     notice: Notice, recipient: Recipient, results: dict[Recipient, str | None]
 ) -> None:
+    private = NOWHERE if recipient.public and not getproxies() else ANYWHERE
     try:
-        if SECRET in recipient.address:
-            results[recipient] = _post_signed(notice, recipient.address)
-        else:
-            results[recipient] = _notify_service(notice, recipient)
+        with guard_connections(private):
+            if SECRET in recipient.address:
+                results[recipient] = _post_signed(notice, recipient.address)
+            else:
+                results[recipient] = _notify_service(notice, recipient)
+    except ForbiddenAddressError:
+        results[recipient] = "its name leads into the own network"
     except OSError as error:
         results[recipient] = error.strerror if type(error.strerror) is str else "no connection"
     except Exception:  # noqa: BLE001 - the text of a library's error may hold the address
         results[recipient] = "the message could not be sent"
+
+
+@contextmanager
+def guard_connections(private: Networks) -> Iterator[None]:
+    """Lets this thread connect only to public addresses and to those in `private`, and never to a
+    cloud's metadata service. Other connections raise `ForbiddenAddressError`.
+
+    A recipient's name may lead elsewhere than when the tab added it. The libraries that send look
+    names up themselves, so only an audit hook sees the address of the connection itself, and no
+    rebound name comes between. The hook stays in the process, and does nothing in other threads.
+    """
+    _add_hook()
+    _sending.private = private
+    try:
+        yield
+    finally:
+        del _sending.private
+
+
+@cache
+def _add_hook() -> None:
+    sys.addaudithook(_check_event)
+
+
+def _check_event(event: str, args: tuple[Any, ...]) -> None:
+    if event != "socket.connect" or not hasattr(_sending, "private"):
+        return
+    connection, address = args
+    # The address of a Unix socket is a text, and look-ups of names go by UDP.
+    if isinstance(address, tuple) and connection.type == SOCK_STREAM:
+        host = str(address[0]).partition("%")[0]
+        reason = forbidden_reason(host, _sending.private)
+        if reason is not None:
+            raise ForbiddenAddressError(host, reason)
 
 
 def _notify_service(notice: Notice, recipient: Recipient) -> str | None:

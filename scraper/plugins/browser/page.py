@@ -53,8 +53,10 @@ EVALUATE_TRIES = 60
 POLL_S = 0.05
 NO_FAILURES = frozenset({"net::ERR_ABORTED", "net::ERR_HTTP_RESPONSE_CODE_FAILURE"})
 THROTTLED = frozenset({429, 503})
-# Uses the prototype's getters, since a page may name an element `documentElement`.
+# Uses the prototype's getters, since a page may name an element `documentElement`. Returns 0 for
+# the browser's own page about an address that did not answer.
 _DOCUMENT = """(max => {
+  if (location.protocol === 'chrome-error:') return 0;
   const of = name => Object.getOwnPropertyDescriptor(Document.prototype, name).get.call(document);
   const type = of('doctype'), root = of('documentElement');
   const text = (type ? '<!DOCTYPE ' + type.name + '>' : '') + (root ? root.outerHTML : '');
@@ -544,6 +546,9 @@ class BrowserPage:
     async def _read_document(self) -> bytes:
         """Serializes the present document."""
         text = await self.evaluate(_DOCUMENT % self.policy.body_max_bytes)
+        if text == 0:
+            failed = Error("net::ERR_FAILED")
+            raise navigation_fault(failed, self._seen.failures, self.url, self.policy, None)
         if not isinstance(text, str):
             raise self._too_large(
                 "its document is larger than {limit} bytes", self.policy.body_max_bytes

@@ -482,6 +482,8 @@ class Browsers:
                     jar.store_browser_cookie(cookie["domain"], cookie)
         context.page, context.pages = None, context.pages + 1
         again = context.key is not None and page.error is None and context.key not in running.idle
+        # Windows that the page has opened would run on during the next page.
+        again = again and len(context.context.pages) == 1
         if (
             not again
             or running.retired

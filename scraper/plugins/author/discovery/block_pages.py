@@ -19,7 +19,7 @@ LINKS_MAX = 20
 # Sizes within this share of the largest page are the same: a challenge contains the address.
 SIZE_SHARE = 0.02
 _LINK = re.compile(rb"<a\s", re.IGNORECASE)
-_TITLE = re.compile(rb"<title[^>]*>([^<]{1,300})", re.IGNORECASE)
+_TITLE = re.compile(rb"<title\b[^<>]{0,1000}>([^<]{1,300})", re.IGNORECASE)
 
 
 def explain_captcha(page: Fetched) -> str:

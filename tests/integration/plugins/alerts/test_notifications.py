@@ -15,11 +15,17 @@ import sqlalchemy as sa
 from scraper import settings as settings_module
 from scraper.errors import ConfigError
 from scraper.plugins.alerts import editing, preview, tab
-from scraper.plugins.alerts.notify import Recipient
+from scraper.plugins.alerts.notify import (
+    Recipient,
+    find_failures,
+    load_recipients,
+    make_test_notice,
+)
 from scraper.plugins.setup import tab as setup
 from scraper.settings import Settings
 from tests.support.judged_crawls import priced
 from tests.support.making import rows
+from tests.support.servers.receivers import Mailbox, Webhook
 from tests.support.shops.crawled_shop import Shop
 
 NOBODY = 65534
@@ -232,3 +238,29 @@ def test_nothing_is_set(engine: sa.Engine, environment: Settings) -> None:
         with pytest.raises(ConfigError, match="is not set"):
             tab.ACTIONS[name](engine, {}, "ann")
     assert editing.has_log() and shown["sent"] == []
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_name_that_leads_inside_later_is_not_sent_to(
+    engine: sa.Engine,
+    folder: Path,
+    people: tuple[Webhook, Mailbox, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    signed: bool,
+) -> None:
+    """The tab marks what it adds; the operator's own lines may lead inside."""
+    monkeypatch.setenv("SCRAPER_SETUP_PRIVATE", "0")
+    settings_module.load.cache_clear()
+    webhook, _, _ = people
+    file, key = folder / "alerts.txt", "#whsec_" + "a" * 32 if signed else ""
+    public = f"https://shop.example/T0KEN{key}"
+    tab.ACTIONS["add"](engine, {"address": public, "names": ""}, "ann")
+    inside = webhook.address.replace("127.0.0.1", "localhost") + key
+    text = file.read_text().replace(public, inside)
+    file.write_text(text)
+    marked = load_recipients(file)[-1]
+    assert find_failures(make_test_notice(), [marked]).keys() == {marked} and not webhook.got
+    file.write_text(text.replace("# public", ""))
+    assert (
+        not find_failures(make_test_notice(), load_recipients(file)[-1:]) and len(webhook.got) == 1
+    )

@@ -268,6 +268,34 @@ def test_dialogs_and_windows_do_not_stop_a_page(shop: JsShop) -> None:
     assert len(shop.asked_for("/p/1")) == count, "a window's page is never asked for"
 
 
+def test_windows_of_windows_end_with_their_page(shop: JsShop) -> None:
+    """The next page of the same identity is alone in its context."""
+    many = "function more(w, n) { for (let i = 0; i < 3 && n; i++) more(w.open('about:blank'), n - 1) }"
+    shop.serve("/windows", f"<script>{many} more(window, 3)</script>".encode())
+    hosts = frozenset({shop.url().removeprefix("http://")})
+
+    async def case(b: Browsers) -> None:
+        jane = AccountSession("shop", "jane", 1, AccountJar(secure_only=False), {}, hosts)
+        for path in ("/windows", "/p/1"):
+            await b.fetch(shop.url(path), BROWSER_POLICY, QUICK, visitor=jane)
+            opened = [context.pages for r in b._all for context in r.browser.contexts]
+            assert not any(opened), opened
+
+    using(case)
+
+
+def test_a_page_that_leaves_for_an_address_inside_is_no_page(shop: JsShop) -> None:
+    """Not the browser's own page about it, with the status of the page before."""
+    leave = b"<meta http-equiv=refresh content='0;url=http://169.254.169.254/latest/'>"
+    shop.serve("/leaves", leave)
+
+    async def case(b: Browsers) -> None:
+        found, text = await failed(b.fetch(shop.url("/leaves"), BROWSER_POLICY, QUICK))
+        assert found is Outcome.FORBIDDEN_ADDRESS and "169.254.169.254" in text, (found, text)
+
+    using(case)
+
+
 def test_a_ready_page_for_code_of_ones_own_is_bounded_too(shop: JsShop) -> None:
     url = shop.serve("/bomb", bomb(60_000_000))
     hops: list[str] = []

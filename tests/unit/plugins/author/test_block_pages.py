@@ -68,3 +68,11 @@ def test_examples_without_an_excerpt_do_not_look_alike() -> None:
     """Values that changed have none."""
     assert explain_examples({"description": ["", "", ""]}) == ""
     assert "3 of 3 pages say the same" in explain_examples({"price": ["Wait a moment"] * 3})
+
+
+@pytest.mark.timeout(60)
+def test_titles_that_never_close_are_read_once() -> None:
+    """Each of them was read to the page's end: an hour for these pages."""
+    bodies = ["<title " * 200_000, "<title>" * 200_000, "<title " + "a" * 2_000_000]
+    for body in bodies:
+        assert "title" not in explain_same_pages([fetched(body)] * 5)
