@@ -9,8 +9,8 @@ from typing import Any
 import tornado.web
 from tornado.web import url
 
-from scraper.plugins.flower.handlers import (
-    ActionApi,
+from scraper.plugins.flower.handlers.action_api import ActionApi
+from scraper.plugins.flower.handlers.base import (
     ApiHandler,
     GuardedHandler,
     PageHandler,

@@ -21,22 +21,17 @@ from tornado.web import url
 
 from scraper.infra import logs
 from scraper.plugins.flower.actions import ACTIONS, OF_SITES
-from scraper.plugins.flower.handlers import (
-    ASSETS,
-    ActionApi,
-    AssetHandler,
+from scraper.plugins.flower.handlers.action_api import ActionApi, SiteActionApi
+from scraper.plugins.flower.handlers.assets import ASSETS, AssetHandler, assets_version
+from scraper.plugins.flower.handlers.crawls import (
     CrawlApi,
     CrawlsPage,
-    ExportApi,
     FirstPage,
     ListApi,
-    ProductsApi,
-    ProductsPage,
-    SiteActionApi,
     SiteApi,
     SitePage,
-    assets_version,
 )
+from scraper.plugins.flower.handlers.products import ExportApi, ProductsApi, ProductsPage
 from scraper.plugins.flower.latest.handlers import AtomFeed, ChangesApi
 from scraper.plugins.flower.openapi.handlers import OpenApi
 from scraper.plugins.flower.pictures.handlers import PictureApi, Pictures

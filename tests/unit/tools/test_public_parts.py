@@ -76,7 +76,7 @@ EXEMPT: dict[str, Exempt] = {
         "options.basic_auth urls.settings flower.views BaseHandler.get_current_user",
         "Flower listens to all addresses and asks for no login by default",
     ),
-    "scraper.plugins.flower.handlers": exempt(
+    "scraper.plugins.flower.handlers.base": exempt(
         "flower", "_reason flower.views", "the tab's pages have the login and the frame of Flower"
     ),
     "scraper.plugins.flower.tab": exempt(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scraper.plugins.flower.handlers import ApiHandler
+from scraper.plugins.flower.handlers.base import ApiHandler
 from scraper.plugins.flower.latest.atom import write_feed
 from scraper.plugins.flower.latest.changes import EVENTS, read_changes
 from scraper.plugins.flower.openapi.parameters import Parameter, read_all

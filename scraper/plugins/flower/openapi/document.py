@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 from scraper.plugins.flower.access.roles import needed_role
-from scraper.plugins.flower.handlers import ApiHandler
+from scraper.plugins.flower.handlers.base import ApiHandler
 from scraper.plugins.flower.openapi.schemas import DONE, AnswerSchemas, load_schemas
 
 METHODS = ("get", "post")

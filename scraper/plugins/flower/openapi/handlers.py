@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from scraper.plugins.flower.handlers import ApiHandler
+from scraper.plugins.flower.handlers.base import ApiHandler
 from scraper.plugins.flower.openapi.document import make_document
 from scraper.plugins.flower.reader import PostgresReader
 

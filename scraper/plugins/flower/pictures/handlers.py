@@ -10,7 +10,8 @@ import tornado.web
 
 from scraper.errors import ConfigError, DeferredError, NotFoundError
 from scraper.frontier import hosts
-from scraper.plugins.flower.handlers import SITE, ApiHandler
+from scraper.plugins.flower.handlers.base import ApiHandler
+from scraper.plugins.flower.handlers.products import SITE
 from scraper.plugins.flower.openapi.parameters import Parameter, read_all
 from scraper.plugins.flower.pictures.fetching import PictureFetcher
 from scraper.plugins.flower.pictures.store import ProductPicture, Stored, look_up, store

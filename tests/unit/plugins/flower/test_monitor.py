@@ -13,7 +13,8 @@ import pytest
 from scraper.domain import Outcome
 from scraper.plugins.flower import view
 from scraper.plugins.flower.actions import ACTIONS, BadRequestError, select_pages
-from scraper.plugins.flower.handlers import ASSETS, FOLDER, HEADERS
+from scraper.plugins.flower.handlers.assets import ASSETS, FOLDER
+from scraper.plugins.flower.handlers.base import HEADERS
 from scraper.plugins.flower.tab import ICON, ITEM, NAME, add_tab, rename_flower, replace_links
 
 NAVIGATION = (Path(flower.__file__).parent / "templates" / "navbar.html").read_text()

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from scraper.plugins.flower import actions
 from scraper.plugins.flower.access.users import change_users, with_token
-from scraper.plugins.flower.handlers import ApiHandler
+from scraper.plugins.flower.handlers.base import ApiHandler
 from scraper.plugins.flower.openapi.document import METHODS, has_method, make_document
 from scraper.plugins.flower.tab import make_routes
 from scraper.plugins.flower.tab_pages import questions_of, tab_pages

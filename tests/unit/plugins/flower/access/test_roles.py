@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scraper.plugins.flower.access.roles import needed_role
-from scraper.plugins.flower.handlers import GuardedHandler
+from scraper.plugins.flower.handlers.base import GuardedHandler
 from scraper.plugins.flower.openapi.document import expand_pattern
 from scraper.plugins.flower.tab import make_routes
 from scraper.settings import Settings
