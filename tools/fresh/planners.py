@@ -10,13 +10,13 @@ from collections.abc import Collection
 from scraper.plugins.freshness.rules.allocation import allocate, visits_of
 from scraper.plugins.freshness.rules.contract import KEPT_DAYS, correct_share
 from scraper.plugins.freshness.rules.estimates import (
-    FIRST_RATE,
     SAME_CELLS,
     Evidence,
     estimate_rate,
     fresh_days,
+    least_mean_rate,
 )
-from scraper.plugins.freshness.rules.plan import SitePlan
+from scraper.plugins.freshness.rules.plan import FIRST_RATE, SitePlan
 from scraper.plugins.freshness.rules.profile import Profile
 from scraper.plugins.freshness.rules.sensors import SensorRecord
 from scraper.plugins.freshness.rules.shares import PageGroup, mean_share
@@ -96,7 +96,9 @@ class LearningPlanner(Planner):
         looks = [evidence for evidence in self.evidence if not evidence.same]
         changes = sum(evidence.changes for evidence in looks)
         together = Evidence(changes, quiet_days=sum(evidence.days for evidence in looks))
-        self.plan = SitePlan.of(pages, self.budget, mean_least=together.pooled_rate * season)
+        looked = sum(evidence.days > 0 for evidence in looks) / max(len(looks), 1)
+        least = least_mean_rate(together, looked) * season
+        self.plan = SitePlan.of(pages, self.budget, mean_least=least)
         self.profile.refresh()
         self.modelled = mean_share(pages, visits_of(pages, self.plan.allocation))
         self.promised = correct_share(self.modelled, *self.lately)

@@ -28,14 +28,13 @@ from scraper.plugins.freshness.keys import DAY_S, FreshnessKeys
 from scraper.plugins.freshness.rules.allocation import needed_budget, visits_of
 from scraper.plugins.freshness.rules.contract import KEPT_DAYS, Contract
 from scraper.plugins.freshness.rules.estimates import (
-    FIRST_RATE,
     SAME_CELLS,
     Evidence,
     estimate_rate,
     fresh_days,
 )
 from scraper.plugins.freshness.rules.limits import Limit, budget_of
-from scraper.plugins.freshness.rules.plan import SitePlan
+from scraper.plugins.freshness.rules.plan import FIRST_RATE, SitePlan
 from scraper.plugins.freshness.rules.profile import Profile
 from scraper.plugins.freshness.rules.shares import PageGroup, mean_share
 from scraper.plugins.freshness.store import StoredPlan
@@ -119,7 +118,7 @@ def update_plan(
     watched: Sequence[WatchRule] = (),
 ) -> StoredPlan:
     """Learns from the looks since the last time, and plans again once an hour, or if the definition
-    or the watched products have changed."""
+    or the watched products have changed, and as soon as pages were visited twice."""
     keys, stored = site.of(FreshnessKeys), store.read_plan(connection, site_id)
     wanted = keys.model_dump(mode="json", include={"budget", "fresh", "weight"})
     wanted["watched"] = [asdict(rule) for rule in watched]
@@ -127,7 +126,7 @@ def update_plan(
         first = SitePlan.of([], 0)._replace(mean_rate=FIRST_RATE)
         long_ago = datetime(2000, 1, 1, tzinfo=UTC)
         stored = StoredPlan(first, 0.0, 0.0, 0.0, long_ago, wanted, Profile())
-    weigh = partial(keys.weigh, watched=watched)
+    weigh, seen_days = partial(keys.weigh, watched=watched), stored.seen_days
     stored = _learn_looks(connection, site_id, site, stored, weigh)
     # The plan of a new site waits for its first pages: one made without pages would put off their
     # first visits for ten years.
@@ -136,7 +135,8 @@ def update_plan(
     stored.profile.refresh()
     if any(stored.wanted.get(key) != wanted[key] for key in ("weight", "watched")):
         _weigh_again(connection, site_id, stored, weigh)
-    if stored.wanted != wanted or now - stored.planned_at >= PLANNED_EVERY:
+    is_due = now - stored.planned_at >= PLANNED_EVERY or (stored.seen_days and not seen_days)
+    if stored.wanted != wanted or is_due:
         traffic.forget(connection, site_id)
         stored = _plan_again(connection, site_id, keys, stored._replace(wanted=wanted))
         broken = _judge_contract(connection, site_id, keys, stored)
@@ -359,7 +359,7 @@ def _plan_again(
     visits = min(limit.visits for limit in (Limit(requests, 1.0, others), *limits.values()))
     plan = stored.plan
     if groups:
-        mean_least = store.sum_looks(connection, site_id).pooled_rate * stored.profile.season
+        mean_least = store.read_least_mean(connection, site_id) * stored.profile.season
         plan = SitePlan.of(groups, visits, keys.least_visits, mean_least)
     fades = math.exp(-1 / 24 / KEPT_DAYS)
     modelled = mean_share(groups, visits_of(groups, plan.allocation))

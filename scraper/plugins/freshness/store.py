@@ -17,7 +17,7 @@ from scraper.infra.database import dumps
 from scraper.plugins.freshness.keys import DAY_S
 from scraper.plugins.freshness.rules.allocation import Allocation
 from scraper.plugins.freshness.rules.contract import correct_share
-from scraper.plugins.freshness.rules.estimates import Evidence
+from scraper.plugins.freshness.rules.estimates import Evidence, least_mean_rate
 from scraper.plugins.freshness.rules.plan import SitePlan
 from scraper.plugins.freshness.rules.profile import Profile
 from scraper.plugins.freshness.rules.sensors import SensorRecord
@@ -149,7 +149,8 @@ SELECT round(ln(rate) * {CELLS}) AS cell, weight, same, count(*) AS pages
 # A page that alternates says nothing of the others.
 ALL_LOOKS = sa.text("""
 SELECT coalesce(sum(changes), 0) AS changes, coalesce(sum(changed_days), 0) AS changed_days,
-       coalesce(sum(quiet_days), 0) AS quiet_days
+       coalesce(sum(quiet_days), 0) AS quiet_days,
+       coalesce(avg((changes + quiet_looks > 0)::int), 0)::float AS looked
   FROM page_visits WHERE site_id = :site_id AND same = 0
 """)
 OTHER_REQUESTS = sa.text("""
@@ -337,9 +338,10 @@ def read_groups(connection: sa.Connection, site_id: int, season: float = 1.0) ->
     ]
 
 
-def sum_looks(connection: sa.Connection, site_id: int) -> Evidence:
-    """Returns what the looks at all pages of a site show together."""
-    return Evidence(*connection.execute(ALL_LOOKS, {"site_id": site_id}).one())
+def read_least_mean(connection: sa.Connection, site_id: int) -> float:
+    """Returns the least mean rate that the looks at a site's pages show together."""
+    *together, looked = connection.execute(ALL_LOOKS, {"site_id": site_id}).one()
+    return least_mean_rate(Evidence(*together), looked)
 
 
 def other_requests(connection: sa.Connection, site_id: int) -> float:

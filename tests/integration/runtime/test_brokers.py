@@ -220,7 +220,7 @@ def test_an_empty_address_is_none(environment: Settings, monkeypatch: pytest.Mon
     assert settings_module.load().celery_broker_url == environment.celery_broker_url
 
 
-@pytest.mark.parametrize("url", ["http://host", "amqp://one//;amqp://two//", "memory://"])
+@pytest.mark.parametrize("url", ["http://host", "amqp://one//;redis://two", "memory://"])
 def test_other_brokers_are_refused(
     environment: Settings, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:

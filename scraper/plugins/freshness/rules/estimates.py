@@ -28,8 +28,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-# The rate of changes of a site without any look: one a month.
-FIRST_RATE = 1 / 30
 # The fewer changes the prior is worth, the more pages of a site may differ.
 SHAPE = 0.4
 # Each look multiplies the weight of earlier ones by this: about the last 60 count.
@@ -82,20 +80,10 @@ class Evidence(NamedTuple):
         """The days between the looks."""
         return self.changed_days + self.quiet_days
 
-    @property
-    def pooled_rate(self) -> float:
-        """The rate of pages whose looks these are together. Several changes between two looks are
-        one, so it is rather too low.
-
-        >>> Evidence().pooled_rate == FIRST_RATE, round(Evidence(500, 200, 300).pooled_rate, 2)
-        (True, 0.98)
-        """
-        return (self.changes + SHAPE) / (self.days + SHAPE / FIRST_RATE)
-
     def outweighs(self, mean_rate: float) -> bool:
         """Returns whether a page's rate follows from its looks rather than from its site's mean
-        rate."""
-        return self.days * mean_rate >= SHAPE
+        rate: they cover the time of one change at that rate."""
+        return self.days * mean_rate >= 1
 
     def before_signal(self, days: float) -> Evidence:
         """Returns the evidence with `days` before a signal, in which a sensor saw no change. The
@@ -116,6 +104,19 @@ class Evidence(NamedTuple):
             self.returns * FADES + returned,
             max(other, 0.0) * FADES,
         )
+
+
+def least_mean_rate(together: Evidence, looked: float) -> float:
+    """Returns the least mean rate of a site's pages: the rate that the looks at all of them show
+    together, less a standard deviation. The share `looked` has looks, and the other pages do not
+    change. Several changes between two looks count as one.
+
+    >>> least_mean_rate(Evidence(1, 1, 9), 1.0), least_mean_rate(Evidence(100, 200, 300), 0.5)
+    (0.0, 0.09)
+    """
+    if not together.days:
+        return 0.0
+    return looked * (together.changes - math.sqrt(together.changes)) / together.days
 
 
 def estimate_rate(evidence: Evidence, mean_rate: float) -> float:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from scraper.plugins.freshness.rules.allocation import Allocation, allocate
-from scraper.plugins.freshness.rules.estimates import FIRST_RATE
 from scraper.plugins.freshness.rules.shares import PageGroup
 
+# The rate of changes of a site without any look: one a month.
+FIRST_RATE = 1 / 30
 # No page waits for longer than ten years.
 LEAST_VISITS = 1 / 3650
 
