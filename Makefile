@@ -110,8 +110,9 @@ chaos: setup ## kill everything again and again during a crawl, and check that n
 	@FAILPOINTS_ALL=1 FAILPOINTS_SEED=$(or $(SEED),1) $(BIN)/pytest -n 0 -q -rP -o log_cli=false \
 		tests/acceptance/test_failpoints.py
 
-failover: setup ## kill the primary in mid-crawl and promote its standby, again and again (PROMOTIONS=20)
-	@SCRAPER_PROMOTIONS=$(or $(PROMOTIONS),20) $(BIN)/pytest -n 0 tests/acceptance/test_failover.py
+failover: setup ## kill the primary in mid-crawl and promote its standby, again and again (PROMOTIONS=20 SEED=…)
+	@SCRAPER_PROMOTIONS=$(or $(PROMOTIONS),20) SCRAPER_FAILOVER_SEED=$(or $(SEED),1) \
+		$(BIN)/pytest -n 0 -rP -o log_cli=false tests/acceptance/test_failover.py
 
 alerts-chaos: setup ## replay changes through kills of who makes price alerts of them: none missed, none doubled (CHANGES=100000 KILLS=20)
 	@CHANGES=$(or $(CHANGES),100000) KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(BIN)/pytest -n 0 -q -rP \

@@ -92,6 +92,10 @@ class Pair:
             connection.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
             connection.execute("SELECT pg_promote()")
 
+    def start_replaced(self) -> None:
+        """Starts the old primary, which takes writes: it does not know that it was replaced."""
+        self._start(1 - self.primary)
+
     def close(self) -> None:
         for node in (0, 1):
             if (Path(self._data(node)) / "postmaster.pid").exists():
