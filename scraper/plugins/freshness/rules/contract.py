@@ -9,7 +9,7 @@ TOLERANCE = 0.02
 # A plan without a promise expects a share, which is less certain.
 PLAN_TOLERANCE = 0.05
 # Fewer visits than this part of the planned ones are too few.
-VISITS_PART = 0.8
+VISITED_PART = 0.8
 
 # The days of one page that a formula is worth, before its errors are known.
 FORMULA_DAYS = 50.0
@@ -59,7 +59,7 @@ class Contract(NamedTuple):
             return SMALL_BUDGET
         if not self._is_missed():
             return None
-        if self.visited is not None and self.visited < VISITS_PART * self.visits:
+        if self.visited is not None and self.visited < VISITED_PART * self.visits:
             return SLOW_HOST
         return MORE_CHANGES
 
