@@ -26,7 +26,7 @@ from scraper.infra.database import retry_transaction
 from scraper.plugins.freshness import signals, store, traffic
 from scraper.plugins.freshness.keys import DAY_S, FreshnessKeys
 from scraper.plugins.freshness.rules.allocation import needed_budget, visits_of
-from scraper.plugins.freshness.rules.contract import KEPT_DAYS, Contract
+from scraper.plugins.freshness.rules.contract import KEPT_DAYS, TOLERANCE, Contract
 from scraper.plugins.freshness.rules.estimates import (
     SAME_CELLS,
     Evidence,
@@ -49,6 +49,7 @@ Weigh = Callable[[Mapping[str, Any], Collection[str]], float]
 
 ROUND_DAYS = 1 / 24
 PLANNED_EVERY = timedelta(hours=1)
+PLANNED_AGAIN = timedelta(minutes=5)
 # What is needed counts with this reserve.
 RESERVE = 1.03
 # A visit says that a sensor missed a change only if that was read in the last part of the time
@@ -117,8 +118,8 @@ def update_plan(
     now: datetime,
     watched: Sequence[WatchRule] = (),
 ) -> StoredPlan:
-    """Learns from the looks since the last time, and plans again once an hour, or if the definition
-    or the watched products have changed, and as soon as pages were visited twice."""
+    """Learns from the looks since the last time, and plans again once an hour, after five minutes
+    if less or more is kept than planned, or if the definition or watched products have changed."""
     keys, stored = site.of(FreshnessKeys), store.read_plan(connection, site_id)
     wanted = keys.model_dump(mode="json", include={"budget", "fresh", "weight"})
     wanted["watched"] = [asdict(rule) for rule in watched]
@@ -126,7 +127,7 @@ def update_plan(
         first = SitePlan.of([], 0)._replace(mean_rate=FIRST_RATE)
         long_ago = datetime(2000, 1, 1, tzinfo=UTC)
         stored = StoredPlan(first, 0.0, 0.0, 0.0, long_ago, wanted, Profile())
-    weigh, seen_days = partial(keys.weigh, watched=watched), stored.seen_days
+    weigh = partial(keys.weigh, watched=watched)
     stored = _learn_looks(connection, site_id, site, stored, weigh)
     # The plan of a new site waits for its first pages: one made without pages would put off their
     # first visits for ten years.
@@ -135,10 +136,11 @@ def update_plan(
     stored.profile.refresh()
     if any(stored.wanted.get(key) != wanted[key] for key in ("weight", "watched")):
         _weigh_again(connection, site_id, stored, weigh)
-    is_due = now - stored.planned_at >= PLANNED_EVERY or (stored.seen_days and not seen_days)
-    if stored.wanted != wanted or is_due:
+    is_off = stored.kept is not None and abs(stored.kept - stored.promised) > TOLERANCE
+    age = now - stored.planned_at
+    if stored.wanted != wanted or age >= (PLANNED_AGAIN if is_off else PLANNED_EVERY):
         traffic.forget(connection, site_id)
-        stored = _plan_again(connection, site_id, keys, stored._replace(wanted=wanted))
+        stored = _plan_again(connection, site_id, keys, stored._replace(wanted=wanted), age)
         broken = _judge_contract(connection, site_id, keys, stored)
         if broken is not None and broken != stored.broken:
             log.warning("what was promised is not kept", site_id=site_id, reason=broken)
@@ -342,7 +344,7 @@ def _count_unforeseen(before: StoredPlan, kept: StoredPlan) -> StoredPlan:
 
 
 def _plan_again(
-    connection: sa.Connection, site_id: int, keys: FreshnessKeys, stored: StoredPlan
+    connection: sa.Connection, site_id: int, keys: FreshnessKeys, stored: StoredPlan, age: timedelta
 ) -> StoredPlan:
     if not stored.modelled:
         # Nothing was foreseen before the first plan, or by an earlier version.
@@ -361,7 +363,7 @@ def _plan_again(
     if groups:
         mean_least = store.read_least_mean(connection, site_id) * stored.profile.season
         plan = SitePlan.of(groups, visits, keys.least_visits, mean_least)
-    fades = math.exp(-1 / 24 / KEPT_DAYS)
+    fades = math.exp(-min(age / timedelta(days=1), 1.0) / KEPT_DAYS)
     modelled = mean_share(groups, visits_of(groups, plan.allocation))
     return stored._replace(
         plan=plan,

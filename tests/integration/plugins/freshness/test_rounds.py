@@ -161,10 +161,6 @@ def test_the_first_hours_of_a_new_site_say_nothing_of_the_hour(engine: sa.Engine
         settle_round(engine, range(number % 2, PAGES + 1, 2), version=number)
         age_looks(engine, 1 / 144)
         visit_pages(engine, SETTINGS)
-        if number == 1:
-            # The first looks are enough.
-            assert rows(engine, "SELECT mean_rate > 10 FROM site_plans") == [(True,)]
-        run(engine, "UPDATE site_plans SET planned_at = planned_at - interval '1 hour'")
     with engine.connect() as connection:
         plan = read_plan(connection, site_id)
         facts = describe_plan(connection, site.name)
