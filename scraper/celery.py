@@ -17,7 +17,6 @@ that other commands of Celery (beat, Flower, inspect) do not need.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import threading
@@ -32,6 +31,7 @@ from kombu.transport import TRANSPORT_ALIASES
 from scraper import settings
 from scraper.errors import ScraperError
 from scraper.infra import logs, servers
+from scraper.process.current_worker import collect_rarely
 from scraper.process.parent import end_with_command, watch_parent
 from scraper.registry import run_plugin_steps
 from scraper.rules.routing import COORDINATOR, queues_served_with
@@ -51,7 +51,7 @@ IMPORTED_BY = os.getpid()
 # A program that imports the app handles a wrong setting by itself.
 if os.path.basename(sys.argv[0]) in ("celery", "__main__.py"):
     # Imports make no garbage, and looking for it takes a tenth of the start.
-    gc.set_threshold(50_000, 20, 20)
+    collect_rarely()
     with _exit_at_error():
         settings.load()
 run_plugin_steps("on_load", sys.argv)

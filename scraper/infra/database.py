@@ -123,14 +123,18 @@ def make_engine(url: str, *, pool_size: int = 4, overflow: int | None = None) ->
     locked rows. Transactions find pages by index: PostgreSQL's default `random_page_cost`, made for
     spinning disks, prefers to scan a table of ten thousand rows for a hundred of them.
     """
-    limits = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
-    limits |= {"connect_timeout": 5, "tcp_user_timeout": 20_000}
+    dead_peer = {
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 20_000,
+    }
     engine = sa.create_engine(
         url,
         pool_size=pool_size,
         max_overflow=pool_size if overflow is None else overflow,
         pool_pre_ping=True,
-        connect_args={"application_name": "scraper", **limits},
+        connect_args={"connect_timeout": 5, "application_name": "scraper", **dead_peer},
         json_serializer=lambda value: dumps(value),
         json_deserializer=orjson.loads,
     )
@@ -147,20 +151,27 @@ def watch_engine(engine: sa.Engine) -> None:
 
 
 def connect_watched(_dialect: Any, _record: Any, args: Any, options: Any) -> WatchedConnection:
-    """Opens an engine's connection: the listener of its event `do_connect`. Of several primaries it
-    is the one that was promoted last: the others have been replaced."""
-    hosts, ports = (str(options.get(key, "")).split(",") for key in ("host", "port"))
-    primaries: dict[Any, Any] = {}
-    if len(hosts) > 1 and options.get("target_session_attrs") in ("read-write", "primary"):
-        for host, port in zip(hosts, ports * len(hosts), strict=False):
-            server = {**options, "host": host, "port": port}
-            asking = {**server, "connect_timeout": 2}
-            with suppress(psycopg.Error), WatchedConnection.connect(*args, **asking) as asked:
-                primaries.setdefault(asked.execute(TIMELINE).fetchone(), server)
-    options = primaries[max(primaries)] if primaries else options
+    """Opens an engine's connection: the listener of its event `do_connect`."""
+    options = _choose_primary(args, options)
     connection = WatchedConnection.connect(*args, **options)
     connection.ask_again = partial(WatchedConnection.connect, *args, **options)
     return connection
+
+
+def _choose_primary(args: Any, options: Any) -> Any:
+    """Returns the options with one of several primaries, the one that was promoted last: the others
+    have been replaced. Without several servers, or if none answers, the options stay as they are.
+    """
+    hosts, ports = (str(options.get(key, "")).split(",") for key in ("host", "port"))
+    if len(hosts) < 2 or options.get("target_session_attrs") not in ("read-write", "primary"):
+        return options
+    primaries: dict[Any, Any] = {}
+    for host, port in zip(hosts, ports * len(hosts), strict=False):
+        server = {**options, "host": host, "port": port}
+        asking = {**server, "connect_timeout": 2}
+        with suppress(psycopg.Error), WatchedConnection.connect(*args, **asking) as asked:
+            primaries.setdefault(asked.execute(TIMELINE).fetchone(), server)
+    return primaries[max(primaries)] if primaries else options
 
 
 def _set_up_session(connection: Any, record: Any) -> None:
@@ -184,7 +195,8 @@ def _set_up_transaction(connection: sa.Connection) -> None:
 
 
 def _list_options(verb: str, **more: str) -> str:
-    return ";".join(f"{verb} {name} = '{value}'" for name, value in (OPTIONS | more).items())
+    options = OPTIONS | more
+    return ";".join(f"{verb} {name} = '{value}'" for name, value in options.items())
 
 
 def _discard_stale_connections(context: sa.engine.ExceptionContext) -> None:

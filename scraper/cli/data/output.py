@@ -31,7 +31,9 @@ def open_destination(where: str | None) -> Iterator[IO[bytes]]:
     if where is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
-    elif where.lower().startswith(S3) or "\0" in where:
+    elif "\0" in where:
+        raise _make_name_error(where)
+    elif where.lower().startswith(S3):
         with _for_bucket(where) as file:
             yield file
     else:
@@ -42,6 +44,10 @@ def open_destination(where: str | None) -> Iterator[IO[bytes]]:
 def mask_credentials(where: str) -> str:
     """Returns the destination without the credentials that a user has put into it."""
     return mask_passwords(redact(where))
+
+
+def _make_name_error(where: str) -> ConfigError:
+    return ConfigError(f"--output: {mask_credentials(where)!r} is not a name for a file")
 
 
 @contextmanager
@@ -90,9 +96,7 @@ def _for_bucket(where: str) -> Iterator[IO[bytes]]:
     try:
         bucket, key = objects.split_object_name(where, "--output")
     except ValueError:
-        raise ConfigError(
-            f"--output: {mask_credentials(where)!r} is not a name for a file"
-        ) from None
+        raise _make_name_error(where) from None
     try:
         with NamedTemporaryFile("w+b", prefix="scraper-export-") as temporary:
             yield temporary.file

@@ -164,7 +164,10 @@ def test_a_redis_that_may_lose_keys_is_refused(
 
 
 def test_a_redis_with_room_is_used(own_valkey: Callable[..., Settings]) -> None:
-    servers.require_reachable(own_valkey("--maxmemory", "50mb"))
+    settings = own_valkey("--maxmemory", "50mb")
+    servers.require_reachable(settings)
+    with redis.Redis.from_url(settings.valkey_url) as client:
+        assert client.info("memory")["maxmemory"] == 50 * 2**20
 
 
 def test_a_user_without_info(own_valkey: Callable[..., Settings]) -> None:

@@ -18,12 +18,12 @@ local generations, ago = 1, -1
 if before then
   local n, last, at = string.match(before, '^(%d+):(%d+):(%d+)$')
   n, at = tonumber(n or '0'), tonumber(at or '0')
-  if n == 0 or n > 1000000 or at > now then
-    generations = 1
-  elseif last == ARGV[1] then
-    generations, ago = n, now - at
-  else
-    generations = n + 1
+  if n > 0 and n <= 1000000 and at <= now then
+    if last == ARGV[1] then
+      generations, ago = n, now - at
+    else
+      generations = n + 1
+    end
   end
 end
 redis.call('HSET', KEYS[2], ARGV[2], generations .. ':' .. ARGV[1] .. ':' .. us(now))
