@@ -61,6 +61,12 @@ class Broker:
             if not rows(self.engine, "SELECT FROM crawls WHERE status IN ('planned', 'running')"):
                 return
             with self.engine.begin() as connection:
+                # A crawl whose first message is lost waits for some seconds.
+                connection.execute(
+                    sa.text(
+                        "UPDATE crawls SET created_at = created_at - interval '1 minute' WHERE status = 'planned'"
+                    )
+                )
                 connection.execute(sa.text("UPDATE leases SET until = now()"))
                 connection.execute(
                     sa.text("UPDATE pages SET not_before = now() WHERE status = 'due'")
