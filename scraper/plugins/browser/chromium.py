@@ -36,6 +36,8 @@ ARGUMENTS = (
     "--disable-gpu",
     "--disable-quic",
     "--no-pings",
+    # Playwright does not report the requests of a shared worker, so no rate would apply to them.
+    "--disable-shared-workers",
     "--dns-prefetch-disable",
     "--disable-domain-reliability",
     "--disable-client-side-phishing-detection",

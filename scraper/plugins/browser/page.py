@@ -47,6 +47,8 @@ NEVER = frozenset({"ping", "manifest", "cspviolationreport"})
 UNPACKED_FACTOR = 4
 # The limit for the captured answers of all names together.
 CAPTURED_MAX = 200
+# A page that makes requests faster than they are handled would hold up the worker's other pages.
+IN_FLIGHT_MAX = 1000
 # A script runs again if the page navigated during it. The limit of navigations, or the deadline,
 # ends a page that keeps navigating.
 EVALUATE_TRIES = 60
@@ -89,6 +91,7 @@ class BrowserPage:
         *,
         route: ProxyRoute | None,
         visitor: AccountSession | None = None,
+        kill_browser: Callable[[], None],
     ) -> None:
         self.policy = policy
         self.rendering = rendering
@@ -101,6 +104,7 @@ class BrowserPage:
         self._cdp: CDPSession
         self._main_frame = ""
         self._world = 0
+        self._kill_browser = kill_browser
         self._permits = permits
         self._route = route
         self._visitor = visitor
@@ -369,8 +373,12 @@ class BrowserPage:
         return monotonic() - self._waited_s - waiting_s
 
     def _note_request(self, request: Request) -> None:
-        if request.resource_type != "eventsource":
-            self._seen.in_flight.add(request)
+        self._seen.in_flight.add(request)
+        if len(self._seen.in_flight) > IN_FLIGHT_MAX and self.error is None:
+            words = f"has more than {IN_FLIGHT_MAX} requests in flight"
+            self.fail(FetchError(Outcome.TOO_LARGE, words, url=self.url))
+            # Closing the page takes effect only after all events that wait to be handled.
+            self._kill_browser()
 
     def _note_request_end(self, request: Request) -> None:
         self._seen.in_flight.discard(request)
@@ -403,11 +411,14 @@ class BrowserPage:
         return True
 
     async def wait_until_idle(self, quiet_s: float, longest_s: float) -> bool:
-        """Waits until no request has been in flight for `quiet_s`. Returns False after
-        `longest_s`."""
+        """Waits until no request has been in flight for `quiet_s`, except for streams of events,
+        which do not end. Returns False after `longest_s`."""
 
         async def quiet() -> bool:
-            return not self._seen.in_flight and monotonic() - self._seen.quiet_since >= quiet_s
+            streams = all(
+                request.resource_type == "eventsource" for request in self._seen.in_flight
+            )
+            return streams and monotonic() - self._seen.quiet_since >= quiet_s
 
         return await self.wait_until(quiet, longest_s)
 

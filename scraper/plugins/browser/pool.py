@@ -30,6 +30,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -372,7 +373,12 @@ class Browsers:
 
         jar = visitor.jar if visitor else route.jar if route else self._jars.get(policy.cookies)
         page = BrowserPage(
-            policy, rendering, permits or BrowserPermits(), route=route, visitor=visitor
+            policy,
+            rendering,
+            permits or BrowserPermits(),
+            route=route,
+            visitor=visitor,
+            kill_browser=partial(_kill_browser, running),
         )
         running.open_pages.add(page)
         context = None

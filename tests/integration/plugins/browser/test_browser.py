@@ -284,6 +284,28 @@ def test_windows_of_windows_end_with_their_page(shop: JsShop) -> None:
     using(case)
 
 
+@pytest.mark.parametrize("maker", [
+    "{}", "new Worker(URL.createObjectURL(new Blob(['const origin = \"' + origin + '\"; ' + `{}`])))",
+])  # fmt: skip
+def test_a_flood_of_requests_ends_its_page(shop: JsShop, maker: str) -> None:
+    flood = "let n = 0; setInterval(() => { for (let i = 0; i < 500; i++) fetch(origin + '/?' + n++) }, 1)"
+    url = shop.serve("/flood", f"<script>{maker.format(flood)}</script><h1>a</h1>".encode())
+
+    async def case(b: Browsers) -> None:
+        found, text = await failed(b.fetch(url, BROWSER_POLICY, QUICK))
+        assert found is Outcome.TOO_LARGE and "requests in flight" in text, (found, text)
+        assert (await b.fetch(shop.url("/p/1"), BROWSER_POLICY, QUICK)).status == 200
+
+    using(case)
+
+
+def test_a_page_has_no_shared_worker(shop: JsShop) -> None:
+    """Nothing would hold back its requests."""
+    url = shop.serve("/shares", b"<script>document.title = typeof SharedWorker</script>")
+    page = using(lambda b: b.fetch(url, BROWSER_POLICY, QUICK))
+    assert b"<title>undefined</title>" in page.body
+
+
 def test_a_page_that_leaves_for_an_address_inside_is_no_page(shop: JsShop) -> None:
     """Not the browser's own page about it, with the status of the page before."""
     leave = b"<meta http-equiv=refresh content='0;url=http://169.254.169.254/latest/'>"
