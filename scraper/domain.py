@@ -133,10 +133,7 @@ _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
     ),
     Outcome.FRESH: ("younger than the revisit age, not requested again", Blame.NOBODY),
     Outcome.NOT_FOUND: ("the server says it does not exist (404, 410)", Blame.PAGE),
-    Outcome.REFUSED: (
-        "the server refuses it (another 4xx; a 403 is retried once)",
-        Blame.PAGE,
-    ),
+    Outcome.REFUSED: ("the server refuses it (another 4xx; a 403 is retried once)", Blame.PAGE),
     Outcome.BLOCKED: (
         "blocked: a challenge page, a captcha, or a refusal of the client's IP address",
         Blame.HOST,

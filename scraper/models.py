@@ -651,8 +651,7 @@ class CrawlExample(Base):
     known: Mapped[str | None] = mapped_column(comment="the value that its product had")
     seen_at: Mapped[datetime] = now_column()
     nowhere: Mapped[bool] = mapped_column(
-        server_default=text("false"),
-        comment="the product's value is nowhere on the page",
+        server_default=text("false"), comment="the product's value is nowhere on the page"
     )
 
 

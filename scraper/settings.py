@@ -174,8 +174,7 @@ class CoreSettings(BaseSettings):
         None, description="plug-ins that are switched off, by name, separated by commas"
     )
     schedules: bool = Field(
-        True,
-        description="false: a coordinator opens no scheduled crawls, but serves open ones",
+        True, description="false: a coordinator opens no scheduled crawls, but serves open ones"
     )
     user_agent: str = Field(
         "Mozilla/5.0 (compatible; scraper; shop catalogue crawler)",
@@ -233,9 +232,7 @@ class CoreSettings(BaseSettings):
         description="how long a worker waits for PostgreSQL before it ends with exit code 3",
     )
     memory_max_mb: int = Field(
-        1024,
-        ge=0,
-        description="the memory above which a process ends, to be restarted; 0: never",
+        1024, ge=0, description="the memory above which a process ends, to be restarted; 0: never"
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="the minimum log level; Celery's -l is ignored"
@@ -244,8 +241,7 @@ class CoreSettings(BaseSettings):
         "auto", description="auto: console on a tty, else json"
     )
     heartbeat: Path | None = Field(
-        None,
-        description="a file that a healthy coordinator, worker or beat touches each second",
+        None, description="a file that a healthy coordinator, worker or beat touches each second"
     )
 
     def of(self, section: type[SectionT]) -> SectionT:

@@ -36,9 +36,7 @@ def discover(engine: sa.Engine, settings: Settings, crawl_id: int) -> list[Messa
                 # Another version stored it; the site's next crawl must not wait for this one.
                 problems = error.error_count()
                 log.error(
-                    "stored site definition is no longer valid",
-                    crawl=crawl_id,
-                    problems=problems,
+                    "stored site definition is no longer valid", crawl=crawl_id, problems=problems
                 )
                 note = "its site definition is no longer valid"
                 crawls.end_crawl(connection, crawl_id, CrawlStatus.FAILED, note)

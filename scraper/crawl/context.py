@@ -26,12 +26,7 @@ from scraper.http.transport.guard import Networks, PrivateAccess
 from scraper.registry import first_answer, plugin_hooks
 from scraper.results.listing_traps import max_barren_depth
 from scraper.results.transaction import CrawlLimits
-from scraper.rules.blocks import (
-    Block,
-    Marker,
-    detect_block,
-    detect_block_redirect,
-)
+from scraper.rules.blocks import Block, Marker, detect_block, detect_block_redirect
 from scraper.rules.browsers import BROWSER
 from scraper.rules.budget import Budget
 from scraper.rules.proxies import ProxyNeed

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from scraper.crawl.context import CrawlContext
-from scraper.domain import (
-    NO_VALIDATORS,
-    Extracted,
-    Fetched,
-    LeasedPage,
-    Revisit,
-    content_hash,
-)
+from scraper.domain import NO_VALIDATORS, Extracted, Fetched, LeasedPage, Revisit, content_hash
 from scraper.rules.revisit import read_validators
 
 _OK = 200

@@ -20,24 +20,12 @@ import httpx
 from scraper.domain import Fetched, Outcome, Validators
 from scraper.errors import FetchError
 from scraper.http.cookies import CookieJar, Jars
-from scraper.http.exchange import (
-    EMPTY,
-    BoundedResponse,
-    Exchanger,
-    exchange,
-    page_timeout_error,
-)
+from scraper.http.exchange import EMPTY, BoundedResponse, Exchanger, exchange, page_timeout_error
 from scraper.http.held_bodies import HeldBody
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute, this_machine
 from scraper.http.redirects import Chain, find_refresh, host_of, with_cookies
-from scraper.http.request import (
-    Pairs,
-    RequestUrl,
-    conditional_headers,
-    request_headers,
-    split_url,
-)
+from scraper.http.request import Pairs, RequestUrl, conditional_headers, request_headers, split_url
 from scraper.http.transport.aiohttp_transport import PoolOptions, StaleConnectionError
 from scraper.http.transport.faults import fetch_error
 
@@ -234,11 +222,7 @@ class _PageRequests:
                 raise FetchError(Outcome.OFF_SITE, message, url=str(target))
         except FetchError as error:
             raise fetch_error(
-                error,
-                url=self.url.text,
-                host=host_of(hop),
-                limits=policy,
-                status=response.status,
+                error, url=self.url.text, host=host_of(hop), limits=policy, status=response.status
             ) from None
         if response.status not in (307, 308):
             # As in browsers, a POST becomes a GET, except for the codes that forbid it (RFC 9110

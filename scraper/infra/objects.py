@@ -158,10 +158,7 @@ class Folder:
                         part.unlink(missing_ok=True)
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
-        with (
-            self._translating_errors("read", key),
-            (self.root / check_key(key)).open("rb") as file,
-        ):
+        with self._translating_errors("read", key), (self.root / check_key(key)).open("rb") as file:
             file.seek(offset)
             return file.read(-1 if length is None else length)
 

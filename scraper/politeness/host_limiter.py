@@ -344,10 +344,7 @@ class HostLimiter:
         are lost."""
         wanted = self._wanted_allotment
         reservation = await self._ask_fleet(
-            self._count_wanted_slots(),
-            wanted,
-            self._slots.unused,
-            busy_until=self._slots.next_at,
+            self._count_wanted_slots(), wanted, self._slots.unused, busy_until=self._slots.next_at
         )
         if reservation.returned:
             self._slots.clear()

@@ -14,13 +14,7 @@ from scraper.errors import FetchError
 from scraper.http.fetcher import BeforeHop, HttpFetcher
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
-from scraper.politeness.robots import (
-    RobotsRules,
-    Unavailable,
-    fetch_robots,
-    origin_of,
-    rules_from,
-)
+from scraper.politeness.robots import RobotsRules, Unavailable, fetch_robots, origin_of, rules_from
 from scraper.rules.proxies import answer_signal
 
 RULES_FOR_S = 600.0

@@ -22,12 +22,7 @@ from redis.exceptions import RedisError
 
 from scraper.errors import DeferredError
 from scraper.infra.statements import lua
-from scraper.rules.proxies import (
-    FORGIVEN_AFTER_S,
-    QUARANTINES_S,
-    STREAK_MAX,
-    ProxyStats,
-)
+from scraper.rules.proxies import FORGIVEN_AFTER_S, QUARANTINES_S, STREAK_MAX, ProxyStats
 
 # The host name that means the proxy as a whole.
 EVERYWHERE = "*"

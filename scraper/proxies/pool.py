@@ -29,20 +29,9 @@ from scraper.http.cookies import CookieJar
 from scraper.http.proxy_route import ProxyRoute
 from scraper.proxies.file import ProxyFile
 from scraper.proxies.health import EVERYWHERE, ProxyHealth, Tally
-from scraper.proxies.shortage import (
-    WAIT_MAX_S,
-    WAIT_MIN_S,
-    describe_pool,
-    explain_quarantines,
-)
+from scraper.proxies.shortage import WAIT_MAX_S, WAIT_MIN_S, describe_pool, explain_quarantines
 from scraper.rules import proxies as policy
-from scraper.rules.proxies import (
-    Proxy,
-    ProxyChooser,
-    ProxyNeed,
-    ProxyStats,
-    choose_for_account,
-)
+from scraper.rules.proxies import Proxy, ProxyChooser, ProxyNeed, ProxyStats, choose_for_account
 
 log = structlog.get_logger()
 
@@ -328,12 +317,7 @@ class ProxyPool:
         return ProxyRoute(cached[1])
 
     def _is_reusable(
-        self,
-        identity: _Identity,
-        need: ProxyNeed,
-        host: str,
-        avoided: Collection[str],
-        now: float,
+        self, identity: _Identity, need: ProxyNeed, host: str, avoided: Collection[str], now: float
     ) -> bool:
         proxy = identity.route.proxy
         free_at = policy.free_at(proxy, self._hosts[host].stats, self._everywhere)

@@ -167,12 +167,7 @@ class ProxyRotation:
             return await self._pool.lend(need, page.host)
 
     async def _ask_proxy(
-        self,
-        page: LeasedPage,
-        state: RotationState,
-        route: ProxyRoute,
-        get: Get,
-        block_of: BlockOf,
+        self, page: LeasedPage, state: RotationState, route: ProxyRoute, get: Get, block_of: BlockOf
     ) -> ProxyAnswer:
         """Returns what came through one proxy. Raises where the page has to wait."""
         try:

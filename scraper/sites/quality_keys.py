@@ -29,8 +29,7 @@ class Quality(Model):
         "80%", description="a field's fill rate, as a share of its usual one; 0: not judged"
     )
     mistyped: Share = Field(
-        "10%",
-        description="product pages with a mistyped value, above the usual; 100%: not judged",
+        "10%", description="product pages with a mistyped value, above the usual; 100%: not judged"
     )
     distinct: Share = Field(
         "25%", description="a field's distinct values, as a share of the usual; 0: not judged"

@@ -10,15 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scraper.crawl.context import CrawlContext
-from scraper.domain import (
-    Extracted,
-    FieldObservations,
-    Lease,
-    LeasedPage,
-    Outcome,
-    Revisit,
-    value,
-)
+from scraper.domain import Extracted, FieldObservations, Lease, LeasedPage, Outcome, Revisit, value
 from scraper.infra.slots import SlotCost
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.results.transaction import no_extras

@@ -40,12 +40,7 @@ from scraper.worker.page_fetch import PageFetcher
 from scraper.worker.page_result import Decision, make_result, replace_interface
 from scraper.worker.response_judge import ResponseJudge, step_together
 from scraper.worker.telemetry import Telemetry
-from scraper.worker.tiers import (
-    Tier,
-    TierChoice,
-    blocked_signal,
-    good_signal,
-)
+from scraper.worker.tiers import Tier, TierChoice, blocked_signal, good_signal
 from scraper.worker.writer import Writer
 
 log = structlog.get_logger()

@@ -56,9 +56,7 @@ class Settler:
                 self.store(pages[middle:])
                 return
             log.error(
-                "page rejected by the database",
-                page=pages[0].page_id,
-                error=str(error.orig)[:500],
+                "page rejected by the database", page=pages[0].page_id, error=str(error.orig)[:500]
             )
             crashed = [_make_crashed_result(pages[0], error)]
             stored = retry_transaction(lambda: self._settle_group(crashed))

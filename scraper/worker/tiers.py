@@ -25,14 +25,7 @@ from scraper.frontier import host_tiers
 from scraper.frontier.host_tiers import TierKey, TierSignal
 from scraper.infra import outages
 from scraper.rules import escalation
-from scraper.rules.escalation import (
-    PAGE_TRIES,
-    PROBE_LOST_S,
-    GoUp,
-    HostRoute,
-    Ladder,
-    RetryHere,
-)
+from scraper.rules.escalation import PAGE_TRIES, PROBE_LOST_S, GoUp, HostRoute, Ladder, RetryHere
 from scraper.rules.routing import queue_name
 
 log = structlog.get_logger()

@@ -37,11 +37,7 @@ HIDDEN = {"url", *LAST_COLUMNS}
 @click.command()
 @click.argument("site", shell_complete=complete_site)
 @click.option(
-    "--limit",
-    default=20,
-    show_default=True,
-    type=click.IntRange(min=0),
-    help="Products to show.",
+    "--limit", default=20, show_default=True, type=click.IntRange(min=0), help="Products to show."
 )
 @click.option("--delisted", is_flag=True, help="Include delisted products.")
 @click.option(

@@ -35,10 +35,7 @@ Healths = Mapping[str, Mapping[str, ProxyStats]]
 
 @click.group(invoke_without_command=True)
 @click.option(
-    "--host",
-    metavar="HOST",
-    type=str.lower,
-    help="Only at this host, with its port if it has one.",
+    "--host", metavar="HOST", type=str.lower, help="Only at this host, with its port if it has one."
 )
 @json_option("array")
 @click.pass_context

@@ -11,14 +11,7 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from ipaddress import (
-    IPv4Address,
-    IPv4Network,
-    IPv6Address,
-    IPv6Network,
-    ip_address,
-    ip_network,
-)
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from aiohttp import AddrInfoType, SocketFactoryType
 from aiohttp.abc import AbstractResolver, ResolveResult

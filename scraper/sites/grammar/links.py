@@ -114,10 +114,7 @@ class Pages(Model):
         None, ge=0, le=10_000_000, description="the last page's number, if it is known"
     )
     step: int = Field(
-        1,
-        ge=1,
-        le=100_000,
-        description="difference between page numbers: 24 for ?start=24, 48 …",
+        1, ge=1, le=100_000, description="difference between page numbers: 24 for ?start=24, 48 …"
     )
     per_page: int | None = Field(
         None,

@@ -107,8 +107,7 @@ class ProductPage(Model):
             problems.add("", "has no fields (fix: `fields:` with at least one, or `function:`)")
         if self.function is not None and (self.fields or self.id is not None or self.items):
             problems.add(
-                "function",
-                "replaces id, fields and items (fix: remove it, or remove them)",
+                "function", "replaces id, fields and items (fix: remove it, or remove them)"
             )
         if "id" in self.fields:
             problems.add("fields.id", "the id has its own key (fix: move it to `product.id`)")
@@ -151,8 +150,7 @@ class ProductPage(Model):
                 )
         if "id" in items.fields:
             problems.add(
-                "items.fields.id",
-                "the id has its own key (fix: move it to `product.items.id`)",
+                "items.fields.id", "the id has its own key (fix: move it to `product.items.id`)"
             )
         if self.id is not None and not items.optional:
             problems.add(

@@ -52,10 +52,7 @@ class ProxyUse(Model):
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
         if self.pool == NO_PROXY and (self.sticky is not None or self.requests is not None):
-            refuse(
-                "pool",
-                "sticky and requests need a proxy (fix: remove them)",
-            )
+            refuse("pool", "sticky and requests need a proxy (fix: remove them)")
         return self
 
     @property
@@ -101,8 +98,7 @@ class RouteRule(Model):
     def _check_changes(self) -> Self:
         if self.queue is self.region is self.priority is None:
             refuse(
-                "",
-                "the route changes nothing (fix: add queue, region or priority, or remove it)",
+                "", "the route changes nothing (fix: add queue, region or priority, or remove it)"
             )
         return self
 

@@ -111,10 +111,7 @@ _FIXES = (
         ("mapping values are not allowed",),
         'quote a value that holds ": ", or check the indentation',
     ),
-    (
-        ("escape",),
-        "write regular expressions in 'single quotes', where a backslash is a backslash",
-    ),
+    (("escape",), "write regular expressions in 'single quotes', where a backslash is a backslash"),
     (("cannot start any token",), "quote a value that starts with @, `, % or |"),
     (
         ("expected <block end>", "block mapping"),
