@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from scraper.errors import ConfigError
 from scraper.plugin import VERSION, Command, Hooks, Plugin, Task, Tick
@@ -121,6 +121,16 @@ def find_service(protocol: type[T]) -> T | None:
     return None
 
 
+def require_service(protocol: type[T], feature: str) -> T:
+    """The object that fills a protocol of the core. Raises `ConfigError` if no plug-in does."""
+    service = find_service(protocol)
+    if service is None:
+        inactive = inactive_plugin_with("services", protocol.__name__)
+        need = inactive.explain_need() if inactive else "needs a plug-in that is not installed"
+        raise ConfigError(f"{feature} {need}")
+    return service
+
+
 def plugin_subcommands(group: str) -> dict[str, str]:
     """The modules of the subcommands that plug-ins add to a group of commands, by name."""
     commands = plugin_commands().items()
@@ -141,6 +151,11 @@ def run_plugin_steps(attribute: str, *arguments: object) -> None:
 def plugin_exports() -> dict[str, str]:
     """References to the export forms of plug-ins, by the forms' names."""
     return {name: ref for plugin in active_plugins() for name, ref in plugin.exports.items()}
+
+
+def known_exports() -> list[str]:
+    """The names of the export forms of plug-ins, also of those that are off."""
+    return [name for row in found_plugins() if row.plugin for name in row.plugin.exports]
 
 
 def plugin_ticks() -> Iterator[Tick]:
@@ -168,10 +183,12 @@ def inactive_plugin_of_key(key: str) -> FoundPlugin | None:
     return next((row for row in _inactive_with_keys() if key in keys_of(row)), None)
 
 
-def inactive_plugin_of_command(command: str) -> FoundPlugin | None:
-    """The plug-in that is off and would add this command."""
-    rows = (row for row in found_plugins() if row.off)
-    return next((row for row in rows if row.plugin and command in row.plugin.commands), None)
+def inactive_plugin_with(
+    part: Literal["commands", "exports", "services"], name: str
+) -> FoundPlugin | None:
+    """The plug-in that is off and would add this command, form of exports or service."""
+    rows = (row for row in found_plugins() if row.off and row.plugin)
+    return next((row for row in rows if name in getattr(row.plugin, part)), None)
 
 
 @lru_cache(maxsize=1)

@@ -24,7 +24,7 @@ import click
 
 from scraper.errors import ScraperError, ServerUnavailableError, did_you_mean
 from scraper.plugin import CRAWLS, DATA, FLEET, SETUP, Command
-from scraper.registry import inactive_plugin_of_command, plugin_commands
+from scraper.registry import inactive_plugin_with, plugin_commands
 
 HELP = """
 Crawls shop catalogues: polite, leased, exactly once into PostgreSQL.
@@ -120,7 +120,7 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in all_commands() and not name.startswith("-"):
-            inactive = inactive_plugin_of_command(name)
+            inactive = inactive_plugin_with("commands", name)
             if inactive is not None:
                 raise click.UsageError(f"{name!r} {inactive.explain_need()}")
             raise click.UsageError(f"No such command {name!r}{did_you_mean(name, all_commands())}")

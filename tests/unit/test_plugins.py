@@ -44,13 +44,24 @@ def ratings():
     click.echo("5 of 5")
 
 
+@click.command()
+def stars():
+    """Show the stars of a site."""
+    click.echo("*****")
+
+
 HOOKS = RatingHooks()
+FORM = object()
 PLUGIN = Plugin(
     name="ratings",
     summary="rates shops",
     keys="shop_ratings.plugin:RatingKeys",
     hooks="shop_ratings.plugin:HOOKS",
-    commands={"ratings": Command(DATA, "shop_ratings.plugin")},
+    commands={
+        "ratings": Command(DATA, "shop_ratings.plugin"),
+        "sites stars": Command(DATA, "shop_ratings.plugin"),
+    },
+    exports={"stars": "shop_ratings.plugin:FORM"},
 )
 '''
 SHOP = """
@@ -118,9 +129,11 @@ def outside(tmp_path: Path) -> OutsidePlugin:
 def test_a_plugin_of_another_author_adds_keys_commands_and_checks(outside: OutsidePlugin) -> None:
     rows = {row["name"]: row for row in json.loads(outside.scraper("plugins", "--json").stdout)}
     assert rows["ratings"]["on"] and rows["ratings"]["distribution"] == "shop-ratings"
-    assert rows["ratings"]["keys"] == ["ratings"] and rows["ratings"]["commands"] == ["ratings"]
+    assert rows["ratings"]["keys"] == ["ratings"]
+    assert rows["ratings"]["commands"] == ["ratings", "sites stars"]
     assert "ratings" in outside.scraper("--help").stdout
     assert outside.scraper("ratings").stdout == "5 of 5\n"
+    assert outside.scraper("sites", "stars").stdout == "*****\n"
     site = outside.sites / "shop.yaml"
     site.write_text(SHOP + "ratings: true\n")
     refused = outside.scraper("sites", "check")
@@ -140,6 +153,40 @@ def test_a_definition_that_needs_a_plugin_that_is_off_names_it(outside: OutsideP
     gone = outside.scraper("reextract", "shop", SCRAPER_PLUGINS_OFF="archive")
     assert gone.returncode == 2
     assert "'reextract' needs the plug-in archive, which is off: " in gone.stderr
+    gone = outside.scraper("sites", "stars", SCRAPER_PLUGINS_OFF="ratings")
+    assert gone.returncode == 2
+    assert "'stars' needs the plug-in ratings, which is off: " in gone.stderr
+
+
+FORMS = """
+import sys
+from scraper.cli.data.export import form_of
+from scraper.errors import ConfigError
+for name in sys.argv[1:]:
+    try:
+        print(form_of(name))
+    except ConfigError as error:
+        print(error)
+"""
+
+
+def test_the_ending_of_a_file_names_a_form_of_any_plugin(outside: OutsidePlugin) -> None:
+    done = outside.run("-c", FORMS, "a.stars", "a.pq", "a.csv", "a.moons")
+    *forms, unknown = done.stdout.splitlines()
+    assert forms == ["stars", "parquet", "csv"], done.stderr
+    assert unknown.startswith("a.moons: unknown ending .moons (fix: --format csv, jsonl, ")
+    assert "stars" in unknown
+    done = outside.run("-c", FORMS, "a.stars", "a.pq", SCRAPER_PLUGINS_OFF="ratings,parquet")
+    stars, parquet = done.stdout.splitlines()
+    assert stars.startswith("stars needs the plug-in ratings, which is off: ")
+    assert parquet.startswith("parquet needs the plug-in parquet, which is off: ")
+
+
+def test_a_preview_names_the_plugin_that_brings_it(outside: OutsidePlugin) -> None:
+    (outside.sites / "shop.yaml").write_text(SHOP)
+    refused = outside.scraper("crawl", "shop", "--preview", "1", SCRAPER_PLUGINS_OFF="author")
+    assert refused.returncode == 2
+    assert "--preview needs the plug-in author, which is off: " in refused.stderr
 
 
 def tables_by_plugin() -> dict[str, set[str]]:

@@ -36,7 +36,34 @@ INTERFACE = (
         "The base class of a plug-in's keys.",
         ("DefinitionKeys", "DefinitionKeys.check"),
     ),
+    Part(
+        "scraper.sites.grammar.model",
+        "The list that `DefinitionKeys.check` adds to.",
+        ("Problems.add",),
+    ),
     Part("scraper.worker.host", "What a `WorkerPart` gets.", ("WorkerHost",)),
+    Part(
+        "scraper.domain", "What steps and workers exchange.", ("Message", "LeasedPage", "Fetched")
+    ),
+    Part(
+        "scraper.crawl.context",
+        "What a worker knows of a crawl. [Definition keys](keys.md) lists the keys of `site`.",
+        ("CrawlContext",),
+    ),
+    Part("scraper.worker.batch", "The pages of a message, and one try of a page.", ("Attempt",)),
+    Part(
+        "scraper.results.transaction",
+        "What a worker stores, and what the transaction did.",
+        ("PageResult", "StoredGroup"),
+    ),
+    Part("scraper.rules.quality", "What `Hooks.judge_crawl` yields.", ("Reason",)),
+    Part("scraper.cli.data.export", "A form of exports.", ("ExportForm.write",)),
+    Part("scraper.views.rows", "What a form writes.", ("Table",)),
+    Part(
+        "scraper.plugins.flower.tab_pages",
+        "A module in `Plugin.tab_pages`.",
+        ("TabPage", "TabPage.read"),
+    ),
 )
 
 

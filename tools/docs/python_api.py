@@ -68,7 +68,7 @@ PARTS = (
     ),
 )  # fmt: skip
 # Your code is given these objects, and does not create them.
-GIVEN = {"Call", "Page", "LoginClient"}
+GIVEN = {"Call", "Page", "LoginClient", "TabPage"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
 LINE_MAX = 88
@@ -144,6 +144,8 @@ def signature(name: str, node: Definition) -> str:
             return f"{name}: {ast.unparse(node.returns)}" if node.returns else name
         texts, arrow = parameters(node), f" -> {ast.unparse(node.returns)}" if node.returns else ""
         name = f"async {name}" if isinstance(node, ast.AsyncFunctionDef) else name
+        if any(ast.unparse(decorator) == "classmethod" for decorator in node.decorator_list):
+            name = f"@classmethod\n{name}"
     line = f"{name}({', '.join(texts)}){arrow}"
     if len(line) <= LINE_MAX:
         return line

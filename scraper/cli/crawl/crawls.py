@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from typing import Protocol
 
 import click
 import sqlalchemy as sa
@@ -18,7 +18,16 @@ from scraper.cli.common.shared import (
 from scraper.cli.crawl.wait import wait_all
 from scraper.cli.data.export import form_of, write_export
 from scraper.errors import SuspectError
+from scraper.registry import require_service
 from scraper.views import crawl_progress as progress
+
+
+class SitePreview(Protocol):
+    """A service of a plug-in: reads some products without servers, and prints or writes them."""
+
+    def __call__(
+        self, name: str, wanted: int, form: str, output: str | None, *, as_json: bool
+    ) -> None: ...
 
 
 @click.command()
@@ -67,9 +76,8 @@ def crawl(
     if wanted is not None:
         if wait or refetch or local:
             raise click.UsageError("--preview waits by itself, and knows of no former crawl")
-        # The preview imports what reads pages, which opening a crawl does not need.
-        preview = import_module("scraper.plugins.author.commands.preview")
-        preview.preview_site(site, wanted, form, output, as_json=as_json)
+        preview = require_service(SitePreview, "--preview")  # type: ignore[type-abstract]
+        preview(site, wanted, form, output, as_json=as_json)
         return
     settings = load_settings()
     engine = open_engine()

@@ -27,24 +27,20 @@ from scraper.feed import consumers, reader
 from scraper.feed import store as feed
 from scraper.feed.reader import ChangeReader, Since
 from scraper.frontier.sites import site_names
-from scraper.registry import plugin_exports, resolve
+from scraper.registry import inactive_plugin_with, known_exports, plugin_exports, resolve
 from scraper.results import products
 from scraper.sites.definition import Site
 from scraper.views import rows
 from scraper.views.rows import Table
 
 FORMS = ("csv", "jsonl")
-ENDINGS = {f".{form}": form for form in (*FORMS, "parquet", "xlsx")}
-ENDINGS |= {".json": "jsonl", ".ndjson": "jsonl", ".pq": "parquet"}
+# Further endings of files, by form.
+ALIASES = {"json": "jsonl", "ndjson": "jsonl", "pq": "parquet"}
 Metadata = dict[str, Any]
 
 
 class ExportForm(Protocol):
     """A form of exported products that a plug-in adds."""
-
-    def require(self) -> None:
-        """Raises `ConfigError`, naming what to install, if a dependency is missing."""
-        ...
 
     def write(self, table: Table, file: IO[bytes], definition: Site, metadata: Metadata) -> int:
         """Writes all rows. Returns their number."""
@@ -71,7 +67,7 @@ class Exported:
 @click.option("--all", "every", is_flag=True, help="All sites in one file: a column, or sheets.")
 @click.option(
     *("--format", "form"),
-    type=click.Choice([*FORMS, *plugin_exports()]),
+    type=click.Choice([*FORMS, *known_exports()]),
     help="Default: by the ending of --output, else jsonl.",
 )
 @click.option(
@@ -132,16 +128,15 @@ def export(
 
 def form_of(where: str | None) -> str:
     """Returns the form for a file's ending; JSON lines for the terminal, and for a name without an
-    ending."""
-    ending = PurePosixPath(where or "").suffix.lower()
-    if not ending:
-        return "jsonl"
-    if ending not in ENDINGS:
-        raise ConfigError(
-            f"{output.mask_credentials(f'{where}: unknown ending {ending}')} "
-            "(fix: --format csv, jsonl, parquet or xlsx, or such an ending)"
-        )
-    return ENDINGS[ending]
+    ending. Raises `ConfigError`."""
+    ending = PurePosixPath(where or "").suffix.lower().removeprefix(".") or "jsonl"
+    form = ALIASES.get(ending, ending)
+    if form not in (choices := [*FORMS, *known_exports()]):
+        problem = output.mask_credentials(f"{where}: unknown ending .{ending}")
+        raise ConfigError(f"{problem} (fix: --format {', '.join(choices)}, or such an ending)")
+    if form not in FORMS:
+        _resolve_form(form)
+    return form
 
 
 def write_export(
@@ -159,7 +154,7 @@ def write_export(
     """Writes products to `where`, completely or not at all, and stores a consumer's position at the
     end of the export."""
     if form not in FORMS:
-        _form_of_plugin(form).require()
+        _resolve_form(form)
         if where is None:
             raise ConfigError(
                 f"{form} cannot be printed on a terminal (fix: --output FILE or s3://bucket/key)"
@@ -188,11 +183,12 @@ def write_export(
     return Exported(site, form, where, count, after, view.cursor, view.exact)
 
 
-def _form_of_plugin(form: str) -> ExportForm:
-    reference = plugin_exports().get(form)
-    if reference is None:
-        raise ConfigError(f"{form}: its plug-in is off (fix: `scraper plugins` says why)")
-    exported_form: ExportForm = resolve(reference)
+def _resolve_form(form: str) -> ExportForm:
+    """Returns a plug-in's form. Raises `ConfigError` if the plug-in is off."""
+    inactive = inactive_plugin_with("exports", form)
+    if inactive is not None:
+        raise ConfigError(f"{form} {inactive.explain_need()}")
+    exported_form: ExportForm = resolve(plugin_exports()[form])
     return exported_form
 
 
@@ -218,7 +214,7 @@ def write_table(
     form: str, table: Table, file: IO[bytes], definition: Site, metadata: Metadata, point: str = "."
 ) -> int:
     if form not in FORMS:
-        return _form_of_plugin(form).write(table, file, definition, metadata)
+        return _resolve_form(form).write(table, file, definition, metadata)
     on_terminal = file.isatty()
     with output.as_text(file) as text:
         if form == "csv":

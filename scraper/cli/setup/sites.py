@@ -25,7 +25,12 @@ from scraper.cli.common.shared import (
 from scraper.cli.common.tables import format_span
 from scraper.errors import ConfigError, DefinitionError, NotFoundError, ScraperError
 from scraper.quality import report as reports
-from scraper.registry import installed_hooks, plugin_hooks, plugin_subcommands
+from scraper.registry import (
+    inactive_plugin_with,
+    installed_hooks,
+    plugin_hooks,
+    plugin_subcommands,
+)
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
@@ -45,6 +50,9 @@ class Sites(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         module = plugin_subcommands("sites").get(cmd_name)
         if module is None:
+            inactive = inactive_plugin_with("commands", f"sites {cmd_name}")
+            if inactive is not None:
+                raise click.UsageError(f"{cmd_name!r} {inactive.explain_need()}")
             return super().get_command(ctx, cmd_name)
         command = getattr(import_module(module), cmd_name)
         assert isinstance(command, click.Command)

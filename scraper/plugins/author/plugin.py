@@ -20,4 +20,5 @@ PLUGIN = Plugin(
         "sites show": Command(SETUP, "scraper.plugins.author.commands.shown"),
         "sites test": Command(SETUP, "scraper.plugins.author.commands.recorded"),
     },
+    services={"SitePreview": "scraper.plugins.author.commands.preview:preview_site"},
 )

@@ -19,12 +19,23 @@ BODY_MAX_BYTES = 4096
 
 
 class TabPage(Protocol):
-    """A module with one page."""
+    """A module with one page.
 
+    It may also have: `QUESTIONS`, actions that change nothing; `OPERATED`, the actions for which
+    the role `operate` is enough; `READ_ROLE`, the role that may see the page, if it is not `read`;
+    `MORE_SCRIPTS`, paths of scripts that run before SCRIPT; `ANSWERS`, a file of JSON Schemas;
+    `SECRETS`, values in bodies that are never logged; `BODY_MAX_BYTES`, the limit of a body.
+    """
+
+    # What the menu calls the page.
     TITLE: str
+    # The JavaScript that fills the element `own-page`. It hands two functions to `start`, which it
+    # takes from `crawlsTab`: one returns the URL to read, and the other shows what `read` returned.
+    # `scraper/plugins/prices/drops.js` is an example.
     SCRIPT: Path
-    # Each takes the engine, the body of the request and the user, and returns a sentence, or a
-    # mapping with the sentence as `message`.
+    # By name, functions that take the engine, the body of the request as a mapping and the user,
+    # and return a sentence, or a mapping with the sentence as `message`. Calling them takes the
+    # role `edit`.
     ACTIONS: Mapping[str, Act]
 
     def read(self, connection: sa.Connection, query: Mapping[str, str], /) -> dict[str, Any]:

@@ -162,25 +162,14 @@ def column_types(columns: list[str], definition: Site) -> dict[str, ColumnType]:
     return {name: named.get(name) or times.get(name) or TEXT for name in columns}
 
 
-def import_pyarrow() -> Any:
-    """Imports pyarrow, which is an extra. Raises `ConfigError` if it is not installed."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise ConfigError(
-            "--format parquet needs an extra that is not installed "
-            "(fix: pip install 'celery-scraper[parquet]')"
-        ) from None
-    return pyarrow
-
-
 def write_parquet(
     table: Table, file: IO[bytes], definition: Site, metadata: Mapping[str, Any]
 ) -> int:
     """Writes the rows, and `metadata` as JSON under `scraper` in the file's metadata. Returns the
     number of rows."""
-    pa = import_pyarrow()
+    import pyarrow as pa
+    import pyarrow.parquet
+
     columns = column_types(table.columns, definition)
     schema = pa.schema(
         [(name, type_.arrow(pa)) for name, type_ in columns.items()] + [(MISFITS, pa.string())],
@@ -230,9 +219,6 @@ def _write_group(pa: Any, writer: Any, schema: Any, group: dict[str, list[Any]])
 
 class ParquetForm:
     """The `ExportForm` of `scraper export --format parquet`."""
-
-    def require(self) -> None:
-        import_pyarrow()
 
     def write(
         self, table: Table, file: IO[bytes], definition: Site, metadata: dict[str, Any]

@@ -14,9 +14,10 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from importlib import import_module
 from itertools import islice
 from typing import IO, Any
+
+import xlsxwriter
 
 from scraper.errors import ConfigError
 from scraper.infra.database import dumps
@@ -34,9 +35,6 @@ CUT = "…"
 class XlsxForm:
     """The `ExportForm` of `scraper export --format xlsx`."""
 
-    def require(self) -> None:
-        _import_xlsxwriter()
-
     def write(
         self, table: Table, file: IO[bytes], definition: Site, metadata: dict[str, Any]
     ) -> int:
@@ -50,7 +48,7 @@ def write_workbook(tables: Mapping[str, Table], file: IO[bytes]) -> int:
     """Writes a sheet for each table, and further ones where a table exceeds a sheet. Returns the
     number of rows."""
     # With constant_memory, XlsxWriter keeps one row; the others are in temporary files.
-    book = _import_xlsxwriter().Workbook(file, {"constant_memory": True})
+    book = xlsxwriter.Workbook(file, {"constant_memory": True})
     book.use_zip64()
     count, names = 0, set[str]()
     for site, table in tables.items():
@@ -138,14 +136,3 @@ def _to_text(value: Any) -> str:
 def _shared_format(book: Any, **properties: Any) -> Any:
     """Returns a format; XlsxWriter stores equal ones once."""
     return book.add_format(properties)
-
-
-def _import_xlsxwriter() -> Any:
-    """Imports xlsxwriter, which is an extra. Raises `ConfigError` if it is not installed."""
-    try:
-        return import_module("xlsxwriter")
-    except ImportError:
-        raise ConfigError(
-            "--format xlsx needs an extra that is not installed "
-            "(fix: pip install 'celery-scraper[xlsx]')"
-        ) from None

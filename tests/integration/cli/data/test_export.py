@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -27,6 +26,7 @@ from scraper.infra import objects
 from scraper.plugins.parquet import writer as parquet
 from scraper.views import rows as table_rows
 from scraper.views.rows import LAST_COLUMNS
+from tests.support.hidden_module import hide_module
 from tests.support.making import a_site, rows
 from tests.support.shops.crawled_shop import A, B, Shop
 
@@ -160,7 +160,7 @@ def test_an_empty_catalogue_has_all_columns(engine: sa.Engine, shop: Shop, tmp_p
 def test_without_its_extra(
     engine: sa.Engine, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    hide_module(monkeypatch, "pyarrow")
     with pytest.raises(ConfigError, match=r"pip install 'celery-scraper\[parquet\]'"):
         exported(engine, tmp_path / "a.parquet")
     assert list(tmp_path.iterdir()) == []

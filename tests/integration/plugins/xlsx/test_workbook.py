@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -21,6 +20,7 @@ from scraper.cli.data import export as exporting
 from scraper.errors import ConfigError, NotFoundError
 from scraper.plugins.xlsx import writer
 from scraper.views.rows import Table
+from tests.support.hidden_module import hide_module
 from tests.support.making import a_site
 from tests.support.shops.crawled_shop import A, B, Shop
 
@@ -157,7 +157,7 @@ def test_either_a_site_or_all(words: tuple[str, ...]) -> None:
 def test_without_its_extra(
     engine: sa.Engine, two_shops: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "xlsxwriter", None)
+    hide_module(monkeypatch, "xlsxwriter")
     with pytest.raises(ConfigError, match=r"pip install 'celery-scraper\[xlsx\]'"):
         write(engine, tmp_path / "all.xlsx")
     assert list(tmp_path.iterdir()) == []
