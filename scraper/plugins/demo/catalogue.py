@@ -125,14 +125,14 @@ class Catalogue:
                 vanished = now
                 break
             if changes < CHANGES_SHARE:
-                price = _change_price(price, factor)
+                price = change_price(price, factor)
         old = (
             None if first.old_price is None else (price * Decimal("1.25")).quantize(Decimal("0.01"))
         )
         return replace(first, price=price, old_price=old), vanished
 
 
-def _change_price(price: Decimal, factor: float) -> Decimal:
+def change_price(price: Decimal, factor: float) -> Decimal:
     """Returns a price near the one before, and never equal to it."""
     cents = max(99, round(int(price * 100) * factor))
     changed = (Decimal(cents) / 100).quantize(Decimal("0.01"))

@@ -36,6 +36,9 @@ class ShopOptions(BaseModel):
     )
     gzip: bool = Field(False, description="compress for clients that accept it")
     outage: Fault | None = Field(None, description="fault of every page: 500, 503, reset or hang")
+    change_rate: float = Field(
+        0, ge=0, le=86_400, description="price changes of a product a day, on average, at any time"
+    )
 
 
 def choose_fault(

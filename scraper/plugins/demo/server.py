@@ -60,6 +60,7 @@ class ShopConnection(asyncio.Protocol):
 
     def _answer_request(self, method: bytes, target: bytes, fields: bytes, body: bytes) -> None:
         closing = b"connection: close" in fields
+        self.shop.change_prices(time.time())
         if target.startswith(b"/_"):
             control = self._answer_control(method.decode(), target.decode("latin-1"), body)
             return self._send_data(control.whole, closing)

@@ -9,13 +9,14 @@ import gzip
 import json
 import zlib
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from random import Random
 from urllib.parse import parse_qs
 
 from scraper.plugins.demo import pages
 from scraper.plugins.demo.catalogue import Catalogue, ShopGeneration
+from scraper.plugins.demo.changes import PriceChanges
 from scraper.plugins.demo.faults import Fault, ShopOptions, choose_fault
 from scraper.plugins.demo.pictures import draw_picture
 
@@ -65,11 +66,22 @@ class Shop:
 
     def go_to_visit(self, visit: int) -> None:
         """Moves to a visit. Raises ValueError for other numbers."""
-        self.generation = self.catalogue.at(visit)
+        generation = self.catalogue.at(visit)
+        # Prices change in a copy.
+        self.generation = replace(generation, items=dict(generation.items))
+        self.changes = PriceChanges(self.generation.items, self.catalogue.seed)
         self.attempts.clear()
+        self._forget_pages()
+
+    def _forget_pages(self) -> None:
         self._pages: dict[bytes, ShopAnswer] = {}
         self._packed: dict[bytes, ShopAnswer] = {}
         self._sitemaps: dict[str, bytes] = {}
+
+    def change_prices(self, now: float) -> None:
+        """Makes the changes that have come by now, with `change_rate`."""
+        if self.changes.make_until(now, self.options.change_rate):
+            self._forget_pages()
 
     def render_ahead(self) -> None:
         """Renders the products of a shop of usual size, so that no crawl waits for them."""
@@ -196,7 +208,11 @@ class Shop:
                 return self.options.model_dump()
             case "GET", "/_control/truth":
                 visit = int(query.get("visit", [str(self.generation.visit)])[0])
-                return self.catalogue.truth(visit, self.base_url)
+                if visit != self.generation.visit:
+                    return self.catalogue.truth(visit, self.base_url)
+                return [item.record(self.base_url) for item in self.generation.items.values()]
+            case "GET", "/_control/changes":
+                return self.changes.changes
             case "GET", "/_control/log" if "counts" in query:
                 return Counter(target.decode("latin-1") for _, target, _ in self.log)
             case "GET", "/_control/log":
