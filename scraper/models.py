@@ -539,6 +539,17 @@ class ConsumerRow(Base):
     read_at: Mapped[datetime] = now_column()
 
 
+class ConsumerLockRow(Base):
+    """The lease of the process that reads as a consumer."""
+
+    __tablename__ = "consumer_locks"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    site: Mapped[str] = mapped_column(primary_key=True, comment="empty: all sites")
+    holder: Mapped[UUID] = mapped_column(comment="a number of that process")
+    until: Mapped[datetime]
+
+
 class FeedRow(Base):
     """The feed itself, in one row."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -11,11 +13,11 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
 from scraper import settings as settings_module
-from scraper.feed import consumers
 from scraper.infra import database as access
 from scraper.infra import migrations
 from scraper.infra.database import make_engine
@@ -115,6 +117,7 @@ def test_a_crawl_and_its_readers_through_a_pooler(
         assert len({row["id"] for row in csv.DictReader(file)}) >= 10_000
 
 
+LEASES = "SELECT name FROM consumer_locks ORDER BY name"
 HARD = {
     "default_pool_size": 2,
     "server_lifetime": 1,
@@ -304,19 +307,59 @@ def _open_session(servers: Settings, database: str) -> Iterator[str]:
         yield f"postgresql+psycopg://scraper@127.0.0.1:{port}/{name}"
 
 
-def test_one_process_at_a_time_reads_as_a_consumer(pooled: Settings, run: Commands) -> None:
-    run.scraper("migrate")
-    reading = run.start("scraper", "changes", "--consumer", "lake", "--follow")
-    engine = make_engine(pooled.postgres_url)
-    until(lambda: _is_held(engine), 30)
-    done = run.scraper("changes", "--consumer", "lake", code=1)
-    assert "another process reads as consumer 'lake'" in done.stderr
-    run.end(reading)
-    # The pooler notices a little later that its client has left.
-    until(lambda: not _is_held(engine), 30)
-    with consumers.hold_consumer(engine, "lake", None):
-        pass
-    engine.dispose()
+@pytest.mark.timeout(600)
+def test_followers_leave_the_sessions_of_a_pooler_to_others(
+    servers: Settings,
+    empty_database: str,
+    environment: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    run: Commands,
+    sample_shop: Callable[..., SampleShop],
+) -> None:
+    """Two sessions serve a crawl and two followers, and a pause does not wait for the followers."""
+    program = need(
+        pgbouncer.program(), "PgBouncer is not installed (Debian: apt install pgbouncer)"
+    )
+    name = sa.make_url(empty_database).database
+    shop = sample_shop("--products", "300")
+    with (
+        tempfile.TemporaryDirectory(prefix="pooler-") as folder,
+        pgbouncer.pooler(
+            program, servers, Path(folder), default_pool_size=2, admin_users="scraper"
+        ) as port,
+    ):
+        monkeypatch.setenv("DATABASE_URL", f"postgresql://scraper@127.0.0.1:{port}/{name}")
+        settings_module.load.cache_clear()
+        run.scraper("migrate")
+        followers = [
+            run.start("scraper", "changes", "--consumer", consumer, "--follow")
+            for consumer in ("lake", "search")
+        ]
+        direct = make_engine(empty_database)
+        until(lambda: len(rows(direct, LEASES)) == 2, 60)
+        done = run.scraper("changes", "--consumer", "lake", code=1)
+        assert "another process reads as consumer 'lake'" in done.stderr
+        # An administrator's command without an answer would end the connection after 20 s.
+        console = {"host": "127.0.0.1", "port": port, "dbname": "pgbouncer", "user": "scraper"}
+        with psycopg.connect(**console, autocommit=True) as admin:  # type: ignore[arg-type]
+            for _ in range(3):
+                admin.execute("PAUSE", prepare=False)
+                admin.execute("RESUME", prepare=False)
+        for process in (run.coordinator(), run.worker("datacenter,residential")):
+            run.until_ready(process)
+        run.scraper("crawl", "demo", "--wait", timeout_s=240)
+        truth = sorted(shop.truth())
+        for follower in followers:
+            until(lambda follower=follower: run.log(follower).count("\n") >= len(truth), 60)  # type: ignore[misc]
+            lines = run.log(follower).splitlines()
+            assert sorted(json.loads(line)["id"] for line in lines) == truth
+        # The lease of a killed reader ends by itself, that of another one at once.
+        run.end(followers[0], signal.SIGKILL)
+        assert run.end(followers[1]) == 0
+        assert rows(direct, LEASES) == [("lake",)]
+        assert run.scraper("changes", "--consumer", "lake").stdout == ""
+        assert rows(direct, LEASES) == []
+        direct.dispose()
 
 
 def test_an_index_may_take_longer_than_other_statements_through_a_pooler(
@@ -346,12 +389,6 @@ def test_an_index_may_take_longer_than_other_statements_through_a_pooler(
         assert connection.execute(sa.text(VALID)).scalar() is True
     engine.dispose()
     direct.dispose()
-
-
-def _is_held(engine: sa.Engine) -> bool:
-    with engine.connect() as connection:
-        query = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
-        return bool(connection.execute(sa.text(query)).scalar())
 
 
 def test_an_index_is_built_and_a_busy_table_changed_through_a_pooler(

@@ -159,7 +159,7 @@ def write_export(
             raise ConfigError(
                 f"{form} cannot be printed on a terminal (fix: --output FILE or s3://bucket/key)"
             )
-    with consumers.hold_consumer(engine, consumer, site) if consumer else nullcontext():
+    with consumers.hold_consumer(engine, consumer, site) if consumer else nullcontext() as lease:
         after = _start_cursor(engine, site, since, consumer)
         with output.open_destination(where) as file, feed.open_view(engine) as view:
             connection, tables = view.connection, {}
@@ -177,9 +177,8 @@ def write_export(
                 file.write(codecs.BOM_UTF8)
             point = "," if decimal_comma else "."
             count = write_table(form, table, file, definition, metadata, point)
-        if consumer and view.cursor is not None:
-            with engine.begin() as connection:
-                consumers.set_position(connection, consumer, site, view.cursor)
+        if lease and view.cursor is not None:
+            lease.set_position(view.cursor)
     return Exported(site, form, where, count, after, view.cursor, view.exact)
 
 

@@ -1,0 +1,102 @@
+"""A consumer is leased: its reader occupies no connection, and one that was killed or frozen is
+followed by another one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+import sqlalchemy as sa
+
+from scraper.errors import BusyError
+from scraper.feed import consumers
+from scraper.feed.consumers import ConsumerLease, hold_consumer
+from tests.support.making import rows
+
+LEASED = "INSERT INTO consumer_locks VALUES ('lake', '', gen_random_uuid(), now() + '{}'::interval)"
+BUSY = "another process reads as consumer 'lake'"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumers, "RENEW_S", 0.1)
+    monkeypatch.setattr(consumers, "LOOK_S", 0.05)
+
+
+def held(engine: sa.Engine) -> list[tuple[object, ...]]:
+    return [tuple(row) for row in rows(engine, "SELECT name, site FROM consumer_locks ORDER BY 2")]
+
+
+def ends(engine: sa.Engine) -> object:
+    return rows(engine, "SELECT until FROM consumer_locks")
+
+
+def until(holds: Callable[[], bool]) -> None:
+    latest = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < latest
+        time.sleep(0.02)
+
+
+def test_one_reader_at_a_time_for_a_name_and_a_site(engine: sa.Engine) -> None:
+    with hold_consumer(engine, "lake", None), hold_consumer(engine, "lake", "shop"):
+        assert held(engine) == [("lake", ""), ("lake", "shop")]
+        with pytest.raises(BusyError, match=BUSY), hold_consumer(engine, "lake", None):
+            pass
+    assert held(engine) == []
+    with hold_consumer(engine, "lake", None):
+        assert held(engine) == [("lake", "")]
+
+
+def test_a_reader_occupies_no_connection(engine: sa.Engine) -> None:
+    with hold_consumer(engine, "lake", None):
+        seen = ends(engine)
+        until(lambda: ends(engine) != seen)
+        until(lambda: engine.pool.checkedout() == 0)  # type: ignore[attr-defined]
+
+
+def test_the_lease_of_a_killed_process_ends(engine: sa.Engine) -> None:
+    rows(engine, LEASED.format("1 second") + " RETURNING 1")
+    with hold_consumer(engine, "lake", None):
+        assert held(engine) == [("lake", "")]
+
+
+def test_it_ends_also_if_the_servers_clock_was_set_back(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumers, "LEASE_S", 0.5)
+    rows(engine, LEASED.format("1 hour") + " RETURNING 1")
+    with hold_consumer(engine, "lake", None):
+        assert held(engine) == [("lake", "")]
+
+
+def test_a_lease_outlasts_an_outage(engine: sa.Engine) -> None:
+    with hold_consumer(engine, "lake", None):
+        for _ in range(3):
+            rows(
+                engine,
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+            )
+            seen = ends(engine)
+            until(lambda seen=seen: ends(engine) != seen)  # type: ignore[misc]
+        # A promoted standby may lack it.
+        rows(engine, "DELETE FROM consumer_locks RETURNING 1")
+        until(lambda: held(engine) == [("lake", "")])
+    assert held(engine) == []
+
+
+def test_a_process_that_was_frozen_stores_nothing(engine: sa.Engine) -> None:
+    frozen = ConsumerLease(engine, "lake", None)
+    frozen.wait()
+    rows(engine, "UPDATE consumer_locks SET until = now() RETURNING 1")
+    with hold_consumer(engine, "lake", None) as lease:
+        lease.set_position(0)
+        with pytest.raises(BusyError, match=BUSY):
+            frozen.set_position(0)
+        stopped = threading.Event()
+        stopped.set()
+        frozen.keep(stopped)
+        assert held(engine) == [("lake", "")]
