@@ -7,7 +7,7 @@ from collections.abc import Collection
 import sqlalchemy as sa
 
 from scraper.errors import ScraperError
-from scraper.infra.database import retry_transaction
+from scraper.infra.database import run_transaction
 from scraper.results import held_products, held_values, rejection
 from scraper.results.judgement import crawl_quality
 from scraper.results.rejection import Rejection
@@ -20,20 +20,19 @@ def accept_crawl(
     released, or would be (`dry`). Raises `ScraperError` if the crawl is not judged, or was accepted
     before."""
 
-    def work() -> int | None:
-        with engine.begin() as connection:
-            held = held_values.count_held(connection, crawl_id, fields)
-            if fields is None:
-                held += held_products.count_held(connection, crawl_id)
-            if dry:
-                return held
-            if fields is None:
-                return held if crawl_quality.accept_crawl(connection, crawl_id) else None
-            held_values.accept_values(connection, crawl_id, fields)
-            held_values.release_values(connection, crawl_id)
+    def release_held(connection: sa.Connection) -> int | None:
+        held = held_values.count_held(connection, crawl_id, fields)
+        if fields is None:
+            held += held_products.count_held(connection, crawl_id)
+        if dry:
             return held
+        if fields is None:
+            return held if crawl_quality.accept_crawl(connection, crawl_id) else None
+        held_values.accept_values(connection, crawl_id, fields)
+        held_values.release_values(connection, crawl_id)
+        return held
 
-    held = retry_transaction(work)
+    held = run_transaction(engine, release_held)
     if held is None:
         raise ScraperError(f"crawl {crawl_id} is not judged yet, or was accepted before")
     return held
@@ -44,12 +43,9 @@ def reject_crawl(
 ) -> Rejection:
     """Takes back what a crawl wrote. Raises `ScraperError` if it is not judged, or was rejected
     before."""
-
-    def work() -> Rejection | None:
-        with engine.begin() as connection:
-            return rejection.reject_crawl(connection, crawl_id, fields, dry=dry)
-
-    outcome = retry_transaction(work)
+    outcome = run_transaction(
+        engine, lambda connection: rejection.reject_crawl(connection, crawl_id, fields, dry=dry)
+    )
     if outcome is None:
         raise ScraperError(f"crawl {crawl_id} is not judged yet, or was rejected before")
     return outcome

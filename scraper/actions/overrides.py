@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from scraper.errors import NotRunningError, quote_command
 from scraper.frontier import crawls, sites
-from scraper.infra.database import retry_transaction
+from scraper.infra.database import run_transaction
 from scraper.views import crawl_progress as progress
 from scraper.views.named_sites import no_site, require_site
 
@@ -15,12 +15,9 @@ from scraper.views.named_sites import no_site, require_site
 def stop_crawl(engine: sa.Engine, crawl_id: int, note: str = "stopped by hand") -> None:
     """Ends a crawl now. Raises `NotFoundError` if it does not exist, `NotRunningError` if it has
     ended."""
-
-    def work() -> bool:
-        with engine.begin() as connection:
-            return crawls.stop_crawl(connection, crawl_id, note)
-
-    if not retry_transaction(work):
+    if not run_transaction(
+        engine, lambda connection: crawls.stop_crawl(connection, crawl_id, note)
+    ):
         crawl = progress.read_one(engine, crawl_id)
         raise NotRunningError(
             f"crawl {crawl_id} of {crawl.site} is not running: it is {crawl.status}"
@@ -53,16 +50,8 @@ def _stop_unless_ended(engine: sa.Engine, crawl_id: int) -> bool:
 
 def set_paused(engine: sa.Engine, name: str, *, paused: bool) -> bool:
     """Pauses or resumes a site. Returns True if that changed anything."""
-
-    def work() -> bool | None:
-        with engine.begin() as connection:
-            return (
-                sites.pause_site(connection, name)
-                if paused
-                else sites.resume_site(connection, name)
-            )
-
-    changed = retry_transaction(work)
+    change = sites.pause_site if paused else sites.resume_site
+    changed = run_transaction(engine, lambda connection: change(connection, name))
     if changed is None:
         raise no_site(name, f"`{quote_command('scraper crawl', name)}` brings it there")
     return changed

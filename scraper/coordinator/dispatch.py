@@ -109,7 +109,7 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
     if not depths:
         return []
 
-    def work() -> list[LeasedBatch]:
+    def lease_batches() -> list[LeasedBatch]:
         with engine.begin() as connection:
             if not leases.try_lock_dispatch(connection):
                 return []
@@ -138,7 +138,7 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
                     batches += leases.lease_pages(connection, queue, groups, settings.lease_s)
             return batches
 
-    return [message_of(batch, settings) for batch in retry_transaction(work)]
+    return [message_of(batch, settings) for batch in retry_transaction(lease_batches)]
 
 
 def batch_pages_of(queue: str, settings: Settings) -> int:

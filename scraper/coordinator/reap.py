@@ -16,7 +16,7 @@ from scraper.feed import store as changes
 from scraper.frontier import crawls, leases, throughput
 from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.infra import outages
-from scraper.infra.database import retry_transaction
+from scraper.infra.database import retry_transaction, run_transaction
 from scraper.results import held_products
 from scraper.results.judgement import crawl_quality, earlier_crawls
 from scraper.settings import Settings
@@ -27,18 +27,7 @@ log = structlog.get_logger()
 def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
     """Ends expired leases, and crawls that have stalled. Returns a dispatch if pages came back, and
     a finish for each crawl without open pages."""
-
-    def work() -> tuple[int, list[int]]:
-        with engine.begin() as connection:
-            is_back = outages.postgres().is_recent()
-            changes = leases.reclaim_expired(connection, is_back=is_back)
-            counts = CountsByCrawl()
-            for change in changes:
-                counts[change.crawl_id].count_settled(change)
-            add_counts(connection, counts)
-            return len(changes), crawls.drained_crawls(connection)
-
-    pages, drained = retry_transaction(work)
+    pages, drained = run_transaction(engine, _reclaim_leases)
     retry_transaction(lambda: _end_stalled(engine, settings))
     retry_transaction(lambda: _tidy_history(engine, settings))
     judge_leftovers(engine)
@@ -46,6 +35,16 @@ def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
         log.warning("expired leases reclaimed", pages=pages)
     messages = [finish_message(crawl_id) for crawl_id in drained]
     return [*messages, dispatch_message()] if pages else messages
+
+
+def _reclaim_leases(connection: sa.Connection) -> tuple[int, list[int]]:
+    """Takes expired leases back. Returns how many pages, and the crawls without open pages."""
+    settled = leases.reclaim_expired(connection, is_back=outages.postgres().is_recent())
+    counts = CountsByCrawl()
+    for change in settled:
+        counts[change.crawl_id].count_settled(change)
+    add_counts(connection, counts)
+    return len(settled), crawls.drained_crawls(connection)
 
 
 def _tidy_history(engine: sa.Engine, settings: Settings) -> None:

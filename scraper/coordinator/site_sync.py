@@ -8,6 +8,7 @@ longer scheduled.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import structlog
 from scraper import settings as settings_module
 from scraper.errors import DefinitionError
 from scraper.frontier import sites
-from scraper.infra.database import make_engine, retry_transaction
+from scraper.infra.database import make_engine, run_transaction
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
@@ -45,6 +46,20 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
     stamps = tuple(_file_stamp(file) for file in (*files, folder / loader.DEFAULTS))
     if not files or _synced.get(folder) == stamps:
         return
+    good, broken = _load_sites(files, settings)
+
+    def store_sites(connection: sa.Connection) -> list[str]:
+        sites.store_definitions(connection, list(good.values()))
+        return sites.retire_all_but(connection, [*good, *broken])
+
+    retired = run_transaction(database, store_sites)
+    if retired:
+        log.warning("sites no longer scheduled: their definitions were deleted", sites=retired)
+    _synced[folder] = stamps
+
+
+def _load_sites(files: Sequence[Path], settings: Settings) -> tuple[dict[str, Site], list[str]]:
+    """Returns the sites of valid definitions by name, and the names of invalid ones."""
     good: dict[str, Site] = {}
     broken: list[str] = []
     for file in files:
@@ -60,16 +75,7 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
             continue
         if good.setdefault(site.name, site) is not site:
             file_log.error("another file defines a site of this name; this file is ignored")
-
-    def work() -> list[str]:
-        with database.begin() as connection:
-            sites.store_definitions(connection, list(good.values()))
-            return sites.retire_all_but(connection, [*good, *broken])
-
-    retired = retry_transaction(work)
-    if retired:
-        log.warning("sites no longer scheduled: their definitions were deleted", sites=retired)
-    _synced[folder] = stamps
+    return good, broken
 
 
 def _file_stamp(file: Path) -> tuple[str, int, int]:

@@ -203,7 +203,7 @@ class ZlibUnpacker:
         if (self._inflate is not None and not self._done and not self._inflate.eof) or (
             self._head and not self._members
         ):
-            raise FetchError(Outcome.MALFORMED, "the packed body ends early")
+            raise codings.malformed_body("ends early")
 
     def _feed_slice(self, data: bytes) -> bytes:
         pieces: list[bytes] = []
@@ -216,9 +216,7 @@ class ZlibUnpacker:
             try:
                 piece = self._inflate.decompress(data, self._budget)
             except zlib.error as error:
-                raise FetchError(
-                    Outcome.MALFORMED, f"the packed body does not unpack ({error})"
-                ) from error
+                raise codings.malformed_body(f"does not unpack ({error})") from error
             self._budget -= len(piece)
             pieces.append(piece)
             data = self._inflate.unused_data
@@ -236,9 +234,7 @@ class ZlibUnpacker:
             return b""
         self._members += 1
         if self._members > MEMBERS_MAX:
-            raise FetchError(
-                Outcome.MALFORMED, f"the packed body has more than {MEMBERS_MAX} gzip members"
-            )
+            raise codings.malformed_body(f"has more than {MEMBERS_MAX} gzip members")
         window_bits = 31 if self._gzip else 15 if _has_zlib_header(data) else -15
         self._inflate = zlib.decompressobj(window_bits)
         return data

@@ -19,6 +19,11 @@ _LIBRARIES = {"br": brotli, "zstd": zstd}
 _SUPPORTED = {"gzip", "deflate", *(name for name, library in _LIBRARIES.items() if library)}
 
 
+def malformed_body(problem: str) -> FetchError:
+    """Returns the error of a body that cannot be unpacked."""
+    return FetchError(Outcome.MALFORMED, f"the packed body {problem}")
+
+
 def keep_supported(accept_encoding: str) -> str:
     """Returns a browser's Accept-Encoding without the codings that cannot be unpacked here."""
     names = [name.strip() for name in accept_encoding.split(",")]
@@ -46,9 +51,7 @@ class BrotliUnpacker:
             try:
                 piece = self._inflate.process(data, output_buffer_limit=self._budget)
             except brotli.error as error:
-                raise FetchError(
-                    Outcome.MALFORMED, f"the packed body does not unpack ({error})"
-                ) from error
+                raise malformed_body(f"does not unpack ({error})") from error
             self._budget -= len(piece)
             pieces.append(piece)
             data = b""
@@ -58,7 +61,7 @@ class BrotliUnpacker:
 
     def finish(self) -> None:
         if self._started and not self._inflate.is_finished():
-            raise FetchError(Outcome.MALFORMED, "the packed body ends early")
+            raise malformed_body("ends early")
 
 
 class ZstdUnpacker:
@@ -77,9 +80,7 @@ class ZstdUnpacker:
             try:
                 piece = self._inflate.decompress(data, self._budget)
             except zstd.ZstdError as error:
-                raise FetchError(
-                    Outcome.MALFORMED, f"the packed body does not unpack ({error})"
-                ) from error
+                raise malformed_body(f"does not unpack ({error})") from error
             self._budget -= len(piece)
             pieces.append(piece)
             data = self._inflate.unused_data if self._inflate.eof else b""
@@ -87,7 +88,7 @@ class ZstdUnpacker:
 
     def finish(self) -> None:
         if self._inflate is not None and not self._inflate.eof:
-            raise FetchError(Outcome.MALFORMED, "the packed body ends early")
+            raise malformed_body("ends early")
 
     @property
     def _needs_input(self) -> bool:
@@ -96,9 +97,7 @@ class ZstdUnpacker:
     def _open_frame(self) -> None:
         self._frames += 1
         if self._frames > _FRAMES_MAX:
-            raise FetchError(
-                Outcome.MALFORMED, f"the packed body has more than {_FRAMES_MAX} frames"
-            )
+            raise malformed_body(f"has more than {_FRAMES_MAX} frames")
         self._inflate = zstd.ZstdDecompressor(
             options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG_MAX}
         )

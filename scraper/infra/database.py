@@ -234,6 +234,16 @@ def delete_site_rows(
     return 0
 
 
+def run_transaction(engine: sa.Engine, step: Callable[[sa.Connection], T]) -> T:
+    """Runs a step in a transaction, and again if it lost a deadlock or a lock."""
+
+    def run_step() -> T:
+        with engine.begin() as connection:
+            return step(connection)
+
+    return retry_transaction(run_step)
+
+
 def retry_transaction(work: Callable[[], T]) -> T:
     """Runs a whole transaction, and again if it lost a deadlock or a lock. Any other error passes
     through."""

@@ -20,7 +20,7 @@ from scraper.cli.common.shared import (
 from scraper.cli.common.tables import print_table
 from scraper.cli.crawl.screen import host_levels
 from scraper.frontier import hosts
-from scraper.infra.database import retry_transaction
+from scraper.infra.database import run_transaction
 from scraper.sites.grammar.scalars import check_host, parse_rate
 from scraper.views import host_states
 from scraper.views.host_states import HostState
@@ -127,13 +127,9 @@ def _set_paused(host: str, *, paused: bool, as_json: bool) -> None:
 
 
 def _change_host(host: str, change: Callable[[sa.Connection], T]) -> T:
-    engine = open_engine()
-
-    def work() -> tuple[T, bool]:
-        with engine.begin() as connection:
-            return change(connection), hosts.is_known(connection, host)
-
-    result, is_known = retry_transaction(work)
+    result, is_known = run_transaction(
+        open_engine(), lambda connection: (change(connection), hosts.is_known(connection, host))
+    )
     if not is_known:
         click.echo(
             f"{host} has no pages yet; hosts are written as in `scraper host list`, with the port",

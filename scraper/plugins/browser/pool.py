@@ -550,12 +550,12 @@ def _context_options(
 
 def _region_languages(policy: FetchPolicy, rendering: Rendering) -> str | None:
     """Returns the region's languages if the browser presents itself as a browser, else None."""
-    itself = (
+    is_browser = (
         rendering.stealth
         or (policy.handshake is not None and policy.handshake.is_browser)
         or policy.user_agent == profiles.BROWSER
     )
-    return profiles.accept_language(policy.region) if itself else None
+    return profiles.accept_language(policy.region) if is_browser else None
 
 
 async def _ignore_errors(work: Awaitable[None]) -> None:

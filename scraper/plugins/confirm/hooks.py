@@ -21,7 +21,7 @@ from scraper.results.judgement.plausibility import ONE_FACTOR, Changes, has_one_
 from scraper.sites.definition import Site
 
 # Texts change alone if at most this part of them comes with a change of another text.
-ALONE_MOST = 0.1
+ALONE_MAX = 0.1
 
 UNEXPLAINED = sa.text(sql("plugins/confirm/unexplained_prices.sql"))
 NEW_VALUES = sa.text(sql("plugins/confirm/compare_new_values.sql"))
@@ -157,7 +157,7 @@ def find_undecided(
             usual = judgement.baseline_of(name).usual.changed
             return shapes.is_decided_price(name, rest[name], usual, judgement.tolerances)
         if name in judgement.of_type(*STOCKS):
-            return bool(changes[name].changed <= shapes.SWITCHED_MOST * judgement.compared)
+            return bool(changes[name].changed <= shapes.SWITCHED_MAX * judgement.compared)
         if name in judgement.of_type("object", "objects"):
             # They may hold prices, which go with the product's own.
             return not doubted.isdisjoint(prices)
@@ -166,7 +166,7 @@ def find_undecided(
         if name not in texts or not judgement.is_own(name):
             return new[name].decided
         others = [changes[text].changed for text in texts if text != name and text in changes]
-        return new[name].is_rewritten(alone=sum(others) <= ALONE_MOST * changes[name].changed)
+        return new[name].is_rewritten(alone=sum(others) <= ALONE_MAX * changes[name].changed)
 
     return {name for name in doubted if not is_decided(name)}
 

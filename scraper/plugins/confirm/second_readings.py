@@ -23,7 +23,7 @@ from scraper.plugins.confirm.shapes import REPEATED
 
 # At most this number of pages, and this share of a crawl's product pages, are requested again; and
 # more for a field that has too few among them.
-PAGES_MOST, SHARE_MOST, FIELD_LEAST = 30, 0.1, 2
+PAGES_MAX, SHARE_MAX, FIELD_LEAST = 30, 0.1, 2
 # This share of the pages are listings, if cards may say something.
 LISTINGS_SHARE = 1 / 6
 
@@ -71,7 +71,7 @@ def read_answers(connection: sa.Connection, crawl_id: int) -> Answers:
 
 def limit_pages(products: int) -> int:
     """Returns how many pages a crawl of these products requests again at most."""
-    return min(PAGES_MOST, max(1, round(SHARE_MOST * products)))
+    return min(PAGES_MAX, max(1, round(SHARE_MAX * products)))
 
 
 def find_single(

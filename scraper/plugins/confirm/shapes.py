@@ -15,10 +15,10 @@ SMALL, GROUP_LEAST, GROUP_MOST = 0.026, 5, 0.5
 PART, TAX_NEAR = 0.2, 0.001
 TAXES = (1.17, 1.18, 1.19, 1.2, 1.21, 1.22, 1.23, 1.24, 1.25, 1.255, 1.27)
 # At most this share of the products is sold out, or back, in one crawl.
-SWITCHED_MOST = 0.5
+SWITCHED_MAX = 0.5
 # New texts are in the shop's language if this share of their words is known. They are not another
 # product's if at most the second share of them was.
-SAME_LANGUAGE, SWAPPED_MOST = 0.5, 0.1
+SAME_LANGUAGE, SWAPPED_MAX = 0.5, 0.1
 # Changes are confirmed if this share of the values that were requested again came again.
 REPEATED = 0.95
 
@@ -43,7 +43,7 @@ class NewValues:
     def is_rewritten(self, *, alone: bool) -> bool:
         """Returns True for texts that are not mixed up, and that are in the same language: a shop
         in another one changes more than one text of a product (`alone` is false)."""
-        return self.swapped <= SWAPPED_MOST and (alone or not self.is_foreign)
+        return self.swapped <= SWAPPED_MAX and (alone or not self.is_foreign)
 
     @property
     def decided(self) -> bool:

@@ -353,4 +353,4 @@ def test_a_price_that_leaps_is_requested_again(engine: sa.Engine, case: str) -> 
 
 
 def test_limits_of_the_cost() -> None:
-    assert second_readings.PAGES_MOST <= 30 and second_readings.SHARE_MOST <= 0.2
+    assert second_readings.PAGES_MAX <= 30 and second_readings.SHARE_MAX <= 0.2

@@ -135,10 +135,10 @@ def confine_to_group(
     """Returns the check of hosts for a login's requests and redirects: `allowed`, if the account's
     group allows the host, too."""
 
-    def both(host: str) -> bool:
+    def may_request(host: str) -> bool:
         return account.may_go_to(host) and (allowed is None or allowed(host))
 
-    return both
+    return may_request
 
 
 def make_account_session(context: CrawlContext, account: Account) -> AccountSession:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -172,13 +172,8 @@ def _collect_batch(engine: sa.Engine, rules: Sequence[PriceRule]) -> bool:
     with engine.begin() as connection:
         if not connection.execute(LOCK).scalar():
             return False
-        before = consumers.read_position(connection, CONSUMER, None)
-        if not rules:
-            if before is not None:
-                consumers.forget_consumer(connection, CONSUMER)
-            return False
+        before = _read_start(connection, CONSUMER, rules, lambda: store.current_cursor(engine))
         if before is None:
-            consumers.set_position(connection, CONSUMER, None, store.current_cursor(engine))
             return False
         trimmed = store.read_start(connection).trimmed
         if before < trimmed:
@@ -195,6 +190,20 @@ def _collect_batch(engine: sa.Engine, rules: Sequence[PriceRule]) -> bool:
         if reader.cursor != before:
             consumers.advance_position(connection, CONSUMER, None, before, reader.cursor)
         return time.monotonic() >= latest
+
+
+def _read_start(
+    connection: sa.Connection, consumer: str, rules: Sequence[PriceRule], last: Callable[[], int]
+) -> int | None:
+    """Returns the position from which to read. None: there is nothing to read yet. Without rules
+    the consumer is forgotten, and a new consumer starts at the last position."""
+    position = consumers.read_position(connection, consumer, None)
+    if rules and position is None:
+        consumers.set_position(connection, consumer, None, last())
+    elif not rules and position is not None:
+        consumers.forget_consumer(connection, consumer)
+        return None
+    return position
 
 
 def collect_market(engine: sa.Engine, rules: Sequence[PriceRule]) -> None:
@@ -216,14 +225,8 @@ def _collect_market_batch(
     """Returns whether there may be more to read."""
     if not connection.execute(LOCK).scalar():
         return False
-    before = consumers.read_position(connection, MARKET_CONSUMER, None)
-    if not rules:
-        if before is not None:
-            consumers.forget_consumer(connection, MARKET_CONSUMER)
-        return False
+    before = _read_start(connection, MARKET_CONSUMER, rules, lambda: source.last_event(connection))
     if before is None:
-        last = source.last_event(connection)
-        consumers.set_position(connection, MARKET_CONSUMER, None, last)
         return False
     events = source.read_events(connection, before, BATCH)
     matches = [match for event in events for rule in rules for match in match_market(rule, event)]
