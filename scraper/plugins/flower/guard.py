@@ -66,7 +66,10 @@ def install(settings: Settings) -> None:
         if not requires_login():
             if is_own_host(request.host_name, names):
                 return _find_handler(app, request, **more)
-            refusal = {"sentence": "Flower does not serve this host name (fix: SCRAPER_FLOWER_HOSTS)", "status": 421}
+            refusal = {
+                "sentence": "Flower does not serve this host name (fix: SCRAPER_FLOWER_HOSTS)",
+                "status": 421,
+            }
             return app.get_handler_delegate(request, RefusalHandler, refusal)
         user = senders.find_user(app, request)
         needed = needed_role(request.method or "", strip_prefix(request.path))

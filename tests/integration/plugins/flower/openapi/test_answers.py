@@ -48,6 +48,9 @@ NEVER_SEEN = {
     },
 }
 
+# What only a search that takes some seconds answers, see test_pick.
+SLOW = {"PickBusy.busy", "PickBusy.error"}
+
 
 class Script:
     """A script with a token. Each of its requests and answers is as the document describes it."""
@@ -92,7 +95,7 @@ def test_every_answer_is_as_described(
     seen = script.described
     script.client.close()
     assert seen.list_operations() - seen.operations == set()
-    assert seen.list_properties() - seen.properties == set(NEVER_SEEN)
+    assert seen.list_properties() - seen.properties - SLOW == set(NEVER_SEEN)
 
 
 def read_pages(script: Script) -> None:
