@@ -34,9 +34,6 @@ THREAD_TAGS_MAX = 60_000
 PARSE_MAX_S = 0.5
 # XPath and CSS that may be cubic or worse run on pages with at most this many tags.
 TAGS_FEW = 500
-# Merging the descendants of several elements compares each pair: 0.06 ns for each element and pair
-# of tags.
-COMPARED_MAX = 3e9
 _STEP_BYTES = 4096
 _SAMPLE_BYTES = 512
 _STEP_SAMPLES = _STEP_BYTES // _SAMPLE_BYTES
@@ -124,9 +121,7 @@ def estimate_tags(source: bytes) -> int:
     """Estimates how many tags the page has, counting opening and closing tags."""
     if len(source) < _STEP_BYTES:
         return source.count(b"<")
-    return _STEP_SAMPLES * sum(
-        source.count(b"<", at, at + _SAMPLE_BYTES) for at in _place_samples(0, len(source))
-    )
+    return _take_sample(source).tags
 
 
 def parses_quickly(source: bytes) -> bool:
@@ -207,12 +202,7 @@ def _estimate_attributes_s(source: bytes, gaps: list[tuple[int, int]]) -> float:
 
 def _estimate_attributes(source: bytes, before: int, behind: int) -> int:
     """Estimates the maximum number of attributes in that part of the page."""
-    places = _place_samples(before, behind)
+    steps = zip(range(before, behind, _STEP_BYTES), cycle(_OFFSETS), strict=False)
+    places = [step + offset for step, offset in steps]
     sample = b"".join([source[at : min(at + _SAMPLE_BYTES, behind)] for at in places])
     return _STEP_SAMPLES * (len(sample) - len(sample.translate(None, _SEPARATORS)))
-
-
-def _place_samples(begin: int, end: int) -> list[int]:
-    """Returns where the sample of each step begins."""
-    steps = range(begin, end, _STEP_BYTES)
-    return [step + offset for step, offset in zip(steps, cycle(_OFFSETS), strict=False)]

@@ -7,6 +7,8 @@ import re
 import time
 from collections.abc import Callable
 from functools import cached_property, partial
+from itertools import chain
+from operator import methodcaller
 from typing import Any, TypeVar
 
 from lxml import etree
@@ -14,7 +16,6 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from scraper.domain import Fetched
 from scraper.extract.bounds import (
-    COMPARED_MAX,
     ISOLATED,
     TAGS_FEW,
     TAGS_MAX,
@@ -32,7 +33,7 @@ from scraper.extract.structured import jsonld, jsonld_blocks, metas, microdata, 
 from scraper.extract.text import unescape_twice, whole_text
 from scraper.rules import urls
 from scraper.rules.decoding import Decoded, clean_text, decode_page, parse_html
-from scraper.sites.grammar.css import CssSelector
+from scraper.sites.grammar.css import CssSelector, keep_outermost
 from scraper.sites.grammar.selectors import XPathCost, classify_xpath, split_in_two_steps
 
 T = TypeVar("T")
@@ -40,6 +41,7 @@ _JSONLD = 'script[type*="ld+json" i]'
 # A product's address may have one fragment: others name parts of a page, as related products.
 _OWN_URL = re.compile(r"[^#]*(?:#product)?$", re.I).match
 _BASE = re.compile(rb"<base", re.I).search
+_LXML_TREE = (lambda element: element, methodcaller("getparent"))
 _KEEP_ALL = urls.UrlRules(keep=("*",))
 
 
@@ -80,17 +82,15 @@ class Document:
         if cost is XPathCost.LINEAR:
             return xpath(self.root)
         steps = split_in_two_steps(xpath.path)
-        if steps is None or self._tag_count <= TAGS_FEW:
+        if steps is None:
             self.require_few_tags(0 if cost is XPathCost.UNBOUNDED else TAGS_FEW)
             return xpath(self.root)
-        # Two steps are linear if the first step finds one element, as on most pages.
         outer, inner = steps
-        elements: Any = outer(self.root)
-        if len(elements) < 2:
-            return inner(elements[0]) if elements else []
-        if not self._isolated and len(elements) * self._tag_count**2 > COMPARED_MAX:
-            raise ReadElsewhere
-        return xpath(self.root)
+        # What the second step finds is in one of these elements alone.
+        results = list(map(inner, keep_outermost(outer(self.root), *_LXML_TREE)))
+        if all(isinstance(matches, list) for matches in results):
+            return list(chain.from_iterable(results))
+        return results[0] if len(results) == 1 else xpath(self.root)
 
     def css(self, selector: CssSelector) -> list[LexborNode]:
         """Returns the matching elements, computed once for all fields with the same selector."""

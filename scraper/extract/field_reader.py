@@ -195,13 +195,9 @@ class FieldReader:
 
     def _default_value(self) -> Any:
         default = self.spec.default
-        match self.spec.type:
-            case "price":
-                return Money(Decimal(str(default)), self.spec.currency)
-            case "decimal":
-                return Decimal(str(default))
-            case _:
-                return default
+        if self.spec.type == "price":
+            return Money(Decimal(str(default)), self.spec.currency)
+        return Decimal(str(default)) if self.spec.type == "decimal" else default
 
     def _store_value(self, value: Any, data: dict[str, Any]) -> None:
         if self.spec.type != "price":

@@ -16,7 +16,7 @@ from scraper.extract.text import Element, strip_tags, text_nodes, unescape_twice
 from scraper.rules.decoding import clean_text
 from scraper.sites.grammar import selectors
 from scraper.sites.grammar.css import CssSelector, parse_css
-from scraper.sites.grammar.sources import Source
+from scraper.sites.grammar.sources import STRUCTURED, Source
 
 VALUES_MAX = 1000
 # The errors of a selector that takes too much time or memory on a page.
@@ -42,12 +42,9 @@ def compile_source(source: Source, text_of: TextOf = whole_text) -> Texts:
     if source.url is not None:
         return _compile_url_regex(source.url)
     pattern = selectors.compile_regex(source.regex) if source.regex is not None else None
-    if source.jsonld is not None:
-        raw = _compile_structured("jsonld", source.jsonld)
-    elif source.microdata is not None:
-        raw = _compile_structured("microdata", source.microdata)
-    elif source.rdfa is not None:
-        raw = _compile_structured("rdfa", source.rdfa)
+    structured = [key for key in STRUCTURED if getattr(source, key) is not None]
+    if structured:
+        raw = _compile_structured(structured[0], getattr(source, structured[0]))
     elif source.meta is not None:
         raw = _compile_meta(source.meta)
     elif source.state is not None:

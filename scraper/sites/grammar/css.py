@@ -9,13 +9,17 @@ names the mistake and the fix. A selector that was parsed never fails later beca
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Hashable
 from functools import lru_cache
-from typing import NamedTuple
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
 
 from cssselect import SelectorError
 from cssselect import parser as cssselect
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
+T = TypeVar("T")
+_ID_OF, _PARENT_OF = attrgetter("mem_id"), attrgetter("parent")
 _PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|\\.|::|.', re.DOTALL)
 _OPENING, _CLOSING = frozenset("[("), frozenset(")]")
 _PSEUDO_ELEMENT = re.compile(r"::(?:(text)|attr\(\s*([^\s()\"']+)\s*\))\s*").fullmatch
@@ -75,7 +79,7 @@ class CssSelector(NamedTuple):
         for compound in self.inside:
             elements = [
                 inner
-                for outer in _keep_outermost(elements)
+                for outer in keep_outermost(elements, _ID_OF, _PARENT_OF)
                 for inner in outer.css(compound)
                 if inner.mem_id != outer.mem_id
             ]
@@ -97,25 +101,26 @@ class CssSelector(NamedTuple):
         return element
 
 
-def _keep_outermost(elements: list[LexborNode]) -> list[LexborNode]:
+def keep_outermost(
+    elements: list[T], id_of: Callable[[T], Hashable], parent_of: Callable[[T], T | None]
+) -> list[T]:
     """Returns the elements that are not inside another one. They must be in document order."""
     if len(elements) < 2:
         return elements
-    outermost: list[LexborNode] = []
-    within: set[int] = set()
-    without: set[int] = set()
+    outermost: list[T] = []
+    within, without = set[Hashable](), set[Hashable]()
     for element in elements:
-        way: list[int] = []
-        node: LexborNode | None = element
-        while node is not None and node.mem_id not in within and node.mem_id not in without:
-            way.append(node.mem_id)
-            node = node.parent
-        if node is not None and node.mem_id in within:
+        way: list[Hashable] = []
+        node: T | None = element
+        while node is not None and (key := id_of(node)) not in within and key not in without:
+            way.append(key)
+            node = parent_of(node)
+        if node is not None and key in within:
             within.update(way)
         else:
             # The ancestors of an element are checked only once.
             without.update(way[1:])
-            within.add(element.mem_id)
+            within.add(id_of(element))
             outermost.append(element)
     return outermost
 
