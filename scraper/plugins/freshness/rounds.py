@@ -48,6 +48,9 @@ log = structlog.get_logger()
 Weigh = Callable[[Mapping[str, Any], Collection[str]], float]
 
 ROUND_DAYS = 1 / 24
+# With many visits a day, a round is shorter than that: this part of the pages, or a minute.
+ROUND_PART = 1 / 5
+SHORTEST_DAYS = 1 / 1440
 PLANNED_EVERY = timedelta(hours=1)
 PLANNED_AGAIN = timedelta(minutes=5)
 # What is needed counts with this reserve.
@@ -83,10 +86,9 @@ def _open_next(engine: sa.Engine, settings: Settings, site_id: int, site: Site) 
         now = connection.execute(sa.text("SELECT now()")).scalar_one()
         watched = find_watched(connection, settings, site.name)
         plan = update_plan(connection, site_id, site, now, watched)
-        pages = min(
-            math.ceil(plan.visits * ROUND_DAYS), _count_left(connection, site_id, site, plan)
-        )
-        if pages <= 0 or not store.read_groups(connection, site_id):
+        planned = sum(group.number for group in store.read_groups(connection, site_id))
+        pages = min(count_taken(plan.visits, planned), _count_left(connection, site_id, site, plan))
+        if pages <= 0 or not planned:
             return False
         crawl_id = store.open_round(connection, site_id, site, plan, pages)
         if crawl_id is None:
@@ -94,6 +96,16 @@ def _open_next(engine: sa.Engine, settings: Settings, site_id: int, site: Site) 
             return False
         log.info("planned pages are visited", site=site.name, crawl=crawl_id, pages=pages)
         return True
+
+
+def count_taken(visits: float, pages: float) -> int:
+    """Returns how many pages a round visits, of those of a site, at this many visits a day. A round
+    of all pages would visit each as often as the others.
+
+    >>> count_taken(24_000, 1e6), count_taken(24_000, 800), count_taken(1e6, 800)
+    (1000, 160, 695)
+    """
+    return math.ceil(min(visits * ROUND_DAYS, max(pages * ROUND_PART, visits * SHORTEST_DAYS)))
 
 
 def _count_left(connection: sa.Connection, site_id: int, site: Site, plan: StoredPlan) -> int:

@@ -29,6 +29,8 @@ CELLS = 8
 BATCH = 5000
 # A crawl of the whole site requests no product page that was read within this time.
 LEFT_TO_PLAN = "30 days"
+# A round makes up for the pauses between rounds, at most at this many times the planned pace.
+PACE_MOST = 1.25
 # One process at a time plans a site.
 LOCK = 4_871_303
 
@@ -159,7 +161,7 @@ SELECT coalesce(sum(discovery_done), 0) / 7.0 FROM crawls
 """)
 # Visits a day, in up to a week; the days before a site's first round do not count.
 VISITS_MADE = sa.text("""
-SELECT sum(product_done) / greatest(EXTRACT(EPOCH FROM now() - min(created_at)) / 86400, 1 / 24.0)
+SELECT sum(product_done) / greatest(EXTRACT(EPOCH FROM now() - min(created_at)) / 86400, 1 / 1440.0)
   FROM crawls
  WHERE site_id = :site_id AND trigger = 'visit' AND created_at > now() - interval '7 days'
 """)
@@ -177,6 +179,12 @@ WITH due AS (
     RETURNING id
 )
 UPDATE page_visits SET round_id = :crawl_id FROM taken WHERE page_id = taken.id RETURNING page_id
+""")
+# Of a round that no other crawl followed.
+LAST_ROUND = sa.text("""
+SELECT rate_per_s, product_done, EXTRACT(EPOCH FROM now() - created_at)::float8 AS took_s
+  FROM (SELECT * FROM crawls WHERE site_id = :site_id ORDER BY id DESC LIMIT 1) last
+ WHERE trigger = 'visit' AND status = 'completed' AND product_done > 0
 """)
 SLOW = sa.text("""
 UPDATE crawls SET rate_per_s = :rate,
@@ -364,10 +372,11 @@ def open_round(
 ) -> int | None:
     """Opens a crawl of the pages whose visits come first, at the pace of the plan. Returns its id,
     or None if the site has a crawl, or no page."""
+    pace = _find_pace(connection, site_id, stored)
     crawl_id = crawls.open_crawl(connection, site_id, site, slot=None, trigger=crawls.VISIT)
     if crawl_id is None:
         return None
-    limit_rate(connection, crawl_id, site, stored.requests, stored.hosts)
+    limit_rate(connection, crawl_id, site, pace, stored.hosts)
     values = {"site_id": site_id, "crawl_id": crawl_id, "most": pages}
     taken = connection.execute(TAKE, values).all()
     counts = CountsByCrawl()
@@ -376,6 +385,18 @@ def open_round(
     crawls.start_crawl(connection, crawl_id)
     add_counts(connection, counts)
     return crawl_id if taken else None
+
+
+def _find_pace(connection: sa.Connection, site_id: int, stored: StoredPlan) -> float:
+    """Returns the requests a day of the next round: somewhat more than the plan's if, with the
+    pause after it, the last round took longer than planned."""
+    last = connection.execute(LAST_ROUND, {"site_id": site_id}).first()
+    planned = stored.requests
+    if last is None or last.rate_per_s is None:
+        return planned
+    reached = float(last.product_done / last.took_s)
+    pace = float(last.rate_per_s) * stored.hosts * planned / reached
+    return min(max(pace, planned), planned * PACE_MOST)
 
 
 def limit_rate(

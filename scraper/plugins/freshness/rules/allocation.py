@@ -29,9 +29,9 @@ from typing import NamedTuple
 from scraper.plugins.freshness.rules.shares import PageGroup, mean_share
 
 # LambdaCrawl alone is good enough if it keeps this part of what could be kept true.
-GOOD_SHARE = 0.985
+GOOD_SHARE = 0.993
 # The parts of the best visits that are tried.
-BEST_PARTS = (0.0, 0.25, 0.5, 0.75, 0.9)
+BEST_PARTS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.97)
 HALVINGS = 45
 BUDGET_MAX = 1e9
 # The values of x and of 1 - (1 + x) e^-x, for the inverse of the latter.
@@ -109,12 +109,14 @@ def _mix_best(pages: Sequence[PageGroup], budget: float, multiplier: float) -> A
     scale = budget / total if total else 1.0
     highest = _share_of(pages, Allocation(multiplier, 1.0, value, scale))
     even = Allocation(multiplier, equal=budget / sum(group.number for group in pages))
-    wanted = max(GOOD_SHARE * highest, _share_of(pages, even))
+    least = _share_of(pages, even)
+    wanted, reached, mixed = max(GOOD_SHARE * highest, least), 0.0, even
     for part in BEST_PARTS:
         mixed = Allocation(multiplier, part, value, scale)
-        if _share_of(pages, mixed) >= wanted - 1e-12:
-            return mixed
-    return even
+        reached = _share_of(pages, mixed)
+        if reached >= wanted - 1e-12:
+            break
+    return mixed if reached >= least - 1e-12 else even
 
 
 def _find_number(

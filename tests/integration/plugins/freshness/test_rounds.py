@@ -19,7 +19,7 @@ from scraper.coordinator.finish import finish
 from scraper.coordinator.plan import open_now, plan
 from scraper.frontier import crawls, sites
 from scraper.infra.database import make_engine
-from scraper.plugins.freshness import command
+from scraper.plugins.freshness import command, rounds
 from scraper.plugins.freshness.command import describe_plan
 from scraper.plugins.freshness.hooks import HOOKS
 from scraper.plugins.freshness.keys import FreshnessKeys, PlanBudget
@@ -123,6 +123,26 @@ def test_a_round_visits_as_many_pages_as_the_budget_allows(engine: sa.Engine) ->
     assert rows(engine, "SELECT count(*) FROM page_visits WHERE round_id = 2") == [(10,)]
 
 
+def test_a_round_makes_up_for_the_pauses_between_rounds(engine: sa.Engine) -> None:
+    stock_site(engine, budget=f"{PAGES * 48}/d")
+    visit_pages(engine, SETTINGS)
+    assert len(settle_round(engine, [])) == PAGES / 5
+    # Twelve pages in six minutes are as planned; with a pause of 36 seconds they are too few.
+    for minutes, pace in ((6, 2880), (6.6, 3168), (60, 3600)):
+        run(
+            engine,
+            """UPDATE crawls SET created_at = now() - :minutes * interval '1 minute',
+                      rate_per_s = 2880 / 86400.0, product_done = 12
+                WHERE id = (SELECT max(id) FROM crawls)""",
+            minutes=minutes,
+        )
+        visit_pages(engine, SETTINGS)
+        assert rows(
+            engine, "SELECT round(rate_per_s * 86400) FROM crawls ORDER BY id DESC LIMIT 1"
+        ) == [(pace,)]
+        settle_round(engine, [])
+
+
 def test_rounds_reach_every_page_and_learn_which_ones_change(engine: sa.Engine) -> None:
     stock_site(engine, budget="96/d")
     restless = range(1, 7)
@@ -152,9 +172,12 @@ def test_rounds_reach_every_page_and_learn_which_ones_change(engine: sa.Engine) 
     assert 0 < kept <= promise + 1e-9 <= seen + 2e-9
 
 
-def test_the_first_hours_of_a_new_site_say_nothing_of_the_hour(engine: sa.Engine) -> None:
+def test_the_first_hours_of_a_new_site_say_nothing_of_the_hour(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Half of the pages change between two looks that are ten minutes apart: thousands of times as
     often as a new site's pages are taken to."""
+    monkeypatch.setattr(rounds, "ROUND_PART", 1.0)
     site_id, site = stock_site(engine, budget=f"{PAGES * 144}/d")
     visit_pages(engine, SETTINGS)
     for number in range(12):
@@ -175,7 +198,11 @@ def test_the_first_hours_of_a_new_site_say_nothing_of_the_hour(engine: sa.Engine
     assert plan.profile.lately[1] > 0
 
 
-def test_pages_that_alternate_are_recognised_and_their_plan_is_kept(engine: sa.Engine) -> None:
+def test_pages_that_alternate_are_recognised_and_their_plan_is_kept(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A round has as many pages of the few as it has of many.
+    monkeypatch.setattr(rounds, "ROUND_PART", 1.0)
     stock_site(engine, budget="720/d")
     visit_pages(engine, SETTINGS)
     for hour in range(24):

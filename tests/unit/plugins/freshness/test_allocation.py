@@ -142,3 +142,14 @@ def test_visits_of_pages_that_alternate_fast_go_to_other_pages():
     pages = [PageGroup(0.3, 1, 100), PageGroup(24, 1, 100, same=0.5), PageGroup(24, 1, 100)]
     ordinary, alternating, fast = visits_of(pages, allocate(pages, 100))
     assert alternating < ordinary and alternating < fast
+
+
+def test_hardly_any_requests_are_shared_nearly_as_well_as_can_be():
+    """Most changes are missed then, and equal visits keep half as much true."""
+    rng = random.Random(1)
+    pages = [PageGroup(math.exp(rng.gauss(-2.3, 1.5)), 1.0, 1.0) for _ in range(2000)]
+    allocation = allocate(pages, len(pages) / 300)
+    best = Allocation(1e30, 1.0, allocation.value, allocation.scale)
+    assert mean_share(pages, visits_of(pages, allocation)) > 0.97 * mean_share(
+        pages, visits_of(pages, best)
+    )
