@@ -21,7 +21,6 @@ AGED = {
     "pages": ("fetched_at",),
     "page_visits": ("looked_at", "next_visit"),
     "site_plans": ("planned_at",),
-    "site_traffic": ("at",),
     "crawls": ("created_at",),
 }
 
@@ -48,10 +47,13 @@ def run(engine: sa.Engine, text: str, **values: Any) -> None:
 
 
 def pass_hour(engine: sa.Engine) -> None:
-    # The sums of ten minutes are moved one by one, so that no two meet.
+    # PostgreSQL moves the sums of ten minutes one by one, in any order: so that no two meet, all move
+    # far ahead first.
+    run(engine, "UPDATE site_traffic SET at = at + interval '1000 days'")
     for table, columns in AGED.items():
         for column in columns:
             run(engine, f"UPDATE {table} SET {column} = {column} - interval '1 hour'")
+    run(engine, "UPDATE site_traffic SET at = at - interval '1000 days 1 hour'")
 
 
 def run_round(engine: sa.Engine, environment: Settings) -> None:
