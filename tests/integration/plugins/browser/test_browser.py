@@ -288,11 +288,12 @@ def test_windows_of_windows_end_with_their_page(shop: JsShop) -> None:
     "{}", "new Worker(URL.createObjectURL(new Blob(['const origin = \"' + origin + '\"; ' + `{}`])))",
 ])  # fmt: skip
 def test_a_flood_of_requests_ends_its_page(shop: JsShop, maker: str) -> None:
-    flood = "let n = 0; setInterval(() => { for (let i = 0; i < 500; i++) fetch(origin + '/?' + n++) }, 1)"
+    flood = "for (let n = 0; n < 5000; n++) fetch(origin + '/?' + n)"
     url = shop.serve("/flood", f"<script>{maker.format(flood)}</script><h1>a</h1>".encode())
 
     async def case(b: Browsers) -> None:
-        found, text = await failed(b.fetch(url, BROWSER_POLICY, QUICK))
+        policy = replace(BROWSER_POLICY, page_timeout_s=120)
+        found, text = await failed(b.fetch(url, policy, Rendering(wait="100s")))
         assert found is Outcome.TOO_LARGE and "requests in flight" in text, (found, text)
         assert (await b.fetch(shop.url("/p/1"), BROWSER_POLICY, QUICK)).status == 200
 
