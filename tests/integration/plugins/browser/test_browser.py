@@ -293,7 +293,7 @@ def test_a_flood_of_requests_ends_its_page(shop: JsShop, maker: str) -> None:
 
     async def case(b: Browsers) -> None:
         policy = replace(BROWSER_POLICY, page_timeout_s=120)
-        found, text = await failed(b.fetch(url, policy, Rendering(wait="100s")))
+        found, text = await failed(b.fetch(url, policy, Rendering(wait_for="h2", wait="100s")))
         assert found is Outcome.TOO_LARGE and "requests in flight" in text, (found, text)
         assert (await b.fetch(shop.url("/p/1"), BROWSER_POLICY, QUICK)).status == 200
 
