@@ -539,10 +539,10 @@ class ConsumerRow(Base):
     read_at: Mapped[datetime] = now_column()
 
 
-class ConsumerLockRow(Base):
+class ConsumerLeaseRow(Base):
     """The lease of the process that reads as a consumer."""
 
-    __tablename__ = "consumer_locks"
+    __tablename__ = "consumer_leases"
 
     name: Mapped[str] = mapped_column(primary_key=True)
     site: Mapped[str] = mapped_column(primary_key=True, comment="empty: all sites")

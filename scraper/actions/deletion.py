@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from scraper.errors import BusyError
 from scraper.frontier import crawls
 from scraper.infra import migrations
-from scraper.infra.database import retry_transaction
+from scraper.infra.database import retry_transaction, run_transaction
 from scraper.plugin import Hooks
 from scraper.registry import installed_hooks
 from scraper.views.named_sites import no_site
@@ -74,7 +74,7 @@ DELETE FROM crawls WHERE id IN (SELECT id FROM chosen)
 SITE = sa.text("""
 WITH routes AS (DELETE FROM host_routes WHERE site_id = :id),
      readers AS (DELETE FROM consumers WHERE site = :name),
-     leases AS (DELETE FROM consumer_locks WHERE site = :name)
+     leases AS (DELETE FROM consumer_leases WHERE site = :name)
 DELETE FROM sites WHERE id = :id
 """)
 
@@ -97,16 +97,15 @@ def delete_products(engine: sa.Engine, name: str, row_ids: Sequence[int]) -> Non
     """Deletes products of a site with their history and their part of the feed. A crawl that finds
     them again stores them as new. Raises as `count_rows` does."""
 
-    def once(rows: Sequence[int]) -> None:
-        with engine.begin() as connection:
-            values = {"id": _require_idle(connection, name), "rows": list(rows)}
-            # The lock keeps crawls from beginning before the commit.
-            connection.execute(LOCK, values)
-            _require_idle(connection, name)
-            _forget_changes(connection, connection.execute(CHOSEN, values).scalars().all())
+    def delete_batch(rows: Sequence[int], connection: sa.Connection) -> None:
+        values = {"id": _require_idle(connection, name), "rows": list(rows)}
+        # The lock keeps crawls from beginning before the commit.
+        connection.execute(LOCK, values)
+        _require_idle(connection, name)
+        _forget_changes(connection, connection.execute(CHOSEN, values).scalars().all())
 
     for start in range(0, len(row_ids), BATCH):
-        retry_transaction(partial(once, row_ids[start : start + BATCH]))
+        run_transaction(engine, partial(delete_batch, row_ids[start : start + BATCH]))
 
 
 def delete_site(engine: sa.Engine, name: str, progress: Progress) -> int:
@@ -147,11 +146,7 @@ def _require_idle(connection: sa.Connection, name: str) -> int:
 def _delete_all(
     engine: sa.Engine, table: str, piece: Callable[[sa.Connection], int], progress: Progress
 ) -> None:
-    def once() -> int:
-        with engine.begin() as connection:
-            return piece(connection)
-
-    while rows := retry_transaction(once):
+    while rows := run_transaction(engine, piece):
         progress(table, rows)
 
 

@@ -27,7 +27,7 @@ from scraper.frontier.due import (
     suspect_pages,
 )
 from scraper.frontier.leases import LeasedBatch
-from scraper.infra.database import retry_transaction
+from scraper.infra.database import run_transaction
 from scraper.rules.routing import PRIORITY_LEVELS, is_browser_queue, priority_level, room_by_level
 from scraper.settings import Settings
 
@@ -109,36 +109,32 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
     if not depths:
         return []
 
-    def lease_batches() -> list[LeasedBatch]:
-        with engine.begin() as connection:
-            if not leases.try_lock_dispatch(connection):
-                return []
-            waiting = leases.waiting_levels(connection)
-            spaces = {
-                queue: QueueSpace.of(waiting[queue], depths[queue], workers[queue])
-                for queue in depths
-            }
-            running = crawls.hold_running(connection)
-            batches = _lease_suspects(connection, spaces, running, settings)
-            held = leases.count_leased(connection, settings.lease_s)
-            for queue, space in spaces.items():
-                due, room = hosts[queue], space.room(hosts[queue])
-                if room >= BATCHES_A_LEASE:
-                    size = batch_pages_of(queue, settings)
-                    may = {
-                        host.host: level_allowances(
-                            host.rate_per_s, held[host.host], settings, workers[queue]
-                        )
-                        for host in due
-                    }
-                    pages = _read_due(connection, due, may, room * size, running)
-                    groups = group_pages(
-                        pages, limit_due(count_pages(pages), may), space, held, size
+    def lease_batches(connection: sa.Connection) -> list[LeasedBatch]:
+        if not leases.try_lock_dispatch(connection):
+            return []
+        waiting = leases.waiting_levels(connection)
+        spaces = {
+            queue: QueueSpace.of(waiting[queue], depths[queue], workers[queue]) for queue in depths
+        }
+        running = crawls.hold_running(connection)
+        batches = _lease_suspects(connection, spaces, running, settings)
+        held = leases.count_leased(connection, settings.lease_s)
+        for queue, space in spaces.items():
+            due, room = hosts[queue], space.room(hosts[queue])
+            if room >= BATCHES_A_LEASE:
+                size = batch_pages_of(queue, settings)
+                may = {
+                    host.host: level_allowances(
+                        host.rate_per_s, held[host.host], settings, workers[queue]
                     )
-                    batches += leases.lease_pages(connection, queue, groups, settings.lease_s)
-            return batches
+                    for host in due
+                }
+                pages = _read_due(connection, due, may, room * size, running)
+                groups = group_pages(pages, limit_due(count_pages(pages), may), space, held, size)
+                batches += leases.lease_pages(connection, queue, groups, settings.lease_s)
+        return batches
 
-    return [message_of(batch, settings) for batch in retry_transaction(lease_batches)]
+    return [message_of(batch, settings) for batch in run_transaction(engine, lease_batches)]
 
 
 def batch_pages_of(queue: str, settings: Settings) -> int:

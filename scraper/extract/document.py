@@ -41,6 +41,7 @@ _JSONLD = 'script[type*="ld+json" i]'
 # A product's address may have one fragment: others name parts of a page, as related products.
 _OWN_URL = re.compile(r"[^#]*(?:#product)?$", re.I).match
 _BASE = re.compile(rb"<base", re.I).search
+# An element is its own id, since lxml replaces objects that are no longer held by new ones.
 _LXML_TREE = (lambda element: element, methodcaller("getparent"))
 _KEEP_ALL = urls.UrlRules(keep=("*",))
 
@@ -87,7 +88,8 @@ class Document:
             return xpath(self.root)
         outer, inner = steps
         # What the second step finds is in one of these elements alone.
-        results = list(map(inner, keep_outermost(outer(self.root), *_LXML_TREE)))
+        elements: Any = outer(self.root)
+        results: list[Any] = list(map(inner, keep_outermost(elements, *_LXML_TREE)))
         if all(isinstance(matches, list) for matches in results):
             return list(chain.from_iterable(results))
         return results[0] if len(results) == 1 else xpath(self.root)

@@ -42,9 +42,9 @@ def compile_source(source: Source, text_of: TextOf = whole_text) -> Texts:
     if source.url is not None:
         return _compile_url_regex(source.url)
     pattern = selectors.compile_regex(source.regex) if source.regex is not None else None
-    structured = [key for key in STRUCTURED if getattr(source, key) is not None]
-    if structured:
-        raw = _compile_structured(structured[0], getattr(source, structured[0]))
+    structured = next((key for key in STRUCTURED if getattr(source, key) is not None), None)
+    if structured is not None:
+        raw = _compile_structured(structured, getattr(source, structured))
     elif source.meta is not None:
         raw = _compile_meta(source.meta)
     elif source.state is not None:

@@ -26,14 +26,14 @@ LEASE_S, RENEW_S, LOOK_S = 10.0, 3.0, 0.2
 
 # `dead` is an end that has not moved for a whole lease, whatever the server's clock says.
 TAKE = sa.text("""
-INSERT INTO consumer_locks AS l (name, site, holder, until)
+INSERT INTO consumer_leases AS l (name, site, holder, until)
 VALUES (:name, :site, :holder, now() + make_interval(secs => :lease))
 ON CONFLICT (name, site) DO UPDATE SET holder = excluded.holder, until = excluded.until
  WHERE l.until < now() OR l.holder = excluded.holder OR l.until = CAST(:dead AS timestamptz)
 """)
-UNTIL = sa.text("SELECT until FROM consumer_locks WHERE name = :name AND site = :site")
+UNTIL = sa.text("SELECT until FROM consumer_leases WHERE name = :name AND site = :site")
 RELEASE = sa.text("""
-DELETE FROM consumer_locks WHERE name = :name AND site = :site AND holder = :holder
+DELETE FROM consumer_leases WHERE name = :name AND site = :site AND holder = :holder
 """)
 
 ADVANCE = sa.text("""
@@ -62,7 +62,7 @@ class ConsumerLease:
     """The right to read as a consumer. It occupies no connection."""
 
     def __init__(self, engine: sa.Engine, name: str, site: str | None) -> None:
-        self._engine, self._name = engine, name
+        self._engine, self._name, self._site = engine, name, site
         self._values = {"name": name, "site": site or "", "holder": uuid4(), "lease": LEASE_S}
 
     def set_position(self, position: int) -> None:
@@ -71,7 +71,7 @@ class ConsumerLease:
         with self._engine.begin() as connection:
             if not self._take_lease(connection):
                 self._refuse_process()
-            connection.execute(PUT, {**self._values, "position": position})
+            set_position(connection, self._name, self._site, position)
 
     def wait(self) -> None:
         """Takes it, or waits until that of a killed process has ended. Raises `BusyError` if

@@ -25,7 +25,6 @@ from scraper.process.watchdog import make_probe_engine
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
-from tests.support.machine import need
 from tests.support.making import rows
 from tests.support.migrating import Migrating, Waiting, writing
 from tests.support.next_migrations import INDEX, VALID, NextMigrations, execute
@@ -46,12 +45,17 @@ SELECT count(*) FROM pg_stat_activity
 
 @pytest.fixture
 def pooled_url(servers: Settings, empty_database: str) -> Iterator[str]:
-    reason = "PgBouncer is not installed (Debian: apt install pgbouncer)"
-    program = need(pgbouncer.program(), reason)
-    name = sa.make_url(empty_database).database
+    with _open_pooler(servers, empty_database) as url:
+        yield url
+
+
+@contextmanager
+def _open_pooler(servers: Settings, database: str, **options: object) -> Iterator[str]:
+    """Yields the URL of the database behind a pooler."""
+    program, name = pgbouncer.need_pgbouncer(), sa.make_url(database).database
     with (
         tempfile.TemporaryDirectory(prefix="pooler-") as folder,
-        pgbouncer.pooler(program, servers, Path(folder)) as port,
+        pgbouncer.pooler(program, servers, Path(folder), **options) as port,  # type: ignore[arg-type]
     ):
         yield f"postgresql://scraper@127.0.0.1:{port}/{name}"
 
@@ -117,7 +121,7 @@ def test_a_crawl_and_its_readers_through_a_pooler(
         assert len({row["id"] for row in csv.DictReader(file)}) >= 10_000
 
 
-LEASES = "SELECT name FROM consumer_locks ORDER BY name"
+LEASES = "SELECT name FROM consumer_leases ORDER BY name"
 HARD = {
     "default_pool_size": 2,
     "server_lifetime": 1,
@@ -149,9 +153,7 @@ def test_a_pooler_that_is_killed_during_a_crawl(
 ) -> None:
     """Its two server connections live for a second. Pages fail, and PostgreSQL rejects three: these
     alone are lost."""
-    program = need(
-        pgbouncer.program(), "PgBouncer is not installed (Debian: apt install pgbouncer)"
-    )
+    program = pgbouncer.need_pgbouncer()
     (port,) = unused_ports(1)
     name = sa.make_url(empty_database).database
     monkeypatch.setenv("DATABASE_URL", f"postgresql://scraper@127.0.0.1:{port}/{name}")
@@ -298,13 +300,8 @@ def test_the_watchdog_prepares_nothing_in_sessions_of_a_pooler(
 @contextmanager
 def _open_session(servers: Settings, database: str) -> Iterator[str]:
     """Yields the URL of a pooler that has one connection to PostgreSQL."""
-    reason = "PgBouncer is not installed (Debian: apt install pgbouncer)"
-    program, name = need(pgbouncer.program(), reason), sa.make_url(database).database
-    with (
-        tempfile.TemporaryDirectory(prefix="pooler-") as folder,
-        pgbouncer.pooler(program, servers, Path(folder), default_pool_size=1) as port,
-    ):
-        yield f"postgresql+psycopg://scraper@127.0.0.1:{port}/{name}"
+    with _open_pooler(servers, database, default_pool_size=1) as url:
+        yield url.replace("postgresql:", "postgresql+psycopg:", 1)
 
 
 @pytest.mark.timeout(600)
@@ -317,18 +314,10 @@ def test_followers_leave_the_sessions_of_a_pooler_to_others(
     sample_shop: Callable[..., SampleShop],
 ) -> None:
     """Two sessions serve a crawl and two followers, and a pause does not wait for the followers."""
-    program = need(
-        pgbouncer.program(), "PgBouncer is not installed (Debian: apt install pgbouncer)"
-    )
-    name = sa.make_url(empty_database).database
     shop = sample_shop("--products", "300")
-    with (
-        tempfile.TemporaryDirectory(prefix="pooler-") as folder,
-        pgbouncer.pooler(
-            program, servers, Path(folder), default_pool_size=2, admin_users="scraper"
-        ) as port,
-    ):
-        monkeypatch.setenv("DATABASE_URL", f"postgresql://scraper@127.0.0.1:{port}/{name}")
+    two = {"default_pool_size": 2, "admin_users": "scraper"}
+    with _open_pooler(servers, empty_database, **two) as url:
+        monkeypatch.setenv("DATABASE_URL", url)
         settings_module.load.cache_clear()
         run.scraper("migrate")
         followers = [
@@ -340,7 +329,12 @@ def test_followers_leave_the_sessions_of_a_pooler_to_others(
         done = run.scraper("changes", "--consumer", "lake", code=1)
         assert "another process reads as consumer 'lake'" in done.stderr
         # An administrator's command without an answer would end the connection after 20 s.
-        console = {"host": "127.0.0.1", "port": port, "dbname": "pgbouncer", "user": "scraper"}
+        console = {
+            "host": "127.0.0.1",
+            "port": sa.make_url(url).port,
+            "dbname": "pgbouncer",
+            "user": "scraper",
+        }
         with psycopg.connect(**console, autocommit=True) as admin:  # type: ignore[arg-type]
             for _ in range(3):
                 admin.execute("PAUSE", prepare=False)

@@ -26,7 +26,7 @@ from redis.exceptions import RedisError
 
 from scraper.domain import Kind, Message
 from scraper.infra import outages, redis_clients
-from scraper.infra.database import retry_transaction
+from scraper.infra.database import retry_transaction, run_transaction
 from scraper.plugins.dedup import filters as dedup
 from scraper.plugins.dedup.bloom import BloomFilter, FilterStore
 from scraper.plugins.dedup.filters import CHUNK, EndedCrawl
@@ -202,13 +202,12 @@ def _clear_crawl(engine: sa.Engine, filters: FilterStore, ended: EndedCrawl, unt
 def _delete_finished(
     engine: sa.Engine, ended: EndedCrawl, page_ids: list[int], *, done: bool
 ) -> None:
-    def delete() -> None:
-        with engine.begin() as connection:
-            dedup.delete_finished(connection, ended, page_ids)
-            if done:
-                dedup.set_cleared(connection, ended.id)
+    def delete(connection: sa.Connection) -> None:
+        dedup.delete_finished(connection, ended, page_ids)
+        if done:
+            dedup.set_cleared(connection, ended.id)
 
-    retry_transaction(delete)
+    run_transaction(engine, delete)
 
 
 def _store_progress(engine: sa.Engine, page_ids: Sequence[int], listed: dict[int, int]) -> None:

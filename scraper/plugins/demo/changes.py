@@ -25,7 +25,7 @@ class PriceChanges:
         self.changes: list[tuple[float, int, str]] = []
         self._items = items
         self._rng = Random(f"{seed}:changes")
-        self._shares = {i: math.exp(self._rng.gauss(-(SIGMA**2) / 2, SIGMA)) for i in sorted(items)}
+        self._shares: dict[int, float] = {}
         self._rate = 0.0
         self._next: list[tuple[float, int]] = []
 
@@ -34,6 +34,7 @@ class PriceChanges:
         that rate. Returns whether there was one."""
         if rate != self._rate:
             self._rate = rate
+            self._shares = self._shares or {i: self._draw_share() for i in sorted(self._items)}
             self._next = [(self._draw_next(now, i), i) for i in self._items] if rate else []
             heapq.heapify(self._next)
         before = len(self.changes)
@@ -45,6 +46,9 @@ class PriceChanges:
             self.changes.append((at, number, str(price)))
             heapq.heapreplace(self._next, (self._draw_next(at, number), number))
         return len(self.changes) > before
+
+    def _draw_share(self) -> float:
+        return math.exp(self._rng.gauss(-(SIGMA**2) / 2, SIGMA))
 
     def _draw_next(self, at: float, number: int) -> float:
         return at + DAY_S * self._rng.expovariate(self._rate * self._shares[number])

@@ -184,7 +184,7 @@ def classify_xpath(xpath: str) -> XPathCost:
 
 
 @lru_cache(maxsize=4096)
-def split_in_two_steps(xpath: str) -> tuple[Any, Any] | None:
+def split_in_two_steps(xpath: str) -> tuple[etree.XPath, etree.XPath] | None:
     """Splits `//nav//a/@href` into `//nav` and `.//a/@href`, which is evaluated for each result of
     the first that is not inside another. Returns None for other XPaths, and if a step is not linear
     in the page."""

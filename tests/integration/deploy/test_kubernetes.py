@@ -25,7 +25,6 @@ from scraper.sites import loader
 from tests.support import making
 from tests.support.deploy import compose, dockerfile, kustomize
 from tests.support.deploy.kustomize import Resource, pod_spec
-from tests.support.machine import need
 from tests.support.servers import pgbouncer
 from tests.support.servers.rabbitmq import unused_ports
 
@@ -192,8 +191,7 @@ def test_a_pooler_may_stand_between(example: Path, servers: Settings, empty_data
     users = base64.b64decode(named(resources, "Secret")["scraper-pooler"]["data"]["userlist.txt"])
     config = named(resources, "ConfigMap")["pooler"]["data"]["pgbouncer.ini"]
     config = config.replace("host=postgres", f"host={servers.socket_dir}")
-    reason = "PgBouncer is not installed (Debian: apt install pgbouncer)"
-    program = need(pgbouncer.program(), reason)
+    program = pgbouncer.need_pgbouncer()
     password = users.decode().split('"')[3]
     name = sa.make_url(empty_database).database
     (port,) = unused_ports(1)

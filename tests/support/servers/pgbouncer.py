@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from scraper.settings import Settings
+from tests.support.machine import need
 from tests.support.servers.rabbitmq import unused_ports
 
 START_S = 120.0
@@ -21,6 +22,10 @@ SERVER_CONNECTIONS = 6
 
 def program() -> str | None:
     return shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/sbin")
+
+
+def need_pgbouncer() -> str:
+    return need(program(), "PgBouncer is not installed (Debian: apt install pgbouncer)")
 
 
 @contextmanager
