@@ -11,7 +11,7 @@ READ_BYTES = 400_000
 EXCERPT_CHARS = 20_000
 SHOWN_CHARS = 800
 _NAMES = ("script", "style", "svg", "noscript", "head")
-_OPENS = re.compile(r"<(script|style|svg|noscript|head)\b|<!--", re.I)
+_OPENS = re.compile(r"<(?=[shn!])(?:(script|style|svg|noscript|head)\b|!--)", re.I)
 _TAG = re.compile(r"<[^<>]*>")
 _SPACE = re.compile(r"\s+")
 _CONTENT = re.compile(r"<(?:main|article|h1)\b", re.I)
@@ -23,7 +23,13 @@ def make_excerpt(body: bytes) -> str:
     text = _without_scripts(body[:READ_BYTES].decode("utf-8", "replace"))
     content = _CONTENT.search(text)
     begin = content.start() if content else 0
-    return text[begin : begin + EXCERPT_CHARS].replace("\x00", "")
+    excerpt, end, size = "", begin, EXCERPT_CHARS
+    while len(excerpt) < EXCERPT_CHARS and end < len(text):
+        size *= 2
+        end = begin + size
+        # A regular expression takes ten times as long.
+        excerpt = " ".join(text[begin:end].split())
+    return excerpt[:EXCERPT_CHARS].replace("\x00", "")
 
 
 def shorten_excerpt(text: str, known: str | None) -> str:
@@ -54,5 +60,4 @@ def _without_scripts(text: str) -> str:
         else:
             closed = _CLOSES[opened[1].lower()].search(text, opened.end())
             at = closed.end() if closed else len(text)
-    # A regular expression takes ten times as long.
-    return " ".join("".join([*kept, text[at:]]).split())
+    return "".join([*kept, text[at:]])
