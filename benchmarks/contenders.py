@@ -131,7 +131,7 @@ def _built() -> str:
 
 
 def _python_of(peer: Peer) -> Path | None:
-    """The Python that can run a peer: its own environment's, or ours where that has all it needs.
+    """The Python that can run a peer: its own environment's, or this one where that has all it needs.
     None: neither."""
     for python in (PYTHON, Path(sys.executable)):
         if python.exists():

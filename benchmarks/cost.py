@@ -48,7 +48,7 @@ def pin(pid: int, chosen: Set[int]) -> None:
 
 class PeakMemory:
     """The largest sum, over some processes and their descendants, of memory held: shared pages
-    count once in all (PSS), where the system tells, else once a process (RSS). Sampled four times a
+    count once in all (PSS), where the system says, else once a process (RSS). Sampled four times a
     second."""
 
     def __init__(self, pids: Iterable[int]) -> None:

@@ -1,4 +1,4 @@
-"""What every contender crawls for: the sample shop's eight fields, ours as a site definition, with
+"""What every contender crawls for: the sample shop's eight fields, here as a site definition, with
 no pace to wait for."""
 
 FIELDS = ("name", "price", "brand", "sku", "stock", "available", "category", "description")

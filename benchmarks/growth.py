@@ -56,8 +56,8 @@ from scraper.settings import Settings
 # of the smallest frontier's pages that all rounds together settle
 SHARE = 0.5
 SMALLEST = 10_000
-ROUND_PAGES = 1000  # at the most
-# one of so many pages of each frontier is crawled before anything is measured
+ROUND_PAGES = 1000  # At most.
+# One in this number of pages of each frontier is crawled before anything is measured.
 WARM = 50
 EMPTY_ROOM = 100_000_000
 
@@ -80,7 +80,7 @@ class Frontier:
         self.wal = 0
 
     def round(self, pages: int) -> None:
-        """So many pages are found, leased and settled: a listing and its products, of one site
+        """This many pages are found, leased and settled: a listing and its products, of one site
         after the other."""
         began = wal_bytes(self.crawler.engine)
         self._discover(max(1, pages // (PRODUCTS_A_LISTING + 1)))
@@ -88,7 +88,7 @@ class Frontier:
         self.wal += wal_bytes(self.crawler.engine) - began
 
     def warm(self, pages: int) -> None:
-        """Crawls some of it first, so many pages at a time: until statements are prepared, and most
+        """Crawls a part first, this many pages at a time: until statements are prepared, and most
         blocks of the indexes that every page writes to have been written since the checkpoint."""
         left = self.pages // WARM
         while left > 0:
@@ -172,7 +172,7 @@ def _fill(config: Settings, connection: psycopg.Connection[Any], pages: int, nam
 
 
 def with_buffers(config: Settings, buffers: str) -> None:
-    """Starts PostgreSQL anew with such `shared_buffers`."""
+    """Starts PostgreSQL again with such `shared_buffers`."""
     with psycopg.connect(plain(config.postgres_url), autocommit=True) as connection:
         connection.execute(f"ALTER SYSTEM SET shared_buffers = '{buffers}'")
     embedded.down(config)

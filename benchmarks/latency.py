@@ -1,7 +1,7 @@
 """Work that waits rather than computes: `python -m benchmarks.latency`. Every answer takes 300 ms;
 one worker, on a core of its own; shops, servers and coordinator share the others.
 
-paced: 1,000 hosts, each asked once a second at the most. Counted in the shops' own log, in a window
+paced: 1,000 hosts, each asked at most once a second. Counted in the shops' own log, in a window
 in the middle of their crawls: how much of that rate they get, and the part of its core that the
 worker spends on it.
 
@@ -46,7 +46,7 @@ ENDED = sa.text(
 
 @dataclass(frozen=True)
 class Paced:
-    """`kept`: the part of the rate that the hosts got; `worst`: that the one which got least of it
+    """`kept`: the part of the rate that the hosts got; `worst`: that the one which got the least
     got. `cpu_share`: of one core, the worker's in the window. `ended`: hosts without pages left
     before the window's end."""
 

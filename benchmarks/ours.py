@@ -46,7 +46,7 @@ def crawl(
     profile: Path | None = None,
 ) -> list[Run]:
     """One crawl after the other, by processes started for them on an empty database. Everything of
-    ours is on the contenders' core; `spread`: each worker has a core of its own, and the
+    this project is on the contenders' core; `spread`: each worker has a core of its own, and the
     coordinator is where there is room."""
     rig.fresh()
     with rig.admin() as connection:

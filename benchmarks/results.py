@@ -13,7 +13,7 @@ WIDTH = 100
 @dataclass(frozen=True)
 class Run:
     """One crawl by one contender. Times in seconds, `cpu_s` of all its processes; `problem`: why it
-    is no result."""
+    is not a result."""
 
     pages: int = 0
     wall_s: float = 0.0
@@ -42,7 +42,7 @@ class Run:
 
 @dataclass
 class Line:
-    """A contender's runs. One that is no result takes the result from all: a median of the lucky
+    """A contender's runs. One that is not a result takes the result from all: a median of the lucky
     ones would lie."""
 
     name: str

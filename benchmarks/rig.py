@@ -1,7 +1,7 @@
 """The place of a benchmark: embedded servers in a folder of their own, the shop, cores for each
 side, and the truth.
 
-Contenders have one core to themselves; the shop, PostgreSQL, Valkey and whoever measures share the
+Contenders have one core to themselves; the shop, PostgreSQL, Valkey and the process that measures share the
 others.
 """
 
@@ -67,7 +67,7 @@ class Rig:
         saved: Path | None = None,
     ) -> None:
         """`cores`: all that may be used; this process itself is kept to some of them by now.
-        `read`: what is read of the pages, "small" of the sample shop's; of `saved` pages nobody
+        `read`: what is read of the pages, "small" of the sample shop's; of `saved` pages no client
         knows what is on them, so rows are only counted."""
         self.config, self.shop, self.concurrency = config, shop, concurrency
         assert shop.stdout is not None
@@ -142,7 +142,7 @@ class Rig:
 @contextmanager
 def servers(kept: Path | None = None) -> Iterator[Settings]:
     """An embedded PostgreSQL and Valkey in a folder of their own, gone afterwards whatever happens
-    in between; in one that is `kept`, only stopped. This process's environment is theirs meanwhile.
+    in between; in one that is `kept`, only stopped. They have this process's environment.
     """
     with ExitStack() as stack:
         home = (
@@ -173,7 +173,7 @@ def rig(
     size: int | None = None,
     saved: Path | None = None,
 ) -> Iterator[Rig]:
-    """Starts everything and ends it, processes of ours alone, whatever happens in between. With a
+    """Starts everything and ends it, its own processes alone, whatever happens in between. With a
     `size`, or a folder of `saved` pages, the shop has large pages, over TLS."""
     with ExitStack() as stack:
         every = cores()
@@ -191,7 +191,7 @@ def rig(
         ]
         if size or saved:
             certificate = write_certificate(Path(config.home))
-            # Whoever is started trusts it.
+            # Each process that is started trusts it.
             os.environ["SSL_CERT_FILE"] = str(certificate)
             stack.callback(os.environ.pop, "SSL_CERT_FILE")
             command = [sys.executable, "-m", "benchmarks.large.shop", "--products", str(products)]

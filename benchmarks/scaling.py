@@ -2,7 +2,7 @@
 servers' share taken out.
 
 On a machine of few cores the workers share them with PostgreSQL, Valkey, the shop and the
-coordinator. So beside pages a second the table says what each of them used, and pages a CPU-second
+coordinator. So next to pages a second the table says what each of them used, and pages a CPU-second
 of the workers alone: where that stays the same, workers do not get in each other's way, and what is
 missing to twice the pages was used by the servers.
 

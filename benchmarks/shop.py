@@ -2,7 +2,7 @@
 benchmarks.shop`.
 
 The pages are `scraper.plugins.demo`'s own, rendered before the first request. Not its server: that one
-costs twice as much a request, and what the shop takes from its core the databases beside it would
+costs twice as much a request, and what the shop takes from its core the databases next to it would
 miss. A loop over `selectors` in one thread, HTTP/1.1 with keep-alive, GET alone. Every request is
 counted by its path.
 

@@ -113,7 +113,7 @@ class Crawler:
         self.meter.postgres_s[step] += cpu_of(self.backend) - postgres
 
     def crawl(self, answer: Answer, pages: int | None = None) -> set[int]:
-        """Dispatches and settles until so many pages are settled (None: until nothing is due), and
+        """Dispatches and settles until this many pages are settled (None: until nothing is due), and
         the queue is empty. Returns the crawls that were found to have no page open."""
         drained: set[int] = set()
         settled = waiting = 0

@@ -34,7 +34,7 @@ def all_paths(generation: ShopGeneration) -> set[str]:
 
 
 def missing(rows: Rows, truth: Rows, fields: Sequence[str] = FIELDS) -> str | None:
-    """Why these rows are no result, or None. Prices are numbers here, decimals as text in the
+    """Why these rows are not a result, or None. Prices are numbers here, decimals as text in the
     truth.
 
     >>> missing({}, {"7": {"name": "Pan"}}) '1 row missing'

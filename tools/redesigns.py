@@ -209,7 +209,7 @@ def _removed(url: str, body: str, site: Site, name: str) -> tuple[str, str]:
 
 
 def trials(pages: int, seed: int) -> Iterator[Trial]:
-    """So many pages of all shops in turn."""
+    """This many pages of all shops in turn."""
     shops = {name: shop() for name, shop in (TEMPLATES | ENGINES).items()}
     listed = ((name, number) for number in range(seed, sys.maxsize) for name in shops)
     for name, number in islice(listed, -(-pages // (RECORDED + HELD_BACK))):

@@ -1,4 +1,4 @@
-"""Product pages with the anatomy of real ones, of any size, and what stands on them.
+"""Product pages with the anatomy of real ones, of any size, and what they show.
 
 By bytes, as 61 saved pages of 25 shops have it: a quarter scripts (the page's state as JSON among
 them), an eighth styles, a twelfth inline SVG; the rest is menus, the product, and recommendations,

@@ -3,7 +3,7 @@ upsert a page.
 
 Celery's guide "Optimizing": a large prefetch multiplier for short tasks, no results, transient
 messages; and what a single worker does not need is off (gossip, mingle, heartbeat). It never ends
-by itself: whoever started it sees the last row.
+by itself: the command that started it sees the last row.
 """
 
 from __future__ import annotations

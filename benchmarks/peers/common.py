@@ -1,7 +1,7 @@
 """What every peer does alike: the shop's addresses, the eight fields, the table, and waiting for
 the start.
 
-Runs in the peers' own environment and imports nothing of ours. Extraction is parsel's, which Scrapy
+Runs in the peers' own environment and imports nothing of this project. Extraction is parsel's, which Scrapy
 and Crawlee hand out as well; the statement is the same for all; who batches, batches 100 rows a
 transaction (psycopg sends them in pipeline mode). A peer says `ready` once everything is imported
 and set up, and is measured from the answer on.

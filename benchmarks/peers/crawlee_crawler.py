@@ -3,7 +3,7 @@
 Its guide "Scaling crawlers": ConcurrencySettings with the concurrency wanted as minimum and as
 maximum, so that the pool begins with it. MemoryStorageClient, which its guide on storage clients
 calls the fast one. What it does against blocking is off (session pool, blocked-page check,
-browser-like headers, cookies), for this shop blocks nobody; so is its logging. Rows are collected
+browser-like headers, cookies), for this shop blocks no client; so is its logging. Rows are collected
 by the handler and written 100 at a time.
 """
 

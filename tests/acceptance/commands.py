@@ -151,7 +151,7 @@ def _whole(file: IO[str]) -> str:
 
 
 def _kill_group(process: Process) -> None:
-    """Every command leads a group of its own, whose number nobody else gets while a member is left."""
+    """Every command leads a group of its own, whose number is not given again while a member lives."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 

@@ -74,7 +74,7 @@ def shop(server: OddShop, environment: Settings) -> Shop:
 def kept(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Objects:
-    """Where pages are kept, as workers and commands are told."""
+    """Where pages are kept, as the settings of workers and commands say."""
     codec, _, where = request.param.partition(" ")
     there = (
         str(tmp_path / "kept") if "disk" in where else request.getfixturevalue("bucket") + "/raw"
@@ -96,7 +96,7 @@ def prices(engine: sa.Engine) -> dict[str, str]:
     }
 
 
-def test_a_shop_is_crawled_and_read_anew_without_a_request(
+def test_a_shop_is_crawled_and_read_again_without_a_request(
     run: Commands, shop: Shop, engine: sa.Engine, kept: Objects, environment: Settings
 ) -> None:
     shop.define()
@@ -180,7 +180,7 @@ def test_a_shop_is_crawled_and_read_anew_without_a_request(
     again = run.json("reextract", "shop")
     assert again["products"]["same"] == PRODUCTS and again["written"] is None
 
-    # A selector that finds nothing is not written over good data, unless somebody says so.
+    # A selector that finds nothing is not written over good data, unless an option says so.
     shop.define(price=".nowhere", more="    brand: .brand")
     refused = run.scraper("reextract", "shop", "--yes", code=5)
     assert "price: found on 0 of 120 product pages (0%), usually on 100%" in refused.stderr
@@ -191,7 +191,7 @@ def test_a_shop_is_crawled_and_read_anew_without_a_request(
 
 
 def assert_others_read_it(kept: Objects, shop: Shop) -> None:
-    """With nothing but warcio: whole files, digests checked."""
+    """With warcio alone: whole files, digests checked."""
     pages = []
     for each in kept.listed():
         records = ArchiveIterator(BytesIO(kept.read(each.key)), check_digests="raise")
@@ -259,7 +259,7 @@ def test_whatever_is_killed_rows_point_at_records_that_can_be_read(
     assert run.json("archive", "verify") == done
 
 
-def test_a_worker_that_is_told_to_stop_archives_what_it_has_fetched(
+def test_a_worker_that_stops_archives_what_it_has_fetched(
     run: Commands, shop: Shop, engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SCRAPER_ARCHIVE", str(tmp_path / "kept"))

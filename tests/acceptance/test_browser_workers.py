@@ -68,7 +68,7 @@ def test_a_shop_of_javascript_alone_is_crawled_and_no_browser_stays(
     run.scraper("crawl", "shop", "--refetch")
     until(lambda: any("type=renderer" in command for command in commands(worker.pid)), 60)
     started = below(worker.pid)
-    # it alone: nobody ends its children but they themselves
+    # It alone: its children end by themselves.
     worker.send_signal(signal.SIGKILL)
     worker.wait()
     until(lambda: gone(started), 15)

@@ -62,7 +62,7 @@ def test_a_thousand_inputs_some_of_which_fail(
     shop: Callable[..., tuple[SampleShop, list[str]]], run: Commands, calling: Settings
 ) -> None:
     """In order, each once, whatever becomes of the others; ten messages; everything else about
-    failures is told."""
+    failures is reported."""
     found, urls = shop("--products", "400")
     run.worker(
         "datacenter",
@@ -237,9 +237,7 @@ def pids(log: Path) -> list[int]:
     return [int(line.split()[1]) for line in log.read_text().splitlines()]
 
 
-def test_a_worker_that_is_told_to_stop_hands_back(
-    run: Commands, calling: Settings, tmp_path: Path
-) -> None:
+def test_a_worker_that_stops_hands_back(run: Commands, calling: Settings, tmp_path: Path) -> None:
     """What it had under way and not, the next one does: at once, not when a lease has run out."""
     first = run.worker("datacenter", env={"SCRAPER_LEASE_S": "600"})
     log, there = tmp_path / "log", tmp_path / "there"
@@ -272,7 +270,7 @@ def test_redis_is_emptied(run: Commands, calling: Settings, tmp_path: Path) -> N
 
 
 def test_an_input_that_kills_workers(run: Commands, calling: Settings) -> None:
-    """It is given up, and nothing else is. A supervisor starts workers anew, as one would."""
+    """It is given up, and nothing else is. A supervisor starts workers again, as a real one would."""
     stop = run.folder / "stop"
     again = f"while [ ! -e {stop} ]; do {BIN}/celery -A scraper worker -Q datacenter -n poison-{os.getpid()}@%h; done"
     supervisor = subprocess.Popen(
@@ -336,7 +334,7 @@ def test_what_may_not_be_called_is_refused_by_the_worker(
             list(Client().map(function, [1, 2]))
 
 
-def test_nobody_serves_the_queue(calling: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_worker_serves_the_queue(calling: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scraper.plugins.functions.client.UNSERVED_S", 3.0)
     with pytest.raises(ServerUnavailableError, match="celery -A scraper worker -Q nobodys"):
         list(Client().map(f"{MODULE}:echo", [1], queue="nobodys"))

@@ -108,7 +108,7 @@ def test_a_worker_without_a_list_refuses(served: Served, run: Commands) -> None:
 
 def test_what_is_posted_leaves_once(served: Served, run: Commands) -> None:
     """A proxy that does not let us in, or not go there, has passed nothing on: another one is
-    asked. One that breaks off may have, and so may one that answers 502: then the function is told.
+    asked. One that breaks off may have, and so may one that answers 502: then the function gets an error.
     """
     stranger, shy, proxy = TestProxy(1), TestProxy(2, "socks5", mode="403"), TestProxy(3)
     with Field(stranger, shy, proxy) as field:

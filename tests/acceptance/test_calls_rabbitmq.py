@@ -35,7 +35,7 @@ def environment(
 def test_hundreds_of_inputs_some_of_which_fail(
     calling: Settings, run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleShop]
 ) -> None:
-    """In order, each once, its failure told of each; a message for thirty of them; nothing is left
+    """In order, each once, each with its failure; a message for thirty of them; nothing is left
     in the broker."""
     shop = sample_shop("--products", "60")
     with engine.begin() as connection:

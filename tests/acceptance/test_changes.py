@@ -41,7 +41,7 @@ def stored(engine: sa.Engine) -> list[int]:
 def applied(
     state: dict[str, dict[str, Any]], changes: list[dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """What a consumer makes of it: the products that are listed, with their data."""
+    """What a consumer has after them: the products that are listed, with their data."""
     state = dict(state)
     for change in changes:
         if change["event"] == "delisted":
@@ -137,7 +137,7 @@ def test_three_consumers_read_two_crawls_and_more(
 
 @pytest.fixture
 def products(engine: sa.Engine) -> int:
-    """A site "shop" with a few products, and so many changes."""
+    """A site "shop" with a few products, and this many changes."""
     site = a_site(
         product={"fields": {"title": "h1", "price": {"css": "b", "type": "price"}}}, revisit="0s"
     )

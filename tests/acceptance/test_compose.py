@@ -102,7 +102,7 @@ def products(container: Container) -> dict[str, dict[str, Any]]:
 
 
 def crawl_the_shop(made: Stack, running: list[Container], shop: SampleShop) -> None:
-    """Its products are the truth, and nobody has ended meanwhile."""
+    """Its products are the truth, and every container still runs."""
     coordinator = made.containers["coordinator"][0]
     crawl = int(one_off(coordinator, "crawl", "demo"))
 

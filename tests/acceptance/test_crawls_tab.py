@@ -47,7 +47,7 @@ def test_an_operators_evening(
     expect(page.locator("#fleet")).to_contain_text(re.compile("never crawled|No site yet"))
     crawl_id = int(run.scraper("crawl", "demo").stdout)
 
-    # It runs: seen without loading the page again, and told the same as in the terminal.
+    # It runs: shown without loading the page again, and as in the terminal.
     expect(page.locator(f'[data-crawl="{crawl_id}"]')).to_contain_text("running", timeout=120_000)
     until(lambda: progress.read_one(engine, crawl_id).counts.product_done > 250, 90)
     window.drawn(2)

@@ -154,7 +154,7 @@ def pages(engine: sa.Engine) -> list[str]:
     ]
 
 
-def test_colours_can_be_told_apart_and_everything_is_reached_by_keyboard(
+def test_colours_differ_and_everything_is_reached_by_keyboard(
     run: Commands, environment: Settings, browser: Browser, pages: list[str]
 ) -> None:
     flower = Flower(run, environment)

@@ -1,5 +1,5 @@
 """Shops whose listings go on for ever, crawled by real workers: they end soon, and the catalogue
-beside them is whole."""
+next to them is whole."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def link(href: str, sort: str = "c") -> str:
 
 
 def page_of(target: str) -> bytes | Answer | None:
-    """A catalogue, and beside it: session ids, a calendar, a page that is the same under any number,
+    """A catalogue, and next to it: session ids, a calendar, a page that is the same under any number,
     and links that robots.txt disallows."""
     parts = urlsplit(target)
     number = int(parse_qs(parts.query).get("page", ["0"])[0])

@@ -36,7 +36,7 @@ PROCESSES = 8
 LATENCY_S = 0.08
 # A machine at rest uses 95 to 99 % of the budget, and 93 to 97 % where a place goes round.
 USED_MIN = 0.8
-# between a slot and the note of it: a process is interrupted there, and clocks differ by a few ms
+# Between a slot and its note: a process is interrupted there, and clocks differ by a few ms.
 BUSY_S = 0.08
 POLICY = FetchPolicy(
     "test", {}, PrivateAccess(networks=ANYWHERE), None, 10_000, 10_000, 3, 5, 5, 10
@@ -46,7 +46,7 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 def _serve(control: Connection) -> None:
-    """Answers after `LATENCY_S`; sends when all requests left, came and ended once it is told to
+    """Answers after `LATENCY_S`; sends when all requests left, came and ended once it gets the signal to
     end."""
     visits: list[Visit] = []
 
@@ -180,7 +180,7 @@ def assert_within(visits: list[Visit], budget: Budget) -> None:
 def test_the_budget_holds_in_every_window_and_is_used(valkey_url: str, budget: Budget) -> None:
     lasts_s = 8.0
     best = 0.0
-    # a machine that is busy with something else leaves some of it unused
+    # A machine that is busy with something else leaves a part unused.
     for _ in range(6):
         visits = crawl(valkey_url, budget, lasts_s)
         assert_within(visits, budget)

@@ -90,7 +90,7 @@ def unacknowledged() -> Iterator[bytes]:
     for odd in invented.ODD:
         yield json.dumps([message, odd, odd]).encode()
         yield json.dumps([odd, "", "datacenter"]).encode()
-    # Names of what is no list.
+    # Names of keys that are not lists.
     for queue in ("unacked", "unacked_index", "_kombu.binding.celery.pidbox"):
         yield json.dumps([message, "", queue]).encode()
 
@@ -134,8 +134,8 @@ def test_messages_in_redis(
         assert client.exists(invented.STOLEN) == 0
 
 
-def test_flower_and_commands_read_what_is_theirs(calling: Settings, run: Commands) -> None:
-    """Events and answers that nobody has sent, from a Redis of both."""
+def test_flower_and_commands_read_their_own_messages(calling: Settings, run: Commands) -> None:
+    """Forged events and answers, from a Redis of both."""
     worker = run.worker("datacenter")
     run.until_ready(worker)
     flower = Flower(run, calling)
@@ -149,7 +149,7 @@ def test_flower_and_commands_read_what_is_theirs(calling: Settings, run: Command
         done = threading.Event()
 
         def answer() -> None:
-            """Once to each queue of somebody who asks."""
+            """Once to each queue of a client that asks."""
             answered: set[bytes] = set()
             while not done.wait(0.05):
                 bindings = cast("set[bytes]", client.smembers("_kombu.binding.reply.celery.pidbox"))
@@ -189,7 +189,7 @@ def command(method: str, **arguments: Any) -> amqp.Message:
 
 
 class RawMessage(amqp.Message):
-    """One whose properties are bytes that nobody has checked."""
+    """One whose properties are unchecked bytes."""
 
     def __init__(self, body: bytes, raw: bytes) -> None:
         super().__init__(body)
@@ -278,7 +278,7 @@ def test_messages_in_rabbitmq(
         for queue in QUEUES:
             publish(message, routing_key=queue)
     with closing(connect()) as connection:
-        # Of an exchange of somebody's own, with a routing key that is no text.
+        # Of a client's own exchange, with a routing key that is not text.
         channel = connection.channel()
         channel.exchange_declare("own", "fanout")
         for queue in QUEUES:

@@ -48,9 +48,7 @@ def test_a_listing_that_is_not_full_makes_its_crawl_suspect_once(
 
 
 @pytest.mark.timeout(1800)
-def test_what_is_true_comes_a_crawl_late_at_the_most(
-    engine: sa.Engine, environment: Settings
-) -> None:
+def test_what_is_true_comes_at_most_a_crawl_late(engine: sa.Engine, environment: Settings) -> None:
     results = run(engine, environment, SURPRISES, PRODUCTS, SEED)
     print("\n" + table(results))
     assert not any(result.wrong or result.delisted for result in results)

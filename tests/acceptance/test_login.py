@@ -1,4 +1,4 @@
-"""Two real workers at a shop that shows prices to whoever is logged in, and `scraper login`."""
+"""Two real workers at a shop that shows prices to those who are logged in, and `scraper login`."""
 
 from __future__ import annotations
 

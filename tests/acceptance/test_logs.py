@@ -32,7 +32,7 @@ def test_a_worker_logs_json_an_event_a_batch_and_one_a_failure(
     start = f"{shop.url}/all?page=1"
     text = definition.read_text()
     assert start in text
-    # no listing: it fails, and its address is told
+    # No listing: it fails, and its address is logged.
     useless = f"{shop.url}/_control/log?token={SECRET}"
     definition.write_text(
         text.replace(f"start: {start}", f"start: [{json.dumps(start)}, {json.dumps(useless)}]")
@@ -91,7 +91,7 @@ def is_failure(outcome: Outcome) -> bool:
 
 def lines(log: str) -> list[dict[str, Any]]:
     """From its first event on, every line is JSON. What Celery prints to standard output, which
-    lands in the same file here, is its banner before that and one line when it is told to end."""
+    lands in the same file here, is its banner before that and one line when it gets the signal to end."""
     all_lines = log.splitlines()
     first = next(n for n, line in enumerate(all_lines) if line.startswith("{"))
     rest = [

@@ -266,7 +266,7 @@ def test_pages_that_could_not_be_archived_are_counted(
 
 
 def _archived(address: str, pages: int) -> tuple[float, float] | None:
-    """Stored and lost, once they are so many."""
+    """Stored and lost, once there are this many."""
     found = scraped(address)
     stored, lost = (
         value(found, "scraper_worker_archived_pages_total", result=each)

@@ -107,7 +107,7 @@ class Crawled:
 
 
 class Maker:
-    """Builds one site: its pages on the shop, its definition, and what is expected of it."""
+    """Builds one site: its pages on the shop, its definition, and what is expected."""
 
     def __init__(self, shop: OddShop, folder: Path, name: str, port: int = 0) -> None:
         self.shop, self.name, self.port = shop, name, port
@@ -697,7 +697,7 @@ def only_what_may_be_asked_is_asked(crawled: Crawled) -> None:
         ("/r/20/9", 0),
     ):
         assert asked.count(target) == times, target
-    # On a machine that stands still for a page's whole time, a page meets a timeout, too. That is
+    # On a machine that does nothing for a page's whole time, a page meets a timeout, too. That is
     # charged to its host, and the page has as many tries of its own as before. A page that fails
     # has as many tries of its host's as the host is well.
     pages = crawled.pages("odd")

@@ -36,7 +36,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment that has the wheel, and beside it what it depends on: the
+    """The interpreter of an environment that has the wheel, and next to it what it depends on: the
     libraries of the tests' own environment, without the checkout."""
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
@@ -200,7 +200,7 @@ def test_a_worker_starts_for_a_queue(project: Installed) -> None:
 
 @pytest.mark.parametrize("options", ["none", "own", "given"])
 def test_flower_is_behind_a_login_and_on_loopback(project: Installed, options: str) -> None:
-    """Even where a folder's own configuration, or one that is named, says nothing of it, or empties
+    """Even where a folder's own configuration, or one that is named, does not name it, or empties
     what was said."""
     own = project.folder / ("flowerconfig.py" if options == "own" else "other.py")
     own.write_text("basic_auth = []\naddress = ''\nmax_tasks = 7\n")

@@ -63,7 +63,7 @@ def beat_of(process: Process) -> psutil.Process:
 
 @contextmanager
 def locked(url: str) -> Iterator[None]:
-    """Every step hangs meanwhile, until it gives up on the lock after half a minute."""
+    """Every step hangs then, until it gives up on the lock after half a minute."""
     with psycopg.connect(url.replace("postgresql+psycopg", "postgresql")) as connection:
         connection.execute("LOCK TABLE sites, crawls, pages, leases")
         yield
@@ -196,7 +196,7 @@ def test_a_database_of_another_revision(run: Commands, engine: sa.Engine) -> Non
     assert said(run, coordinator, "the database is at revision 9999") == 1
 
 
-def test_beat_stops_where_nobody_listens(run: Commands, valkey_url: str) -> None:
+def test_beat_stops_where_no_broker_listens(run: Commands, valkey_url: str) -> None:
     with redis.Redis.from_url(valkey_url) as client:
         client.lpush("coordinator", *(["{}"] * (WAITING_MAX + 5)))
         beat = run.start("celery", "-A", "scraper", "beat")

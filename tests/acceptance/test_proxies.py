@@ -39,7 +39,7 @@ def listed(environment: Settings, run: Commands, tmp_path: Path) -> Callable[[st
 
 @pytest.fixture
 def crawl(environment: Settings, run: Commands, engine: sa.Engine) -> Opened:
-    """Writes the definition and opens a crawl of it."""
+    """Writes the definition and opens a crawl."""
 
     def begin(field: Field, proxy: str, more: str = "", rate: str = "unlimited") -> int:
         text = field.definition(proxy, more).replace("rate: unlimited", f"rate: {rate}")
@@ -100,7 +100,7 @@ def test_a_fleet_shares_what_it_knows_and_never_asks_directly(
         assert peers[banned.address] <= 16, (
             "each of two workers has to find out with what is under way, no more"
         )
-        # The first seconds are spent before anybody has told how slow it is.
+        # The first seconds are spent before any worker has reported how slow it is.
         assert peers[slow.address] < mean(peers[proxy.address] for proxy in good) * 0.8
         assert rows(
             engine, "SELECT sum(host_attempts), count(*) FILTER (WHERE attempts > 1) FROM pages"
@@ -109,7 +109,7 @@ def test_a_fleet_shares_what_it_knows_and_never_asks_directly(
         window = max(sum(at <= t < at + 1 for t in times) for at in times)
         assert window <= 40, "the host's budget holds for all proxies together"
 
-        # workers tell what they saw every two seconds
+        # Workers report what they saw every two seconds.
         def told_all() -> list[dict[str, Any]]:
             found = run.json("proxies")
             return found if sum(one["requests"] for one in found) >= 302 else []

@@ -1,4 +1,4 @@
-"""What the documentation tells a reader to type, typed as it stands there, in an empty folder:
+"""What a reader of the documentation types, typed as it is written, in an empty folder:
 the README, then Definitions, SQL and the cookbook.
 
 A mark before a block says what is done with it: `run` types it into a shell, `file: NAME` writes it,
@@ -54,7 +54,7 @@ def free_port() -> str:
 
 
 class Reader:
-    """Somebody who types what a page says, with free ports in place of the page's."""
+    """A reader who types what a page says, with free ports in place of the page's."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -139,7 +139,7 @@ kill -TERM $pid; wait $pid; cat start.txt
 
     def typed(self, text: str) -> str:
         """With this reader's ports. One of the three products that are tried is gone at the sample
-        shop, which `scraper try` tells by its exit code."""
+        shop, which `scraper try` says by its exit code."""
         text = re.sub(r"^(scraper try sample) .*", r"\1 || [ $? = 1 ]", text, flags=re.M)
         return text.replace(SHOP_PORT, self.port).replace(MAIL_PORT, self.mail_port)
 
@@ -181,7 +181,7 @@ class Mailbox:
 
 
 @pytest.mark.everyday
-def test_what_the_readme_tells_to_type(reader: Reader) -> None:
+def test_commands_of_the_readme(reader: Reader) -> None:
     printed = reader.read("README.md")
     assert "sites/sample.yaml written" in printed and "200 new" in printed
     assert "401\n" in printed, "the dashboard asks for a login"
@@ -189,7 +189,7 @@ def test_what_the_readme_tells_to_type(reader: Reader) -> None:
     assert rows[0].startswith("id,url,title,price,") and len(rows) >= 201
 
 
-def test_what_other_pages_tell_to_type(reader: Reader) -> None:
+def test_commands_of_other_pages(reader: Reader) -> None:
     reader.read("README.md")
     printed = reader.read("docs/how-to/definitions.md")
     assert "no errors" in printed and "200 new" in printed

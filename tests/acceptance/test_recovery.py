@@ -1,4 +1,4 @@
-"""What a crawl survives: a killed worker, an emptied broker, a worker told to stop, a rolling
+"""What a crawl survives: a killed worker, an emptied broker, a worker that stops, a rolling
 restart, a pause. The products are the truth every time, and the counters are the pages table's."""
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_an_emptied_broker(crawl: Crawl, valkey_url: str) -> None:
     assert crawl.worker.poll() is None and crawl.coordinator.poll() is None
 
 
-def test_a_worker_told_to_stop(any_broker: Settings, crawl: Crawl) -> None:
+def test_a_worker_that_stops(any_broker: Settings, crawl: Crawl) -> None:
     """It hands its pages back and ends; another one finishes without waiting for a lease."""
     crawl.until_fetched(0.2)
     assert crawl.run.end(crawl.worker) == 0

@@ -129,7 +129,7 @@ async def use_accounts_and_proxies(url: str) -> None:
         assert forget_account(client, "shop", "ann") and read_all_stats(client)
 
 
-def test_the_documented_rights_are_no_more_than_that(limited: valkey.Server) -> None:
+def test_the_documented_rights_allow_only_that(limited: valkey.Server) -> None:
     url = limited.url.replace("://", f"://scraper:{PASSWORD}@")
     with redis.Redis.from_url(url) as client:
         assert client.ping()

@@ -77,7 +77,7 @@ def test_what_is_urgent_is_fetched_next(
 ) -> None:
     """All 8 places of the only worker are taken by batches of low priority, 8 more wait, and 20,000
     pages: of those that no worker had yet when a page of high priority came, none goes before it.
-    Neither on a host of its own nor on theirs, paced or not."""
+    Neither on a host of its own nor on another site's, paced or not."""
     options = ("--products", "20", "--latency-ms", "400")
     one_queue = {"queue: residential": "queue: datacenter"}
     # The first crawl's urgent page is on another shop's host.

@@ -33,7 +33,7 @@ product:
 
 
 class Shop:
-    """The shop, its definition, and what is stored of it."""
+    """The shop, its definition, and what is stored."""
 
     def __init__(self, server: OddShop, folder: Path, engine: sa.Engine) -> None:
         self.server, self.folder, self.engine = server, folder, engine
@@ -96,7 +96,7 @@ def shop(server: OddShop, environment: Settings, engine: sa.Engine) -> Shop:
     return Shop(server, environment.sites_dir, engine)
 
 
-def test_a_selector_breaks_and_is_mended(
+def test_a_selector_breaks_and_is_fixed(
     run: Commands, shop: Shop, engine: sa.Engine, told: tuple[Webhook, Mailbox, Path]
 ) -> None:
     webhook, mailbox, path = told

@@ -9,7 +9,7 @@ TIMES = ("first_seen_at", "changed_at", "fetched_at", "delisted_at")
 
 
 def as_truth(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as the shop tells it: decimals as text with every digit, no times."""
+    """A row as the shop shows it: decimals as text with every digit, no times."""
     return {
         name: str(value) if isinstance(value, Decimal) else value
         for name, value in row.items()

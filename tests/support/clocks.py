@@ -24,7 +24,7 @@ class _JumpingSelector(selectors.SelectSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Its clock stands still while anything is ready to run, and jumps to the next timer."""
+    """Its clock stops while anything is ready to run, and jumps to the next timer."""
 
     def __init__(self) -> None:
         self.jumping = _JumpingSelector()

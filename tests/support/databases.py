@@ -1,7 +1,7 @@
-"""The tests' PostgreSQL databases: a migrated template, clones of it, and one clone for each xdist
+"""The tests' PostgreSQL databases: a migrated template, its clones, and one clone for each xdist
 worker that is emptied between its tests.
 
-Emptying takes some milliseconds where a clone takes a tenth of a second, all of it under one lock.
+Emptying takes some milliseconds where a clone takes a tenth of a second, all under one lock.
 What would make one test's leftovers the next one's rows is looked for each time: processes that
 know the database, sessions, other tables, other settings.
 """
@@ -24,7 +24,7 @@ from scraper.infra.database import make_engine
 from scraper.settings import Settings
 
 MIGRATED = "template_migrated"
-# How long processes and sessions that were told to end may take for it.
+# How long processes and sessions may take to end after the signal.
 GRACE_S = 10.0
 # Tables beyond this size are truncated: deleting would leave as much to vacuum.
 TRUNCATED_BYTES = 400_000
@@ -70,7 +70,7 @@ def database_url(settings: Settings, name: str) -> str:
 
 @contextmanager
 def _alone(settings: Settings) -> Iterator[psycopg.Connection[Any]]:
-    """A template that somebody clones, or migrates, is nobody else's meanwhile."""
+    """A process that clones, or migrates, a template has it alone."""
     with (settings.home_dir / "template.lock").open("w") as lock, admin(settings) as connection:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield connection
@@ -101,7 +101,7 @@ def _create(settings: Settings, name: str, template: str) -> None:
 
 @contextmanager
 def clone(settings: Settings, template: str) -> Iterator[str]:
-    """The URL of a new database, which is dropped afterwards whoever uses it."""
+    """The URL of a new database, which is dropped afterwards even while it is used."""
     name = f"t_{uuid.uuid4().hex[:16]}"
     _create(settings, name, template)
     yield database_url(settings, name)

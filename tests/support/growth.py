@@ -1,4 +1,4 @@
-"""Whether work grows as its input does, on any machine: its CPU time beside that for a tenth of the
+"""Whether work grows as its input does, on any machine: its CPU time divided by that for a tenth of the
 input, measured in the same test. Linear work takes ten times as long, quadratic work a hundred."""
 
 from __future__ import annotations

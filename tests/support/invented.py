@@ -1,4 +1,4 @@
-"""Messages that nobody of ours has sent, as somebody who can write to the broker would make them."""
+"""Forged messages, as a client that can write to the broker would make them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ PLACES = (
 
 
 def task(name: str = "fetch_products", **kwargs: Any) -> tuple[dict[str, Any], Any]:
-    """The headers and the body's content of a message of ours."""
+    """The headers and the body's content of a message of the project."""
     task_id = str(uuid4())
     if not kwargs and name.startswith("fetch"):
         kwargs = {"lease_id": str(uuid4())}
@@ -119,7 +119,7 @@ def encoded(body: bytes) -> str:
 
 
 def contents() -> Iterator[Any]:
-    """Bodies of a task that are not those of ours."""
+    """Bodies of a task that the project does not send."""
     _, (args, kwargs, embed) = task()
     for odd in ODD:
         yield odd
@@ -145,7 +145,7 @@ def contents() -> Iterator[Any]:
 
 
 def calls() -> Iterator[dict[str, Any]]:
-    """Arguments of `call_functions` that are not those of ours."""
+    """Arguments of `call_functions` that the project does not send."""
     group = {
         "call": uuid4().hex,
         "number": 1,
@@ -186,12 +186,12 @@ def tasks() -> Iterator[tuple[Any, Any]]:
         headers, content = task()
         headers.pop(name, None)
         yield headers, content
-    # An attack on the clock of ours.
+    # An attack on the worker's clock.
     yield {**task()[0], "clock": 2**63 - 1}, task()[1]
 
 
 def commands() -> Iterator[Any]:
-    """Contents of remote control messages that are not those of ours."""
+    """Contents of remote control messages that the project does not send."""
     ping = {"method": "ping", "arguments": {}, "destination": None}
     yield from ODD
     for odd in ODD:
@@ -211,7 +211,7 @@ def commands() -> Iterator[Any]:
 
 
 def raw() -> Iterator[bytes]:
-    """What is no message at all, or one whose envelope is wrong. For Redis."""
+    """What is not a message at all, or one whose envelope is wrong. For Redis."""
     noise = random.Random(8)
     yield from (
         b"hello",

@@ -71,7 +71,7 @@ class Crawl:
             making.add(engine, [making.new_page(self.ids, url) for url in self.urls], room=100_000)
 
     def lease(self, pages: int = 1000) -> list[tuple[int, Any]]:
-        """(the product's number, its leased page), of up to so many pages."""
+        """(the product's number, its leased page), of up to this many pages."""
         found = []
         for batch in making.lease_all(self.engine, HOST, pages):
             lease = making.claimed(self.engine, batch)
@@ -105,7 +105,7 @@ class Crawl:
     def settle(
         self, data: Callable[[int], Data | None], pages: int = 1000, mistyped: Sequence[str] = ()
     ) -> None:
-        """Leases so many pages and settles them in groups of ten."""
+        """Leases this many pages and settles them in groups of ten."""
         self.data = data
         leased = self.lease(pages)
         assert not any(page.again for _, (page, _) in leased)

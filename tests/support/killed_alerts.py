@@ -17,7 +17,7 @@ from scraper.plugins.alerts.prices import outbox
 from tests.support.servers.forked import start_program
 from tests.support.servers.receivers import receivers
 
-# A coordinator that does nothing but price alerts, after the step that is put in.
+# A coordinator that does only price alerts, after the step that is put in.
 COORDINATOR = """
 import os, sys
 from pathlib import Path
@@ -48,7 +48,7 @@ class Replay:
     at_work: int = 0
 
     def append(self, message: object) -> None:
-        """Keeps the ids of a webhook's message, and nothing else of it."""
+        """Keeps the ids of a webhook's message, and nothing else."""
         if isinstance(message, tuple):
             self.received.update(one["id"] for one in message[1]["alerts"])
 

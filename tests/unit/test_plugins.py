@@ -1,5 +1,5 @@
 """Plug-ins: what the shipped ones name is there, what is off says why, and one from outside works
-like ours."""
+like the project's."""
 
 from __future__ import annotations
 

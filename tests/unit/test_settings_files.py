@@ -42,7 +42,7 @@ def test_what_a_program_asks_for_comes_first(give: Give) -> None:
     assert Settings(lease_s=20).lease_s == 20
 
 
-def test_an_empty_variable_beside_a_file(give: Give, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_variable_next_to_a_file(give: Give, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDIS_URL", "")
     give("REDIS_URL", "redis://redis/0")
     assert settings_module.load().redis_url == "redis://redis/0"

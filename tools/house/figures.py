@@ -1,4 +1,4 @@
-"""The figures that show how the house stands, each with its limit from `house_ratchet.toml`.
+"""The figures that show the state of the house, each with its limit from `house_ratchet.toml`.
 
 A limit is a ratchet: the house test fails where a figure is worse, and a limit only moves towards
 the figure's aim. `python -m tools.house --tighten` moves every limit to what is measured.

@@ -127,5 +127,5 @@ def is_module(name: str) -> bool:
 def modules_below(folder: Path) -> list[Module]:
     """Returns the same modules each time: parsing them is what takes time."""
     paths = sorted(folder.rglob("*.py"))
-    # The benchmarks' peers are installed into a .venv beside them.
+    # The benchmarks' peers are installed into a .venv next to them.
     return [Module(path) for path in paths if not {"migrations", ".venv"} & set(path.parts)]

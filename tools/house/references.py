@@ -29,13 +29,13 @@ CONFIGURATION = (
     *("pyproject.toml", "Makefile", "Dockerfile", "alembic.ini", "docker-compose.yml"),
     *("zensical.toml", ".pre-commit-config.yaml", ".ci/run", ".github/**/*.yml", "deploy/**/*"),
 )
-# `sites/NAME.py` stands for any such file.
+# `sites/NAME.py` is any such file.
 PLACEHOLDER = re.compile(r"(?:^|/)[A-Z]+\.\w+$")
 # The mark before a file of an example, which its test writes.
 WRITTEN = re.compile(r"<!-- (?:file|plugin): .*? -->")
 # Where the wheel puts what lies outside the package in a checkout.
 SHIPPED = "scraper/shipped/"
-# What looks like a name of ours and is data: an address, a queue, a path in a shop's JSON.
+# What looks like a name of the project and is data: an address, a queue, a path in a shop's JSON.
 DATA = {
     *("awswaf.com", "offers.price", "pricing.current.value", "props.pageProps.apolloState"),
     *("residential.eu",),

@@ -32,7 +32,7 @@ OURS = (
 
 
 class Inspection:
-    """Writes what it finds into the report, and changes nothing but by sending messages that must
+    """Writes what it finds into the report, and changes things only by sending messages that must
     not change anything."""
 
     def __init__(self, rig: Rig, catalogue: Catalogue, report: Report) -> None:
@@ -126,7 +126,7 @@ class Inspection:
     # ---------------------------------------------------------------------------------------------------
 
     def end(self, sites: Path, missing: list[str], *, wait_for_unacknowledged: bool) -> None:
-        """The scheduled sites are retired, everybody is told to stop, and nothing may be left."""
+        """The scheduled sites are retired, every process gets the signal to stop, and nothing may be left."""
         rig, fleet = self.rig, self.rig.fleet
         until = patient(self._now)
         slots.remove(sites)

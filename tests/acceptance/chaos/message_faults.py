@@ -68,7 +68,7 @@ class MessagesLate(MessagesFault):
 
 
 class MessagesInvented(MessagesFault):
-    """What nobody of ours has sent, into the queues of pages and the coordinator's."""
+    """Messages that the project has not sent, into the queues of pages and the coordinator's."""
 
     kind = "messages_invented"
 

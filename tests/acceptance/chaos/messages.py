@@ -1,7 +1,7 @@
 """Messages that come twice, late, or after their crawl has ended. None of them may change anything.
 
 Copies are taken of the raw queue entries where there are some to be seen (workers take them within
-a millisecond), and made anew, without an expiry, for the leases that there are: a lease's id is all
+a millisecond), and made again, without an expiry, for the leases that there are: a lease's id is all
 that a message says.
 """
 
@@ -51,7 +51,7 @@ def leases(servers: Servers) -> list[Lease]:
 
 
 def application(servers: Servers) -> Celery:
-    """Our own, so that its connections can be told from the application's."""
+    """A separate one, so that its connections differ from the application's."""
     app = Celery(US, broker=servers.settings.celery_broker_url, set_as_current=False)
     app.conf.broker_transport_options = {
         "socket_timeout": 5,

@@ -136,7 +136,7 @@ class ConnectionsCut(PostgresFault):
 
 
 class PoolExhausted(PostgresFault):
-    """Every connection that the server allows is ours, the reserved ones included, for some
+    """This fault takes every connection that the server allows, the reserved ones included, for some
     seconds."""
 
     kind = "pool_exhausted"

@@ -1,4 +1,4 @@
-"""Waiting for servers and states, bounded. A database that is away for a moment is no answer yet."""
+"""Waiting for servers and states, bounded. A database that is away for a moment has not answered yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 EVERY_S = 0.2
 AWAY_S = 30.0
-# what is to be gone by itself may take so long
+# What ends by itself may take this long.
 LEFT_S = 20.0
 
 

@@ -1,4 +1,4 @@
-"""Faults of processes: workers, coordinators and beats are killed, frozen, and told to stop."""
+"""Faults of processes: workers, coordinators and beats are killed, frozen, and stopped."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def _leases_back(fault: Injected, story: Story, disorder: Disorder) -> float | N
 
 def _everybody(fault: Injected, story: Story, injected: Sequence[Injected]) -> float | None:
     """Until each worker has claimed again that had claimed in the half minute before, does so at
-    all afterwards, and was no other fault's victim meanwhile. With few pages left there may be
+    all afterwards, and was no other fault's victim in that time. With few pages left there may be
     nothing to claim: no number to judge by."""
     assert fault.ended is not None
     before = {worker for at, _, worker in story.claims if fault.began - 30 < at < fault.began}

@@ -1,4 +1,4 @@
-"""What came of a run: a table for people (plain and aligned where nobody sits at a terminal), and
+"""What came of a run: a table for people (plain and aligned without a terminal), and
 the same as JSON."""
 
 from __future__ import annotations

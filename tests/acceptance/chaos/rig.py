@@ -67,7 +67,7 @@ class Rig:
         return found
 
     def victim(self, members: list[Member], rng: Random) -> Member | None:
-        """One that lives and is no other fault's victim, chosen by the dice; None where there is
+        """One that lives and that no other fault has hit, chosen by the dice; None where there is
         none."""
         chosen = rng.random()
         with self._lock:

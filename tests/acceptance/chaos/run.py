@@ -1,7 +1,7 @@
 """One run: servers, shops and fleet are started, rounds of a crawl and its faults follow, and
 everything is ended again.
 
-    a round    the shop is visited anew, a crawl is opened, faults are injected until it has ended or time is over;
+    a round    the shop is visited again, a crawl is opened, faults are injected until it has ended or time is over;
                then nothing is injected any more, the crawl has to end, and every check is made
 
 Owns the order of things, the bounds in time, and the end of whatever was started, also after Ctrl-C

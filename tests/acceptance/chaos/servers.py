@@ -127,7 +127,7 @@ class Servers:
         servers.kill(self.settings, name)
 
     def end(self, name: str, number: signal.Signals) -> None:
-        """One signal to the server's main process; SIGKILL to all of it where that is not enough."""
+        """One signal to the server's main process; SIGKILL to all its processes if that is not enough."""
         pid = self.pid(name)
         if pid is not None and not process.end_process(pid, [(number, END_S)]):
             self.kill(name)

@@ -14,7 +14,7 @@ from tests.acceptance.chaos.servers import Disorder
 
 NAMES = tuple(f"tick-{n}" for n in range(1, 6))
 MINUTE = timedelta(minutes=1)
-# within which a slot has its crawl, whoever died meanwhile
+# Within this time a slot has its crawl, whichever process died.
 GRACE = timedelta(seconds=30)
 FIRST = "name: demo "
 SITES = sa.text("SELECT name, scheduled_since FROM sites WHERE name LIKE 'tick-%' ORDER BY name")
@@ -47,7 +47,7 @@ def known(engine: sa.Engine) -> bool:
 
 
 def at_rest(engine: sa.Engine) -> bool:
-    """Nobody schedules them any more, and nothing is being crawled."""
+    """No schedule opens them any longer, and no crawl runs."""
     with engine.connect() as connection:
         return not connection.execute(ENABLED).scalar() and not connection.execute(ACTIVE).scalar()
 

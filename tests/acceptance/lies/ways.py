@@ -22,7 +22,7 @@ Surprise = Callable[[Shop, Random], None]
 
 @dataclass(frozen=True)
 class Way:
-    """`lie` spoils pages for so many crawls; `surprise` is true, and `delists` some products."""
+    """`lie` spoils pages for this many crawls; `surprise` is true, and `delists` some products."""
 
     name: str
     lie: Lie | None = None

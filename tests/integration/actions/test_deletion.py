@@ -1,4 +1,4 @@
-"""A site is taken out: all that is stored of it, and nothing of others."""
+"""A site is taken out: all its rows, and no rows of others."""
 
 from __future__ import annotations
 

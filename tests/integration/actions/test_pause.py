@@ -1,4 +1,4 @@
-"""A paused site on a real PostgreSQL: nothing of it is leased, opened or made up; everybody else
+"""A paused site on a real PostgreSQL: none of its pages is leased, opened or made up; every other site
 goes on. (What a worker does with a batch that is under way: test_worker_ends.)"""
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def test_other_sites_go_on_on_the_same_host(engine: sa.Engine, queue: str) -> No
     "urgent", [8, 10, 12], ids=["paused less urgent", "both alike", "paused more urgent"]
 )
 @pytest.mark.parametrize("rate", ["unlimited", "2/s"])
-def test_a_paused_site_holds_up_nobody_on_its_host_and_queue(
+def test_a_paused_site_holds_up_no_other_on_its_host_and_queue(
     engine: sa.Engine, urgent: int, rate: str
 ) -> None:
     """Its pages are looked past, however urgent, and so is its rate."""
@@ -242,7 +242,7 @@ def test_a_slot_that_comes_due_in_a_pause_is_not_recorded_as_skipped(engine: sa.
     assert opened(engine) == [("shop", "planned")]
 
 
-def test_nobody_opens_a_crawl_of_a_paused_site_by_hand(engine: sa.Engine) -> None:
+def test_no_crawl_of_a_paused_site_opens_by_hand(engine: sa.Engine) -> None:
     scheduled(engine, "shop", "other")
     pause(engine)
     with pytest.raises(PausedError, match="shop is paused.*scraper sites resume shop"):

@@ -300,7 +300,7 @@ def test_the_broker_is_not_asked_about_a_queue_that_is_full_already(engine: sa.E
     assert dispatch(engine, SETTINGS, depth) == [] and asked == ["datacenter"]
 
 
-def test_messages_that_nobody_reads_fill_the_room_of_every_priority(engine: sa.Engine) -> None:
+def test_unread_messages_fill_the_room_of_every_priority(engine: sa.Engine) -> None:
     shop(engine, "high", 10, priority=19)
     assert dispatch(engine, SETTINGS, lambda _: BATCHES_AHEAD) == []
 
@@ -356,7 +356,7 @@ def test_a_batch_is_full_urgent_first_and_even(
     assert sum(hosts.total() for hosts in due.values()) == total - batch.total()
     taken = {priority: Counter(hosts) - due[priority] for priority, hosts in pages.items()}
     for priority, hosts in pages.items():
-        # something of it is left: nothing less urgent was taken
+        # Some is left: nothing less urgent was taken.
         if due[priority]:
             assert not any(taken[lower] for lower in pages if lower < priority)
             waits = [taken[priority][host] for host in due[priority]]

@@ -73,7 +73,7 @@ def stop(engine: sa.Engine, crawl: tuple[int, int]) -> bool:
 # ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_leases_of_a_stopped_crawl_are_gone_at_once(
+def test_the_leases_of_a_stopped_crawl_end_at_once(
     engine: sa.Engine, crawl: tuple[int, int]
 ) -> None:
     """Claimed or not: its messages claim nothing, its workers' leases cannot be prolonged."""
@@ -308,7 +308,7 @@ def a_page_is_added(engine: sa.Engine, crawl: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("happens", [a_page_is_tried, a_page_is_added])
-def test_progress_begins_the_count_anew(
+def test_progress_begins_the_count_again(
     engine: sa.Engine, crawl: tuple[int, int], happens: Happening
 ) -> None:
     add(engine, [new_page(crawl, url) for url in urls(3)])
@@ -350,9 +350,7 @@ def only_proxies_are_met(engine: sa.Engine, crawl: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     "happens", [nothing, a_message_is_not_read, a_page_is_handed_back, only_proxies_are_met]
 )
-def test_what_is_no_progress_does_not(
-    engine: sa.Engine, crawl: tuple[int, int], happens: Happening
-) -> None:
+def test_other_events_do_not(engine: sa.Engine, crawl: tuple[int, int], happens: Happening) -> None:
     """Messages that go round and round, and pages that are handed back, bring a crawl no nearer to
     its end."""
     add(engine, [new_page(crawl, url) for url in urls(3)])
@@ -377,7 +375,7 @@ def test_a_minute_counts_once_for_many_coordinators(
 def test_an_installation_that_was_down_ends_none_of_its_crawls(
     engine: sa.Engine, crawl: tuple[int, int]
 ) -> None:
-    """Nobody has watched for a month: that is one look, not a month's."""
+    """No coordinator has watched for a month: that is one look, not a month's."""
     add(engine, [new_page(crawl, url) for url in urls(3)])
     minute(engine, 43_200)
     for _ in range(5):
@@ -400,7 +398,7 @@ def test_a_paused_crawl_never_stalls(engine: sa.Engine, crawl: tuple[int, int]) 
     assert state(engine, crawl)[0] == "running", "the pause does not count afterwards"
 
 
-def test_a_crawl_that_stands_still_with_nothing_open_is_finished_not_failed(
+def test_an_idle_crawl_with_nothing_open_is_finished_not_failed(
     engine: sa.Engine, crawl: tuple[int, int]
 ) -> None:
     add(engine, [new_page(crawl, url) for url in urls(1)])
@@ -427,7 +425,7 @@ def left_s(engine: sa.Engine) -> float:
 @pytest.mark.parametrize(
     ("lease_s", "unclaimed"), [(45.0, leases.CLAIM_S), (600.0, leases.CLAIM_S), (5.0, 5.0)]
 )
-def test_a_lease_nobody_claims_goes_back_soon_and_a_claimed_one_has_its_time(
+def test_an_unclaimed_lease_goes_back_soon_and_a_claimed_one_has_its_time(
     engine: sa.Engine, crawl: tuple[int, int], lease_s: float, unclaimed: float
 ) -> None:
     add(engine, [new_page(crawl, urls(1)[0])])
@@ -526,7 +524,7 @@ def test_leases_from_before_a_long_outage_of_the_coordinator_get_a_moment(
 def test_an_unclaimed_lease_gets_no_such_moment(
     engine: sa.Engine, crawl: tuple[int, int], postmaster: Callable[[float], None]
 ) -> None:
-    """Nobody is at work on it, and its message may be gone."""
+    """No worker has it, and its message may be lost."""
     postmaster(1.0)
     add(engine, [new_page(crawl, urls(1)[0])])
     (lease_id,) = dispatched(engine)
@@ -536,7 +534,7 @@ def test_an_unclaimed_lease_gets_no_such_moment(
     assert rows(engine, "SELECT status, losses FROM pages") == [("due", 0)]
 
 
-def test_whoever_is_first_has_a_lease_that_ran_out(
+def test_the_first_to_ask_has_a_lease_that_ran_out(
     engine: sa.Engine, crawl: tuple[int, int]
 ) -> None:
     """Its worker and the reaper at the same moment: one of them gets it, never both."""
@@ -596,7 +594,7 @@ def test_a_slot_waits_for_a_replay_and_is_opened_after_it(engine: sa.Engine) -> 
 
 @pytest.mark.parametrize("trigger", ["manual", REPLAY])
 def test_a_replay_delists_nothing(engine: sa.Engine, trigger: str) -> None:
-    """It has asked for a few pages only: what it did not reach may be as good as ever."""
+    """It has asked for a few pages only: what it did not reach may be unchanged."""
     site = a_site(rate="unlimited", revisit="0s")
     first = open_crawl(engine, site)
     add(engine, [new_page(first, url) for url in urls(2)])

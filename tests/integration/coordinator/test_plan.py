@@ -1,4 +1,4 @@
-"""Planning on a real PostgreSQL: one crawl a slot whoever plans, nothing made up twice, files taken
+"""Planning on a real PostgreSQL: one crawl a slot whichever process plans, nothing made up twice, files taken
 over as they change."""
 
 from __future__ import annotations

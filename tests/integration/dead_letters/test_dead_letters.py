@@ -1,5 +1,5 @@
 """Dead and invalid pages on a real PostgreSQL: found, replayed through the frontier's front door,
-dropped; and what two replays, a crawl's end and a worker do to each other meanwhile."""
+dropped; and what two replays, a crawl's end and a worker do to each other."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def end(engine: sa.Engine, crawl: Crawl) -> None:
 
 
 def ended_crawl(engine: sa.Engine, count: int, **more: object) -> Crawl:
-    """A site "shop" whose only crawl has ended with so many dead pages."""
+    """A site "shop" whose only crawl has ended with this many dead pages."""
     crawl = open_crawl(engine, a_site(**more))
     give_up(engine, crawl, urls(count))
     end(engine, crawl)
@@ -534,7 +534,7 @@ def test_two_replays_at_once(
 
 
 def test_a_replay_against_the_end_of_the_crawl(engine: sa.Engine, other: sa.Engine) -> None:
-    """Nobody adds a page to a crawl that has ended, whichever is first."""
+    """No page is added to a crawl that has ended, whichever is first."""
     for number in range(10):
         crawl = open_crawl(engine, a_site(f"s{number}"))
         give_up(engine, crawl, urls(3, f"s{number}.example"))

@@ -318,7 +318,7 @@ def test_each_queue_is_asked_the_same(resources: list[Resource]) -> None:
 
 @pytest.mark.usefixtures("own_database")
 def test_what_keda_counts(resources: list[Resource], engine: sa.Engine) -> None:
-    """Pages that are due, a thousand of a host at the most, and those that workers have; not
+    """Pages that are due, at most a thousand of a host, and those that workers have; not
     another queue's, nor a paused host's, nor later ones. With many pages it is answered from the
     index alone."""
     query = queries(resources)["residential"]

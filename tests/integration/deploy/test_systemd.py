@@ -26,7 +26,7 @@ NAMES = [
     ),
     *INSTANCES,
 ]
-# of 10; `systemd-analyze security` counts 0.5 of it for the network, which is what it is for
+# of 10; `systemd-analyze security` counts 0.5 for the network, which a worker needs
 EXPOSURE_MAX = 1.5
 
 

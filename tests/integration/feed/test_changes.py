@@ -51,7 +51,7 @@ def told(
     return [(one.event, one.id, one.version) for one in changes.read(engine, since, site=site)]
 
 
-# --- what is told of
+# --- what the feed reports
 
 
 def test_new_changed_delisted_and_relisted(shop: Shop) -> None:
@@ -84,7 +84,7 @@ def test_new_changed_delisted_and_relisted(shop: Shop) -> None:
     assert all(one.at.tzinfo is not None for one in found)
 
 
-def test_what_is_found_as_it_was_is_no_change(shop: Shop) -> None:
+def test_what_is_found_as_it_was_is_not_a_change(shop: Shop) -> None:
     for _ in range(3):
         shop.once(title="A")
     assert told(shop.engine) == [("new", "7", 1)]
@@ -146,7 +146,7 @@ def test_a_crawl_that_is_not_whole_or_suspect_delists_nothing(
     assert told(shop.engine) == [("new", "7", 1), ("new", "8", 1)]
 
 
-def test_a_lost_lease_tells_nothing(shop: Shop) -> None:
+def test_a_lost_lease_reports_nothing(shop: Shop) -> None:
     pages = shop.begin(A)
     shop.give(pages[A], "7", title="A")
     shop.give(pages[A], "7", title="other")
@@ -464,7 +464,7 @@ def test_now_and_a_time(engine: sa.Engine, shop: Shop) -> None:
 
 @pytest.mark.usefixtures("own_database")
 def test_databases_that_had_products_before(engine: sa.Engine, shop: Shop) -> None:
-    """The migration of a database with products: whoever wants all of it takes an export first."""
+    """The migration of a database with products: a reader that wants all takes an export first."""
     shop.once(title="A")
     migrations.downgrade(engine, "0009")
     migrations.upgrade(engine)

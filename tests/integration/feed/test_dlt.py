@@ -44,7 +44,7 @@ def run(engine: sa.Engine, folder: Path) -> subprocess.Popen[bytes]:
 
 
 def files(folder: Path, pattern: str) -> set[str]:
-    """Those below the folder; folders that vanish meanwhile, which `rglob` fails at, have none."""
+    """Those below the folder; folders that vanish in that time, which `rglob` fails at, have none."""
     return set(glob(f"{folder}/**/{pattern}", recursive=True))
 
 

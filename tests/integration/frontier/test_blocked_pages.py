@@ -83,7 +83,7 @@ def test_a_host_that_bans_a_class_is_asked_through_the_next(
         assert why in ("status-403", "cloudflare-page", "proxies-banned")
 
 
-def test_where_all_that_would_do_are_banned_nobody_asks_and_the_reason_is_kept(
+def test_where_all_that_would_do_are_banned_none_asks_and_the_reason_is_kept(
     start: Start, engine: sa.Engine, valkey_url: str
 ) -> None:
     cheap, dear = two_classes()
@@ -158,9 +158,7 @@ def test_a_probe_that_is_blocked_costs_its_page_nothing(start: Start, engine: sa
         assert every_s == 2 * escalation.PROBE_FIRST_S and waits
 
 
-def test_one_page_that_is_forbidden_to_everybody_moves_nobody_else(
-    start: Start, engine: sa.Engine
-) -> None:
+def test_one_page_that_is_forbidden_to_all_moves_no_other(start: Start, engine: sa.Engine) -> None:
     cheap, dear = two_classes()
     with Field(*cheap, *dear, products=40) as field:
         more = "escalate: residential\n"
@@ -182,7 +180,7 @@ def test_one_page_that_is_forbidden_to_everybody_moves_nobody_else(
 def test_without_proxies_a_blocked_page_goes_to_other_workers(
     start: Start, engine: sa.Engine
 ) -> None:
-    """The shop cannot tell the workers of this test apart: it lets a page through at the sixth
+    """The shop cannot distinguish the workers of this test: it lets a page through at the sixth
     time."""
     with Field(products=12) as field:
         field.stubborn = {"/p/5": 5}
@@ -232,7 +230,7 @@ def test_what_lacks_what_it_used_to_have_is_looked_at_through_another_proxy(
         assert starved and set(starved) <= set(again)
 
 
-def test_a_redesign_is_no_block(start: Start, engine: sa.Engine) -> None:
+def test_a_redesign_is_not_a_block(start: Start, engine: sa.Engine) -> None:
     """Everybody gets the page without its title: a second look, and then it is what it is."""
     cheap, dear = two_classes()
     with Field(*cheap, *dear, products=10) as field:
@@ -332,8 +330,8 @@ def test_what_is_stored_is_what_was_meant(engine: sa.Engine, key: TierKey) -> No
         assert abs(now - route.changed_at) < 30
 
 
-def test_no_direct_request_in_any_of_it(start: Start, engine: sa.Engine) -> None:
-    """Nobody is left in either class: the pages wait."""
+def test_no_request_goes_directly(start: Start, engine: sa.Engine) -> None:
+    """No proxy is left in either class: the pages wait."""
     cheap, dear = two_classes()
     with Field(*cheap, *dear, products=10) as field:
         field.banned = addresses(cheap) | addresses(dear)

@@ -74,7 +74,7 @@ def test_leases_do_not_overlap(engine: sa.Engine, crawl: tuple[int, int]) -> Non
     assert len(rows(engine, "SELECT DISTINCT lease_id FROM leased_pages")) == len(batches)
 
 
-def test_nothing_is_leased_of_a_crawl_that_somebody_ends(
+def test_nothing_is_leased_of_a_crawl_that_is_ended(
     engine: sa.Engine, crawl: tuple[int, int]
 ) -> None:
     """Nor is it waited for; and who ends a crawl of which something is being leased waits for
@@ -285,9 +285,7 @@ def test_a_retry_waits_in_the_frontier(engine: sa.Engine, crawl: tuple[int, int]
     assert rows(engine, "SELECT retries, fetches, product_done FROM crawls") == [(1, 1, 0)]
 
 
-def test_a_message_nobody_read_is_charged_to_nobody(
-    engine: sa.Engine, crawl: tuple[int, int]
-) -> None:
+def test_an_unread_message_is_charged_to_no_page(engine: sa.Engine, crawl: tuple[int, int]) -> None:
     add(engine, [new_page(crawl, urls(1)[0])])
     (batch,) = lease_all(engine, "shop.example")
     expire(engine, batch.id)
@@ -401,7 +399,7 @@ def test_an_extended_lease_lives_and_a_lost_one_is_missing(
 def test_a_lease_that_ran_out_is_its_workers_until_it_is_taken_back(
     engine: sa.Engine, crawl: tuple[int, int]
 ) -> None:
-    """PostgreSQL was away: nobody else can have got the pages."""
+    """PostgreSQL was away: no other worker can have got the pages."""
     add(engine, [new_page(crawl, url) for url in urls(2)])
     (batch,) = lease_all(engine, "shop.example")
     claimed(engine, batch)

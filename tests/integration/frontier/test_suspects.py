@@ -83,8 +83,8 @@ def assert_suspects_apart(engine: sa.Engine) -> None:
 
 
 def one_dies(engine: sa.Engine, messages: list[Message], *, honest: bool = True) -> None:
-    """A worker claims leases, each by itself, and is never heard of again. One that is not `honest`
-    does other things beside what it should do alone."""
+    """A worker claims leases, each by itself, and is never seen again. One that is not `honest`
+    does other things next to what it should do alone."""
     for message in messages:
         alone = honest and message.kwargs.get("alone", False)
         assert claimed(engine, lease_of(message), alone=alone) is not None
@@ -94,7 +94,7 @@ def one_dies(engine: sa.Engine, messages: list[Message], *, honest: bool = True)
 
 @dataclass
 class Worker:
-    """Several slots. A lease that it must have for itself waits until it holds nothing; meanwhile
+    """Several slots. A lease that it must have for itself waits until it holds nothing; until then
     it takes nothing else."""
 
     held: dict[UUID, set[str]] = field(default_factory=dict)
@@ -263,7 +263,7 @@ def test_one_page_that_kills_among_a_hundred(
 def test_several_pages_that_kill_die_and_nothing_else(
     engine: sa.Engine, crawl: tuple[int, int], killers: int, late: bool, workers: int, slots: int
 ) -> None:
-    """Each takes the others with it, and whatever is held beside them."""
+    """Each takes the others with it, and whatever else is held."""
     rng = random.Random(killers * 100 + workers * 10 + late)
     kill = {f"{KILLER}{n}" for n in range(killers)}
     pages = [*urls(80), *sorted(kill)]
@@ -350,7 +350,7 @@ def assert_fair(engine: sa.Engine, fleet: Fleet, killers: set[str]) -> None:
 def test_workers_that_die_at_random_cost_only_pages_that_were_alone_with_them(
     engine: sa.Engine, crawl: tuple[int, int], killers: int, chance: float, workers: int, slots: int
 ) -> None:
-    """The out-of-memory killer, deployments, somebody who tries it: up to one claim in two ends in
+    """The out-of-memory killer, deployments, a person who tries it: up to one claim in two ends in
     a death, and even then a crawl ends. A page that five workers died with, the last one with
     nothing else to do, looks like the cause."""
     kill = {f"{KILLER}{n}" for n in range(killers)}
@@ -390,7 +390,7 @@ def test_a_few_random_deaths_cost_no_page(
 def with_losses(
     engine: sa.Engine, crawl: tuple[int, int], pages: int, losses: int, host: str = "shop.example"
 ) -> None:
-    """Adds pages to a host, all of whose pages have had so many losses."""
+    """Adds pages to a host, all of whose pages have had this many losses."""
     add(engine, [new_page(crawl, url) for url in urls(pages, host)])
     with engine.begin() as connection:
         connection.execute(
@@ -570,7 +570,7 @@ def test_only_a_page_that_was_tried_is_cleared(
 def test_a_suspect_that_is_handed_back_again_and_again_goes_on(
     engine: sa.Engine, crawl: tuple[int, int]
 ) -> None:
-    """A worker that stops while it holds suspects is no reason to forget, or to lose, them."""
+    """A worker that stops while it holds suspects does not make it forget, or lose, them."""
     with_losses(engine, crawl, 3, 4)
     back = Verdict(Status.DUE, 0.0, charged=False)
     for _ in range(6):
@@ -600,7 +600,9 @@ def test_a_page_dies_with_its_fifth_worker_and_not_before(
     assert rows(engine, "SELECT dead, product_done FROM crawls") == [(1, 1)]
 
 
-def test_a_death_beside_others_is_never_the_last(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_death_next_to_others_is_never_the_last(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     """Its worker did other things as well: any of them may have been the cause."""
     add(engine, [new_page(crawl, KILLER)])
     for loss in range(1, 3 * LOSSES_MAX):
@@ -636,7 +638,7 @@ def test_leases_that_run_out_together_are_judged_apart(
     assert rows(engine, "SELECT dead, product_done FROM crawls") == [(1, 1)]
 
 
-def test_the_next_crawl_suspects_nobody(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_the_next_crawl_suspects_no_page(engine: sa.Engine, crawl: tuple[int, int]) -> None:
     add(engine, [new_page(crawl, url) for url in urls(3)])
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE pages SET losses = 4"))

@@ -224,7 +224,7 @@ def test_days_become_ten_minutes_and_weeks_are_dropped(engine: sa.Engine) -> Non
     for age in ("3 days", "3 days 1 minute", "13 days"):
         a_bucket(engine, age, step_s=60, tries=2)
     a_bucket(engine, "15 days", step_s=600)
-    # nobody was there for weeks
+    # No coordinator ran for weeks.
     a_bucket(engine, "20 days", step_s=10)
     tidy(engine)
     tidy(engine)
@@ -255,7 +255,7 @@ def test_the_reaper_tidies(engine: sa.Engine, environment: Settings) -> None:
 # --- hosts
 
 
-def test_a_crawl_that_ends_keeps_its_dearest_hosts_and_every_sum(
+def test_a_crawl_that_ends_keeps_its_largest_hosts_and_every_sum(
     engine: sa.Engine, crawl: tuple[int, int]
 ) -> None:
     many = throughput.HOSTS_KEPT + 300
@@ -319,7 +319,7 @@ def test_a_course_has_every_step_and_every_try(engine: sa.Engine, crawl: tuple[i
     )
 
 
-def test_a_course_is_no_finer_than_what_is_kept(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_course_is_not_finer_than_what_is_kept(engine: sa.Engine, crawl: tuple[int, int]) -> None:
     a_bucket(engine, "10 seconds", step_s=600, crawl_id=crawl[1], tries=60)
     with engine.connect() as connection:
         now: datetime = connection.execute(sa.text("SELECT now()")).scalar_one()

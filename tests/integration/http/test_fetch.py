@@ -118,7 +118,7 @@ def test_response_headers_are_plain_text() -> None:
     assert "set-cookie" not in headers
 
 
-def test_request_headers_are_ours_with_the_sites_own() -> None:
+def test_request_headers_are_the_defaults_with_the_sites_own() -> None:
     async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
         policy = replace(
             POLICY, headers={"accept-language": "de", "X-Shop": "1", "Accept-Encoding": "br"}
@@ -217,7 +217,7 @@ def test_failures_are_named(path: str, outcome: Outcome) -> None:
 
 @pytest.mark.parametrize("path", ["/endless-extension", "/endless-extensions"])
 def test_chunk_extensions_end_the_answer(path: str, over: str) -> None:
-    """libcurl shows them to nobody: there they end with the time."""
+    """libcurl does not show them: there they end with the time."""
     soon = replace(POLICY, read_timeout_s=0.5, page_timeout_s=1)
     error = failure(path, soon if over == "libcurl" else POLICY)
     assert error.outcome is (Outcome.MALFORMED if over == "aiohttp" else Outcome.TIMEOUT), str(
@@ -446,8 +446,8 @@ def test_a_page_that_loads_itself_again_or_later_is_the_page(content: str) -> No
     with_server(test)
 
 
-def test_scripts_without_effect_send_nobody_on() -> None:
-    """What browsers without scripts are shown is for nobody else."""
+def test_scripts_without_effect_do_not_redirect() -> None:
+    """What browsers without scripts are shown is for them alone."""
 
     async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
         page = f"<noscript>{META % '0; URL=/ok'}</noscript><h1>Pot</h1>".encode()
@@ -626,7 +626,7 @@ def test_odd_hosts_lead_nowhere(host: str) -> None:
     with_server(test)
 
 
-def test_a_name_that_is_rebound_is_judged_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_is_rebound_is_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """127.0.0.1 plays the public address of the first answer; the second answer is private."""
     real = guard.forbidden_reason
     monkeypatch.setattr(
@@ -850,7 +850,7 @@ def test_robots_is_fetched_and_means_something() -> None:
     assert rules.crawl_delay_s == 2
 
 
-def test_robots_may_redirect_to_other_hosts_but_five_times_at_the_most() -> None:
+def test_robots_may_redirect_to_other_hosts_but_at_most_five_times() -> None:
     status, body = robots(
         {"/robots.txt": redirect(b"/r2"), "/r2": answer(b"moved")},
         replace(POLICY, allowed=lambda _: False),

@@ -68,7 +68,7 @@ def pages_answer(field: Field, body_of: Callable[[str], bytes | None]) -> Counte
 def test_every_row_comes_however_proxies_lie(
     start: Start, engine: sa.Engine, valkey_url: str, good: int
 ) -> None:
-    """One shows its own page for everything, the other captchas in words that nobody has told."""
+    """One shows its own page for everything, the other captchas in words that no rule knows."""
     own, captcha = TestProxy(8, mode="liar"), TestProxy(9, mode="puzzle")
     with Field(
         *(TestProxy(n) for n in range(1, good + 1)), own, captcha, products=PRODUCTS
@@ -118,7 +118,7 @@ def test_pages_that_really_lack_what_is_required_are_nobodys_fault(
 def test_a_redesign_puts_no_proxy_into_quarantine(
     start: Start, engine: sa.Engine, valkey_url: str
 ) -> None:
-    """Nobody gets a whole page: after a few, two proxies that say so are enough."""
+    """No proxy gets a whole page: after a few, two proxies that say so are enough."""
     with Field(*(TestProxy(n) for n in range(1, 9)), products=60) as field:
         asked = pages_answer(field, lambda t: f"<body data-id={t}><p>No name".encode())
         start(field, field.lines()).run()
@@ -142,10 +142,10 @@ def test_a_shop_that_gives_one_body_for_many_pages_blames_no_proxy(
 
 
 @pytest.mark.parametrize("id_", ["{url: '/p/([0-9]+)'}", "{css: 'body::attr(data-id)'}"])
-def test_one_body_for_many_products_is_no_product(
+def test_one_body_for_many_products_is_not_a_product(
     start: Start, engine: sa.Engine, id_: str
 ) -> None:
-    """Without proxies, too: it is tried once more, stores nothing and is told. One product at many
+    """Without proxies, too: it is tried once more, stores nothing and is reported. One product at many
     addresses is one."""
     with Field(products=40) as field:
         definition = field.definition
@@ -168,7 +168,7 @@ def test_one_body_for_many_products_is_no_product(
 def test_pages_that_come_whole_the_second_time_blame_no_proxy(
     start: Start, engine: sa.Engine, valkey_url: str
 ) -> None:
-    """The shop itself gives one page in three without its title at first, whoever asks."""
+    """The shop itself gives one page in three without its title at first, whichever proxy asks."""
     with Field(*(TestProxy(n) for n in range(1, 4)), products=150) as field:
         flaky = {f"/p/{n}" for n in range(0, 150, 3)}
         asked: Counter[str] = pages_answer(

@@ -186,7 +186,7 @@ def test_a_socks_proxy_gets_the_address_that_was_judged_unless_it_is_to_look_up_
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1"])
 def test_the_guard_holds_through_a_proxy(address: str) -> None:
-    """The target's name is looked up and judged here, before the proxy hears of it. The proxy
+    """The target's name is looked up and judged here, before the proxy gets it. The proxy
     itself may be local."""
     proxy = TestProxy(1)
     guarded = replace(PROXIED, private=PrivateAccess())
@@ -233,7 +233,7 @@ def test_a_redirect_to_the_inside_is_refused_through_a_proxy() -> None:
 
         resolver = FakeResolver(["93.184.216.34"])
         fetching(test, resolver=resolver)
-        # the first name alone, a second time at the most
+        # The first name alone, at most a second time.
         assert len(proxy.asked) <= 2
 
 

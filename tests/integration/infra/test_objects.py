@@ -53,7 +53,7 @@ def test_a_listing_has_keys_sizes_and_times_in_order(store: Objects, given: Path
     assert list(store.listed("none/")) == []
 
 
-def test_what_is_deleted_is_gone_and_deleting_it_again_is_no_error(
+def test_what_is_deleted_is_gone_and_deleting_it_again_is_not_an_error(
     store: Objects, given: Path
 ) -> None:
     for key in ("a/1", "a/2", "b/1"):
@@ -125,9 +125,7 @@ def test_a_folder_is_for_its_owner_alone_and_has_no_halves(tmp_path: Path, given
     assert [each.key for each in store.listed()] == ["a/b"]
 
 
-def test_folders_that_are_emptied_meanwhile_do_not_fail_what_is_put(
-    tmp_path: Path, given: Path
-) -> None:
+def test_folders_that_are_emptied_then_do_not_fail_what_is_put(tmp_path: Path, given: Path) -> None:
     store = open_place(str(tmp_path / "kept"), "PLACE")
 
     def come_and_go(number: int) -> None:
@@ -168,7 +166,7 @@ def test_no_key_leads_out_of_its_place(store: Objects, given: Path, key: str) ->
         "file:///",
     ],
 )
-def test_what_is_no_place_is_refused_without_showing_it(where: str) -> None:
+def test_what_is_not_a_place_is_refused_without_showing_it(where: str) -> None:
     with pytest.raises(ConfigError, match="^PLACE: ") as error:
         open_place(where, "PLACE")
     assert "pass" not in str(error.value)

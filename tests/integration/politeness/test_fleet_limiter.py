@@ -231,7 +231,7 @@ def test_one_process_may_have_all_and_no_more(valkey_url: str) -> None:
 
 
 def test_a_busy_process_makes_room_for_another_as_its_requests_end(valkey_url: str) -> None:
-    """It is never idle: whatever ends is followed by the next page. It must be told to let some
+    """It is never idle: whatever ends is followed by the next page. It must be asked to let some
     places go."""
 
     async def work(client: aredis.Redis) -> None:
@@ -299,7 +299,7 @@ def test_a_dead_processs_share_is_free_after_its_time(
 def test_all_that_want_much_get_about_the_same(
     valkey_url: str, processes: int, concurrency: int
 ) -> None:
-    """Where there are places for all, nobody is left without."""
+    """Where there are places for all, each process gets one."""
 
     async def work(client: aredis.Redis) -> None:
         fleet = [RedisFleetLimiter(client, f"p{n}") for n in range(processes)]
@@ -490,7 +490,7 @@ def test_a_host_that_complains_at_once_gets_a_pace_from_its_places(valkey_url: s
 def test_the_pace_is_the_policys(
     valkey_url: str, events: list[tuple[float, int, bool, float]]
 ) -> None:
-    """Time passes, answers are good, somebody complains: the script does what
+    """Time passes, answers are good, a process complains: the script does what
     `scraper.rules.budget` says."""
 
     async def work(client: aredis.Redis) -> None:
@@ -593,13 +593,13 @@ def test_shares_are_the_models_and_never_above_the_concurrency(
 def test_slots_never_exceed_the_budget_in_any_window(
     valkey_url: str, interval_s: float, burst: int, asks: list[tuple[int, int, float | None]]
 ) -> None:
-    """Whoever asks for how many, whatever rests lie between: n slots take at least (n - burst)
+    """Whichever process asks for how many, whatever rests lie between: n slots take at least (n - burst)
     intervals, none lies in a rest, none further ahead than allowed, and none is left out."""
 
     async def work(client: aredis.Redis) -> None:
         await client.flushdb()
         loop = asyncio.get_running_loop()
-        # one clock for all: the others would each have theirs
+        # One clock for all: the others would each have another.
         one = RedisFleetLimiter(client, "any")
         one._clock = FirstClock()
         slots: list[float] = []
@@ -646,7 +646,7 @@ def test_a_slot_is_by_rediss_clock_however_long_its_answer_takes() -> None:
     assert clock.lead_s < 0.01
 
 
-def test_a_redis_that_lost_its_memory_is_told_which_slots_are_taken(valkey_url: str) -> None:
+def test_a_redis_that_lost_its_memory_learns_which_slots_are_taken(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
         got = await ask(one, interval_s=0.5, slots=4, allotment=2)
@@ -668,7 +668,7 @@ def test_a_redis_that_lost_its_memory_is_told_which_slots_are_taken(valkey_url: 
 
 
 @pytest.mark.parametrize("burst", [1, 3])
-def test_slots_come_back_while_nobody_has_later_ones(valkey_url: str, burst: int) -> None:
+def test_slots_come_back_while_no_process_has_later_ones(valkey_url: str, burst: int) -> None:
     async def work(client: aredis.Redis) -> None:
         one, other = RedisFleetLimiter(client, "a"), RedisFleetLimiter(client, "b")
         one._clock = other._clock = FirstClock()
@@ -732,7 +732,7 @@ def test_without_redis_a_page_waits_and_pays_nothing(tmp_path: object) -> None:
 
 
 def test_a_redis_that_lost_its_memory_goes_on(valkey_url: str) -> None:
-    """Scripts, pace and allotments are gone; the next question makes them anew."""
+    """Scripts, pace and allotments are gone; the next question makes them again."""
 
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
@@ -795,11 +795,11 @@ def test_a_forged_allotment_does_not_raise_the_rate(valkey_url: str, row: str) -
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_page_of_a_slow_host_gets_through_whoever_takes_it_up(
+def test_a_page_of_a_slow_host_gets_through_whichever_worker_has_it(
     valkey_url: str, processes: int
 ) -> None:
-    """It comes back each time when it was told to, to another process or to one that has forgotten
-    the host meanwhile, and no batch lasts as long as the host's interval."""
+    """It comes back each time when it has to, to another process or to one that has forgotten
+    the host in that time, and no batch lasts as long as the host's interval."""
 
     async def work(client: aredis.Redis) -> None:
         budget, tries = Budget(1.2, 4), 0

@@ -283,7 +283,7 @@ def test_without_redis_nothing_is_lent(listed: Callable[[str], Path]) -> None:
     asyncio.run(work())
 
 
-def test_what_was_seen_while_redis_was_away_is_told_later(
+def test_what_was_seen_while_redis_was_away_is_reported_later(
     valkey_url: str, listed: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work(client: aredis.Redis) -> None:

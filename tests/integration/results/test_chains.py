@@ -92,7 +92,7 @@ def test_a_new_product_makes_good_for_all_before(chain: Chain) -> None:
 
 
 def test_known_products_in_other_sets_may_go_on_five_times_as_long(chain: Chain) -> None:
-    """A catalogue of which so many pages in a row show products of pages before."""
+    """A catalogue of which this many pages in a row show products of pages before."""
     shown = [10 * number for number in range(12)]
     for number in shown:
         assert chain.step([number, number + 1])

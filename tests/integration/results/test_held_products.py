@@ -1,4 +1,4 @@
-"""Products that nobody knew wait until their crawl is judged, and longer where it is not believed."""
+"""Products that were unknown wait until their crawl is judged, and longer where it is not believed."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_another_currency_waits_by_itself(known: sa.Engine) -> None:
     assert held(known) == [] and stored(known)["65"] == in_dollars(65)
 
 
-def test_ids_that_change_are_no_new_products(known: sa.Engine) -> None:
+def test_ids_that_change_are_not_new_products(known: sa.Engine) -> None:
     crawl = Crawl(known, shop(), NUMBERS)
     for number, leased in crawl.lease():
         result = crawl.page(number, leased, good(number))
@@ -105,7 +105,7 @@ def test_ids_that_change_are_no_new_products(known: sa.Engine) -> None:
     assert "60 of 60 product pages were another product's before" in str(crawl.row.reasons)
 
 
-def test_a_field_in_breach_is_no_reason_to_store_new_products_without_it(
+def test_a_field_in_breach_does_not_store_new_products_without_it(
     known: sa.Engine,
 ) -> None:
     for _ in range(3):
@@ -167,7 +167,7 @@ def test_an_end_that_is_rolled_back_has_stored_nothing(
     assert len(stored(known)) == len(MORE) and crawl.row.products_new == len(NEW)
 
 
-def test_a_site_with_new_ids_in_its_definition_begins_anew(known: sa.Engine) -> None:
+def test_a_site_with_new_ids_in_its_definition_begins_again(known: sa.Engine) -> None:
     site = making.a_site(
         start=f"https://{HOST}/",
         product={"id": {"url": r"(\d+)$"}, "fields": {"name": "h1"}},

@@ -37,7 +37,7 @@ from tests.support.judged_crawls import (
 )
 
 
-def test_nothing_is_told_before_the_crawl_has_ended(known: sa.Engine) -> None:
+def test_nothing_is_reported_before_the_crawl_has_ended(known: sa.Engine) -> None:
     crawl = Crawl(known, shop(), NUMBERS)
     crawl.settle(lambda n: good(n, name=f"new {n}", brand="x") if n == 7 else good(n))
     assert stored(known) == ALL and versions(known) == 0 and len(events(known)) == len(NUMBERS)
@@ -187,7 +187,7 @@ def test_a_field_that_changes_every_day_is_believed(engine: sa.Engine) -> None:
     assert versions(engine) == 4 * len(NUMBERS)
 
 
-def test_a_sold_out_product_has_one_version_of_it(known: sa.Engine) -> None:
+def test_a_sold_out_product_has_one_version(known: sa.Engine) -> None:
     """Its price vanishes together with a change, and both wait for a second crawl."""
     sold_out = without(good(7, brand="sold out"), "price")
     crawl = crawled(known, shop(), NUMBERS, lambda n: sold_out if n == 7 else good(n))
@@ -198,7 +198,7 @@ def test_a_sold_out_product_has_one_version_of_it(known: sa.Engine) -> None:
     assert events(known)[len(NUMBERS) :] == [("changed", "7", 2)]
 
 
-def test_true_changes_are_told_though_others_of_the_field_are_held(known: sa.Engine) -> None:
+def test_true_changes_are_reported_though_others_of_the_field_are_held(known: sa.Engine) -> None:
     lower = {3: price(3, "0.9"), 4: price(4, "0.8")}
     crawl = crawled(
         known,
@@ -301,7 +301,7 @@ def test_marks_are_of_their_crawl_alone(known: sa.Engine) -> None:
     assert held(known) == [("50", "price", "leap")] and stored(known)["3"] == price(3, "100")
 
 
-def test_a_fifth_of_the_shop_sold_out_is_no_broken_selector(engine: sa.Engine) -> None:
+def test_a_fifth_of_the_shop_sold_out_is_not_a_broken_selector(engine: sa.Engine) -> None:
     fields = {"name": "h1", "brand": ".b", "tag": {"css": ".t", "type": "bool"}}
     site = making.a_site(start="https://shop.example/", product={"fields": fields})
 

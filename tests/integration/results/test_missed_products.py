@@ -121,7 +121,7 @@ def test_a_listing_that_loses_its_products_is_named_and_believed_the_second_time
     assert [live.crawl()[:2] for _ in range(2)] == [(False, 6), (False, 0)]
 
 
-def test_products_that_leave_a_whole_category_empty_its_last_page_and_nobody_wonders(
+def test_products_that_leave_a_whole_category_empty_its_last_page_without_doubt(
     live: Shop,
 ) -> None:
     """Those that were on it are on the page before now."""

@@ -61,7 +61,7 @@ def test_a_change_keeps_what_was_there(shop: Shop) -> None:
     assert {gap.total_seconds() for (gap,) in gaps if gap is not None} == {0.0}  # type: ignore[attr-defined]
 
 
-def test_the_order_of_fields_is_no_change(shop: Shop) -> None:
+def test_the_order_of_fields_is_not_a_change(shop: Shop) -> None:
     shop.once(title="A", stock=3)
     shop.once(stock=3, title="A")
     assert rows(shop.engine, "SELECT version FROM products") == [(1,)]
@@ -91,7 +91,7 @@ def test_two_pages_of_one_product_in_one_group(shop: Shop) -> None:
 
 def test_a_product_that_moved_is_taken_over(shop: Shop) -> None:
     shop.once(title="old address")
-    # Its own page might have come yet, so what the other one says of it is read by the next crawl.
+    # Its own page might have come yet, so what the other one says is read by the next crawl.
     shop.once(url=B, title="new address")
     assert rows(shop.engine, "SELECT data ->> 'title', missed_crawls FROM products") == [
         ("old address", 0)

@@ -417,7 +417,7 @@ def test_floors_count_in_the_first_crawl_and_a_floor_of_0_is_never_broken(
     assert not gone.row.suspect and all("brand" not in data for data in stored(engine).values())
 
 
-def test_a_stopped_crawl_is_judged_by_a_tick_and_tells_nobody(engine: sa.Engine) -> None:
+def test_a_stopped_crawl_is_judged_by_a_tick_and_not_reported(engine: sa.Engine) -> None:
     crawled(engine, shop(), range(40))
     crawl = Crawl(engine, shop(), range(40))
     crawl.settle(lambda number: without(good(number), "price"), pages=20)
@@ -430,7 +430,7 @@ def test_a_stopped_crawl_is_judged_by_a_tick_and_tells_nobody(engine: sa.Engine)
     assert making.rows(engine, "SELECT count(*) FROM alerts") == [(0,)]
 
 
-def test_a_crawl_that_stalled_is_told_of(engine: sa.Engine) -> None:
+def test_a_crawl_that_stalled_is_reported(engine: sa.Engine) -> None:
     crawl = Crawl(engine, shop(), range(4))
     with engine.begin() as connection:
         crawls.stop_crawl(connection, crawl.id, "nothing happened", CrawlStatus.FAILED)
@@ -438,7 +438,7 @@ def test_a_crawl_that_stalled_is_told_of(engine: sa.Engine) -> None:
     assert making.rows(engine, "SELECT crawl_id FROM alerts") == [(crawl.id,)]
 
 
-def test_a_crawl_whose_definition_is_not_valid_any_more_ends_and_is_told_of(
+def test_a_crawl_whose_definition_is_no_longer_valid_ends_and_is_reported(
     engine: sa.Engine,
 ) -> None:
     crawl = Crawl(engine, shop(), range(2))

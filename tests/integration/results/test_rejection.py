@@ -66,7 +66,7 @@ def test_values_go_back_with_a_version_and_an_entry_of_the_feed(known: sa.Engine
     assert last.data == good(int(last.id)) and "price" in last.changed
     with known.begin() as connection:
         assert rejection.reject_crawl(connection, crawl.id) is None, "once"
-    # It is not what is usual, and what the shop says is judged anew.
+    # It is not what is usual, and what the shop says is judged again.
     again = crawled(known, shop(), NUMBERS, three)
     assert again.row.products_changed == 3 and stored(known)["6"] == three(6)
 

@@ -202,7 +202,7 @@ def test_304_unasked_is_an_error_and_empties_nothing(
         '"a"b"', "W/",
     ],
 )  # fmt: skip
-def test_what_is_no_validator_is_not_kept(
+def test_what_is_not_a_validator_is_not_kept(
     engine: sa.Engine, shop: ConditionalShop, crawl: Crawl, etag: str
 ) -> None:
     """`*` above all, which would have every page answered 304 for good."""
@@ -560,7 +560,7 @@ def test_crawls_of_304s_do_not_make_anybody_forget_what_is_usual(
     ]
 
 
-def test_what_changes_is_no_measure_for_the_whole(engine: sa.Engine) -> None:
+def test_what_changes_does_not_measure_the_whole(engine: sa.Engine) -> None:
     """Products on offer change more often: in crawls that read what has changed, a tag is found on
     all, else on one in ten. The next whole crawl is not suspect for that, nor are those in between.
     """

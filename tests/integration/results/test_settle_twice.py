@@ -142,7 +142,7 @@ def test_what_the_lost_one_fetched_is_nothing(
     ("outcome", "verdict", "code"),
     [(Outcome.DEFERRED, BACK, None), (Outcome.TIMEOUT, AGAIN, None), (Outcome.REFUSED, DEAD, 403)],
 )
-def test_what_became_of_it_under_the_lost_lease_is_not_counted(
+def test_its_outcome_under_the_lost_lease_is_not_counted(
     engine: sa.Engine,
     crawl: tuple[int, int],
     twice: tuple[int, UUID, UUID],
@@ -160,7 +160,7 @@ def test_what_became_of_it_under_the_lost_lease_is_not_counted(
     assert rows(engine, COUNTS) == [(1, 0, 1, 0, 0, 1, 1, 0)]
 
 
-def test_one_that_is_with_somebody_else_by_now_is_left_to_them(
+def test_one_that_another_worker_has_by_now_is_left_to_it(
     engine: sa.Engine, crawl: tuple[int, int], twice: tuple[int, UUID, UUID], in_order: int
 ) -> None:
     """Both leases are lost."""

@@ -31,7 +31,7 @@ LEASE = "00000000-0000-0000-0000-000000000000"
 
 @pytest.fixture
 def broker(any_broker: Settings) -> Iterator[Settings]:
-    """The broker that this process's app speaks to meanwhile."""
+    """The broker that this process's app speaks to during the test."""
     from scraper.celery import app
 
     before = {name: app.conf[name] for name in ("broker_url", "broker_transport_options")}
@@ -66,7 +66,7 @@ def batch(priority: int, queue: str = "residential.eu", lease: str = LEASE) -> M
 
 
 def test_the_most_urgent_message_comes_first(broker: Settings) -> None:
-    """Each of the ten priorities is told apart; equal ones come in the order in which they were
+    """Each of the ten priorities differs; equal ones come in the order in which they were
     sent."""
     from scraper.runtime.send import send
 
@@ -105,7 +105,7 @@ def test_messages_are_json_and_name_no_exchange(broker: Settings) -> None:
     assert first.headers["expires"] is None and second.headers["expires"] is not None
 
 
-def test_what_nobody_answers_is_away(broker: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_server_is_away(broker: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     from scraper.celery import app
     from scraper.runtime.send import queue_depth, send
 
@@ -238,7 +238,7 @@ def test_other_brokers_are_refused(
 def tls_node(
     installed_rabbitmq: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[rabbitmq.Node]:
-    """A RabbitMQ that speaks TLS alone, with a certificate for 127.0.0.1 that nobody trusts."""
+    """A RabbitMQ that speaks TLS alone, with an untrusted certificate for 127.0.0.1."""
     folder = tmp_path_factory.mktemp("tls")
     self_signed(folder)
     pem = folder / "both.pem"

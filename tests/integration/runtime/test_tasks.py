@@ -145,7 +145,7 @@ def test_depth_counts_and_an_unknown_queue_is_empty(broker: redis.Redis) -> None
 def test_messages_arrive_also_after_the_broker_was_emptied(
     broker: redis.Redis, environment: Settings, engine: sa.Engine, tmp_path: Path
 ) -> None:
-    """Invariant 1: a worker that was there before, and messages sent anew."""
+    """Invariant 1: a worker that was there before, and messages sent again."""
     from scraper.runtime.send import queue_depth, send
 
     with engine.begin() as connection:

@@ -136,7 +136,7 @@ def test_the_worst_comes_first_with_its_reason(engine: sa.Engine) -> None:
     assert never.next_slot.utcoffset() == timedelta(0) and never.timezone == "Europe/Berlin"
 
 
-def test_a_paused_site_stands_as_paused_when_its_crawl_has_ended(engine: sa.Engine) -> None:
+def test_a_paused_site_shows_as_paused_when_its_crawl_has_ended(engine: sa.Engine) -> None:
     names = ("ended", "never", "failed", "suspect")
     for name in names:
         if name != "never":
@@ -264,7 +264,7 @@ def test_a_region_is_part_of_its_queue(engine: sa.Engine) -> None:
     assert set(rows_of(engine, queue="browser.eu")) == {"shop"}
 
 
-def test_a_site_stands_as_its_newest_crawl_that_was_not_skipped(engine: sa.Engine) -> None:
+def test_a_site_shows_its_newest_crawl_that_was_not_skipped(engine: sa.Engine) -> None:
     site = a_site()
     ids = []
     for _ in range(3):
@@ -292,7 +292,7 @@ def test_a_retired_site_is_shown_while_it_runs(engine: sa.Engine) -> None:
     assert rows_of(engine) == {}
 
 
-def test_pages_that_were_not_due_are_no_speed(engine: sa.Engine) -> None:
+def test_pages_that_were_not_due_do_not_count_as_speed(engine: sa.Engine) -> None:
     crawl = open_crawl(engine, a_site())
     execute(
         engine,
@@ -306,7 +306,7 @@ def test_pages_that_were_not_due_are_no_speed(engine: sa.Engine) -> None:
     assert "fetched 50, not due 1,000, 50 pages/s" in progress.summarize_crawl(found)
 
 
-def test_every_running_crawl_is_read_and_so_many_ended_ones(engine: sa.Engine) -> None:
+def test_every_running_crawl_is_read_and_some_ended_ones(engine: sa.Engine) -> None:
     for number in range(5):
         open_crawl(engine, a_site(f"old-{number}"))
     execute(engine, "UPDATE crawls SET status = 'completed'")

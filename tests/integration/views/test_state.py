@@ -165,7 +165,7 @@ def test_errors_are_grouped_with_whom_they_blame_the_latest_first(engine: sa.Eng
     assert unusable == {("invalid", 2), ("dead", 4)}
 
 
-def test_a_sample_of_many_open_pages_stands_for_all(
+def test_a_sample_of_many_open_pages_represents_all(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a small crawl everything is read; a large one's pages are all alike, but for one queue."""

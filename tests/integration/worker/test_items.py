@@ -165,7 +165,7 @@ def test_a_variant_that_comes_back_with_another_price_is_listed_with_it(
     assert crawl().not_modified == 3
 
 
-def test_one_reading_without_it_is_no_delisting_however_often_the_page_is_not_due(
+def test_one_reading_without_it_delists_nothing_however_often_the_page_is_not_due(
     engine: sa.Engine, shop: VariantShop, crawl: Crawl
 ) -> None:
     crawl()
@@ -206,7 +206,7 @@ def test_a_broken_variant_is_left_as_it_was_and_its_siblings_are_stored(
     ]
 
 
-def test_an_item_without_an_id_makes_nobody_missed(
+def test_an_item_without_an_id_makes_no_other_missed(
     engine: sa.Engine, shop: VariantShop, crawl: Crawl
 ) -> None:
     crawl()

@@ -88,7 +88,7 @@ def test_residential_proxies_stay_with_their_identity(start: Start, engine: sa.E
         assert DIRECT not in field.peers()
 
 
-def test_what_a_crawl_took_is_told_by_queue_region_and_class_of_proxies(
+def test_what_a_crawl_took_is_counted_by_queue_region_and_class_of_proxies(
     start: Start, engine: sa.Engine
 ) -> None:
     """Failed tries too; sizes are of unpacked bodies, times of the last request."""
@@ -239,7 +239,7 @@ def test_kinds_may_go_different_ways(start: Start, engine: sa.Engine) -> None:
 def test_a_host_that_is_down_is_not_its_proxies_fault(
     start: Start, engine: sa.Engine, valkey_url: str, scheme: str
 ) -> None:
-    """All proxies say the same of it: the host's account is charged, the crawl ends, and no proxy
+    """All proxies say the same: the host's account is charged, the crawl ends, and no proxy
     rests for it."""
     proxies = [TestProxy(n, scheme) for n in range(1, 5)]
     with Field(*proxies) as field:
@@ -289,7 +289,7 @@ def test_a_site_through_tls_proxies_and_tunnels(
 def test_a_worker_that_loses_its_lease_asks_no_further_proxy(
     start: Start, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page whose first proxy failed belongs to somebody else by then, who asks the others."""
+    """A page whose first proxy failed belongs to another worker by then, which asks the others."""
     doubts = []
 
     def lost(pool: ProxyPool, route: ProxyRoute, host: str) -> None:

@@ -1,5 +1,5 @@
 """How a worker ends, and what it must not do any more: a real worker, a real database, a shop that
-does as it is told."""
+does as the signal says."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def keeper(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return lambda seconds: monkeypatch.setattr(keeper_module, "KEEPER_S", seconds)
 
 
-# --- told to stop
+# --- a stop
 # ----------------------------------------------------------------------------------------------------
 
 
@@ -198,7 +198,7 @@ def test_a_worker_that_stops_ends_what_it_has_begun_and_no_more(bench: Bench) ->
 
 
 def test_what_is_not_begun_goes_back_at_once_although_every_lane_is_busy(bench: Bench) -> None:
-    """The pages under way answer much later; other workers can have the rest meanwhile."""
+    """The pages under way answer much later; other workers can have the rest."""
     bench.site()
     targets = bench.pages(20, bench.behind(Answer(product("x", "A").encode())))
     worker = bench.worker(stop_s=NEVER_S)
@@ -301,7 +301,7 @@ def test_cutting_pages_short_leaves_the_hosts_turns_free(bench: Bench) -> None:
 
 
 def no_longer_ours(worker: Worker) -> None:
-    """As after a freeze: by our own clock the lease may be somebody else's, and nobody has said so
+    """As after a freeze: by its own clock the lease may be another worker's, and no reply has said so
     yet."""
     for batch in worker.keeper.batches.values():
         batch.lease_expires_at = 0.0
@@ -423,7 +423,7 @@ def test_nor_is_robots_txt_of_the_host_it_redirects_to(
     assert bench.asked() == {"/robots.txt": 1, page: 1}
 
 
-def test_one_that_was_not_frozen_asks_for_all_of_it(
+def test_one_that_was_not_frozen_asks_for_the_whole(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the four above rely on: these are the waits there are."""
@@ -445,7 +445,7 @@ def test_one_that_was_not_frozen_asks_for_all_of_it(
 def test_one_that_lost_its_lease_begins_nothing_and_changes_nothing(
     bench: Bench, keeper: Callable[[float], None]
 ) -> None:
-    """Its pages are with another worker: what it still fetches is for nobody."""
+    """Its pages are with another worker: what it still fetches is not used."""
     keeper(0.05)
     bench.site()
     targets = bench.pages(12, bench.behind(Answer(product("x", "A").encode())))
@@ -474,7 +474,7 @@ def test_one_that_lost_its_lease_begins_nothing_and_changes_nothing(
 def test_a_lease_is_prolonged_while_its_worker_lives(
     bench: Bench, keeper: Callable[[float], None]
 ) -> None:
-    """Even one that ran out, as long as nobody took it back."""
+    """Even one that ran out, as long as it was not taken back."""
     keeper(0.05)
     bench.site()
     bench.pages(2, bench.behind(Answer(product("x", "A").encode())))
@@ -506,7 +506,7 @@ def stuck_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return lambda seconds: monkeypatch.setattr(keeper_module, "STUCK_MARGIN_S", seconds - usual_s)
 
 
-def test_a_batch_that_stands_still_is_given_up(
+def test_a_batch_that_makes_no_progress_is_given_up(
     bench: Bench, keeper: Callable[[float], None], stuck_after: Callable[[float], None]
 ) -> None:
     stuck_after(0.5)
@@ -538,7 +538,7 @@ def test_a_batch_that_was_given_up_leaves_no_page_pending(
     bench: Bench, keeper: Callable[[float], None], stuck_after: Callable[[float], None]
 ) -> None:
     """Neither those under way nor those not begun: a gate that believed in them would never be
-    swept, and would reserve turns for nobody. Another batch's pages of the same host stay counted.
+    swept, and would reserve turns for no page. Another batch's pages of the same host stay counted.
     """
     keeper(0.1)
     bench.site()
@@ -557,7 +557,7 @@ def test_a_batch_that_was_given_up_leaves_no_page_pending(
 def test_a_batch_that_moves_is_left_alone(
     bench: Bench, keeper: Callable[[float], None], stuck_after: Callable[[float], None]
 ) -> None:
-    """It takes longer than the limit in all, but never stands still for so long."""
+    """It takes longer than the limit in all, but is never idle for so long."""
     stuck_after(1.5)
     keeper(0.05)
     bench.site(rate="8/s", concurrency=1)
@@ -763,7 +763,7 @@ def claimed_by(engine: sa.Engine) -> dict[object, object]:
     return dict(rows(engine, "SELECT id, alone FROM leases WHERE started_at IS NOT NULL"))  # type: ignore[arg-type]
 
 
-def test_a_batch_that_must_be_alone_has_nothing_beside_it(bench: Bench) -> None:
+def test_a_batch_that_must_be_alone_has_no_other_next_to_it(bench: Bench) -> None:
     """It waits for what is under way, and what comes after it waits for it."""
     bench.site()
     bench.settings = bench.settings.model_copy(update={"batch_pages": 2})
@@ -801,7 +801,7 @@ def test_a_batch_that_must_be_alone_has_nothing_beside_it(bench: Bench) -> None:
 def test_one_that_cannot_be_alone_soon_goes_back_unclaimed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its lease runs out unread: nobody's fault."""
+    """Its lease runs out unread: no page's fault."""
     monkeypatch.setattr(worker_module, "ALONE_WAIT_S", 0.05)
     bench.site()
     bench.settings = bench.settings.model_copy(update={"batch_pages": 2})
@@ -832,7 +832,7 @@ def products(engine: sa.Engine) -> list[tuple[object, ...]]:
 @contextmanager
 def out_of_reach(engine: sa.Engine) -> Iterator[None]:
     """The database, for this engine: its connections are closed once they are asked for, and new
-    ones go to where nobody listens. (Closed at once, the pool would never close one that another
+    ones go to where no server listens. (Closed at once, the pool would never close one that another
     thread has just then.)"""
 
     def nowhere(
@@ -1161,7 +1161,7 @@ def awaiting(worker: Worker) -> list[str]:
 
 
 def test_few_coroutines_lie_between_a_page_and_its_socket(bench: Bench) -> None:
-    """Each costs every page, and whoever reads a traceback: ours, and those of the HTTP client."""
+    """Each costs every page, and readers of a traceback: the project's, and those of the HTTP client."""
     bench.site(concurrency=1)
     bench.pages(1, bench.behind(Answer(b"late")), "/late")
     worker = bench.worker()

@@ -243,7 +243,7 @@ class Container:
 
 
 class Stack:
-    """A project: all its containers, the folder of secrets, and what stands in for images."""
+    """A project: all its containers, the folder of secrets, and what replaces images."""
 
     def __init__(
         self,
@@ -294,7 +294,7 @@ class Stack:
             (self.programs / name).chmod(0o755)
 
     def start_postgres(self, container: Container) -> subprocess.Popen[bytes]:
-        """As its image does: the role and the password it is given, asked for by whoever connects."""
+        """As its image does: the role and the password it is given, asked for by each client."""
         settings = Settings(home=container.folder / "tmp" / "home", REDIS_URL="redis://unused")
         password = Path(container.environment["POSTGRES_PASSWORD_FILE"]).read_text().strip()
         servers.up(settings)

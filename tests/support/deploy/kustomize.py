@@ -1,7 +1,7 @@
 """`kustomize build`, as far as deploy/kubernetes uses it, and strict: a key that this does not know
 is an error.
 
-So that manifests can be looked at where there is no kubectl; where there is one, its answer has to
+So that manifests can be looked at without kubectl; where there is one, its answer has to
 be the same.
 """
 

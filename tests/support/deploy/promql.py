@@ -1,4 +1,4 @@
-"""What a PromQL expression asks for: the names of its metrics, and the labels it tells them apart
+"""What a PromQL expression asks for: the names of its metrics, and the labels it distinguishes them
 by. Not a full parser: it reads what our rules and panels are made of, and stops at what it does not
 know."""
 

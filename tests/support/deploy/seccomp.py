@@ -1,4 +1,4 @@
-"""Runs a command as Docker would with a seccomp profile: as somebody without privileges, with the
+"""Runs a command as Docker would with a seccomp profile: as a user without privileges, with the
 profile's calls refused.
 
     python tests/support/deploy/seccomp.py PROFILE COMMAND…

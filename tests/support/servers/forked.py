@@ -2,9 +2,9 @@
 one that has imported what commands and workers do, and has done nothing else.
 
 Each is a process like any other, with a group, an environment, a working folder and an end of its
-own. Only `/proc` tells the command line and the environment of the process it was forked off. What
+own. Only `/proc` shows the command line and the environment of the process it was forked off. What
 the interpreter and the loader read as they start (PYTHON…, LD_…) they read once: with another one of
-those, and where the command is none of ours, a process is started as everywhere else.
+those, and where the command is another project's, a process is started as everywhere else.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
 # Whose entry is called, by the command's name.
 ENTRIES = {"scraper": "scraper.cli.main", "celery": "celery.__main__"}
-# What is imported ahead beside all of scraper that needs none of ITS_OWN: each process imports these,
+# What is imported ahead next to all of scraper that needs none of ITS_OWN: each process imports these,
 # the app and what reads settings, for itself.
 AHEAD = ("celery.bin.celery", "celery.bin.worker", "celery.apps.worker", "celery.apps.beat")
 ITS_OWN = ("scraper.celery", "scraper.celeryconfig")
@@ -174,7 +174,7 @@ def _read_once(env: Mapping[str, str]) -> dict[str, str]:
 
 def _import_ahead() -> None:
     for name in ITS_OWN:
-        sys.modules[name] = None  # type: ignore[assignment] # whoever imports it fails to, for now
+        sys.modules[name] = None  # type: ignore[assignment] # Importing it fails for now.
     for module in pkgutil.walk_packages([str(ROOT / "scraper")], "scraper."):
         if not module.name.endswith("__main__"):
             with suppress(ImportError):
@@ -191,7 +191,7 @@ def _import_ahead() -> None:
 
 def _serve(requests: socket.socket) -> Entry | None:
     """Forks for each request and passes on how it ends. Returns a command's entry in the forked
-    process, and None where nobody asks any longer."""
+    process, and None where the parent no longer asks."""
     statuses: dict[int, int] = {}
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)

@@ -355,7 +355,7 @@ class HostileServer:
 
 
 def self_signed(folder: Path) -> ssl.SSLContext:
-    """A server context for 127.0.0.1 whose certificate nobody trusts; `folder` keeps cert.pem and
+    """A server context for 127.0.0.1 with an untrusted certificate; `folder` keeps cert.pem and
     key.pem."""
     cert, key = folder / "cert.pem", folder / "key.pem"
     subprocess.run(

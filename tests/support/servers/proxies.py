@@ -45,7 +45,7 @@ class Hit:
 class TestProxy:
     """`mode`: good, slow (a second more), hang (never answers), 502 and 403 (its answer to
     everything), closed, cut (passes a request on, and breaks off before the answer), liar (answers
-    everything itself, with one page), puzzle (with a captcha that nobody knows, each another), twin
+    everything itself, with one page), puzzle (with an unknown captcha, each another), twin
     (every product with one product's page)."""
 
     __test__ = False
@@ -58,7 +58,7 @@ class TestProxy:
     tls: ssl.SSLContext | None = None
     asked: list[str] = field(default_factory=list)
     connections: int = 0
-    # A puzzle comes for every so many of its requests.
+    # A puzzle comes once in this number of its requests.
     lies: int = 1
 
     @property
@@ -88,12 +88,12 @@ class Field(Threaded):
         self.throttled: set[str] = set()
         # they get a challenge page, 200
         self.challenged: set[str] = set()
-        self.forbidden: set[str] = set()  # pages that nobody gets
-        # pages that are challenges for so many times
+        self.forbidden: set[str] = set()  # Pages that no proxy gets.
+        # Pages that are challenges for this many times.
         self.stubborn: dict[str, int] = {}
         # they get product pages without a title, 200
         self.starved: set[str] = set()
-        # Whoever asks first for a product page becomes the starved one: how often a proxy of a
+        # The proxy that asks first for a product page becomes the starved one: how often a proxy of a
         # certain address is drawn depends on how fast it was.
         self.starves_first = False
         self.robots = b"User-agent: *\nDisallow: /private\n"

@@ -4,8 +4,8 @@ name server and cookie.
     folder/mnesia  folder/log  folder/processes (name server, node)  folder/ports  folder/taken (virtual hosts)
 
 All on loopback. The package's wrapper is not used (it becomes the user `rabbitmq` and its own
-node): the real script runs as whoever runs the tests, with the folder as its home. Everything is
-ended by its pid. Start: 6 s, of which 4 are CPU, and nothing while nobody asks; so there is one for
+node): the real script runs as the user of the tests, with the folder as its home. Everything is
+ended by its pid. Start: 6 s, of which 4 are CPU, and nothing while idle; so there is one for
 all tests, each in a virtual host of its own, made with the node (10 ms each: asking for one later
 would take another Erlang a second or two).
 """
@@ -42,8 +42,8 @@ def program() -> Path | None:
 
 
 def unused_ports(count: int) -> list[int]:
-    """Below those that the kernel gives to whoever asks for any: a node is seconds in starting, and
-    may be started again, and no other test's connection takes its ports meanwhile."""
+    """Below those that the kernel gives to a bind to port 0: a node is seconds in starting, and
+    may be started again, and no other test's connection takes its ports then."""
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     found: list[int] = []
     while len(found) < count:
@@ -108,7 +108,7 @@ class Node:
         (self.folder / "processes").unlink(missing_ok=True)
 
     def processes(self) -> list[psutil.Process]:
-        """Those that run: of the same pid and the same start, so that nobody else's is ever meant."""
+        """Those that run: of the same pid and the same start, so that another's is never meant."""
         path, found = self.folder / "processes", []
         for line in path.read_text().splitlines() if path.exists() else ():
             pid, started = line.split()
@@ -122,7 +122,7 @@ class Node:
         return found
 
     def listen_at(self, port: int) -> None:
-        """Before its first start: a port that somebody else knows already."""
+        """Before its first start: a port that another process has already."""
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "ports").write_text(" ".join(str(each) for each in (port, *unused_ports(2))))
 
@@ -204,7 +204,7 @@ class Node:
                     stderr=out,
                     start_new_session=True,
                 )
-                # it outlives us: whoever ends it does so by its pid
+                # It outlives this process: it is ended by its pid.
                 process.returncode = 0
                 started.append(f"{process.pid} {psutil.Process(process.pid).create_time()!r}\n")
                 (folder / "processes").write_text("".join(started))
@@ -222,7 +222,7 @@ class Node:
         environment = {
             name: value
             for name, value in os.environ.items()
-            # The node serves all tests, and is no process of the first one's database.
+            # The node serves all tests, and is not a process of the first one's database.
             if not name.startswith(("RABBITMQ", "ERL_", "DATABASE_URL"))
         }
         environment |= {
@@ -243,7 +243,7 @@ class Node:
             "+sbwt none +sbwtdcpu none +sbwtdio none",
             "NOTIFY_SOCKET": str(
                 folder / "nobody"
-            ),  # as under systemd: the script becomes the node, whose pid is ours then
+            ),  # As under systemd: the script becomes the node, with this pid.
         }
         return environment
 

@@ -1,4 +1,4 @@
-"""Who is told of crawls, for real: a webhook's HTTP server and a mail server on loopback, which
+"""Recipients of alerts, for real: a webhook's HTTP server and a mail server on loopback, which
 keep what they get."""
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 class Threaded:
     """A subclass starts its servers in `_listen` and gives each a handler that is `_tracked`. When
-    it ends, nothing of theirs stays open, whatever the clients do."""
+    it ends, none of their connections stays open, whatever the clients do."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

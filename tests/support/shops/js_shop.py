@@ -132,7 +132,7 @@ class HungryShop(JsShop):
         await writer.drain()
 
     def hungry(self, name: str, mb: int, page: str = "") -> str:
-        """A page at /NAME that fills so many MB, whatever else it shows: its name, unless `page` is
+        """A page at /NAME that fills this many MB, whatever else it shows: its name, unless `page` is
         given."""
         self.serve(f"/filled?{name}", a_json({}))
         return self.serve(
@@ -183,7 +183,7 @@ class Echo(OddShop):
 
 
 class ForBrowsersOnly(JsShop):
-    """Refuses documents to whoever does not ask for them as browsers do."""
+    """Refuses documents to clients that do not ask for them as browsers do."""
 
     async def _connection(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int

@@ -1,4 +1,4 @@
-"""A shop that shows prices to whoever is logged in: by a form with a token against forgery, or by a
+"""A shop that shows prices to those who are logged in: by a form with a token against forgery, or by a
 bearer token.
 
 Logged-out pages answer 200 with the login form (`style` "page"), or redirect to it ("redirect"). A
@@ -274,7 +274,7 @@ fetch('/api/price/%s').then(async got => {
 
 
 class ScriptedShop(LoginShop):
-    """`cookies`: the names of those that came with each page shown to somebody."""
+    """`cookies`: the names of those that came with each page shown."""
 
     def __init__(self, products: int = 40, **options: Any) -> None:
         super().__init__(products, **options)

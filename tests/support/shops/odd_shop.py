@@ -21,7 +21,7 @@ from tests.support.servers.threaded import Threaded
 
 Misdeed = Callable[[asyncio.StreamWriter], Awaitable[None]]
 HTML = "text/html; charset=utf-8"
-# how long a misdeed goes on at the most
+# At most this long a misdeed goes on.
 LAST_S = 60.0
 
 
@@ -139,7 +139,7 @@ class OddShop(Threaded):
         return self.url(target, port)
 
     def forget(self, target: str, port: int = 0) -> None:
-        """From now on there is no such page."""
+        """From now on the page does not exist."""
         self._pages.pop((port, target), None)
 
     def asked(self, port: int = 0) -> list[str]:

@@ -104,7 +104,7 @@ button.addEventListener('click', load); load();
 
 
 def next_data() -> Shop:
-    """Nothing is drawn on the server, all of it is in `__NEXT_DATA__`: lists with addresses, products with variants."""
+    """Nothing is drawn on the server, all is in `__NEXT_DATA__`: lists with addresses, products with variants."""
     listed, pages, truth = items(30), {}, {}
 
     def page(props: dict[str, Any]) -> str:

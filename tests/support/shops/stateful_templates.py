@@ -1,4 +1,4 @@
-"""Shops whose data stands where no markup says so: JSON in attributes, caches of GraphQL clients,
+"""Shops whose data is where no markup says so: JSON in attributes, caches of GraphQL clients,
 lines of one cell, prices in pieces, categories of categories."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def _cents(price: Decimal) -> dict[str, object]:
 
 
 def inertia() -> Shop:
-    """English: all of it is JSON in an attribute, prices are in pence beside what people see."""
+    """English: all is JSON in an attribute, prices are in pence next to what people see."""
     listed, pages, truth = items(), {}, {}
 
     def frame(props: dict[str, object]) -> str:

@@ -1,5 +1,5 @@
 """Shops made before anybody looked at how discovery decides, to be judged by: menus full of cards,
-prices in pieces, recommendations in the product's own markup, prices beside the price."""
+prices in pieces, recommendations in the product's own markup, prices next to the price."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def emporium() -> Shop:
 
 
 def drogerie() -> Shop:
-    """German: classes that change with every build, data-test attributes, a base price beside every
+    """German: classes that change with every build, data-test attributes, a base price next to every
     price, a cookie banner in front, and "Seite 2 von 3"."""
     listed, pages, truth = items(), {}, {}
     banner = '<div class="css-0 e1x" role="dialog"><h1>Cookies</h1><p>Wir verwenden Cookies, ab 0,00 €.</p><button>Alle akzeptieren</button></div>'
@@ -324,7 +324,7 @@ def loja() -> Shop:
 
 
 def librairie() -> Shop:
-    """French, RDFa: what a product is stands in `property` and `typeof`, with a prefix, and
+    """French, RDFa: what a product is says `property` and `typeof`, with a prefix, and
     classes say nothing."""
     listed, pages, truth = items(), {}, {}
     for number, on_page in chunks(listed, 10):

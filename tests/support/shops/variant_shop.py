@@ -26,7 +26,7 @@ class VariantShop(ConditionalShop):
         self.grow(products)
 
     def grow(self, products: int) -> None:
-        """So many products, each in three sizes."""
+        """This many products, each in three sizes."""
         for number in range(len(self.prices) + 1, products + 1):
             self.prices[number] = f"{number}.90 €"
             self.listed.append(number)

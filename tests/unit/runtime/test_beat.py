@@ -1,4 +1,4 @@
-"""Beat without a broker, and with nobody who listens."""
+"""Beat without a broker, and without a worker that listens."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_errors_that_celery_wraps(broker: Broker) -> None:
     assert [line["event"] for line in logs] == ["Redis is away"]
 
 
-def test_ticks_that_nobody_takes(broker: Broker) -> None:
+def test_ticks_that_no_worker_takes(broker: Broker) -> None:
     scheduler = TickScheduler(app=app)
     broker.waiting = WAITING_MAX + 1
     with capture_logs() as logs:

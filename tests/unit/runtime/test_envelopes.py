@@ -1,5 +1,5 @@
-"""Which messages are ours: whatever else may be written to the broker raises one error, and what
-passes is made of nothing but what was checked."""
+"""Which messages are the project's: whatever else may be written to the broker raises one error, and what
+passes is made only of what was checked."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_invented_messages_raise_one_error_or_come_out_clean(queue: str) -> None
         *(("properties", name) for name in ("priority", "body_encoding")),
     ],
 )
-def test_what_celery_goes_by_has_to_be_ours(place: tuple[str, ...]) -> None:
+def test_what_celery_reads_has_to_be_of_the_project(place: tuple[str, ...]) -> None:
     *path, name = place
     for odd in invented.ODD:
         envelope = invented.envelope(*invented.task())
@@ -139,7 +139,7 @@ def test_what_celery_goes_by_has_to_be_ours(place: tuple[str, ...]) -> None:
 
 
 @given(st.binary(max_size=400), st.sampled_from(QUEUES))
-def test_bytes_are_no_message(raw: bytes, queue: str) -> None:
+def test_bytes_are_not_a_message(raw: bytes, queue: str) -> None:
     assert passed(raw, queue) is None
 
 
@@ -170,7 +170,7 @@ def test_no_argument_breaks_the_check(kwargs: Any, embed: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["callbacks", "errbacks", "chain", "chord"])
-def test_a_message_with_callbacks_is_not_ours(name: str) -> None:
+def test_a_message_with_callbacks_is_refused(name: str) -> None:
     headers, (args, kwargs, embed) = invented.task()
     assert passed(ours(headers, [args, kwargs, embed])) is not None
     for value in ([invented.SIGNATURE], invented.SIGNATURE, True):

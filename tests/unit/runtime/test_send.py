@@ -46,7 +46,7 @@ def test_a_broker_that_is_away(
     assert [line["event"] for line in logs] == ["Redis is away", "Redis is back"]
 
 
-def test_a_fault_of_ours_is_logged_and_does_no_harm(tried: list[Exception | None]) -> None:
+def test_a_fault_of_the_project_is_logged_and_does_no_harm(tried: list[Exception | None]) -> None:
     tried += [TypeError("not JSON")]
     with capture_logs() as logs:
         sending.send_best_effort(MESSAGES)

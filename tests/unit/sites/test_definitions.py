@@ -382,7 +382,7 @@ def test_a_yaml_bomb_is_harmless() -> None:
     assert "too deep or too large" in only_problem("\n".join(rows))
 
 
-def test_files_that_are_no_text(tmp_path: Path) -> None:
+def test_files_that_are_not_text(tmp_path: Path) -> None:
     binary, latin, large = tmp_path / "a.yaml", tmp_path / "b.yaml", tmp_path / "c.yaml"
     binary.write_bytes(b"\x00\x01")
     latin.write_bytes(b"name: x\ntitle: caf\xe9\n")
@@ -469,7 +469,7 @@ def test_private_addresses_are_for_own_hosts_or_for_networks() -> None:
 @pytest.mark.parametrize(
     "written", ["[10.0.0.0/33]", "[]", "3", "{a: 1}", "[intern]", "10.1.0.1/16", "yes"]
 )
-def test_what_is_no_network_is_said_with_its_line(written: str) -> None:
+def test_what_is_not_a_network_is_reported_with_its_line(written: str) -> None:
     problem = only_problem(MINIMAL + f"allow_private: {written}\n")
     assert problem.startswith("sites/books.yaml:4: allow_private: ") and "fix" in problem
 

@@ -194,7 +194,7 @@ def test_what_the_image_runs_can_be_read_by_a_shell() -> None:
     ],
 )
 def test_a_service_is_looked_at_as_its_image_says(name: str) -> None:
-    """And the stage it is built from is one, runs as nobody special, and starts what a worker's
+    """And the stage it is built from is one, runs as an ordinary user, and starts what a worker's
     service starts."""
     stage = dockerfile.stages()[BUILT[name]["build"]["target"]]
     assert stage.user == "10001:10001" and stage.health is not None
@@ -252,7 +252,7 @@ def test_a_service_has_little_to_break_out_with(name: str) -> None:
     assert own or re.search(r":v?\d+\.\d+", service["image"]), "pinned to a minor version"
 
 
-def test_browsers_and_flower_reach_nobody_who_watches() -> None:
+def test_browsers_and_flower_reach_no_exporter() -> None:
     reach = {name: set(service["networks"]) for name, service in SERVICES.items()}
     for name in ("worker-browser", "flower"):
         assert not reach[name] & (reach["prometheus"] | reach["grafana"])

@@ -34,7 +34,7 @@ OTHERS = {"owners", "mend"}
 
 
 def typed(page: Path) -> Iterator[list[str]]:
-    """The words of each command of ours that a page shows."""
+    """The words of each `scraper` command that a page shows."""
     code = re.findall(r"```(?:sh|text)?\n.*?```|^    .*$|`[^`\n]+`", page.read_text(), re.S | re.M)
     for text in code:
         for found in COMMAND.findall(text):
@@ -109,7 +109,7 @@ def test_log_events_that_monitoring_names_are_in_the_code() -> None:
 
 
 def test_the_documentation_is_short() -> None:
-    """What is made from the code does not count, nor do signs that are no words."""
+    """What is made from the code does not count, nor do signs that are not words."""
     words = [
         word for page in WRITTEN for word in page.read_text().split() if re.search(r"\w", word)
     ]

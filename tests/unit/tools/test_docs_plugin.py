@@ -22,7 +22,7 @@ OWNER = "\nowner: ann@example.com\n"
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project of two definitions, of which one has an owner, with the plug-in beside it."""
+    """A project of two definitions, of which one has an owner, with the plug-in next to it."""
     folder = tmp_path_factory.mktemp("plugin")
     for name, text in FILE.findall(PAGE.read_text(encoding="utf-8")):
         file = folder / "installed" / name

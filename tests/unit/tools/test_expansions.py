@@ -116,7 +116,7 @@ def test_a_claim_goes_no_further_back_than_the_one_before(tmp_path: Path) -> Non
     assert f"compatible_from is {HEAD}" in problem
 
 
-def test_a_concurrent_index_stands_alone(tmp_path: Path) -> None:
+def test_a_concurrent_index_is_alone(tmp_path: Path) -> None:
     following = NextMigrations(tmp_path / "versions")
     following.add(execute("ALTER TABLE pages ADD COLUMN colour text") + "\n    " + INDEX)
     (problem,) = find_wrong_claims(following.history)

@@ -25,7 +25,7 @@ COLUMNS = 100
 WIDE_SHARE = 0.01
 SHOWN_PLACES = 60
 # Names that several folders have, each for its own part of the same thing: what the command line
-# shows, what the tables hold, what a site's definition says of it.
+# shows, what the tables hold, what a site's definition says.
 REPEATED = {
     *("__init__", "__main__", "archive", "context", "counters", "crawls", "database", "dedup"),
     *("faults",),
@@ -52,7 +52,7 @@ DIRECTIVE = re.compile(r"(fmt|type|noqa|ruff|mypy|pragma|!)\b|-{3}|!")
 
 @dataclass(frozen=True)
 class Comment:
-    """Lines of comment that follow each other, with nothing but blanks before them."""
+    """Lines of comment that follow each other, with only blanks before them."""
 
     line: int
     text: str
@@ -105,7 +105,7 @@ def house() -> House:
     [figure for figure in FIGURES if figure.key in ratchet()],
     ids=lambda figure: figure.key,
 )
-def test_a_figure_is_no_worse_than_its_limit(figure: Figure, house: House) -> None:
+def test_a_figure_is_within_its_limit(figure: Figure, house: House) -> None:
     """Limits are in house_ratchet.toml; `python -m tools.house KEY` lists the places."""
     measured = figure.measure(house)
     broken = breaches(figure, measured)

@@ -180,7 +180,7 @@ def test_a_group_is_full_of_links_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert database.groups == [[0, 1, 2], [3], [4, 5, 6]]
 
 
-def test_pages_that_wait_for_nobody_are_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_that_wait_for_no_other_are_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "GROUP_AGE_S", 3600.0)
     database = Database()
 
@@ -231,7 +231,7 @@ def test_what_is_over_a_group_is_in_the_next() -> None:
     assert list(chain(*database.groups)) == list(range(GROUP_PAGES + 30))
 
 
-def test_pages_of_several_batches_share_a_group_and_each_batch_is_told() -> None:
+def test_pages_of_several_batches_share_a_group_and_each_batch_is_notified() -> None:
     database = Database()
 
     async def work(writer: Writer) -> None:
@@ -335,7 +335,7 @@ def test_a_process_that_must_end_does_not_wait_for_a_database_that_is_away() -> 
     assert database.groups == []
 
 
-def test_it_does_not_wait_for_each_group_anew() -> None:
+def test_it_does_not_wait_for_each_group_again() -> None:
     """Hundreds of pages of many batches: the first group has found out, and once the time is up
     none is tried."""
     database = Database(fails=1_000_000)

@@ -38,7 +38,7 @@ def run(environment: Settings, engine: sa.Engine, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def shop(engine: sa.Engine) -> Shop:
-    """A site with five products, and so many changes."""
+    """A site with five products, and this many changes."""
     shop = Shop(engine)
     urls = [f"https://shop.example/p/{n}" for n in range(5)]
     pages = shop.begin(*urls)
@@ -233,7 +233,7 @@ def test_products_are_filtered_and_sorted(run: Run, shop: Shop) -> None:
     assert "no field 'prize'" in run("products", "shop", "--sort", "prize", code=2).stderr
 
 
-def test_a_price_stands_beside_its_currency(run: Run, shop: Shop) -> None:
+def test_a_price_is_next_to_its_currency(run: Run, shop: Shop) -> None:
     shop.site = a_site(revisit="0s", quality="none")
     shop.once("7", title="Pan", price=Decimal("9.90"), price_currency="EUR")
     head, *lines = run("products", "shop", "--where", "id=7").stdout.splitlines()

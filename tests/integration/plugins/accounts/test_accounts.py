@@ -291,7 +291,7 @@ SECRET = "4f1d9c-the-visitors-identity"
         ),
     ],
 )
-def test_the_head_of_an_answer_that_is_no_use_is_kept_without_secrets(
+def test_the_head_of_a_useless_answer_is_kept_without_secrets(
     engine: sa.Engine, environment: Settings, answer: Answer, status: str, outcome: str
 ) -> None:
     ((found, last, head, excerpt),) = fetched(engine, environment, answer)
@@ -348,7 +348,7 @@ def fetched(
 def test_no_cookie_is_ever_stored(
     engine: sa.Engine, environment: Settings, name: str, status: int
 ) -> None:
-    """Whatever the answer: it is a visitor's identity, and nobody needs it to see why a page
+    """Whatever the answer: it is a visitor's identity, and not needed to see why a page
     failed."""
     answer = Answer(
         b"<p>no",

@@ -224,7 +224,7 @@ def test_what_redis_lost_is_written_back_unless_it_was_meant(valkey_url: str) ->
         run(valkey_url, work)
 
 
-def test_without_redis_nobody_logs_in() -> None:
+def test_without_redis_no_account_logs_in() -> None:
     async def work(stores: list[LoginStore]) -> None:
         with pytest.raises(DeferredError):
             await begun(stores[0])

@@ -1,4 +1,4 @@
-"""Crawls of a shop that shows prices to whoever is logged in: a real worker, a real database, a
+"""Crawls of a shop that shows prices to those who are logged in: a real worker, a real database, a
 real shop."""
 
 from __future__ import annotations
@@ -394,7 +394,7 @@ def test_a_host_that_is_down_is_waited_for_and_costs_no_quarantine(
         ("  function: tests.support.shops.login_functions:missing\n", "has no function 'missing'"),
     ],
 )
-def test_a_definition_that_does_not_fit_is_told_so(
+def test_a_definition_that_does_not_fit_is_refused(
     start: Start, engine: sa.Engine, client: redis.Redis, quick: None, way: str, why: str
 ) -> None:
     with LoginShop(products=2) as shop:
@@ -424,7 +424,7 @@ def test_without_a_file_or_an_account_pages_wait_and_say_so(
 def test_pages_that_are_never_there_pay_and_cause_no_storm(
     start: Start, engine: sa.Engine, client: redis.Redis, quick: None
 ) -> None:
-    """Two of sixty look logged out to everybody: they die of it; the login stands, and so do the
+    """Two of sixty look logged out to everybody: these die; the login stays, and so do the
     others."""
     with LoginShop(products=60) as shop:
         shop.always_out = {"/p/7", "/p/13"}
@@ -449,7 +449,7 @@ def test_a_page_that_is_out_while_others_are_well_throws_no_login_away(
 def test_a_page_that_no_login_opens_costs_a_few(
     start: Start, engine: sa.Engine, client: redis.Redis, quick: None
 ) -> None:
-    """The marker stands on every page, say, and there is but one to begin with: no account is to
+    """The marker is on every page, say, and there is but one to begin with: no account is to
     blame for that."""
     with LoginShop(products=60) as shop:
         rounds(
@@ -478,7 +478,7 @@ def test_a_login_that_opens_nothing_is_useless_and_not_tried_for_each_page(
         )
 
 
-def test_one_login_in_a_while_at_the_most(
+def test_at_most_one_login_in_a_while(
     start: Start, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sessions that end after five pages each: `every` bounds what that may come to. How long a
@@ -525,7 +525,7 @@ def test_nothing_secret_is_in_the_database_in_redis_or_in_the_log(
 
 
 def test_a_redirect_to_another_host_takes_nothing_along(start: Start, engine: sa.Engine) -> None:
-    """Neither off the site nor to a further host of it: cookies and headers stay where they belong."""
+    """Neither off the site nor to a further host of the site: cookies and headers stay where they belong."""
     with LoginShop(products=6) as shop:
         shop.elsewhere = {"/p/2", "/p/4"}
         host = shop.foreign_url.removeprefix("http://")
@@ -550,7 +550,7 @@ def test_what_is_posted_is_not_sent_on(start: Start, engine: sa.Engine, quick: N
 
 
 @pytest.mark.parametrize("more", ["", "impersonate: chrome\n", "http2: true\n"])
-def test_over_tls_whoever_is_imitated(
+def test_over_tls_whichever_browser_is_imitated(
     start: Start, engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
     """libcurl posts as well, and its handles go on to get pages; an expiry in between."""

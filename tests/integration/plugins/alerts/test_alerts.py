@@ -46,7 +46,9 @@ def row(engine: sa.Engine) -> tuple[object, ...]:
     return making.rows(engine, query)[0]
 
 
-def test_everybody_is_told_once(engine: sa.Engine, told: tuple[Webhook, Mailbox, Path]) -> None:
+def test_every_recipient_is_notified_once(
+    engine: sa.Engine, told: tuple[Webhook, Mailbox, Path]
+) -> None:
     webhook, mailbox, path = told
     settings = Settings(alerts=path)
     crawl = suspect(engine)
@@ -70,7 +72,7 @@ def test_everybody_is_told_once(engine: sa.Engine, told: tuple[Webhook, Mailbox,
     assert row(engine) == (1, ["http", "mailto"], True, None)
 
 
-def test_who_could_not_be_reached_is_told_later_and_nobody_twice(
+def test_who_could_not_be_reached_is_notified_later_and_none_twice(
     engine: sa.Engine, told: tuple[Webhook, Mailbox, Path]
 ) -> None:
     webhook, mailbox, path = told
@@ -165,7 +167,7 @@ def test_no_address_is_stored_logged_or_shown(
         assert secret not in everywhere
 
 
-def test_a_wrong_list_is_said_once_and_tells_nobody(engine: sa.Engine, tmp_path: Path) -> None:
+def test_a_wrong_list_is_reported_once_and_notifies_none(engine: sa.Engine, tmp_path: Path) -> None:
     alert_module._logged_problems.clear()
     path = tmp_path / "alerts.txt"
     path.write_text(
@@ -187,7 +189,7 @@ def test_a_wrong_list_is_said_once_and_tells_nobody(engine: sa.Engine, tmp_path:
         notify.load_recipients(tmp_path / "none.txt")
 
 
-def test_a_crawl_that_failed_is_told_of(
+def test_a_crawl_that_failed_is_reported(
     engine: sa.Engine, told: tuple[Webhook, Mailbox, Path]
 ) -> None:
     webhook, _, path = told
@@ -198,7 +200,7 @@ def test_a_crawl_that_failed_is_told_of(
     assert "not one of 5 product pages was good" in message["note"]
 
 
-def test_what_is_a_day_old_is_told_to_nobody(
+def test_what_is_a_day_old_is_not_reported(
     engine: sa.Engine, told: tuple[Webhook, Mailbox, Path]
 ) -> None:
     webhook, _, path = told

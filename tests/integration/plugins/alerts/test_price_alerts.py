@@ -87,7 +87,7 @@ def told(engine: sa.Engine, *rules: PriceRule) -> list[str]:
         ]
 
 
-def test_what_each_rule_is_told_of(engine: sa.Engine) -> None:
+def test_what_each_rule_reports(engine: sa.Engine) -> None:
     shop = Shop(engine)
     priced(shop, "20.00", "19.50", "9.50", "9.00", "12.00", "9.50", in_stock=True)
     priced(shop, "9.50", in_stock=False)
@@ -116,7 +116,7 @@ def test_what_each_rule_is_told_of(engine: sa.Engine) -> None:
     )
 
 
-def test_what_was_taken_back_is_not_told(engine: sa.Engine) -> None:
+def test_what_was_taken_back_is_not_reported(engine: sa.Engine) -> None:
     for _ in range(2):
         crawled(engine, a_shop(), range(30))
     cheap = crawled(
@@ -205,7 +205,7 @@ def test_changes_are_replayed_through_kills(engine: sa.Engine, tmp_path: Path) -
     )
 
 
-def test_what_is_not_decided_is_told_later(engine: sa.Engine) -> None:
+def test_what_is_not_decided_is_reported_later(engine: sa.Engine) -> None:
     shop = Shop(engine)
     outbox.collect(engine, [rule("new")])
     shop.once(name="A")
@@ -280,7 +280,7 @@ def test_delivery_digest_and_commands(
     assert f"{path}:3: rule 2: sit: unknown key" in wrong
 
 
-def test_of_a_crawl_that_is_rejected_before_the_digest_nobody_is_told(
+def test_a_crawl_that_is_rejected_before_the_digest_is_not_reported(
     engine: sa.Engine, people: tuple[Webhook, Mailbox, Path], tmp_path: Path
 ) -> None:
     webhook, _, recipients = people
@@ -300,7 +300,7 @@ def test_of_a_crawl_that_is_rejected_before_the_digest_nobody_is_told(
     }
 
 
-def test_rules_of_a_definition_and_whom_they_tell(
+def test_rules_of_a_definition_and_whom_they_notify(
     engine: sa.Engine,
     environment: Settings,
     monkeypatch: pytest.MonkeyPatch,
@@ -442,7 +442,7 @@ def test_stock_that_was_not_known_for_a_while(engine: sa.Engine) -> None:
     assert told(engine, rule("back in stock")) == ["7 back in stock"]
 
 
-def test_what_was_taken_back_is_no_last_known_price(engine: sa.Engine) -> None:
+def test_what_was_taken_back_is_not_a_last_known_price(engine: sa.Engine) -> None:
     """A rejected crawl had the price below; the good one after it is the first to be so."""
     for _ in range(2):
         crawled(engine, a_shop(), range(30))
@@ -499,7 +499,7 @@ def test_the_list_of_recipients_is_edited_while_one_of_them_is_down(
         second.close()
 
 
-def test_what_waits_while_no_coordinator_works_is_told_however_late(
+def test_what_waits_while_no_coordinator_works_is_reported_however_late(
     engine: sa.Engine, people: tuple[Webhook, Mailbox, Path], tmp_path: Path
 ) -> None:
     webhook, _, recipients = people

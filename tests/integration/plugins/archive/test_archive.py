@@ -211,7 +211,7 @@ def test_a_place_that_fails_costs_its_pages_and_is_left_in_peace_for_a_while(
     assert (shop.archive.stored, shop.archive.lost, len(shop.found())) == (3, 6, 3)
 
 
-def test_a_segment_that_was_swept_meanwhile_gets_no_rows(
+def test_a_segment_that_was_swept_gets_no_rows(
     shop: Shop, engine: sa.Engine, tmp_path: Path
 ) -> None:
     put = archive_module.Archive._run_transaction

@@ -1,4 +1,4 @@
-"""Archived pages read anew against a real PostgreSQL: what would change, what may be written, and
+"""Archived pages read again against a real PostgreSQL: what would change, what may be written, and
 what never is."""
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def test_a_page_that_is_gone_is_not_read_and_one_that_left_the_frontier_is(shop:
     assert reextract(shop, definition(price="s"))[0].pages == PAGES - 1
 
 
-def test_what_a_browser_captured_is_read_anew_too(shop: Shop) -> None:
+def test_what_a_browser_captured_is_read_again_too(shop: Shop) -> None:
     product = PRODUCT | {
         "fields": PRODUCT["fields"] | {"stock": {"response": "api", "path": "stock", "type": "int"}}
     }  # type: ignore[operator]
@@ -278,7 +278,7 @@ def test_an_id_that_all_pages_share_gives_one_product(shop: Shop) -> None:
     assert written is not None and written.new == 1
 
 
-def test_a_selector_that_breaks_is_told_as_a_crawl_would_tell_it(shop: Shop) -> None:
+def test_a_selector_that_breaks_is_reported_as_in_a_crawl(shop: Shop) -> None:
     preview, _ = reextract(shop, definition(price="em"), write=False)
     (reason,) = preview.reasons
     assert (reason.field, reason.what) == ("price", "fill")
@@ -288,7 +288,7 @@ def test_a_selector_that_breaks_is_told_as_a_crawl_would_tell_it(shop: Shop) -> 
     assert required.problems[0][1].startswith("price")
 
 
-def test_nothing_is_written_beside_a_crawl_by_another_definition(shop: Shop) -> None:
+def test_nothing_is_written_during_a_crawl_by_another_definition(shop: Shop) -> None:
     open_crawl(shop.engine, shop.site)
     with pytest.raises(
         BusyError, match=r"crawl 2 of shop runs with another definition, .* `scraper stop 2`"
@@ -326,7 +326,7 @@ def test_one_that_is_broken_off_says_so_and_is_done_by_the_next(
     )
 
 
-def test_it_is_no_crawl_of_the_site_to_those_who_ask_when_that_was(shop: Shop) -> None:
+def test_it_is_not_a_crawl_of_the_site_to_those_who_ask_when_that_was(shop: Shop) -> None:
     shop.execute("UPDATE crawls SET finished_at = now() - interval '3 days'")
     reextract(shop, definition(price="s"))
     with shop.engine.connect() as connection:
@@ -334,7 +334,7 @@ def test_it_is_no_crawl_of_the_site_to_those_who_ask_when_that_was(shop: Shop) -
     assert site.complete_s is not None and site.complete_s > 2 * 86400
 
 
-def test_records_that_cannot_be_read_are_told_and_the_others_read(
+def test_records_that_cannot_be_read_are_reported_and_the_others_read(
     shop: Shop, tmp_path: Path
 ) -> None:
     (file,) = [path for path in (tmp_path / "kept").rglob("*") if path.is_file()]

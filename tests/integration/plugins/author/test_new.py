@@ -1,4 +1,4 @@
-"""`scraper new` on shops of which it knows nothing but the address: the definition that it writes
+"""`scraper new` on shops of which it knows only the address: the definition that it writes
 finds every product, and reads every field of every one of them right."""
 
 from __future__ import annotations
@@ -163,14 +163,14 @@ def test_no_page_that_robots_txt_disallows_is_read() -> None:
         assert not [path for path in server.paths if path.startswith("/item/")]
 
 
-def test_a_page_without_products_is_no_shop(project: Path) -> None:
+def test_a_page_without_products_is_not_a_shop(project: Path) -> None:
     pages = {"/": "<title>News</title><h1>News</h1><p>Nothing to buy.</p>"}
     with StaticShop(pages) as server:
         assert "no list of products was found" in run(server.url, "x", code=1).stderr
     assert list(project.glob("sites/*.yaml")) == []
 
 
-def test_a_blog_is_no_shop_though_its_articles_have_pictures(project: Path) -> None:
+def test_a_blog_is_not_a_shop_though_its_articles_have_pictures(project: Path) -> None:
     cards = "".join(
         f'<article><img src="/{n}.jpg"><h2><a href="/post-{n}">On subject {n}</a></h2></article>'
         for n in range(8)
@@ -207,7 +207,7 @@ def test_a_redirect_to_another_name_of_the_shop_is_followed(other: str, own: boo
 
 
 def test_a_name_that_a_shop_puts_into_its_pages_cannot_leave_its_line(project: Path) -> None:
-    """What a shop writes stands in comments and quotes: it must not become YAML of its own."""
+    """What a shop writes comes into comments and quotes: it must not become YAML of its own."""
     shop = TEMPLATES["workshop"]()
     evil = {
         path: page.replace('<h1 class="name">', '<h1 class="name">\u2028x: y\n\'#"} ')

@@ -1,4 +1,4 @@
-"""`scraper new` on shops whose pages have variants: `items:` is written where each can be told and
+"""`scraper new` on shops whose pages have variants: `items:` is written where each can be named and
 nothing speaks against it."""
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def test_json_in_the_pages_needs_no_browser(project: Path, no_browser: None) -> 
     assert "browser" not in text
 
 
-def test_whole_numbers_that_nobody_confirms_may_be_cents(project: Path, no_browser: None) -> None:
+def test_unconfirmed_whole_numbers_may_be_cents(project: Path, no_browser: None) -> None:
     shop = SCRIPTED["next_data"]()
     in_cents = {
         path: re.sub(
@@ -128,7 +128,7 @@ def test_without_a_browser_it_says_what_to_install(
         assert site.queue == "browser"
 
 
-def test_what_a_browser_does_not_show_either_is_no_shop(
+def test_what_a_browser_does_not_show_either_is_not_a_shop(
     project: Path, installed_chromium: str
 ) -> None:
     page = "<title>News</title><script>document.title = 'News'</script><h1>News</h1>"

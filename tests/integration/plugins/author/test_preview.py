@@ -21,7 +21,7 @@ def run(*words: str, code: int = 0) -> Result:
     return result
 
 
-def test_so_many_products_by_as_few_requests_and_no_trace(shop: StaticShop) -> None:
+def test_products_by_as_few_requests_and_no_trace(shop: StaticShop) -> None:
     define(shop)
     rows = json.loads(run("--preview", "3", "--json").stdout)
     assert [(row["id"], row["title"], row["price"]) for row in rows] == [
@@ -42,7 +42,7 @@ def test_all_there_are_are_written_to_a_file(shop: StaticShop) -> None:
     assert [row["price"] for row in rows] == [f"{n}.50" for n in range(1, 8)]
 
 
-def test_what_robots_disallow_and_what_is_not_good_is_told_and_not_among_them(
+def test_what_robots_disallow_and_what_is_not_good_is_reported_and_left_out(
     shop: StaticShop,
 ) -> None:
     pages = {

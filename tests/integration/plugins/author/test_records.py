@@ -1,4 +1,4 @@
-"""`scraper sites record` and `scraper sites test` as they are typed: pages kept beside a definition,
+"""`scraper sites record` and `scraper sites test` as they are typed: pages kept next to a definition,
 read again offline, and every field that differs."""
 
 from __future__ import annotations

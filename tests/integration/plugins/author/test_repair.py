@@ -51,7 +51,7 @@ NEW = (
 DEFINITION = """\
 # The shop of things.
 start: {url}/
-rate: 500/s      # It bears more.
+rate: 500/s      # It allows more.
 allow_private: true
 listing: {{products: a.p}}
 product:
@@ -62,7 +62,7 @@ product:
       # With tax.
       css: .price
       type: price
-      required: true   # Without it there is no offer.
+      required: true   # Without it, an offer is missing.
     state: {{css: .state, type: bool}}   # "Sold out" is false
 """
 
@@ -114,7 +114,7 @@ def test_a_redesign_is_repaired_and_only_its_lines_change(shop: StaticShop) -> N
     assert "nothing to repair" in run("repair", "things").stdout
 
 
-def test_one_field_alone_and_the_json_of_it(shop: StaticShop) -> None:
+def test_one_field_alone_and_its_json(shop: StaticShop) -> None:
     redesign(shop, NEW)
     shown = json.loads(run("repair", "things", "price", "--json").stdout)
     assert [one["name"] for one in shown["fields"]] == ["price"]
@@ -131,7 +131,7 @@ def test_what_left_the_pages_is_not_proposed_from_elsewhere(shop: StaticShop) ->
     assert definition() == before
 
 
-def test_a_sale_is_no_redesign(shop: StaticShop) -> None:
+def test_a_sale_is_not_a_redesign(shop: StaticShop) -> None:
     """Every price is another: none of them is what the field was, and none is taken for it."""
     redesign(shop, OLD.replace("{price}", "{price}0 <s>{price}</s>").replace("£", ""))
     before = definition()

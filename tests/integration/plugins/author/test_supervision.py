@@ -89,7 +89,7 @@ def test_a_signal_ends_it_at_once(shop: StaticShop, name: str, number: signal.Si
     with started(words, page_cpu_s=1000) as process:
         child = busy_child(process)
         process.send_signal(number)
-        # Reading goes on for minutes of CPU time; a second of it may pass.
+        # Reading goes on for minutes of CPU time; a second may pass.
         used_s = child.cpu_times().user
         assert process.wait(PATIENCE_S) in (128 + number, 1), Path("out").read_text()
         assert used_s < 60

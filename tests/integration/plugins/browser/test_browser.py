@@ -73,7 +73,7 @@ def test_everything_that_a_listing_has_is_brought(
     assert shop.asked_for("/picture.png") == []
 
 
-def test_answers_are_captured_and_what_is_no_html_is_given_as_it_is(shop: JsShop) -> None:
+def test_answers_are_captured_and_what_is_not_html_is_given_as_it_is(shop: JsShop) -> None:
     async def case(b: Browsers) -> None:
         page = await b.fetch(
             shop.url("/p/3"), BROWSER_POLICY, Rendering(responses={"api": "/api/product/"})
@@ -203,7 +203,7 @@ def test_what_a_page_asks_of_the_inside_never_arrives(shop: JsShop, own_host: bo
     assert "rebound.example" in resolver.asked
 
 
-def test_the_loopback_proxy_serves_nobody_but_its_pages(shop: JsShop) -> None:
+def test_the_loopback_proxy_serves_its_pages_alone(shop: JsShop) -> None:
     async def case(b: Browsers) -> None:
         address = await b._proxy.start()
         port = int(address.rpartition(":")[2])
@@ -307,7 +307,7 @@ def test_a_page_has_no_shared_worker(shop: JsShop) -> None:
     assert b"<title>undefined</title>" in page.body
 
 
-def test_a_page_that_leaves_for_an_address_inside_is_no_page(shop: JsShop) -> None:
+def test_a_page_that_leaves_for_an_address_inside_is_not_a_page(shop: JsShop) -> None:
     """Not the browser's own page about it, with the status of the page before."""
     leave = b"<meta http-equiv=refresh content='0;url=http://169.254.169.254/latest/'>"
     shop.serve("/leaves", leave)
@@ -415,7 +415,7 @@ def test_browsers_are_recycled_and_identities_keep_their_cookies(shop: JsShop) -
 
 
 @pytest.mark.usefixtures("installed_chromium")
-def test_an_account_has_its_cookies_and_headers_and_nobody_else_has_them() -> None:
+def test_an_account_alone_has_its_cookies_and_headers() -> None:
     with Echo(ports=2) as shop:
         jar = AccountJar(secure_only=False)
         jar.add_cookie("127.0.0.1", "session", "s3cret")
@@ -555,7 +555,7 @@ def test_a_function_of_the_sites_own_prepares_each_context(
 
 @pytest.mark.usefixtures("installed_chromium")
 def test_with_stealth_nothing_that_a_page_reads_contradicts_itself() -> None:
-    """What everybody's browser has is there, written by nobody: the document, its scripts and its
+    """What every browser has is there, though no script writes it: the document, its scripts and its
     frames see the same."""
     with Heard() as shop:
         shop.serve(
@@ -620,7 +620,7 @@ def test_a_page_that_asks_too_much_of_a_slow_host_ends(shop: JsShop) -> None:
     assert outcome is Outcome.TIMEOUT and "rate is too low" in text
 
 
-def test_throttled_xhr_is_told_and_rests_its_host(shop: JsShop) -> None:
+def test_throttled_xhr_is_reported_and_rests_its_host(shop: JsShop) -> None:
     shop.serve("/busy", b"<script>fetch('/api/busy')</script><h1>half</h1>")
     shop.serve("/api/busy", Answer(b"{}", 429, headers=("Retry-After: 7",)))
 

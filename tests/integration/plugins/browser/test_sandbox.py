@@ -33,7 +33,7 @@ def shop(installed_chromium: str) -> Iterator[JsShop]:
 
 
 def shown(url: str, *options: str) -> tuple[dict[str, Any], str]:
-    """What `tests.support.nobody` tells, and the whole of what it printed."""
+    """What the command says of a page, and the whole of what it printed."""
     with tempfile.TemporaryDirectory(prefix="scraper-nobody-") as home:  # pytest's own are private
         Path(home).chmod(0o777)
         done = subprocess.run(
@@ -63,7 +63,7 @@ def need_a_checkout_for_everybody() -> None:
         need(None, reason)
 
 
-def test_whoever_is_not_root_has_every_page_in_a_sandbox(shop: JsShop) -> None:
+def test_without_root_every_page_is_in_a_sandbox(shop: JsShop) -> None:
     need_a_checkout_for_everybody()
     told, _ = shown(shop.url("/p/1"))
     if "error" in told:

@@ -163,7 +163,7 @@ def test_a_surprise_is_published_if_the_cards_show_it_too(
 def test_cards_of_prices_without_tax_say_nothing(
     engine: sa.Engine, shop: CardShop, crawl: Callable[[], Report]
 ) -> None:
-    """A brand becomes dearer, which needs no card; the cards show neither price."""
+    """A brand's prices rise, which needs no card; the cards show neither price."""
 
     def dearer(number: int) -> Decimal:
         if number % 5 == 2:

@@ -94,7 +94,7 @@ def test_what_was_added_is_known(
     capacity: int,
     ages: list[float],
 ) -> None:
-    """However small it was made, and however much time passes between: up to a half of it, which is
+    """However small it was made, and however much time passes between: up to its half, which is
     the least."""
     one = a_filter(capacity)
     for group, age in zip(groups, [*ages, *[0.0] * len(groups)], strict=False):

@@ -65,7 +65,7 @@ COUNTS = (
 
 
 class Crawling:
-    """A shop of two listings, and crawls of it."""
+    """A shop of two listings, and its crawls."""
 
     def __init__(self, shop: OddShop, engine: sa.Engine, settings: Settings) -> None:
         self.shop, self.engine, self.settings = shop, engine, settings

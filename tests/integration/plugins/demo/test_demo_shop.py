@@ -66,7 +66,7 @@ def shop(_served: Served) -> httpx.Client:
 
 
 def wait_for_log(shop: httpx.Client, entries: int) -> list[tuple[float, str, int]]:
-    """The log, once the shop has noted so many requests: a client that gives up does not wait for
+    """The log, once the shop has noted this many requests: a client that gives up does not wait for
     that."""
     while len(log := shop.get("/_control/log").json()) < entries:
         time.sleep(0.01)

@@ -119,7 +119,7 @@ def test_a_program_in_a_closed_folder_can_be_looked_at(tmp_path: Path) -> None:
     assert subprocess.run(argv, check=False).returncode == 0
 
 
-def test_the_lock_is_ours_alone(settings: Settings) -> None:
+def test_one_process_alone_has_the_lock(settings: Settings) -> None:
     embedded.up(settings)
     embedded.down(settings)
     assert (settings.home_dir / "lock").stat().st_mode & 0o777 == 0o600
@@ -131,7 +131,7 @@ def test_root_gives_its_uid_up(settings: Settings) -> None:
         assert Path(f"/proc/{pid}").stat().st_uid != 0
 
 
-def test_no_variable_of_ours_reaches_them(
+def test_no_variable_of_the_project_reaches_them(
     home: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
     embedded.down(settings)
@@ -170,7 +170,7 @@ def test_a_killed_one_comes_back_and_the_other_is_left_alone(settings: Settings,
 
 
 def test_orphans_of_a_killed_postmaster_are_waited_for(settings: Settings) -> None:
-    """Its backends notice a moment later, and PostgreSQL refuses to start beside them."""
+    """Its backends notice a moment later, and PostgreSQL refuses to start until then."""
     with closing(connect(settings)):
         pid = pids(settings)["postgres"]
         assert pid is not None
@@ -201,7 +201,7 @@ def test_a_killed_postmaster_that_has_not_exited_yet_is_waited_for(
 
 
 @pytest.mark.parametrize("name", ["postgres/postmaster.pid", "valkey/valkey.pid"])
-def test_a_pid_file_that_names_a_stranger_harms_nobody(settings: Settings, name: str) -> None:
+def test_a_pid_file_that_names_a_stranger_does_no_harm(settings: Settings, name: str) -> None:
     """Pids start over in a restarted container, so the number may be anybody's."""
     server = name.split("/")[0]
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
@@ -263,7 +263,7 @@ def test_two_ups_at_once_are_one_and_outlive_the_commands(fresh: Settings) -> No
     servers.require_reachable(fresh)
 
 
-def test_a_start_killed_half_way_is_begun_anew(fresh: Settings) -> None:
+def test_a_start_killed_half_way_is_begun_again(fresh: Settings) -> None:
     (process,) = ups(fresh, 1)
     while not list(fresh.home_dir.glob("postgres.init-*/PG_VERSION")):
         assert process.poll() is None
@@ -291,7 +291,7 @@ def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert "SCRAPER_HOME" in str(caught.value)
 
 
-def test_servers_of_the_users_own_are_not_ours_to_start(
+def test_servers_of_the_users_own_are_not_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://ann:s3cret@127.0.0.1:1/shop")

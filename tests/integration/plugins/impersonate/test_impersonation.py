@@ -258,7 +258,7 @@ def test_a_fresh_connection_that_breaks_is_not_asked_twice(path: str, tls: ssl.S
     visiting(tls, test)
 
 
-def test_a_response_has_at_most_so_many_headers(tls: ssl.SSLContext) -> None:
+def test_a_response_has_a_bounded_number_of_headers(tls: ssl.SSLContext) -> None:
     async def run() -> None:
         async with HostileServer(tls=tls) as server:
             server.extra = {
@@ -278,7 +278,7 @@ def test_a_response_has_at_most_so_many_headers(tls: ssl.SSLContext) -> None:
 
 
 @pytest.mark.parametrize("path", ["/refused", "/goaway"])
-def test_a_kept_connection_that_breaks_costs_one_request_more_at_the_most(
+def test_a_kept_connection_that_breaks_costs_at_most_one_request_more(
     path: str, tls: ssl.SSLContext
 ) -> None:
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
@@ -352,7 +352,7 @@ def test_bodies_larger_than_any_buffer_arrive_whole_and_bombs_do_not_unpack_in_m
 
 
 def test_a_reader_that_rests_holds_the_sender_back(tls: ssl.SSLContext) -> None:
-    """libcurl is told to pause: what is held is a few buffers, not the body."""
+    """libcurl has to pause: what is held is a few buffers, not the body."""
     from scraper.plugins.impersonate import transfer
 
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
@@ -481,7 +481,7 @@ def test_the_guard_holds_for_a_tls_host_behind_a_proxy(address: str, tls: ssl.SS
 def test_the_environment_is_not_asked(
     tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    with socket.socket() as bound:  # nobody listens there
+    with socket.socket() as bound:  # No server listens there.
         bound.bind(("127.0.0.1", 0))
         nowhere = f"http://127.0.0.1:{bound.getsockname()[1]}"
         for name in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):

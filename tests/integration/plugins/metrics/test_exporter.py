@@ -80,7 +80,7 @@ def test_consumers(engine: sa.Engine, feed: list[int], monkeypatch: pytest.Monke
     }  # fmt: skip
 
 
-def test_segments_that_nobody_finishes(engine: sa.Engine) -> None:
+def test_segments_that_stay_unfinished(engine: sa.Engine) -> None:
     source = Postgres(engine, 60)
     with engine.begin() as connection:
         begun, stored, doomed, _young = (

@@ -112,7 +112,9 @@ def attributes(span: Span) -> dict[str, object]:
     return found
 
 
-def test_an_error_is_told_without_its_secrets(collector: list[ExportTraceServiceRequest]) -> None:
+def test_an_error_is_reported_without_its_secrets(
+    collector: list[ExportTraceServiceRequest],
+) -> None:
     spans = tracing.make_tracing("test")
     assert spans is not None
     with pytest.raises(RuntimeError), spans.store(1, set()):
@@ -161,7 +163,7 @@ def test_an_exporter_that_is_not_known_is_said_and_costs_no_worker(
 def test_without_the_extra_a_worker_works(
     wanted: bool, environment: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Off, nothing of it is imported; wanted and not there, that is said with what to type."""
+    """Off, none of its modules is imported; wanted and not there, that is said with what to type."""
     if wanted:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", NOBODY)
     program = """

@@ -62,7 +62,7 @@ def test_a_survey_gives_a_definition_and_its_evidence(surveys: Surveys, project:
         surveys.find_survey(id_)
 
 
-def test_a_page_that_is_no_shop_is_explained(surveys: Surveys) -> None:
+def test_a_page_that_is_not_a_shop_is_explained(surveys: Surveys) -> None:
     with StaticShop({"/": "<h1>Under construction</h1>"}) as server:
         (id_,) = surveys.add_shops([f"{server.url}/"], "1000/s", "ann")
         survey = ended(surveys, id_)

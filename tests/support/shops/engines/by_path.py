@@ -12,7 +12,7 @@ from tests.support.shops.shop_templates import Item
 
 class LiteCart(Engine):
     """Links to an account in the menu of categories, sub-categories on their parents' pages alone,
-    a tree of categories beside each product, and a brand's block before the codes only where there
+    a tree of categories next to each product, and a brand's block before the codes only where there
     is a brand."""
 
     fields = ("title", "price", "list_price", "availability", "sku", "gtin", "brand")

@@ -92,7 +92,7 @@ def problem(login: str, more: str = "") -> str:
         ("token: {header: 'X: abc'}", "has no { } of an account"),
     ],
 )
-def test_what_is_wrong_with_a_login_is_told_with_its_key(login: str, told: str) -> None:
+def test_what_is_wrong_with_a_login_is_reported_with_its_key(login: str, told: str) -> None:
     assert told in problem(login)
 
 
@@ -221,7 +221,7 @@ def test_accounts_are_read_by_site(tmp_path: Path) -> None:
         ("sh/op: {token: s3cret}\n", ":1: not the name of a site"),
     ],
 )
-def test_what_is_wrong_with_the_file_is_told_by_its_line_and_shows_nothing(
+def test_what_is_wrong_with_the_file_is_reported_by_its_line_and_shows_nothing(
     tmp_path: Path, text: str, told: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
@@ -277,7 +277,7 @@ def test_keys_are_changed_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("key", ["short", ",", "k" * 31, f"{'k' * 32},short"])
-def test_a_key_that_is_none_is_told_without_showing_it(key: str) -> None:
+def test_a_key_that_is_none_is_reported_without_showing_it(key: str) -> None:
     with pytest.raises(ConfigError) as error:
         make_seal(Settings(secret_key=key))
     assert (
@@ -317,7 +317,7 @@ def test_what_changed_here_goes_over_what_others_wrote() -> None:
     assert mine.changed
 
 
-def test_a_cookie_that_stays_as_it_is_is_no_change() -> None:
+def test_a_cookie_that_stays_as_it_is_is_not_a_change() -> None:
     one = jar(b"a=1; Path=/")
     one.mark_saved()
     one.store_set_cookie("shop.example", "/p", b"a=1; Path=/")

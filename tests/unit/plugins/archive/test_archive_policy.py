@@ -56,7 +56,7 @@ def test_the_defaults_are_product_pages_each_good_answer_a_month() -> None:
         ({"on": "changed"}, "Extra inputs"),
     ],
 )
-def test_what_is_wrong_is_told(wrong: object, why: str) -> None:
+def test_what_is_wrong_is_reported(wrong: object, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         a_site(archive=wrong)
 
@@ -83,7 +83,7 @@ def test_since_when(text: str, at: datetime) -> None:
 
 
 @pytest.mark.parametrize("text", ["2026-13-01", "yesterday", "", "2026-11"])
-def test_since_when_nobody_knows(text: str) -> None:
+def test_since_when_is_unknown(text: str) -> None:
     with pytest.raises(ValueError, match="fix"):
         parse_time(text, NOW)
 

@@ -83,7 +83,7 @@ def test_a_zstd_record_is_one_frame_with_its_size_and_a_checksum() -> None:
 
 
 @CODECS
-def test_a_record_that_is_not_what_was_written_is_told(codec: Codec) -> None:
+def test_a_record_that_is_not_what_was_written_is_reported(codec: Codec) -> None:
     good, size = warc.make_response(ANSWER, codec), len(ANSWER.body)
     for bad, why in {
         good[:-4]: "cut off",

@@ -1,4 +1,4 @@
-"""How `scraper new` tells things apart: ids in URLs, numbers of pages, check digits, and texts that
+"""How `scraper new` distinguishes things: ids in URLs, numbers of pages, check digits, and texts that
 become YAML."""
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def test_an_id_is_what_every_url_has_in_one_place_and_each_another(
     }
 
 
-def test_a_number_that_two_products_share_is_no_id() -> None:
+def test_a_number_that_two_products_share_is_not_an_id() -> None:
     urls = ["https://shop.example/2024/x", "https://shop.example/2024/y"]
     assert choose_id(urls, NO_SKU, []) == {"url": r"/([^/?#]+?)(?:\.\w+)?/?(?:[?#]|$)"}
 
@@ -360,7 +360,7 @@ def test_a_price_is_not_read_from_a_related_product() -> None:
         ("1-12 of 82</p><p>Page 1 of 7", [7]),
     ],
 )
-def test_a_span_of_products_is_no_count_of_pages(text: str, pages: list[int]) -> None:
+def test_a_span_of_products_is_not_a_count_of_pages(text: str, pages: list[int]) -> None:
     counts = find_page_counts(document(f'<p class="amount">{text}</p>'), Numbering(1, 1, param="p"))
     assert sorted({count.pages for count in counts}) == pages
 

@@ -102,7 +102,7 @@ def test_a_number_of_another_line_is_not_an_article_number(stated: bool) -> None
 
 
 @pytest.mark.parametrize("nothing", ["N/A", "No", "n/a", "-", "–", "None"])
-def test_what_stands_in_for_a_brand_is_not_read(nothing: str) -> None:
+def test_what_replaces_a_brand_is_not_read(nothing: str) -> None:
     row = "<table><tr><th>Brand</th><td>{0}</td></tr><tr><th>EAN</th><td>{1}</td></tr></table>"
     codes = ("4006381333931", nothing, "5901234123457", nothing, "9780306406157", nothing)
     makers = (*MAKERS[:4], nothing, nothing)

@@ -29,17 +29,17 @@ def test_redesigned_pages_are_healed_and_no_proposal_is_wrong() -> None:
 @pytest.mark.parametrize(
     ("before", "value", "after"),
     [
-        ("    sku: .sku  # ours\n", {"css": ".no"}, "    sku: .no  # ours\n"),
-        ("    sku: .sku  # ours\n", {"jsonld": "sku"}, "    sku: {jsonld: sku}  # ours\n"),
+        ("    sku: .sku  # mine\n", {"css": ".no"}, "    sku: .no  # mine\n"),
+        ("    sku: .sku  # mine\n", {"jsonld": "sku"}, "    sku: {jsonld: sku}  # mine\n"),
         (
-            "    sku: {css: .sku, required: true}  # ours\n",
+            "    sku: {css: .sku, required: true}  # mine\n",
             {"css": "p > b", "required": True},
-            "    sku: {css: 'p > b', required: true}  # ours\n",
+            "    sku: {css: 'p > b', required: true}  # mine\n",
         ),
         (
-            "    sku:\n      # by hand\n      css: .sku  # ours\n      required: true  # all\n\n",
+            "    sku:\n      # by hand\n      css: .sku  # mine\n      required: true  # all\n\n",
             {"css": ".no", "required": True},
-            "    sku:\n      # by hand\n      css: .no  # ours\n      required: true  # all\n\n",
+            "    sku:\n      # by hand\n      css: .no  # mine\n      required: true  # all\n\n",
         ),
         (
             "    sku:\n      css: .sku\n      regex: '(\\d+)'\n      required: true  # all\n",
@@ -58,7 +58,7 @@ def test_redesigned_pages_are_healed_and_no_proposal_is_wrong() -> None:
         ),
     ],
 )  # fmt: skip
-def test_one_field_is_written_anew(before: str, value: dict[str, object], after: str) -> None:
+def test_one_field_is_written_again(before: str, value: dict[str, object], after: str) -> None:
     assert rewrite_field(HEAD + before + TAIL, PATH, "sku", value) == HEAD + after + TAIL
 
 

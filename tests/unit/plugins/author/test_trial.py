@@ -33,7 +33,7 @@ def fields(definition: str, body: str = PAGE) -> dict[str, FieldTrial]:
     return {field.name: field for field in trial.fields}
 
 
-def test_the_source_that_gave_the_value_is_named_and_the_others_beside_it() -> None:
+def test_the_source_that_gave_the_value_is_named_and_the_others_after_it() -> None:
     title = fields('x: {any: [{css: ".no"}, {css: h1}, {jsonld: name}]}')["x"]
     assert (title.value, title.source) == ("Kettle", "css 'h1'")
     assert [(rival.source, rival.value) for rival in title.rivals] == [

@@ -70,7 +70,7 @@ def test_what_leaves_a_worker_as_it_wakes_is_counted(monkeypatch: pytest.MonkeyP
     assert len(asked(monkeypatch, told, (2.0, 200), (29.0, 200), woken=(20.0,))[0]) == 1
 
 
-def test_a_page_that_nobody_asked_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_without_a_request_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked(monkeypatch, story())[0] == [f"{PATH} was never asked for"]
 
 

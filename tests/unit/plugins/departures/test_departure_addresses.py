@@ -66,7 +66,7 @@ def departure(
         ("/", "/welcome"),
     ],
 )
-def test_another_address_of_the_same_page_is_no_departure(url: str, target: str) -> None:
+def test_another_address_of_the_same_page_is_not_a_departure(url: str, target: str) -> None:
     assert departure(url, target) is None
 
 

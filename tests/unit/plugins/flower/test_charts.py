@@ -42,7 +42,7 @@ def test_a_window_has_few_points_that_cover_it_all(span_s: float, coarsest_s: in
 @given(SPANS)
 def test_the_steps_cover_no_more_than_the_time_itself(span_s: float) -> None:
     points = empty_points(window(NOON, NOON + timedelta(seconds=span_s)))
-    # the first and last count one second at the least
+    # The first and last count at least one second.
     assert sum(point.covered_s for point in points) <= span_s + 2
 
 
@@ -65,7 +65,7 @@ def test_a_bucket_begins_where_postgresql_says() -> None:
     assert floor(NOON, 86_400) == NOON.replace(hour=0, minute=0, second=0)
 
 
-def test_an_outcome_failed_where_somebody_is_to_blame() -> None:
+def test_an_outcome_failed_where_shop_or_site_is_to_blame() -> None:
     good = {Outcome.FETCHED, Outcome.NOT_MODIFIED, Outcome.FRESH, Outcome.NOT_FOUND}
     assert {outcome for outcome in Outcome if not is_failure(outcome)} == good
     assert all(

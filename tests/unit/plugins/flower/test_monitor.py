@@ -50,7 +50,7 @@ def test_name_icon_and_links_are_our_own() -> None:
 @pytest.mark.parametrize("name", ASSETS)
 def test_a_file_needs_nothing_from_elsewhere(name: str) -> None:
     text = (FOLDER / "assets" / name).read_text()
-    # A name and a comment, which nobody asks for.
+    # A name and a comment, which the client does not ask for.
     without = text
     for name_only in ("http://www.w3.org/2000/svg", "https://github.com/leeoniya/uPlot"):
         without = without.replace(name_only, "")
@@ -70,7 +70,7 @@ def test_a_page_has_no_script_or_style_of_its_own(path: Path) -> None:
     )
 
 
-def test_the_policy_lets_nothing_in_from_elsewhere_and_nobody_frame_it() -> None:
+def test_the_policy_lets_nothing_in_from_elsewhere_and_forbids_frames() -> None:
     policy = HEADERS["Content-Security-Policy"]
     assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
     assert "unsafe" not in policy and "http" not in policy and "*" not in policy
@@ -104,7 +104,7 @@ def test_every_outcome_says_whom_it_blames(outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize("outcome", [None, "of another version"])
-def test_an_unknown_outcome_blames_nobody(outcome: str | None) -> None:
+def test_an_unknown_outcome_has_no_blame(outcome: str | None) -> None:
     assert view._outcome_meaning(outcome) == {"phrase": outcome or "", "blame": "nobody"}
 
 

@@ -83,7 +83,7 @@ def test_a_page_that_changes_its_habits_is_noticed():
 
 
 @given(DAYS, RATES)
-def test_a_changed_interval_was_true_for_less_than_half_of_it(days, rate):
+def test_a_changed_interval_was_true_for_less_than_its_half(days, rate):
     kept = fresh_days(days, rate, changed=True)
     assert 0 <= kept <= days / 2 * (1 + 1e-6)
     assert fresh_days(days, rate, changed=False) == days

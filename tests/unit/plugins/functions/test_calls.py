@@ -216,7 +216,7 @@ def test_what_is_handed_back_or_ends_without_results_goes_out_again() -> None:
     assert sender.inbox.results == {2: Failure("E", "m", "us", "o")}
 
 
-def test_a_message_that_nobody_takes_up_is_sent_again_and_somebody_asks_why() -> None:
+def test_an_unread_message_is_sent_again_and_the_reason_is_asked() -> None:
     asked: list[float] = []
     sender = World().sender(asked.append)
     sender._out = {1: parcel(0)}

@@ -1,4 +1,4 @@
-"""Counters that never fall, and sources that never hang whoever asks them."""
+"""Counters that never fall, and sources that never hang their readers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_rows_that_shrink_or_vanish_take_nothing_away() -> None:
     assert growing.sums == {SHOP: 3}, "counted on from where it fell to"
 
 
-def test_rows_to_keep_are_not_counted_anew_when_they_come_again() -> None:
+def test_rows_to_keep_are_not_counted_twice_when_they_come_again() -> None:
     growing = Growing()
     growing.update({})
     growing.update({1: {SHOP: 3}}, keep=[1])
@@ -56,7 +56,7 @@ def test_a_sum_never_falls(looks: list[dict[int, dict[tuple[str, ...], float]]])
         before = growing.sums[SHOP]
 
 
-def test_a_source_that_hangs_is_asked_once_and_holds_up_nobody() -> None:
+def test_a_source_that_hangs_is_asked_once_and_holds_up_no_other() -> None:
     asked, go = [], threading.Event()
 
     def read() -> list[object]:

@@ -43,5 +43,5 @@ def test_addresses_of_the_own_network_can_be_refused(url: str) -> None:
 
 
 @given(st.text(max_size=300))
-def test_any_text_gives_addresses_that_are_no_options(text: str) -> None:
+def test_any_text_gives_addresses_that_are_not_options(text: str) -> None:
     assert all(url.startswith(("http://", "https://")) for url in parse_addresses(text).urls)

@@ -40,7 +40,7 @@ def test_what_the_project_names_stays(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not (tmp_path / "home").exists()
 
 
-def test_remarks_alone_are_no_rules_and_a_huge_file_is_refused(tmp_path: Path) -> None:
+def test_remarks_alone_are_not_rules_and_a_huge_file_is_refused(tmp_path: Path) -> None:
     assert parse_rules("# later\n", tmp_path) == []
     for text in ("{}", "[]", "x", "# x\n" * SIZE_MAX):
         with pytest.raises(ConfigError):

@@ -22,7 +22,7 @@ def is_time(value: object) -> bool:
 
 
 class Described:
-    """The document, and what was seen of it: operations that succeeded, and properties with a value
+    """The document, and the parts that were seen: operations that succeeded, and properties with a value
     as `Schema.property`."""
 
     def __init__(self, document: dict[str, Any]) -> None:

@@ -223,7 +223,7 @@ MISDEEDS = {
 }
 
 
-def test_hostile_answers_are_no_pictures_and_are_not_asked_again(
+def test_hostile_answers_are_not_pictures_and_are_not_asked_again(
     flower: Flower, put: Put, picture_shop: PictureShop, engine: sa.Engine
 ) -> None:
     put(paths={name: f"/{name}" for name in MISDEEDS}, limits={})

@@ -15,7 +15,7 @@ from scraper.plugins.flower.tab import make_routes
 from scraper.settings import Settings
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-# `1` stands for what varies in a path.
+# `1` is what varies in a path.
 ROLES = {
     "GET read": """
         /api/changes /api/changes.atom /api/crawls /api/crawls/1 /api/openapi.json /api/products
