@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -22,10 +22,8 @@ from scraper.plugins.freshness.rules.sensors import SensorRecord
 from scraper.plugins.freshness.rules.shares import PageGroup, mean_share
 from scraper.plugins.freshness.store import StoredPlan
 from scraper.sites.definition import Site
-from scraper.sites.grammar import scalars
 
-SHARE = "95%"
-NOT_KNOWN = "if pages change once a month: none was visited twice yet"
+SHARE = 0.95
 AGES_H = (1, 3, 6, 12, 24, 48, 168)
 
 
@@ -46,7 +44,7 @@ def plan(site: str, as_json: bool) -> None:
         f"products"
     )
     click.echo(f"{share} of products are true, or were {facts['age_h']:.1f} hours ago")
-    kept = f"kept {facts['kept']:.1%}" if facts["kept"] is not None else NOT_KNOWN
+    kept = f"kept {facts['kept']:.1%}" if facts["kept"] is not None else _word_guess(facts)
     click.echo(f"true at any time: planned {facts['planned']:.1%}, {kept}")
     if facts["promise"] is not None:
         click.echo(_word_promise(facts["promise"], facts["budget_a_day"]))
@@ -66,6 +64,11 @@ def plan(site: str, as_json: bool) -> None:
         click.echo(f"not kept: {facts['broken']}")
     rows = [[f"{row['hours']} h", f"{row['requests_a_day']:,.0f}"] for row in facts["curve"]]
     print_table([f"{share} within", "requests a day"], rows)
+
+
+def _word_guess(facts: Mapping[str, Any]) -> str:
+    days = facts["pages"] / facts["changes_a_day"]
+    return f"if a page changes every {days:.2g} days: none was visited twice yet"
 
 
 def _word_visits(visits: float | None) -> str:
@@ -90,7 +93,7 @@ def describe_plan(connection: sa.Connection, name: str) -> dict[str, Any]:
     groups = store.read_groups(connection, site_id, stored.profile.season if stored else 1.0)
     if not keys.is_planned or stored is None or not groups:
         raise NotFoundError(_word_no_plan(site))
-    share = scalars.parse_share(keys.fresh.share if keys.fresh else SHARE)
+    share = keys.promised_share or SHARE
     visits = visits_of(groups, stored.plan.allocation)
     others = stored.requests - stored.visits
     limits = traffic.read_limits(connection, site_id, keys, others)

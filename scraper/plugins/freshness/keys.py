@@ -231,6 +231,11 @@ class FreshnessKeys(DefinitionKeys):
         return DAY_S / looked_s if looked_s else 0.0
 
     @property
+    def promised_share(self) -> float | None:
+        """The promised share of products."""
+        return scalars.parse_share(self.fresh.share) if self.fresh else None
+
+    @property
     def promised_days(self) -> float:
         """The promised age of what is stored, in days."""
         return scalars.parse_duration(self.fresh.within) / DAY_S if self.fresh else 0.0

@@ -34,14 +34,13 @@ from scraper.plugins.freshness.rules.estimates import (
     fresh_days,
 )
 from scraper.plugins.freshness.rules.limits import Limit, budget_of
-from scraper.plugins.freshness.rules.plan import FIRST_RATE, SitePlan
+from scraper.plugins.freshness.rules.plan import SitePlan, first_rate
 from scraper.plugins.freshness.rules.profile import Profile
 from scraper.plugins.freshness.rules.shares import PageGroup, mean_share
 from scraper.plugins.freshness.store import StoredPlan
 from scraper.registry import find_service
 from scraper.settings import Settings
 from scraper.sites.definition import Site
-from scraper.sites.grammar import scalars
 
 log = structlog.get_logger()
 # Returns the weight of a page, by the data of its first product and the ids of all.
@@ -136,7 +135,9 @@ def update_plan(
     wanted = keys.model_dump(mode="json", include={"budget", "fresh", "weight"})
     wanted["watched"] = [asdict(rule) for rule in watched]
     if stored is None:
-        first = SitePlan.of([], 0)._replace(mean_rate=FIRST_RATE)
+        first = SitePlan.of([], 0)._replace(
+            mean_rate=first_rate(keys.promised_share or 1.0, keys.promised_days)
+        )
         long_ago = datetime(2000, 1, 1, tzinfo=UTC)
         stored = StoredPlan(first, 0.0, 0.0, 0.0, long_ago, wanted, Profile())
     weigh = partial(keys.weigh, watched=watched)
@@ -374,7 +375,7 @@ def _plan_again(
     plan = stored.plan
     if groups:
         mean_least = store.read_least_mean(connection, site_id) * stored.profile.season
-        plan = SitePlan.of(groups, visits, keys.least_visits, mean_least)
+        plan = SitePlan.of(groups, visits, keys.least_visits, mean_least, keys.promised_days)
     fades = math.exp(-min(age / timedelta(days=1), 1.0) / KEPT_DAYS)
     modelled = mean_share(groups, visits_of(groups, plan.allocation))
     return stored._replace(
@@ -394,9 +395,9 @@ def _plan_again(
 
 def needed_requests(groups: Sequence[PageGroup], keys: FreshnessKeys, others: float) -> float:
     """Returns how many requests a day the promise needs; 0 if nothing is promised."""
-    if keys.fresh is None:
+    share = keys.promised_share
+    if share is None:
         return 0.0
-    share = scalars.parse_share(keys.fresh.share)
     needed = needed_budget(groups, share, keys.promised_days, keys.least_visits)
     return needed * RESERVE + others
 
@@ -409,7 +410,7 @@ def _judge_contract(
     return Contract(
         needed=stored.needed,
         budget=budget_of(traffic.read_limits(connection, site_id, keys, others), others),
-        promised=scalars.parse_share(keys.fresh.share) if keys.fresh else None,
+        promised=keys.promised_share,
         promise_kept=stored.kept_promise,
         planned=stored.promised,
         kept=stored.kept,

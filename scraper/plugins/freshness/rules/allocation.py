@@ -88,9 +88,12 @@ def best_visits(rate: float, weight: float, value: float) -> float:
     return rate / (_XS[place - 1] + part * (_XS[place] - _XS[place - 1]))
 
 
-def allocate(pages: Sequence[PageGroup], budget: float, least: float = 0.0) -> Allocation:
+def allocate(
+    pages: Sequence[PageGroup], budget: float, least: float = 0.0, within: float = 0.0
+) -> Allocation:
     """Shares `budget` requests a day among the pages; each gets at least `least` visits a day. If
-    the budget is too small for that, all get the same."""
+    the budget is too small for that, all get the same. Values count that are true, or were within
+    that many days."""
     number = sum(group.number for group in pages)
     if not number or budget <= 0:
         return Allocation(1e30, least=least)
@@ -98,22 +101,24 @@ def allocate(pages: Sequence[PageGroup], budget: float, least: float = 0.0) -> A
     if least >= equal:
         return Allocation(1e30, equal=equal)
     multiplier = _find_number(pages, budget, lambda_visits)
-    chosen = _mix_best(pages, budget, multiplier)
+    chosen = _mix_best(pages, budget, multiplier, within)
     return _raise_least(pages, chosen, budget, least) if least > 0 else chosen
 
 
-def _mix_best(pages: Sequence[PageGroup], budget: float, multiplier: float) -> Allocation:
+def _mix_best(
+    pages: Sequence[PageGroup], budget: float, multiplier: float, within: float
+) -> Allocation:
     value = _find_number(pages, budget, best_visits)
     # Equal pages are left out together, so that the sum may pass over the budget.
     total = sum(group.number * best_visits(group.rate, group.gain, value) for group in pages)
     scale = budget / total if total else 1.0
-    highest = _share_of(pages, Allocation(multiplier, 1.0, value, scale))
+    highest = _share_of(pages, Allocation(multiplier, 1.0, value, scale), within)
     even = Allocation(multiplier, equal=budget / sum(group.number for group in pages))
-    least = _share_of(pages, even)
+    least = _share_of(pages, even, within)
     wanted, reached, mixed = max(GOOD_SHARE * highest, least), 0.0, even
     for part in BEST_PARTS:
         mixed = Allocation(multiplier, part, value, scale)
-        reached = _share_of(pages, mixed)
+        reached = _share_of(pages, mixed, within)
         if reached >= wanted - 1e-12:
             break
     return mixed if reached >= least - 1e-12 else even
@@ -147,8 +152,8 @@ def needed_budget(
     low, high = 0.0, math.log(BUDGET_MAX)
     for _ in range(HALVINGS // 2):
         middle = (low + high) / 2
-        allocation = allocate(pages, math.exp(middle), least)
-        enough = mean_share(pages, visits_of(pages, allocation), within) >= share
+        allocation = allocate(pages, math.exp(middle), least, within)
+        enough = _share_of(pages, allocation, within) >= share
         low, high = (low, middle) if enough else (middle, high)
     # What the least visits cost is spent in any case.
     return max(math.exp(high), least * sum(group.number for group in pages))
@@ -165,8 +170,8 @@ def reached_age(pages: Sequence[PageGroup], allocation: Allocation, share: float
     return high
 
 
-def _share_of(pages: Sequence[PageGroup], allocation: Allocation) -> float:
-    return mean_share(pages, visits_of(pages, allocation))
+def _share_of(pages: Sequence[PageGroup], allocation: Allocation, within: float) -> float:
+    return mean_share(pages, visits_of(pages, allocation), within)
 
 
 def _raise_least(

@@ -489,7 +489,7 @@ def test_the_command_says_what_a_budget_cannot_keep(
     text = plan_command(engine, monkeypatch, "shop")
     assert text.exit_code == 0, text.output
     assert "shop: 60 pages" in text.output and "24 requests a day" in text.output
-    assert "once a month: none was visited twice" in text.output
+    assert "if a page changes every 1 days: none was visited twice" in text.output
     assert "a budget of 24 cannot keep it" in text.output and "99% within" in text.output
     facts = json.loads(plan_command(engine, monkeypatch, "shop", "--json").output)
     assert facts["requests_a_day"] == pytest.approx(24) == facts["budget_a_day"]

@@ -19,6 +19,7 @@ from scraper.plugins.freshness.rules.allocation import (
     total_visits,
     visits_of,
 )
+from scraper.plugins.freshness.rules.plan import first_rate
 from scraper.plugins.freshness.rules.shares import PageGroup, looked_share, mean_share, true_share
 
 GROUPS = st.lists(
@@ -118,6 +119,32 @@ def test_the_needed_budget_keeps_the_promise_and_less_does_not():
         visits = visits_of(pages, allocate(pages, budget))
         assert (mean_share(pages, visits, 0.5) >= 0.95) is kept
     assert reached_age(pages, allocate(pages, needed), 0.95) == pytest.approx(0.5, rel=0.02)
+
+
+def test_a_promise_of_pages_that_change_often_needs_no_more_than_equal_visits():
+    """Leaving out those that change most keeps more true, but fewer within the promised time."""
+    pages = [PageGroup(math.exp(step / 3 - 1), 1.0, 100) for step in range(12)]
+    needed = needed_budget(pages, 0.95, 0.5)
+    spacings = [0.5 + step / 100 for step in range(200)]
+    equal = max(
+        spacing
+        for spacing in spacings
+        if mean_share(pages, [1 / spacing] * len(pages), 0.5) >= 0.95
+    )
+    assert needed <= 1.01 * 1200 / equal
+    shares = [
+        mean_share(pages, visits_of(pages, allocate(pages, budget, within=0.5)), 0.5)
+        for budget in (needed * step / 10 for step in range(10, 20))
+    ]
+    assert shares == sorted(shares)
+
+
+@pytest.mark.parametrize("share", [0.8, 0.95, 0.99])
+@pytest.mark.parametrize("within", [1 / 1440, 0.5])
+def test_a_promise_of_a_site_without_looks_begins_with_a_visit_each_second_age(share, within):
+    pages = [PageGroup(first_rate(share, within), 1.0, 100)]
+    spacing = 100 / needed_budget(pages, share, within)
+    assert spacing == pytest.approx(2 * within, rel=0.15)
 
 
 @pytest.mark.parametrize("within", [0.0, 0.3])
