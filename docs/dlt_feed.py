@@ -1,9 +1,12 @@
 """The feed as a source of dlt: each change once and in order, into any of dlt's destinations.
 
-    python docs/dlt_feed.py postgresql+psycopg://scraper@/scraper?host=/…/.scraper/run
+    python docs/dlt_feed.py postgresql://scraper@/scraper?host=/…/.scraper/run
 
 loads what has come since the last run into ./shops.duckdb. Run it as often as you like, and kill it
 when you like: how far it has come is stored with what was loaded.
+
+After a failover that lost changes it ends with an error that names the last common cursor. With
+this cursor as the second word, it deletes what was loaded after it and goes on from there.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import dlt
 
 from scraper.feed import reader
 from scraper.infra.database import make_engine
+from scraper.settings import Settings
 
 
 @dlt.resource(
@@ -27,17 +31,22 @@ from scraper.infra.database import make_engine
     columns={"data": {"data_type": "json"}, "before": {"data_type": "json"}},
 )
 def changes(
-    database_url: str,
-    site: str | None = None,
-    cursor: dlt.sources.incremental[int] = dlt.sources.incremental("cursor"),  # noqa: B008
+    database_url: str, since: int | None = None, site: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    engine = make_engine(database_url)
-    since = "oldest" if cursor.last_value is None else cursor.last_value
-    for change in reader.read(engine, since, site=site):
+    engine = make_engine(Settings(database_url=database_url).postgres_url)
+    # Is stored with the rows.
+    state = dlt.current.resource_state()
+    start = state.get("cursor", "oldest") if since is None else since
+    for change in reader.read(engine, start, site=site, say=_print_warning):
         yield json.loads(change.json())
+        state["cursor"] = change.cursor
 
 
-def load(database_url: str) -> None:
+def _print_warning(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def load(database_url: str, since: int | None = None) -> None:
     pipeline = dlt.pipeline(
         "scraper_feed",
         destination=dlt.destinations.duckdb("shops.duckdb"),
@@ -45,8 +54,11 @@ def load(database_url: str) -> None:
     )
     # What a killed run has read is loaded first; only then is the feed read on from there.
     pipeline.run()
-    print(pipeline.run(changes(database_url)))
+    if since is not None:
+        with pipeline.sql_client() as client:
+            client.execute_sql("DELETE FROM changes WHERE cursor > %s", since)
+    print(pipeline.run(changes(database_url, since)))
 
 
 if __name__ == "__main__":
-    load(sys.argv[1])
+    load(sys.argv[1], *map(int, sys.argv[2:]))

@@ -11,7 +11,7 @@ Each name has its documentation where it is defined. Other modules may change in
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -106,22 +106,29 @@ def open_database() -> sa.Engine:
     return make_engine(own.postgres_url)
 
 
-def read_changes(since: Since = "oldest", *, site: str | None = None) -> Iterator[Change]:
+def read_changes(
+    since: Since = "oldest", *, site: str | None = None, say: Callable[[str], None] = lambda _: None
+) -> Iterator[Change]:
     """Yields the changes after `since` (a cursor, a time, "oldest" or "now") up to the current end
-    of the feed, of all sites or of one. Raises as `scraper.feed.reader.read` does."""
+    of the feed, of all sites or of one. Raises, and calls `say`, as `scraper.feed.reader.read`
+    does."""
     engine = open_database()
     try:
-        yield from reader.read(engine, since, site=site)
+        yield from reader.read(engine, since, site=site, say=say)
     finally:
         engine.dispose()
 
 
 def follow_changes(
-    since: Since = "now", *, site: str | None = None, stop: threading.Event | None = None
+    since: Since = "now",
+    *,
+    site: str | None = None,
+    stop: threading.Event | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Change]:
     """Yields changes as `read_changes` does, and then waits for more until `stop` is set."""
     engine = open_database()
     try:
-        yield from reader.follow(engine, since, site=site, stop=stop)
+        yield from reader.follow(engine, since, site=site, stop=stop, say=say)
     finally:
         engine.dispose()

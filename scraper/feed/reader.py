@@ -128,20 +128,13 @@ class ChangeReader:
         self._read_to = 0
         # A former primary may have given out positions up to here.
         self.began = 0
-        connection = self._open_connection()
         try:
-            store.require_primary(connection)
+            connection = self._open_connection()
+            if database is connection:
+                self._ask_server(connection)
             self._site_id = _site_id(connection, site)
-            store.require_kept(connection, cursor)
-            last = store.last_position(connection)
         finally:
             self.close()
-        if cursor > last:
-            raise CursorError(
-                f"cursor {cursor} is ahead of the feed, which ends at {last}: it belongs to "
-                "another database, or this one was restored from a backup (fix: take a whole "
-                "`scraper export`, and go on from the cursor that it names)"
-            )
 
     def next(self) -> list[Change]:
         """Returns the next changes, some at a time. Returns none if there are none yet, or
@@ -178,7 +171,20 @@ class ChangeReader:
             self._connection = self._database.connect().execution_options(
                 isolation_level="AUTOCOMMIT"
             )
+            self._ask_server(self._connection)
         return self._connection
+
+    def _ask_server(self, connection: sa.Connection) -> None:
+        """Raises unless the server can be read from the cursor on: it may be another one."""
+        store.require_primary(connection)
+        self.began = store.require_kept(connection, self.cursor).began
+        last = store.last_position(connection)
+        if self.cursor > last:
+            raise CursorError(
+                f"cursor {self.cursor} is ahead of the feed, which ends at {last}: it belongs to "
+                "another database, or this one was restored from a backup (fix: take a whole "
+                "`scraper export`, and go on from the cursor that it names)"
+            )
 
     def _read_batch(self, connection: sa.Connection) -> list[Change]:
         upto = self._horizon.look(connection)
@@ -195,25 +201,26 @@ class ChangeReader:
 
 
 def read(
-    engine: sa.Engine, since: Since = "oldest", *, site: str | None = None, rows: int = ROWS
+    engine: sa.Engine,
+    since: Since = "oldest",
+    *,
+    site: str | None = None,
+    rows: int = ROWS,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Change]:
     """Yields the changes after `since` (a cursor, a time, "oldest" or "now") up to the current end
-    of the feed, of all sites or of one.
+    of the feed, of all sites or of one. `say` gets a line if PostgreSQL was replaced since.
 
-    Raises `CursorError` if the feed no longer holds the changes after `since`, and `NotFoundError`
-    for an unknown site.
+    Raises `CursorError` if the feed no longer holds the changes after `since`, or never had the one
+    at it, and `NotFoundError` for an unknown site.
     """
     reader = ChangeReader(engine, resolve_cursor(engine, since), site=site, rows=rows)
     end = store.current_cursor(engine)
-    try:
-        pauses = _backoff_pauses(*WAITING_S)
-        while reader.cursor < end:
-            batch = reader.next()
+    with closing(follow_batches(reader, threading.Event(), say, wait_out=False)) as batches:
+        for batch in batches:
             yield from batch
-            if not batch:
-                time.sleep(next(pauses))
-    finally:
-        reader.close()
+            if reader.cursor >= end:
+                return
 
 
 def follow(
@@ -225,7 +232,7 @@ def follow(
     say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Change]:
     """Yields changes as `read` does, and then waits for more until `stop` is set. It survives
-    restarts of PostgreSQL; `say` gets a line when it waits for anything except changes."""
+    restarts of PostgreSQL; `say` gets a line then, too, and when it waits for a transaction."""
     reader = ChangeReader(engine, resolve_cursor(engine, since), site=site)
     with closing(follow_batches(reader, stop or threading.Event(), say)) as stream:
         for batch in stream:
@@ -241,14 +248,17 @@ def follow_batches(
 ) -> Generator[list[Change], None, None]:
     """Yields batches of changes until `stop` is set, and an empty one whenever it has read
     everything. With `wait_out`, it waits out outages of PostgreSQL."""
-    waiting, reported = _backoff_pauses(*WAITING_S), False
-    announced = reader.cursor
+    waiting, reported, announced = _backoff_pauses(*WAITING_S), False, False
     try:
         while not stop.is_set():
+            cursor = reader.cursor
             for batch in retry_while_away(reader.next, stop, say, wait_out=wait_out):
-                if reader.began > announced:
-                    announced = reader.began
-                    say("PostgreSQL was replaced; everything that was read before is there")
+                was_announced, announced = announced, reader.began > cursor
+                if announced and not was_announced:
+                    say(
+                        f"PostgreSQL was replaced: it has all changes up to cursor {cursor}, and "
+                        "later ones that it lost come again"
+                    )
                 if batch or not reader.waits:
                     waiting, reported = _backoff_pauses(*WAITING_S), False
                     yield batch
@@ -287,7 +297,8 @@ def retry_while_away(
         try:
             result = work()
         except Exception as error:
-            if not wait_out or not outages.is_postgres_away(error):
+            is_standby = isinstance(error, store.StandbyError)
+            if not wait_out or not (is_standby or outages.is_postgres_away(error)):
                 raise
             if not is_away:
                 say("PostgreSQL does not answer; goes on when it does")

@@ -29,7 +29,8 @@ commit. A standby has no locks to look at: read from the primary.
 **Another server.** A standby that is promoted, or a restored backup, may lack the last changes. It
 gives out no position twice: the trigger `begin_timeline` moves the sequence beyond all former
 positions before the first change. A cursor before this point is valid if its row exists, since
-the rows before it were written earlier.
+the rows before it were written earlier. Readers ask at each connection; until the first change a
+former primary may have given out any position (`BEYOND`).
 
 Known weakness: a crawl that delists a million products blocks all readers until it is committed,
 some seconds; a person who leaves a transaction open in psql after writing to `changes`, for as long
@@ -97,7 +98,15 @@ SELECT c.id AS cursor, c.event, s.name AS site, p.external_id AS id, p.url, c.ve
  ORDER BY c.id LIMIT :rows
 """)
 
-KEPT = sa.text("SELECT trimmed, trimmed_at, began FROM feed")
+# What `begin_timeline` compares, too.
+KEPT = sa.text("""
+SELECT trimmed, trimmed_at,
+       CASE WHEN server <> concat_ws('/', (SELECT system_identifier FROM pg_control_system()),
+                                     left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
+                                     CAST(CAST('changes' AS regclass) AS oid))
+            THEN CAST(:beyond AS bigint) ELSE began END AS began
+  FROM feed
+""")
 HAS_ROW = sa.text("SELECT EXISTS (SELECT FROM changes WHERE id = :position)")
 FIRST_AT = sa.text(sql("feed/first_at.sql"))
 LAST_ROW = sa.text("""
@@ -126,6 +135,10 @@ UPDATE feed SET trimmed = greatest(trimmed, (SELECT max(id) FROM deleted)),
  WHERE EXISTS (SELECT FROM deleted)
 """)
 ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper: trim changes'))")
+
+
+class StandbyError(ScraperError):
+    """The server has the rows, but not the locks of who writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +208,14 @@ def last_position(connection: sa.Connection) -> int:
 
 def require_primary(connection: sa.Connection) -> None:
     if _in_recovery(connection):
-        raise ScraperError(
+        raise StandbyError(
             "this PostgreSQL is a standby, from which changes cannot be read (fix: name the "
             "primary)"
         )
 
 
 def read_start(connection: sa.Connection) -> FeedStart:
-    row = connection.execute(KEPT).first()
+    row = connection.execute(KEPT, {"beyond": BEYOND}).first()
     return FeedStart(*row) if row else FeedStart(0, None, 0)
 
 

@@ -68,12 +68,9 @@ class ChangeStream:
         """Adds missing changes for at most `AT_ONCE_S`. Returns the stream's new position."""
         last = self.read_position()
         newest = store.last_position(connection)
-        if last is not None and last > newest:
-            _log_ahead(self._name, last, newest)
-            return last
         if last == newest:
             return last
-        trimmed = store.read_start(connection).trimmed
+        lost, trimmed = False, store.read_start(connection).trimmed
         if last is None:
             last = store.position_before_newest(connection, self._max_entries)
             log.info("stream resumes from the newest changes", stream=self._name, after=last)
@@ -86,16 +83,19 @@ class ChangeStream:
             )
             last = trimmed
         elif (common := store.common_position(connection, last)) != last:
-            log.warning(
-                "stream has changes that PostgreSQL lost when it was replaced",
-                stream=self._name,
-                after=last,
-                common=common,
-            )
-            last = common
+            lost, last = True, common
+        elif last > newest:
+            _log_ahead(self._name, last, newest)
+            return last
         reader = ChangeReader(connection, last, rows=BATCH)
         for batch in changes.ready_batches(reader, AT_ONCE_S):
-            last = self.add_changes(batch, last)
+            if lost:
+                log.warning(
+                    "stream has changes that PostgreSQL lost when it was replaced",
+                    stream=self._name,
+                    common=last,
+                )
+            lost, last = False, self.add_changes(batch, last)
         return last
 
     def read_position(self) -> int | None:

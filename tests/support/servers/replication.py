@@ -85,7 +85,13 @@ class Pair:
 
     def fail_over(self) -> None:
         """Kills the primary and promotes the standby. The old primary stays down."""
+        self.kill_primary()
+        self.promote_standby()
+
+    def kill_primary(self) -> None:
         self._run("pg_ctl", "-D", self._data(self.primary), "stop", "-m", "immediate", "-s")
+
+    def promote_standby(self) -> None:
         self.primary = 1 - self.primary
         with self.connect() as connection:
             connection.execute("ALTER SYSTEM RESET primary_conninfo")

@@ -46,7 +46,8 @@ class MarketMatch:
         """Returns what a webhook's program receives."""
         offer, best = self.offer, self.best
         return {
-            "id": f"{self.rule.name}:{self.position}",
+            # A promoted standby may give out the event's id a second time.
+            "id": f"{self.rule.name}:{self.position}:{self.at.timestamp()}",
             "rule": self.rule.name,
             "event": self.rule.when,
             "site": offer.site,

@@ -189,6 +189,11 @@ def _collect_batch(engine: sa.Engine, rules: Sequence[PriceRule]) -> bool:
             )
         if reader.cursor != before:
             consumers.advance_position(connection, CONSUMER, None, before, reader.cursor)
+        if before < reader.began < reader.cursor:
+            log.warning(
+                "PostgreSQL was replaced; price alerts about changes that it lost come again",
+                after=position,
+            )
         return time.monotonic() >= latest
 
 
