@@ -1,9 +1,7 @@
-"""Plug-ins: what the shipped ones name is there, what is off says why, and one from outside works
-like the project's."""
+"""Plug-ins: what the shipped ones name is there, and what is off says why."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from importlib import import_module
@@ -17,59 +15,8 @@ import scraper
 from scraper import registry
 from scraper.models import Base
 from scraper.plugin import VERSION, Hooks, Plugin, WorkerPart
-from tests.support.outside_plugin import OutsidePlugin
 
 PACKAGE = Path(scraper.__file__).parent
-OUTSIDE = '''"""Ratings of shops: a plug-in of another author."""
-
-import click
-
-from scraper.plugin import DATA, Command, Hooks, Plugin
-from scraper.sites.plugin_keys import DefinitionKeys
-
-
-class RatingKeys(DefinitionKeys):
-    ratings: bool = False
-
-
-class RatingHooks(Hooks):
-    def check_site(self, site, settings):
-        if site.of(RatingKeys).ratings and not site.title:
-            yield "ratings", "a rated shop needs a `title` (fix: add one)"
-
-
-@click.command()
-def ratings():
-    """Show the ratings of shops."""
-    click.echo("5 of 5")
-
-
-@click.command()
-def stars():
-    """Show the stars of a site."""
-    click.echo("*****")
-
-
-HOOKS = RatingHooks()
-FORM = object()
-PLUGIN = Plugin(
-    name="ratings",
-    summary="rates shops",
-    keys="shop_ratings.plugin:RatingKeys",
-    hooks="shop_ratings.plugin:HOOKS",
-    commands={
-        "ratings": Command(DATA, "shop_ratings.plugin"),
-        "sites stars": Command(DATA, "shop_ratings.plugin"),
-    },
-    exports={"stars": "shop_ratings.plugin:FORM"},
-)
-'''
-SHOP = """
-start: https://shop.example/
-listing: {products: a.product}
-product: {fields: {title: h1}}
-"""
-
 SQL_OF_TABLE = r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE|USING)\s+(?:{})\b"
 
 
@@ -119,74 +66,6 @@ def test_a_plugin_that_is_off_says_why() -> None:
     assert "version" in examined(Plugin(name="a", summary="", version=VERSION + 1)).off
     assert "is not a Plugin" in examined("something else").off
     assert not examined(Plugin(name="a", summary="")).off
-
-
-@pytest.fixture
-def outside(tmp_path: Path) -> OutsidePlugin:
-    return OutsidePlugin(tmp_path, "ratings", {"plugin.py": OUTSIDE})
-
-
-def test_a_plugin_of_another_author_adds_keys_commands_and_checks(outside: OutsidePlugin) -> None:
-    rows = {row["name"]: row for row in json.loads(outside.scraper("plugins", "--json").stdout)}
-    assert rows["ratings"]["on"] and rows["ratings"]["distribution"] == "shop-ratings"
-    assert rows["ratings"]["keys"] == ["ratings"]
-    assert rows["ratings"]["commands"] == ["ratings", "sites stars"]
-    assert "ratings" in outside.scraper("--help").stdout
-    assert outside.scraper("ratings").stdout == "5 of 5\n"
-    assert outside.scraper("sites", "stars").stdout == "*****\n"
-    site = outside.sites / "shop.yaml"
-    site.write_text(SHOP + "ratings: true\n")
-    refused = outside.scraper("sites", "check")
-    assert refused.returncode == 2 and "shop.yaml:5: ratings: a rated shop needs" in refused.stderr
-    site.write_text(SHOP + "ratings: true\ntitle: A shop\n")
-    assert outside.scraper("sites", "check").returncode == 0
-
-
-def test_a_definition_that_needs_a_plugin_that_is_off_names_it(outside: OutsidePlugin) -> None:
-    (outside.sites / "shop.yaml").write_text(SHOP + "archive: true\n")
-    assert outside.scraper("sites", "check").returncode == 0
-    refused = outside.scraper("sites", "check", SCRAPER_PLUGINS_OFF="archive")
-    assert refused.returncode == 2
-    assert "archive: needs the plug-in archive, which is off" in refused.stderr
-    unknown = outside.scraper("plugins", SCRAPER_PLUGINS_OFF="arhive")
-    assert unknown.returncode == 2 and "no plug-in is named 'arhive'" in unknown.stderr
-    gone = outside.scraper("reextract", "shop", SCRAPER_PLUGINS_OFF="archive")
-    assert gone.returncode == 2
-    assert "'reextract' needs the plug-in archive, which is off: " in gone.stderr
-    gone = outside.scraper("sites", "stars", SCRAPER_PLUGINS_OFF="ratings")
-    assert gone.returncode == 2
-    assert "'stars' needs the plug-in ratings, which is off: " in gone.stderr
-
-
-FORMS = """
-import sys
-from scraper.cli.data.export import form_of
-from scraper.errors import ConfigError
-for name in sys.argv[1:]:
-    try:
-        print(form_of(name))
-    except ConfigError as error:
-        print(error)
-"""
-
-
-def test_the_ending_of_a_file_names_a_form_of_any_plugin(outside: OutsidePlugin) -> None:
-    done = outside.run("-c", FORMS, "a.stars", "a.pq", "a.csv", "a.moons")
-    *forms, unknown = done.stdout.splitlines()
-    assert forms == ["stars", "parquet", "csv"], done.stderr
-    assert unknown.startswith("a.moons: unknown ending .moons (fix: --format csv, jsonl, ")
-    assert "stars" in unknown
-    done = outside.run("-c", FORMS, "a.stars", "a.pq", SCRAPER_PLUGINS_OFF="ratings,parquet")
-    stars, parquet = done.stdout.splitlines()
-    assert stars.startswith("stars needs the plug-in ratings, which is off: ")
-    assert parquet.startswith("parquet needs the plug-in parquet, which is off: ")
-
-
-def test_a_preview_names_the_plugin_that_brings_it(outside: OutsidePlugin) -> None:
-    (outside.sites / "shop.yaml").write_text(SHOP)
-    refused = outside.scraper("crawl", "shop", "--preview", "1", SCRAPER_PLUGINS_OFF="author")
-    assert refused.returncode == 2
-    assert "--preview needs the plug-in author, which is off: " in refused.stderr
 
 
 def tables_by_plugin() -> dict[str, set[str]]:
