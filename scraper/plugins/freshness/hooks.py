@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from scraper.plugins.freshness import signals, store, traffic
 from scraper.plugins.freshness.keys import FreshnessKeys
 from scraper.plugins.freshness.rules.limits import budget_of
 from scraper.rules.revisit import Bounds
+from scraper.settings import Settings
 from scraper.sites.definition import Site
 
 if TYPE_CHECKING:
@@ -35,6 +36,14 @@ class PlannedCrawl:
 
 
 class FreshnessHooks(Hooks):
+    def check_site(self, site: Site, settings: Settings) -> Iterator[tuple[str, str]]:
+        if site.of(FreshnessKeys).fresh is not None and FreshnessKeys.is_read_whole(site):
+            yield (
+                "fresh",
+                "no page is visited: each crawl reads all products from the platform (fix: remove "
+                "it, and crawl as often as its age, by `schedule`)",
+            )
+
     def open_crawl(
         self, connection: sa.Connection, crawl_id: int, site_id: int, site: Site, *, refetch: bool
     ) -> None:
