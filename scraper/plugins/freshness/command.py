@@ -147,7 +147,7 @@ def _describe_promise(
 ) -> dict[str, Any]:
     assert keys.fresh is not None
     others, budget = requests
-    needs = needed_requests(groups, keys, others)
+    needs = needed_requests(groups, keys, stored, others)
     return {
         "text": f"{keys.fresh.share} within {keys.fresh.within}",
         "looked": keys.fresh.looked,

@@ -211,7 +211,7 @@ def learn_look(
     evidence, older_hash = Evidence(), None
     rate = mean_rate = plan.mean_rate / profile.season
     if row.looked_at is not None:
-        since = row.looked_at.timestamp() / DAY_S
+        since, until = row.looked_at.timestamp() / DAY_S, _find_stored(row, now)
         days, changed = stretched_now - profile.stretched(since), row.content_hash != row.old_hash
         before = store.evidence_of(row)
         older_hash = row.old_hash if changed else row.older_hash
@@ -225,7 +225,7 @@ def learn_look(
         rate = estimate_rate(evidence, mean_rate)
         page = PageGroup(rate * profile.season, weight, 1.0, evidence.same)
         known = before.outweighs(mean_rate)
-        kept = _count_kept(stored, keys, (since, begin, now), page, changed=changed)
+        kept = _count_kept(stored, keys, (since, begin, now, until), page, changed=changed)
         stored = kept if known else _count_unforeseen(stored, kept)
         # What differs from guessed rates is not the hour's doing. And a change that brings back an
         # earlier value was not the only one.
@@ -243,6 +243,14 @@ def learn_look(
         "next_visit": _next_visit(stored, now, rate, weight * (1 - same)),
     }
     return evidence._asdict() | look, stored
+
+
+def _find_stored(row: Any, now: float) -> float:
+    """Returns when what a look found was stored: a change that is doubted waits for that."""
+    if row.content_hash == row.old_hash or row.changed_at is None:
+        return now
+    changed_at: datetime = row.changed_at
+    return max(changed_at.timestamp() / DAY_S, now)
 
 
 def _learn_profile(
@@ -302,16 +310,16 @@ def _learn_sensors(
 def _count_kept(
     stored: StoredPlan,
     keys: FreshnessKeys,
-    times: tuple[float, float, float],
+    times: tuple[float, float, float, float],
     page: PageGroup,
     *,
     changed: bool,
 ) -> StoredPlan:
     """Counts for how long what was stored was true between two looks; until the second of the times
-    a sensor has shown that it was."""
-    since, begin, now = times
+    a sensor has shown that it was. What the second look found was stored at the last one."""
+    since, begin, now, until = times
     stored = _count_quiet(stored, page.weight * (begin - since))
-    return _count_true(stored, keys, (begin, now), page, changed=changed)
+    return _count_true(stored, keys, (begin, now, until), page, changed=changed)
 
 
 def _count_quiet(stored: StoredPlan, days: float) -> StoredPlan:
@@ -327,14 +335,16 @@ def _count_quiet(stored: StoredPlan, days: float) -> StoredPlan:
 def _count_true(
     stored: StoredPlan,
     keys: FreshnessKeys,
-    times: tuple[float, float],
+    times: tuple[float, float, float],
     page: PageGroup,
     *,
     changed: bool,
 ) -> StoredPlan:
-    """Counts for how long what was stored was true between two looks, now and as promised."""
-    profile, (since, now) = stored.profile, times
-    begin, within = profile.stretched(since), min(keys.promised_days, now - since)
+    """Counts for how long what was stored was true between two looks, now and as promised. The
+    second look's own value was stored at the last of the times."""
+    profile, (since, now, until) = stored.profile, times
+    late, spare = until - now, keys.promised_days - (until - now)
+    begin, within = profile.stretched(since), min(max(spare, 0.0), now - since)
     days = profile.stretched(now) - begin
     bound_days = profile.stretched(now - within) - begin
     weight, same = page.weight, page.same
@@ -344,9 +354,14 @@ def _count_true(
     return stored._replace(
         seen_days=stored.seen_days + seen_days,
         foreseen_days=stored.foreseen_days + seen_days * stored.modelled,
-        kept_days=stored.kept_days + weight * (profile.unstretched(begin + true_days) - since),
-        promise_days=stored.promise_days
-        + weight * (profile.unstretched(begin + promised) - since + within),
+        kept_days=max(
+            stored.kept_days + weight * (profile.unstretched(begin + true_days) - since - late), 0.0
+        ),
+        promise_days=max(
+            stored.promise_days
+            + weight * (profile.unstretched(begin + promised) - since + within + min(spare, 0.0)),
+            0.0,
+        ),
     )
 
 
@@ -367,7 +382,7 @@ def _plan_again(
     limits = traffic.read_limits(connection, site_id, keys, others)
     requests, needed = budget_of(limits, others), 0.0
     if keys.fresh is not None and groups:
-        needed = needed_requests(groups, keys, others)
+        needed = needed_requests(groups, keys, stored, others)
         requests = needed if requests is None else min(needed, requests)
     if requests is None:
         return stored
@@ -393,11 +408,15 @@ def _plan_again(
     )
 
 
-def needed_requests(groups: Sequence[PageGroup], keys: FreshnessKeys, others: float) -> float:
-    """Returns how many requests a day the promise needs; 0 if nothing is promised."""
+def needed_requests(
+    groups: Sequence[PageGroup], keys: FreshnessKeys, stored: StoredPlan, others: float
+) -> float:
+    """Returns how many requests a day the promise needs, as formulas were kept so far; 0 if nothing
+    is promised."""
     share = keys.promised_share
     if share is None:
         return 0.0
+    share = stored.needed_share(share)
     needed = needed_budget(groups, share, keys.promised_days, keys.least_visits)
     return needed * RESERVE + others
 

@@ -16,7 +16,7 @@ from scraper.frontier.pages import PageChange
 from scraper.infra.database import dumps
 from scraper.plugins.freshness.keys import DAY_S
 from scraper.plugins.freshness.rules.allocation import Allocation
-from scraper.plugins.freshness.rules.contract import correct_share
+from scraper.plugins.freshness.rules.contract import correct_share, needed_share
 from scraper.plugins.freshness.rules.estimates import Evidence, least_mean_rate
 from scraper.plugins.freshness.rules.plan import SitePlan
 from scraper.plugins.freshness.rules.profile import Profile
@@ -83,7 +83,8 @@ SELECT p.id, p.fetched_at, p.content_hash, v.changes, v.changed_days, v.quiet_da
        (SELECT data FROM products pr WHERE pr.page_id = p.id AND pr.delisted_at IS NULL
          ORDER BY pr.id LIMIT 1) AS data,
        ARRAY(SELECT external_id FROM products pr WHERE pr.page_id = p.id AND pr.delisted_at IS NULL)
-         AS ids
+         AS ids,
+       (SELECT max(changed_at) FROM products pr WHERE pr.page_id = p.id) AS changed_at
 """
 ROUND_LOOKS = sa.text(f"""
 {_LOOK} FROM page_visits v JOIN pages p ON p.id = v.page_id
@@ -230,6 +231,12 @@ class StoredPlan(NamedTuple):
         if not self.modelled:
             return share
         return correct_share(share, self.seen_days, self.kept_days, self.foreseen_days)
+
+    def needed_share(self, share: float) -> float:
+        """Returns the share that the formula must give, so that this one is promised."""
+        if not self.modelled:
+            return share
+        return needed_share(share, self.seen_days, self.kept_days, self.foreseen_days)
 
     @property
     def kept_promise(self) -> float | None:

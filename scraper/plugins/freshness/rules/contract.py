@@ -35,6 +35,19 @@ def correct_share(share: float, seen: float, kept: float, foreseen: float) -> fl
     return max(1 - (1 - share) * (seen - kept + usual) / (max(seen - foreseen, 0.0) + usual), 0.0)
 
 
+def needed_share(share: float, seen: float, kept: float, foreseen: float) -> float:
+    """Returns the share that a plan's formula must give for a promise of `share`: the reverse of
+    `correct_share`.
+
+    >>> round(needed_share(0.8, 0, 0, 0), 3), round(needed_share(0.9, 1e6, 9e5, 8e5), 3)
+    (0.8, 0.8)
+    """
+    usual = FORMULA_DAYS * (1 - share)
+    if usual <= 0:
+        return share
+    return max(1 - (1 - share) * (max(seen - foreseen, 0.0) + usual) / (seen - kept + usual), 0.0)
+
+
 class Contract(NamedTuple):
     """What a site was promised, and what was kept. A share without a promise, or before the first
     look, is None; `visits` and `visited` are product pages a day, planned and real."""

@@ -12,6 +12,7 @@ from scraper.plugins.freshness.rules.contract import (
     SMALL_BUDGET,
     Contract,
     correct_share,
+    needed_share,
 )
 
 KEPT = Contract(900, 1000, 0.95, 0.96, 0.9, 0.9, 800, 790)
@@ -51,3 +52,20 @@ def test_a_formula_that_was_wrong_by_half_is_corrected():
     assert correct_share(0.9, 1e5, 0.8e5, 0.9e5) == pytest.approx(0.8, abs=0.01)
     # A few days of a few pages prove little.
     assert correct_share(0.9, 5, 4, 4.5) == pytest.approx(0.9, abs=0.02)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
+def test_a_formula_that_gives_the_needed_share_promises_it(share, kept, foreseen):
+    seen = 1e7
+    needed = needed_share(share, seen, seen * kept, seen * foreseen)
+    assert 0 <= needed <= 1
+    # The formula cannot give less than nothing, and days that are few prove little.
+    if needed and foreseen < 0.999 and kept < 0.999:
+        promised = correct_share(needed, seen, seen * kept, seen * foreseen)
+        assert promised == pytest.approx(share, abs=0.01)
+
+
+def test_a_promise_that_was_kept_too_little_needs_more():
+    assert needed_share(0.9, 1e5, 0.8e5, 0.9e5) == pytest.approx(0.95, abs=0.01)
+    assert needed_share(0.9, 0, 0, 0) == needed_share(0.9, 10, 9, 9) == pytest.approx(0.9)
+    assert needed_share(1.0, 1e5, 0.8e5, 0.9e5) == 1
