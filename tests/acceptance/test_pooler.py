@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -45,19 +44,8 @@ SELECT count(*) FROM pg_stat_activity
 
 @pytest.fixture
 def pooled_url(servers: Settings, empty_database: str) -> Iterator[str]:
-    with _open_pooler(servers, empty_database) as url:
+    with pgbouncer.open_pooler(servers, empty_database) as url:
         yield url
-
-
-@contextmanager
-def _open_pooler(servers: Settings, database: str, **options: object) -> Iterator[str]:
-    """Yields the URL of the database behind a pooler."""
-    program, name = pgbouncer.need_pgbouncer(), sa.make_url(database).database
-    with (
-        tempfile.TemporaryDirectory(prefix="pooler-") as folder,
-        pgbouncer.pooler(program, servers, Path(folder), **options) as port,  # type: ignore[arg-type]
-    ):
-        yield f"postgresql://scraper@127.0.0.1:{port}/{name}"
 
 
 @pytest.fixture
@@ -300,7 +288,7 @@ def test_the_watchdog_prepares_nothing_in_sessions_of_a_pooler(
 @contextmanager
 def _open_session(servers: Settings, database: str) -> Iterator[str]:
     """Yields the URL of a pooler that has one connection to PostgreSQL."""
-    with _open_pooler(servers, database, default_pool_size=1) as url:
+    with pgbouncer.open_pooler(servers, database, default_pool_size=1) as url:
         yield url.replace("postgresql:", "postgresql+psycopg:", 1)
 
 
@@ -316,7 +304,7 @@ def test_followers_leave_the_sessions_of_a_pooler_to_others(
     """Two sessions serve a crawl and two followers, and a pause does not wait for the followers."""
     shop = sample_shop("--products", "300")
     two = {"default_pool_size": 2, "admin_users": "scraper"}
-    with _open_pooler(servers, empty_database, **two) as url:
+    with pgbouncer.open_pooler(servers, empty_database, **two) as url:
         monkeypatch.setenv("DATABASE_URL", url)
         settings_module.load.cache_clear()
         run.scraper("migrate")
@@ -328,17 +316,9 @@ def test_followers_leave_the_sessions_of_a_pooler_to_others(
         until(lambda: len(rows(direct, LEASES)) == 2, 60)
         done = run.scraper("changes", "--consumer", "lake", code=1)
         assert "another process reads as consumer 'lake'" in done.stderr
-        # An administrator's command without an answer would end the connection after 20 s.
-        console = {
-            "host": "127.0.0.1",
-            "port": sa.make_url(url).port,
-            "dbname": "pgbouncer",
-            "user": "scraper",
-        }
-        with psycopg.connect(**console, autocommit=True) as admin:  # type: ignore[arg-type]
-            for _ in range(3):
-                admin.execute("PAUSE", prepare=False)
-                admin.execute("RESUME", prepare=False)
+        for _ in range(3):
+            # A command without an answer would end the connection after 20 s.
+            pgbouncer.ask_console(url, "PAUSE", "RESUME")
         for process in (run.coordinator(), run.worker("datacenter,residential")):
             run.until_ready(process)
         run.scraper("crawl", "demo", "--wait", timeout_s=240)

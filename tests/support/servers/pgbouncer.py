@@ -8,8 +8,13 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
 
 from scraper.settings import Settings
 from tests.support.machine import need
@@ -26,6 +31,55 @@ def program() -> str | None:
 
 def need_pgbouncer() -> str:
     return need(program(), "PgBouncer is not installed (Debian: apt install pgbouncer)")
+
+
+# What a transaction could leave in a session, for the clients that share it.
+SESSION_STATE = """
+SELECT pg_backend_pid(),
+       (SELECT array_agg(statement) FROM pg_prepared_statements),
+       (SELECT array_agg(channel) FROM pg_listening_channels() AS channel),
+       (SELECT array_agg(name) FROM pg_settings WHERE source = 'session' AND name <> 'statement_timeout'
+           AND name NOT IN ('application_name', 'client_encoding')),
+       (SELECT array_agg(relname) FROM pg_class WHERE pg_my_temp_schema() = relnamespace),
+       (SELECT array_agg(locktype) FROM pg_locks WHERE locktype = 'advisory' AND database =
+           (SELECT oid FROM pg_database WHERE datname = current_database()))
+"""
+
+
+@contextmanager
+def open_pooler(servers: Settings, database: str, **options: object) -> Iterator[str]:
+    """Yields the URL of the database behind a pooler."""
+    program, name = need_pgbouncer(), sa.make_url(database).database
+    with (
+        TemporaryDirectory(prefix="pooler-") as folder,
+        pooler(program, servers, Path(folder), **options) as port,  # type: ignore[arg-type]
+    ):
+        yield f"postgresql://scraper@127.0.0.1:{port}/{name}"
+
+
+def ask_console(url: str, *commands: str) -> list[dict[str, Any]]:
+    """Gives commands to a pooler whose `admin_users` is `scraper`. Returns the last one's rows."""
+    console = sa.make_url(url).set(database="pgbouncer").render_as_string()
+    with psycopg.connect(console, autocommit=True) as admin:
+        for command in commands:
+            cursor = admin.execute(command, prepare=False)
+        names = [column.name for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in (cursor if names else ())]
+
+
+def assert_clean(url: str, size: int) -> None:
+    """Asserts that each of a pool's sessions is idle, and that clients have left nothing in it.
+    The pool's `admin_users` is `scraper`."""
+    with ExitStack() as stack:
+        seen = []
+        for _ in range(size):
+            client = stack.enter_context(psycopg.connect(url, prepare_threshold=None))
+            client.execute("SET LOCAL statement_timeout = '30s'")
+            seen.append(client.execute(SESSION_STATE).fetchone())
+    assert len({row[0] for row in seen if row}) == size
+    assert [row[1:] for row in seen if row] == [(None,) * 5] * size
+    servers = [row for row in ask_console(url, "SHOW SERVERS") if row["database"] != "pgbouncer"]
+    assert {row["state"] for row in servers} == {"idle"}, servers
 
 
 @contextmanager
