@@ -1,9 +1,10 @@
 -- The beginning of reserve.lua and slow_down.lua: Redis's time in microseconds, and what no script
--- wrote. A key of another type, and a value out of its range, count as lost.
+-- wrote. A key of another type or with too many fields, and a value out of its range, count as lost.
 
 for _, key in ipairs(KEYS) do
   local kind = redis.call('TYPE', key).ok
-  if kind ~= 'hash' and kind ~= 'none' then redis.call('DEL', key) end
+  local fields = kind == 'hash' and redis.call('HLEN', key) or 0
+  if kind ~= 'hash' and kind ~= 'none' or fields > 20000 then redis.call('DEL', key) end
 end
 local function number(text, default, low, high)
   local value = tonumber(text or default)

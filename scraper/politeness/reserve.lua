@@ -53,7 +53,7 @@ local rows = redis.call('HGETALL', KEYS[2])
 for i = 1, #rows, 2 do
   local process = rows[i]
   local has, wants, expires, from, its_interval, its_burst, its_limit =
-    string.match(rows[i + 1], '(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)')
+    string.match(rows[i + 1], '^(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')
   has, wants = number(has, 0, 0, MANY), number(wants, 0, 0, MANY)
   expires, from = tonumber(expires), number(from, now, 0, now)
   if not expires or expires < now or expires > now + DAY then

@@ -10,7 +10,8 @@
 --   3 ladder: the quarantines after the first strike, the second and so on, in microseconds, with
 --     commas between them
 
-if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then redis.call('DEL', KEYS[1]) end
+local size = redis.pcall('HLEN', KEYS[1])
+if type(size) ~= 'number' or size > 100000 then redis.call('DEL', KEYS[1]) end
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local forgiven_us, keep = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -19,9 +20,10 @@ for step in string.gmatch(ARGV[3], '[^,]+') do ladder[#ladder + 1] = tonumber(st
 
 -- What no script wrote counts as lost.
 local function read(id)
-  local text = redis.call('HGET', KEYS[1], id) or ''
+  local valid = redis.call('HSTRLEN', KEYS[1], id) <= 1000
+  local text = valid and redis.call('HGET', KEYS[1], id) or ''
   local pattern = '^(%-?%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(.*)$'
-  if not string.match(text, pattern) or #text > 1000 then text = '0:0:0:0:0:1000000:0:0:' end
+  if not string.match(text, pattern) then text = '0:0:0:0:0:1000000:0:0:' end
   local r = {}
   r.n, r.ok, r.bad, r.streak, r.lat, r.rate, r.free, r.strikes, r.why = string.match(text, pattern)
   for k, v in pairs(r) do if k ~= 'why' then r[k] = math.min(tonumber(v), 9e15) end end

@@ -18,7 +18,8 @@ local UNIT, LEAST, HEAD = 1048576, 65536, 64
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local life = tonumber(ARGV[1])
-local text = redis.call('GET', KEYS[1])
+local valid = redis.call('STRLEN', KEYS[1]) <= 1000000
+local text = valid and redis.call('GET', KEYS[1])
 local SHARDS_MAX, URLS_MAX = 65536, 20000000000
 local function within(number, least, most)
   return type(number) == 'number' and number >= least and number <= most

@@ -307,6 +307,24 @@ def test_what_was_seen_while_redis_was_away_is_reported_later(
     run(valkey_url, work)
 
 
+def test_giant_stats_of_proxies_count_as_lost(valkey_url: str) -> None:
+    """They never reach a worker: neither a giant value nor a giant name nor too many of them."""
+
+    async def work(client: aredis.Redis) -> None:
+        health, key = ProxyHealth(client), store.health_key(HOST)
+        giant, good = "x" * 1_000_000, "1:1:0:0:9:1000000:0:0:"
+        await client.hset(key, mapping={"a": good, "b": giant, giant: good})  # type: ignore[misc]
+        assert list((await health.read([HOST], 0.0))[HOST]) == ["a"]
+        assert await client.hkeys(key) == [b"a"]  # type: ignore[misc]
+        await client.hset(key, mapping=dict.fromkeys(range(100_001), good))  # type: ignore[misc]
+        assert (await health.read([HOST], 0.0))[HOST] == {}
+        assert not await client.exists(key)
+        await health.report(HOST, {"a": Tally(requests=1)})
+        assert list((await health.read([HOST], 0.0))[HOST]) == ["a"]
+
+    run(valkey_url, work)
+
+
 # The file.
 
 
@@ -375,11 +393,12 @@ FORGED = [
     f"0:0:0:0:0:0:{'9' * 16}:1:rests for ever",
     f"0:0:0:0:{'9' * 400}:{'9' * 400}:0:0:no float",
     "0:0:0:0:0:9999999:0:0:more than certain",
+    "0:0:0:0:0:0:0:0:" + "x" * 1_000_000,
     None,
 ]
 
 
-@pytest.mark.parametrize("forged", FORGED)
+@pytest.mark.parametrize("forged", FORGED, ids=range(len(FORGED)))
 def test_foreign_values_of_a_proxy_count_as_lost(
     valkey_url: str, listed: Callable[[str], Path], forged: str | None
 ) -> None:

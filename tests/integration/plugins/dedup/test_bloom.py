@@ -305,7 +305,9 @@ def test_a_full_redis_refuses_and_takes_nothing(tiny_url: str) -> None:
         *(json.dumps(forged(**{key: 1e15})) for key in PART),
         json.dumps(forged(shards=-1e15)),
         json.dumps(forged(ends=1, shards=1e15)),
+        '{"last": 1, "most": 0, "gens": []}' + " " * 2_000_000,
     ],
+    ids=lambda state: state[:60],
 )
 def test_a_state_that_was_forged_counts_as_lost(own_valkey: str, state: str) -> None:
     one = a_filter()
