@@ -38,8 +38,12 @@ TRANSACTION_S = 1.0
 
 
 def link_offers(engine: sa.Engine, settings: Settings) -> list[Message]:
-    """Links for some seconds, as one tick. Returns an empty list: no task follows."""
-    run(engine, AT_ONCE_S)
+    """Links for some seconds, as one tick, once there are two shops. Returns an empty list: no task
+    follows."""
+    with engine.connect() as connection:
+        has_one_shop = store.has_one_shop(connection)
+    if not has_one_shop:
+        run(engine, AT_ONCE_S)
     return []
 
 

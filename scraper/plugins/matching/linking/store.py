@@ -26,6 +26,11 @@ STATE = sa.text("""
 SELECT position, start, loaded, brands, price_factor,
        coalesce(learned_at < now() - interval '1 hour', true) AS to_learn FROM matching_state
 """)
+# An imported catalogue has offers and is no site.
+HAS_ONE_SHOP = sa.text("""
+SELECT NOT EXISTS (SELECT FROM matching_state) AND NOT EXISTS (SELECT FROM offers)
+       AND (SELECT count(*) FROM sites) < 2
+""")
 BEGIN = sa.text("""
 INSERT INTO matching_state (id, start, price_factor) VALUES (1, :start, :factor)
 ON CONFLICT (id) DO UPDATE SET position = NULL, loaded = 0, start = :start
@@ -187,6 +192,11 @@ def wait_for_lock(connection: sa.Connection) -> None:
 def begin(connection: sa.Connection, start: int) -> None:
     """Starts to load all products, and goes on from the position `start` of the feed."""
     connection.execute(BEGIN, {"start": start, "factor": PRICE_FACTOR})
+
+
+def has_one_shop(connection: sa.Connection) -> bool:
+    """Returns whether there is no second shop to compare, and nothing was linked yet."""
+    return bool(connection.execute(HAS_ONE_SHOP).scalar_one())
 
 
 def read_state(connection: sa.Connection) -> State | None:

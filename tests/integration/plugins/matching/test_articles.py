@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
 
+from scraper import settings
 from scraper.cli.main import main
 from scraper.errors import ConfigError
 from scraper.plugins.alerts.prices import outbox
@@ -127,6 +128,16 @@ def test_the_best_price_over_all_shops(
         ("alpha", 2),
         ("gamma", 3),
     ]
+
+
+def test_linking_begins_with_the_second_shop(engine: sa.Engine) -> None:
+    NamedShop(engine, "alpha").sells("30.00")
+    step.link_offers(engine, settings.load())
+    assert rows(engine, ARTICLES) == []
+    beta = NamedShop(engine, "beta")
+    beta.sells("25.00")
+    step.link_offers(engine, settings.load())
+    assert rows(engine, ARTICLES) == [(1, 2)]
 
 
 def test_the_best_price_is_in_the_currency_of_most_shops(
