@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from itertools import chain
 from operator import methodcaller
@@ -39,6 +39,7 @@ from scraper.extract.text import unescape_twice, whole_text
 from scraper.rules import urls
 from scraper.rules.decoding import Decoded, clean_text, decode_page, parse_html
 from scraper.sites.grammar.css import CssSelector, keep_outermost
+from scraper.sites.grammar.css_walk import CssWalk
 from scraper.sites.grammar.selectors import XPathCost, classify_xpath, split_in_two_steps
 
 T = TypeVar("T")
@@ -53,9 +54,11 @@ _KEEP_ALL = urls.UrlRules(keep=("*",))
 
 class Document:
     """The page as selectors see it. `url` is the final URL, `page_url` the frontier's. `value`: in
-    a part of a page (`extract.items`), the JSON object that paths are read from."""
+    a part of a page (`extract.items`), the JSON object that paths are read from. `css_walk` finds
+    elements for several selectors at once."""
 
     value: Any = None
+    css_walk: CssWalk | None = None
 
     def __init__(
         self,
@@ -104,12 +107,17 @@ class Document:
         elements = self._by_css.get(selector)
         if elements is None:
             self._require_time_for(selector)
-            elements = self._by_css[selector] = selector.select_all(self.dom)
+            outer = self._walked.get(selector.query)
+            elements = self._by_css[selector] = selector.select_all(self.dom, outer)
         return elements
 
     def css_first(self, selector: CssSelector) -> LexborNode | None:
         self._require_time_for(selector)
-        return selector.select_first(self.dom)
+        return selector.select_first(self.dom, self._walked.get(selector.query))
+
+    @cached_property
+    def _walked(self) -> Mapping[str, list[LexborNode]]:
+        return {} if self.css_walk is None else self.css_walk.find_elements(self.dom)
 
     def _require_time_for(self, selector: CssSelector) -> None:
         if selector.slow:

@@ -13,6 +13,8 @@ from scraper.extract.document import Document
 from scraper.extract.field_reader import ID_MAX, FieldReader, IdReader
 from scraper.extract.heuristics import evidence
 from scraper.rules import urls
+from scraper.sites.grammar.css import parse_css
+from scraper.sites.grammar.css_walk import CssWalk
 from scraper.sites.grammar.fields import FieldSpec
 from scraper.sites.grammar.page_specs import ProductPage
 
@@ -24,6 +26,12 @@ class ProductReader:
         self._fields = [FieldReader(name, spec) for name, spec in product.fields.items()]
         self._id = IdReader(product.id) if product.id is not None else None
         self._rules = rules
+        self._css_walk = CssWalk(
+            parse_css(reading.css)
+            for spec in product.fields.values()
+            for reading in spec.readings
+            if reading.css is not None and spec.each is None and reading.table is None
+        )
         self._evidence = [
             (source, FieldReader(name, FieldSpec.model_validate({source: path, "type": spec.type})))
             for name, spec in product.fields.items()
@@ -36,6 +44,7 @@ class ProductReader:
         """Reads a page's product. `last_content`: the hash of the page's last product. If the
         product differs, or the page is in the sample, the page's other sources vote on its
         fields."""
+        document.css_walk = self._css_walk
         data: dict[str, Any] = {}
         problems: list[str] = []
         complete = True

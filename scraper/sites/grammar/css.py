@@ -69,10 +69,13 @@ class CssSelector(NamedTuple):
     def selects_elements(self) -> bool:
         return self.attribute is None and not self.text
 
-    def select_all(self, page: LexborHTMLParser | LexborNode) -> list[LexborNode]:
+    def select_all(
+        self, page: LexborHTMLParser | LexborNode, outer: list[LexborNode] | None = None
+    ) -> list[LexborNode]:
         """Returns all matches in document order, without repeats. Linear in the page unless the
-        selector is `slow`: lexbor itself would try each ancestor for each part of `a b c`."""
-        elements = page.css(self.query)
+        selector is `slow`: lexbor itself would try each ancestor for each part of `a b c`.
+        `outer`: the matches of `query`, if they are known."""
+        elements = page.css(self.query) if outer is None else outer
         # For a list, lexbor returns an element once for each selector that it matches.
         if "," in self.query and len(elements) > 1:
             elements = list({element.mem_id: element for element in elements}.values())
@@ -85,19 +88,21 @@ class CssSelector(NamedTuple):
             ]
         return elements
 
-    def select_first(self, page: LexborHTMLParser | LexborNode) -> LexborNode | None:
-        """Returns the first match."""
-        element = page.css_first(self.query)
+    def select_first(
+        self, page: LexborHTMLParser | LexborNode, outer: list[LexborNode] | None = None
+    ) -> LexborNode | None:
+        """Returns the first match. `outer` as in `select_all`."""
+        element = page.css_first(self.query) if outer is None else next(iter(outer), None)
         for compound in self.inside:
-            outer = element
-            if outer is None:
+            around = element
+            if around is None:
                 return None
-            element = outer.css_first(compound)
-            if element is not None and element.mem_id == outer.mem_id:
-                element = next(iter(outer.css(compound)[1:]), None)
+            element = around.css_first(compound)
+            if element is not None and element.mem_id == around.mem_id:
+                element = next(iter(around.css(compound)[1:]), None)
         if element is None and self.inside:
             # The first outer element has no match inside.
-            return next(iter(self.select_all(page)), None)
+            return next(iter(self.select_all(page, outer)), None)
         return element
 
 

@@ -10,6 +10,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from scraper.extract.text import text_nodes, whole_text
 from scraper.sites.grammar.css import CssSelector, parse_css
+from scraper.sites.grammar.css_walk import CssWalk
 
 NAMES = ["a", "b", "c", "ab", "A", "é", "b-c"]
 SPACES = [" ", "  ", "\t", "\n"]
@@ -137,3 +138,41 @@ def test_the_document_is_a_browsers() -> None:
 def test_of_a_list_each_element_comes_once() -> None:
     page = LexborHTMLParser("<p class=a>1<p class='a b'>2<p>3")
     assert taken(parse_css(".b, p, .a"), page) == ["1", "2", "3"]
+
+
+@given(
+    st.sampled_from(["", "<!doctype html>"]),
+    st.lists(tree, max_size=4).map("".join),
+    st.lists(
+        st.sampled_from([".a", ".A", ".b .a", "div.b", "section.a::attr(data-x)", ".b-c div",
+                         "main", "h1", "table td", "foreignobject.a", ".a, .b", "div > .a", "a"]),
+        unique=True, max_size=7,
+    ),
+)  # fmt: skip
+@example("", "<p class=a>x<p class=A>y", [".a", "h1"])
+@example(
+    "", "<main><svg><foreignObject class='a b'>x</foreignObject></svg>", ["foreignobject.a", "main"]
+)
+@example("<!doctype html>", "<div class='a\u00a0b'><b class='b a\fb a'>x", [".a", "div.b"])
+def test_one_walk_finds_what_each_selector_finds(start: str, body: str, queries: list[str]) -> None:
+    page = LexborHTMLParser(start + body)
+    selectors = [parse_css(css) for css in queries]
+    walked = CssWalk(selectors).find_elements(page)
+    for css in selectors:
+        outer = walked.get(css.query)
+        assert outer is None or [e.mem_id for e in outer] == [e.mem_id for e in page.css(css.query)]
+        alone, first = css.select_all(page), css.select_first(page)
+        assert [e.mem_id for e in css.select_all(page, outer)] == [e.mem_id for e in alone]
+        same = css.select_first(page, outer)
+        assert (same and same.mem_id) == (first and first.mem_id)
+
+
+def test_a_walk_takes_simple_selectors_alone() -> None:
+    selectors = [parse_css(css) for css in (".a", "h1 b", "p", ".a > b", "title")]
+    page = LexborHTMLParser("<!doctype html><h1 class=a><b>x</b></h1><p>")
+    assert {query: len(of) for query, of in CssWalk(selectors).find_elements(page).items()} == {
+        ".a": 1,
+        "h1": 1,
+    }
+    assert CssWalk(selectors).find_elements(LexborHTMLParser("<h1><p class=A>")) == {}
+    assert CssWalk(selectors[:1]).find_elements(page) == {}

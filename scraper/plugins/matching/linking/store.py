@@ -26,7 +26,7 @@ STATE = sa.text("""
 SELECT position, start, loaded, brands, price_factor,
        coalesce(learned_at < now() - interval '1 hour', true) AS to_learn FROM matching_state
 """)
-# An imported catalogue has offers and is no site.
+# An imported catalogue is a shop too: it has offers.
 HAS_ONE_SHOP = sa.text("""
 SELECT NOT EXISTS (SELECT FROM matching_state) AND NOT EXISTS (SELECT FROM offers)
        AND (SELECT count(*) FROM sites) < 2
@@ -195,7 +195,7 @@ def begin(connection: sa.Connection, start: int) -> None:
 
 
 def has_one_shop(connection: sa.Connection) -> bool:
-    """Returns whether there is no second shop to compare, and nothing was linked yet."""
+    """Returns whether a second shop is missing, and nothing was linked yet."""
     return bool(connection.execute(HAS_ONE_SHOP).scalar_one())
 
 
