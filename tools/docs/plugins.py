@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
+from importlib.metadata import EntryPoint
 
 from scraper.plugin import Plugin
 from scraper.registry import FoundPlugin, keys_of, resolve, settings_of
@@ -91,7 +92,7 @@ def plugin_rows() -> list[tuple[str, ...]]:
 
 
 def plugin_row(plugin: Plugin) -> tuple[str, ...]:
-    found = FoundPlugin(plugin.name, plugin, "", "")
+    found = FoundPlugin(plugin.name, plugin, "", EntryPoint("", "", ""))
     return (
         f"`{plugin.name}`",
         plain(plugin.summary),
