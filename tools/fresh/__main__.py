@@ -10,7 +10,7 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from scraper.plugins.freshness.rules.shares import true_share
@@ -20,6 +20,7 @@ from tools.fresh.planners import (
     LearningPlanner,
     LiedToPlanner,
     Planner,
+    PromisePlanner,
     best_visits,
     lambda_visits,
     proportional_visits,
@@ -40,6 +41,8 @@ EVEN_TARGET = 0.05
 HOUR = 1 / 24
 # Of a page, changes and visits a day.
 NEW_MEAN, NEW_VISITS = 26.0, 130.0
+PROMISED, PROMISED_DAYS, PROMISED_WEEKS = 0.95, 0.5, 3
+PROMISED_MEANS = (0.01, 0.2, 1.0, 5.0)
 NEW_HOURS = (3, 8, 14, 30)
 
 
@@ -126,6 +129,23 @@ def run_new_site(pages: int, seed: int) -> Iterator[Check]:
         yield Check(text, abs(off) <= PROMISE_TARGET)
 
 
+def run_promise(pages: int, seed: int, means: Sequence[float] = PROMISED_MEANS) -> Iterator[Check]:
+    """Plays a promise to a new site without a budget, by how often its pages change."""
+    for mean in means:
+        rates = draw_rates(pages, random.Random(seed), mean)
+        shares, visits = [], []
+        for week in range(PROMISED_WEEKS):
+            planner = PromisePlanner(pages, PROMISED, PROMISED_DAYS, START)
+            trace = PoissonTrace(list(rates), random.Random(seed))
+            measured = simulate(trace, planner, 0, 7 * week, 7, PROMISED_DAYS)
+            shares.append(measured.share)
+            visits.append(sum(measured.requests[7 * 24 * week :]) / pages / 7)
+        kept = ", ".join(f"{share:.3f}" for share in shares)
+        often = ", ".join(f"{number:.2f}" for number in visits)
+        text = f"{mean:g} changes a day: by weeks {kept}, for {often} visits a day"
+        yield Check(text, min(shares) >= PROMISED - PROMISE_TARGET)
+
+
 def run_lie(pages: int, spacing: float, seed: int) -> Iterator[Check]:
     """Plays a sensor that stamps every page each day."""
     rates, budget = draw_rates(pages, random.Random(seed)), pages / spacing
@@ -182,6 +202,7 @@ def main() -> int:
     for kind in TRACES:
         good &= _print_checks(kind.name, run_trace(kind, pages, spacing, seed))
     good &= _print_checks("a new site", run_new_site(min(pages, 1_000), seed))
+    good &= _print_checks("a promise", run_promise(min(pages, 400), seed))
     good &= _print_checks("a sensor that lies", run_lie(few, spacing, seed))
     good &= _print_checks("cards", run_cards(few, seed))
     return 0 if good else 1

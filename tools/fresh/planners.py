@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection
 
-from scraper.plugins.freshness.rules.allocation import allocate, visits_of
-from scraper.plugins.freshness.rules.contract import KEPT_DAYS, correct_share
+from scraper.plugins.freshness.rounds import RESERVE
+from scraper.plugins.freshness.rules.allocation import allocate, needed_budget, visits_of
+from scraper.plugins.freshness.rules.contract import KEPT_DAYS, correct_share, needed_share
 from scraper.plugins.freshness.rules.estimates import (
     SAME_CELLS,
     Evidence,
@@ -16,7 +17,7 @@ from scraper.plugins.freshness.rules.estimates import (
     fresh_days,
     least_mean_rate,
 )
-from scraper.plugins.freshness.rules.plan import FIRST_RATE, SitePlan
+from scraper.plugins.freshness.rules.plan import FIRST_RATE, SitePlan, first_rate
 from scraper.plugins.freshness.rules.profile import Profile
 from scraper.plugins.freshness.rules.sensors import SensorRecord
 from scraper.plugins.freshness.rules.shares import PageGroup, mean_share
@@ -31,6 +32,8 @@ class Planner(ABC):
     """Decides when pages are visited. Times are days."""
 
     name: str
+    # Of all pages, a day; None: what the budget allows.
+    visits: float | None = None
 
     def begin_round(self, now: float) -> Collection[int]:
         """Returns pages whose visit is moved forward to now. Called once an hour."""
@@ -57,6 +60,7 @@ class LearningPlanner(Planner):
 
     name = "learned"
     planned_every = PLANNED_EVERY
+    within = 0.0
 
     def __init__(self, pages: int, budget: float, start: float) -> None:
         self.evidence = [Evidence()] * pages
@@ -98,11 +102,15 @@ class LearningPlanner(Planner):
         together = Evidence(changes, quiet_days=sum(evidence.days for evidence in looks))
         looked = sum(evidence.days > 0 for evidence in looks) / max(len(looks), 1)
         least = least_mean_rate(together, looked) * season
-        self.plan = SitePlan.of(pages, self.budget, mean_least=least)
+        budget = self._find_budget(pages)
+        self.plan = SitePlan.of(pages, budget, mean_least=least, within=self.within)
         self.profile.refresh()
         self.modelled = mean_share(pages, visits_of(pages, self.plan.allocation))
         self.promised = correct_share(self.modelled, *self.lately)
         self.lately = [days * math.exp(-self.planned_every / KEPT_DAYS) for days in self.lately]
+
+    def _find_budget(self, pages: list[PageGroup]) -> float:
+        return self.budget
 
     def next_visit(self, page: int, since: float, now: float, changed: bool) -> float:
         stretch = self.profile.stretched
@@ -130,6 +138,23 @@ class LearningPlanner(Planner):
             self.lately = [sum(pair) for pair in zip(self.lately, counted, strict=True)]
         self.seen_fresh += true_days
         return self.profile.unstretched(here + self.plan.interval(rate, 1.0 - same))
+
+
+class PromisePlanner(LearningPlanner):
+    """Makes as many visits as a promise needs."""
+
+    name = "promised"
+
+    def __init__(self, pages: int, share: float, within: float, start: float) -> None:
+        first = PageGroup(first_rate(share, within), 1.0, pages)
+        super().__init__(pages, needed_budget([first], share, within), start)
+        self.share, self.within, self.visits = share, within, self.budget
+        self.plan = SitePlan.of([first], self.budget, within=within)
+
+    def _find_budget(self, pages: list[PageGroup]) -> float:
+        share = needed_share(self.share, *self.lately)
+        self.budget = self.visits = RESERVE * needed_budget(pages, share, self.within)
+        return self.budget
 
 
 class LiedToPlanner(LearningPlanner):

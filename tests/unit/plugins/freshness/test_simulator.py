@@ -43,6 +43,11 @@ def test_a_new_site_is_promised_what_it_keeps_within_hours():
     assert not missed
 
 
+def test_a_promise_to_a_new_site_is_kept_from_the_first_week_on():
+    (check,) = fresh.run_promise(250, 2, [0.2])
+    assert check.good, check.text
+
+
 def test_a_sensor_that_lies_costs_little():
     assert all(check.good for check in fresh.run_lie(800, 3.0, 2))
 
