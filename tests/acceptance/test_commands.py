@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 
@@ -397,6 +398,33 @@ def test_embedded_servers(sample_shop: Callable[..., SampleShop], tmp_path: Path
             assert "scraper up" in run.scraper("status", code=3).stderr
             run.scraper("up")
             assert run.scraper("export", "demo").stdout == exported
+        finally:
+            run.scraper("down", code=None)
+    assert processes_of(home) == []
+
+
+@pytest.mark.timeout(600)
+def test_two_crawls_at_once_on_embedded_servers(
+    sample_shop: Callable[..., SampleShop], tmp_path: Path
+) -> None:
+    """The second finds workers of the first, which end before it."""
+    shop = sample_shop("--products", "20", "--latency-ms", "100", name="alpha")
+    sample_shop("--products", "60", "--latency-ms", "1000", name="beta")
+    home = tmp_path / "e"
+    with commands(tmp_path / "logs", DATABASE_URL="", REDIS_URL="", SCRAPER_HOME=str(home)) as run:
+        try:
+            run.scraper("up")
+            with ThreadPoolExecutor(2) as pool:
+                words = {
+                    name: ("crawl", name, "-o", str(tmp_path / f"{name}.csv"))
+                    for name in ("alpha", "beta")
+                }
+                first = pool.submit(run.scraper, *words["alpha"], timeout_s=90)
+                until(lambda: len(shop.log()) > 3, 40)
+                second = pool.submit(run.scraper, *words["beta"], timeout_s=90)
+                assert "20 new" in first.result().stdout and "60 new" in second.result().stdout
+            sizes = [len((tmp_path / f"{name}.csv").read_text().splitlines()) for name in words]
+            assert sizes == [21, 61]
         finally:
             run.scraper("down", code=None)
     assert processes_of(home) == []

@@ -6,8 +6,9 @@ Servers that are killed here are the test's own, under a home of its own.
 from __future__ import annotations
 
 import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,11 +26,17 @@ from scraper.plugins.embedded import servers
 from scraper.runtime.beat import WAITING_MAX
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, commands, until
+from tests.acceptance.conftest import SampleShop
 from tests.acceptance.processes import Process, assert_quiet, said, send
 
 STALE = Message(
     "fetch_products", "datacenter", {"lease_id": "00000000-0000-0000-0000-000000000000"}
 )
+
+OF_ONE_WORKER = """
+SELECT count(*) FROM pg_stat_activity
+ WHERE usename = 'one_worker' AND datname = current_database()
+"""
 
 
 @pytest.fixture
@@ -207,3 +214,38 @@ def test_beat_stops_where_no_broker_listens(run: Commands, valkey_url: str) -> N
         until(lambda: sum(client.llen(key) for key in client.keys("coordinator*")), 30)
     assert run.end(beat) == 0
     assert not list(Path.cwd().glob("celerybeat-schedule*"))
+
+
+def test_a_worker_opens_at_most_three_connections(
+    own_database: str,
+    environment: Settings,
+    run: Commands,
+    engine: sa.Engine,
+    sample_shop: Callable[..., SampleShop],
+) -> None:
+    """As docs/how-to/production.md counts them, seen all the time in a crawl of 1,000 products."""
+    sample_shop("--products", "1000", "--fail-share", "0.02")
+    with engine.begin() as connection:
+        connection.execute(sa.text("DROP ROLE IF EXISTS one_worker"))
+        connection.execute(sa.text("CREATE ROLE one_worker LOGIN SUPERUSER"))
+    url = own_database.replace("://scraper@", "://one_worker@")
+    run.coordinator()
+    worker = run.worker("residential,datacenter", "-c", "8", env={"DATABASE_URL": url})
+    run.until_ready(worker)
+    counts, ended = set(), threading.Event()
+
+    def count() -> None:
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            while not ended.wait(0.005):
+                counts.add(connection.execute(sa.text(OF_ONE_WORKER)).scalar_one())
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    crawl = run.crawl(engine, "demo")
+    ended.set()
+    counting.join()
+    run.end(worker)
+    with engine.begin() as connection:
+        connection.execute(sa.text("DROP ROLE one_worker"))
+    assert crawl["products_new"] == 1000
+    assert 1 <= max(counts) <= 3
