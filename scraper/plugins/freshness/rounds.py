@@ -36,7 +36,7 @@ from scraper.plugins.freshness.rules.estimates import (
 from scraper.plugins.freshness.rules.limits import Limit, budget_of
 from scraper.plugins.freshness.rules.plan import SitePlan, first_rate
 from scraper.plugins.freshness.rules.profile import Profile
-from scraper.plugins.freshness.rules.shares import PageGroup, mean_share
+from scraper.plugins.freshness.rules.shares import PageGroup, mean_share, stays_away
 from scraper.plugins.freshness.store import StoredPlan
 from scraper.registry import find_service
 from scraper.settings import Settings
@@ -350,6 +350,8 @@ def _count_true(
     weight, same = page.weight, page.same
     true_days = fresh_days(days, page.rate, changed=changed, same=same)
     promised = fresh_days(days, page.rate, changed=changed, same=same, most=bound_days)
+    # A page that alternates may show the value again within the time of the promise.
+    missed = (bound_days - promised) * stays_away(page.rate, days - bound_days, same)
     seen_days = weight * (now - since)
     return stored._replace(
         seen_days=stored.seen_days + seen_days,
@@ -359,7 +361,8 @@ def _count_true(
         ),
         promise_days=max(
             stored.promise_days
-            + weight * (profile.unstretched(begin + promised) - since + within + min(spare, 0.0)),
+            + weight
+            * (profile.unstretched(begin + bound_days - missed) - since + within + min(spare, 0.0)),
             0.0,
         ),
     )

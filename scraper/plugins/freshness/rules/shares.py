@@ -50,9 +50,14 @@ def true_share(rate: float, visits: float, within: float = 0.0, same: float = 0.
     late = 1 / visits - within
     x = rate * late
     share = -math.expm1(-x) / x if x > 1e-9 else 1.0
-    # A page that alternates may have shown the value within the age.
-    missed = (1 - same) * math.exp(-min(same, 1 - same) * rate * within)
+    missed = (1 - same) * stays_away(rate, within, same)
     return 1 - late * visits * (1 - share) * missed
+
+
+def stays_away(rate: float, days: float, same: float) -> float:
+    """Returns the probability that a page does not show its earlier value again within that many
+    days: 1 unless it alternates."""
+    return math.exp(-min(same, 1 - same) * rate * days)
 
 
 def mean_share(pages: Sequence[PageGroup], visits: Sequence[float], within: float = 0.0) -> float:
