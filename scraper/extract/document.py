@@ -182,9 +182,12 @@ class Document:
     @cached_property
     def base(self) -> str:
         """The base of relative links: <base href>, else the final URL."""
-        if _BASE(self.decoded.utf8) is None:
+        # A walk over the DOM takes half the time of a search in the page's bytes.
+        if not self.has_dom and _BASE(self.decoded.utf8) is None:
             return self.url
-        element = self.dom.css_first("base[href]")
+        bases = self._walked.get("base")
+        bases = self.dom.css("base[href]") if bases is None else bases
+        element = next((base for base in bases if "href" in base.attributes), None)
         href = element.attributes.get("href") if element is not None else None
         return (href and urls.clean(href, self.url, _KEEP_ALL)) or self.url
 

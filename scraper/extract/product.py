@@ -26,12 +26,11 @@ class ProductReader:
         self._fields = [FieldReader(name, spec) for name, spec in product.fields.items()]
         self._id = IdReader(product.id) if product.id is not None else None
         self._rules = rules
-        self._css_walk = CssWalk(
-            parse_css(reading.css)
-            for spec in product.fields.values()
-            for reading in spec.readings
-            if reading.css is not None and spec.each is None and reading.table is None
-        )
+        specs = product.fields.values()
+        css = [reading.css for spec in specs for reading in spec.readings if reading.css]
+        # Addresses are relative to <base>.
+        css += ["base"] * any(spec.type == "url" for spec in specs)
+        self._css_walk = CssWalk(map(parse_css, css))
         self._evidence = [
             (source, FieldReader(name, FieldSpec.model_validate({source: path, "type": spec.type})))
             for name, spec in product.fields.items()

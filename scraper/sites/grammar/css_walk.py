@@ -11,7 +11,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from scraper.sites.grammar.css import CssSelector
 
 # Where an element of these is not found early, the page has few.
-_QUERY = re.compile(r"(?a:(h1|table|main)|([a-z][a-z0-9]*)?\.([A-Za-z_][\w-]*))").fullmatch
+_QUERY = re.compile(r"(?a:(h1|table|main|base)|([a-z][a-z0-9]*)?\.([A-Za-z_][\w-]*))").fullmatch
 _SPACE = re.compile(r"[ \t\n\f\r]+")
 
 
