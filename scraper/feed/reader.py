@@ -256,8 +256,8 @@ def follow_batches(
                 was_announced, announced = announced, reader.began > cursor
                 if announced and not was_announced:
                     say(
-                        f"PostgreSQL was replaced: it has all changes up to cursor {cursor}, and "
-                        "later ones that it lost come again"
+                        f"PostgreSQL was replaced: it has all changes up to cursor {cursor}; later "
+                        "ones that were read may come again"
                     )
                 if batch or not reader.waits:
                     waiting, reported = _backoff_pauses(*WAITING_S), False

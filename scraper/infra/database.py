@@ -152,13 +152,13 @@ def watch_engine(engine: sa.Engine) -> None:
 
 def connect_watched(_dialect: Any, _record: Any, args: Any, options: Any) -> WatchedConnection:
     """Opens an engine's connection: the listener of its event `do_connect`."""
-    options = _choose_primary(args, options)
+    options = choose_primary(args, options)
     connection = WatchedConnection.connect(*args, **options)
     connection.ask_again = partial(WatchedConnection.connect, *args, **options)
     return connection
 
 
-def _choose_primary(args: Any, options: Any) -> Any:
+def choose_primary(args: Any, options: Any) -> Any:
     """Returns the options with one of several primaries, the one that was promoted last: the others
     have been replaced. Without several servers, or if none answers, the options stay as they are.
     """

@@ -9,12 +9,15 @@ import os
 import random
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 import sqlalchemy as sa
 
 from scraper import settings as settings_module
@@ -30,6 +33,7 @@ SEED = int(os.environ.get("SCRAPER_FAILOVER_SEED", "1"))
 PRODUCTS = 200 * PROMOTIONS
 # What the standby of an asynchronous pair lacks when the primary dies, at least and at most.
 LAG_S = (1.0, 5.0)
+REPLACED = "PostgreSQL was replaced"
 DOUBLED = "SELECT external_id, count(*) FROM products GROUP BY 1 HAVING count(*) > 1"
 
 
@@ -55,26 +59,37 @@ def test_no_promotion_loses_or_doubles_a_row(
     shop = sample_shop(
         "--products", str(PRODUCTS), "--seed", str(SEED), changes={"rate: unlimited": "rate: 10/s"}
     )
+    rules = run.folder / "rules.yaml"
+    rules.write_text("- {name: arrivals, when: new}\n")
+    run.env |= {"SCRAPER_CHANGES_STREAM": "changes", "SCRAPER_ALERT_RULES": str(rules)}
     run.scraper("migrate")
     for process in (run.coordinator(), run.worker("datacenter,residential")):
         run.until_ready(process)
-    run.scraper("crawl", "demo")
     engine = make_engine(settings_module.load().postgres_url)
+    # Alerts begin with what comes later.
+    until(lambda: bool(rows(engine, "SELECT FROM consumers WHERE name = 'price-alerts'")), 60)
+    run.scraper("crawl", "demo")
     read: set[str] = set()
+    lake, follower = Lake(run), Follower(run)
     for number in range(PROMOTIONS):
         until(partial(_has_products, engine, 100 * number + rng.randint(20, 120)), 120)
         cursors = _read_changes(run, read)
+        lake.read()
         if not pair.synchronous:
             pair.detach_standby()
             time.sleep(rng.uniform(*LAG_S))
             cursors += _read_changes(run, read)
+            lake.read()
         began = _began(engine)
         pair.fail_over()
         until(partial(_goes_on, engine, began), 120)
         goes_on = _check_readers(run, pair, cursors)
+        assert REPLACED in lake.read()
+        follower.check()
         print(
             f"{kind} promotion {number + 1}, seed {SEED}: {goes_on} of {len(cursors)} readers go on, "
-            f"{len(cursors) - goes_on} are refused, all were warned"
+            f"{len(cursors) - goes_on} are refused, all were warned; of --follow "
+            f"{follower.refused} of {number + 1} were refused"
         )
         pair.add_standby()
     until(lambda: run.crawls()[0]["status"] != "running", 240)
@@ -90,6 +105,13 @@ def test_no_promotion_loses_or_doubles_a_row(
     assert (stored, doubled) == (truth.keys(), [])
     whole = _lines(run.scraper("changes", "--since", "oldest").stdout)
     assert sorted(line["id"] for line in whole) == sorted(truth)
+    kept = [line["cursor"] for line in whole]
+    lake.read()
+    print(
+        f"{kind}: "
+        + "; ".join([lake.check(kept), _check_stream(run, kept), _check_alerts(engine, kept)])
+    )
+    follower.end(kept)
     # A reader that goes on from the cursor of the message has seen everything, and nothing from nowhere.
     assert read | {line["id"] for line in whole} == truth.keys()
     assert "page rejected" not in (logs := run.logs(whole=True)) and "group lost" not in logs
@@ -109,9 +131,108 @@ def test_a_primary_that_comes_back_writable_is_not_written_to(pair: Pair, run: C
         assert _is_served_by(engine, pair.ports[1])
         engine.dispose()
     run.scraper("changes", "--consumer", "lake")
+    served = run.scraper("psql", "-Atc", "SELECT current_setting('port')").stdout
+    assert served.split() == [str(pair.ports[1])]
     with pair.connect(node=0) as old, pair.connect(node=1) as new:
         names = "SELECT name FROM consumers"
         assert (old.execute(names).fetchall(), new.execute(names).fetchall()) == ([], [("lake",)])
+
+
+class Lake:
+    """A named consumer, and the cursors of the lines that it has."""
+
+    def __init__(self, run: Commands) -> None:
+        self.run = run
+        self.cursors: list[int] = []
+
+    def read(self) -> str:
+        """Returns the warnings."""
+        done = self.run.scraper("changes", "--consumer", "lake")
+        self.cursors += [line["cursor"] for line in _lines(done.stdout)]
+        return done.stderr
+
+    def check(self, kept: list[int]) -> str:
+        """It misses none. Where its position was lost, changes come again."""
+        times = Counter(self.cursors)
+        assert set(kept) <= times.keys()
+        lost, again = times.keys() - set(kept), sum(times.values()) - len(times)
+        return f"the consumer read {len(lost)} lost changes, and {again} again"
+
+
+class Follower:
+    """`--follow`, which goes on from the cursor of the message when it is refused."""
+
+    def __init__(self, run: Commands) -> None:
+        self.run = run
+        self.refused, self.cursors = 0, list[int]()
+        self._start("oldest")
+
+    def check(self) -> None:
+        """Waits until it is warned or refused."""
+        until(lambda: REPLACED in self._text() or self.process.poll() is not None, 60)
+        if self.process.poll() is None and f"{REPLACED}:" in self._text():
+            # The next failover's warning is in another log.
+            self._end()
+            self._start(str(self.cursors[-1]))
+            return
+        assert self.process.wait(60) == 6 and REPLACED in self._text(), self._text()
+        self.refused += 1
+        common = self._text().rpartition("go on from cursor ")[2].partition(",")[0]
+        self._read()
+        self._start(common)
+
+    def end(self, kept: list[int]) -> None:
+        until(lambda: f'"cursor":{kept[-1]},' in self._text(), 60)
+        self._end()
+        assert [cursor for cursor in self.cursors if cursor in set(kept)] == kept
+
+    def _start(self, since: str) -> None:
+        self.process = self.run.start("scraper", "changes", "--follow", "--since", since)
+
+    def _end(self) -> None:
+        assert self.run.end(self.process) == 0
+        self._read()
+
+    def _read(self) -> None:
+        lines = [line for line in self._text().splitlines() if line.startswith("{")]
+        self.cursors += [json.loads(line)["cursor"] for line in lines]
+
+    def _text(self) -> str:
+        return self.run.log(self.process)
+
+
+def _check_stream(run: Commands, kept: list[int]) -> str:
+    """It has each change once, and its readers see by `after` that some were lost."""
+    entries: list[tuple[int, int]] = []
+    with redis.Redis.from_url(settings_module.load().valkey_url, decode_responses=True) as client:
+
+        def is_filled() -> bool:
+            entries[:] = [
+                (_position(entry), _position(fields["after"]))
+                for entry, fields in client.xrange("changes")
+            ]
+            return bool(entries) and entries[-1][0] == kept[-1]
+
+        until(is_filled, 60)
+    assert [cursor for cursor, _ in entries if cursor in set(kept)] == kept
+    gaps = 0
+    for (before, _), (cursor, after) in pairwise(entries):
+        if before not in set(kept) and cursor in set(kept):
+            assert after != before
+            gaps += 1
+    warned = run.logs(whole=True).count("stream has changes that PostgreSQL lost")
+    assert warned == gaps
+    return f"the stream has {len(entries) - len(kept)} lost changes, with {gaps} warnings"
+
+
+def _position(entry: str) -> int:
+    return int(entry.partition("-")[0])
+
+
+def _check_alerts(engine: sa.Engine, kept: list[int]) -> str:
+    query = "SELECT change_id FROM price_alerts ORDER BY 1"
+    until(lambda: [cursor for (cursor,) in rows(engine, query)] == kept, 60)
+    return f"{len(kept)} alerts, none doubled"
 
 
 def _is_served_by(engine: sa.Engine, port: int) -> bool:
@@ -134,7 +255,7 @@ def _check_readers(run: Commands, pair: Pair, cursors: list[int]) -> int:
         kept = {id_ for (id_,) in connection.execute("SELECT id FROM changes").fetchall()}
     for cursor in cursors:
         done = run.scraper("changes", "--since", str(cursor), code=0 if cursor in kept else 6)
-        assert "PostgreSQL was replaced" in done.stderr
+        assert REPLACED in done.stderr
         assert not pair.synchronous or cursor in kept
         if cursor in kept:
             assert {line["cursor"] for line in _lines(done.stdout)} >= {

@@ -15,7 +15,7 @@ import psycopg
 from scraper.cli.common.shared import json_option, load_settings, print_json
 from scraper.errors import ServerUnavailableError
 from scraper.infra import migrations, servers
-from scraper.infra.database import make_engine
+from scraper.infra.database import choose_primary, make_engine
 from scraper.settings import Settings
 
 
@@ -62,7 +62,7 @@ def psql(arguments: tuple[str, ...]) -> None:
 def _run_psql(settings: Settings, arguments: Sequence[str]) -> NoReturn:
     """Replaces this process by psql (the embedded wheel's, else the one on the PATH). The password
     is passed in the environment, not as an argument."""
-    parts = psycopg.conninfo.conninfo_to_dict(servers.libpq_url(settings))
+    parts = choose_primary((), psycopg.conninfo.conninfo_to_dict(servers.libpq_url(settings)))
     defaults = psycopg.pq.Conninfo.get_defaults()
     names = {row.keyword.decode(): row.envvar.decode() for row in defaults if row.envvar}
     environment = {names[key]: str(value) for key, value in parts.items() if key in names}

@@ -32,7 +32,7 @@ SELECT p.id, p.crawl_id, p.site_id, p.version, NULL, 'relisted'
 """
 
 
-def run(engine: sa.Engine, folder: Path) -> subprocess.Popen[bytes]:
+def run(engine: sa.Engine, folder: Path, *words: str) -> subprocess.Popen[bytes]:
     environment = os.environ | {
         "HOME": str(folder),
         "DLT_DATA_DIR": str(folder / "dlt"),
@@ -40,7 +40,9 @@ def run(engine: sa.Engine, folder: Path) -> subprocess.Popen[bytes]:
         "PYTHONPATH": str(ROOT),
     }
     url = engine.url.render_as_string(hide_password=False)
-    return subprocess.Popen([sys.executable, str(EXAMPLE), url], cwd=folder, env=environment)
+    return subprocess.Popen(
+        [sys.executable, str(EXAMPLE), url, *words], cwd=folder, env=environment
+    )
 
 
 def files(folder: Path, pattern: str) -> set[str]:
@@ -84,3 +86,21 @@ def test_every_change_comes_once_whenever_a_run_is_killed(
     assert (event, json.loads(data)["price"], json.loads(data)["price_currency"]) == (
         *("new", 5, "USD"),
     )
+
+
+@pytest.mark.slow
+def test_it_goes_on_from_the_last_common_cursor(engine: sa.Engine, tmp_path: Path) -> None:
+    """Another PostgreSQL lacks the last change: it is refused, until the cursor is given."""
+    shop = Shop(engine)
+    priced(shop, "20.00", "9.50")
+    assert run(engine, tmp_path).wait(120) == 0
+    with engine.begin() as connection:
+        connection.execute(sa.text("DELETE FROM changes WHERE id = (SELECT max(id) FROM changes)"))
+        connection.execute(sa.text("UPDATE feed SET server = 'another'"))
+    ((common,),) = rows(engine, "SELECT max(id) FROM changes")
+    priced(shop, "8.00")
+    assert run(engine, tmp_path).wait(120) == 1
+    for words in ([str(common)], []):
+        assert run(engine, tmp_path, *words).wait(120) == 0
+    expected = [row[0] for row in rows(engine, "SELECT id FROM changes ORDER BY id")]
+    assert [row[0] for row in loaded(tmp_path)] == expected

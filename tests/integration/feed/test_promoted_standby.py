@@ -168,7 +168,7 @@ def test_every_reader_is_warned_and_none_skips(
     # Nothing was changed since, so the new primary has no position of its own.
     assert f"go on from cursor {common}," in changes("--since", str(lost), code=6).stderr
     consumer = changes("--consumer", "lake")
-    assert (consumer.stdout, f"all changes up to cursor {common}," in consumer.stderr) == ("", True)
+    assert (consumer.stdout, f"all changes up to cursor {common};" in consumer.stderr) == ("", True)
     thread.join(60)
     assert REPLACED in str(errors) and not stop.is_set()
     assert readers.fill() == common
@@ -186,7 +186,7 @@ def test_every_reader_is_warned_and_none_skips(
     assert len(new) == 2 and int(str(new[0])) > lost, "no position is given out twice"
     consumer = changes("--consumer", "lake")
     assert len(consumer.stdout.splitlines()) == 2
-    assert f"all changes up to cursor {common}," in consumer.stderr
+    assert f"all changes up to cursor {common};" in consumer.stderr
     assert REPLACED not in changes("--consumer", "lake").stderr, "once"
     changes("--since", str(lost), code=6)
     for _ in range(2):
