@@ -434,7 +434,7 @@ def _judge_contract(
         budget=budget_of(traffic.read_limits(connection, site_id, keys, others), others),
         promised=keys.promised_share,
         promise_kept=stored.kept_promise,
-        planned=stored.promised,
+        planned=stored.expected,
         kept=stored.kept,
         visits=stored.visits,
         visited=store.count_visits(connection, site_id),

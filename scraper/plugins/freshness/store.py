@@ -226,6 +226,14 @@ class StoredPlan(NamedTuple):
         """The share of the time in which what was stored was true; None until it is known."""
         return self.kept_days / self.seen_days if self.seen_days > 0 else None
 
+    @property
+    def expected(self) -> float:
+        """The share that is promised, or less if formulas foresaw less: they foresee nothing while
+        rates are guessed."""
+        if self.seen_days <= 0:
+            return self.promised
+        return min(self.promised, self.foreseen_days / self.seen_days)
+
     def promise(self, share: float) -> float:
         """Returns the share that is promised, if the formula gives this one."""
         if not self.modelled:

@@ -69,6 +69,14 @@ def test_products_that_were_stored_before_have_no_delay():
     assert (quiet.kept_days, quiet.promise_days) == pytest.approx((1, 1))
 
 
+def test_a_plan_that_only_guessed_is_not_broken():
+    stored = StoredPlan(SitePlan.of([], 0), 10, 10, 0.99, NOON, {}, Profile())
+    assert stored.expected == 0.99
+    guessed = stored._replace(seen_days=10, kept_days=8, foreseen_days=8)
+    assert guessed.expected == pytest.approx(0.8)
+    assert guessed._replace(foreseen_days=9.99).expected == 0.99
+
+
 def test_a_promise_for_a_platform_which_each_crawl_reads_whole_is_a_problem():
     promised, budget = (
         a_site(platform="shopify", **keys)
