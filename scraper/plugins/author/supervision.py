@@ -2,8 +2,9 @@
 
 A parser in the middle of a page answers no signal, and takes minutes for a page of 80,000
 attributes. So a command that reads pages runs in a child, and the process that was started waits:
-it passes signals on, and kills a child that does not heed them, or that reads one page for too
-long. Within a program, such as a test, a command runs as it is.
+it passes signals on, and kills a child that does not heed them, that reads one page for too long,
+or that grows too large: a page of 8 MB may take 600 MB, and a repair reads twenty. Within a
+program, such as a test, a command runs as it is.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ P = ParamSpec("P")
 
 # CPU time from one page to the next. `new` weighs up to 60 pages at once, in a tenth of this.
 PAGE_CPU_S = 60.0
+MEMORY_MAX_BYTES = min(4_000_000_000, psutil.virtual_memory().total // 2)
 # CPU time after a signal; what a command does to end is less.
 END_CPU_S = 0.5
 POLL_S = 0.1
@@ -127,6 +129,7 @@ class _Parent:
         try:
             while not select.select([self._ended], [], [], POLL_S)[0]:
                 self._check_time()
+                self._check_memory()
         finally:
             os.close(self._ended)
             for number, handler in handlers.items():
@@ -166,6 +169,17 @@ class _Parent:
             raise ScraperError(
                 f"{self.page_url}: reading the page took longer than {PAGE_CPU_S:g} s "
                 "(fix: give another page)"
+            )
+
+    def _check_memory(self) -> None:
+        with suppress(psutil.Error):
+            if self._process.memory_info().rss <= MEMORY_MAX_BYTES:
+                return
+            self._kill_child()
+            os.waitpid(self._child, 0)
+            raise ScraperError(
+                f"{self.page_url}: reading the pages took more than "
+                f"{MEMORY_MAX_BYTES / 1e6:,.0f} MB of memory (fix: give other pages)"
             )
 
     def _read_cpu_s(self) -> float:

@@ -34,17 +34,19 @@ from scraper.cli.main import main
 from scraper.plugins.author import supervision
 signal.signal(signal.SIGINT, signal.default_int_handler)
 supervision.PAGE_CPU_S = float(sys.argv.pop(1))
+supervision.MEMORY_MAX_BYTES = float(sys.argv.pop(1))
 main()
 """
 
 
 @contextmanager
-def started(words: list[str], page_cpu_s: float) -> Iterator[Forked]:
+def started(words: list[str], page_cpu_s: float, memory_max_bytes: float = 4e9) -> Iterator[Forked]:
     """A command as it is typed, with less time for a page."""
+    limits = str(page_cpu_s), str(memory_max_bytes)
     typed = Path("typed")
     typed.write_text("css('h1')\n")
     with typed.open() as stdin, Path("out").open("w") as out:
-        process = start_program(PROGRAM, str(page_cpu_s), *words, out=out, err=out, stdin=stdin)
+        process = start_program(PROGRAM, *limits, *words, out=out, err=out, stdin=stdin)
     try:
         yield process
     finally:
@@ -120,3 +122,14 @@ def test_a_page_that_ends_the_process(shop: StaticShop) -> None:
         busy_child(process).send_signal(signal.SIGSEGV)
         assert process.wait(PATIENCE_S) == 1
     assert "the process that read it ended by signal 11" in Path("out").read_text()
+
+
+@pytest.mark.parametrize("name", ["repair", "try"])
+def test_pages_that_take_all_memory(shop: StaticShop, name: str) -> None:
+    words = words_of(name, shop, b"<p>" * 600_000)
+    # The listing has its links still.
+    shop.pages["/"] = "".join(f'<a class="p" href="/p/{n}">Thing {n}</a>' for n in range(1, 21))
+    with started(words, page_cpu_s=1000, memory_max_bytes=3e8) as process:
+        assert process.wait(PATIENCE_S) == 1
+    shown = Path("out").read_text()
+    assert "took more than 300 MB of memory" in shown and "Traceback" not in shown

@@ -25,8 +25,8 @@ from tests.support.servers.hostile_server import self_signed
 
 GROWTH_MAX_BYTES = 100_000_000
 IMPATIENT = replace(POLICY, read_timeout_s=1.0, page_timeout_s=5.0)
-DATA, HEADERS, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = 0, 1, 4, 5, 6, 7, 8, 9
-END_HEADERS, ACK = 4, 1
+DATA, HEADERS, PRIORITY, RESET, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = range(10)
+END_HEADERS, PADDED, ACK = 4, 8, 1
 # HPACK: `:status: 200`, `:status: 103` and a header `a: b` that is not indexed.
 STATUS_200, STATUS_103, HEADER = b"\x88", b"\x08\x03103", b"\x00\x01a\x01b"
 
@@ -65,6 +65,41 @@ FLOODS = {
     # The library itself would not return to the loop before the host stops.
     "goaways": (b"", frame(GOAWAY, 0, 0, b"\x7f\xff\xff\xff" + bytes(4)), Outcome.MALFORMED),
     "unknown": (b"", frame(77, 0, 1, bytes(1000)), Outcome.TIMEOUT),
+    "resets": (b"", frame(RESET, 0, 1, b"\x00\x00\x00\x08"), Outcome.UNREACHABLE),
+    # A refused stream may be requested again.
+    "refusals": (b"", frame(RESET, 0, 1, b"\x00\x00\x00\x07"), Outcome.UNREACHABLE),
+    "priorities": (
+        frame(HEADERS, END_HEADERS, 1, STATUS_200),
+        frame(PRIORITY, 0, 1, b"\x00\x00\x00\x03\x10"),
+        Outcome.TIMEOUT,
+    ),
+    "large-settings": (
+        b"",
+        frame(SETTINGS, 0, 0, b"\x00\x04\x00\x00\xff\xff" * 2000),
+        Outcome.MALFORMED,
+    ),
+    "table-sizes": (
+        b"",
+        frame(SETTINGS, 0, 0, b"\x00\x01" + bytes(4))
+        + frame(SETTINGS, 0, 0, b"\x00\x01\x00\x01\x00\x00"),
+        Outcome.MALFORMED,
+    ),
+    "trailers": (
+        frame(HEADERS, END_HEADERS, 1, STATUS_200),
+        frame(HEADERS, END_HEADERS, 1, HEADER),
+        Outcome.UNREACHABLE,
+    ),
+    "padding": (
+        frame(HEADERS, END_HEADERS, 1, STATUS_200),
+        frame(DATA, PADDED, 1, b"\xff" + bytes(255)),
+        Outcome.TIMEOUT,
+    ),
+    # One header of 3,968 bytes is stored in HPACK's table, and named by a byte each time.
+    "named-headers": (
+        frame(HEADERS, 0, 1, STATUS_200 + b"\x40\x01a\x7f\x81\x1e" + b"x" * 3968),
+        frame(CONTINUATION, 0, 1, b"\xbe" * 16_000),
+        Outcome.MALFORMED,
+    ),
 }
 
 
