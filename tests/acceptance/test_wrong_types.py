@@ -142,3 +142,46 @@ def test_in_mid_run_and_again(
         log = run.log(process)
         assert "Traceback" not in log, log
         assert run.end(process) == 0
+
+
+def test_giant_keys_of_the_fleet_in_mid_run(
+    client: redis.Redis, run: Commands, engine: sa.Engine, shop: SampleShop
+) -> None:
+    """What the fleet knows of a host and its proxies is forged all the time, at any size: the crawl
+    completes, and workers do not grow."""
+    host, digits = shop.url.partition("//")[2], "9" * 300_000
+    keys = [f"scraper:{kind}:{host}" for kind in ("host", "places", "proxies")]
+    keys += ["scraper:proxies:*", f"scraper:robots:{shop.url}"]
+    forgers: list[Callable[[redis.Redis, str], object]] = [
+        lambda client, key: client.set(key, digits),
+        lambda client, key: client.hset(key, digits, "1"),
+        lambda client, key: client.hset(key, "forged", digits),
+        lambda client, key: client.hset(key, mapping=dict.fromkeys(range(30_000), "9:9")),
+    ]
+    processes = (
+        run.coordinator(),
+        run.worker("residential,datacenter", env={"SCRAPER_MEMORY_MAX_MB": "400"}),
+    )
+    for process in processes:
+        run.until_ready(process)
+    done, forged = threading.Event(), 0
+
+    def forge() -> None:
+        nonlocal forged
+        while not done.wait(0.05):
+            key = keys[forged % len(keys)]
+            client.delete(key)
+            forgers[forged % len(forgers)](client, key)
+            forged += 1
+
+    thread = threading.Thread(target=forge)
+    thread.start()
+    until(lambda: forged >= len(keys) * len(forgers), 60)
+    crawl = run.crawl(engine, shop.name)
+    done.set()
+    thread.join()
+    assert (crawl["status"], crawl["products_new"]) == ("completed", PRODUCTS)
+    for process in processes:
+        log = run.log(process)
+        assert "Traceback" not in log and len(log) < 100_000, log
+        assert run.end(process) == 0
