@@ -6,6 +6,7 @@ not know.
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -161,14 +162,18 @@ def test_a_backup_of_a_running_crawl_goes_on_elsewhere(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """On another database, with an empty Redis, after more was fetched than the backup has."""
+    """On another database, with an empty Redis, after more was fetched than the backup has. Readers of
+    the feed are warned."""
     dump = tmp_path / "scraper.dump"
     crawl.until_fetched(0.3)
+    crawl.run.scraper("changes", "--consumer", "lake")
     url = crawl.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
     subprocess.run([program("pg_dump"), "-Fc", "-f", dump, url], check=True, timeout=240)
     crawl.until_fetched(0.5)
     for process in (crawl.coordinator, crawl.worker):
         crawl.run.end(process)
+    last = crawl.run.scraper("changes", "--consumer", "lake").stdout.splitlines()[-1]
+    lost = str(json.loads(last)["cursor"])
     restored = empty_database.replace("postgresql+psycopg://", "postgresql://")
     words = [program("pg_restore"), "--no-owner", "--exit-on-error", "--dbname", restored, dump]
     subprocess.run(words, check=True, timeout=240)
@@ -176,13 +181,18 @@ def test_a_backup_of_a_running_crawl_goes_on_elsewhere(
     with redis.Redis.from_url(valkey_url) as client:
         client.flushdb()
     crawl.engine = make_engine(empty_database)
+    refused = crawl.run.scraper("changes", "--since", lost, code=6)
+    assert "go on from cursor" in refused.stderr
     held = crawl.rows("SELECT count(*) FROM pages WHERE status = 'due'")
     assert held != [(0,)], "the backup has an unfinished crawl"
     crawl.run.coordinator()
     crawl.worker = crawl.run.worker("residential,datacenter")
     crawl.until_completed(120)
     crawl.assert_exact()
-    lines = crawl.run.scraper("changes", "--consumer", "lake").stdout.splitlines()
-    assert len(lines) == len(crawl.shop.truth())
+    crawl.run.scraper("changes", "--since", lost, code=6)
+    consumer = crawl.run.scraper("changes", "--consumer", "lake")
+    assert "PostgreSQL was replaced" in consumer.stderr
+    whole = crawl.run.scraper("changes", "--consumer", "all").stdout.splitlines()
+    assert len(consumer.stdout.splitlines()) < len(whole) == len(crawl.shop.truth())
     assert "at revision" in crawl.run.scraper("migrate").stdout
     crawl.engine.dispose()
