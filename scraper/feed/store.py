@@ -30,7 +30,8 @@ commit. A standby has no locks to look at: read from the primary.
 gives out no position twice: the trigger `begin_timeline` moves the sequence beyond all former
 positions before the first change. A cursor before this point is valid if its row exists, since
 the rows before it were written earlier. Readers ask at each connection; until the first change a
-former primary may have given out any position (`BEYOND`).
+former primary may have given out any position (`BEYOND`). A copy of the server's files has its
+timeline: the operator who restores one changes `feed.server`.
 
 Known weakness: a crawl that delists a million products blocks all readers until it is committed,
 some seconds; a person who leaves a transaction open in psql after writing to `changes`, for as long
