@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from scraper.domain import Message
 from scraper.errors import BusyError, NotFoundError, PausedError, quote_command
 from scraper.frontier import crawls, sites
-from scraper.infra.database import retry_transaction
+from scraper.infra.database import retry_transaction, run_transaction
 from scraper.rules.routing import COORDINATOR
 from scraper.rules.schedule import latest_slot
 from scraper.sites.definition import Site
@@ -51,7 +51,7 @@ def plan(engine: sa.Engine, *, schedules: bool = True) -> list[Message]:
     for start in range(0, len(due), OPENED_AT_ONCE):
         part = due[start : start + OPENED_AT_ONCE]
         opened += retry_transaction(partial(_open_due, engine, part))
-    waiting = retry_transaction(partial(_read_waiting, engine))
+    waiting = run_transaction(engine, lambda connection: crawls.planned_crawls(connection, LOST_S))
     return [discover_message(crawl_id) for crawl_id in dict.fromkeys([*opened, *waiting])]
 
 
@@ -102,11 +102,6 @@ def _read_due(engine: sa.Engine) -> list[tuple[sites.ScheduledSite, datetime]]:
         if slot and slot > max(row.scheduled_since, row.last_slot or row.scheduled_since):
             due.append((row, slot))
     return due
-
-
-def _read_waiting(engine: sa.Engine) -> list[int]:
-    with engine.connect() as connection:
-        return crawls.planned_crawls(connection, LOST_S)
 
 
 def _open_due(engine: sa.Engine, due: Sequence[tuple[sites.ScheduledSite, datetime]]) -> list[int]:

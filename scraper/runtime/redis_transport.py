@@ -66,6 +66,9 @@ class RedisChannel(redis.Channel):
         # The consumer keeps this client itself.
         if asynchronous:
             return broker_client.BrokerClient(connection_pool=self.async_pool)
+        if self.connection is None:
+            # An outage has closed the channel; kombu sends the message over another one.
+            raise ConnectionResetError("the channel to the broker was closed")
         # An outage replaces the pool.
         if self._kept_client is None or self._kept_client.connection_pool is not self.pool:
             self._kept_client = broker_client.BrokerClient(connection_pool=self.pool)

@@ -105,6 +105,29 @@ def test_messages_are_json_and_name_no_exchange(broker: Settings) -> None:
     assert first.headers["expires"] is None and second.headers["expires"] is not None
 
 
+def test_a_message_goes_over_another_channel_if_an_outage_closes_its_own(
+    broker: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from scraper.celery import app
+    from scraper.runtime.send import send
+
+    send([batch(5)])
+    with app.producer_pool.acquire(block=True) as producer:
+        kept = producer.channel
+    publish, closed = kept.basic_publish, list[Any]()
+
+    def close_first(*args: Any, **options: Any) -> Any:
+        """As another thread does that meets the outage first."""
+        kept.close()
+        closed.append(kept)
+        return publish(*args, **options)
+
+    monkeypatch.setattr(kept, "basic_publish", close_first)
+    send([batch(5)])
+    assert closed == [kept]
+    assert len(taken("residential.eu")) == 2
+
+
 def test_a_silent_server_is_away(broker: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     from scraper.celery import app
     from scraper.runtime.send import queue_depth, send

@@ -1,8 +1,9 @@
-"""A PgBouncer of the tests' own, from the Debian package: in transaction mode, with its defaults
-otherwise, in front of the embedded PostgreSQL."""
+"""A PgBouncer of the tests' own, the first on PATH or Debian's: in transaction mode, with its
+defaults otherwise, in front of the embedded PostgreSQL."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -26,7 +27,8 @@ SERVER_CONNECTIONS = 6
 
 
 def program() -> str | None:
-    return shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/sbin")
+    path = os.environ.get("PATH", "")
+    return shutil.which("pgbouncer", path=f"{path}:/usr/sbin:/usr/bin:/usr/local/sbin")
 
 
 def need_pgbouncer() -> str:
