@@ -542,7 +542,7 @@ class ConsumerRow(Base):
 class ConsumerLeaseRow(Base):
     """The lease of the process that reads as a consumer."""
 
-    __tablename__ = "consumer_leases"
+    __tablename__ = "consumer_locks"
 
     name: Mapped[str] = mapped_column(primary_key=True)
     site: Mapped[str] = mapped_column(primary_key=True, comment="empty: all sites")

@@ -74,7 +74,7 @@ DELETE FROM crawls WHERE id IN (SELECT id FROM chosen)
 SITE = sa.text("""
 WITH routes AS (DELETE FROM host_routes WHERE site_id = :id),
      readers AS (DELETE FROM consumers WHERE site = :name),
-     leases AS (DELETE FROM consumer_leases WHERE site = :name)
+     leases AS (DELETE FROM consumer_locks WHERE site = :name)
 DELETE FROM sites WHERE id = :id
 """)
 

@@ -26,14 +26,14 @@ LEASE_S, RENEW_S, LOOK_S = 10.0, 3.0, 0.2
 
 # `dead` is an end that has not moved for a whole lease, whatever the server's clock says.
 TAKE = sa.text("""
-INSERT INTO consumer_leases AS l (name, site, holder, until)
+INSERT INTO consumer_locks AS l (name, site, holder, until)
 VALUES (:name, :site, :holder, now() + make_interval(secs => :lease))
 ON CONFLICT (name, site) DO UPDATE SET holder = excluded.holder, until = excluded.until
  WHERE l.until < now() OR l.holder = excluded.holder OR l.until = CAST(:dead AS timestamptz)
 """)
-UNTIL = sa.text("SELECT until FROM consumer_leases WHERE name = :name AND site = :site")
+UNTIL = sa.text("SELECT until FROM consumer_locks WHERE name = :name AND site = :site")
 RELEASE = sa.text("""
-DELETE FROM consumer_leases WHERE name = :name AND site = :site AND holder = :holder
+DELETE FROM consumer_locks WHERE name = :name AND site = :site AND holder = :holder
 """)
 
 ADVANCE = sa.text("""

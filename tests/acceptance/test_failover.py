@@ -7,13 +7,11 @@ from __future__ import annotations
 import json
 import os
 import random
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +24,7 @@ from scraper.settings import Settings
 from tests.acceptance.commands import Commands, assert_counted, until
 from tests.acceptance.conftest import SampleShop
 from tests.support.making import rows
-from tests.support.servers.replication import Pair
+from tests.support.servers.replication import Pair, open_pair
 
 PROMOTIONS = int(os.environ.get("SCRAPER_PROMOTIONS", "2"))
 SEED = int(os.environ.get("SCRAPER_FAILOVER_SEED", "1"))
@@ -41,14 +39,10 @@ DOUBLED = "SELECT external_id, count(*) FROM products GROUP BY 1 HAVING count(*)
 def pair(
     request: pytest.FixtureRequest, environment: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Pair]:
-    with tempfile.TemporaryDirectory(prefix="pair-") as folder:
-        made = Pair(Path(folder), synchronous=request.param == "synchronous")
+    with open_pair(synchronous=request.param == "synchronous") as made:
         monkeypatch.setenv("DATABASE_URL", made.url)
         settings_module.load.cache_clear()
-        try:
-            yield made
-        finally:
-            made.close()
+        yield made
 
 
 @pytest.mark.timeout(300 + 300 * PROMOTIONS)

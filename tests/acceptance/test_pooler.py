@@ -109,7 +109,7 @@ def test_a_crawl_and_its_readers_through_a_pooler(
         assert len({row["id"] for row in csv.DictReader(file)}) >= 10_000
 
 
-LEASES = "SELECT name FROM consumer_leases ORDER BY name"
+LEASES = "SELECT name FROM consumer_locks ORDER BY name"
 HARD = {
     "default_pool_size": 2,
     "server_lifetime": 1,

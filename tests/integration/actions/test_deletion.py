@@ -59,7 +59,7 @@ def shops(engine: sa.Engine) -> tuple[Shop, Shop]:
     with engine.begin() as connection:
         for statement in (
             "INSERT INTO consumers (name, site, position) VALUES ('c', 'other', 1), ('c', :shop, 1)",
-            "INSERT INTO consumer_leases VALUES ('c', 'other', gen_random_uuid(), now()),"
+            "INSERT INTO consumer_locks VALUES ('c', 'other', gen_random_uuid(), now()),"
             " ('c', :shop, gen_random_uuid(), now())",
             "INSERT INTO host_routes (site_id, host, start, level, changed_at, blocked_pages,"
             " probe_every_s, probes_ok, fell_every_s, why)"

@@ -15,9 +15,7 @@ from scraper.feed import consumers
 from scraper.feed.consumers import ConsumerLease, hold_consumer
 from tests.support.making import rows
 
-LEASED = (
-    "INSERT INTO consumer_leases VALUES ('lake', '', gen_random_uuid(), now() + '{}'::interval)"
-)
+LEASED = "INSERT INTO consumer_locks VALUES ('lake', '', gen_random_uuid(), now() + '{}'::interval)"
 BUSY = "another process reads as consumer 'lake'"
 
 
@@ -28,11 +26,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def held(engine: sa.Engine) -> list[tuple[object, ...]]:
-    return [tuple(row) for row in rows(engine, "SELECT name, site FROM consumer_leases ORDER BY 2")]
+    return [tuple(row) for row in rows(engine, "SELECT name, site FROM consumer_locks ORDER BY 2")]
 
 
 def ends(engine: sa.Engine) -> object:
-    return rows(engine, "SELECT until FROM consumer_leases")
+    return rows(engine, "SELECT until FROM consumer_locks")
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -85,7 +83,7 @@ def test_a_lease_outlasts_an_outage(engine: sa.Engine) -> None:
             seen = ends(engine)
             until(lambda seen=seen: ends(engine) != seen)  # type: ignore[misc]
         # A promoted standby may lack it.
-        rows(engine, "DELETE FROM consumer_leases RETURNING 1")
+        rows(engine, "DELETE FROM consumer_locks RETURNING 1")
         until(lambda: held(engine) == [("lake", "")])
     assert held(engine) == []
 
@@ -93,7 +91,7 @@ def test_a_lease_outlasts_an_outage(engine: sa.Engine) -> None:
 def test_a_process_that_was_frozen_stores_nothing(engine: sa.Engine) -> None:
     frozen = ConsumerLease(engine, "lake", None)
     frozen.wait()
-    rows(engine, "UPDATE consumer_leases SET until = now() RETURNING 1")
+    rows(engine, "UPDATE consumer_locks SET until = now() RETURNING 1")
     with hold_consumer(engine, "lake", None) as lease:
         lease.set_position(0)
         with pytest.raises(BusyError, match=BUSY):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +30,7 @@ from scraper.plugins.stream.publish import ChangeStream
 from scraper.settings import Settings
 from tests.support.judged_crawls import priced
 from tests.support.making import rows
-from tests.support.servers.replication import Pair
+from tests.support.servers.replication import Pair, open_pair
 from tests.support.shops.crawled_shop import Shop
 
 FELL = [PriceRule.model_validate({"name": "fell", "when": "fell"})]
@@ -50,14 +48,10 @@ REPLACED = "PostgreSQL was replaced"
 
 @pytest.fixture
 def pair(environment: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
-    with tempfile.TemporaryDirectory(prefix="pair-") as folder:
-        made = Pair(Path(folder), synchronous=False)
+    with open_pair(synchronous=False) as made:
         monkeypatch.setenv("DATABASE_URL", made.url)
         settings_module.load.cache_clear()
-        try:
-            yield made
-        finally:
-            made.close()
+        yield made
 
 
 @pytest.fixture

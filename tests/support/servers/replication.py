@@ -7,8 +7,10 @@ import os
 import pwd
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg
@@ -136,3 +138,12 @@ def _until(true: Any) -> None:
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@contextmanager
+def open_pair(*, synchronous: bool) -> Iterator[Pair]:
+    with (
+        TemporaryDirectory(prefix="pair-") as folder,
+        closing(Pair(Path(folder), synchronous=synchronous)) as pair,
+    ):
+        yield pair
