@@ -137,7 +137,11 @@ class H2Server:
             case "/goaway":
                 peer.close_connection(ErrorCodes.ENHANCE_YOUR_CALM, last_stream_id=0)
             case "/bad-frame":  # HEADERS for stream 0
-                writer.write(peer.data_to_send() + b"\x00\x00\x01\x01\x04\x00\x00\x00\x00\x88")
+                writer.write(peer.data_to_send())
+                # libcurl sees the error of the first at the latest when more comes.
+                while not writer.is_closing():
+                    writer.write(b"\x00\x00\x01\x01\x04\x00\x00\x00\x00\x88")
+                    await asyncio.sleep(0.2)
             case "/close":
                 writer.close()
             case "/hang":
