@@ -8,6 +8,7 @@
 # CHANGES=…  with alerts-chaos; KILLS=…
 # PRODUCTS=… with lies, days: of each site; SEED=… other shops
 # UPGRADE=1  with lock: move to the newest releases
+# NEWEST=1   with versions: the newest ones that pyproject.toml allows, whatever is locked
 # PAGES=…    with repair; SEED=… other redesigns
 # PAGES=…    with scale: in all sites of the large database
 # FOLDER=…   with match: labelled sets (tools/match/sets.py has their formats); SEED=… another generated one
@@ -26,6 +27,7 @@ COMPILE = $(UV) pip compile --quiet --no-header --no-annotate --generate-hashes 
 	$(if $(UPGRADE),--upgrade)
 IN_IMAGES := --extra accounts --extra alerts --extra archive --extra embedded --extra impersonate --extra matching --extra metrics --extra s3 --extra speed --extra xlsx
 EVERY_EXTRA := --extra all
+VERSIONS := .cache/versions
 # Installers trust what the machine trusts, a company's own certificates among them. (pip does so by itself from 24.2 on.)
 export UV_SYSTEM_CERTS := 1
 # Where it is set, every process would compile anew what it imports of ours, and pytest every test.
@@ -38,7 +40,7 @@ AT_ONCE := -n 4
 SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fast test check docs house secrets chaos failover alerts-chaos lies days repair match fresh lock bench scale dist clean
+.PHONY: help setup demo fast test versions check docs house secrets chaos failover alerts-chaos lies days repair match fresh lock bench scale dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -80,6 +82,14 @@ fast: setup ## lint, types, import rules and unit tests: before every commit
 
 test: setup ## unit and integration tests on real servers, and one whole crawl
 	@$(BIN)/pytest $(AT_ONCE) -m "not (slow or browser or broker)"
+
+versions: setup ## tests of the package with the lowest versions that pyproject.toml allows (NEWEST=1: the newest)
+	@rm -rf $(VERSIONS); $(BIN)/python -m venv $(VERSIONS)
+	@$(UV) pip compile --quiet --resolution $(if $(NEWEST),highest,lowest-direct) pyproject.toml $(EVERY_EXTRA) \
+		-o $(VERSIONS)/requirements.txt
+	@$(UV) pip install --quiet --python $(VERSIONS)/bin/python -r $(VERSIONS)/requirements.txt -e . --group dev
+	$(VERSIONS)/bin/pytest $(AT_ONCE) -m "not (slow or browser or broker)" tests/unit tests/integration \
+		--ignore tests/unit/tools --ignore tests/integration/tools
 
 check: lint ## everything, as CI runs it: lint, migrations up and down, all tests
 	$(BIN)/python -m tools.migrations

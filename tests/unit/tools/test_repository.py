@@ -81,6 +81,7 @@ def test_ci_has_one_entry() -> None:
         ".ci/run",
         ".ci/run smoke",
         ".ci/run docs",
+        ".ci/run ${{ matrix.versions }}",
     }
 
 
@@ -90,8 +91,8 @@ def test_ci_runs_each_python_that_the_package_promises() -> None:
         for classifier in PROJECT["classifiers"]
         if re.search(r":: Python :: 3\.\d+$", classifier)
     ]
-    matrices = [job["strategy"]["matrix"]["python"] for _, job in jobs() if "strategy" in job]
-    assert matrices == [promised]
+    matrices = [job["strategy"]["matrix"] for _, job in jobs() if "strategy" in job]
+    assert matrices == [{"python": promised}, {"versions": ["lowest", "newest"]}]
 
 
 @pytest.mark.parametrize(
