@@ -257,8 +257,8 @@ def raw() -> Iterator[bytes]:
 @cache
 def bombs() -> dict[str, bytes]:
     """A few kilobytes that unpack to 300 MB, by the name of their compression."""
-    zeros = bytes(300_000_000)
-    return {"bzip2": bz2.compress(zeros), "application/x-gzip": zlib.compress(zeros)}
+    streams = bz2.compress(bytes(3_000_000)) * 100
+    return {"bzip2": streams, "application/x-gzip": zlib.compress(bytes(300_000_000))}
 
 
 def for_tasks() -> Iterator[bytes]:

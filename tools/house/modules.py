@@ -54,18 +54,23 @@ class Module:
     def tokens(self) -> list[tokenize.TokenInfo]:
         return list(tokenize.generate_tokens(io.StringIO(self.text).readline))
 
-    def docstrings(self) -> Iterator[ast.Constant]:
-        """Yields docstrings, and the strings that document an attribute below it."""
-        for node in self.nodes:
-            match node:
-                case ast.Expr(value=ast.Constant(value=str()) as constant):
-                    yield constant
+    @cached_property
+    def docstrings(self) -> list[ast.Constant]:
+        """The docstrings, and the strings that document an attribute below it."""
+        expressions = (node.value for node in self.nodes if isinstance(node, ast.Expr))
+        return [
+            value
+            for value in expressions
+            if isinstance(value, ast.Constant) and isinstance(value.value, str)
+        ]
 
-    def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-        return (node for node in self.nodes if isinstance(node, FUNCTIONS))
+    @cached_property
+    def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+        return [node for node in self.nodes if isinstance(node, FUNCTIONS)]
 
-    def classes(self) -> Iterator[ast.ClassDef]:
-        return (node for node in self.nodes if isinstance(node, ast.ClassDef))
+    @cached_property
+    def classes(self) -> list[ast.ClassDef]:
+        return [node for node in self.nodes if isinstance(node, ast.ClassDef)]
 
     def imports(self) -> Iterator[tuple[int, str]]:
         """Yields the line and the module of each import; of `from a import b` both `a` and `a.b`
@@ -85,7 +90,7 @@ class Module:
         """Returns the lines of imports inside functions."""
         return {
             node.lineno
-            for function in self.functions()
+            for function in self.functions
             for node in ast.walk(function)
             if isinstance(node, (ast.Import, ast.ImportFrom))
         }
@@ -99,7 +104,7 @@ class Module:
         """The numbers of the lines with code."""
         documented = {
             line
-            for constant in self.docstrings()
+            for constant in self.docstrings
             for line in range(constant.lineno, (constant.end_lineno or constant.lineno) + 1)
         }
         code = {
@@ -112,7 +117,7 @@ class Module:
 
     def function_lines(self) -> Iterator[tuple[int, str]]:
         """Yields the lines of code of each function, and its place."""
-        for function in self.functions():
+        for function in self.functions:
             span = range(function.lineno, (function.end_lineno or function.lineno) + 1)
             place = f"{self.name}:{function.lineno} {function.name}"
             yield len(self.code.intersection(span)), place

@@ -32,7 +32,7 @@ def filler_names(modules: Iterable[Module]) -> tuple[list[str], int]:
 def function_names(modules: Iterable[Module]) -> Iterator[tuple[str, str]]:
     """Yields each function's name and place; dunder methods are named by Python."""
     for module in modules:
-        for function in module.functions():
+        for function in module.functions:
             if not function.name.startswith("__") and function.name.strip("_"):
                 yield function.name, f"{module.name}:{function.lineno} {function.name}"
 
@@ -57,7 +57,7 @@ def classes_by_name(modules: Iterable[Module]) -> dict[str, list[str]]:
     """Returns the places of each class name that two or more classes have, underscores aside."""
     places = defaultdict(list)
     for module in modules:
-        for node in module.classes():
+        for node in module.classes:
             places[node.name.strip("_")].append(f"{module.name}:{node.lineno}")
     return {name: where for name, where in sorted(places.items()) if len(where) > 1}
 

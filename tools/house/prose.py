@@ -104,7 +104,7 @@ def unquoted(text: str) -> str:
 
 def documentation(module: Module) -> Iterator[Prose]:
     """Yields the docstrings and comments of a module."""
-    for constant in module.docstrings():
+    for constant in module.docstrings:
         yield Prose(module.name, constant.lineno, unquoted(str(constant.value)))
     for line, text in comments(module.tokens):
         yield Prose(module.name, line, unquoted(text))
@@ -138,18 +138,18 @@ def comments_by_line(module: Module) -> Iterator[tuple[int, str]]:
 def helper_prose(modules: Iterable[Module]) -> Iterator[Prose]:
     """Yields docstrings and comments of tests and tools, and what the names of tests say."""
     for module in modules:
-        for constant in module.docstrings():
+        for constant in module.docstrings:
             yield Prose(module.name, constant.lineno, unquoted(str(constant.value)))
         for line, text in comments_by_line(module):
             yield Prose(module.name, line, unquoted(text))
-        for function in module.functions():
+        for function in module.functions:
             if function.name.startswith("test_"):
                 yield Prose(module.name, function.lineno, function.name[5:].replace("_", " "))
 
 
 def messages(module: Module) -> Iterator[Prose]:
     """Yields strings of three words and more: log events, errors, help texts, screens."""
-    skipped = {id(constant) for constant in module.docstrings()}
+    skipped = {id(constant) for constant in module.docstrings}
     for node in module.nodes:
         if isinstance(node, ast.JoinedStr):
             skipped.update(id(part) for part in node.values)
@@ -200,7 +200,7 @@ def weak_openings(modules: Iterable[Module]) -> tuple[list[str], int]:
     places = [
         (docstring.split(maxsplit=1)[0], f"{module.name}:{function.lineno} {docstring[:60]!r}")
         for module in modules
-        for function in module.functions()
+        for function in module.functions
         if (docstring := ast.get_docstring(function))
     ]
     return [place for opening, place in places if opening in WEAK_OPENINGS], len(places)

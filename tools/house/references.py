@@ -71,7 +71,7 @@ class Names:
         self._defined: dict[str, set[str]] = {}
 
     def _add_members(self, module: Module) -> None:
-        for node in module.classes():
+        for node in module.classes:
             names = set(bound_names(node.body)) | {
                 target.attr
                 for target in ast.walk(node)
@@ -160,13 +160,9 @@ class Names:
     def _is_variable(self, parts: list[str], module: Module) -> bool:
         """Whether the first part is a variable or an import of that module, and the last one an
         attribute of some class, or of the module imported."""
-        for node in module.nodes:
-            match node:
-                case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name):
-                    if name == parts[0] and name not in imported_modules(module):
-                        return parts[-1] in self.attributes
-        target = imported_modules(module).get(parts[0])
-        return target is not None and self._is_defined([*target.split("."), *parts[1:]])
+        if target := imported_modules(module).get(parts[0]):
+            return self._is_defined([*target.split("."), *parts[1:]])
+        return parts[0] in used_names(module) and parts[-1] in self.attributes
 
     def _names_defined_in(self, module: Module) -> set[str]:
         if module.name not in self._defined:
@@ -188,6 +184,17 @@ def imported_modules(module: Module) -> dict[str, str]:
         for alias in node.names
         if is_module(target := f"{node.module}.{alias.name}")
     }
+
+
+@cache
+def used_names(module: Module) -> set[str]:
+    """Returns the names of a module's variables, parameters and attributes."""
+    names = set()
+    for node in module.nodes:
+        match node:
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name):
+                names.add(name)
+    return names
 
 
 def table_name(node: ast.ClassDef) -> str | None:
@@ -264,7 +271,7 @@ def in_module(
     patterns: Iterable[re.Pattern[str]],
     scope: Module | None,
 ) -> Iterator[Reference]:
-    docstrings = ((constant.lineno, str(constant.value)) for constant in module.docstrings())
+    docstrings = ((constant.lineno, str(constant.value)) for constant in module.docstrings)
     for line, text in (*docstrings, *comments):
         yield from split(in_text(module.name, line, text, patterns), scope)
 

@@ -16,6 +16,7 @@ from scraper.extract.document import Document
 from scraper.extract.heuristics.auto import READERS
 from scraper.extract.heuristics.codes import find_labelled_codes
 from tests.support.growth import UNHURRIED, assert_linear
+from tests.support.machine import examples
 from tests.unit.extract.extracting import START, URL, fetched, site
 
 LISTING = "listing: {products: a}\n"
@@ -200,7 +201,7 @@ def test_a_field_cannot_take_the_name_of_a_confidence() -> None:
         site(f"{START}{LISTING}product: {{fields: {{price: auto, price_confidence: h1}}}}\n")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.text(alphabet="<>/=\"' pdivah1clasremtok€$.,0123456789:\n\u0660\u00a0", max_size=300))
 def test_whatever_a_page_is_it_answers(body: str) -> None:
     document = Document(fetched(f"<h1>x</h1>{body}"), URL)

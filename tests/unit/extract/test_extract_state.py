@@ -17,6 +17,7 @@ from scraper.errors import DefinitionError
 from scraper.extract.structured import jsonld, page_state
 from scraper.sites.grammar import selectors
 from tests.support.growth import assert_linear
+from tests.support.machine import examples
 from tests.unit.extract.extracting import product, site, value
 
 PAGE = r"""<html><body><h1>Kettle</h1><!-- <script>window.product = {"sku": "OLD"}</script> -->
@@ -140,7 +141,7 @@ PARTS = [
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=20).map(b"".join))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_nothing_makes_it_raise(source: bytes) -> None:
     for document in page_state.read_documents(b"<script>window.a = " + source):
         assert isinstance(document, dict | list)

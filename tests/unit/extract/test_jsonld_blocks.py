@@ -12,6 +12,7 @@ from scraper.extract.document import Document
 from scraper.extract.structured import jsonld_blocks
 from scraper.extract.structured.jsonld_blocks import load_json
 from scraper.rules.decoding import decode_page
+from tests.support.machine import examples
 
 PARTS = [
     *(b"<script>", b'<script type="application/ld+json">', b"<SCRIPT type=ld+json>", b"</script>"),
@@ -21,7 +22,7 @@ PARTS = [
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=14).map(b"".join))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_scripts_are_those_of_the_document_where_only_it_shows_them(source: bytes) -> None:
     texts = jsonld_blocks.find_scripts(b"<html><body>" + source)
     if texts is not None:
@@ -40,7 +41,7 @@ BROKEN = [
     st.sampled_from(["; charset=utf-8", "; charset=iso-8859-1", ""]),
     st.sampled_from([b"", b"<meta charset=utf-8>", b"<meta charset=iso-8859-1>"]),
 )
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_a_page_that_is_not_what_it_says_reads_as_its_document_does(
     source: bytes, charset: str, meta: bytes
 ) -> None:

@@ -79,7 +79,7 @@ def comments_of(module: Module) -> Iterator[Comment]:
 
 def scopes(module: Module) -> Iterator[set[str]]:
     """The names of its functions, and of each of its classes' methods; no properties."""
-    for node in (module.tree, *module.classes()):
+    for node in (module.tree, *module.classes):
         yield {
             child.name
             for child in node.body

@@ -9,15 +9,16 @@ import pkgutil
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
 import scraper
+from tools.house.modules import PACKAGE, Module, modules_below
+from tools.house.references import dotted
 
-PACKAGE = Path(scraper.__file__).parent
+pytestmark = pytest.mark.parses
 # Documented: named tuples, and the end of a process without clean-up.
 DOCUMENTED = {"_asdict", "_fields", "_make", "_replace", "_exit"}
 # Python adds these to each class of some kinds.
@@ -119,15 +120,6 @@ class Found(NamedTuple):
     line: int
 
 
-def read_modules() -> dict[str, ast.Module]:
-    trees = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        trees[name] = ast.parse(path.read_text())
-    return trees
-
-
 def is_foreign(module: str) -> bool:
     top = module.partition(".")[0]
     return top != "scraper" and top not in sys.stdlib_module_names
@@ -137,11 +129,11 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name not in DOCUMENTED
 
 
-def names_made_here(trees: dict[str, ast.Module]) -> set[str]:
+def names_made_here(modules: Iterable[Module]) -> set[str]:
     """Every name that the package itself gives to something."""
     made = set()
-    for tree in trees.values():
-        for node in ast.walk(tree):
+    for module in modules:
+        for node in module.nodes:
             match node:
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                     made.add(name)
@@ -157,14 +149,17 @@ def names_made_here(trees: dict[str, ast.Module]) -> set[str]:
 
 
 def without_annotations(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every node that runs: annotations are never evaluated."""
-    yield tree
-    for field, value in ast.iter_fields(tree):
-        if field in ("annotation", "returns"):
-            continue
-        for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST):
-                yield from without_annotations(child)
+    """Every node that runs, in no order: annotations are never evaluated."""
+    remaining = [tree]
+    while remaining:
+        node = remaining.pop()
+        yield node
+        annotation, returns = getattr(node, "annotation", None), getattr(node, "returns", None)
+        remaining.extend(
+            child
+            for child in ast.iter_child_nodes(node)
+            if child is not annotation and child is not returns
+        )
 
 
 def find_in_source(module: str, tree: ast.Module, made: set[str]) -> Iterator[Found]:
@@ -211,12 +206,7 @@ def find_in_import(module: str, source: str, line: int) -> Iterator[Found]:
         yield Found(module, source, line)
 
 
-def classes_of(tree: ast.Module) -> dict[str, ast.ClassDef]:
-    """The classes of a module, by name, those within other classes and functions too."""
-    return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-
-
-def find_in_classes(trees: dict[str, ast.Module]) -> Iterator[Found]:
+def find_in_classes(modules: dict[str, Module]) -> Iterator[Found]:
     """Private names of a foreign base that a class of the package uses or replaces."""
     for info in pkgutil.walk_packages(scraper.__path__, "scraper."):
         if info.name.endswith("__main__"):
@@ -228,7 +218,8 @@ def find_in_classes(trees: dict[str, ast.Module]) -> Iterator[Found]:
             private = {n for base in bases for n in vars(base) if is_private(n)} - ADDED
             if not private:
                 continue
-            tree = classes_of(trees[info.name]).get(made.__name__)
+            classes = {node.name: node for node in modules[info.name].classes}
+            tree = classes.get(made.__name__)
             if tree is None:
                 continue
             used = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
@@ -238,13 +229,14 @@ def find_in_classes(trees: dict[str, ast.Module]) -> Iterator[Found]:
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, set[str]]:
-    trees = read_modules()
-    made = names_made_here(trees)
+    migrations = [Module(path) for path in sorted(PACKAGE.rglob("migrations/*.py"))]
+    modules = {dotted(module): module for module in [*modules_below(PACKAGE), *migrations]}
+    made = names_made_here(modules.values())
     names = defaultdict(set)
-    for module, tree in trees.items():
-        for use in find_in_source(module, tree, made):
+    for name, module in modules.items():
+        for use in find_in_source(name, module.tree, made):
             names[use.module].add(use.name)
-    for use in find_in_classes(trees):
+    for use in find_in_classes(modules):
         names[use.module].add(use.name)
     return names
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-import scraper
 from scraper.errors import quote_command
+from tools.house.modules import PACKAGE, Module, modules_below
 
 # Numbers, and names that the program itself gives.
 PLAIN = re.compile(r"(?:\w+\.)?(?:id|crawl_id|running|running\[0\]|beat)")
 COMMAND = re.compile(r"(?:\bscraper [a-z]|celery -A|`kubectl|`psql)[^`(;]*$")
-PACKAGE = Path(scraper.__file__).parent
-MODULES = [path for path in sorted(PACKAGE.rglob("*.py")) if path.parent.name != "feed"]
+pytestmark = pytest.mark.parses
 WORDS = [
     "http://shop.example/$(touch$IFS/tmp/x);reboot",
     "`id`",
@@ -47,9 +46,9 @@ def test_no_word_drives_the_terminal_or_ends_the_line() -> None:
     assert quote_command("scraper try", "a\x1b[2J\n\u202eb") == "scraper try 'a?[2J??b'"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=str)
-def test_every_command_that_is_shown_is_quoted(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
+def words_of_commands(module: Module) -> Iterator[tuple[int, str]]:
+    """The line and the source of each value that an f-string puts into a command."""
+    for node in module.nodes:
         if not isinstance(node, ast.JoinedStr):
             continue
         before = ""
@@ -58,7 +57,22 @@ def test_every_command_that_is_shown_is_quoted(path: Path) -> None:
                 before += str(part.value)
                 continue
             assert isinstance(part, ast.FormattedValue)
-            value = ast.unparse(part.value)
-            if COMMAND.search(before) and not value.startswith("quote_command("):
-                assert PLAIN.fullmatch(value), (node.lineno, value)
+            if COMMAND.search(before):
+                yield node.lineno, ast.unparse(part.value)
             before += "WORD"
+
+
+def test_every_command_that_is_shown_is_quoted() -> None:
+    modules = [module for module in modules_below(PACKAGE) if module.path.parent.name != "feed"]
+    words = [
+        (f"{module.name}:{line} {word}", word)
+        for module in modules
+        for line, word in words_of_commands(module)
+    ]
+    assert words, "the search finds no command"
+    bare = [
+        place
+        for place, word in words
+        if not (word.startswith("quote_command(") or PLAIN.fullmatch(word))
+    ]
+    assert not bare, "\n".join(bare)
