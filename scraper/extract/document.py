@@ -230,7 +230,8 @@ class Document:
     @cached_property
     def _own_addresses(self) -> frozenset[str]:
         href = metas.find_canonical(self.decoded.utf8)
-        canonical = href and urls.clean(href, self.base)
+        # Most are absolute, and to find the base of others takes a search of the whole page.
+        canonical = href and (urls.clean(href) or urls.clean(href, self.base))
         return frozenset(_bare_address(url) for url in (self.url, self.page_url, canonical) if url)
 
     @cached_property

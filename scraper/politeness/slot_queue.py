@@ -22,12 +22,7 @@ class SlotQueue:
     """
 
     __slots__ = (
-        "_end",
-        "_reserved_interval_s",
-        "_slots",
-        "busy_until",
-        "interval_s",
-        "rests_until",
+        *("_end", "_reserved_interval_s", "_slots", "busy_until", "interval_s", "rests_until"),
     )
 
     def __init__(self) -> None:

@@ -95,13 +95,8 @@ class ProxyHealth:
         """Adds `tallies` by proxy id. A streak of failures is a strike."""
         args: list[str | int] = [*_RULES, STREAK_MAX, FAILING]
         for proxy_id, tally in tallies.items():
-            args += [
-                proxy_id,
-                tally.requests,
-                tally.answered,
-                tally.failed,
-                round(tally.latency_s * 1e6),
-            ]
+            args += [proxy_id, tally.requests, tally.answered, tally.failed]
+            args += [round(tally.latency_s * 1e6)]
         try:
             await self._report(keys=[health_key(host)], args=args)
         except RedisError as error:

@@ -45,7 +45,7 @@ _OPENING = re.compile(
 _TYPE = re.compile(rb"ld\+json", re.IGNORECASE).search
 _CLOSING = re.compile(rb"</script[\s/>]", re.IGNORECASE).search
 _TAG_MAX_BYTES = 500
-_PLUSES_MAX = 2000
+_BYTES_MAX = 2000
 
 
 def find_scripts(source: bytes) -> list[str] | None:
@@ -60,7 +60,7 @@ def find_scripts(source: bytes) -> list[str] | None:
         opening = _OPENING(source, begin) if begin >= 0 else None
         if opening is None or not opening.start() < at < opening.end():
             return None
-        comment = source.rfind(b"<!--", end, begin)
+        comment = _find_comment(source, end, begin)
         if comment >= 0 and source.find(b"-->", comment, begin) < 0:
             return None
         # An earlier script is still open, so the tag is part of its text.
@@ -82,11 +82,22 @@ def find_scripts(source: bytes) -> list[str] | None:
     return texts
 
 
+def _find_comment(source: bytes, start: int, stop: int) -> int:
+    """Returns where the last comment between two places begins, or -1. Real pages have hardly more
+    of the single byte "!" than comments."""
+    mark = stop
+    for _ in range(_BYTES_MAX):
+        mark = source.rfind(b"!", start + 1, mark)
+        if mark < 0 or source[mark - 1 : mark + 3] == b"<!--":
+            return max(mark - 1, -1)
+    return source.rfind(b"<!--", start, mark + 3)
+
+
 def _find_type(source: bytes, start: int) -> int:
     """Returns where "ld+json" occurs next, in any case, or -1. Searching for the single byte "+" is
     twenty times as fast as searching for all seven, and real pages have about a hundred."""
     plus = start + 1
-    for _ in range(_PLUSES_MAX):
+    for _ in range(_BYTES_MAX):
         plus = source.find(b"+", plus + 1)
         if plus < 0:
             return -1

@@ -17,7 +17,7 @@ from tests.support.machine import examples
 PARTS = [
     *(b"<script>", b'<script type="application/ld+json">', b"<SCRIPT type=ld+json>", b"</script>"),
     *(b"</SCRIPT >", b"<!--", b"-->", b"<!-->", b"{}", b"+", b"ld+json", b"<p>", b" "),
-    *(b"+" * 3000, b"LD+JSON", b'<script type="application/LD+Json">'),
+    *(b"+" * 3000, b"!", b"!" * 3000, b"LD+JSON", b'<script type="application/LD+Json">'),
 ]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
 import redis.exceptions
 from celery.beat import SchedulingError
+from celery.schedules import schedule
 from structlog.testing import capture_logs
 
 from scraper.celery import app
@@ -99,3 +101,18 @@ def test_another_error_keeps_its_traceback(broker: Broker) -> None:
     with capture_logs() as logs:
         ticks(broker, scheduler, 1)
     assert logs[0]["exc_info"] and broker.sent == 0
+
+
+def test_it_turns_once_for_each_tick_that_is_due(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = begin = datetime(2026, 11, 29, tzinfo=UTC)
+    monkeypatch.setattr(type(app), "now", lambda _: clock)
+    monkeypatch.setattr(schedule, "now", lambda _: clock)
+    scheduler, turns = TickScheduler(app=app), 0
+    while clock < begin + timedelta(minutes=1):
+        clock += timedelta(seconds=scheduler.tick())
+        turns += 1
+        assert turns <= 1000
+    assert broker.sent >= 60 + 30 + 12
+    assert turns <= 2 * broker.sent
