@@ -114,7 +114,10 @@ def flooding(tls: ssl.SSLContext, first: bytes, then: bytes) -> Iterator[int]:
             connection.sendall(frame(SETTINGS, 0, 0))
             received = b""
             while HEADERS not in kinds_of(received):
-                received += connection.recv(65_536)
+                more = connection.recv(65_536)
+                if not more:
+                    return
+                received += more
             connection.sendall(frame(SETTINGS, ACK, 0) + first)
             while True:
                 connection.sendall(then * 500)
@@ -127,6 +130,7 @@ def flooding(tls: ssl.SSLContext, first: bytes, then: bytes) -> Iterator[int]:
 
     threading.Thread(target=accept, daemon=True).start()
     yield listener.getsockname()[1]
+    listener.shutdown(socket.SHUT_RDWR)
     listener.close()
 
 
