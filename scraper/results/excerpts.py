@@ -10,25 +10,25 @@ READ_BYTES = 400_000
 # This much reaches the transaction, which looks for the known value in it.
 EXCERPT_CHARS = 20_000
 SHOWN_CHARS = 800
-_NAMES = ("script", "style", "svg", "noscript", "head")
-_OPENS = re.compile(r"<(?=[shn!])(?:(script|style|svg|noscript|head)\b|!--)", re.I)
+_NAMES = (b"script", b"style", b"svg", b"noscript", b"head")
+_OPENS = re.compile(rb"<(?=[shn!])(?:(script|style|svg|noscript|head)\b|!--)", re.I)
 _TAG = re.compile(r"<[^<>]*>")
 _SPACE = re.compile(r"\s+")
-_CONTENT = re.compile(r"<(?:main|article|h1)\b", re.I)
-_CLOSES = {name: re.compile(rf"</{name}\s*>", re.I) for name in _NAMES}
+_CONTENT = re.compile(rb"<(?:main|article|h1)\b", re.I)
+_CLOSES = {name: re.compile(rb"</%b\s*>" % name, re.I) for name in _NAMES}
 
 
 def make_excerpt(body: bytes) -> str:
     """Returns the markup from the main part (main, article or h1) on, or from the beginning."""
-    text = _without_scripts(body[:READ_BYTES].decode("utf-8", "replace"))
-    content = _CONTENT.search(text)
+    markup = _without_scripts(body[:READ_BYTES])
+    content = _CONTENT.search(markup)
     begin = content.start() if content else 0
     excerpt, end, size = "", begin, EXCERPT_CHARS
-    while len(excerpt) < EXCERPT_CHARS and end < len(text):
+    while len(excerpt) <= EXCERPT_CHARS and end < len(markup):
         size *= 2
         end = begin + size
         # A regular expression takes ten times as long.
-        excerpt = " ".join(text[begin:end].split())
+        excerpt = " ".join(markup[begin:end].decode("utf-8", "replace").split())
     return excerpt[:EXCERPT_CHARS].replace("\x00", "")
 
 
@@ -50,14 +50,14 @@ def is_absent(text: str, known: str) -> bool:
     return value not in markup and value not in _SPACE.sub(" ", _TAG.sub("", markup))
 
 
-def _without_scripts(text: str) -> str:
+def _without_scripts(markup: bytes) -> bytes:
     kept, at = [], 0
-    while (opened := _OPENS.search(text, at)) is not None:
-        kept.append(text[at : opened.start()])
+    while (opened := _OPENS.search(markup, at)) is not None:
+        kept.append(markup[at : opened.start()])
         if opened[1] is None:
-            end = text.find("-->", opened.end())
-            at = end + 3 if end >= 0 else len(text)
+            end = markup.find(b"-->", opened.end())
+            at = end + 3 if end >= 0 else len(markup)
         else:
-            closed = _CLOSES[opened[1].lower()].search(text, opened.end())
-            at = closed.end() if closed else len(text)
-    return "".join([*kept, text[at:]])
+            closed = _CLOSES[opened[1].lower()].search(markup, opened.end())
+            at = closed.end() if closed else len(markup)
+    return b"".join([*kept, markup[at:]])

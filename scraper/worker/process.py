@@ -225,8 +225,9 @@ class Worker:
             ]
             for part in self.services.parts.values():
                 loads += part.slot_loads()
-            # A freed slot may begin another batch, which may start a thread.
-            await asyncio.to_thread(self._set_slot_costs, loads)
+            if loads:
+                # A freed slot may begin another batch, which may start a thread.
+                await asyncio.to_thread(self._set_slot_costs, loads)
 
     def _set_slot_costs(self, loads: Sequence[SlotLoad]) -> None:
         for slot, pages, paced, full in loads:
