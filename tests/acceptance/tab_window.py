@@ -13,6 +13,8 @@ from tests.support.servers.flower import Flower
 # A busy machine draws late; a page that never draws it fails all the same.
 expect.set_options(timeout=60_000)
 
+# Without it, Playwright looks at each frame, and Chromium draws 60 of them a second.
+POLLING_MS = 100
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 360, "height": 740}
 PHONE = {"width": 390, "height": 844}
 PICTURES = os.environ.get("SCRAPER_TEST_PICTURES")
@@ -53,6 +55,7 @@ class Window:
         self.page.wait_for_function(
             f"() => Number(document.getElementById('crawls-page').dataset.refreshed || 0) >= {seen + more}",
             timeout=120_000,
+            polling=POLLING_MS,
         )
         return self.page
 
