@@ -522,18 +522,19 @@ def partly(engine: sa.Engine, numbers: range, data: Callable[[int], Data | None]
     """A crawl that has ended, in which products answered 304 but for those of which `data` says
     something."""
     crawl = ByHand(engine, by_hand(), numbers)
+    pages = []
     for number, leased in crawl.lease():
         found = data(number)
         if found is not None:
-            store(engine, crawl.ids, [crawl.page(number, leased, found)])
+            pages.append(crawl.page(number, leased, found))
         else:
             page, lease_id = leased
             verdict = Verdict(Status.UNCHANGED, 0.0, True)
-            store(
-                engine,
-                crawl.ids,
-                [PageResult(page.id, crawl.id, lease_id, Outcome.NOT_MODIFIED, verdict, 304)],
+            pages.append(
+                PageResult(page.id, crawl.id, lease_id, Outcome.NOT_MODIFIED, verdict, 304)
             )
+    for begin in range(0, len(pages), 10):
+        store(engine, crawl.ids, pages[begin : begin + 10])
     return crawl.end()
 
 
