@@ -242,9 +242,12 @@ class Document:
     @cached_property
     def microdata(self) -> list[dict[str, Any]]:
         """Every microdata object of the page, outer objects first."""
-        if b"itemscope" not in self.decoded.utf8.lower():
+        source = self.decoded.utf8.lower()
+        if b"itemscope" not in source:
             return []
-        self.require_few_tags()
+        # A property's text may take a walk over all tags.
+        walks = min(source.count(b"itemprop") + 1, microdata.PROPERTIES_MAX)
+        self.require_few_tags(TAGS_MAX * microdata.PROPERTIES_MAX // walks)
         return jsonld.put_own_first(microdata.read_objects(self.dom), self._rank_own)
 
     @cached_property

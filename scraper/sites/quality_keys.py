@@ -93,13 +93,8 @@ def read_tolerances(definition: Mapping[str, Any]) -> Tolerances:
 def expand_none(value: Any) -> Any:
     """Expands `quality: none` to limits that judge nothing."""
     if value == "none":
-        return {
-            "products": "0",
-            "fill": "0",
-            "mistyped": "100%",
-            "distinct": "0",
-            "changed": "100%",
-        }
+        lowest, highest = ("products", "fill", "distinct"), ("mistyped", "changed")
+        return dict.fromkeys(lowest, "0") | dict.fromkeys(highest, "100%")
     if isinstance(value, str):
         raise ValueError(
             f"{value!r} is not valid (fix: `none`, or tolerances, as in `{{fill: 90%}}`)"

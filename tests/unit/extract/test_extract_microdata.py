@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from scraper.errors import DefinitionError
+from scraper.extract.bounds import ON_LOOP, TAGS_MAX, ParseElsewhere, ReadElsewhere
 from scraper.extract.document import Document
 from tests.support.growth import UNHURRIED, assert_linear
 from tests.unit.extract.extracting import URL, fetched, product, site, value
@@ -108,3 +109,26 @@ def test_a_hostile_page_is_read_in_linear_time(body: Callable[[int], str], size:
         assert isinstance(document.microdata, list)
 
     assert_linear(parsed, read_microdata, size)
+
+
+PRODUCT = "<div itemscope><b itemprop=name>Kettle</b>"
+
+
+@pytest.mark.parametrize(
+    ("properties", "on_loop"),
+    [pytest.param(40, True, id="few"), pytest.param(5000, False, id="many")],
+)
+def test_a_page_of_many_tags_with_few_properties_is_read_on_the_loop(
+    properties: int, on_loop: bool
+) -> None:
+    body = PRODUCT + "<i itemprop=a>1</i>" * properties + "<p></p>" * 2 * TAGS_MAX
+    document = Document(fetched(body), URL, ON_LOOP, parses_in_thread=True)
+    if on_loop:
+        with pytest.raises(ParseElsewhere) as parsing:
+            assert document.microdata
+        parsing.value.parse()
+        assert document.microdata[0]["name"] == "Kettle"
+    else:
+        with pytest.raises(ReadElsewhere) as raised:
+            assert document.microdata
+        assert not isinstance(raised.value, ParseElsewhere)
