@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from scraper.errors import BusyError
 from scraper.frontier import crawls
 from scraper.infra import migrations
-from scraper.infra.database import retry_transaction, run_transaction
+from scraper.infra.database import run_transaction
 from scraper.plugin import Hooks
 from scraper.registry import installed_hooks
 from scraper.views.named_sites import no_site
@@ -116,7 +116,8 @@ def delete_site(engine: sa.Engine, name: str, progress: Progress) -> int:
         connection.execute(CLOSE, {"id": site_id})
     after = 0
     while True:
-        rows, after = retry_transaction(partial(_delete_changes, engine, site_id, after))
+        delete_changes = partial(_delete_changes, site_id=site_id, after=after)
+        rows, after = run_transaction(engine, delete_changes)
         progress("changes", rows)
         if rows < BATCH:
             break
@@ -150,11 +151,10 @@ def _delete_all(
         progress(table, rows)
 
 
-def _delete_changes(engine: sa.Engine, site_id: int, after: int) -> tuple[int, int]:
-    with engine.begin() as connection:
-        change_ids = connection.execute(CHANGES, {"id": site_id, "after": after}).scalars().all()
-        _forget_changes(connection, change_ids)
-        return len(change_ids), max(change_ids, default=after)
+def _delete_changes(connection: sa.Connection, site_id: int, after: int) -> tuple[int, int]:
+    change_ids = connection.execute(CHANGES, {"id": site_id, "after": after}).scalars().all()
+    _forget_changes(connection, change_ids)
+    return len(change_ids), max(change_ids, default=after)
 
 
 def _forget_changes(connection: sa.Connection, change_ids: Sequence[int]) -> None:

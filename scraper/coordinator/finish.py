@@ -18,7 +18,7 @@ from scraper.coordinator.discover import dispatch_message
 from scraper.domain import CrawlStatus, Message
 from scraper.frontier import crawls
 from scraper.frontier.crawls import PARTIAL
-from scraper.infra.database import retry_transaction
+from scraper.infra.database import run_transaction
 from scraper.infra.statements import sql
 from scraper.quality.report import read_block
 from scraper.registry import plugin_hooks
@@ -44,45 +44,45 @@ SELECT coalesce(sum(pages), 0) AS listings, coalesce(sum(pages - 1), 0) AS repea
 
 def finish(engine: sa.Engine, crawl_id: int) -> list[Message]:
     """Ends a running crawl without open pages; does nothing otherwise."""
-    return [dispatch_message()] if retry_transaction(lambda: _end_crawl(engine, crawl_id)) else []
+    goes_on = run_transaction(engine, lambda connection: _end_crawl(connection, crawl_id))
+    return [dispatch_message()] if goes_on else []
 
 
-def _end_crawl(engine: sa.Engine, crawl_id: int) -> bool:
+def _end_crawl(connection: sa.Connection, crawl_id: int) -> bool:
     """Ends the crawl, or returns True if it goes on with pages that it requests again, or of
     products that no listing named."""
-    with engine.begin() as connection:
-        crawl = crawls.lock_drained(connection, crawl_id)
-        if crawl is None:
-            return False
-        wanted = {"id": crawl_id, "site_id": crawl.site_id, "not_full": NOT_FULL}
-        wanted["follows"] = (crawl.definition.get("sitemap") or {}).get("follow", True)
-        read = connection.execute(LISTINGS, wanted).one()
-        status, note = judge_ending(crawl, read, read_block(connection, crawl_id))
-        # Replays and planned visits request only a few pages.
-        whole = status is CrawlStatus.COMPLETED and crawl.trigger not in PARTIAL
-        complete = whole and read.unread == 0 and crawl.links_cut == 0
-        before = earlier_crawls.suspect_crawl(connection, crawl)
-        if _request_pages(connection, crawl, before, complete=complete):
-            crawls.begin_asking(connection, crawl_id)
-            return True
-        alive, remark = missed_products.count_alive(connection, crawl)
-        suspect = crawl_quality.judge_data(connection, crawl, status, before, alive)
-        delisted = 0
-        if complete:
-            note = "; ".join(filter(None, (note, remark))) or None
-            delisted, odd = _delist_missed(connection, crawl, before, suspect=suspect)
-            if odd is not None and not suspect:
-                suspect = crawl_quality.add_reason(connection, crawl.id, odd)
-        elif (read.emptied or read.not_full) and crawl.trigger not in PARTIAL:
-            odd = Reason(None, "listings", note or "")
-            suspect = crawl_quality.add_reason(connection, crawl.id, odd)
-        held_products.release_products(
-            connection, crawl_id, crawl.site_id, suspect=suspect, whole=whole
-        )
-        crawls.end_crawl(connection, crawl_id, status, note, delisted)
-        facts = {"status": status, "suspect": suspect, "note": note, "delisted": delisted}
-        log.info("crawl ended", crawl=crawl_id, **facts)
+    crawl = crawls.lock_drained(connection, crawl_id)
+    if crawl is None:
         return False
+    wanted = {"id": crawl_id, "site_id": crawl.site_id, "not_full": NOT_FULL}
+    wanted["follows"] = (crawl.definition.get("sitemap") or {}).get("follow", True)
+    read = connection.execute(LISTINGS, wanted).one()
+    status, note = judge_ending(crawl, read, read_block(connection, crawl_id))
+    # Replays and planned visits request only a few pages.
+    whole = status is CrawlStatus.COMPLETED and crawl.trigger not in PARTIAL
+    complete = whole and read.unread == 0 and crawl.links_cut == 0
+    before = earlier_crawls.suspect_crawl(connection, crawl)
+    if _request_pages(connection, crawl, before, complete=complete):
+        crawls.begin_asking(connection, crawl_id)
+        return True
+    alive, remark = missed_products.count_alive(connection, crawl)
+    suspect = crawl_quality.judge_data(connection, crawl, status, before, alive)
+    delisted = 0
+    if complete:
+        note = "; ".join(filter(None, (note, remark))) or None
+        delisted, odd = _delist_missed(connection, crawl, before, suspect=suspect)
+        if odd is not None and not suspect:
+            suspect = crawl_quality.add_reason(connection, crawl.id, odd)
+    elif (read.emptied or read.not_full) and crawl.trigger not in PARTIAL:
+        odd = Reason(None, "listings", note or "")
+        suspect = crawl_quality.add_reason(connection, crawl.id, odd)
+    held_products.release_products(
+        connection, crawl_id, crawl.site_id, suspect=suspect, whole=whole
+    )
+    crawls.end_crawl(connection, crawl_id, status, note, delisted)
+    facts = {"status": status, "suspect": suspect, "note": note, "delisted": delisted}
+    log.info("crawl ended", crawl=crawl_id, **facts)
+    return False
 
 
 def _request_pages(

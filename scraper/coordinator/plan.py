@@ -9,7 +9,7 @@ paused site has no slots, and none are made up afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -21,12 +21,15 @@ from pydantic import ValidationError
 from scraper.domain import Message
 from scraper.errors import BusyError, NotFoundError, PausedError, quote_command
 from scraper.frontier import crawls, sites
-from scraper.infra.database import retry_transaction, run_transaction
+from scraper.infra.database import run_transaction
 from scraper.rules.routing import COORDINATOR
 from scraper.rules.schedule import latest_slot
 from scraper.sites.definition import Site
 
 log = structlog.get_logger()
+
+# A site with the slot that is due.
+DueSite = tuple[sites.ScheduledSite, datetime]
 
 # How many crawls a transaction opens: another coordinator that plans waits for it.
 OPENED_AT_ONCE = 50
@@ -46,11 +49,11 @@ class OpenedCrawl:
 def plan(engine: sa.Engine, *, schedules: bool = True) -> list[Message]:
     """Opens the crawls that are due (none without `schedules`). Returns a discovery message for
     each, and for those that have not begun for a while: their message may be lost."""
-    due = retry_transaction(lambda: _read_due(engine)) if schedules else []
+    due = _choose_due(run_transaction(engine, sites.scheduled_sites)) if schedules else []
     opened: list[int] = []
     for start in range(0, len(due), OPENED_AT_ONCE):
         part = due[start : start + OPENED_AT_ONCE]
-        opened += retry_transaction(partial(_open_due, engine, part))
+        opened += run_transaction(engine, partial(_open_due, due=part))
     waiting = run_transaction(engine, lambda connection: crawls.planned_crawls(connection, LOST_S))
     return [discover_message(crawl_id) for crawl_id in dict.fromkeys([*opened, *waiting])]
 
@@ -90,11 +93,9 @@ def discover_message(crawl_id: int) -> Message:
     return Message("discover", COORDINATOR, {"crawl_id": crawl_id})
 
 
-def _read_due(engine: sa.Engine) -> list[tuple[sites.ScheduledSite, datetime]]:
+def _choose_due(scheduled: Iterable[sites.ScheduledSite]) -> list[DueSite]:
     """Returns the sites whose latest slot has no crawl, with the slot. Definitions are validated
     only then: there are many, and a tick comes every few seconds."""
-    with engine.connect() as connection:
-        scheduled = sites.scheduled_sites(connection)
     due = []
     for row in scheduled:
         schedule, zone = row.definition["schedule"], row.definition.get("timezone") or "UTC"
@@ -104,9 +105,8 @@ def _read_due(engine: sa.Engine) -> list[tuple[sites.ScheduledSite, datetime]]:
     return due
 
 
-def _open_due(engine: sa.Engine, due: Sequence[tuple[sites.ScheduledSite, datetime]]) -> list[int]:
-    with engine.begin() as connection:
-        opened = [_open_slot(connection, row, slot) for row, slot in due]
+def _open_due(connection: sa.Connection, due: Sequence[DueSite]) -> list[int]:
+    opened = [_open_slot(connection, row, slot) for row, slot in due]
     return [crawl_id for crawl_id in opened if crawl_id is not None]
 
 

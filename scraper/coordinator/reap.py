@@ -16,7 +16,7 @@ from scraper.feed import store as changes
 from scraper.frontier import crawls, leases, throughput
 from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.infra import outages
-from scraper.infra.database import retry_transaction, run_transaction
+from scraper.infra.database import run_transaction
 from scraper.results import held_products
 from scraper.results.judgement import crawl_quality, earlier_crawls
 from scraper.settings import Settings
@@ -28,8 +28,11 @@ def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
     """Ends expired leases, and crawls that have stalled. Returns a dispatch if pages came back, and
     a finish for each crawl without open pages."""
     pages, drained = run_transaction(engine, _reclaim_leases)
-    retry_transaction(lambda: _end_stalled(engine, settings))
-    retry_transaction(lambda: _tidy_history(engine, settings))
+    run_transaction(engine, lambda connection: _end_stalled(connection, settings))
+    run_transaction(
+        engine, lambda connection: throughput.tidy_buckets(connection, settings.throughput_days)
+    )
+    run_transaction(engine, lambda connection: changes.trim_feed(connection, settings.changes_days))
     judge_leftovers(engine)
     if pages:
         log.warning("expired leases reclaimed", pages=pages)
@@ -47,23 +50,15 @@ def _reclaim_leases(connection: sa.Connection) -> tuple[int, list[int]]:
     return len(settled), crawls.drained_crawls(connection)
 
 
-def _tidy_history(engine: sa.Engine, settings: Settings) -> None:
-    with engine.begin() as connection:
-        throughput.tidy_buckets(connection, settings.throughput_days)
-    with engine.begin() as connection:
-        changes.trim_feed(connection, settings.changes_days)
-
-
-def _end_stalled(engine: sa.Engine, settings: Settings) -> None:
+def _end_stalled(connection: sa.Connection, settings: Settings) -> None:
     """Ends crawls without progress, such as those whose queue has no worker, with a note on what
     they waited for."""
     minutes = settings.stalled_s / 60
-    with engine.begin() as connection:
-        for crawl_id in crawls.stalled_crawls(connection, minutes):
-            wait = crawls.describe_wait(connection, crawl_id)
-            note = f"nothing happened for {minutes:.0f} minutes: {wait}"
-            if crawls.stop_crawl(connection, crawl_id, note, CrawlStatus.FAILED):
-                log.error("crawl stalled", crawl=crawl_id, note=note)
+    for crawl_id in crawls.stalled_crawls(connection, minutes):
+        wait = crawls.describe_wait(connection, crawl_id)
+        note = f"nothing happened for {minutes:.0f} minutes: {wait}"
+        if crawls.stop_crawl(connection, crawl_id, note, CrawlStatus.FAILED):
+            log.error("crawl stalled", crawl=crawl_id, note=note)
 
 
 def judge_leftovers(engine: sa.Engine) -> None:
@@ -71,17 +66,16 @@ def judge_leftovers(engine: sa.Engine) -> None:
     with engine.connect() as connection:
         crawl_ids = crawl_quality.unjudged_crawls(connection)
     for crawl_id in crawl_ids:
-        retry_transaction(partial(_judge_leftover, engine, crawl_id))
+        run_transaction(engine, partial(_judge_leftover, crawl_id=crawl_id))
 
 
-def _judge_leftover(engine: sa.Engine, crawl_id: int) -> None:
-    with engine.begin() as connection:
-        crawl = crawl_quality.lock_unjudged(connection, crawl_id)
-        if crawl is None:
-            return
-        before = earlier_crawls.suspect_crawl(connection, crawl)
-        status = CrawlStatus(crawl.status)
-        suspect = crawl_quality.judge_data(connection, crawl, status, before)
-        held_products.release_products(
-            connection, crawl_id, crawl.site_id, suspect=suspect, whole=False
-        )
+def _judge_leftover(connection: sa.Connection, crawl_id: int) -> None:
+    crawl = crawl_quality.lock_unjudged(connection, crawl_id)
+    if crawl is None:
+        return
+    before = earlier_crawls.suspect_crawl(connection, crawl)
+    status = CrawlStatus(crawl.status)
+    suspect = crawl_quality.judge_data(connection, crawl, status, before)
+    held_products.release_products(
+        connection, crawl_id, crawl.site_id, suspect=suspect, whole=False
+    )

@@ -31,7 +31,7 @@ from scraper.frontier import pages as frontier
 from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.crawls import REPLAY
 from scraper.frontier.pages import NewPage, Room
-from scraper.infra.database import retry_transaction
+from scraper.infra.database import run_transaction
 from scraper.rules.routing import choose_route
 from scraper.sites.definition import Site
 
@@ -141,9 +141,10 @@ def _replay_site(engine: sa.Engine, site: SitePages, selection: Selection) -> Re
     with engine.connect() as keeper:
         try:
             while True:
-                taken = retry_transaction(
-                    partial(_replay_batch, engine, site, selection, after, target)
+                replay_batch = partial(
+                    _replay_batch, site=site, selection=selection, after=after, target=target
                 )
+                taken = run_transaction(engine, replay_batch)
                 if taken is None:
                     break
                 target, after, pages = taken.target, taken.last, pages + taken.pages
@@ -159,35 +160,33 @@ def _replay_site(engine: sa.Engine, site: SitePages, selection: Selection) -> Re
 
 
 def _replay_batch(
-    engine: sa.Engine,
+    connection: sa.Connection,
     site: SitePages,
     selection: Selection,
     after: UUID | None,
     target: _Target | None,
 ) -> _ReplayedBatch | None:
-    """Adds a batch of pages to the crawl in one transaction, and opens the crawl if needed. Returns
-    None if no page is left."""
-    with engine.connect() as connection, connection.begin() as transaction:
-        target = (
-            _join_crawl(connection, site) if target is None else _rejoin_crawl(connection, target)
-        )
-        rows = store.lock_pages(connection, selection, site.id, after, BATCH)
-        if not rows:
-            transaction.rollback()  # no crawl without pages
-            return None
-        room = Room(target.crawl_id, AMPLE, AMPLE)
-        added = frontier.add_pages(
-            connection, [_new_page(row, target) for row in rows], [room], again=True
-        )
-        counts = CountsByCrawl()
-        for change in added.pages:
-            counts[target.crawl_id].count_added(change)
-        for row in rows:
-            # The row is locked since before, so the page has joined from this very status.
-            if row.crawl_id == target.crawl_id:
-                counts[target.crawl_id].uncount_settled(Kind(row.kind), row.status)
-        add_counts(connection, counts)
-        return _ReplayedBatch(target, len(rows), len(added.pages), rows[-1].fingerprint)
+    """Adds a batch of pages to the crawl, and opens the crawl if needed. Returns None if no page is
+    left."""
+    target = _join_crawl(connection, site) if target is None else _rejoin_crawl(connection, target)
+    rows = store.lock_pages(connection, selection, site.id, after, BATCH)
+    if not rows:
+        # A crawl without pages is not opened.
+        connection.rollback()
+        return None
+    room = Room(target.crawl_id, AMPLE, AMPLE)
+    added = frontier.add_pages(
+        connection, [_new_page(row, target) for row in rows], [room], again=True
+    )
+    counts = CountsByCrawl()
+    for change in added.pages:
+        counts[target.crawl_id].count_added(change)
+    for row in rows:
+        # The row is locked since before, so the page has joined from this very status.
+        if row.crawl_id == target.crawl_id:
+            counts[target.crawl_id].uncount_settled(Kind(row.kind), row.status)
+    add_counts(connection, counts)
+    return _ReplayedBatch(target, len(rows), len(added.pages), rows[-1].fingerprint)
 
 
 def _join_crawl(connection: sa.Connection, site: SitePages) -> _Target:
@@ -281,15 +280,11 @@ def _new_page(row: sa.Row[Any], target: _Target) -> NewPage:
 def _drop_site(engine: sa.Engine, site: SitePages, selection: Selection) -> int:
     pages, after = 0, None
     while True:
-        rows = retry_transaction(partial(_drop_batch, engine, site, selection, after))
+        drop_batch = partial(
+            store.drop_pages, selection=selection, site_id=site.id, after=after, limit=BATCH
+        )
+        rows = run_transaction(engine, drop_batch)
         pages += len(rows)
         if len(rows) < BATCH:
             return pages
         after = max(row.fingerprint for row in rows)
-
-
-def _drop_batch(
-    engine: sa.Engine, site: SitePages, selection: Selection, after: UUID | None
-) -> list[sa.Row[Any]]:
-    with engine.begin() as connection:
-        return store.drop_pages(connection, selection, site.id, after, BATCH)

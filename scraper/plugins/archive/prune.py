@@ -17,7 +17,7 @@ import structlog
 from scraper.domain import Message
 from scraper.errors import ScraperError
 from scraper.infra import objects
-from scraper.infra.database import retry_transaction
+from scraper.infra.database import run_transaction
 from scraper.plugins.archive import rows as store
 from scraper.plugins.archive.keys import ArchiveUse
 from scraper.plugins.archive.rows import EmptySegments
@@ -50,10 +50,11 @@ def prune(engine: sa.Engine) -> Pruned:
     with engine.connect() as connection:
         sites = store.list_retentions(connection)
     for site in sites:
-        pages = retry_transaction(partial(_forget_pages, engine, site.site_id, keep_s(site.keep)))
+        forget_pages = partial(store.forget_pages, site_id=site.site_id, keep_s=keep_s(site.keep))
+        pages = run_transaction(engine, forget_pages)
         done.pages += pages
         done.more = done.more or pages == store.PAGES_A_PRUNE
-    for doomed in retry_transaction(partial(_doom_segments, engine)):
+    for doomed in run_transaction(engine, store.doom_segments):
         if _delete_segments(engine, doomed, done):
             done.more = done.more or len(doomed.ids) == store.SEGMENTS_A_PRUNE
     if done.pages or done.segments:
@@ -69,16 +70,6 @@ def keep_s(keep: str | None) -> float:
         return parse_duration(keep or "") or ArchiveUse().keep_s
     except ValueError:
         return ArchiveUse().keep_s
-
-
-def _forget_pages(engine: sa.Engine, site_id: int, keep: float) -> int:
-    with engine.begin() as connection:
-        return store.forget_pages(connection, site_id, keep)
-
-
-def _doom_segments(engine: sa.Engine) -> list[EmptySegments]:
-    with engine.begin() as connection:
-        return store.doom_segments(connection)
 
 
 def _delete_segments(engine: sa.Engine, doomed: EmptySegments, done: Pruned) -> bool:

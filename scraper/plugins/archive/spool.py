@@ -31,7 +31,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from scraper.domain import Fetched, LeasedPage
 from scraper.errors import ConfigError, ScraperError
 from scraper.infra import objects, outages
-from scraper.infra.database import retry_transaction
+from scraper.infra.database import run_transaction
 from scraper.infra.objects import Objects
 from scraper.plugins.archive import rows as store
 from scraper.plugins.archive import warc
@@ -264,13 +264,8 @@ class Archive:
 
     def _run_transaction(self, work: Callable[[sa.Connection], T]) -> T:
         """Runs a transaction, and retries it for a while if PostgreSQL does not answer."""
-
-        def once() -> T:
-            with self._engine.begin() as connection:
-                return work(connection)
-
         return outages.retry_until_available(
-            lambda: retry_transaction(once), DATABASE_S, pause_s=0.5, pause_max_s=8.0
+            lambda: run_transaction(self._engine, work), DATABASE_S, pause_s=0.5, pause_max_s=8.0
         )
 
     def _record_failure(self, verb: str, pages: int, error: Exception) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
+import sqlalchemy as sa
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -14,7 +15,7 @@ from scraper.domain import Fetched, Kind, LeasedPage
 from scraper.extract.bounds import ReadElsewhere, TooSlow
 from scraper.extract.document import Document
 from scraper.extract.heuristics.cards import LIMITS, read_cards
-from scraper.infra.database import retry_transaction
+from scraper.infra.database import run_transaction
 from scraper.plugin import WorkerPart
 from scraper.plugins.confirm import cards
 from scraper.plugins.confirm.cards import DoubtingCrawl
@@ -55,16 +56,18 @@ class ConfirmPart(WorkerPart):
         listed = [kept for page in pages if isinstance(kept := page.extras.get(NAME), ListingCards)]
         if listed:
             try:
-                retry_transaction(lambda: self._store_cards(listed))
+                run_transaction(
+                    self.host.engine, lambda connection: _store_cards(connection, listed)
+                )
             except SQLAlchemyError as error:
                 # Without cards, a doubt stays a doubt.
                 log.warning("cards were lost", error=str(error)[:200])
         return pages
 
-    def _store_cards(self, listed: Sequence[ListingCards]) -> None:
-        with self.host.engine.begin() as connection:
-            for crawl, rows in listed:
-                cards.store_cards(connection, crawl, rows)
+
+def _store_cards(connection: sa.Connection, listed: Sequence[ListingCards]) -> None:
+    for crawl, rows in listed:
+        cards.store_cards(connection, crawl, rows)
 
 
 def _read_rows(

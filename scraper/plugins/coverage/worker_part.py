@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import sqlalchemy as sa
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from scraper.crawl.context import CrawlContext
 from scraper.domain import Extracted, Fetched, Kind, LeasedPage, Link
-from scraper.infra.database import dumps, retry_transaction
+from scraper.infra.database import dumps, run_transaction
 from scraper.plugin import WorkerPart
 from scraper.plugins.coverage import store
 from scraper.plugins.coverage.hooks import CountedCrawl
@@ -89,9 +90,14 @@ class CoveragePart(WorkerPart):
         claims = [(page, claim) for page, claim in map(_claim_of, pages) if claim is not None]
         if claims:
             try:
-                retry_transaction(lambda: self._store_claims(claims))
+                run_transaction(
+                    self.host.engine, lambda connection: _store_claims(connection, claims)
+                )
                 limits = {page.crawl_id: claim.fruitless for page, claim in claims}
-                pages = retry_transaction(lambda: self._join_addresses(pages))
+                if any(claim.ids for _, claim in claims):
+                    pages = run_transaction(
+                        self.host.engine, lambda connection: _join_addresses(connection, pages)
+                    )
                 with self.host.engine.connect() as connection:
                     return self._sterile.cut_links(connection, pages, limits)
             except SQLAlchemyError as error:
@@ -113,41 +119,41 @@ class CoveragePart(WorkerPart):
         ]
         if rows:
             try:
-                retry_transaction(lambda: self._add_repeated(rows))
+                run_transaction(
+                    self.host.engine, lambda connection: _add_repeated(connection, rows)
+                )
             except SQLAlchemyError as error:
                 log.warning("the number of repeated pages was lost", error=str(error)[:200])
 
-    def _add_repeated(self, rows: Sequence[dict[str, Any]]) -> None:
-        with self.host.engine.begin() as connection:
-            connection.execute(store.ADD_REPEATED, {"rows": dumps(rows)})
 
-    def _store_claims(self, claims: Sequence[tuple[PageResult, Claim]]) -> None:
-        rows = [
-            {
-                "crawl_id": page.crawl_id,
-                "page_id": page.page_id,
-                "site_id": claim.site_id,
-                "kind": claim.kind,
-                "list_url": claim.list_url,
-                "claimed": claim.claimed,
-                "named": claim.named,
-            }
-            for page, claim in sorted(claims, key=lambda pair: pair[0].page_id)
-        ]
-        with self.host.engine.begin() as connection:
-            store.add_claims(connection, rows)
-            for page, claim in claims:
-                if claim.entries:
-                    store.add_entries(connection, claim.site_id, page.crawl_id, claim.entries)
+def _add_repeated(connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> None:
+    connection.execute(store.ADD_REPEATED, {"rows": dumps(rows)})
 
-    def _join_addresses(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
-        if not any(claim is not None and claim.ids for _, claim in map(_claim_of, pages)):
-            return pages
-        with self.host.engine.begin() as connection:
-            return [
-                join_addresses(connection, page, claim.ids) if claim and claim.ids else page
-                for page, claim in map(_claim_of, pages)
-            ]
+
+def _store_claims(connection: sa.Connection, claims: Sequence[tuple[PageResult, Claim]]) -> None:
+    rows = [
+        {
+            "crawl_id": page.crawl_id,
+            "page_id": page.page_id,
+            "site_id": claim.site_id,
+            "kind": claim.kind,
+            "list_url": claim.list_url,
+            "claimed": claim.claimed,
+            "named": claim.named,
+        }
+        for page, claim in sorted(claims, key=lambda pair: pair[0].page_id)
+    ]
+    store.add_claims(connection, rows)
+    for page, claim in claims:
+        if claim.entries:
+            store.add_entries(connection, claim.site_id, page.crawl_id, claim.entries)
+
+
+def _join_addresses(connection: sa.Connection, pages: Sequence[PageResult]) -> Sequence[PageResult]:
+    return [
+        join_addresses(connection, page, claim.ids) if claim and claim.ids else page
+        for page, claim in map(_claim_of, pages)
+    ]
 
 
 def _claim_of(page: PageResult) -> tuple[PageResult, Claim | None]:

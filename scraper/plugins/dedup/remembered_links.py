@@ -26,7 +26,7 @@ from redis.exceptions import RedisError
 
 from scraper.domain import Kind, Message
 from scraper.infra import outages, redis_clients
-from scraper.infra.database import retry_transaction, run_transaction
+from scraper.infra.database import run_transaction
 from scraper.plugins.dedup import filters as dedup
 from scraper.plugins.dedup.bloom import BloomFilter, FilterStore
 from scraper.plugins.dedup.filters import CHUNK, EndedCrawl
@@ -125,7 +125,9 @@ class RememberedLinks:
         if not remembered and not listed:
             return
         try:
-            retry_transaction(lambda: _store_progress(engine, remembered, listed))
+            run_transaction(
+                engine, lambda connection: _store_progress(connection, remembered, listed)
+            )
         except Exception as error:
             if not outages.record_outage(error):
                 log.exception("finished pages stay in the frontier for now", pages=len(remembered))
@@ -210,15 +212,16 @@ def _delete_finished(
     run_transaction(engine, delete)
 
 
-def _store_progress(engine: sa.Engine, page_ids: Sequence[int], listed: dict[int, int]) -> None:
+def _store_progress(
+    connection: sa.Connection, page_ids: Sequence[int], listed: dict[int, int]
+) -> None:
     """Deletes the rows of remembered pages, and writes crawls' numbers of listed products."""
-    with engine.begin() as connection:
-        # It need not be durable: what a crash undoes is repeated when the crawl has ended.
-        connection.execute(sa.text("SET LOCAL synchronous_commit = off"))
-        if page_ids:
-            dedup.delete_remembered(connection, page_ids)
-        for crawl_id, products in sorted(listed.items()):
-            dedup.set_listed(connection, crawl_id, products)
+    # It need not be durable: what a crash undoes is repeated when the crawl has ended.
+    connection.execute(sa.text("SET LOCAL synchronous_commit = off"))
+    if page_ids:
+        dedup.delete_remembered(connection, page_ids)
+    for crawl_id, products in sorted(listed.items()):
+        dedup.set_listed(connection, crawl_id, products)
 
 
 def _drop_links(page: PageResult, remembered: set[tuple[UUID, UUID]]) -> PageResult:

@@ -22,7 +22,7 @@ from scraper.coordinator.discover import dispatch_message
 from scraper.domain import Message
 from scraper.feed.watched import WatchedProducts, WatchRule
 from scraper.frontier import crawls
-from scraper.infra.database import retry_transaction
+from scraper.infra.database import run_transaction
 from scraper.plugins.freshness import signals, store, traffic
 from scraper.plugins.freshness.keys import DAY_S, FreshnessKeys
 from scraper.plugins.freshness.rules.allocation import needed_budget, visits_of
@@ -72,29 +72,29 @@ def visit_pages(engine: sa.Engine, settings: Settings) -> list[Message]:
             continue
         if FreshnessKeys.is_read_whole(site):
             continue
-        opened += retry_transaction(partial(_open_next, engine, settings, row.id, site))
+        open_next = partial(_open_next, settings=settings, site_id=row.id, site=site)
+        opened += run_transaction(engine, open_next)
     return [dispatch_message()] if opened else []
 
 
-def _open_next(engine: sa.Engine, settings: Settings, site_id: int, site: Site) -> bool:
-    with engine.begin() as connection:
-        if not store.try_lock(connection, site_id):
-            return False
-        if crawls.active_crawl(connection, site_id) is not None:
-            return False
-        now = connection.execute(sa.text("SELECT now()")).scalar_one()
-        watched = find_watched(connection, settings, site.name)
-        plan = update_plan(connection, site_id, site, now, watched)
-        planned = sum(group.number for group in store.read_groups(connection, site_id))
-        pages = min(count_taken(plan.visits, planned), _count_left(connection, site_id, site, plan))
-        if pages <= 0 or not planned:
-            return False
-        crawl_id = store.open_round(connection, site_id, site, plan, pages)
-        if crawl_id is None:
-            connection.rollback()
-            return False
-        log.info("planned pages are visited", site=site.name, crawl=crawl_id, pages=pages)
-        return True
+def _open_next(connection: sa.Connection, settings: Settings, site_id: int, site: Site) -> bool:
+    if not store.try_lock(connection, site_id):
+        return False
+    if crawls.active_crawl(connection, site_id) is not None:
+        return False
+    now = connection.execute(sa.text("SELECT now()")).scalar_one()
+    watched = find_watched(connection, settings, site.name)
+    plan = update_plan(connection, site_id, site, now, watched)
+    planned = sum(group.number for group in store.read_groups(connection, site_id))
+    pages = min(count_taken(plan.visits, planned), _count_left(connection, site_id, site, plan))
+    if pages <= 0 or not planned:
+        return False
+    crawl_id = store.open_round(connection, site_id, site, plan, pages)
+    if crawl_id is None:
+        connection.rollback()
+        return False
+    log.info("planned pages are visited", site=site.name, crawl=crawl_id, pages=pages)
+    return True
 
 
 def count_taken(visits: float, pages: float) -> int:

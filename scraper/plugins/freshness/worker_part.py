@@ -20,7 +20,7 @@ from scraper.domain import Extracted, Fetched, Kind, LeasedPage, Revisit, Status
 from scraper.extract.bounds import ReadElsewhere, TooSlow
 from scraper.extract.document import Document
 from scraper.extract.heuristics.cards import LIMITS, read_cards
-from scraper.infra.database import retry_transaction
+from scraper.infra.database import run_transaction
 from scraper.plugin import WorkerPart
 from scraper.plugins.freshness import revisits, signals, traffic
 from scraper.plugins.freshness.hooks import PlannedCrawl
@@ -91,7 +91,9 @@ class FreshnessPart(WorkerPart):
         used = [row for page in pages for row in _traffic_rows(page)]
         if listed:
             try:
-                retry_transaction(lambda: self._store_signals(listed, used))
+                run_transaction(
+                    self.host.engine, lambda connection: _store_signals(connection, listed, used)
+                )
             except SQLAlchemyError as error:
                 # Pages are worth more than what hints at their changes.
                 log.warning("cards and dates were lost", error=str(error)[:200])
@@ -103,7 +105,9 @@ class FreshnessPart(WorkerPart):
         if not bounds:
             return pages
         try:
-            intervals = retry_transaction(lambda: self._plan_intervals(bounds))
+            intervals = run_transaction(
+                self.host.engine, lambda connection: self._plan_intervals(connection, bounds)
+            )
         except SQLAlchemyError as error:
             # These pages rest for the shortest time.
             log.warning("intervals were not learned", error=str(error)[:200])
@@ -115,9 +119,10 @@ class FreshnessPart(WorkerPart):
             for page in pages
         ]
 
-    def _plan_intervals(self, bounds: Mapping[int, Bounds]) -> dict[int, Intervals]:
-        with self.host.engine.begin() as connection:
-            return revisits.plan_intervals(connection, bounds, partial(self._mean_rate, connection))
+    def _plan_intervals(
+        self, connection: sa.Connection, bounds: Mapping[int, Bounds]
+    ) -> dict[int, Intervals]:
+        return revisits.plan_intervals(connection, bounds, partial(self._mean_rate, connection))
 
     def _mean_rate(self, connection: sa.Connection, site_id: int) -> float | None:
         """Returns the mean rate of changes of a site's pages, as of the last hour."""
@@ -127,17 +132,19 @@ class FreshnessPart(WorkerPart):
             self._mean_rates[site_id] = (time.monotonic(), rate)
         return rate
 
-    def _store_signals(self, listed: Sequence[PageSignals], used: Sequence[dict[str, Any]]) -> None:
-        cards: dict[int, list[dict[str, Any]]] = {}
-        dates: dict[int, list[dict[str, Any]]] = {}
-        for kept in listed:
-            cards.setdefault(kept.site_id, []).extend(kept.cards)
-            dates.setdefault(kept.site_id, []).extend(kept.dates)
-        with self.host.engine.begin() as connection:
-            traffic.add_requests(connection, used)
-            for site_id, rows in sorted(cards.items()):
-                signals.store_cards(connection, site_id, rows)
-                signals.store_dates(connection, site_id, dates[site_id])
+
+def _store_signals(
+    connection: sa.Connection, listed: Sequence[PageSignals], used: Sequence[dict[str, Any]]
+) -> None:
+    cards: dict[int, list[dict[str, Any]]] = {}
+    dates: dict[int, list[dict[str, Any]]] = {}
+    for kept in listed:
+        cards.setdefault(kept.site_id, []).extend(kept.cards)
+        dates.setdefault(kept.site_id, []).extend(kept.dates)
+    traffic.add_requests(connection, used)
+    for site_id, rows in sorted(cards.items()):
+        signals.store_cards(connection, site_id, rows)
+        signals.store_dates(connection, site_id, dates[site_id])
 
 
 def _read_size(fetched: Fetched) -> int | None:

@@ -17,7 +17,7 @@ from scraper.crawl.context import CrawlContext
 from scraper.crawl.new_pages import new_pages
 from scraper.domain import Fetched, Kind, LeasedPage, Link, Outcome, Status, Verdict
 from scraper.extract.listing import LinkFilter
-from scraper.infra.database import retry_transaction
+from scraper.infra.database import run_transaction
 from scraper.plugin import WorkerPart
 from scraper.plugins.platforms import page_values
 from scraper.plugins.platforms.page_fields import PageFields, PageValues
@@ -69,17 +69,19 @@ class PlatformsPart(WorkerPart):
     def before_settling(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
         if not any(NAME in page.extras for page in pages):
             return pages
-        return retry_transaction(lambda: self._complete_results(pages))
+        return run_transaction(
+            self.host.engine, lambda connection: _complete_results(connection, pages)
+        )
 
-    def _complete_results(self, pages: Sequence[PageResult]) -> list[PageResult]:
-        with self.host.engine.begin() as connection:
-            read = _store_pages(connection, pages)
-            return [
-                _complete_rows(connection, page, kept)
-                if isinstance(kept := page.extras.get(NAME), InterfaceRows)
-                else read.get(page.page_id, page)
-                for page in pages
-            ]
+
+def _complete_results(connection: sa.Connection, pages: Sequence[PageResult]) -> list[PageResult]:
+    read = _store_pages(connection, pages)
+    return [
+        _complete_rows(connection, page, kept)
+        if isinstance(kept := page.extras.get(NAME), InterfaceRows)
+        else read.get(page.page_id, page)
+        for page in pages
+    ]
 
 
 def _complete_rows(connection: sa.Connection, page: PageResult, rows: InterfaceRows) -> PageResult:

@@ -448,8 +448,8 @@ def test_many_pages_go_into_one_crawl_in_batches(
     replayed = (first[0], first[1] + 1)
     take, ends = replay._replay_batch, []
 
-    def watched(*args: object) -> object:
-        if args[-1] is not None:
+    def watched(*args: object, **named: object) -> object:
+        if named["target"] is not None:
             assert settle_all(engine, replayed) == 10
             with engine.begin() as connection:
                 connection.execute(sa.text("SET LOCAL lock_timeout = '50ms'"))
@@ -457,7 +457,7 @@ def test_many_pages_go_into_one_crawl_in_batches(
                     crawls.lock_drained(connection, replayed[1])
                 connection.rollback()
             ends.append(1)
-        return take(*args)  # type: ignore[arg-type]
+        return take(*args, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(replay, "_replay_batch", watched)
     done, _ = replay.replay_pages(engine, SHOP)
@@ -495,15 +495,15 @@ def test_a_page_that_dies_again_at_once_is_replayed_once(
 ) -> None:
     monkeypatch.setattr(replay, "BATCH", 5)
     first = ended_crawl(engine, 12)
-    take = replay._replay_batch
+    run = replay.run_transaction
 
     def dies(*args: object) -> object:
-        taken = take(*args)  # type: ignore[arg-type]
+        taken = run(*args)  # type: ignore[arg-type]
         with engine.begin() as connection:
             connection.execute(sa.text("UPDATE pages SET status = 'dead' WHERE status = 'due'"))
         return taken
 
-    monkeypatch.setattr(replay, "_replay_batch", dies)
+    monkeypatch.setattr(replay, "run_transaction", dies)
     ((done,), _) = replay.replay_pages(engine, SHOP)
     assert (done.pages, done.crawl_id) == (12, first[1] + 1)
 

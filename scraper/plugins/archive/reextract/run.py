@@ -31,7 +31,7 @@ import sqlalchemy as sa
 from scraper.domain import Extracted, Fetched, Kind, content_hash
 from scraper.errors import BusyError
 from scraper.extract import FunctionFailed, TooSlow, compile_site
-from scraper.infra.database import dumps, retry_transaction
+from scraper.infra.database import dumps, run_transaction
 from scraper.plugins.archive import rows as archive
 from scraper.plugins.archive.reader import RecordResult, read_all
 from scraper.plugins.archive.reextract import store as store
@@ -160,21 +160,23 @@ class Reextraction:
         """Writes what `read` found, in the name of a crawl of its own. Raises `BusyError` if a
         crawl with another definition runs."""
 
-        def begin() -> int:
-            with self._engine.begin() as connection:
-                running = store.find_blocking_crawl(connection, site_id, self._site)
-                if running is not None:
-                    raise BusyError(
-                        f"crawl {running} of {self._site.name} runs with another definition, and "
-                        "would overwrite this (fix: wait for its end, or type "
-                        f"`scraper stop {running}`)"
-                    )
-                return store.open_crawl(connection, site_id, self._site)
+        def open_crawl(connection: sa.Connection) -> int:
+            running = store.find_blocking_crawl(connection, site_id, self._site)
+            if running is not None:
+                raise BusyError(
+                    f"crawl {running} of {self._site.name} runs with another definition, and "
+                    "would overwrite this (fix: wait for its end, or type "
+                    f"`scraper stop {running}`)"
+                )
+            return store.open_crawl(connection, site_id, self._site)
 
-        crawl_id = retry_transaction(begin)
+        crawl_id = run_transaction(self._engine, open_crawl)
         total, done, new, changed = self._count_extracts(), 0, 0, 0
         for batch in self._read_batches(site_id, crawl_id):
-            counts = retry_transaction(partial(self._write_batch, site_id, crawl_id, batch))
+            write_batch = partial(
+                store.write_products, site_id=site_id, crawl_id=crawl_id, extracts=batch
+            )
+            counts = run_transaction(self._engine, write_batch)
             new, changed, done = new + counts[0], changed + counts[1], done + len(batch)
             tick(done, total)
         with self._engine.begin() as connection:
@@ -351,10 +353,6 @@ class Reextraction:
                 batch = []
         if batch:
             yield batch
-
-    def _write_batch(self, site_id: int, crawl_id: int, batch: list[Extract]) -> tuple[int, int]:
-        with self._engine.begin() as connection:
-            return store.write_products(connection, site_id, crawl_id, batch)
 
     def _judge_fields(self, site_id: int) -> list[Reason]:
         """Returns the reasons for which a crawl of these pages would be suspect."""
