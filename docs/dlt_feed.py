@@ -20,7 +20,6 @@ import dlt
 
 from scraper.feed import reader
 from scraper.infra.database import make_engine
-from scraper.settings import Settings
 
 
 @dlt.resource(
@@ -33,7 +32,7 @@ from scraper.settings import Settings
 def changes(
     database_url: str, since: int | None = None, site: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    engine = make_engine(Settings(database_url=database_url).postgres_url)
+    engine = make_engine(database_url)
     # Is stored with the rows.
     state = dlt.current.resource_state()
     start = state.get("cursor", "oldest") if since is None else since

@@ -284,16 +284,7 @@ class CoreSettings(BaseSettings):
     @field_validator("database_url")
     @classmethod
     def _speaks_psycopg(cls, value: str | None) -> str | None:
-        """Takes the postgres:// and postgresql:// that everybody writes; SQLAlchemy wants the
-        driver named, and several hosts as parameters."""
-        if value is None:
-            return value
-        for scheme in ("postgresql+psycopg://", "postgresql://", "postgres://"):
-            if value.startswith(scheme):
-                return "postgresql+psycopg://" + move_hosts(value.removeprefix(scheme))
-        raise ValueError(
-            "must start with postgresql:// (PostgreSQL is the only database that is supported)"
-        )
+        return None if value is None else name_driver(value)
 
     @field_validator("redis_url", "broker_url")
     @classmethod
@@ -398,6 +389,17 @@ else:
     Settings = registry.extended("Settings", CoreSettings, "settings")
 
 
+def name_driver(url: str) -> str:
+    """Returns a postgres:// or postgresql:// URL as SQLAlchemy wants it: it names the driver, and
+    has several hosts as parameters. Raises `ValueError` for another database."""
+    for scheme in ("postgresql+psycopg://", "postgresql://", "postgres://"):
+        if url.startswith(scheme):
+            return "postgresql+psycopg://" + move_hosts(url.removeprefix(scheme))
+    raise ValueError(
+        "must start with postgresql:// (PostgreSQL is the only database that is supported)"
+    )
+
+
 def move_hosts(url: str) -> str:
     """Writes `u:p@h1:5433,h2/db?x=y` as `u:p@/db?x=y&host=h1,h2&port=5433,5432`, which libpq reads
     too."""
@@ -405,10 +407,9 @@ def move_hosts(url: str) -> str:
     login, at, hosts = address.rpartition("@")
     if "," not in hosts:
         return url
-    pairs = [
-        host.rpartition(":") if ":" in host else (host, "", "5432") for host in hosts.split(",")
-    ]
-    names, ports = (",".join(pair[i] for pair in pairs) for i in (0, 2))
+    servers = [host if ":" in host else f"{host}:5432" for host in hosts.split(",")]
+    names = ",".join(server.rpartition(":")[0] for server in servers)
+    ports = ",".join(server.rpartition(":")[2] for server in servers)
     return f"{login}{at}/{rest}{'&' if '?' in rest else '?'}host={names}&port={ports}"
 
 

@@ -3,7 +3,7 @@
     from scraper.feed import reader
     from scraper.infra.database import make_engine
 
-    engine = make_engine("postgresql+psycopg://…")
+    engine = make_engine("postgresql://…")
     for change in reader.read(engine, since=cursor):        # what is there; `follow` waits for more
         if change.event == "changed" and "price" in change.changed:
             print(change.id, change.before["price"], "->", change.data["price"])
@@ -153,6 +153,11 @@ class ChangeReader:
     @property
     def waited_s(self) -> float:
         return time.monotonic() - self._horizon.since if self._horizon.waits else 0.0
+
+    def has_passed_replacement(self, start: int) -> bool:
+        """Returns whether PostgreSQL was replaced after the change at `start`, and the reader is
+        past that: changes that it lost come again."""
+        return start < self.began < self.cursor
 
     def blocker(self) -> str:
         return self._horizon.blocker(self._open_connection())

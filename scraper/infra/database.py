@@ -23,6 +23,7 @@ from psycopg.pq import TransactionStatus
 from sqlalchemy.exc import DBAPIError
 
 from scraper.domain import as_json
+from scraper.settings import name_driver
 
 T = TypeVar("T")
 R = TypeVar("R", bound=NamedTuple)
@@ -117,7 +118,8 @@ class WatchedConnection(psycopg.Connection[Any]):
 
 def make_engine(url: str, *, pool_size: int = 4, overflow: int | None = None) -> sa.Engine:
     """Returns an engine whose transactions use UTC, and give up on a lock or a dead peer. It opens
-    at most `pool_size` and `overflow` (as many again) connections.
+    at most `pool_size` and `overflow` (as many again) connections. The URL may name several hosts,
+    as libpq's may.
 
     A process that freezes within a transaction loses it after ten seconds, so that others get its
     locked rows. Transactions find pages by index: PostgreSQL's default `random_page_cost`, made for
@@ -130,7 +132,7 @@ def make_engine(url: str, *, pool_size: int = 4, overflow: int | None = None) ->
         "tcp_user_timeout": 20_000,
     }
     engine = sa.create_engine(
-        url,
+        name_driver(url),
         pool_size=pool_size,
         max_overflow=pool_size if overflow is None else overflow,
         pool_pre_ping=True,

@@ -189,7 +189,7 @@ def _collect_batch(engine: sa.Engine, rules: Sequence[PriceRule]) -> bool:
             )
         if reader.cursor != before:
             consumers.advance_position(connection, CONSUMER, None, before, reader.cursor)
-        if before < reader.began < reader.cursor:
+        if reader.has_passed_replacement(before):
             log.warning(
                 "PostgreSQL was replaced; price alerts about changes that it lost come again",
                 after=position,

@@ -109,7 +109,7 @@ def _read_feed(connection: sa.Connection, position: int, state: store.State) -> 
         apply_offers(connection, list(offers.values()), state.learned)
     if changes.cursor != position:
         store.move(connection, changes.cursor, state.loaded)
-    if position < changes.began < changes.cursor:
+    if changes.has_passed_replacement(position):
         log.warning(
             "PostgreSQL was replaced; alerts over all shops about changes that it lost come again",
             after=position,
