@@ -26,15 +26,15 @@ from scraper.errors import ScraperError, ServerUnavailableError, did_you_mean
 from scraper.plugin import CRAWLS, DATA, FLEET, SETUP, Command
 from scraper.registry import inactive_plugin_with, plugin_commands
 
-HELP = """
-Crawls shop catalogues: polite, leased, exactly once into PostgreSQL.
-
-\b
-First steps:  scraper new URL                write a definition for a shop
-              scraper try NAME               what does it read?
-              scraper crawl NAME -o x.csv    crawl it, into a file (before: scraper up)
-              scraper start                  run everything, schedules included
-"""
+HELP = "Crawls shop catalogues: polite, leased, exactly once into PostgreSQL."
+# Shown where the plug-in of their command is on.
+FIRST_STEPS = {
+    "new URL": "write a definition for a shop",
+    "try NAME": "what does it read?",
+    "up": "start PostgreSQL and Redis here",
+    "crawl NAME -o x.csv": "crawl it, into a file",
+    "start": "run everything, schedules included",
+}
 
 SECTIONS = (SETUP, CRAWLS, DATA, FLEET)
 
@@ -127,6 +127,17 @@ class Commands(click.Group):
                 raise click.UsageError(f"{name!r} {inactive.explain_need()}")
             raise click.UsageError(f"No such command {name!r}{did_you_mean(name, all_commands())}")
         return super().resolve_command(ctx, args)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        with formatter.section("First steps"):
+            formatter.write_dl(
+                [
+                    (f"scraper {words}", purpose)
+                    for words, purpose in FIRST_STEPS.items()
+                    if words.partition(" ")[0] in all_commands()
+                ]
+            )
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands as click does, a section for each kind."""

@@ -21,7 +21,18 @@ def test_a_summary_is_short_and_shown_whole(command: str) -> None:
     assert re.search(rf"^ +{command} +{first}\.?$", shown, re.MULTILINE)
 
 
-def test_the_first_steps_are_new_try_and_crawl() -> None:
+def first_steps() -> list[str]:
     shown = CliRunner().invoke(main, ["--help"]).output
-    steps = re.findall(r"^ +(?:First steps: +)?scraper (\w+)", shown, re.MULTILINE)
-    assert steps[:4] == ["new", "try", "crawl", "start"]
+    return re.findall(r"^ +scraper (\w+)", shown, re.MULTILINE)
+
+
+def test_the_first_steps_are_new_try_and_crawl() -> None:
+    assert first_steps() == ["new", "try", "up", "crawl", "start"]
+
+
+def test_the_first_steps_leave_out_commands_of_plugins_that_are_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    others = {name: row for name, row in all_commands().items() if name not in ("new", "up")}
+    monkeypatch.setattr("scraper.cli.main.all_commands", lambda: others)
+    assert first_steps() == ["try", "crawl", "start"]

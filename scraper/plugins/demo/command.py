@@ -24,14 +24,14 @@ from scraper.cli.common.tables import print_table
 from scraper.cli.crawl.wait import follow_crawl
 from scraper.cli.data.products import print_products, read_products
 from scraper.coordinator import plan
-from scraper.errors import ConfigError, CrawlFailedError, ScraperError, ServerUnavailableError
+from scraper.errors import CrawlFailedError, ScraperError, ServerUnavailableError
 from scraper.frontier import crawls, sites
 from scraper.frontier.progress import CrawlProgress
 from scraper.infra import migrations, servers
 from scraper.infra.database import make_engine
 from scraper.infra.services import FlowerLogin, LocalServers
 from scraper.plugins.demo import definition, processes
-from scraper.registry import find_service
+from scraper.registry import find_service, require_service
 from scraper.runtime import fleet
 from scraper.runtime.send import send
 from scraper.settings import Settings
@@ -107,10 +107,7 @@ def _run_demo(settings: Settings, *, products: int, keep: bool) -> None:
 
 def _local_servers() -> LocalServers:
     """Returns the service that starts servers. Raises `ConfigError` if its plug-in is off."""
-    service = find_service(LocalServers)  # type: ignore[type-abstract]
-    if service is None:
-        raise ConfigError("the plug-in embedded is off (fix: `scraper plugins` says why)")
-    return service
+    return require_service(LocalServers, "the demo")  # type: ignore[type-abstract]
 
 
 @contextmanager
@@ -263,26 +260,25 @@ def _second_crawl(engine: sa.Engine, settings: Settings, shop: str) -> None:
 
 
 def _show_next_steps(keep: bool, port: int) -> None:
-    commands = [
-        ("scraper status", "the crawls"),
-        ("scraper products demo", "the products; `scraper history demo ID` for one"),
-        ("scraper export demo --format csv -o demo.csv", ""),
-    ]
     if keep:
-        commands[:0] = [
+        first = [
             (f"http://127.0.0.1:{port}", "Flower: crawls, workers, tasks"),
             ("scraper crawl demo --wait", "crawl it again"),
             ("scraper demo --stop", "stop everything that still runs"),
             ("(a worker that ends is not restarted; see its log)", ""),
         ]
     else:
-        commands[:0] = [
+        first = [
             ("scraper up", "start PostgreSQL and Valkey again"),
             ("scraper demo --keep", "the same, and leave it running"),
         ]
-    off_path = (
-        "" if shutil.which("scraper") else f" (the commands are in {Path(sys.executable).parent})"
-    )
-    click.echo(f"\nNext, in this folder{off_path}:")
-    for command, purpose in commands:
+    always = [
+        ("scraper status", "the crawls"),
+        ("scraper products demo", "the products; `scraper history demo ID` for one"),
+        ("scraper export demo --format csv -o demo.csv", ""),
+    ]
+    folder = Path(sys.executable).parent
+    where = "" if shutil.which("scraper") else f" (the commands are in {folder})"
+    click.echo(f"\nNext, in this folder{where}:")
+    for command, purpose in [*first, *always]:
         click.echo(f"  {command:<42} {purpose}".rstrip())
