@@ -345,7 +345,7 @@ def test_alerts_fire_when_they_should_and_not_before(tmp_path: Path) -> None:
     """Prometheus's own unit tests of rules, on made-up series."""
     (tmp_path / "alerts.yml").write_text(ALERTS.read_text())
     (tmp_path / "tests.yml").write_text((Path(__file__).parent / "alerts_tests.yml").read_text())
-    promtool("test", "rules", "tests.yml", cwd=tmp_path)
+    assert "SUCCESS" in promtool("test", "rules", "tests.yml", cwd=tmp_path)
 
 
 def test_every_alert_is_explained() -> None:

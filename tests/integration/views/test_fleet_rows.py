@@ -215,7 +215,7 @@ def test_why_nothing_moves(engine: sa.Engine) -> None:
     assert why().startswith("unreachable: connection refused; shop.example is asked again in")
     with engine.begin() as connection:
         hosts.set_paused(connection, "shop.example", paused=True)
-    assert why() == "shop.example is paused (`scraper hosts resume shop.example`)"
+    assert why() == "shop.example is paused (`scraper host resume shop.example`)"
     execute(engine, "UPDATE pages SET status = 'ok'")
     assert why() == "no page is open: it is about to end"
 

@@ -4,7 +4,6 @@ of the screens. And it is short."""
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 from scraper.cli.main import main
 from scraper.domain import CrawlStatus, Outcome, Status
 from tools.docs import reference
+from tools.house.references import is_importable
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -77,15 +77,23 @@ def test_commands_are_found_and_judged() -> None:
     assert mistake(["resurrect", "shop"])
 
 
-@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
-def test_what_its_python_imports_from_us_is_there(page: Path) -> None:
-    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.S):
+def imported(text: str) -> Iterator[str]:
+    """What the Python blocks of a page import from the package: `module.name`."""
+    for block in re.findall(r"```python\n(.*?)```", text, re.S):
         for node in ast.walk(ast.parse(block.replace("…", "..."))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("scraper"):
-                module = importlib.import_module(node.module or "")
-                for name in node.names:
-                    if not hasattr(module, name.name):
-                        importlib.import_module(f"{node.module}.{name.name}")
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_what_its_python_imports_from_us_is_there() -> None:
+    names = {name for page in WRITTEN for name in imported(page.read_text())}
+    assert len(names) > 10
+    assert [name for name in sorted(names) if not is_importable(name.split("."))] == []
+
+
+def test_an_import_of_what_is_not_there_is_noticed() -> None:
+    page = "```python\nfrom scraper.api import Page, no_such_name\n```"
+    assert [is_importable(name.split(".")) for name in imported(page)] == [True, False]
 
 
 def test_the_glossary_has_the_words_of_pages_and_crawls() -> None:
