@@ -161,7 +161,6 @@ class FieldReader:
         self, text: str, compiled: _CompiledReading, document: Document, faults: list[str]
     ) -> Any:
         reading, spec = compiled.reading, self.spec
-        mapped: str | None = text
         if reading.map is not None:
             mapped = values.map_text(text, reading.map)
             if mapped is None:

@@ -230,8 +230,9 @@ class Bucket:
     """A bucket, or the keys in it that begin with a prefix."""
 
     def __init__(self, bucket: str, prefix: str = "") -> None:
+        # Only users of buckets wait for its import.
         try:
-            import boto3  # noqa: F401 - only those who use it pay for it
+            import boto3  # noqa: F401
         except ImportError:
             raise ConfigError(
                 f"s3://{bucket} needs an extra that is not installed (fix: pip install "

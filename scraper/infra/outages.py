@@ -178,6 +178,8 @@ class Outage:
         return self._error
 
     def record_failure(self, error: BaseException) -> None:
+        """Begins an outage, unless one is under way. Logs it once, and not if the last one has only
+        just ended."""
         if isinstance(error, DBAPIError) and error.orig is not None:
             error = error.orig
         with self._lock:
@@ -190,8 +192,8 @@ class Outage:
         if announce:
             state = getattr(error, "sqlstate", None) or ""
             is_away = not state or state.startswith(_AWAY_CLASSES)
-            what = _TROUBLES.get(state, "is away" if is_away else "refuses a statement")
-            log.warning(f"{self._server} {what}", address=self.address, error=self._error)
+            trouble = _TROUBLES.get(state, "is away" if is_away else "refuses a statement")
+            log.warning(f"{self._server} {trouble}", address=self.address, error=self._error)
 
     def record_answer(self, began: float | None = None) -> None:
         """Records that work which began at `began` (the clock's time) succeeded. Work that began

@@ -174,10 +174,10 @@ class Report:
         """A sentence for each field that another source mostly contradicts."""
         return [
             f"{figures.field}: {SOURCES[source]} disagrees with "
-            f"{self.selector(figures.field) or 'the definition'} on {no:,} of {yes + no:,} pages "
-            "that were checked"
+            f"{self.selector(figures.field) or 'the definition'} on {against:,} of "
+            f"{agreeing + against:,} pages that were checked"
             for figures in self.fields
-            for source, (yes, no) in figures.contradicted.items()
+            for source, (agreeing, against) in figures.contradicted.items()
         ]
 
     @property

@@ -40,14 +40,14 @@ def shorten_excerpt(text: str, known: str | None) -> str:
     return text[begin : begin + SHOWN_CHARS]
 
 
-def is_absent(text: str, known: str) -> bool:
-    """Returns True if a value is certainly absent from an excerpt's markup and text. An excerpt
-    that was cut off returns False."""
-    if len(text) >= EXCERPT_CHARS or not known.strip():
+def is_absent(excerpt: str, value: str) -> bool:
+    """Returns True if a value is certainly absent from an excerpt's markup and text. Nothing is
+    certain of an excerpt that was cut off."""
+    wanted = _SPACE.sub(" ", value).strip().casefold()
+    if len(excerpt) >= EXCERPT_CHARS or not wanted:
         return False
-    value = _SPACE.sub(" ", known).strip().casefold()
-    markup = unescape(text).casefold()
-    return value not in markup and value not in _SPACE.sub(" ", _TAG.sub("", markup))
+    markup = unescape(excerpt).casefold()
+    return wanted not in markup and wanted not in _SPACE.sub(" ", _TAG.sub("", markup))
 
 
 def _without_scripts(markup: bytes) -> bytes:

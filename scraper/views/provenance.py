@@ -145,7 +145,7 @@ def read(
     require_site(connection, site)
     product = connection.execute(PRODUCT, {"site": site, "external_id": external_id}).first()
     if product is None:
-        raise NotFoundError(_not_stored(connection, site, external_id))
+        raise NotFoundError(_explain_missing(connection, site, external_id))
     rows = connection.execute(VERSIONS, {"id": product.id})
     versions = [(row, parse_data(row.data)) for row in rows]
     held = {
@@ -175,7 +175,7 @@ def _in_order(definition: Site, names: Mapping[str, Any]) -> list[str]:
     return [*filter(names.__contains__, keys), *(name for name in names if name not in keys)]
 
 
-def _not_stored(connection: sa.Connection, site: str, external_id: str) -> str:
+def _explain_missing(connection: sa.Connection, site: str, external_id: str) -> str:
     waits = connection.execute(WAITS, {"site": site, "external_id": external_id}).first()
     if waits is None:
         command = quote_command("scraper products", site)

@@ -94,8 +94,9 @@ def write_jsonl(table: Table, file: IO[str], shown: Shown = str) -> int:
 
 
 def write_csv(table: Table, file: IO[str], shown: Shown = str, point: str = ".") -> int:
-    """RFC 4180 with a header line; lists as JSON, missing values empty; each cell as `shown` makes
-    it. A decimal comma makes semicolons the separators. Returns the number of rows."""
+    """Writes RFC 4180 with a header line. Returns the number of rows. Lists become JSON, missing
+    values stay empty, and `shown` has the last word on each cell. If the decimal `point` is a
+    comma, semicolons separate the cells."""
     writer = csv.writer(file, delimiter=";" if point == "," else ",")
     writer.writerow([shown(_format_cell(name)) for name in table.columns])
     count = 0

@@ -279,7 +279,7 @@ def _holdup_text(row: sa.Row[Any], failure: str) -> str:
     if not row.pages:
         return "no page is open: it is about to end"
     if row.host_paused:
-        return f"{row.host} is paused (`{quote_command('scraper hosts resume', row.host)}`)"
+        return f"{row.host} is paused (`{quote_command('scraper host resume', row.host)}`)"
     if row.later == row.pages:
         soon = f"asked again in {max(0.0, row.next_s):.0f} s"
         if failure:

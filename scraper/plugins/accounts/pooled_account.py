@@ -47,14 +47,21 @@ class PooledAccount:
         return self.logged_in and now < self.expires_at
 
     def use_session(self, session: AccountSession, status: AccountStatus, now: float) -> None:
-        self.session, self.why, self.quarantined = session, "", False
+        """Takes a session over from the store. It has fetched no page here yet, and is renewed
+        early: before the store lets it expire."""
+        session.proven = status.proven
+        self.session = session
         self.seen_generation = session.generation
         self.trust = SessionTrust(SessionState.TRUSTED)
-        self.revision, self.expires_us = status.revision, status.expires_us
-        self.expires_at, self.good_began, self.ask_at = math.inf, -math.inf, 0.0
-        session.proven = status.proven
+        self.good_began = -math.inf
+        self.revision = status.revision
+        self.expires_us = status.expires_us
+        self.expires_at = math.inf
         if status.expires_in_s is not None:
             self.expires_at = now + status.expires_in_s * (1 - RENEW_EARLY)
+        self.quarantined = False
+        self.why = ""
+        self.ask_at = 0.0
 
     def end_session(self) -> None:
         self.trust = self.trust.after_login_ended()

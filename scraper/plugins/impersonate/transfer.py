@@ -210,12 +210,13 @@ class CurlTransfer:
         return socket.socket(family, kind, proto).detach()
 
     def may_send(self, address: str) -> bool:
+        """Returns whether libcurl may send the request to this address. That is true once: libcurl
+        repeats a request if the server closes a kept connection, and no budget knows of that."""
         if not self.connected and not self._check_address(address):
             return False
-        # A second send is libcurl's own repetition, which no budget knows.
         if self._sends:
-            stale = httpx.ReadError if self._fresh_at_first else StaleConnectionError
-            self._error = self._error or stale("it was closed before the answer")
+            closed = httpx.ReadError if self._fresh_at_first else StaleConnectionError
+            self._error = self._error or closed("it was closed before the answer")
             return False
         self._fresh_at_first = self._fresh
         self._sends += 1

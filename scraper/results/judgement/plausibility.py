@@ -165,19 +165,20 @@ def find_doubt(
         return None
     if steady and evidence < CERTAIN:
         tolerated *= STEADY
-    lost = min(tolerated, VANISHED)
-    if may_not_vanish(name, tolerances) and _is_odd(now.vanished, now.compared, lost, evidence):
+    lost_max = min(tolerated, VANISHED)
+    if may_not_vanish(name, tolerances) and _is_odd(now.vanished, now.compared, lost_max, evidence):
         return "vanished"
-    line = 1.5 * (usual or 0.0) + tolerated
-    if usual is None:
-        line = UNKNOWN_USUAL if price else UNKNOWN_USUAL_TEXTS if text else 1.0
+    if usual is not None:
+        changed_max = 1.5 * usual + tolerated
+    else:
+        changed_max = UNKNOWN_USUAL if price else UNKNOWN_USUAL_TEXTS if text else 1.0
     if text and usual is not None and evidence < CERTAIN:
-        few = (1.5 * usual + RENAMED) * now.compared
-        if now.changed >= HELD_LEAST and now.changed > few:
+        renamed_max = (1.5 * usual + RENAMED) * now.compared
+        if now.changed >= HELD_LEAST and now.changed > renamed_max:
             return "changed"
     if steady and not price and now.merged >= MERGED and evidence < CERTAIN:
         return "changed"
-    if _is_odd(now.changed, now.compared, min(line, 1.0), evidence):
+    if _is_odd(now.changed, now.compared, min(changed_max, 1.0), evidence):
         return None if price and (_is_sale(now) or _is_rise(now)) else "changed"
     return "changed" if price and has_one_factor(now) and not _is_rise(now) else None
 

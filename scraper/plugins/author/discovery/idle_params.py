@@ -103,17 +103,18 @@ class IdleParams:
 
     def _list_suspects(self) -> list[str]:
         """Returns the parameters that do not identify products, those on most URLs first."""
-        params = [_read_params(url) for url in self._survey.known_urls]
-        carried = Counter(name for each in params for name in each)
-        values = {name: {each.get(name) for each in params} for name in carried}
-        identity = str(self._find_id_pattern())
+        params_of_urls = [_read_params(url) for url in self._survey.known_urls]
+        urls_with = Counter(name for params in params_of_urls for name in params)
+        # A pattern for ids in a parameter has its name after the `[?&]` before it.
+        id_pattern = str(self._find_id_pattern())
         paths_apart = self._are_paths_apart()
-        suspects = [
-            name
-            for name, _ in carried.most_common()
-            if f"]{name}=" not in identity
-            and (paths_apart or len(values[name]) > 1 or _VISIT(min(map(str, values[name]))))
-        ]
+        suspects = []
+        for name, _ in urls_with.most_common():
+            values = {params.get(name) for params in params_of_urls}
+            # A value that all URLs share may choose what the page shows, unless it is a visit's.
+            varies = len(values) > 1 or _VISIT(str(min(values, key=str)))
+            if f"]{name}=" not in id_pattern and (paths_apart or varies):
+                suspects.append(name)
         return suspects[:PARAMS_TRIED]
 
     async def _is_idle(self, *names: str) -> bool:

@@ -175,11 +175,12 @@ def _estimate_confidence(texts: Sequence[str], agreeing: Sequence[bool], bits: f
     """Returns how likely the next page agrees: (n + 1) / (n + 2) after n pages that do, times the
     chance that they do not agree by accident, 1 - 2^(-bits / 2).
 
-    `texts`: what is compared on each page. An agreement on a rare text adds more bits.
+    `texts`: what is compared on each page. An agreement on a rare text is less likely an accident,
+    and adds more to the `bits` that speak for the source already.
     """
-    number = Counter(texts)
+    pages_with = Counter(texts)
     pairs = zip(texts, agreeing, strict=False)
-    bits += sum(-math.log2(number[text] / len(texts)) for text, agrees in pairs if agrees)
+    bits += sum(-math.log2(pages_with[text] / len(texts)) for text, agrees in pairs if agrees)
     return (sum(agreeing) + 1) / (len(texts) + 2) * (1 - 2 ** (-bits / 2))
 
 

@@ -106,17 +106,18 @@ class Evidence(NamedTuple):
         )
 
 
-def least_mean_rate(together: Evidence, looked: float) -> float:
-    """Returns the least mean rate of a site's pages: the rate that the looks at all of them show
-    together, less a standard deviation. The share `looked` has looks, and the other pages do not
-    change. Several changes between two looks count as one.
+def least_mean_rate(evidence: Evidence, looked_share: float) -> float:
+    """Returns the lowest mean rate that a site's pages are likely to have: the rate that the sum of
+    all their `evidence` shows, less a standard deviation. Pages that were never looked at, those
+    outside of `looked_share`, count as if they did not change. Several changes between two looks
+    count as one.
 
     >>> least_mean_rate(Evidence(1, 1, 9), 1.0), least_mean_rate(Evidence(100, 200, 300), 0.5)
     (0.0, 0.09)
     """
-    if not together.days:
+    if not evidence.days:
         return 0.0
-    return looked * (together.changes - math.sqrt(together.changes)) / together.days
+    return looked_share * (evidence.changes - math.sqrt(evidence.changes)) / evidence.days
 
 
 def estimate_rate(evidence: Evidence, mean_rate: float) -> float:

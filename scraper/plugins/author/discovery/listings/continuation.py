@@ -214,6 +214,9 @@ def _goes_beyond(last: ListingPage, first: ListingPage, pages: int, numbering: N
 
 
 def _infer_numbering(first: ListingPage, second: SecondPage) -> Numbering | None:
+    """Returns how a listing numbers its pages, from the addresses of the first three. The third is
+    what the second page links to as the next one; if that does not lead further, it is the link
+    with the text "3"."""
     if second.numbering is not None:
         return second.numbering
     following = find_next_link(second.page.document)
