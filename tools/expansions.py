@@ -33,6 +33,8 @@ _ADDS = (
     rf"ALTER\ TABLE\ {_NAME}\ SET\ \([^()]*\)",
     r"COMMENT\ ON\ .*",
     r"CREATE\ (?:FUNCTION|VIEW|SEQUENCE)\ .*",
+    # A table of one row.
+    r"UPDATE\ feed\ SET\ .*",
     _INDEX_APART,
 )
 _DROPS = (

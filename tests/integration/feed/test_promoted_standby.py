@@ -200,6 +200,34 @@ def test_every_reader_is_warned_and_none_skips(
         assert log.count(line) == 1, log
 
 
+def test_the_first_transaction_of_a_new_installation_is_missed(
+    pair: Pair, engine: sa.Engine
+) -> None:
+    """The standby has never seen a change, and knows that its primary may have made some."""
+    with pair.connect() as primary, pair.connect(node=1) as standby:
+        written = primary.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
+        assert written
+        deadline = time.monotonic() + 60
+        while standby.execute("SELECT pg_last_wal_replay_lsn() >= %s", written).fetchone() != (
+            True,
+        ):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    pair.detach_standby()
+    priced(Shop(engine), "20.00", "19.00")
+    read = changes("--consumer", "lake").stdout.splitlines()
+    lost = store.current_cursor(engine)
+    assert len(read) == 2 and REPLACED not in changes("--since", str(lost)).stderr
+    fail_over(pair, engine)
+    assert "go on from cursor 0," in changes("--since", str(lost), code=6).stderr
+    priced(Shop(engine), "18.00", "17.00", "16.00")
+    assert "go on from cursor 0," in changes("--since", str(lost), code=6).stderr
+    consumer = changes("--consumer", "lake", "--since", "oldest")
+    assert len(consumer.stdout.splitlines()) == 3
+    (first,) = rows(engine, "SELECT min(id) FROM changes")
+    assert int(str(first[0])) > lost, "no position is given out twice"
+
+
 def test_a_reader_does_not_go_on_at_a_standby(pair: Pair, engine: sa.Engine) -> None:
     """It has no locks that show whose changes are under way. `--follow` waits for its promotion."""
     shop = Shop(engine)

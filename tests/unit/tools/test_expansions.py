@@ -31,6 +31,7 @@ def test_claims_of_the_migrations_hold(history: migrations.History) -> None:
         "COMMENT ON COLUMN pages.url IS 'x'",
         "CREATE VIEW colours AS SELECT 1",
         "ALTER TABLE pages SET (fillfactor = 80)",
+        "UPDATE feed SET server = 'x' WHERE server IS NULL",
     ],
 )
 def test_what_adds_is_an_expansion(statement: str) -> None:
@@ -65,6 +66,7 @@ def test_what_adds_is_an_expansion(statement: str) -> None:
         "CREATE TRIGGER t BEFORE INSERT ON pages EXECUTE FUNCTION f()",
         "CREATE TABLE colours (page bigint REFERENCES pages)",
         "UPDATE pages SET priority = 1",
+        "UPDATE feed SET server = 'x'; DROP TABLE feed",
         "DELETE FROM pages",
         "INSERT INTO sites (name) VALUES ('x')",
         "DROP TABLE pages",
