@@ -63,6 +63,7 @@ MAIL = ("mailto", "mailtos")
 WITH_HOST = ("http", "https", "json", "jsons", *MAIL)
 _STATUS = re.compile(r"\berror=([1-5]\d\d)\b")
 TIMED_OUT = "no answer in time"
+_SENDING_EVENTS = ("socket.connect", "socket.sendto", "socket.sendmsg")
 _sending = threading.local()
 
 
@@ -266,11 +267,13 @@ def _add_hook() -> None:
 
 
 def _check_event(event: str, args: tuple[Any, ...]) -> None:
-    if event != "socket.connect" or not hasattr(_sending, "private"):
+    if event not in _SENDING_EVENTS or not hasattr(_sending, "private"):
         return
     connection, address = args
-    # The address of a Unix socket is a text, and look-ups of names go by UDP.
-    if isinstance(address, tuple) and connection.type == SOCK_STREAM:
+    # The address of a Unix socket is a text. A datagram (syslog) may go to a name, whose address is
+    # not known here: it is refused where only public ones are allowed.
+    is_judged = connection.type == SOCK_STREAM or _sending.private != ANYWHERE
+    if isinstance(address, tuple) and is_judged:
         host = str(address[0]).partition("%")[0]
         reason = forbidden_reason(host, _sending.private)
         if reason is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from scraper.plugins.alerts.notify import (
     find_failures,
     load_recipients,
     make_test_notice,
+    parse_recipients,
 )
 from scraper.plugins.setup import tab as setup
 from scraper.settings import Settings
@@ -264,3 +266,19 @@ def test_a_name_that_leads_inside_later_is_not_sent_to(
     assert (
         not find_failures(make_test_notice(), load_recipients(file)[-1:]) and len(webhook.got) == 1
     )
+
+
+# apprise leaves it to the garbage collector.
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_datagram_to_a_name_that_leads_inside_is_not_sent(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as syslog:
+        syslog.bind(("127.0.0.1", 0))
+        syslog.setblocking(False)
+        line = f"rsyslog://localhost:{syslog.getsockname()[1]}"
+        (marked,) = parse_recipients(f"{line}  # public", tmp_path)
+        assert find_failures(make_test_notice(), [marked]).keys() == {marked}
+        with pytest.raises(BlockingIOError):
+            syslog.recv(10_000)
+        (own,) = parse_recipients(line, tmp_path)
+        assert not find_failures(make_test_notice(), [own])
+        assert b"a test" in syslog.recv(10_000)
