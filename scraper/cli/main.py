@@ -79,8 +79,7 @@ def help_of(command: str) -> str:
     if package != PACKAGE.name:
         text = getattr(import_module(module), function_of(command)).help or ""
         return " ".join(str(text).partition("\n\n")[0].split())
-    path = PACKAGE.joinpath(*rest.split(".")).with_suffix(".py")
-    text = path.read_text("utf-8")
+    text = PACKAGE.joinpath(*rest.split(".")).with_suffix(".py").read_text("utf-8")
     function = re.search(rf"^def {function_of(command)}\(.*?\) -> ", text, re.DOTALL | re.MULTILINE)
     assert function is not None
     docstring = re.compile(r'"""(.*?)(?:\n\n|""")', re.DOTALL).search(text, function.end())

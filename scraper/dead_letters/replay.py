@@ -222,8 +222,7 @@ def _running_crawl(connection: sa.Connection, site: SitePages) -> _Target | None
             f"crawl {row.id} of {site.name} is about to begin; try again once "
             f"`{quote_command('scraper status', site.name)}` shows it running"
         )
-    stored = _stored_definition(connection, site)
-    outdated = row.definition_hash != stored.content_hash
+    outdated = row.definition_hash != _stored_definition(connection, site).content_hash
     return _Target(
         row.id,
         site.id,

@@ -119,9 +119,7 @@ class CpuBudget:
 
 def estimate_tags(source: bytes) -> int:
     """Estimates how many tags the page has, counting opening and closing tags."""
-    if len(source) < _STEP_BYTES:
-        return source.count(b"<")
-    return _take_sample(source).tags
+    return source.count(b"<") if len(source) < _STEP_BYTES else _take_sample(source).tags
 
 
 def parses_quickly(source: bytes) -> bool:

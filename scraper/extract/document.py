@@ -12,12 +12,7 @@ from operator import methodcaller
 from typing import Any, TypeVar
 
 from lxml import etree
-from selectolax.lexbor import (
-    LexborDocumentOptions,
-    LexborHTMLParser,
-    LexborNode,
-    SelectolaxError,
-)
+from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode, SelectolaxError
 
 from scraper.domain import Fetched
 from scraper.extract.bounds import (

@@ -305,5 +305,4 @@ def read_revision(connection: sa.Connection, table: str) -> str | None:
     exists = sa.text("SELECT to_regclass(:table) IS NOT NULL")
     if not connection.execute(exists, {"table": table}).scalar():
         return None
-    query = sa.text(f'SELECT version_num FROM "{table}"')
-    return connection.execute(query).scalar()
+    return connection.execute(sa.text(f'SELECT version_num FROM "{table}"')).scalar()

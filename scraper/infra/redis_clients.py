@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import redis
 import redis.asyncio as aredis
+import structlog
 from redis.exceptions import NoPermissionError as NoPermissionError
 from redis.exceptions import RedisError as RedisError
 
@@ -15,6 +16,18 @@ TIMEOUT_S = 10.0
 # Of a client on an event loop. Its callers wait while all connections are in use; redis-py's
 # default pool raises ConnectionError then, as if Redis were away.
 POOL = {"max_connections": 32, "timeout": TIMEOUT_S}
+
+log = structlog.get_logger()
+# Up to 100 names: another program may write any number of keys.
+_foreign: set[bytes] = set()
+
+
+def report_foreign(key: bytes) -> None:
+    """Logs once that a key's value, which this program never wrote, is dropped or not read. An
+    empty `key`: there is none."""
+    if key and key not in _foreign and len(_foreign) < 100:
+        _foreign.add(key)
+        log.warning("ignored a foreign value in Redis", key=repr(key[:200])[2:-1])
 
 
 def connect(url: str, timeout_s: float = TIMEOUT_S) -> redis.Redis:

@@ -1,10 +1,20 @@
--- The beginning of reserve.lua and slow_down.lua: Redis's time in microseconds, and what no script
--- wrote. A key of another type or with too many fields, and a value out of its range, count as lost.
+-- The beginning of reserve.lua, slow_down.lua and read.lua: Redis's time in microseconds, and what no
+-- script wrote. A key of another type or too large, and a value out of its range, count as lost.
 
-for _, key in ipairs(KEYS) do
+local function is_foreign(key)
   local kind = redis.call('TYPE', key).ok
-  local fields = kind == 'hash' and redis.call('HLEN', key) or 0
-  if kind ~= 'hash' and kind ~= 'none' or fields > 20000 then redis.call('DEL', key) end
+  return kind ~= 'none' and (kind ~= 'hash' or redis.call('HLEN', key) > 20000
+    or redis.call('MEMORY', 'USAGE', key, 'SAMPLES', 0) > 8000000)
+end
+local function drop_foreign()
+  local dropped = ''
+  for _, key in ipairs(KEYS) do
+    if is_foreign(key) then
+      redis.call('DEL', key)
+      dropped = key
+    end
+  end
+  return dropped
 end
 local function number(text, default, low, high)
   local value = tonumber(text or default)

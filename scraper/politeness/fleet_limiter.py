@@ -27,11 +27,13 @@ import asyncio
 import math
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import redis.asyncio as aredis
 from redis.exceptions import RedisError
 
 from scraper.errors import DeferredError
+from scraper.infra.redis_clients import report_foreign
 from scraper.infra.statements import lua
 from scraper.politeness.fleet import Reservation
 from scraper.politeness.host_row import host_keys
@@ -158,10 +160,13 @@ class RedisFleetLimiter:
         ]
         # The page's own retry waits as long anyway.
         with suppress(RedisError):
-            await self._slow_down(keys=host_keys(host), args=args)
+            _, foreign = await self._slow_down(keys=host_keys(host), args=args)
+            report_foreign(foreign)
 
-    def _decode_reservation(self, asked: float, reply: Sequence[bytes | int]) -> Reservation:
-        now, start, first, pace, slots, allotment, contended, _, end, returned = map(int, reply)
+    def _decode_reservation(self, asked: float, reply: Sequence[Any]) -> Reservation:
+        *numbers, foreign = reply
+        now, start, first, pace, slots, allotment, contended, _, end, returned = map(int, numbers)
+        report_foreign(foreign)
         answered = asyncio.get_running_loop().time()
         self._offset_s = offset = self._clock.record(asked, answered, now / 1e6)
         return Reservation(

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 import redis
 
+from scraper.infra.redis_clients import report_foreign
+from scraper.infra.statements import lua
+
 HOST_PREFIX = "scraper:host:"
 ALLOTMENTS_PREFIX = "scraper:places:"
 # The scripts divide this interval for a host whose base is unknown.
@@ -66,20 +69,18 @@ def list_hosts(client: redis.Redis) -> list[str]:
 def read_rows(client: redis.Redis, hosts: Collection[str]) -> dict[str, HostRow]:
     """Reads the rows of `hosts` in one round trip."""
     pipeline = client.pipeline(transaction=False)
-    pipeline.time()
+    read = client.register_script(lua("politeness/common.lua", "politeness/read.lua"))
     for host in hosts:
-        host_key, allotments_key = host_keys(host)
-        pipeline.hgetall(host_key)
-        pipeline.hvals(allotments_key)
-    (seconds, micros), *replies = pipeline.execute(raise_on_error=False)
-    now_us = int(seconds) * 1_000_000 + int(micros)
+        read(keys=host_keys(host), client=pipeline)
     rows = {}
-    for host, fields, allotments in zip(hosts, replies[::2], replies[1::2], strict=True):
+    for host, (now, foreign, row, allotments) in zip(hosts, pipeline.execute(), strict=True):
+        report_foreign(foreign)
         try:
-            rows[host] = HostRow.from_redis(fields, allotments, now_us)
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+            pairs = zip(row[::2], row[1::2], strict=True)
+            rows[host] = HostRow.from_redis(dict(pairs), allotments, now)
+        except (ValueError, KeyError, OverflowError):
             # The next reservation replaces what the scripts did not write.
-            rows[host] = HostRow.from_redis({}, (), now_us)
+            rows[host] = HostRow.from_redis({}, (), now)
     return rows
 
 

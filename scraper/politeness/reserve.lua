@@ -27,7 +27,7 @@
 --   16 end of an earlier reservation    17 how many of its microseconds come back unused
 --
 -- Returns {now, start, first slot, pace, slots granted, allotment, contended, factor in millionths,
--- end, returned}. Slot k, counted from 0, is at max(start, first + k * pace); the host is free again
+-- end, returned, a key that was dropped as foreign or ''}. Slot k, counted from 0, is at max(start, first + k * pace); the host is free again
 -- at `end`.
 --
 -- Slots come back only while they are the last that any process has reserved: then the result is as
@@ -39,6 +39,7 @@
 -- Where more processes want to fetch than the concurrency allows, allotments rotate: a process that
 -- has held one for a whole rotation gives it up to the process that has waited longest.
 
+local foreign = drop_foreign()
 local me = ARGV[1]
 local own_interval, own_burst, own_limit = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local slots, want, inflight = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -170,4 +171,4 @@ if want > 0 or inflight > 0 or slots > 0 then
 end
 return {string.format('%.0f', now), string.format('%.0f', start), string.format('%.0f', first),
         pace, granted, allotment, starved and 1 or 0, math.floor(factor * 1000000),
-        string.format('%.0f', tat), returned}
+        string.format('%.0f', tat), returned, foreign}

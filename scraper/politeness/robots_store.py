@@ -8,7 +8,9 @@ from typing import Annotated
 import orjson
 import pydantic
 import redis.asyncio as aredis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
+
+from scraper.infra.redis_clients import report_foreign
 
 # RFC 9309 2.4 allows at most 24 hours.
 GOOD_FOR_S = 24 * 3600
@@ -28,13 +30,18 @@ class RobotsTexts:
         self._redis = redis
 
     async def get(self, origin: str) -> tuple[int, bytes] | None:
+        """Returns status and text. A cache that is away, or holds something else, counts as
+        empty."""
+        key = f"scraper:robots:{origin}"
         try:
-            raw = await self._redis.getrange(f"scraper:robots:{origin}", 0, STORED_MAX_BYTES)
-            status, text = STORED.validate_json(raw or b"")
-            return status, text.encode("latin-1")
-        except (RedisError, ValueError):
-            # A cache that is away, or holds something else, counts as empty.
-            return None
+            if raw := await self._redis.getrange(key, 0, STORED_MAX_BYTES):
+                status, text = STORED.validate_json(raw)
+                return status, text.encode("latin-1")
+        except (ResponseError, ValueError):
+            report_foreign(key.encode())
+        except RedisError:
+            pass
+        return None
 
     async def put(self, origin: str, status: int, body: bytes) -> None:
         failed = status == 0 or status >= 500 or status == 429

@@ -9,8 +9,9 @@
 --   5 cut, in millionths    6 floor, in millionths    7 interval, 0 without a rate
 --   8 concurrency    9 recovery
 --
--- Returns 1 where the pace was cut, else 0.
+-- Returns {1 where the pace was cut, else 0, a key that was dropped as foreign or ''}.
 
+local foreign = drop_foreign()
 local row = redis.call('HMGET', KEYS[1], 'tat', 'rest', 'factor', 'cut', 'base', 'answers', 'since')
 local tat, rest = number(row[1], 0, 0, now + 100 * DAY), number(row[2], 0, 0, now + DAY)
 local factor = number(row[3], 1, 0.03, 1)
@@ -36,4 +37,4 @@ end
 local lasts = math.max(tat - now, rest - now, 0) / 1000 + 60000
 if factor < 1 then lasts = lasts + tonumber(ARGV[9]) / 1000 end
 redis.call('PEXPIRE', KEYS[1], math.ceil(lasts))
-return cut
+return {cut, foreign}

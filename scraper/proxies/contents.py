@@ -52,8 +52,7 @@ def _compare_shares(bad: int, pages: int, others_bad: int, others: int) -> float
 
 def _log_likelihood(bad: int, pages: int) -> float:
     """Returns the logarithm of the likelihood of that many bad pages by their own share."""
-    whole = pages - bad
-    return sum(count * math.log(count / pages) for count in (bad, whole) if count)
+    return sum(count * math.log(count / pages) for count in (bad, pages - bad) if count)
 
 
 class ProxyContents:

@@ -12,15 +12,17 @@ request.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import redis
 import redis.asyncio as aredis
+from redis.commands.core import AsyncScript
 from redis.exceptions import RedisError
 
 from scraper.errors import DeferredError
+from scraper.infra.redis_clients import report_foreign
 from scraper.infra.statements import lua
 from scraper.rules.proxies import FORGIVEN_AFTER_S, QUARANTINES_S, STREAK_MAX, ProxyStats
 
@@ -74,10 +76,7 @@ class ProxyHealth:
     async def read(self, hosts: Iterable[str], now: float) -> dict[str, dict[str, ProxyStats]]:
         """Returns stats by host and proxy id. `free_at` is on the clock of `now`."""
         names = list(hosts)
-        try:
-            at, *replies = await self._read(keys=[health_key(host) for host in names])
-        except RedisError as error:
-            raise DeferredError(AWAY_S) from error
+        at, *replies = await _run_script(self._read, names, [])
         return {
             host: _decode_stats(raw, int(at), now) for host, raw in zip(names, replies, strict=True)
         }
@@ -85,11 +84,9 @@ class ProxyHealth:
     async def strike(self, host: str, proxy_id: str, why: str, least_s: float = 0.0) -> float:
         """Adds one strike, unless the proxy is in quarantine already. Returns the seconds that its
         quarantine lasts from now."""
-        try:
-            args: list[str | int] = [*_RULES, proxy_id, why, round(least_s * 1e6)]
-            return int(await self._strike(keys=[health_key(host)], args=args)) / 1e6
-        except RedisError as error:
-            raise DeferredError(AWAY_S) from error
+        args: list[str | int] = [*_RULES, proxy_id, why, round(least_s * 1e6)]
+        (lasts_us,) = await _run_script(self._strike, [host], args)
+        return int(lasts_us) / 1e6
 
     async def report(self, host: str, tallies: Mapping[str, Tally]) -> None:
         """Adds `tallies` by proxy id. A streak of failures is a strike."""
@@ -97,10 +94,19 @@ class ProxyHealth:
         for proxy_id, tally in tallies.items():
             args += [proxy_id, tally.requests, tally.answered, tally.failed]
             args += [round(tally.latency_s * 1e6)]
-        try:
-            await self._report(keys=[health_key(host)], args=args)
-        except RedisError as error:
-            raise DeferredError(AWAY_S) from error
+        await _run_script(self._report, [host], args)
+
+
+async def _run_script(
+    script: AsyncScript, hosts: Sequence[str], args: list[str | int]
+) -> list[Any]:
+    """Returns the script's reply without the name of a foreign key."""
+    try:
+        first, foreign, *more = await script(keys=[health_key(host) for host in hosts], args=args)
+    except RedisError as error:
+        raise DeferredError(AWAY_S) from error
+    report_foreign(foreign)
+    return [first, *more]
 
 
 def read_all_stats(client: redis.Redis) -> dict[str, dict[str, ProxyStats]]:
@@ -109,7 +115,8 @@ def read_all_stats(client: redis.Redis) -> dict[str, dict[str, ProxyStats]]:
     keys = sorted(client.scan_iter(match=f"{PREFIX}*", count=1000))
     if not keys:
         return {}
-    at, *replies = client.register_script(lua("proxies/read.lua"))(keys=keys)
+    at, foreign, *replies = client.register_script(lua("proxies/read.lua"))(keys=keys)
+    report_foreign(foreign)
     names = [key.decode("utf-8", "replace").removeprefix(PREFIX) for key in keys]
     return {
         host: _decode_stats(raw, int(at), 0.0) for host, raw in zip(names, replies, strict=True)

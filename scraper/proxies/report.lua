@@ -26,4 +26,4 @@ for i = 6, #ARGV, 5 do
   if r.streak >= tonumber(ARGV[4]) then strike(r, ARGV[5], 0) end
   write(ARGV[i], r)
 end
-return 1
+return {1, foreign}

@@ -1,4 +1,5 @@
--- Functions that strike.lua and report.lua share; each is sent behind these.
+-- Functions that strike.lua and report.lua share; each is sent behind these. Both return {their
+-- result, KEYS[1] if it was dropped, since no script wrote it, or ''}.
 --
 -- KEYS[1] scraper:proxies:HOST, a hash that expires two weeks after its last change; the host * is
 --         for proxies as a whole
@@ -11,7 +12,11 @@
 --     commas between them
 
 local size = redis.pcall('HLEN', KEYS[1])
-if type(size) ~= 'number' or size > 100000 then redis.call('DEL', KEYS[1]) end
+local foreign = ''
+if type(size) ~= 'number' or size > 100000 then
+  redis.call('DEL', KEYS[1])
+  foreign = KEYS[1]
+end
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local forgiven_us, keep = tonumber(ARGV[1]), tonumber(ARGV[2])

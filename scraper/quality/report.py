@@ -196,8 +196,7 @@ def read_fields(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
     """Returns the figures of a crawl's fields: as judged, or the current ones of a running crawl.
     Returns an empty list if nothing was counted."""
     rows = connection.execute(FIELDS, {"id": crawl_id}).mappings()
-    judged = [FieldReport(**row) for row in rows]
-    return judged or _running_fields(connection, crawl_id)
+    return [FieldReport(**row) for row in rows] or _running_fields(connection, crawl_id)
 
 
 def _running_fields(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:

@@ -335,8 +335,7 @@ def _normalize_host(scheme: str, host: str, port: int | None) -> str | None:
 def _encode_host(host: str) -> str:
     """Returns the host in punycode, as browsers do (UTS 46, non-transitional): in IDNA 2003 the
     name with "ß" is that of another owner's host. Raises UnicodeError."""
-    mapped = idna.uts46_remap(host, std3_rules=False, transitional=False)
-    labels = mapped.split(".")
+    labels = idna.uts46_remap(host, std3_rules=False, transitional=False).split(".")
     return ".".join(
         label if label.isascii() else f"xn--{label.encode('punycode').decode()}" for label in labels
     )

@@ -199,8 +199,7 @@ def list_sources(site: Site, field: str) -> list[str]:
 
 def crawls_of(connection: sa.Connection, site: str, external_id: str) -> list[sa.Row[Any]]:
     """Returns the crawls that are known to have seen a product, the newest first."""
-    values = {"site": site, "external_id": external_id}
-    return list(connection.execute(CRAWLS, values))
+    return list(connection.execute(CRAWLS, {"site": site, "external_id": external_id}))
 
 
 def _make_origin(

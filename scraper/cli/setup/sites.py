@@ -25,12 +25,7 @@ from scraper.cli.common.shared import (
 from scraper.cli.common.tables import format_span
 from scraper.errors import ConfigError, DefinitionError, NotFoundError, ScraperError
 from scraper.quality import report as reports
-from scraper.registry import (
-    inactive_plugin_with,
-    installed_hooks,
-    plugin_hooks,
-    plugin_subcommands,
-)
+from scraper.registry import inactive_plugin_with, installed_hooks, plugin_hooks, plugin_subcommands
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site

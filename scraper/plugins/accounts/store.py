@@ -16,6 +16,7 @@ import redis.asyncio as aredis
 from redis.exceptions import RedisError
 
 from scraper.errors import DeferredError
+from scraper.infra.redis_clients import report_foreign
 from scraper.infra.statements import lua
 from scraper.plugins.accounts.policy import (
     CHANGE_EVERY_S,
@@ -166,9 +167,10 @@ class LoginStore:
         """Returns the script's word, the account's status, and what else the script returned."""
         try:
             keys = [account_key(site, account), *more_keys]
-            word, now, flat, *more = await self._scripts[name](keys=keys, args=list(args))
+            word, now, flat, foreign, *more = await self._scripts[name](keys=keys, args=list(args))
         except RedisError as error:
             raise DeferredError(AWAY_S) from error
+        report_foreign(foreign)
         return word, parse_status(int(now), flat), more
 
 
@@ -182,7 +184,8 @@ def logged_out_key(site: str, account: str) -> str:
 
 def read_status(client: redis.Redis, site: str, account: str) -> AccountStatus:
     read = client.register_script(_read_script("read"))
-    _, now, flat = read(keys=[account_key(site, account)])
+    _, now, flat, foreign = read(keys=[account_key(site, account)])
+    report_foreign(foreign)
     return parse_status(int(now), flat)
 
 
@@ -191,17 +194,16 @@ def read_states(client: redis.Redis) -> dict[tuple[str, str], AccountStatus]:
     and `known` of the statuses are filled in."""
     accounts = list_accounts(client)
     fields = (b"generation", b"locked", b"rest", b"quarantined", b"failures")
+    read = client.register_script(lua("plugins/accounts/scripts/state.lua"))
     with client.pipeline(transaction=False) as pipe:
         pipe.time()
         for account in accounts:
-            pipe.hmget(account_key(*account), *fields)
-        (seconds, microseconds), *rows = pipe.execute(raise_on_error=False)
+            read(keys=[account_key(*account)], args=fields, client=pipe)
+        (seconds, microseconds), *rows = pipe.execute()
     now_us = seconds * 1_000_000 + microseconds
     statuses = {}
     for account, row in zip(accounts, rows, strict=True):
-        # A key of another type counts as lost.
-        values = row if isinstance(row, list) else [None] * len(fields)
-        pairs = [pair for pair in zip(fields, values, strict=True) if pair[1]]
+        pairs = [pair for pair in zip(fields, row, strict=True) if pair[1]]
         statuses[account] = parse_status(now_us, [text for pair in pairs for text in pair])
     return statuses
 

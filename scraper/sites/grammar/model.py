@@ -41,8 +41,7 @@ class Problems(list[tuple[str, str]]):
 
 def refuse(key: str, text: str) -> Never:
     """Raises a single problem."""
-    problems = Problems([(key, text)])
-    problems.raise_any()
+    Problems([(key, text)]).raise_any()
     raise AssertionError("unreachable")
 
 

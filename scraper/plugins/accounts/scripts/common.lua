@@ -19,7 +19,7 @@
 --
 -- Nothing that the secrets file or the site gave is stored in clear.
 --
--- Every script returns {word, now, the hash}.
+-- Every script returns {word, now, the hash, a key of which something was dropped or ''}.
 
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -27,13 +27,18 @@ local account = KEYS[1]
 -- What no script wrote counts as lost: a key of another type, too many or too large fields, a field
 -- that is not a number, a rest or a lock that would last for years, and an event that is yet to
 -- come (an hour is for clocks of replaced servers).
+local foreign = ''
+local function drop(key, field)
+  if field then redis.call('HDEL', key, field) else redis.call('DEL', key) end
+  foreign = key
+end
 for _, key in ipairs(KEYS) do
   local kind = redis.call('TYPE', key).ok
-  if kind ~= 'hash' and kind ~= 'none' then redis.call('DEL', key) end
+  if kind ~= 'hash' and kind ~= 'none' then drop(key) end
 end
-if redis.call('HLEN', account) > 50 then redis.call('DEL', account) end
+if redis.call('HLEN', account) > 50 then drop(account) end
 for _, field in ipairs(redis.call('HKEYS', account)) do
-  if redis.call('HSTRLEN', account, field) > 1000000 then redis.call('HDEL', account, field) end
+  if redis.call('HSTRLEN', account, field) > 1000000 then drop(account, field) end
 end
 local NUMBERS = {'rest', 'locked', 'generation', 'proven', 'out', 'tried', 'since', 'changed',
   'forgotten', 'revision', 'expires', 'logins', 'failures', 'n:rejected', 'n:unavailable',
@@ -42,12 +47,14 @@ for i, text in ipairs(redis.call('HMGET', account, unpack(NUMBERS))) do
   local valid = text and #text <= 16 and string.match(text, '^%d+$')
   local latest = i <= 2 and now + 90 * 86400000000 or i <= 9 and now + 3600000000 or 1e16
   if text and not (valid and tonumber(text) <= latest) then
-    redis.call('HDEL', account, NUMBERS[i])
+    drop(account, NUMBERS[i])
   end
 end
 local function us(n) return string.format('%.0f', n) end
 local function number(name) return tonumber(redis.call('HGET', account, name) or '0') end
-local function reply(word) return {word, us(now), redis.call('HGETALL', account)} end
+local function reply(word)
+  return {word, us(now), redis.call('HGETALL', account), foreign}
+end
 
 local function clear_failures()
   redis.call('HDEL', account, 'rest', 'kind', 'why', 'quarantined', 'since',

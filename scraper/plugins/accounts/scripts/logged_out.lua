@@ -36,5 +36,5 @@ if ARGV[9] == '1' and generations <= 2
   record_failure('useless', ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), 0)
 end
 local counted = reply('counted')
-counted[4], counted[5] = generations, us(ago)
+counted[5], counted[6] = generations, us(ago)
 return counted
