@@ -181,7 +181,8 @@ class FetchError(Exception):
         signal: ProxySignal | None = None,
         sign: str = "",
     ) -> None:
-        super().__init__(message)
+        # A message shows commands that can be typed between these; a host must not add its own.
+        super().__init__(message.replace("`", "'"))
         self.outcome = outcome
         self.url = url
         self.status = status

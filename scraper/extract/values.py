@@ -43,6 +43,8 @@ class Mistyped(Exception):
     """The text is not a value of the type. The message is a short sentence that quotes the text."""
 
     def __init__(self, text: str, wanted: str) -> None:
+        # A message shows commands that can be typed between these; a page must not add its own.
+        text = text.replace("`", "'")
         shown = text if len(text) <= 60 else text[:57] + "…"
         super().__init__(f"{shown!r} is not a {wanted}")
 

@@ -244,7 +244,7 @@
     };
     section("standing", [standing, repair?.state], () => standing && card("Its newest crawl", "", h("p", {}, h("span", {class: `crawl-badge badge-${/failed|suspect/.test(standing.state) ? "bad" : "quiet"}`}, plain(standing.state)), " ",
       h("a", {href: `${pages}/${standing.crawl}`}, `Crawl ${standing.crawl}`), standing.why ? [": ", message(standing.why)] : ""),
-      standing.reasons.length > 0 && h("ul", {class: "crawl-why"}, standing.reasons.map((text) => h("li", {}, message(text)))),
+      standing.reasons.length > 0 && h("ul", {class: "crawl-why"}, standing.reasons.map((text) => h("li", {}, plain(text)))),
       !readOnly && h("div", {class: "tab-row"}, repair?.state !== "reading" && button("Look for a repair", "primary", "repair", () => act("repair", {site})), !standing.running && button("Crawl now", "primary", "crawl", () => crawl(site)),
         standing.may_decide && [sure("Accept", "primary", "accept", standing.crawl), sure("Reject", "danger", "reject", standing.crawl)])));
     section("repair", [repair, data.seen], () => repair && card("Repair", "", repair.state === "reading" ? h("p", {class: "crawl-detail", role: "status"}, "Product pages are being read, at the site's rate.") : [

@@ -36,9 +36,10 @@
     return element;
   }
 
-  /* A message with a button to copy each command that it names, which is quoted already. */
+  /* A message with a button to copy each command that it names, which is quoted already: a shell sees one command in it. */
+  const COMMAND = /(`scraper(?: (?:[\w@%+=:,./-]+|'[^'`\n]*'(?:"'"'[^'`\n]*')*))+`)/;
   function message(text) {
-    return plain(text).split(/(`scraper [^`\n]+`)/).map((part, i) => {
+    return plain(text).split(COMMAND).map((part, i) => {
       if (i % 2 === 0) return part;
       const shown = part.slice(1, -1), copied = h("button", {type: "button", class: "btn btn-link btn-sm tab-copy", "data-key": `copy-${shown}`, "aria-label": `Copy ${shown}`}, "Copy");
       copied.addEventListener("click", async () => {
@@ -430,7 +431,7 @@
       h("details", {"data-key": "origins"}, h("summary", {"data-key": "origins-summary"}, "Details"),
         table([["Field", ""], ["Crawl", "num"], ["Definition", ""], ["Read from", "wide"]], values.map((one) => [
           plain(one.field), crawlLink(one.crawl), plain(one.definition), plain(one.sources.join(" or "))]), "Details"),
-        h("p", {class: "crawl-detail"}, "To see which source gave a value: ", h("code", {}, command("scraper why", site, product.id))))));
+        h("p", {class: "crawl-detail"}, "To see which source gave a value: ", h("code", {}, command("scraper why", site, ...String(product.id).startsWith("-") ? ["--"] : [], product.id))))));
     section("seen", crawls, () => card("Crawls that saw it", "those that added or changed it, and the last one that reached it", table(
       [["Crawl", "num"], [`When, ${zoneName()}`, ""], ["State", ""], ["Result", "wide"]],
       crawls.map((one) => [crawlLink(one.crawl), when(one.at), stateBadge(one.suspect ? "suspect" : one.status), plain(one.what)]), "Crawls that saw it")));
@@ -590,7 +591,7 @@
     const suspect = list.some((one) => one.level !== "notice");
     return card(suspect ? "Why it is suspect" : list.length ? "Notices" : "Held", "",
       list.map((one) => h("div", {class: "crawl-why"},
-        h("p", {}, h("b", {}, plain(one.field ?? "products")), ": ", message(one.text)),
+        h("p", {}, h("b", {}, plain(one.field ?? "products")), ": ", plain(one.text)),
         one.examples.length > 0 && h("ul", {}, one.examples.map((page) => h("li", {}, link(page.url),
           h("div", {class: "crawl-detail"}, plain(page.problem), page.known !== null && `; known as ${plain(page.known)}`),
           page.excerpt && h("pre", {class: "detail-code"}, plain(page.excerpt))))))),
