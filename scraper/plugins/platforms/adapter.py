@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,15 +17,20 @@ _BLOCK = re.compile(r"(?=</?(?:p|div|br|li|[uod]l|d[td]|h[1-6r]|t[rdh]|table|sec
 
 
 def parse_json(page: Fetched) -> Any:
-    """Returns the page's JSON, with fractions as Decimal. Raises ValueError."""
+    """Returns the page's JSON, with fractions as Decimal. Raises ValueError, also for NaN and
+    Infinity, which JSON does not have."""
     if not page.body.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
         raise ValueError("the answer is not JSON")
     try:
-        return json.loads(page.body, parse_float=Decimal)
+        return json.loads(page.body, parse_float=Decimal, parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError("the JSON is nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"the JSON is broken or cut off: {error}") from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number")
 
 
 def read_parameter(url: str, name: str, default: str = "") -> str:
@@ -37,9 +42,12 @@ def parse_amount(given: Any, shift: int = 0) -> Decimal | None:
     if given is None or given == "":
         return None
     try:
-        return Decimal(str(given)).scaleb(-shift)
-    except InvalidOperation:
-        raise ValueError(f"{str(given)[:60]!r} is not a price") from None
+        amount = Decimal(str(given)).scaleb(-shift)
+    except ArithmeticError:
+        amount = Decimal("NaN")
+    if not amount.is_finite():
+        raise ValueError(f"{str(given)[:60]!r} is not a price")
+    return amount
 
 
 def price_fields(

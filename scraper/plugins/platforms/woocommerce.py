@@ -21,6 +21,8 @@ from scraper.plugins.platforms.adapter import (
 )
 
 PATH, PER_PAGE = "/wp-json/wc/store/v1/products", 100
+# Decimal places: ISO 4217 has currencies with up to four.
+UNITS = frozenset("0123456789")
 
 
 class WooCommerce(Adapter):
@@ -61,7 +63,11 @@ def _next_page(number: int, kind: str) -> NextPage:
 
 def _make_row(product: dict[str, Any]) -> dict[str, Any]:
     price = product["prices"]
-    unit = int(price["currency_minor_unit"])
+    unit = price["currency_minor_unit"]
+    # As an integer, 1e999999999 would occupy the process for hours.
+    if str(unit) not in UNITS:
+        raise ValueError(f"{str(unit)[:20]!r} is not a number of decimal places")
+    unit = int(unit)
     rated = product.get("review_count")
     row = {
         "id": str(product["id"]),

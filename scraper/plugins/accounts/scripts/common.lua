@@ -19,7 +19,7 @@
 --
 -- Nothing that the secrets file or the site gave is stored in clear.
 --
--- Every script returns {word, now, the hash, a key of which something was dropped or ''}.
+-- Every script returns {word, now, the hash, a key that lost something that no script wrote, or ''}.
 
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]

@@ -86,7 +86,7 @@ class ActionApi(ApiHandler):
             raise tornado.web.HTTPError(413)
         try:
             body = json.loads(self.request.body or b"{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             raise tornado.web.HTTPError(400, "the body is not JSON") from None
         if not isinstance(body, dict):
             raise tornado.web.HTTPError(400, "the body is not a JSON object")
