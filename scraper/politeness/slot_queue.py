@@ -22,8 +22,8 @@ class SlotQueue:
     """
 
     __slots__ = (
-        *("_end", "_reserved_interval_s", "_slots", "busy_until", "interval_s", "rests_until"),
-    )
+        "_end", "_reserved_interval_s", "_slots", "busy_until", "interval_s", "rests_until",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.interval_s = self.rests_until = self.busy_until = 0.0

@@ -92,8 +92,8 @@ class ProxyHealth:
         """Adds `tallies` by proxy id. A streak of failures is a strike."""
         args: list[str | int] = [*_RULES, STREAK_MAX, FAILING]
         for proxy_id, tally in tallies.items():
-            args += [proxy_id, tally.requests, tally.answered, tally.failed]
-            args += [round(tally.latency_s * 1e6)]
+            latency_us = round(tally.latency_s * 1e6)
+            args += [proxy_id, tally.requests, tally.answered, tally.failed, latency_us]
         await _run_script(self._report, [host], args)
 
 
