@@ -18,8 +18,9 @@ _LOGIN = re.compile(
     r"(?<=://)[^\s/?#\"'\\<>]*@|(?<![\w.%+-])[\w.%+-]+:[^\s/?#:@\"'\\<>]+@(?=[\w-])"
 )
 _SECRET_NAME = re.compile(
-    r"[\w.-]*(?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key|signature|session[_-]?id)"
-    r"|pwd|pass|sig|sid|auth|authorization|key|jwt|session|code|phpsessid",
+    r"[\w.-]*(?:passw(?:or)?d|secret|token|credential|signature|session[_-]?id"
+    r"|(?:api|access|auth|private|subscription)[_-]?key)"
+    r"|pwd|pass|sig|sid|auth|authorization|key|jwt|otp|session|code|phpsessid",
     re.IGNORECASE,
 )
 _PARAMETER = re.compile(r"([?&;#])([\w.%\[\]-]{1,80})=([^&;#\s\"'\\<>]+)")
@@ -31,7 +32,7 @@ _NESTED = re.compile(
 )
 # As a line, in JSON, and in what Python shows of a dictionary or of pairs.
 _HEADER = re.compile(
-    r"(\b(?:authorization|cookie|x-(?:[\w-]{0,40}-)?(?:token|key|secret))\b"
+    r"(\b(?:authorization|cookie|(?:x-(?:[\w-]{0,40}-)?|api[_-]?)(?:token|key|secret))\b"
     r"(?:\"?: ?\"?|[\"'][:,] b?(?P<quote>[\"'])))"
     r"(?(quote)(?:(?!(?P=quote))[^\r\n])+|[^\r\n\"]+)",
     re.IGNORECASE,
@@ -55,7 +56,7 @@ def redact(text: str) -> str:
     if "=" in text:
         text = _PARAMETER.sub(_mask_parameter, text)
     lower = text.lower()
-    has_header = "cookie" in lower or "authorization" in lower or "x-" in lower
+    has_header = "cookie" in lower or "authorization" in lower or "x-" in lower or "api" in lower
     return _HEADER.sub(r"\1***", text) if has_header else text
 
 

@@ -34,6 +34,13 @@ from tests.support.growth import assert_linear
             '{"url": "https://a:b@h/?token=x", "n": 1}',
             '{"url": "https://***@h/?token=***", "n": 1}',
         ),
+        (
+            "https://h/p?auth_key=a&Subscription-Key=b&privateKey=c&otp=d&X-Amz-Credential=e",
+            "https://h/p?auth_key=***&Subscription-Key=***&privateKey=***&otp=***"
+            "&X-Amz-Credential=***",
+        ),
+        ("api-key: abc", "api-key: ***"),
+        ('{"api_key": "abc", "apikey": "d"}', '{"api_key": "***", "apikey": "***"}'),
         ("https://h/p;jsessionid=abc?id=7", "https://h/p;jsessionid=***"),
         ("https://h/cb#access_token=abc&state=1", "https://h/cb#access_token=***&state=1"),
         ("https://h/p?api%5Fkey=abc&%70ass=def", "https://h/p?api%5Fkey=***&%70ass=***"),
@@ -72,6 +79,7 @@ def test_secrets_are_taken_out(text: str, told: str) -> None:
         "/?next=%2Fcb%3Fmonkey%3D1%26sort%3Dkey&filter[monkey]=2",
         "12:30 mail to ann@shop.example, ratio 3:2",
         "cookies: 3, X-Forwarded-For: 1, x-monkey: 2",
+        "https://shop.example/p?sort_key=price&cache-key=7, api: 2, rapikey: 3",
         "",
     ],
 )
