@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection
 
-from scraper.plugins.freshness.rounds import RESERVE
+from scraper.plugins.freshness.learning import RESERVE
 from scraper.plugins.freshness.rules.allocation import allocate, needed_budget, visits_of
 from scraper.plugins.freshness.rules.contract import KEPT_DAYS, correct_share, needed_share
 from scraper.plugins.freshness.rules.estimates import (

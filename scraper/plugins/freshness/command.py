@@ -15,7 +15,7 @@ from scraper.errors import NotFoundError
 from scraper.frontier import sites
 from scraper.plugins.freshness import store, traffic
 from scraper.plugins.freshness.keys import FreshnessKeys
-from scraper.plugins.freshness.rounds import needed_requests
+from scraper.plugins.freshness.learning import needed_requests
 from scraper.plugins.freshness.rules.allocation import needed_budget, reached_age, visits_of
 from scraper.plugins.freshness.rules.limits import budget_of, find_tightest
 from scraper.plugins.freshness.rules.sensors import SensorRecord

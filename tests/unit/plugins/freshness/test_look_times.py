@@ -9,7 +9,7 @@ import pytest
 
 from scraper.plugins.freshness.hooks import HOOKS
 from scraper.plugins.freshness.keys import FreshnessKeys
-from scraper.plugins.freshness.rounds import learn_look
+from scraper.plugins.freshness.learning import learn_look
 from scraper.plugins.freshness.rules.estimates import Evidence, estimate_rate
 from scraper.plugins.freshness.rules.plan import SitePlan
 from scraper.plugins.freshness.rules.profile import Profile
