@@ -15,6 +15,7 @@ import pytest
 from scraper.cli.main import main
 from scraper.domain import CrawlStatus, Outcome, Status
 from tools.docs import reference
+from tools.house.modules import PACKAGE, modules_below
 from tools.house.references import is_importable
 
 ROOT = Path(__file__).parents[3]
@@ -29,8 +30,10 @@ WORDS_MAX = 20_000
 # A command ends where the shell's own signs, a comment or the end of code begin.
 COMMAND = re.compile(r"(?:^|[`$;&(] ?|&& )scraper ((?:[^`#;&|<>\n]|\\\n)+)", re.M)
 PLACEHOLDERS = {"CRAWL": "1", "N": "1"}
-# The command of the example plug-in, and one of an earlier version in the upgrade notes.
-OTHERS = {"owners", "mend"}
+# The command of the example plug-in, one of an earlier version in the upgrade notes, and a thread.
+OTHERS = {"owners", "mend", "watchdog"}
+# A command with its subcommand in a string: alone, in backticks, or in an example.
+SHOWN = re.compile(r"(?:^|[`>] ?)scraper ([a-z]+(?: [a-z]+)?)")
 
 
 def typed(page: Path) -> Iterator[list[str]]:
@@ -75,6 +78,22 @@ def test_commands_are_found_and_judged() -> None:
     assert mistake(["crawl", "shop", "--no-such-option"])
     assert mistake(["dead", "resurrect"])
     assert mistake(["resurrect", "shop"])
+
+
+def shown_commands() -> Iterator[tuple[str, list[str]]]:
+    """The place and the words of each command that messages and help texts show."""
+    for module in modules_below(PACKAGE):
+        for node in module.nodes:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for command in SHOWN.findall(node.value):
+                    yield f"{module.name}:{node.lineno} {command}", command.split()
+
+
+@pytest.mark.parses
+def test_commands_that_messages_name_are_there() -> None:
+    commands = [(place, words) for place, words in shown_commands() if words[0] not in OTHERS]
+    assert len(commands) > 100
+    assert [place for place, words in commands if mistake(words)] == []
 
 
 def imported(text: str) -> Iterator[str]:
