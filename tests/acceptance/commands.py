@@ -177,6 +177,15 @@ def until(true: Callable[[], Any], timeout_s: float, every_s: float = 0.05) -> A
         time.sleep(every_s)
 
 
+def until_completed(engine: sa.Engine, crawl_id: int, timeout_s: float) -> None:
+    """Looks into the database: a `scraper status` each time would take a core from the crawl."""
+    until(
+        lambda: progress.as_json(progress.read_one(engine, crawl_id))["status"] == "completed",
+        timeout_s,
+        every_s=0.2,
+    )
+
+
 def processes_of(home: Path, word: str = "") -> list[str]:
     """Command lines, with that word in them, of the running processes that have `home` as their
     SCRAPER_HOME."""

@@ -15,7 +15,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from scraper.infra.objects import Objects, open_place
 from scraper.settings import Settings
-from tests.acceptance.commands import Commands, until
+from tests.acceptance.commands import Commands, until, until_completed
 from tests.support.shops.odd_shop import Answer, OddShop, listing, product
 
 PRODUCTS = 120
@@ -232,7 +232,7 @@ def test_whatever_is_killed_rows_point_at_records_that_can_be_read(
         run.end(worker, signal.SIGKILL)
         assert run.json("archive", "verify")["broken"] == 0
         worker = run.worker("datacenter", *few)
-    until(lambda: run.crawls("shop")[0]["status"] == "completed", 240)
+    until_completed(engine, crawl_id, 240)
     assert run.crawls("shop")[0]["id"] == crawl_id and run.crawls("shop")[0]["ok"] == PRODUCTS + 1
     done = run.json("archive", "verify")
     assert done["broken"] == 0 and 30 <= done["pages"] <= PRODUCTS + 1

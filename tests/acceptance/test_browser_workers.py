@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.settings import Settings
-from tests.acceptance.commands import Commands, assert_counted, until
+from tests.acceptance.commands import Commands, assert_counted, until, until_completed
 from tests.support.making import rows
 from tests.support.shops.js_shop import LISTING, ForBrowsersOnly, HungryShop, JsShop
 from tests.support.shops.login_shop import PASSWORD, SESSION, ScriptedShop
@@ -135,11 +135,11 @@ def test_a_browser_that_grows_too_large_is_replaced_and_the_crawl_goes_on(
             "browser", env={"SCRAPER_BROWSER_PAGES": "2", "SCRAPER_BROWSER_MEMORY_MAX_MB": "800"}
         )
         run.until_ready(worker)
-        run.scraper("crawl", "shop")
+        crawl_id = int(run.scraper("crawl", "shop").stdout)
         until(lambda: "its processes have" in run.log(worker), 150)
         started, first = below(worker.pid), oldest_browser(worker.pid)
         shop.done.set()
-        until(lambda: run.crawls("shop")[0]["status"] == "completed", 120, every_s=0.5)
+        until_completed(engine, crawl_id, 120)
         assert_counted(engine, run.crawls("shop")[0])
         assert stored(engine) == shop.truth
         assert len(shop.asked_for("/filled?")) == 1, "the listing that filled it was shown once"
@@ -167,13 +167,13 @@ def test_pages_of_an_account_are_one_login_an_expiry(
         run.coordinator()
         worker = run.worker("browser", env={"SCRAPER_BROWSER_PAGES": "2"})
         run.until_ready(worker)
-        run.scraper("crawl", "shop")
+        crawl_id = int(run.scraper("crawl", "shop").stdout)
         for times, (products, style) in enumerate(((4, "page"), (9, "redirect")), 1):
             until(lambda products=products: len(stored(engine)) >= products, 120)
             assert len(shop.logins) == times, "one for all pages"
             shop.style = style
             shop.expire_all()
-        until(lambda: run.crawls("shop")[0]["status"] == "completed", 120, every_s=0.5)
+        until_completed(engine, crawl_id, 120)
         crawl = run.crawls("shop")[0]
         assert_counted(engine, crawl)
         assert (crawl["dead"], crawl["invalid"]) == (0, 0)

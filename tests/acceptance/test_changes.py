@@ -19,7 +19,7 @@ import redis
 import sqlalchemy as sa
 
 from scraper.settings import Settings
-from tests.acceptance.commands import Commands, until
+from tests.acceptance.commands import Commands, until, until_completed
 from tests.acceptance.conftest import SampleShop
 from tests.support.making import a_site, keep
 from tests.support.servers.forked import BIN, ROOT
@@ -82,10 +82,11 @@ def test_three_consumers_read_two_crawls_and_more(
     run.crawl(engine, "demo", timeout_s=120)
     now_and_then += records(run.scraper("changes", "demo", "--consumer", "slow").stdout)
     shop.visit()
-    run.scraper("crawl", "demo")
+    crawl_id = int(run.scraper("crawl", "demo").stdout)
     exported = tmp_path / "during.jsonl"
     told = run.json("export", "demo", "-o", str(exported))
-    until(lambda: run.crawls("demo")[0]["phase"] in ("completed", "completed with dead pages"), 120)
+    until_completed(engine, crawl_id, 120)
+    assert run.crawls("demo")[0]["phase"] in ("completed", "completed with dead pages")
     killed = run.start("scraper", "changes", "demo", "--consumer", "slow", "--follow")
     until(lambda: run.log(killed).count("\n") > 3, 30)
     run.end(killed, signal.SIGKILL)

@@ -11,7 +11,7 @@ import redis
 import sqlalchemy as sa
 
 from scraper.settings import Settings
-from tests.acceptance.commands import Commands, until
+from tests.acceptance.commands import Commands, until, until_completed
 from tests.acceptance.conftest import SampleShop
 from tests.support.aging import age_filters
 
@@ -82,20 +82,14 @@ def test_a_shop_whose_pages_leave_the_frontier(
     run.scraper("dedup", "reset", "demo")
     assert run.json("dedup", "show", "demo")["urls"] == 0
     shop.forget()
-    run.scraper("crawl", "demo")
+    crawl_id = int(run.scraper("crawl", "demo").stdout)
     until(lambda: len(products(shop)) > PRODUCTS // 4, 120)
     with redis.Redis.from_url(environment.valkey_url) as client:
         client.flushdb()  # the queues too
-    fourth = until(
-        lambda: [
-            each
-            for each in run.crawls()
-            if each["status"] == "completed" and each["id"] > third["id"]
-        ],
-        240,
-    )
+    until_completed(engine, crawl_id, 240)
+    (fourth,) = (each for each in run.crawls() if each["id"] == crawl_id)
     assert len(set(products(shop))) == PRODUCTS
-    assert fourth[0]["product_done"] == fourth[0]["product_total"] >= PRODUCTS
+    assert fourth["product_done"] == fourth["product_total"] >= PRODUCTS
     until(lambda: not left(engine), 30)
     assert known(engine) == shop.truth().keys()
 

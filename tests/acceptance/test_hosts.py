@@ -10,7 +10,7 @@ from itertools import pairwise
 import sqlalchemy as sa
 
 from scraper.settings import Settings
-from tests.acceptance.commands import Commands, until
+from tests.acceptance.commands import Commands, until, until_completed
 from tests.acceptance.conftest import SampleShop
 from tests.acceptance.killed_crawl import SHOP, SLOWER, Crawl
 from tests.support.making import a_site, add, new_page, open_crawl, urls
@@ -118,14 +118,14 @@ def test_a_host_that_says_429_is_spared_by_the_whole_fleet(
         host = shop.url().removeprefix("http://")
         run.coordinator()
         run.worker("datacenter")
-        run.scraper("crawl", "throttling")
+        crawl_id = int(run.scraper("crawl", "throttling").stdout)
         (shown,) = until(
             lambda: [each for each in run.json("host", "list", host) if each["pace"] < 1], 60
         )
         assert 0.5 <= shown["pace"] < 0.7 and 10 <= shown["pace_per_s"] < 14
         # None: the rest is over
         assert shown["why"] in (None, f"429, Retry-After {REST_S} s")
-        until(lambda: run.crawls()[0]["status"] == "completed", 60, every_s=0.5)
+        until_completed(engine, crawl_id, 60)
         times, asked = shop.times(0), shop.asked(0)
     assert sorted(asked) == sorted(["/", *targets, asked[REFUSED]]), (
         "the page that was refused is asked once more"
