@@ -10,6 +10,7 @@ import httpx
 
 from scraper.plugins.demo.processes import find_free_port
 from tests.acceptance.commands import Commands, until
+from tests.support.servers.flower import PLAIN
 from tests.support.servers.forked import Process
 
 RUNS = "everything runs"
@@ -39,7 +40,8 @@ class Started:
 
     def is_flower_there(self) -> bool:
         try:
-            return httpx.get(f"http://127.0.0.1:{self.port}/healthcheck", timeout=5).is_success
+            url = f"http://127.0.0.1:{self.port}/healthcheck"
+            return httpx.get(url, timeout=5, verify=PLAIN).is_success
         except httpx.HTTPError:
             return False
 

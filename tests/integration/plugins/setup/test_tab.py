@@ -12,7 +12,7 @@ from scraper.plugins.setup.tab import ACTIONS, QUESTIONS
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
 from tests.support.making import rows
-from tests.support.servers.flower import Flower
+from tests.support.servers.flower import PLAIN, Flower
 from tests.support.servers.silent_shop import SilentShop
 from tests.support.shops.shop_templates import TEMPLATES
 from tests.support.shops.static_shop import StaticShop
@@ -91,7 +91,7 @@ def test_every_route_asks_for_the_login_and_every_action_for_its_own_origin(
         for path in GETS:
             assert flower.get(path, auth=auth).status_code == 401, path
         for name in POSTS:
-            answer = httpx.post(f"{flower.url}{API}/{name}", auth=auth, timeout=30)
+            answer = httpx.post(f"{flower.url}{API}/{name}", auth=auth, timeout=30, verify=PLAIN)
             assert answer.status_code == 401, name
     for name in POSTS:
         path, body = f"{API}/{name}", BODIES.get(name, {"id": 1})

@@ -17,7 +17,7 @@ from scraper.plugins.flower.actions import ACTIONS, OF_SITES
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands
 from tests.support.making import a_site, open_crawl, rows
-from tests.support.servers.flower import Flower
+from tests.support.servers.flower import PLAIN, Flower
 from tests.support.servers.forked import BIN
 
 PASSWORD = "correct horse"
@@ -50,8 +50,10 @@ def do(
     """Posts as a browser does, or with a token as a script does."""
     if isinstance(auth, str):
         headers = {"Authorization": f"Bearer {auth}"}
-        return httpx.post(f"{flower.url}{path}", json=body or {}, headers=headers, timeout=180)
-    with httpx.Client(auth=auth, timeout=180) as client:
+        return httpx.post(
+            f"{flower.url}{path}", json=body or {}, headers=headers, timeout=180, verify=PLAIN
+        )
+    with httpx.Client(auth=auth, timeout=180, verify=PLAIN) as client:
         client.get(f"{flower.url}/crawls")
         headers = {"X-XSRFToken": client.cookies["_xsrf"]}
         return client.post(f"{flower.url}{path}", json=body or {}, headers=headers)
@@ -165,7 +167,7 @@ def test_an_address_of_oauth_has_the_role_of_the_file(
 
     def status(address: str, path: str, secret: str = PASSWORD, **headers: str) -> int:
         cookie = create_signed_value(secret, "user", address).decode()
-        with httpx.Client(timeout=60, cookies={"user": cookie}) as client:
+        with httpx.Client(timeout=60, cookies={"user": cookie}, verify=PLAIN) as client:
             client.get(f"{flower.url}/api/crawls")
             headers = {"X-XSRFToken": client.cookies.get("_xsrf", ""), **headers}
             return client.post(f"{flower.url}{path}", json={}, headers=headers).status_code
