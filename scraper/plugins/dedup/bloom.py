@@ -32,10 +32,14 @@ from typing import Any
 from uuid import UUID
 
 import redis
+from redis.exceptions import ResponseError
 
+from scraper.infra.redis_clients import report_foreign
 from scraper.infra.statements import lua
 from scraper.plugins.dedup.sizing import FIRST, FURTHER, FilterPart, Shape, false_positives
 
+# The scripts count a longer state as lost, too.
+STATE_MAX_BYTES = 1_000_000
 PREFIX = "scraper:dedup:"
 # URLs per call: these take 2 ms, during which Redis answers no other client.
 AT_ONCE = 200
@@ -130,12 +134,7 @@ class FilterStore:
         """Reads a filter's state for operators. Slow: asks for the size of each key."""
         seconds, micros = self._client.time()
         now_ms = seconds * 1000 + micros // 1000
-        stored = json.loads(self._client.get(bloom.key) or b'{"gens": []}')
-        generations = tuple(
-            generation
-            for raw in stored["gens"]
-            if (generation := _parse_generation(raw, _to_ms(bloom.life_s), now_ms)) is not None
-        )
+        generations = self._read_generations(bloom, now_ms)
         keys = list(self._client.scan_iter(match=f"{bloom.key}*", count=1000))
         pipeline = self._client.pipeline(transaction=False)
         for key in keys:
@@ -143,6 +142,20 @@ class FilterStore:
         memory = sum(size or 0 for size in pipeline.execute())
         policy = str(self._client.info("memory").get("maxmemory_policy", "unknown"))
         return FilterState(generations, len(keys), memory, policy)
+
+    def _read_generations(self, bloom: BloomFilter, now_ms: int) -> tuple[Generation, ...]:
+        """Returns those that are not forgotten; none if no script wrote the state."""
+        life_ms = _to_ms(bloom.life_s)
+        try:
+            text = self._client.getrange(bloom.key, 0, STATE_MAX_BYTES)
+            parsed = [
+                _parse_generation(raw, life_ms, now_ms)
+                for raw in json.loads(text or b'{"gens": []}')["gens"]
+            ]
+        except (ResponseError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
+            report_foreign(bloom.key.encode())
+            return ()
+        return tuple(generation for generation in parsed if generation is not None)
 
     def delete_filters(self, site_id: int, kept: UUID | None = None) -> int:
         """Deletes a site's filters, except one. Returns how many keys were deleted."""

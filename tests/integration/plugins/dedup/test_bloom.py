@@ -314,9 +314,21 @@ def test_a_state_that_was_forged_counts_as_lost(own_valkey: str, state: str) -> 
     with redis.Redis.from_url(own_valkey, socket_timeout=10) as client:
         client.set(one.key, state)
         filters = FilterStore(client)
+        filters.read_state(one)
         assert not any(filters.lookup(one, prints("a", 10))[0])
         assert filters.add(one, prints("a", 10)) == 10
         assert all(filters.lookup(one, prints("a", 10))[0])
+        assert len(filters.read_state(one).generations) == 1
+
+
+def test_an_operator_sees_no_filter_in_a_state_of_another_program(
+    own_valkey: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = a_filter()
+    with redis.Redis.from_url(own_valkey, socket_timeout=10) as client:
+        client.rpush(one.key, "foreign")
+        assert FilterStore(client).read_state(one).generations == ()
+    assert capsys.readouterr().out.count(one.key) == 1
 
 
 def test_the_arithmetic() -> None:
