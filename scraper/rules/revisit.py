@@ -53,7 +53,8 @@ def read_validators(headers: Mapping[str, str], body_hash: int | None = None) ->
     response's Date (RFC 9110, 8.8.2.2); a later one is wrong anyway.
     """
     etag, modified = headers.get("etag"), headers.get("last-modified")
-    if etag is not None and (len(etag) > ETAG_MAX or not _ETAG(etag)):
+    # Some releases of aiohttp leave the space after a value.
+    if etag is not None and (len(etag) > ETAG_MAX or not _ETAG(etag := etag.rstrip(" "))):
         etag = None
     if modified is not None:
         at = _parse_date(modified)
