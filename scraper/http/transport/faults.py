@@ -88,8 +88,8 @@ def _describe_forbidden(cause: ForbiddenAddressError, host: str) -> str:
         return f"{host} leads to {cause.address}, {cause.reason}, which is never fetched"
     return (
         f"{host} leads to {cause.address}, which is {cause.reason}"
-        " (if that is meant: `allow_private: true` in the site definition, and this host among its"
-        " `hosts`)"
+        " (if that is meant: 'allow_private: true' in the site definition, and this host among its"
+        " 'hosts')"
     )
 
 

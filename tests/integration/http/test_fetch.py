@@ -732,7 +732,7 @@ def test_private_addresses_of_the_own_host_open_no_other_port_and_no_other_name(
                     if place == "robots.txt"
                     else fetcher.fetch(asked, policy)
                 )
-                with pytest.raises(FetchError, match="among its `hosts`") as caught:
+                with pytest.raises(FetchError, match="among its 'hosts'") as caught:
                     await work
                 assert caught.value.outcome is Outcome.FORBIDDEN_ADDRESS
             assert inside.connections == 0 and server.connections == 1
