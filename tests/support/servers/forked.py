@@ -255,6 +255,8 @@ def _become(
 
 
 if __name__ == "__main__":
+    # Processes of a shell's background ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     _import_ahead()
     entry = _serve(socket.socket(fileno=int(sys.argv[1])))
     if entry is not None:
