@@ -12,6 +12,8 @@ from scraper.rules.quality import Tolerances
 from scraper.sites.grammar import scalars
 from scraper.sites.grammar.model import Model, Share
 
+NO_LIMITS = {"products": "0", "fill": "0", "mistyped": "100%", "distinct": "0", "changed": "100%"}
+
 
 class Quality(Model):
     """The limits beyond which a crawl is suspect."""
@@ -93,8 +95,7 @@ def read_tolerances(definition: Mapping[str, Any]) -> Tolerances:
 def expand_none(value: Any) -> Any:
     """Expands `quality: none` to limits that judge nothing."""
     if value == "none":
-        lowest, highest = ("products", "fill", "distinct"), ("mistyped", "changed")
-        return dict.fromkeys(lowest, "0") | dict.fromkeys(highest, "100%")
+        return dict(NO_LIMITS)
     if isinstance(value, str):
         raise ValueError(
             f"{value!r} is not valid (fix: `none`, or tolerances, as in `{{fill: 90%}}`)"
