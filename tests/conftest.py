@@ -13,8 +13,10 @@ import os
 import shutil
 import socket
 import tempfile
+import tomllib
 import uuid
 from collections.abc import Generator, Iterator
+from importlib.metadata import entry_points
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,7 @@ from tests.support.machine import CI, EXAMPLES, examples, need
 from tests.support.servers import browser, rabbitmq, s3, valkey
 
 HOME = "SCRAPER_TEST_HOME"
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 # How long an example takes is the machine's affair.
 for profile, number in {"dev": examples(), "ci": EXAMPLES}.items():
     hypothesis.settings.register_profile(profile, max_examples=number, deadline=None)
@@ -70,9 +73,22 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in CLEARED:
         os.environ.pop(name, None)
         os.environ.pop(f"{name}_FILE", None)
+    require_installed_plugins()
     # the controller makes the folder; workers inherit its name
     if not hasattr(config, "workerinput"):
         os.environ[HOME] = tempfile.mkdtemp(prefix="scraper-tests-")
+
+
+def require_installed_plugins() -> None:
+    """A .venv from before a plug-in was added does not know its entry point."""
+    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
+    installed = entry_points(group="scraper.plugins").names
+    missing = project["entry-points"]["scraper.plugins"].keys() - installed
+    if missing:
+        raise pytest.UsageError(
+            f"not installed: the plug-ins {', '.join(sorted(missing))} "
+            "(fix: python -m pip install --no-deps --no-build-isolation -e .)"
+        )
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -17,7 +17,6 @@ import sqlalchemy as sa
 from benchmarks.frontiers import Filled
 from scraper.cli.data.export import write_export
 from scraper.coordinator import plan, reap
-from scraper.dead_letters import store as dead_letters
 from scraper.feed import reader
 from scraper.feed import store as feed
 from scraper.frontier import throughput
@@ -26,6 +25,7 @@ from scraper.plugins.flower import view
 from scraper.plugins.flower.latest.changes import read_changes
 from scraper.plugins.flower.search import page as search
 from scraper.plugins.metrics.postgres import Postgres
+from scraper.plugins.replay import store as dead_letters
 from scraper.registry import plugin_ticks, resolve
 from scraper.settings import Settings
 from scraper.views import dashboard, queue_stats

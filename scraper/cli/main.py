@@ -41,10 +41,7 @@ SECTIONS = (SETUP, CRAWLS, DATA, FLEET)
 PACKAGE = Path(__file__).parents[1]
 
 CORE_COMMANDS = {
-    "changes": Command(DATA, "scraper.cli.data.changes"),
-    "consumers": Command(DATA, "scraper.cli.data.changes"),
     "crawl": Command(CRAWLS, "scraper.cli.crawl.crawls"),
-    "dead": Command(CRAWLS, "scraper.cli.crawl.dead"),
     "export": Command(DATA, "scraper.cli.data.export"),
     "history": Command(DATA, "scraper.cli.data.products"),
     "host": Command(FLEET, "scraper.cli.fleet.hosts"),

@@ -1,41 +1,29 @@
-"""Stores files outside PostgreSQL under keys: in a folder, or in a bucket of S3 or a compatible
-service.
+"""Stores files outside PostgreSQL under keys: in a folder, or in a bucket, which a plug-in opens.
 
 A place is written as a folder, `file:///srv/archive`, or `s3://bucket/prefix`. An object appears
 completely or not at all, is durable once `put` returns, and never changes afterwards. All calls
 block, so make them in a thread.
-
-S3 is used through boto3 instead of a smaller client, since only boto3 supports every source of
-credentials (environment, `~/.aws`, roles of containers and virtual machines) and the usual
-variables (`AWS_ENDPOINT_URL`, `AWS_REGION` …). So none of these is a setting here, and this code
-handles no secrets. boto3 costs the processes that use it 0.4 CPU-seconds and 40 MB; others do not
-import it.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from scraper.errors import ConfigError, ObjectsError
 from scraper.infra.redaction import redact
+from scraper.registry import require_service
 
 # S3 allows 1,024 bytes, the prefix included; this leaves room for the prefix.
 KEY_MAX = 900
-# A larger file (bytes) goes up in parts.
-SINGLE_PUT_MAX = 32_000_000
-# S3 deletes no more keys in one request.
-DELETE_MAX = 1000
-CONNECT_S, READ_S, TRIES = 10, 60, 4
 # The prefix marks files that are still being written.
 PART = ".part-"
 _PUT_TRIES = 5
@@ -70,9 +58,15 @@ class Objects(Protocol):
         """Deletes the objects that exist; missing ones are ignored."""
 
 
+class Buckets(Protocol):
+    """A service of a plug-in: opens a bucket, or the keys in it that begin with `prefix/`."""
+
+    def __call__(self, bucket: str, prefix: str) -> Objects: ...
+
+
 def open_place(where: str, variable: str) -> Objects:
     """Returns the place that `where` names, without using it yet. Raises `ConfigError`, which names
-    the `variable`, for an invalid place or if the `s3` extra is missing."""
+    the `variable`, for an invalid place or if the plug-in for buckets is off."""
     scheme, separator, _ = where.partition("://")
     match scheme.lower() if separator else "file":
         case "s3":
@@ -84,7 +78,8 @@ def open_place(where: str, variable: str) -> Objects:
                     "credentials and `..` (fix: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
                     "or use ~/.aws)"
                 )
-            return Bucket(url.netloc, url.path.strip("/"))
+            buckets = require_service(Buckets, f"{variable}: {where}")  # type: ignore[type-abstract]
+            return buckets(url.netloc, url.path.strip("/"))
         case "file" if separator:
             url = urlsplit(where)
             if url.netloc not in ("", "localhost") or not url.path.strip("/"):
@@ -110,9 +105,7 @@ def split_object_name(where: str, variable: str) -> tuple[Objects, str]:
     )
 
 
-def _make_error(
-    verb: str, key: str, where: str, why: str, *, missing: bool = False
-) -> ObjectsError:
+def make_error(verb: str, key: str, where: str, why: str, *, missing: bool = False) -> ObjectsError:
     return ObjectsError(
         f"cannot {verb} {key or 'what is there'} in {where}: {why}", missing=missing
     )
@@ -181,7 +174,7 @@ class Folder:
         paths = {key: self.root / check_key(key) for key in keys}
         # A missing folder is more likely on another machine, or not mounted, than empty.
         if keys and not self.root.is_dir():
-            raise _make_error("delete", keys[0], self.where, "the folder does not exist here")
+            raise make_error("delete", keys[0], self.where, "the folder does not exist here")
         for key, path in paths.items():
             with self._translating_errors("delete", key):
                 path.unlink(missing_ok=True)
@@ -223,110 +216,7 @@ class Folder:
             yield
         except OSError as error:
             missing, why = isinstance(error, FileNotFoundError), str(error.strerror or error)
-            raise _make_error(verb, key, self.where, why, missing=missing) from error
-
-
-class Bucket:
-    """A bucket, or the keys in it that begin with a prefix."""
-
-    def __init__(self, bucket: str, prefix: str = "") -> None:
-        # Only users of buckets wait for its import.
-        try:
-            import boto3  # noqa: F401
-        except ImportError:
-            raise ConfigError(
-                f"s3://{bucket} needs an extra that is not installed (fix: pip install "
-                "'celery-scraper[s3]')"
-            ) from None
-        self.bucket = bucket
-        self.prefix = f"{prefix}/" if prefix else ""
-        self.where = f"s3://{bucket}/{prefix}".rstrip("/")
-        self._lock = threading.Lock()
-        self._made: Any = None
-
-    def put(self, key: str, source: Path) -> None:
-        with self._translating_errors("write", key):
-            if source.stat().st_size > SINGLE_PUT_MAX:
-                self._s3_client.upload_file(str(source), self.bucket, self._full_key(key))
-            else:
-                with source.open("rb") as body:
-                    self._s3_client.put_object(
-                        Bucket=self.bucket, Key=self._full_key(key), Body=body
-                    )
-
-    def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
-        if length == 0:
-            return b""
-        until = "" if length is None else offset + length - 1
-        with self._translating_errors("read", key):
-            answer = self._s3_client.get_object(
-                Bucket=self.bucket, Key=self._full_key(key), Range=f"bytes={offset}-{until}"
-            )
-            with answer["Body"] as body:
-                content: bytes = body.read()
-                return content
-
-    def listed(self, prefix: str = "") -> Iterator[StoredObject]:
-        with self._translating_errors("list", prefix):
-            pages = self._s3_client.get_paginator("list_objects_v2").paginate(
-                Bucket=self.bucket, Prefix=self.prefix + prefix
-            )
-            for page in pages:
-                for entry in page.get("Contents", ()):
-                    yield StoredObject(
-                        entry["Key"].removeprefix(self.prefix), entry["Size"], entry["LastModified"]
-                    )
-
-    def delete(self, keys: Sequence[str]) -> None:
-        for start in range(0, len(keys), DELETE_MAX):
-            batch = keys[start : start + DELETE_MAX]
-            with self._translating_errors("delete", batch[0]):
-                objects = [{"Key": self._full_key(key)} for key in batch]
-                answer = self._s3_client.delete_objects(
-                    Bucket=self.bucket, Delete={"Objects": objects, "Quiet": True}
-                )
-            for error in answer.get("Errors", ()):
-                raise _make_error("delete", error.get("Key"), self.where, error.get("Code"))
-
-    def _full_key(self, key: str) -> str:
-        return self.prefix + check_key(key)
-
-    @property
-    def _s3_client(self) -> Any:
-        """The client, made once under a lock: threads may share one, but not make one at once."""
-        with self._lock:
-            if self._made is None:
-                import boto3
-                from botocore.config import Config
-
-                config = Config(
-                    connect_timeout=CONNECT_S,
-                    read_timeout=READ_S,
-                    retries={"mode": "standard", "max_attempts": TRIES},
-                )
-                self._made = boto3.session.Session().client("s3", config=config)
-            return self._made
-
-    @contextmanager
-    def _translating_errors(self, verb: str, key: str) -> Iterator[None]:
-        from boto3.exceptions import Boto3Error
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
-            yield
-        except ClientError as error:
-            code = str(error.response.get("Error", {}).get("Code", ""))
-            missing = code in ("InvalidRange", "NoSuchKey", "404", "NotFound")
-            why = "it ends before" if code == "InvalidRange" else code or "refused"
-            raise _make_error(verb, key, self.where, why, missing=missing) from error
-        except (BotoCoreError, Boto3Error, OSError) as error:
-            raise _make_error(verb, key, self.where, _explain_error(error)) from error
-
-
-def _explain_error(error: Exception) -> str:
-    """Returns boto's message without URLs' queries; it never contains credentials."""
-    text = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return text.split("?")[0][:300]
+            raise make_error(verb, key, self.where, why, missing=missing) from error
 
 
 def _sync_folder(folder: Path) -> None:

@@ -30,7 +30,6 @@ FOLDERS = {
     "runtime": ("shared", "extensions of Celery"),
     "process": ("shared", "the life of a process"),
     "worker": ("worker", "a lease, from claim to commit"),
-    "dead_letters": ("interface", "replay of dead pages"),
     "coordinator": ("coordinator", "plan, discover, dispatch, reap, finish"),
     "crawl": ("shared", "what a crawl's pages share"),
     "feed": ("interface", "changes, in order"),

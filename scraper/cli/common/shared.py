@@ -23,6 +23,8 @@ from scraper.settings import Settings
 if TYPE_CHECKING:
     import redis
 
+    from scraper.feed.reader import Since
+
 T = TypeVar("T")
 
 # The control characters below U+007F are escaped by orjson itself.
@@ -65,6 +67,22 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
             f"{text!r} is not a date (fix: as in 2026-11-20 or 2026-11-20T18:00)"
         ) from None
     return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def parse_since(text: str) -> Since:
+    """Parses `1234` (a cursor), `oldest`, `now`, `2h` (ago), `2025-11-21`, or
+    `2025-11-21T06:00+01:00` (UTC without a zone)."""
+    if text.isdecimal() and len(text) < 19:
+        return int(text)
+    if text in ("oldest", "now"):
+        return "oldest" if text == "oldest" else "now"
+    try:
+        return parse_time(text)
+    except ValueError:
+        raise ConfigError(
+            f"--since {text!r} is neither a cursor nor a time (fix: a number from an export or a "
+            "change, oldest, now, 2h, 7d, or a date and time as in 2025-11-21T06:00Z)"
+        ) from None
 
 
 def complete_site(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:

@@ -18,10 +18,15 @@ import click
 import sqlalchemy as sa
 
 from scraper.actions.crawls import stored_site
-from scraper.cli.common.shared import complete_site, escape_controls, open_engine, print_json
+from scraper.cli.common.shared import (
+    complete_site,
+    escape_controls,
+    open_engine,
+    parse_since,
+    print_json,
+)
 from scraper.cli.common.tables import one_line
 from scraper.cli.data import output
-from scraper.cli.data.changes import parse_since
 from scraper.errors import ConfigError, NotFoundError, quote_command
 from scraper.feed import consumers, reader
 from scraper.feed import store as feed

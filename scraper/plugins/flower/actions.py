@@ -9,10 +9,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.actions import crawls, judgements, overrides
-from scraper.actions import replay as dead
-from scraper.dead_letters.store import Selection
+from scraper.actions.page_replay import PageReplay
 from scraper.domain import Outcome
-from scraper.errors import NotFoundError, ScraperError
+from scraper.errors import ScraperError
+from scraper.registry import require_service
 from scraper.settings import Settings
 from scraper.views import crawl_progress as progress
 
@@ -67,17 +67,15 @@ def replay_pages(
 ) -> str:
     """Replays dead and invalid pages of the crawl: one (`page`, an id), those with a `reason` (an
     outcome), or all."""
-    selection = select_pages(crawl_id, progress.read_one(engine, crawl_id).site, body)
-    replayed = dead.replay_pages(engine, settings, selection)
-    dead.raise_refusals(replayed)
-    if not replayed:
-        raise NotFoundError("Nothing to replay: these pages are no longer dead or invalid.")
-    pages, into = sum(site.pages for site in replayed), replayed[0].crawl_id
+    page, reason = pages_to_replay(body)
+    site = progress.read_one(engine, crawl_id).site
+    replay = require_service(PageReplay, "replaying pages")  # type: ignore[type-abstract]
+    pages, into = replay(engine, settings, crawl_id, site, page=page, reason=reason)
     return f"{pages:,} page{'s are' if pages > 1 else ' is'} tried again, in crawl {into}."
 
 
-def select_pages(crawl_id: int, site: str, body: Mapping[str, Any]) -> Selection:
-    """Selects the pages to replay. Raises `BadRequestError` for a body that makes no sense."""
+def pages_to_replay(body: Mapping[str, Any]) -> tuple[int | None, str | None]:
+    """Returns a page's id or a reason, or neither. Raises `BadRequestError` for any other body."""
     page, reason = body.get("page"), body.get("reason")
     if set(body) - {"page", "reason"} or (page is not None and reason is not None):
         raise BadRequestError('the body is {"page": ID}, {"reason": OUTCOME}, or {} for all')
@@ -85,8 +83,7 @@ def select_pages(crawl_id: int, site: str, body: Mapping[str, Any]) -> Selection
         raise BadRequestError("page is a page's id, a number")
     if reason is not None and reason not in [outcome.value for outcome in Outcome]:
         raise BadRequestError("reason is an outcome, such as not_extracted")
-    ids = None if page is None else (page,)
-    return Selection(site=site, reason=reason, ids=ids, crawl_id=crawl_id)
+    return page, reason
 
 
 def accept_crawl(

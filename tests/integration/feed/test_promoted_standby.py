@@ -15,7 +15,6 @@ from click.testing import CliRunner, Result
 
 from scraper import api
 from scraper import settings as settings_module
-from scraper.cli.data import changes as changes_module
 from scraper.cli.main import main
 from scraper.errors import CursorError
 from scraper.feed import consumers, store
@@ -25,6 +24,7 @@ from scraper.infra import migrations
 from scraper.infra.database import make_engine
 from scraper.plugins.alerts.prices import outbox
 from scraper.plugins.alerts.prices.rules import PriceRule
+from scraper.plugins.changes import command as changes_module
 from scraper.plugins.matching.linking import step
 from scraper.plugins.stream.publish import ChangeStream
 from scraper.settings import Settings

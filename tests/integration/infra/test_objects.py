@@ -15,6 +15,7 @@ from scraper.cli.data.output import open_destination
 from scraper.errors import ConfigError, ObjectsError, ScraperError
 from scraper.infra import objects
 from scraper.infra.objects import Objects, open_place, split_object_name
+from scraper.plugins.s3 import bucket as bucket_module
 
 
 @pytest.fixture(params=["folder", "bucket"])
@@ -83,7 +84,7 @@ def test_a_place_that_is_not_there_is_named(bucket: str, given: Path, tmp_path: 
 def test_without_credentials_and_without_a_server_the_error_says_so(
     bucket: str, given: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "TRIES", 1)
+    monkeypatch.setattr(bucket_module, "TRIES", 1)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(
         ObjectsError, match=r"cannot write k in s3://t-\w+: Could not connect"
@@ -99,7 +100,7 @@ def test_without_credentials_and_without_a_server_the_error_says_so(
 def test_what_is_large_goes_up_in_parts(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "SINGLE_PUT_MAX", 5_000_000)
+    monkeypatch.setattr(bucket_module, "SINGLE_PUT_MAX", 5_000_000)
     large = tmp_path / "large"
     large.write_bytes(bytes(range(256)) * 40_000)
     store = open_place(bucket, "PLACE")

@@ -17,13 +17,13 @@ import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
 
-from scraper.cli.data import changes
 from scraper.cli.data import export as exporting
 from scraper.cli.main import main
 from scraper.errors import BusyError, ConfigError, CursorError, ObjectsError, ScraperError
 from scraper.feed import consumers, reader
-from scraper.infra import objects
+from scraper.plugins.changes import command as changes
 from scraper.plugins.parquet import writer as parquet
+from scraper.plugins.s3 import bucket as bucket_module
 from scraper.views import rows as table_rows
 from scraper.views.rows import LAST_COLUMNS
 from tests.support.hidden_module import hide_module
@@ -205,7 +205,7 @@ def test_to_s3_in_parts(
     engine: sa.Engine, shop: Shop, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many(engine, 30_000)
-    monkeypatch.setattr(objects, "SINGLE_PUT_MAX", 1_000_000)
+    monkeypatch.setattr(bucket_module, "SINGLE_PUT_MAX", 1_000_000)
     exporting.write_export(engine, "shop", "jsonl", f"{bucket}/shop.jsonl", delisted=False)
     found = boto3.client("s3").get_object(Bucket=bucket.removeprefix("s3://"), Key="shop.jsonl")
     assert "-" in found["ETag"], "an upload in parts"

@@ -10,17 +10,18 @@ from datetime import datetime
 import pytest
 import sqlalchemy as sa
 
-from scraper.cli.crawl.dead import UNUSABLE
 from scraper.coordinator.discover import discover, dispatch_message
 from scraper.coordinator.finish import finish
 from scraper.coordinator.plan import open_now, plan
-from scraper.dead_letters import replay
-from scraper.dead_letters import store as store
-from scraper.dead_letters.replay import DropResult, ReplayResult
-from scraper.dead_letters.store import Selection
 from scraper.domain import Kind, Outcome, Status
+from scraper.errors import NotFoundError
 from scraper.frontier import crawls, sites
 from scraper.infra.database import make_engine
+from scraper.plugins.replay import choice, replay
+from scraper.plugins.replay import store as store
+from scraper.plugins.replay.command import UNUSABLE
+from scraper.plugins.replay.replay import DropResult, ReplayResult
+from scraper.plugins.replay.store import Selection
 from scraper.rules.verdict import RetryPolicy, judge_outcome
 from scraper.settings import Settings
 from tests.acceptance.commands import counted
@@ -620,3 +621,15 @@ def test_two_drops_and_a_replay_at_once(
         name: count for name, count in (("due", due), ("dropped", gone)) if count
     }
     assert_counters(engine, crawl[1])
+
+
+# --- from a crawl's page
+
+
+def test_a_crawls_page_replays_no_page_of_another_crawl(
+    engine: sa.Engine, environment: Settings
+) -> None:
+    _, crawl_id = ended_crawl(engine, 1)
+    with pytest.raises(NotFoundError, match="Nothing to replay"):
+        choice.replay_crawl_pages(engine, environment, crawl_id + 1, "shop", page=None, reason=None)
+    assert statuses(engine) == {"dead": 1}

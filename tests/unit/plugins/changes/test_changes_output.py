@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.cli.data.changes import Wanted, describe_change, parse_since
+from scraper.cli.common.shared import parse_since
 from scraper.errors import ConfigError
 from scraper.feed.prices import draw_sparkline
 from scraper.feed.reader import Change
+from scraper.plugins.changes.command import Wanted, describe_change
 
 AT = datetime(2025, 11, 21, 6, 0, 12, tzinfo=UTC)
 

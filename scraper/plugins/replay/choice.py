@@ -8,13 +8,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.actions import crawls
-from scraper.dead_letters import replay as dead_letters
-from scraper.dead_letters import store
-from scraper.dead_letters.replay import ReplayResult
-from scraper.dead_letters.store import Selection
+from scraper.actions.page_replay import ReplayedPages
 from scraper.errors import NotFoundError, ScraperError
 from scraper.frontier import sites
 from scraper.infra import servers
+from scraper.plugins.replay import replay, store
+from scraper.plugins.replay.replay import ReplayResult
+from scraper.plugins.replay.store import Selection
 from scraper.rules.urls import clean, fingerprint
 from scraper.runtime.send import send
 from scraper.settings import Settings
@@ -68,12 +68,10 @@ def page_id(connection: sa.Connection, word: str) -> int:
 def replay_pages(engine: sa.Engine, settings: Settings, selection: Selection) -> list[ReplayResult]:
     """Stores the sites' newest definitions from sites/, replays pages, and sends the messages."""
     servers.require_broker(settings)
-    names = {
-        site.site for site in dead_letters.preview_replay(engine, selection) if not site.refused
-    }
+    names = {site.site for site in replay.preview_replay(engine, selection) if not site.refused}
     with engine.begin() as connection:
         sites.store_definitions(connection, crawls.definitions_in_files(settings, names))
-    replayed, messages = dead_letters.replay_pages(engine, selection)
+    replayed, messages = replay.replay_pages(engine, selection)
     send(messages)
     return replayed
 
@@ -83,3 +81,24 @@ def raise_refusals(replayed: Sequence[ReplayResult]) -> None:
     refusals = [site.refused for site in replayed if site.refused]
     if refusals:
         raise ScraperError("\n".join(refusals))
+
+
+def replay_crawl_pages(
+    engine: sa.Engine,
+    settings: Settings,
+    crawl_id: int,
+    site: str,
+    *,
+    page: int | None,
+    reason: str | None,
+) -> ReplayedPages:
+    """Fills `PageReplay`."""
+    ids = None if page is None else (page,)
+    selection = Selection(site=site, reason=reason, ids=ids, crawl_id=crawl_id)
+    replayed = replay_pages(engine, settings, selection)
+    raise_refusals(replayed)
+    if not replayed:
+        raise NotFoundError("Nothing to replay: these pages are no longer dead or invalid.")
+    (result,) = replayed
+    assert result.crawl_id is not None
+    return ReplayedPages(result.pages, result.crawl_id)

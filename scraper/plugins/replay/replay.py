@@ -22,8 +22,6 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from scraper.coordinator.discover import dispatch_message
-from scraper.dead_letters import store as store
-from scraper.dead_letters.store import Selection, SitePages
 from scraper.domain import CrawlStatus, Kind, Message
 from scraper.errors import PausedError, ScraperError, quote_command
 from scraper.frontier import crawls, sites
@@ -32,6 +30,8 @@ from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.crawls import REPLAY
 from scraper.frontier.pages import NewPage, Room
 from scraper.infra.database import run_transaction
+from scraper.plugins.replay import store as store
+from scraper.plugins.replay.store import Selection, SitePages
 from scraper.rules.routing import choose_route
 from scraper.sites.definition import Site
 

@@ -28,7 +28,7 @@ from scraper.cli.common.shared import (
     escape_controls,
     json_option,
     open_engine,
-    parse_time,
+    parse_since,
     print_json,
 )
 from scraper.cli.common.tables import format_cell, format_local_time, one_line, print_table
@@ -106,22 +106,6 @@ def changes(
         position = ConsumerPosition(engine, consumer, site)
         reader = ChangeReader(engine, position.begin(start), site=site)
         _print_changes(engine, reader, position, describe, wanted, follow=follow, limit=limit)
-
-
-def parse_since(text: str) -> Since:
-    """Parses `1234` (a cursor), `oldest`, `now`, `2h` (ago), `2025-11-21`, or
-    `2025-11-21T06:00+01:00` (UTC without a zone)."""
-    if text.isdecimal() and len(text) < 19:
-        return int(text)
-    if text in ("oldest", "now"):
-        return "oldest" if text == "oldest" else "now"
-    try:
-        return parse_time(text)
-    except ValueError:
-        raise ConfigError(
-            f"--since {text!r} is neither a cursor nor a time (fix: a number from an export or a "
-            "change, oldest, now, 2h, 7d, or a date and time as in 2025-11-21T06:00Z)"
-        ) from None
 
 
 @dataclass(frozen=True, slots=True)

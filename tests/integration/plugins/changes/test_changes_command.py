@@ -18,7 +18,8 @@ from scraper.settings import Settings
 from tests.support.making import a_site, rows
 from tests.support.shops.crawled_shop import Shop
 
-COMMANDS = [import_module(f"scraper.cli.data.{name}") for name in ("changes", "export", "products")]
+MODULES = ("plugins.changes.command", "cli.data.export", "cli.data.products")
+COMMANDS = [import_module(f"scraper.{name}") for name in MODULES]
 Run = Callable[..., Result]
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
-from scraper.actions import replay as actions
 from scraper.cli.common.shared import (
     complete_site,
     json_option,
@@ -24,12 +23,11 @@ from scraper.cli.common.shared import (
 )
 from scraper.cli.common.tables import format_minute, one_line, print_table
 from scraper.cli.crawl.wait import wait_all
-from scraper.dead_letters import replay as dead_letters
-from scraper.dead_letters import store
-from scraper.dead_letters.replay import ReplayResult
-from scraper.dead_letters.store import Selection
 from scraper.domain import Blame, Outcome, Status
 from scraper.errors import quote_command
+from scraper.plugins.replay import choice, replay, store
+from scraper.plugins.replay.replay import ReplayResult
+from scraper.plugins.replay.store import Selection
 from scraper.sites.grammar.scalars import parse_duration
 
 # The outcomes that a page can be dead or invalid for.
@@ -100,7 +98,7 @@ def dead() -> None:
 def dead_list(site: str | None, limit: int, summary: bool, as_json: bool, **filters: Any) -> None:
     """Show dead and invalid pages of SITE or of all sites, latest first."""
     with open_engine().connect() as connection:
-        selection = actions.select_pages(connection, site, **filters)
+        selection = choice.select_pages(connection, site, **filters)
         if summary:
             rows = store.summarize_pages(connection, selection)
         else:
@@ -122,7 +120,7 @@ def dead_list(site: str | None, limit: int, summary: bool, as_json: bool, **filt
 def dead_show(page: str, as_json: bool) -> None:
     """Show everything about PAGE (an id, or a URL), and what to do next."""
     with open_engine().connect() as connection:
-        row = store.read_page(connection, actions.page_id(connection, page))
+        row = store.read_page(connection, choice.page_id(connection, page))
     assert row is not None
     if as_json:
         print_json(_as_json(row))
@@ -153,9 +151,9 @@ def dead_replay(
     settings, engine = load_settings(), open_engine()
     selection = _select_pages(engine, words, everything, filters)
     if dry_run:
-        replayed = dead_letters.preview_replay(engine, selection)
+        replayed = replay.preview_replay(engine, selection)
     else:
-        replayed = actions.replay_pages(engine, settings, selection)
+        replayed = choice.replay_pages(engine, settings, selection)
     _warn_of_missing(selection, sum(site.pages for site in replayed))
     if as_json:
         print_json(replayed)
@@ -163,7 +161,7 @@ def dead_replay(
         _print_replayed(replayed, dry_run=dry_run)
     else:
         click.echo(NOTHING)
-    actions.raise_refusals(replayed)
+    choice.raise_refusals(replayed)
     if wait and not dry_run:
         ids = [site.crawl_id for site in replayed if site.crawl_id is not None]
         wait_all(engine, settings, ids, local=settings.embedded, summary_to_stderr=as_json)
@@ -177,7 +175,7 @@ def dead_drop(
     """Drop dead and invalid pages until a crawl finds them again. Products stay as they are."""
     engine = open_engine()
     selection = _select_pages(engine, words, everything, filters)
-    drop = dead_letters.preview_drop if dry_run else dead_letters.drop_pages
+    drop = replay.preview_drop if dry_run else replay.drop_pages
     dropped = drop(engine, selection)
     _warn_of_missing(selection, sum(site.pages for site in dropped))
     if as_json:
@@ -195,9 +193,9 @@ def _select_pages(
 ) -> Selection:
     if not (everything or words or any(value is not None for value in filters.values())):
         raise click.UsageError("say which pages are meant: a site, pages, a filter, or --all")
-    site, pages = actions.site_and_pages(words)
+    site, pages = choice.site_and_pages(words)
     with engine.connect() as connection:
-        return actions.select_pages(connection, site, pages, **filters)
+        return choice.select_pages(connection, site, pages, **filters)
 
 
 def _warn_of_missing(selection: Selection, pages: int) -> None:
