@@ -162,6 +162,12 @@ class CallTimeoutError(ScraperError, TimeoutError):
     exit_code = 4
 
 
+def without_backticks(text: str) -> str:
+    """Returns text of a shop for a message. Messages show commands that can be typed between
+    backticks, and a shop must not add its own."""
+    return text.replace("`", "'")
+
+
 class FetchError(Exception):
     """A page could not be fetched: the only error that `scraper.http.fetcher` raises.
 
@@ -181,8 +187,7 @@ class FetchError(Exception):
         signal: ProxySignal | None = None,
         sign: str = "",
     ) -> None:
-        # A message shows commands that can be typed between these; a host must not add its own.
-        super().__init__(message.replace("`", "'"))
+        super().__init__(without_backticks(message))
         self.outcome = outcome
         self.url = url
         self.status = status

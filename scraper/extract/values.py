@@ -11,6 +11,7 @@ from typing import Any
 from dateutil import parser as dateutil_parser
 from dateutil import tz
 
+from scraper.errors import without_backticks
 from scraper.extract.heuristics.stock_words import FALSE, TRUE, parse_availability
 from scraper.rules import urls
 
@@ -43,8 +44,7 @@ class Mistyped(Exception):
     """The text is not a value of the type. The message is a short sentence that quotes the text."""
 
     def __init__(self, text: str, wanted: str) -> None:
-        # A message shows commands that can be typed between these; a page must not add its own.
-        text = text.replace("`", "'")
+        text = without_backticks(text)
         shown = text if len(text) <= 60 else text[:57] + "…"
         super().__init__(f"{shown!r} is not a {wanted}")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from scraper.errors import quote_command
+from scraper.errors import quote_command, without_backticks
 from scraper.frontier.progress import (
     COLUMNS,
     MOVES,
@@ -257,7 +257,7 @@ def reason(crawl: CrawlProgress, row: sa.Row[Any]) -> str:
     match crawl.state:
         case "suspect":
             more = f"; {row.suspicions - 1} more" if row.suspicions and row.suspicions > 1 else ""
-            return (row.suspicion or "its data is not to be trusted").replace("`", "'") + more
+            return without_backticks(row.suspicion or "its data is not to be trusted") + more
         case "waiting":
             return _holdup_text(row, failure)
         case "failing" | "dead pages":
@@ -269,8 +269,7 @@ def reason(crawl: CrawlProgress, row: sa.Row[Any]) -> str:
 
 def _failure_text(row: sa.Row[Any]) -> str:
     """Returns a page's failure, naming its host and its outcome only once."""
-    # A message shows commands that can be typed between these; a shop must not add its own.
-    cause = str(row.error).replace("`", "'").removeprefix(f"no connection to {row.failed_host}: ")
+    cause = without_backticks(str(row.error)).removeprefix(f"no connection to {row.failed_host}: ")
     repeats = cause.startswith(("robots.txt", f"{row.outcome} ", f"{row.outcome}:"))
     return cause if repeats else f"{row.outcome}: {cause}"
 

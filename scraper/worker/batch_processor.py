@@ -155,7 +155,7 @@ class BatchProcessor:
             page = pages.popleft()
             try:
                 if self._writer.full:
-                    await self._writer.room(partial(batch.may_begin, page))
+                    await self._writer.wait_for_room(partial(batch.may_begin, page))
                 await self._settle_page(batch, limiter, page)
             finally:
                 limiter.pending -= 1

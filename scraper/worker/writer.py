@@ -78,7 +78,7 @@ class Writer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._held = 0
-        self._room = asyncio.Event()
+        self._has_room = asyncio.Event()
         self._give_up_at = math.inf
         self._away = False
         # Counts pages that could not be stored before the process had to end; their leases expire.
@@ -113,13 +113,13 @@ class Writer:
     def full(self) -> bool:
         return self._held >= HELD_MAX_BYTES
 
-    async def room(self, wanted: Callable[[], bool]) -> None:
+    async def wait_for_room(self, wanted: Callable[[], bool]) -> None:
         """Waits until the writer is no longer full, or the page is no longer `wanted`."""
         while self.full and wanted():
-            self._room.clear()
+            self._has_room.clear()
             try:
                 async with asyncio.timeout(CHECK_S):
-                    await self._room.wait()
+                    await self._has_room.wait()
             except TimeoutError:
                 continue
 
@@ -199,7 +199,7 @@ class Writer:
         for _, pending, size in group:
             self._held -= size
             pending.count_stored()
-        self._room.set()
+        self._has_room.set()
 
     def _count_lost(self, pages: Sequence[PageResult], why: str) -> None:
         log.error("group lost", pages=len(pages), error=why)

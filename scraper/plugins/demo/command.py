@@ -71,7 +71,7 @@ def demo(keep: bool, stop_: bool, products: int) -> None:
     settings = load_settings()
     if stop_:
         click.echo(f"{processes.stop_remembered(settings)} processes stopped")
-        _local_servers().down(settings)
+        require_service(LocalServers, "the demo").down(settings)  # type: ignore[type-abstract]
     else:
         _run_demo(settings, products=products, keep=keep)
 
@@ -105,15 +105,11 @@ def _run_demo(settings: Settings, *, products: int, keep: bool) -> None:
         click.echo("Everything that the demo started is stopped; the data stays in PostgreSQL.")
 
 
-def _local_servers() -> LocalServers:
-    """Returns the service that starts servers. Raises `ConfigError` if its plug-in is off."""
-    return require_service(LocalServers, "the demo")  # type: ignore[type-abstract]
-
-
 @contextmanager
 def _run_servers(settings: Settings, keep: bool) -> Iterator[None]:
-    were_running = all(state.running for state in _local_servers().status(settings))
-    for state in _local_servers().up(settings):
+    local_servers = require_service(LocalServers, "the demo")  # type: ignore[type-abstract]
+    were_running = all(state.running for state in local_servers.status(settings))
+    for state in local_servers.up(settings):
         click.echo(f"{state.name}: {state.address}")
     servers.require_reachable(settings)
     click.echo(f"database: at revision {migrations.upgrade(make_engine(settings.postgres_url))}")
@@ -121,7 +117,7 @@ def _run_servers(settings: Settings, keep: bool) -> Iterator[None]:
         yield
     finally:
         if not keep and not were_running:
-            _local_servers().down(settings)
+            local_servers.down(settings)
 
 
 @contextmanager

@@ -44,13 +44,13 @@ def plan(site: str, as_json: bool) -> None:
         f"products"
     )
     click.echo(f"{share} of products are true, or were {facts['age_h']:.1f} hours ago")
-    kept = f"kept {facts['kept']:.1%}" if facts["kept"] is not None else _word_guess(facts)
+    kept = f"kept {facts['kept']:.1%}" if facts["kept"] is not None else _format_guess(facts)
     click.echo(f"true at any time: planned {facts['planned']:.1%}, {kept}")
     if facts["promise"] is not None:
-        click.echo(_word_promise(facts["promise"], facts["budget_a_day"]))
+        click.echo(_format_promise(facts["promise"], facts["budget_a_day"]))
     if len(facts["limits"]) > 1:
         allowed = ", ".join(
-            f"{name} {_word_visits(visits)}" for name, visits in facts["limits"].items()
+            f"{name} {_format_visits(visits)}" for name, visits in facts["limits"].items()
         )
         click.echo(f"visits a day that the limits allow: {allowed}; {facts['binds']} binds")
     for title, sensor in (("cards on listings", "cards"), ("dates in sitemaps", "dates")):
@@ -66,16 +66,16 @@ def plan(site: str, as_json: bool) -> None:
     print_table([f"{share} within", "requests a day"], rows)
 
 
-def _word_guess(facts: Mapping[str, Any]) -> str:
+def _format_guess(facts: Mapping[str, Any]) -> str:
     days = facts["pages"] / facts["changes_a_day"]
     return f"if a page changes every {days:.2g} days: none was visited twice yet"
 
 
-def _word_visits(visits: float | None) -> str:
+def _format_visits(visits: float | None) -> str:
     return "any number" if visits is None else f"{visits:,.0f}"
 
 
-def _word_promise(promise: dict[str, Any], budget: float | None) -> str:
+def _format_promise(promise: dict[str, Any], budget: float | None) -> str:
     needs = f"needs {promise['needs_a_day']:,.0f} requests a day"
     kept = "" if promise["kept"] is None else f"; kept so far: {promise['kept']:.1%}"
     if promise["planned"]:
@@ -92,7 +92,7 @@ def describe_plan(connection: sa.Connection, name: str) -> dict[str, Any]:
     keys, stored = site.of(FreshnessKeys), store.read_plan(connection, site_id)
     groups = store.read_groups(connection, site_id, stored.profile.season if stored else 1.0)
     if not keys.is_planned or stored is None or not groups:
-        raise NotFoundError(_word_no_plan(site))
+        raise NotFoundError(_explain_missing_plan(site))
     share = keys.promised_share or SHARE
     visits = visits_of(groups, stored.plan.allocation)
     others = stored.requests - stored.visits
@@ -122,7 +122,7 @@ def describe_plan(connection: sa.Connection, name: str) -> dict[str, Any]:
     }
 
 
-def _word_no_plan(site: Site) -> str:
+def _explain_missing_plan(site: Site) -> str:
     if FreshnessKeys.is_read_whole(site):
         return (
             f"{site.name} has no plan: each crawl reads all products from its platform (fix: "

@@ -150,8 +150,8 @@ def test_while_too_many_bytes_wait_it_is_full_and_pages_wait_for_room() -> None:
             put += 1
         assert HELD_MAX_BYTES // size - 1 <= put <= HELD_MAX_BYTES // size
         # A page that is not wanted any more waits for nothing.
-        await writer.room(lambda: False)
-        waiting = asyncio.create_task(writer.room(lambda: True))
+        await writer.wait_for_room(lambda: False)
+        waiting = asyncio.create_task(writer.wait_for_room(lambda: True))
         await asyncio.sleep(0.05)
         assert not waiting.done()
         database.open.set()

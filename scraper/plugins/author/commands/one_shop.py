@@ -48,6 +48,11 @@ _FIXES = {
     Outcome.UNREACHABLE: "check whether a browser on this machine shows it",
     Outcome.ROBOTS_UNAVAILABLE: "check whether a browser on this machine shows it",
 }
+# The first request is for robots.txt, whose failure is kept as a sentence: its cause is only there.
+_FIXES_BY_CAUSE = {
+    "not known": "check the spelling of the address",
+    "TLS with ": "check `https` or `http`, and the port, in a browser",
+}
 
 
 class NewShop(NamedTuple):
@@ -284,10 +289,9 @@ def _explain_failure(error: FetchError, url: str) -> str:
     fix = _FIXES.get(error.outcome, "")
     if error.outcome is Outcome.OFF_SITE and error.url:
         fix = f"if that is the shop: `{quote_command('scraper new', error.url)}`"
-    elif "not known" in str(error):
-        fix = "check the spelling of the address"
-    elif "TLS" in str(error):
-        fix = "check `https` or `http`, and the port, in a browser"
+    else:
+        words = str(error)
+        fix = next((text for cause, text in _FIXES_BY_CAUSE.items() if cause in words), fix)
     return f"{error.url or url}: {error}" + (f" (fix: {fix})" if fix else "")
 
 
