@@ -1,5 +1,5 @@
 """The Celery app: `celery -A scraper …` finds it here. Configuration is data, in
-`scraper.celeryconfig`. A worker goes through these signals, in this order:
+`scraper.runtime.celeryconfig`. A worker goes through these signals, in this order:
 
     setup_logging           logs go our way
     worker_init             servers and database are there, or it ends with what to type
@@ -70,7 +70,7 @@ app = Celery(
     events="scraper.runtime.consumer:Events",
     amqp="scraper.runtime.consumer:AMQP",
 )
-app.config_from_object("scraper.celeryconfig")
+app.config_from_object("scraper.runtime.celeryconfig")
 
 
 @signals.setup_logging.connect

@@ -1,9 +1,5 @@
-"""From the environment and `scraper.toml` to one frozen `Settings`: the only module that reads
-environment variables.
-
-A variable of the environment wins over the project's file, and that over the default. Any setting
-may come from a file: `NAME_FILE` names it, as with the secrets of Docker, Kubernetes and systemd.
-`docker inspect` shows an environment, and children inherit it; a file they do not.
+"""Every setting of the core, in one frozen `Settings`. `scraper.setting_sources` says where values
+come from: only these two modules read environment variables.
 
 `DATABASE_URL` and `REDIS_URL` name servers of your own; with neither set, the embedded ones under
 `SCRAPER_HOME` are meant (see `scraper.plugins.embedded.servers`, which starts them). Everything
@@ -13,123 +9,30 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import tempfile
-import tomllib
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
-from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from scraper import registry
 from scraper.errors import ConfigError
 from scraper.infra.services import find_sentinels
 from scraper.registry import PROJECT_FILE
+from scraper.setting_sources import FromFiles, FromProject, variable
 from scraper.sites.module_names import check_module_names, parse_module_names
 
 # The process that a worker was started for, and is not to outlive.
 ENDS_WITH = "SCRAPER_ENDS_WITH"
 REDIS_SCHEMES = ("redis://", "rediss://", "unix://", "sentinel://")
 BROKER_SCHEMES = ("amqp://", "amqps://", *REDIS_SCHEMES)
-FILE_MAX_BYTES = 10_000
 # sun_path holds 108 bytes on Linux and 104 on macOS, the terminating NUL included.
 SOCKET_PATH_MAX = 100
 
 SectionT = TypeVar("SectionT")
-
-
-def read_secret(path: Path, source: str, max_bytes: int) -> str:
-    """The whole text of a file that holds secrets. Raises `ConfigError`, which shows nothing of the
-    text and names `source`: the variable that names the file."""
-    try:
-        if path.stat().st_size > max_bytes:
-            raise ConfigError(f"{path}: larger than {max_bytes:,} bytes ({source})")
-        return path.read_text("utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or 'cannot be read'} ({source})") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: not a text in UTF-8 ({source})") from None
-
-
-def readable_by_all(path: Path) -> bool:
-    """Returns whether users apart from the file's owner and group may read it."""
-    try:
-        return bool(path.stat().st_mode & stat.S_IROTH)
-    except OSError:
-        return False
-
-
-class FromFiles(PydanticBaseSettingsSource):
-    """Reads settings from files, without a final newline. Raises `ConfigError`, which does not show
-    the value."""
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[str | None, str, bool]:
-        name = variable(field_name, field)
-        path = os.environ.get(f"{name}_FILE")
-        if not path:
-            return None, field_name, False
-        if os.environ.get(name):
-            raise ConfigError(f"environment variables {name} and {name}_FILE: one of them only")
-        value = read_secret(Path(path), f"{name}_FILE", FILE_MAX_BYTES).strip()
-        if not value:
-            raise ConfigError(f"{path}: is empty ({name}_FILE)")
-        return value, field.alias or field_name, False
-
-    def __call__(self) -> dict[str, str]:
-        fields = self.settings_cls.model_fields.items()
-        values = (self.get_field_value(field, name) for name, field in fields)
-        return {name: value for value, name, _ in values if value is not None}
-
-
-def variable(name: str, field: FieldInfo) -> str:
-    """The environment variable of a field."""
-    return field.alias or f"SCRAPER_{name.upper()}"
-
-
-class FromProject(PydanticBaseSettingsSource):
-    """The settings in `scraper.toml` of the folder that one is in, by their names in small letters;
-    `NAME_file` names a file that holds the value. Raises `ConfigError` for a name that is none."""
-
-    def __init__(self, settings_cls: type[BaseSettings]) -> None:
-        super().__init__(settings_cls)
-        self._values = _project_values()
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        short = short_name(field_name, field)
-        value, path = self._values.get(short), self._values.get(f"{short}_file")
-        if path is not None:
-            where = f"{PROJECT_FILE}: {short}_file"
-            value = read_secret(Path(path), where, FILE_MAX_BYTES).strip()
-        return value, field.alias or field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        fields = self.settings_cls.model_fields
-        names = {short_name(name, field) for name, field in fields.items()}
-        for key in self._values.keys() - names - {f"{name}_file" for name in names}:
-            near = get_close_matches(key, names, n=1)
-            hint = f" (did you mean {near[0]}?)" if near else ""
-            raise ConfigError(f"{PROJECT_FILE}: {key} is not a setting{hint}")
-        values = (self.get_field_value(field, name) for name, field in fields.items())
-        return {name: value for value, name, _ in values if value is not None}
-
-
-def _project_values() -> dict[str, Any]:
-    try:
-        return tomllib.loads(Path(PROJECT_FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{PROJECT_FILE}: {error}") from None
-
-
-def short_name(name: str, field: FieldInfo) -> str:
-    """Returns a setting's name in `scraper.toml`: `database_url`, `attempts_max`, `sites`."""
-    return variable(name, field).lower().removeprefix("scraper_")
 
 
 class CoreSettings(BaseSettings):

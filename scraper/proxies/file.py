@@ -9,10 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from scraper.errors import ConfigError
-from scraper.infra.watched_file import WatchedFile
+from scraper.infra.secret_files import WatchedFile, read_secret
 from scraper.proxies.proxy_list import ProxyListError, parse_list
 from scraper.rules.proxies import Proxy
-from scraper.settings import read_secret
 
 SIZE_MAX = 20_000_000
 

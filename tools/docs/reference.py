@@ -17,7 +17,8 @@ from scraper.domain import Blame, Outcome
 from scraper.extract.heuristics.stock_words import WORDS
 from scraper.plugins.author.schema import json_schema
 from scraper.rules.verdict import RetryPolicy, judge_outcome
-from scraper.settings import Settings, variable
+from scraper.setting_sources import variable
+from scraper.settings import Settings
 from tools.docs.markup import plain, table
 from tools.docs.metrics import metrics_page
 from tools.docs.plugins import plugins_page

@@ -17,10 +17,10 @@ from scraper.cli.common.tables import format_span, print_table
 from scraper.errors import ConfigError, NotFoundError, ScraperError
 from scraper.http.transport.aiohttp_transport import tls_context
 from scraper.http.transport.tunnel import ProxyHopError, probe_proxy
+from scraper.infra.secret_files import readable_by_all
 from scraper.proxies import file
 from scraper.proxies.health import EVERYWHERE, read_all_stats
 from scraper.rules.proxies import NO_STATS, Proxy, ProxyStats
-from scraper.settings import readable_by_all
 
 CONNECTS_AT_ONCE = 50
 CONNECT_S = 10.0

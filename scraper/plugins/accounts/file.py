@@ -28,9 +28,8 @@ from typing import Any
 import yaml
 
 from scraper.errors import ConfigError
-from scraper.infra.watched_file import WatchedFile
+from scraper.infra.secret_files import WatchedFile, read_secret
 from scraper.rules.urls import belongs_to
-from scraper.settings import read_secret
 from scraper.sites.grammar import scalars, yaml12
 
 SIZE_MAX = 2_000_000

@@ -11,13 +11,14 @@ from scraper.actions.crawls import definition_in_file
 from scraper.cli.common.shared import json_option, load_settings, open_engine, print_json
 from scraper.cli.common.tables import one_line, print_table
 from scraper.errors import ConfigError, NotFoundError, ScraperError, did_you_mean
+from scraper.infra.secret_files import readable_by_all
 from scraper.plugins.alerts import notify
 from scraper.plugins.alerts.keys import AlertsKeys
 from scraper.plugins.alerts.preview import find_matches
 from scraper.plugins.alerts.prices import outbox
 from scraper.plugins.alerts.prices.rules import PriceRule, site_rules
 from scraper.plugins.alerts.settings import AlertsSettings
-from scraper.settings import Settings, readable_by_all
+from scraper.settings import Settings
 
 
 @click.group(invoke_without_command=True)

@@ -14,6 +14,7 @@ import structlog
 
 from scraper.domain import CrawlStatus
 from scraper.errors import ConfigError
+from scraper.infra.secret_files import readable_by_all
 from scraper.plugins.alerts import notify
 from scraper.plugins.alerts import store as alert_store
 from scraper.plugins.alerts.mail import write_crawl
@@ -21,7 +22,7 @@ from scraper.plugins.alerts.notify import Notice, Recipient
 from scraper.plugins.alerts.settings import AlertsSettings
 from scraper.quality import report as reports
 from scraper.quality.report import Report
-from scraper.settings import Settings, readable_by_all
+from scraper.settings import Settings
 
 log = structlog.get_logger()
 

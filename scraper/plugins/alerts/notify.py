@@ -39,9 +39,9 @@ from scraper.http.transport.guard import (
     forbidden_reason,
 )
 from scraper.infra.database import dumps
+from scraper.infra.secret_files import read_secret
 from scraper.plugins.alerts.keys import RECIPIENT
 from scraper.plugins.alerts.mail import Mail
-from scraper.settings import read_secret
 
 # A line may begin with names, as apprise's own lists do: `garden, ops = https://…`.
 NAMES = re.compile(rf"({RECIPIENT}(?:\s*,\s*{RECIPIENT})*)\s*=\s*(?=\S*://)")

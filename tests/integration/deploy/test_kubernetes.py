@@ -20,7 +20,8 @@ import pytest
 import sqlalchemy as sa
 import yaml
 
-from scraper.settings import Settings, variable
+from scraper.setting_sources import variable
+from scraper.settings import Settings
 from scraper.sites import loader
 from tests.support import making
 from tests.support.deploy import compose, dockerfile, kustomize

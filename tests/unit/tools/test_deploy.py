@@ -19,7 +19,8 @@ import pytest
 import yaml
 
 from scraper.process.shutdown import LATE_S
-from scraper.settings import Settings, variable
+from scraper.setting_sources import variable
+from scraper.settings import Settings
 from tests.support.deploy import compose, dockerfile
 from tests.support.deploy.promtool import promtool
 

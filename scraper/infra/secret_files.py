@@ -1,8 +1,9 @@
-"""A secret file that is read again when it has changed. If it becomes invalid or unreadable, the
-last valid content stays in use, and the log names line numbers only."""
+"""Files that hold secrets: read whole, and read again when they have changed. Errors and logs show
+nothing of their text."""
 
 from __future__ import annotations
 
+import stat
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar
@@ -10,13 +11,34 @@ from typing import ClassVar
 import structlog
 
 from scraper.errors import ConfigError
-from scraper.settings import readable_by_all
 
 log = structlog.get_logger()
 
 
+def read_secret(path: Path, source: str, max_bytes: int) -> str:
+    """The whole text of a file that holds secrets. Raises `ConfigError`, which shows nothing of the
+    text and names `source`: the variable that names the file."""
+    try:
+        if path.stat().st_size > max_bytes:
+            raise ConfigError(f"{path}: larger than {max_bytes:,} bytes ({source})")
+        return path.read_text("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or 'cannot be read'} ({source})") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not a text in UTF-8 ({source})") from None
+
+
+def readable_by_all(path: Path) -> bool:
+    """Returns whether users apart from the file's owner and group may read it."""
+    try:
+        return bool(path.stat().st_mode & stat.S_IROTH)
+    except OSError:
+        return False
+
+
 class WatchedFile(ABC):
-    """`version` grows with each change that is loaded. Without a path nothing is loaded."""
+    """A file that is read again when it has changed. `version` grows with each change. While it is
+    invalid or unreadable, the last valid content stays in use. Without a path nothing is loaded."""
 
     # The names of the file and its entries in logs.
     label: ClassVar[str]
