@@ -87,12 +87,12 @@ async def show(url: str) -> dict[str, Any]:
             browsers.fetch(url, POLICY, Rendering(wait_for=".never", wait="2s"))
         )
         while not work.done() and not any(
-            visit.main for running in browsers._all for visit in running.open_pages
+            visit.main for running in browsers._processes.running for visit in running.open_pages
         ):
             await asyncio.sleep(0.02)
-        if not browsers._all:
+        if not browsers._processes.running:
             await work  # which raises
-        (running,), told = browsers._all, []
+        (running,), told = browsers._processes.running, []
         for kind, pid in await chromium.list_processes(running.session):
             with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
                 told.append(described(kind, pid))

@@ -32,6 +32,7 @@ from scraper.http.proxy_route import ProxyRoute
 from scraper.plugins.browser import steps
 from scraper.plugins.browser.faults import BrowserLostError, navigation_fault
 from scraper.plugins.browser.keys import Rendering
+from scraper.plugins.browser.page_clock import PageClock
 from scraper.plugins.browser.proxy import PageGrant
 from scraper.rules.urls import host_of
 from scraper.rules.verdict import retry_after_s
@@ -99,7 +100,7 @@ class BrowserPage:
         self.error: Exception | None = None
         self.over = asyncio.Event()
         self.main: Response | None = None
-        self.deadline: asyncio.Timeout | None = None
+        self.clock = PageClock(policy.page_timeout_s)
         self.tab: Page
         self._cdp: CDPSession
         self._main_frame = ""
@@ -115,9 +116,6 @@ class BrowserPage:
         ]
         self._blocked = NEVER | set(rendering.block)
         self._tasks: set[asyncio.Future[Any]] = set()
-        self._waits = 0
-        self._wait_began = 0.0
-        self._waited_s = 0.0
 
     # These methods are for the proxy.
 
@@ -326,51 +324,14 @@ class BrowserPage:
             return False
 
     async def _wait_for_permit(self, permit: Awaitable[None]) -> None:
-        """Waits for a permit with the page's clock stopped. All waits together last at most as long
-        as a page may take."""
-        left_s = self.policy.page_timeout_s - self._waited_s
-        self._waits += 1
-        if self._waits == 1:
-            self._wait_began = monotonic()
-            self._stop_clock()
-        try:
-            async with asyncio.timeout(max(0.0, left_s)) as patience:
-                await permit
-        except TimeoutError:
-            if not patience.expired():
-                raise
+        """Waits for a permit with the page's clock stopped."""
+        if not await self.clock.wait_stopped(permit):
             raise FetchError(
                 Outcome.TIMEOUT,
                 f"its requests got no permits within {self.policy.page_timeout_s:g} s: the host's "
                 "rate is too low for the page",
                 url=self.url,
-            ) from None
-        finally:
-            self._waits -= 1
-            if not self._waits:
-                waited_s = monotonic() - self._wait_began
-                self._waited_s += waited_s
-                self._start_clock()
-
-    def _stop_clock(self) -> None:
-        if self.deadline is not None and (when := self.deadline.when()) is not None:
-            self._left_s = when - asyncio.get_running_loop().time()
-            self.deadline.reschedule(None)
-
-    def _start_clock(self) -> None:
-        if (
-            self.deadline is not None
-            and not self.deadline.expired()
-            and self.deadline.when() is None
-        ):
-            # The deadline's block may have ended.
-            with suppress(RuntimeError):
-                self.deadline.reschedule(asyncio.get_running_loop().time() + self._left_s)
-
-    def clock(self) -> float:
-        """Returns the page's own time in seconds, from an arbitrary start."""
-        waiting_s = monotonic() - self._wait_began if self._waits else 0.0
-        return monotonic() - self._waited_s - waiting_s
+            )
 
     def _note_request(self, request: Request) -> None:
         self._seen.in_flight.add(request)
@@ -403,9 +364,9 @@ class BrowserPage:
 
     async def wait_until(self, holds: Callable[[], Awaitable[bool]], longest_s: float) -> bool:
         """Polls until the condition holds. Returns False after `longest_s` of the page's time."""
-        latest = self.clock() + longest_s
+        latest = self.clock.now() + longest_s
         while not await holds():
-            if self.clock() >= latest or self.error is not None:
+            if self.clock.now() >= latest or self.error is not None:
                 return False
             await asyncio.sleep(POLL_S)
         return True
@@ -476,7 +437,7 @@ class BrowserPage:
         )
         try:
             async with asyncio.timeout(timeout_s) as deadline:
-                self.deadline = deadline
+                self.clock.deadline = deadline
                 yield
         except TimeoutError:
             if not deadline.expired():
@@ -488,7 +449,7 @@ class BrowserPage:
                 url=self.url,
             ) from None
         finally:
-            self.deadline = None
+            self.clock.deadline = None
 
     async def fetch(self, url: str) -> Fetched:
         """Opens the URL, runs the steps, and reads the page. Raises FetchError, DeferredError,
@@ -521,7 +482,7 @@ class BrowserPage:
             status=status,
             headers=headers,
             body=body,
-            elapsed_s=monotonic() - began - self._waited_s,
+            elapsed_s=monotonic() - began - self.clock.waited_s,
             redirects=self._seen.navigations - 1,
             captured=captured,
             wire_bytes=self._seen.wire_bytes,

@@ -1,5 +1,4 @@
-"""The browsers of a worker process: started when first needed, replaced when they degrade, ended
-with the process.
+"""The pages that a worker process opens in its browsers (`scraper.plugins.browser.processes`).
 
     permits = BrowserPermits(before_hop, before_sub, paid=False)
     async with browsers.slot(latest):  # one of the pages that may be open at once
@@ -24,21 +23,17 @@ to retry.
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from aiohttp.abc import AbstractResolver
 
 from scraper.domain import Fetched, Outcome
-from scraper.errors import ConfigError, DeferredError, FetchError
+from scraper.errors import DeferredError, FetchError
 from scraper.http.account_session import AccountSession
 from scraper.http.cookies import CookieJar, Jars
 from scraper.http.page_browser import BrowserPermits
@@ -47,66 +42,32 @@ from scraper.http.proxy_route import ProxyRoute
 from scraper.plugins.browser import chromium
 from scraper.plugins.browser.faults import BrowserLostError, navigation_fault
 from scraper.plugins.browser.keys import PLAIN, Rendering
-from scraper.plugins.browser.proxy import BrowserProxy, ProxyUser
+from scraper.plugins.browser.processes import (
+    CLOSE_S,
+    CONTEXT_S,
+    BrowserProcesses,
+    PageContext,
+    RunningBrowser,
+    kill_browser,
+)
+from scraper.plugins.browser.proxy import BrowserProxy
 from scraper.plugins.browser.settings import BrowserSettings
 from scraper.rules import browsers as profiles
 from scraper.settings import Settings
 from scraper.sites import functions
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, BrowserContext, Page, Playwright
+    from playwright.async_api import BrowserContext, Page
 
     from scraper.plugins.browser.page import BrowserPage
 
 log = structlog.get_logger()
 
-# A browser that does not start is tried again after this time.
-RELAUNCH_S = 15.0
-# A browser that takes longer for a context and its page is replaced.
-CONTEXT_S = 20.0
-# A browser that does not answer for this long is lost.
-ANSWER_S = 10.0
-CLOSE_S = 5.0
-WATCH_S = 2.0
-# A browser that takes this many times its memory is killed, without waiting for its pages.
-KILL_FACTOR = 1.5
 LOST_MAX = 10_000
 # A page that was lost with its browser this often is opened alone.
 LOST_SUSPECT = 2
 # A page that was lost this often is charged with an attempt.
 LOST_CHARGED = 3
-
-
-@dataclass(eq=False, slots=True)
-class RunningBrowser:
-    """A running browser. `retired`: it gets no more pages, and ends with its last one."""
-
-    browser: Browser
-    session: Any
-    user_agent: str
-    root: int
-    pages: int = 0
-    failures: int = 0
-    retired: bool = False
-    open_pages: set[BrowserPage] = field(default_factory=set)
-    idle: OrderedDict[Any, _Context] = field(default_factory=OrderedDict)
-
-
-@dataclass(eq=False, slots=True)
-class _Context:
-    """A browser's context of one identity or one page. `page` is the page open in it."""
-
-    context: BrowserContext
-    proxy_user: ProxyUser
-    key: Any
-    pages: int = 0
-    page: BrowserPage | None = None
-
-    async def route(self, route: Any, request: Any) -> None:
-        if self.page is not None:
-            await self.page.route(route, request)
-        else:
-            await route.abort("blockedbyclient")
 
 
 class Browsers:
@@ -125,14 +86,8 @@ class Browsers:
         self._line = asyncio.Lock()
         self._proxy = BrowserProxy(resolver=resolver)
         self._jars = Jars()
-        self._playwright: Playwright | None = None
-        self._starting = asyncio.Lock()
-        self._not_before = 0.0
-        self._current: dict[bool, RunningBrowser] = {}
-        self._all: set[RunningBrowser] = set()
+        self._processes = BrowserProcesses(settings, self._proxy, self.pages)
         self._lost_pages: OrderedDict[int, int] = OrderedDict()
-        self._ending: set[asyncio.Task[None]] = set()
-        self._watching: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def slot(self, latest: float, page_id: int | None = None) -> AsyncIterator[None]:
@@ -212,150 +167,8 @@ class Browsers:
 
     async def aclose(self) -> None:
         """Ends every browser. The next page starts a new one."""
-        if self._watching is not None:
-            self._watching.cancel()
-            self._watching = None
-        self._current.clear()
-        await asyncio.gather(
-            *self._ending,
-            *(self._end_browser(running) for running in list(self._all)),
-            return_exceptions=True,
-        )
+        await self._processes.aclose()
         await self._proxy.aclose()
-        await self._stop_playwright()
-
-    # These methods manage browsers.
-
-    async def _get_browser(self, stealth: bool) -> RunningBrowser:
-        async with self._starting:
-            running = self._current.get(stealth)
-            if running is not None and not running.retired and running.browser.is_connected():
-                return running
-            now = asyncio.get_running_loop().time()
-            if now < self._not_before:
-                raise DeferredError(self._not_before - now)
-            try:
-                running = await asyncio.wait_for(
-                    self._start_browser(stealth), chromium.LAUNCH_S + CONTEXT_S
-                )
-            except Exception as error:
-                # The worker checked Chromium at its start, so the pages are not to blame.
-                self._not_before = now + RELAUNCH_S
-                text = (
-                    str(error)
-                    if isinstance(error, ConfigError)
-                    else chromium.explain_failure(error)
-                )
-                log.error("no browser starts; pages go back untried", error=text)
-                if not any(running.browser.is_connected() for running in self._all):
-                    # Playwright's driver may be broken.
-                    await self._stop_playwright()
-                raise DeferredError(RELAUNCH_S) from error
-            self._current[stealth] = running
-            return running
-
-    async def _start_browser(self, stealth: bool) -> RunningBrowser:
-        chromium.require_extra()
-        from playwright.async_api import async_playwright
-
-        began, address = monotonic(), await self._proxy.start()
-        if self._playwright is None:
-            self._playwright = await async_playwright().start()
-        browser = await chromium.launch_browser(
-            self._playwright, self._settings, address, stealth=stealth
-        )
-        session = await browser.new_browser_cdp_session()
-        processes = await chromium.list_processes(session)
-        version = await session.send("Browser.getVersion")
-        running = RunningBrowser(
-            browser,
-            session,
-            user_agent=str(version["userAgent"]).replace("Headless", ""),
-            root=next(pid for kind, pid in processes if kind == "browser"),
-        )
-        self._all.add(running)
-        browser.on("disconnected", lambda _: self._handle_exit(running))
-        if self._watching is None:
-            self._watching = asyncio.ensure_future(self._watch_browsers())
-        log.info(
-            "browser started",
-            version=browser.version,
-            pages=self.pages,
-            seconds=round(monotonic() - began, 2),
-        )
-        return running
-
-    async def _stop_playwright(self) -> None:
-        playwright, self._playwright = self._playwright, None
-        if playwright is not None:
-            with suppress(Exception):
-                await asyncio.wait_for(playwright.stop(), CLOSE_S)
-
-    def _handle_exit(self, running: RunningBrowser) -> None:
-        """Cleans up after a browser that was ended or died."""
-        if not running.retired:
-            log.warning("browser died", pages=running.pages, open=len(running.open_pages))
-        running.retired = True
-        for page in list(running.open_pages):
-            page.fail(BrowserLostError("the browser died"))
-        self._all.discard(running)
-        for context in running.idle.values():
-            self._proxy.dismiss(context.proxy_user)
-
-    def _retire_browser(self, running: RunningBrowser, why: str) -> None:
-        if not running.retired:
-            running.retired = True
-            log.info("browser retired", why=why, pages=running.pages, open=len(running.open_pages))
-            self._end_if_empty(running)
-
-    def _end_if_empty(self, running: RunningBrowser) -> None:
-        if running.retired and not running.open_pages and running in self._all:
-            self._run_later(self._end_browser(running))
-
-    async def _end_browser(self, running: RunningBrowser) -> None:
-        running.retired = True
-        self._all.discard(running)
-        try:
-            await asyncio.wait_for(running.browser.close(), CLOSE_S)
-        except Exception:  # noqa: BLE001 - it hangs or has exited
-            _kill_browser(running)
-
-    def _run_later(self, work: Any) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.ensure_future(work)
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-        return task
-
-    async def _watch_browsers(self) -> None:
-        """Checks in a loop whether browsers answer, and how large they are."""
-        while True:
-            await asyncio.sleep(WATCH_S)
-            for running in list(self._all):
-                await self._check_browser(running)
-
-    async def _check_browser(self, running: RunningBrowser) -> None:
-        try:
-            processes = await asyncio.wait_for(chromium.list_processes(running.session), ANSWER_S)
-        except Exception:  # noqa: BLE001 - any error counts as no answer
-            if running in self._all:
-                log.warning(
-                    "browser does not answer; killed",
-                    pages=running.pages,
-                    open=len(running.open_pages),
-                )
-                _kill_browser(running)
-            return
-        size_mb = await asyncio.to_thread(chromium.measure_mb, [pid for _, pid in processes])
-        limit_mb = self._settings.of(BrowserSettings).browser_memory_max_mb
-        if size_mb > limit_mb:
-            self._retire_browser(running, f"its processes have {size_mb:.0f} MB")
-        if size_mb > KILL_FACTOR * limit_mb and running.open_pages:
-            log.warning(
-                "browser far too large; killed", mb=round(size_mb), open=len(running.open_pages)
-            )
-            _kill_browser(running)
-
-    # These methods open and close pages.
 
     @asynccontextmanager
     async def _open_page(
@@ -368,7 +181,7 @@ class Browsers:
     ) -> AsyncIterator[BrowserPage]:
         if route is None and policy.proxied:
             raise RuntimeError("a page of a site with proxies has no proxy")
-        running = await self._get_browser(rendering.stealth)
+        running = await self._processes.get(rendering.stealth)
         from scraper.plugins.browser.page import BrowserPage
 
         jar = visitor.jar if visitor else route.jar if route else self._jars.get(policy.cookies)
@@ -378,7 +191,7 @@ class Browsers:
             permits or BrowserPermits(),
             route=route,
             visitor=visitor,
-            kill_browser=partial(_kill_browser, running),
+            kill_browser=partial(kill_browser, running),
         )
         running.open_pages.add(page)
         context = None
@@ -386,11 +199,13 @@ class Browsers:
             context = await self._open_in_context(running, page, jar)
             yield page
         finally:
-            await asyncio.shield(self._run_later(self._leave_page(running, context, page, jar)))
+            await asyncio.shield(
+                self._processes.run_later(self._leave_page(running, context, page, jar))
+            )
 
     async def _open_in_context(
         self, running: RunningBrowser, page: BrowserPage, jar: CookieJar | None
-    ) -> _Context:
+    ) -> PageContext:
         """Opens the page in a context. Raises `BrowserLostError` if the browser makes no page."""
         context = None
         try:
@@ -407,20 +222,20 @@ class Browsers:
         except BaseException as error:
             if context is not None:
                 self._proxy.dismiss(context.proxy_user)
-                self._run_later(_ignore_errors(context.context.close()))
+                self._processes.run_later(_ignore_errors(context.context.close()))
             if not isinstance(error, TimeoutError | _playwright_error()):
                 raise
             running.failures += 1
             if isinstance(error, TimeoutError) or running.failures > 1:
-                self._retire_browser(running, "it makes no pages")
-                _kill_browser(running)
+                self._processes.retire(running, "it makes no pages")
+                kill_browser(running)
             raise BrowserLostError(
                 f"no page could be opened: {chromium.explain_failure(error)}"
             ) from error
 
     async def _take_context(
         self, running: RunningBrowser, page: BrowserPage, jar: CookieJar | None
-    ) -> _Context:
+    ) -> PageContext:
         """Takes a context that the identity has used before, or makes one."""
         options = _context_options(running, page.policy, page.rendering)
         key = None
@@ -438,7 +253,7 @@ class Browsers:
                     "password": proxy_user.password,
                 },
             )
-            context = _Context(browser_context, proxy_user, key)
+            context = PageContext(browser_context, proxy_user, key)
             await browser_context.route(
                 "**/*", lambda route, request: context.route(route, request)
             )
@@ -452,14 +267,14 @@ class Browsers:
                 )
             except BaseException:
                 self._proxy.dismiss(proxy_user)
-                self._run_later(_ignore_errors(browser_context.close()))
+                self._processes.run_later(_ignore_errors(browser_context.close()))
                 raise
         return context
 
     async def _leave_page(
         self,
         running: RunningBrowser,
-        context: _Context | None,
+        context: PageContext | None,
         page: BrowserPage,
         jar: CookieJar | None,
     ) -> None:
@@ -472,15 +287,19 @@ class Browsers:
                     await self._close_page(running, context, page, jar)
             except Exception:  # noqa: BLE001 - the browser ended or hangs: its watcher ends it
                 self._proxy.dismiss(context.proxy_user)
-                self._retire_browser(running, "it closes no pages")
+                self._processes.retire(running, "it closes no pages")
         running.open_pages.discard(page)
         running.pages += 1
         if running.pages >= self._settings.of(BrowserSettings).browser_restart_pages:
-            self._retire_browser(running, "it has shown enough pages")
-        self._end_if_empty(running)
+            self._processes.retire(running, "it has shown enough pages")
+        self._processes.end_if_empty(running)
 
     async def _close_page(
-        self, running: RunningBrowser, context: _Context, page: BrowserPage, jar: CookieJar | None
+        self,
+        running: RunningBrowser,
+        context: PageContext,
+        page: BrowserPage,
+        jar: CookieJar | None,
     ) -> None:
         if jar is not None and page.error is None:
             for cookie in await context.context.cookies():
@@ -561,13 +380,6 @@ def _region_languages(policy: FetchPolicy, rendering: Rendering) -> str | None:
 async def _ignore_errors(work: Awaitable[None]) -> None:
     with suppress(Exception):
         await work
-
-
-def _kill_browser(running: RunningBrowser) -> None:
-    """Kills the browser's first process; the others end with it."""
-    if running.browser.is_connected():
-        with suppress(ProcessLookupError):
-            os.kill(running.root, signal.SIGKILL)
 
 
 def _playwright_error() -> type[Exception]:

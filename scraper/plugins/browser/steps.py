@@ -1,7 +1,7 @@
 """The steps before a page is read: waiting, clicking "load more", scrolling, the definition's
 script.
 
-Time is the page's own (`BrowserPage.clock`), which stops while its requests wait for their host.
+Time is the page's own (`PageClock`), which stops while its requests wait for their host.
 When time runs out, the page is read as it is.
 """
 

@@ -278,7 +278,7 @@ def test_windows_of_windows_end_with_their_page(shop: JsShop) -> None:
         jane = AccountSession("shop", "jane", 1, AccountJar(secure_only=False), {}, hosts)
         for path in ("/windows", "/p/1"):
             await b.fetch(shop.url(path), BROWSER_POLICY, QUICK, visitor=jane)
-            opened = [context.pages for r in b._all for context in r.browser.contexts]
+            opened = [context.pages for r in b._processes.running for context in r.browser.contexts]
             assert not any(opened), opened
 
     using(case)
@@ -350,7 +350,11 @@ def test_a_page_whose_renderer_dies_is_free_at_first_and_charged_in_the_end(shop
             work = asyncio.ensure_future(
                 b.fetch(url, BROWSER_POLICY, Rendering(wait_for=".never"), page_id=7)
             )
-            while not (visits := [v for r in b._all for v in r.open_pages if v.main is not None]):
+            while not (
+                visits := [
+                    v for r in b._processes.running for v in r.open_pages if v.main is not None
+                ]
+            ):
                 await asyncio.sleep(0.02)
             page = visits[0].tab
             session = await page.context.new_cdp_session(page)
@@ -373,16 +377,16 @@ def test_a_page_whose_renderer_dies_is_free_at_first_and_charged_in_the_end(shop
 def test_a_browser_that_is_killed_or_hangs_is_replaced_and_its_pages_are_not_charged(
     shop: JsShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scraper.plugins.browser.pool.ANSWER_S", 2.0)
+    monkeypatch.setattr("scraper.plugins.browser.processes.ANSWER_S", 2.0)
 
     async def case(b: Browsers) -> None:
         for number in (signal.SIGKILL, signal.SIGSTOP):
             work = asyncio.ensure_future(
                 b.fetch(shop.url("/p/1"), BROWSER_POLICY, Rendering(wait_for=".never", wait="15s"))
             )
-            while not any(v.main is not None for r in b._all for v in r.open_pages):
+            while not any(v.main is not None for r in b._processes.running for v in r.open_pages):
                 await asyncio.sleep(0.02)
-            os.kill(next(iter(b._all)).root, number)
+            os.kill(next(iter(b._processes.running)).root, number)
             with pytest.raises(DeferredError):
                 await work
             assert (await b.fetch(shop.url("/p/1"), BROWSER_POLICY, QUICK)).status == 200
@@ -408,7 +412,7 @@ def test_browsers_are_recycled_and_identities_keep_their_cookies(shop: JsShop) -
             assert b"who=me" in page.body and b"js=1" in page.body, at
             page = await b.fetch(shop.url("/who"), BROWSER_POLICY, QUICK)
             assert b"who=me" not in page.body, "without an identity each page is somebody new"
-            roots |= {running.root for running in b._all}
+            roots |= {running.root for running in b._processes.running}
         assert len(roots) > 2, "restarted after so many pages"
 
     using(case, settings={"browser_restart_pages": 4, "browser_context_pages": 2})

@@ -17,7 +17,8 @@ import pytest
 from scraper.domain import Fetched, Outcome
 from scraper.errors import DeferredError
 from scraper.plugins.browser.keys import Rendering
-from scraper.plugins.browser.pool import Browsers, RunningBrowser
+from scraper.plugins.browser.pool import Browsers
+from scraper.plugins.browser.processes import RunningBrowser
 from tests.support.browsers import BROWSER_POLICY, QUICK, failed, using
 from tests.support.shops.js_shop import HungryShop
 
@@ -69,11 +70,11 @@ def test_a_browser_that_has_grown_too_large_is_replaced_and_its_pages_end_first(
             asyncio.ensure_future(fetched(b, at, url)) for at, url in enumerate((large, small), 1)
         ]
         await opened(shop, "large", "small")
-        (old,) = b._all
+        (old,) = b._processes.running
         await until(lambda: old.retired)
         page = await fetched(b, 3, shop.url("/p/1"), QUICK)
         assert page.status == 200 and "Thing nº 1".encode() in page.body
-        (new,) = b._all - {old}
+        (new,) = b._processes.running - {old}
         assert not new.retired and not ended(old) and not any(page.done() for page in pages), (
             "they are open meanwhile"
         )
@@ -86,7 +87,9 @@ def test_a_browser_that_has_grown_too_large_is_replaced_and_its_pages_end_first(
             )
         await until(lambda: ended(old))
         page = await fetched(b, 4, shop.url("/p/2"), QUICK)
-        assert "Thing nº 2".encode() in page.body and b._all == {new}, "and the new one stays"
+        assert "Thing nº 2".encode() in page.body and b._processes.running == {new}, (
+            "and the new one stays"
+        )
 
     using(case, pages=3, settings={"browser_memory_max_mb": LIMIT_MB})
 
@@ -101,7 +104,7 @@ def test_one_far_too_large_is_killed_and_only_the_page_that_fills_it_is_charged(
             asyncio.ensure_future(fetched(b, at, url)) for at, url in enumerate((hungry, small), 1)
         ]
         await opened(shop, "small")
-        (old,) = b._all
+        (old,) = b._processes.running
         assert [type(each) for each in await asyncio.gather(*pages, return_exceptions=True)] == [
             DeferredError
         ] * 2
