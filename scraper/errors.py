@@ -146,8 +146,13 @@ class CallError(ScraperError):
         traceback: str = "",
     ) -> None:
         super().__init__(f"{str(input)[:200]}: {type}: {message}")
-        self.index, self.input, self.type, self.message = index, input, type, message
-        self.blame, self.outcome, self.traceback = blame, outcome, traceback
+        self.index = index
+        self.input = input
+        self.type = type
+        self.message = message
+        self.blame = blame
+        self.outcome = outcome
+        self.traceback = traceback
 
 
 class CallsFailedError(ScraperError):

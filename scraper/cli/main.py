@@ -103,8 +103,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in all_commands():
             return None
-        # Importing makes no garbage: looking for it now and at the end would take a fifth of the
-        # time.
+        # Importing makes no garbage. To look for garbage during the import and at the end would
+        # take a fifth of the command's time.
         gc.disable()
         module = import_module(all_commands()[cmd_name].module)
         gc.freeze()

@@ -220,6 +220,7 @@ class ExtractorVersion:
 
 
 def _networks_of(site: Site) -> Networks:
+    """Returns the networks that `allow_private` lists; none if it is true or false."""
     listed = site.allow_private
     return () if isinstance(listed, bool) else tuple(map(ip_network, listed))
 

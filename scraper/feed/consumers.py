@@ -62,7 +62,9 @@ class ConsumerLease:
     """The right to read as a consumer. It occupies no connection."""
 
     def __init__(self, engine: sa.Engine, name: str, site: str | None) -> None:
-        self._engine, self._name, self._site = engine, name, site
+        self._engine = engine
+        self._name = name
+        self._site = site
         self._values = {"name": name, "site": site or "", "holder": uuid4(), "lease": LEASE_S}
 
     def set_position(self, position: int) -> None:

@@ -74,8 +74,9 @@ def price_moves(change: Change) -> list[PriceMove]:
 def changed_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Returns the names of a product's fields that changed. A currency that changed with its price
     is left out."""
-    names = [n for n in sorted({*before, *after}) if before.get(n) != after.get(n)]
-    return [n for n in names if n not in {f"{price}{CURRENCY}" for price in names}]
+    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    currencies = {f"{price}{CURRENCY}" for price in changed}
+    return [name for name in changed if name not in currencies]
 
 
 def title_of(data: Mapping[str, Any]) -> str:

@@ -165,7 +165,8 @@ class ChangeReader:
     def close(self) -> None:
         """Closes its own connection; `next` opens another one."""
         connection, self._connection = self._connection, None
-        self._horizon, self._read_to = Horizon(), 0
+        self._horizon = Horizon()
+        self._read_to = 0
         if connection is not None:
             connection.close()
 
@@ -253,7 +254,9 @@ def follow_batches(
 ) -> Generator[list[Change], None, None]:
     """Yields batches of changes until `stop` is set, and an empty one whenever it has read
     everything. With `wait_out`, it waits out outages of PostgreSQL."""
-    waiting, reported, announced = _backoff_pauses(*WAITING_S), False, False
+    waiting = _backoff_pauses(*WAITING_S)
+    reported = False
+    announced = False
     try:
         while not stop.is_set():
             cursor = reader.cursor

@@ -185,7 +185,8 @@ class Horizon:
         elif self._writers:
             self._writers &= set(connection.execute(WRITERS).scalars())
         if not self._writers:
-            self.decided, self._asked = self._asked, None
+            self.decided = self._asked
+            self._asked = None
         return self.decided
 
     def blocker(self, connection: sa.Connection) -> str:

@@ -82,7 +82,9 @@ class WatchedConnection(psycopg.Connection[Any]):
         return super().wait(self._watch_silence(gen), *args, **options)
 
     def _watch_silence(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
-        heard_at, limit_s, is_served = time.monotonic(), SILENT_S, True
+        heard_at = time.monotonic()
+        limit_s = SILENT_S
+        is_served = True
         is_begun = self.pgconn.transaction_status != TransactionStatus.IDLE
         try:
             wanted = next(gen)
@@ -90,7 +92,9 @@ class WatchedConnection(psycopg.Connection[Any]):
                 ready = yield wanted
                 silent_s = time.monotonic() - heard_at
                 if ready:
-                    heard_at, limit_s, is_served = time.monotonic(), SILENT_S, True
+                    heard_at = time.monotonic()
+                    limit_s = SILENT_S
+                    is_served = True
                 elif silent_s > limit_s:
                     if not is_served:
                         self.pgconn.finish()

@@ -100,9 +100,9 @@ def split_object_name(where: str, variable: str) -> tuple[Objects, str]:
     is_query = where.lower().startswith("s3://") and ("?" in name or "#" in name)
     if not name or is_query or folder.endswith(":/"):
         raise ConfigError(redact(f"{variable}: no name of a file in {where}"))
-    return open_place(folder if slash and folder else "/" if slash else ".", variable), check_key(
-        name
-    )
+    if not slash:
+        folder = "."
+    return open_place(folder or "/", variable), check_key(name)
 
 
 def make_error(verb: str, key: str, where: str, why: str, *, missing: bool = False) -> ObjectsError:

@@ -205,7 +205,8 @@ class Outage:
             if self._since is None or (began is not None and began < self._since):
                 return
             away_s, announced = self._clock() - self._since, self._announced
-            self._since, self._announced = None, False
+            self._since = None
+            self._announced = False
             if away_s >= LONG_S:
                 self._long_ended_at = self._clock()
             if announced:

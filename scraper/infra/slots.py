@@ -30,8 +30,11 @@ class SlotCost:
     __slots__ = ("_freed", "browser", "cost", "level", "starting")
 
     def __init__(self, level: int, freed: Callable[[], None], *, browser: bool = False) -> None:
-        self.browser, self.level = browser, level
-        self.cost, self.starting, self._freed = 1.0, True, freed
+        self.browser = browser
+        self.level = level
+        self.cost = 1.0
+        self.starting = True
+        self._freed = freed
 
     def started(self) -> None:
         self.starting = False
@@ -40,7 +43,9 @@ class SlotCost:
     def weigh(self, busy: int, paced: int, full: int) -> None:
         """Sets the share by the pages that are left, `busy` or `paced`; `full` would be a whole
         batch. Thread-safe."""
-        before, self.cost = self.cost, min(1.0, max(LEAST_COST, (busy + PACED_COST * paced) / full))
+        before = self.cost
+        share = (busy + PACED_COST * paced) / full
+        self.cost = min(1.0, max(LEAST_COST, share))
         if self.cost < before:
             self._freed()
 

@@ -48,7 +48,8 @@ class Allotment:
         """Takes over what the fleet granted of the `wanted` requests."""
         changed = reservation.allotment != self.granted
         self._retry_s = RETRY_S if changed else min(2 * self._retry_s, CONTENDED_S)
-        self.granted, self.wanted = reservation.allotment, wanted
+        self.granted = reservation.allotment
+        self.wanted = wanted
         self.contended = reservation.contended
         self.renew_at = now + self._renewal_s(reservation)
 

@@ -75,7 +75,9 @@ class ServerClock:
         if lower > min(self._least, self._least_before):
             self._least = self._least_before = math.inf
         if answered - self._since > self.KEPT_S:
-            self._least_before, self._least, self._since = self._least, math.inf, answered
+            self._least_before = self._least
+            self._least = math.inf
+            self._since = answered
         self._least = min(self._least, upper)
         age_s = max(0.0, answered - self._recorded_at)
         faded = 0.5 ** min(60.0, age_s / self.LEAD_HALVES_S)

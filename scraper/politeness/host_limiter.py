@@ -58,7 +58,9 @@ class HostLimiter:
         self._fleet = fleet
         self._terms = Terms(override)
         self._budget = self._terms.budget
-        self._allotment, self._slots, self._latency = Allotment(), SlotQueue(), LatencyEstimate()
+        self._allotment = Allotment()
+        self._slots = SlotQueue()
+        self._latency = LatencyEstimate()
         # Pages that wait for the allotment, and those that wait for a slot.
         self._entering = self._waiting = 0
         # When a permit last ended, or a request left.

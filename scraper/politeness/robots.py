@@ -118,7 +118,9 @@ def origin_of(url: str) -> str:
 @lru_cache(maxsize=4096)
 def _origin_of(url: str) -> str:
     parts = urlsplit(url)
-    scheme, host, port = parts.scheme.lower(), parts.hostname or "", parts.port
+    scheme = parts.scheme.lower()
+    host = parts.hostname or ""
+    port = parts.port
     host = f"[{host}]" if ":" in host else host
     own_port = port in (None, _DEFAULT_PORTS.get(scheme))
     return f"{scheme}://{host}" if own_port else f"{scheme}://{host}:{port}"

@@ -25,7 +25,8 @@ class ScriptBatcher:
     """
 
     def __init__(self, redis: aredis.Redis, script: str) -> None:
-        self._redis, self._script = redis, script
+        self._redis = redis
+        self._script = script
         self._sha = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
         self._waiting: list[tuple[list[str | int], _Future]] = []
         self._sending: asyncio.Task[None] | None = None

@@ -29,7 +29,8 @@ class SlotQueue:
         self.interval_s = self.rests_until = self.busy_until = 0.0
         self._slots: deque[float] = deque()
         # The end and the interval of the reservation that the slots belong to.
-        self._end, self._reserved_interval_s = 0, 0.0
+        self._end = 0
+        self._reserved_interval_s = 0.0
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -57,7 +58,8 @@ class SlotQueue:
         elif reservation.slots:
             self._slots.extend(reservation.at(number) for number in range(reservation.slots))
             self.busy_until = self._slots[-1] + reservation.interval_s
-            self._end, self._reserved_interval_s = reservation.end, reservation.interval_s
+            self._end = reservation.end
+            self._reserved_interval_s = reservation.interval_s
 
     def clear(self) -> None:
         self._slots.clear()

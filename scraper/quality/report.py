@@ -258,6 +258,7 @@ def _explain_block(examples: Mapping[str, list[dict[str, Any]]]) -> str:
 
 
 def _read_examples(connection: sa.Connection, crawl_id: int) -> dict[str, list[dict[str, Any]]]:
+    """Returns the pages on which each field was not found, by field."""
     examples: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for example in connection.execute(EXAMPLES, {"id": crawl_id}).mappings():
         shown = dict(example)

@@ -23,7 +23,9 @@ def make_excerpt(body: bytes) -> str:
     markup = _without_scripts(body[:READ_BYTES])
     content = _CONTENT.search(markup)
     begin = content.start() if content else 0
-    excerpt, end, size = "", begin, EXCERPT_CHARS
+    excerpt = ""
+    end = begin
+    size = EXCERPT_CHARS
     while len(excerpt) <= EXCERPT_CHARS and end < len(markup):
         size *= 2
         end = begin + size

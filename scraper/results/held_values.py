@@ -209,7 +209,9 @@ def _count_vanished(comparisons: Iterable[Comparison]) -> dict[int, Counter[str]
 def release_values(connection: sa.Connection, crawl_id: int) -> dict[str, int]:
     """Writes the held values of a crawl that no reason speaks against. Returns how many values of
     each field stay held."""
-    after, counts, values = 0, CountsByCrawl(), {"id": crawl_id, "batch": BATCH}
+    after = 0
+    counts = CountsByCrawl()
+    values = {"id": crawl_id, "batch": BATCH}
     while True:
         rows = connection.execute(WAITING, values | {"after": after}).all()
         ready = [_with_values(row, crawl_id) for row in rows if row.fields or row.delisted]

@@ -124,7 +124,11 @@ def judge_missing_fields(
 
 
 def _make_block(sign: Sign) -> Block:
-    by: By = "page" if sign.titles or sign.body else "headers" if sign.headers else "status"
+    by: By = "status"
+    if sign.titles or sign.body:
+        by = "page"
+    elif sign.headers:
+        by = "headers"
     return Block(sign.sign, sign.vendor, by)
 
 

@@ -182,7 +182,8 @@ class Terms:
                 del self._sites[site]
                 self._delays.pop(site, None)
             changed = self._recompute_budget()
-        self._used_before, self._used = self._used, set()
+        self._used_before = self._used
+        self._used = set()
         return changed
 
     def _recompute_budget(self) -> bool:

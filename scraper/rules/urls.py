@@ -300,10 +300,10 @@ def _clean_slowly(url: str, rules: UrlRules) -> str | None:
     if rules.strip_slash:
         path = path.rstrip("/") or "/"
     query = _strip_params(safe.query, rules)
-    done = (
-        f"{parts.scheme}://{netloc}{path}?{query}" if query else f"{parts.scheme}://{netloc}{path}"
-    )
-    return done if len(done) <= URL_MAX_CHARS else None
+    cleaned = f"{parts.scheme}://{netloc}{path}"
+    if query:
+        cleaned = f"{cleaned}?{query}"
+    return cleaned if len(cleaned) <= URL_MAX_CHARS else None
 
 
 def _replace_backslashes(url: str) -> str:
@@ -375,6 +375,7 @@ def _strip_params(query: str, rules: UrlRules) -> str:
 
 @lru_cache(maxsize=4096)
 def _is_stripped(raw_name: str, rules: UrlRules) -> bool:
+    """Returns whether the rules remove a query's parameter, by its name as it is written there."""
     name = unquote_plus(raw_name).lower()
     if any(fnmatchcase(name, pattern.lower()) for pattern in rules.keep):
         return False

@@ -55,7 +55,8 @@ class Admission:
     """The admission of one process. Thread-safe. Work that may begin runs in `executor`."""
 
     def __init__(self, slots: int, executor: Executor) -> None:
-        self._slots, self._executor = slots, executor
+        self._slots = slots
+        self._executor = executor
         self._zero_is_first = not settings.load().broker_is_amqp
         self._lock = threading.Lock()
         self._numbers = count()

@@ -81,7 +81,8 @@ class TickScheduler(Scheduler):  # type: ignore[misc] # Celery has no types
             self._depth_fresh_until = now + DEPTH_FRESH_S
             if self._warned:
                 log.info("coordinator queue has a consumer again; ticks resumed")
-            self._unread_since, self._warned = None, False
+            self._unread_since = None
+            self._warned = False
             return True
         self._unread_since = self._unread_since or now
         if not self._warned and now - self._unread_since >= UNREAD_S:

@@ -26,8 +26,8 @@ MOVE_ASIDE = lua("runtime/move_aside.lua")
 def move_aside(
     pool: redis.ConnectionPool, keys: Sequence[str], failure: redis.ResponseError | None = None
 ) -> None:
-    """Renames those of the keys that hold what the broker never stores there. Raises the failure
-    that is the reason to look, unless a wrong type caused it."""
+    """Renames those keys whose values have a type that the broker never stores there. With a
+    `failure` that no wrong type has caused, raises that failure instead."""
     if failure is not None and "WRONGTYPE" not in str(failure):
         raise failure
     moved: Any = redis.Redis(connection_pool=pool).eval(MOVE_ASIDE, len(keys), *keys)
@@ -46,11 +46,15 @@ class BrokerClient(redis.Redis):
 
 class _Pipeline(BrokerClient, Pipeline):
     def execute(self, raise_on_error: bool = True) -> list[Any]:
-        # Each run resets them.
-        stack, scripts, explicit = self.command_stack, self.scripts, self.explicit_transaction
+        # Each run empties the pipeline, so a second run needs its commands again.
+        stack = self.command_stack
+        scripts = self.scripts
+        explicit = self.explicit_transaction
 
         def run() -> list[Any]:
-            self.command_stack, self.scripts, self.explicit_transaction = stack, scripts, explicit
+            self.command_stack = stack
+            self.scripts = scripts
+            self.explicit_transaction = explicit
             return Pipeline.execute(self, raise_on_error)
 
         return _run_again(self, [args for args, _ in stack], run)

@@ -79,7 +79,10 @@ class LocalWorker:
     def __init__(
         self, settings: Settings, name: str, command: list[str], env: dict[str, str] | None = None
     ) -> None:
-        self._settings, self._name, self._command, self._env = settings, name, command, env
+        self._settings = settings
+        self._name = name
+        self._command = command
+        self._env = env
         self.process = start_process(settings, name, command, env)
 
     def keep_running(self) -> None:

@@ -90,7 +90,8 @@ class RedisChannel(redis.Channel):
         if len(keys) < len(lists):
             timeout = RETRY_S
             keys = keys or [f"{queues[0]}{self.sep}none"]
-        self._in_poll, self._polled_keys = self.client.connection, keys
+        self._in_poll = self.client.connection
+        self._polled_keys = keys
         self._brpop_sent_at = monotonic()  # type: ignore[assignment]
         self.client.connection.send_command("BRPOP", *keys, timeout or self.brpop_timeout or 0)
 

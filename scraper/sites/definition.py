@@ -218,13 +218,12 @@ class CoreSite(CoreKeys):
         URL counts with its own port, or with the ports of http and https."""
         if self.allow_private is not True:
             return frozenset()
-        given = {
-            (name, port)
-            for url in self.starts
-            for name, own in [urls.split_host(_without_www(urls.host_of(url)))]
-            for port in ([own] if own else urls.DEFAULT_PORTS.values())
-        }
-        return frozenset((*given, *map(urls.split_host, self.hosts)))
+        hosts: set[tuple[str, int | None]] = set(map(urls.split_host, self.hosts))
+        for url in self.starts:
+            name, port = urls.split_host(_without_www(urls.host_of(url)))
+            ports = urls.DEFAULT_PORTS.values() if port is None else [port]
+            hosts.update((name, port) for port in ports)
+        return frozenset(hosts)
 
     def of(self, keys: type[KeysT]) -> KeysT:
         """Returns this site's keys of a plug-in, by the plug-in's class of keys."""

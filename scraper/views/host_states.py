@@ -100,12 +100,16 @@ class HostState:
 
     def add_row(self, row: HostRow) -> None:
         """Adds what the fleet does now."""
-        self.in_flight, self.pace = row.in_flight, row.pace
-        self.rests_s, self.why, self.next_slot_s = row.rest_s, row.why, row.next_slot_s
+        self.in_flight = row.in_flight
+        self.pace = row.pace
+        self.rests_s = row.rest_s
+        self.why = row.why
+        self.next_slot_s = row.next_slot_s
         # The budget in force, robots.txt included.
         if row.interval_s is not None and row.in_flight:
             self.rate_per_s = 1 / row.interval_s if row.interval_s else None
-            self.concurrency, self.burst = row.concurrency, row.burst
+            self.concurrency = row.concurrency
+            self.burst = row.burst
         if row.pace < 1:
             self.pace_per_s = row.pace * (self.rate_per_s or 1 / row.base_interval_s)
 
@@ -118,9 +122,13 @@ class _States(dict[str, HostState]):
     def add_open_pages(self, connection: sa.Connection, host: str | None) -> None:
         for row in connection.execute(OPEN_PAGES, {"host": host}):
             state = self[row.host]
-            state.rate_per_s, state.concurrency = row.rate_per_s, row.concurrency
-            state.burst, state.sites = row.burst, row.sites
-            state.due, state.later, state.leased = row.due, row.later, row.leased
+            state.rate_per_s = row.rate_per_s
+            state.concurrency = row.concurrency
+            state.burst = row.burst
+            state.sites = row.sites
+            state.due = row.due
+            state.later = row.later
+            state.leased = row.leased
 
     def add_overrides(self, connection: sa.Connection, host: str | None) -> None:
         for row in connection.execute(OVERRIDES):
@@ -181,7 +189,8 @@ def read_troubled_states(connection: sa.Connection, client: redis.Redis) -> list
     }
     values = {"hosts": list(troubled), "queues": list(connection.execute(DUE_QUEUES).scalars())}
     for row in connection.execute(OPEN_OF, values):
-        troubled[row.host].due, troubled[row.host].later = row.due, row.later
+        troubled[row.host].due = row.due
+        troubled[row.host].later = row.later
     return sorted(
         troubled.values(),
         key=lambda state: (-(state.rests_s or 0.0), not state.paused, state.pace, state.host),

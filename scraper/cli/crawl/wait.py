@@ -95,7 +95,8 @@ class _OwnWorkers(ExitStack):
 
     def __init__(self, settings: Settings, queues: set[str]) -> None:
         super().__init__()
-        self._settings, self._foreign = settings, queues
+        self._settings = settings
+        self._foreign = queues
         self._workers: list[LocalWorker] = []
         self._checked_at = float("-inf")
 
@@ -156,7 +157,9 @@ def _read_progress(engine: sa.Engine, crawl_id: int) -> CrawlProgress:
 
 @contextmanager
 def _show_lines() -> Iterator[Show]:
-    last_at, last_phase, last_error = 0.0, "", None
+    last_at = 0.0
+    last_phase = ""
+    last_error = None
 
     def show(progress: CrawlProgress) -> None:
         nonlocal last_at, last_phase, last_error
@@ -167,7 +170,9 @@ def _show_lines() -> Iterator[Show]:
             click.echo(views.describe_progress(progress, progress.recent_per_s), err=True)
             if progress.last_error and progress.last_error != last_error and not progress.done:
                 click.echo(f"  {one_line(progress.last_error)}", err=True)
-            last_at, last_phase, last_error = now, progress.phase, progress.last_error
+            last_at = now
+            last_phase = progress.phase
+            last_error = progress.last_error
 
     yield show
 

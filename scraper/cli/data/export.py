@@ -114,7 +114,9 @@ def export(
         raise click.UsageError("say which: SITE, or --all")
     if as_json and output is None:
         raise click.UsageError("--json describes the written file; --output is missing")
-    start = "last" if since == "last" else None if since is None else parse_since(since)
+    start: Since | Literal["last"] | None = None
+    if since is not None:
+        start = "last" if since == "last" else parse_since(since)
     form = form or form_of(output)
     if form != "csv" and (options["bom"] or options["decimal_comma"]):
         raise click.UsageError("--bom and --decimal-comma are for CSV (fix: --format csv)")

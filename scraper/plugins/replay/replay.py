@@ -110,13 +110,10 @@ def replay_pages(
     Returns what was done, and what to send."""
     with engine.connect() as connection:
         chosen = store.count_by_site(connection, selection)
-    done = [
-        result
-        for site in chosen
-        for result in [_replay_site(engine, site, selection)]
-        if result.pages or result.refused
-    ]
-    return done, [dispatch_message()] if any(result.pages for result in done) else []
+    results = [_replay_site(engine, site, selection) for site in chosen]
+    acted = [result for result in results if result.pages or result.refused]
+    messages = [dispatch_message()] if any(result.pages for result in acted) else []
+    return acted, messages
 
 
 def preview_drop(engine: sa.Engine, selection: Selection) -> list[DropResult]:

@@ -54,7 +54,10 @@ class CrawlJudgement:
         before: SuspectCrawl | None,
         unlisted: int,
     ) -> None:
-        self.connection, self.crawl, self.site, self._before = connection, crawl, site, before
+        self.connection = connection
+        self.crawl = crawl
+        self.site = site
+        self._before = before
         self._ids = crawl.id, crawl.site_id
         fill_rates.begin_sums(connection, crawl.id)
         sums = fill_rates.read_sums(connection, crawl.id)

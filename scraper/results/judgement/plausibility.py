@@ -58,7 +58,10 @@ FOLLOWS = 0.05
 # Prices that change by one factor, except for their last digit, have another currency or tax. It
 # takes this number, this share of all products, and this share of the changes, since some prices
 # change on any day.
-ONE_FACTOR, ONE_FACTOR_LEAST, ONE_FACTOR_SHARE, ONE_FACTOR_MOST = 0.005, 5, 0.03, 0.5
+ONE_FACTOR = 0.005
+ONE_FACTOR_LEAST = 5
+ONE_FACTOR_SHARE = 0.03
+ONE_FACTOR_MOST = 0.5
 
 # The shop no longer shows a text that seldom changes if this many pages do not have it anywhere.
 SELDOM_CHANGES, GONE_LEAST = 0.05, 3
@@ -170,8 +173,12 @@ def find_doubt(
         return "vanished"
     if usual is not None:
         changed_max = 1.5 * usual + tolerated
+    elif price:
+        changed_max = UNKNOWN_USUAL
+    elif text:
+        changed_max = UNKNOWN_USUAL_TEXTS
     else:
-        changed_max = UNKNOWN_USUAL if price else UNKNOWN_USUAL_TEXTS if text else 1.0
+        changed_max = 1.0
     if text and usual is not None and evidence < CERTAIN:
         renamed_max = (1.5 * usual + RENAMED) * now.compared
         if now.changed >= HELD_LEAST and now.changed > renamed_max:

@@ -180,7 +180,10 @@ def _split_descendants(query: str) -> tuple[str, tuple[str, ...]]:
 
 def _split_compounds(query: str) -> tuple[list[str], list[str]]:
     """Returns the compounds of a selector, and the combinators between them: ` > + ~ ,`."""
-    compounds, between, depth, sign = [""], [], 0, ""
+    compounds = [""]
+    between = []
+    depth = 0
+    sign = ""
     for piece in _PIECE.findall(query.strip()):
         if depth == 0 and (piece.isspace() or piece in _COMBINATORS):
             sign = sign.strip() or piece
@@ -204,7 +207,9 @@ def _is_slow(part: str) -> bool:
 
 def _split_list(css: str) -> list[str]:
     """Splits a list of selectors at its commas."""
-    parts, depth, open_quote = [""], 0, False
+    parts = [""]
+    depth = 0
+    open_quote = False
     for piece in _PIECE.findall(css):
         depth += (piece in _OPENING) - (piece in _CLOSING)
         # A closed quote is part of a longer piece.

@@ -168,7 +168,9 @@ class FieldSpec(FieldSource):
             gives, named = "each gives a list of objects", "each"
             problems = _find_each_problems(self.each, self.readings)
         else:
-            gives, named, problems = "table gives an object of texts", "table", []
+            gives = "table gives an object of texts"
+            named = "table"
+            problems = []
             if any(reading.table is None for reading in self.readings):
                 problems = [("any", "a table and another source (fix: use only one kind)")]
             if all(reading.table is None for reading in self.readings):

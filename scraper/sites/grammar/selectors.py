@@ -175,6 +175,8 @@ class XPathCost(Enum):
 
 @lru_cache(maxsize=4096)
 def classify_xpath(xpath: str) -> XPathCost:
+    """Returns how the time of an XPath grows with the page: regular expressions take any time, and
+    several searches among descendants multiply."""
     plain = _LITERAL.sub("''", xpath)
     if "re:" in plain:
         return XPathCost.UNBOUNDED

@@ -187,7 +187,11 @@ def find_inner_problems(
     """Returns (key, sentence) for sources that cannot be read within the matches of `scope`.
     `sources`: by their keys."""
     json = holds_json(scope)
-    own = "path" if json else "css" if scope.css is not None else "xpath"
+    own = "xpath"
+    if json:
+        own = "path"
+    elif scope.css is not None:
+        own = "css"
     problems = []
     for key, source in sources.items():
         given = [name for name in _PLACES if getattr(source, name) is not None]
