@@ -116,9 +116,17 @@ def calling(environment: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def browser(installed_chromium: str) -> Iterator[Browser]:
+def browser_of_module(installed_chromium: str) -> Iterator[Browser]:
     with chromium() as found:
         yield found
+
+
+@pytest.fixture
+def browser(browser_of_module: Browser) -> Iterator[Browser]:
+    """What a test has opened in it is closed at its end."""
+    yield browser_of_module
+    for context in browser_of_module.contexts:
+        context.close()
 
 
 @pytest.fixture

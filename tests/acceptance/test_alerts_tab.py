@@ -139,7 +139,7 @@ def test_notifications_are_seen_tested_and_changed(
             assert secret not in everywhere, secret
 
         for scheme, size in (("dark", PHONE), ("light", PHONE), ("dark", WIDE)):
-            other = Window(browser, flower, scheme=scheme, size=size)
+            other = window.turn(scheme, size)
             other.open("/crawls/alerts")
             expect(other.page.locator("#rules summary").first).to_be_visible(timeout=TIMEOUT_MS)
             picture(other, f"notifications-{scheme}-{size['width']}")

@@ -90,7 +90,7 @@ def test_a_product_of_three_shops_and_a_review_by_keyboard(
     assert rows(market, DECIDED) == [("confirmed", 2), ("refused", 1)]
     window.assert_quiet()
 
-    narrow = Window(browser, flower, size=NARROW, scheme="dark")
+    narrow = window.turn("dark", NARROW)
     page = narrow.open("/crawls/articles")
     assert narrow.overflows() == []
     narrow.assert_quiet()

@@ -40,7 +40,7 @@ def test_the_largest_falls_come_first(flower: Flower, browser: Browser, engine: 
     assert "<img src=x" in shown and "\u202e" not in shown and page.title() != "1"
     for size in (PHONE, WIDE):
         for scheme in ("dark", "light"):
-            other = Window(browser, flower, size=size, scheme=scheme)
+            other = window.turn(scheme, size)
             for path, name in (("/crawls", "start"), ("/crawls/drops", "drops")):
                 other.open(path)
                 picture(other, f"{name}-{scheme}-{size['width']}")

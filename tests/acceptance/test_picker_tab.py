@@ -109,7 +109,7 @@ def test_two_fields_are_corrected_by_a_click_and_by_keyboard(
         expect(each.page.locator("iframe[data-elements]")).to_be_visible(timeout=60_000)
         each.assert_quiet()
     for scheme in ("light", "dark"):
-        narrow = Window(browser, flower, size=PHONE, scheme=scheme)
+        narrow = window.turn(scheme, PHONE)
         narrow.open("/crawls/setup?site=garden")
         narrow.page.get_by_role("button", name="Correct a field by a click").click()
         expect(narrow.page.locator("iframe[data-elements]")).to_be_visible(timeout=60_000)

@@ -58,7 +58,7 @@ def test_plans_show_what_was_promised_and_kept(
     expect(page.locator("#plan")).to_contain_text("kept-shop", timeout=TIMEOUT_MS)
     for size in (PHONE, WIDE):
         for scheme in ("dark", "light"):
-            other = Window(browser, flower, size=size, scheme=scheme)
+            other = window.turn(scheme, size)
             other.open("/crawls/plans")
             picture(other, f"plans-{scheme}-{size['width']}")
             assert other.overflows() == [], (scheme, size)

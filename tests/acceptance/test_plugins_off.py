@@ -30,6 +30,28 @@ product:
 """
 
 
+# A worker and a command of the same installation, which both import what they share once.
+PROGRAM = """
+import os, signal, sys
+import celery.apps.worker, celery.bin.celery, celery.bin.worker, scraper.api, scraper.tasks
+from celery.__main__ import main as start_worker
+from scraper.cli.main import main
+worker = os.fork()
+if not worker:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(1, 2)
+    sys.argv = "celery -A scraper worker -B -Q coordinator,datacenter".split()
+    sys.exit(start_worker())
+sys.argv = "scraper crawl shop --wait --json".split()
+try:
+    code = main()
+finally:
+    os.kill(worker, signal.SIGTERM)
+    os.waitpid(worker, 0)
+sys.exit(code)
+"""
+
+
 @pytest.fixture(scope="module")
 def shop() -> Iterator[OddShop]:
     with OddShop() as server:
@@ -56,21 +78,11 @@ def test_a_crawl_completes_without_the_libraries_for_speed(
 
 def crawl_shop(environ: dict[str, str], shop: OddShop, engine: sa.Engine, folder: Path) -> None:
     (folder / "sites" / "shop.yaml").write_text(DEFINITION.format(start=shop.url("/all")))
-    queues = ["-Q", "coordinator,datacenter"]
     # The crawl's own worker would not start while another test's worker is still seen.
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "celery", "-A", "scraper", "worker", "-B", *queues],
-        env=environ, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True,
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env=environ, cwd=folder, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "scraper", "crawl", "shop", "--wait", "--json"],
-            env=environ, cwd=folder, capture_output=True, text=True, timeout=240, check=False,
-        )  # fmt: skip
-    finally:
-        worker.terminate()
-        worker.wait(60)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["status"] == "completed"
     with engine.connect() as connection:

@@ -83,7 +83,7 @@ def test_a_suspect_site_is_put_right(
     expect(page.get_by_role("status").first).to_contain_text("is opened", timeout=60_000)
     window.assert_quiet()
     for scheme in ("light", "dark"):
-        narrow = Window(browser, flower, size=PHONE, scheme=scheme)
+        narrow = window.turn(scheme, PHONE)
         narrow.open("/crawls/setup?site=shop")
         picture(narrow, f"repair-3-narrow-{scheme}")
         assert narrow.overflows() == []

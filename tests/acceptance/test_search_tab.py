@@ -53,7 +53,7 @@ def test_a_product_is_found_from_the_first_screen(
 
     for size in (PHONE, WIDE):
         for scheme in ("dark", "light"):
-            other = Window(browser, flower, size=size, scheme=scheme)
+            other = window.turn(scheme, size)
             for path, name in (("/crawls", "fleet"), ("/crawls/search?q=kettle", "search")):
                 other.open(path)
                 picture(other, f"{name}-{scheme}-{size['width']}")

@@ -84,7 +84,7 @@ def test_a_shop_is_added_crawled_and_changed_without_a_terminal(
     assert (environment.sites_dir / "garden.yaml").read_text() == good
     window.assert_quiet()
 
-    narrow = Window(browser, flower, size=PHONE, scheme="dark")
+    narrow = window.turn("dark", PHONE)
     for number, path in enumerate(
         (
             "/crawls/setup",

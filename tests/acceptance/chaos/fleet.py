@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -23,9 +22,9 @@ import psutil
 
 from scraper.errors import RESTART_CODE
 from tests.acceptance.chaos.servers import Disorder
+from tests.support.servers import forked
+from tests.support.servers.forked import Process
 
-BIN = Path(sys.executable).parent
-ROOT = Path(__file__).parents[3]
 RESTART_S = 1.0
 POLL_S = 0.1
 # "PostgreSQL or Redis does not answer": the supervisor's turn
@@ -38,7 +37,7 @@ STOP_S = 40.0
 class Life:
     """One process of a member: from its start to its end, and who caused that."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     began: float
     # where its lines begin in the member's log
     log_at: int = 0
@@ -117,7 +116,7 @@ class Fleet:
 
     @staticmethod
     def _member(folder: Path, name: str, *options: str) -> Member:
-        argv = [str(BIN / "celery"), "-A", "scraper", "worker", *options, "-n", f"{name}@%h"]
+        argv = ["celery", "-A", "scraper", "worker", *options, "-n", f"{name}@%h"]
         return Member(name, argv, folder / f"{name}.log")
 
     @property
@@ -183,6 +182,11 @@ class Fleet:
                 )
         return problems
 
+    def left(self) -> list[str]:
+        """What still runs of any life: each leads a session of its own."""
+        lives = {life.process.pid for member in self.members for life in member.lives}
+        return [str(pid) for pid in psutil.pids() if _session_of(pid) in lives]
+
     def kill(self) -> None:
         """The teardown: whatever is left of any life, by process group (each process leads one of
         its own)."""
@@ -204,10 +208,7 @@ class Fleet:
     def _start(self, member: Member) -> None:
         with member.log.open("ab") as out:
             log_at = out.tell()
-            process = subprocess.Popen(
-                member.argv, cwd=ROOT, env=self._env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )  # fmt: skip
+            process = forked.start(member.argv, self._env, out.fileno(), out.fileno())
         member.lives.append(Life(process, time.time(), log_at))
         member.restart_at = None
 
@@ -237,3 +238,11 @@ class Fleet:
         self.unexpected.append(
             f"{text}, {life.ended - life.began:.0f} s after its start:\n{member.said(30)}"
         )
+
+
+def _session_of(pid: int) -> int | None:
+    """None where it has ended, whether or not its parent has taken note."""
+    with suppress(ProcessLookupError, psutil.Error):
+        if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+            return os.getsid(pid)
+    return None

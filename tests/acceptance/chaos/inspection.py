@@ -17,7 +17,6 @@ from tests.acceptance.chaos.patience import patient, until_none, waited
 from tests.acceptance.chaos.report import Report
 from tests.acceptance.chaos.rig import Rig
 from tests.acceptance.chaos.truth import Counted
-from tests.acceptance.commands import processes_of
 
 SETTLE_S = 3.0
 REST_S = 60.0
@@ -150,10 +149,7 @@ class Inspection:
         self.check(
             "no connection is left", lambda: until_none(lambda: truth.connections_left(rig.servers))
         )
-        self.check(
-            "no process is left",
-            lambda: until_none(lambda: processes_of(rig.servers.settings.home, "celery")),
-        )
+        self.check("no process is left", lambda: until_none(fleet.left))
         self.checks.add("nobody ended by itself", fleet.unexpected)
         self.checks.add("every fault could be injected", rig.problems)
         self.checks.add("every kind of fault was injected", [f"not {kind}" for kind in missing])

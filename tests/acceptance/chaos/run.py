@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 import threading
 import time
@@ -28,7 +27,7 @@ from scraper.plugins.demo import definition
 from scraper.plugins.demo.catalogue import Catalogue
 from tests.acceptance.chaos import audit, slots
 from tests.acceptance.chaos.faults import KINDS, Fault, Planned, planned
-from tests.acceptance.chaos.fleet import BIN, ROOT, Fleet
+from tests.acceptance.chaos.fleet import Fleet
 from tests.acceptance.chaos.inspection import Inspection
 from tests.acceptance.chaos.patience import waited
 from tests.acceptance.chaos.report import Report
@@ -36,9 +35,11 @@ from tests.acceptance.chaos.rig import Rig, Times
 from tests.acceptance.chaos.servers import Disorder, Servers
 from tests.acceptance.chaos.truth import Counted
 from tests.acceptance.conftest import SampleShop
+from tests.support.servers import forked
 
 SHOP_SEED = 7
 READY_S = 90.0
+OPEN_S = 180.0
 # a crawl may take so long after the last fault
 END_S = 150.0
 JOIN_S = 120.0
@@ -206,18 +207,14 @@ class Run:
         return True
 
     def _open(self) -> int:
-        done = subprocess.run(
-            [BIN / "scraper", "crawl", "demo", "--refetch"],
-            cwd=ROOT,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise RuntimeError(f"scraper crawl exited with {done.returncode}: {done.stderr}")
-        return int(done.stdout)
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            argv = ["scraper", "crawl", "demo", "--refetch"]
+            code = forked.start(argv, self.env, out.fileno(), err.fileno()).wait(OPEN_S)
+            out.seek(0)
+            err.seek(0)
+            if code != 0:
+                raise RuntimeError(f"scraper crawl exited with {code}: {err.read()}")
+            return int(out.read())
 
     def _inject(self, plan: Iterator[Planned], crawl_id: int, until: float) -> None:
         said = 0.0

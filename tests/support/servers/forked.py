@@ -20,6 +20,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -50,12 +52,14 @@ ENVIRONMENT = {
 
 
 class Forked:
-    """A started command, with what is used of a `Popen`."""
+    """A started command, with what is used of a `Popen`, by any thread."""
 
     def __init__(self, argv: Sequence[str], status: int) -> None:
         self.args = list(argv)
         self.returncode: int | None = None
         self._status = os.fdopen(status, "rb", buffering=0)
+        self._reading = threading.Lock()
+        weakref.finalize(self, self._status.close)
         self.pid = int(self._status.readline())
 
     def poll(self) -> int | None:
@@ -67,8 +71,9 @@ class Forked:
         if self.returncode is None:
             if not select.select([self._status], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
-            self.returncode = int(self._status.readline())
-            self._status.close()
+            with self._reading:
+                if self.returncode is None:
+                    self.returncode = int(self._status.readline())
         return self.returncode
 
     def send_signal(self, number: int) -> None:
