@@ -12,11 +12,12 @@ from scraper.cli.common.shared import json_option, load_settings, open_engine, p
 from scraper.cli.common.tables import one_line, print_table
 from scraper.errors import ConfigError, NotFoundError, ScraperError, did_you_mean
 from scraper.infra.secret_files import readable_by_all
-from scraper.plugins.alerts import notify
 from scraper.plugins.alerts.keys import AlertsKeys
 from scraper.plugins.alerts.preview import find_matches
 from scraper.plugins.alerts.prices import outbox
 from scraper.plugins.alerts.prices.rules import PriceRule, site_rules
+from scraper.plugins.alerts.sending import notify
+from scraper.plugins.alerts.sending import recipients as recipient_list
 from scraper.plugins.alerts.settings import AlertsSettings
 from scraper.settings import Settings
 
@@ -98,7 +99,7 @@ def _send_test(settings: Settings) -> list[dict[str, Any]]:
     own = settings.of(AlertsSettings)
     if own.alerts is None:
         raise ConfigError("no alert is sent: SCRAPER_ALERTS is not set (docs/how-to/alerts.md)")
-    recipients = notify.load_recipients(own.alerts)
+    recipients = recipient_list.load_recipients(own.alerts)
     if readable_by_all(own.alerts):
         click.echo(
             f"every user of this machine can read {own.alerts} (fix: chmod 600)",

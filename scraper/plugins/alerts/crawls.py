@@ -15,10 +15,12 @@ import structlog
 from scraper.domain import CrawlStatus
 from scraper.errors import ConfigError
 from scraper.infra.secret_files import readable_by_all
-from scraper.plugins.alerts import notify
 from scraper.plugins.alerts import store as alert_store
 from scraper.plugins.alerts.mail import write_crawl
-from scraper.plugins.alerts.notify import Notice, Recipient
+from scraper.plugins.alerts.sending import notify
+from scraper.plugins.alerts.sending import recipients as recipient_list
+from scraper.plugins.alerts.sending.notify import Notice
+from scraper.plugins.alerts.sending.recipients import Recipient
 from scraper.plugins.alerts.settings import AlertsSettings
 from scraper.quality import report as reports
 from scraper.quality.report import Report
@@ -56,7 +58,7 @@ def read_recipients(settings: Settings) -> list[Recipient]:
     if own.alerts is None:
         return []
     try:
-        recipients = notify.load_recipients(own.alerts)
+        recipients = recipient_list.load_recipients(own.alerts)
     except ConfigError as error:
         _log_problem("the list of alert recipients has problems; no alert is sent", str(error))
         return []

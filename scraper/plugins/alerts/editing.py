@@ -16,10 +16,10 @@ import sqlalchemy as sa
 from scraper import settings
 from scraper.errors import ConfigError
 from scraper.http.transport.guard import ANYWHERE, NOWHERE, Networks, forbidden_reason
-from scraper.plugins.alerts import notify
 from scraper.plugins.alerts.keys import RECIPIENT
-from scraper.plugins.alerts.notify import NAMES, REMARK, Recipient
 from scraper.plugins.alerts.prices import outbox, rules
+from scraper.plugins.alerts.sending import recipients as recipient_list
+from scraper.plugins.alerts.sending.recipients import NAMES, REMARK, Recipient
 from scraper.plugins.alerts.settings import AlertsSettings
 from scraper.registry import find_service
 
@@ -96,7 +96,7 @@ def find_recipient(file: Path, body: Mapping[str, Any]) -> Recipient:
     list has changed."""
     if set(body) != {"line", "key"}:
         raise ConfigError('the body is {"line": NUMBER, "key": KEY}')
-    for recipient in notify.load_recipients(file):
+    for recipient in recipient_list.load_recipients(file):
         if (recipient.line, recipient.key) == (body["line"], body["key"]):
             return recipient
     raise ConfigError("the list of recipients has changed (fix: load the page again)")
@@ -131,12 +131,12 @@ def add_recipient(engine: sa.Engine, body: Mapping[str, Any], user: str) -> str:
     before = files.read_file(file)
     private = ANYWHERE if files.allows_private() else NOWHERE
     line = f"{names} = {address}" if names else address
-    line += "" if private else notify.PUBLIC
+    line += "" if private else recipient_list.PUBLIC
     ending = "" if not before or before.endswith("\n") else "\n"
     text = f"{before or ''}{ending}{line}\n"
     added = [
         recipient
-        for recipient in notify.parse_recipients(text, file)
+        for recipient in recipient_list.parse_recipients(text, file)
         if recipient.address == address
     ]
     if len(added) != 1:

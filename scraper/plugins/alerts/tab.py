@@ -12,13 +12,15 @@ import sqlalchemy as sa
 from scraper import settings
 from scraper.errors import ConfigError, ScraperError
 from scraper.infra.statements import sql
-from scraper.plugins.alerts import editing, notify
+from scraper.plugins.alerts import editing
 from scraper.plugins.alerts.editing import find_recipient
 from scraper.plugins.alerts.keys import EVENTS
-from scraper.plugins.alerts.notify import Recipient
 from scraper.plugins.alerts.preview import preview_rules
 from scraper.plugins.alerts.prices import outbox
 from scraper.plugins.alerts.prices.rules import PriceRule
+from scraper.plugins.alerts.sending import notify
+from scraper.plugins.alerts.sending import recipients as recipient_list
+from scraper.plugins.alerts.sending.recipients import Recipient
 from scraper.plugins.alerts.settings import AlertsSettings
 
 TITLE = "Notifications"
@@ -80,7 +82,7 @@ def _load_recipients(files: AlertsSettings) -> tuple[list[Recipient], str]:
     if files.alerts is None:
         return [], ""
     try:
-        return notify.load_recipients(files.alerts), ""
+        return recipient_list.load_recipients(files.alerts), ""
     except ConfigError as error:
         return [], str(error)
 

@@ -28,15 +28,16 @@ from scraper.feed.reader import Change, ChangeReader
 from scraper.feed.watched import WatchRule
 from scraper.infra.database import dumps
 from scraper.infra.statements import sql
-from scraper.plugins.alerts import notify
 from scraper.plugins.alerts import store as alert_store
 from scraper.plugins.alerts.crawls import read_recipients
 from scraper.plugins.alerts.mail import write_prices
-from scraper.plugins.alerts.notify import Notice
 from scraper.plugins.alerts.prices import rules as rule_files
 from scraper.plugins.alerts.prices.best_prices import name_best
 from scraper.plugins.alerts.prices.market_rules import MarketMatch, match_market
 from scraper.plugins.alerts.prices.rules import PriceRule, RuleMatch
+from scraper.plugins.alerts.sending import notify
+from scraper.plugins.alerts.sending import recipients as recipient_list
+from scraper.plugins.alerts.sending.notify import Notice
 from scraper.plugins.alerts.settings import AlertsSettings
 from scraper.registry import find_service
 from scraper.settings import Settings
@@ -320,8 +321,8 @@ def _insert_alerts(connection: sa.Connection, matches: Sequence[RuleMatch | Mark
 
 
 def select_recipients(
-    rule: PriceRule, recipients: Sequence[notify.Recipient]
-) -> Sequence[notify.Recipient]:
+    rule: PriceRule, recipients: Sequence[recipient_list.Recipient]
+) -> Sequence[recipient_list.Recipient]:
     """Returns the recipients that the rule names, or those without a name if it names none."""
     if rule.to:
         return [recipient for recipient in recipients if recipient.names & set(rule.to)]
@@ -331,7 +332,7 @@ def select_recipients(
 def _send_next(
     engine: sa.Engine,
     rules: Mapping[str, PriceRule],
-    recipients: Sequence[notify.Recipient],
+    recipients: Sequence[recipient_list.Recipient],
     tab: str,
 ) -> bool:
     with engine.begin() as connection:

@@ -14,9 +14,10 @@ from structlog.testing import capture_logs
 
 from scraper.errors import ConfigError
 from scraper.plugins.alerts import crawls as alert_module
-from scraper.plugins.alerts import notify
 from scraper.plugins.alerts.crawls import alert_crawls
-from scraper.plugins.alerts.notify import Notice
+from scraper.plugins.alerts.sending import notify
+from scraper.plugins.alerts.sending import recipients as recipient_list
+from scraper.plugins.alerts.sending.notify import Notice
 from scraper.settings import Settings
 from tests.support import making
 from tests.support.judged_crawls import Crawl, crawled, good, shop, without
@@ -110,7 +111,7 @@ def test_it_is_given_up_after_its_tries(
 def test_a_message_keeps_its_lines_and_its_signs(told: tuple[Webhook, Mailbox, Path]) -> None:
     webhook, mailbox, path = told
     text = "Pan <b>&amp;</b> (shop): fell https://shop.example/a?b=1&c=2\nPot: new\n  - one"
-    notify.send_notice(Notice("2 products", text, {}), notify.load_recipients(path))
+    notify.send_notice(Notice("2 products", text, {}), recipient_list.load_recipients(path))
     ((_, _, mail),) = mailbox.got
     assert mail.splitlines() == text.splitlines() and webhook.got[0][1]["message"] == text
 
@@ -119,7 +120,7 @@ def test_a_recipient_that_hangs_does_not_keep_the_others(
     told: tuple[Webhook, Mailbox, Path],
 ) -> None:
     webhook, mailbox, path = told
-    recipients = notify.load_recipients(path)
+    recipients = recipient_list.load_recipients(path)
     began = time.monotonic()
     assert len(notify.send_notice(Notice("before", "a text", {}), recipients)) == 2
     # What both take on this machine, many times over.
@@ -158,7 +159,7 @@ def test_no_address_is_stored_logged_or_shown(
         [making.rows(engine, f'SELECT * FROM "{name}"') for (name,) in tables], default=str
     )
     captured = capfd.readouterr()
-    everywhere = f"{logs} {dumped} {captured.out} {captured.err} {caplog.text} {notify.load_recipients(path)}"
+    everywhere = f"{logs} {dumped} {captured.out} {captured.err} {caplog.text} {recipient_list.load_recipients(path)}"
     assert (
         row(engine)[3]
         == "not reached: line 2 (http): no connection, line 3 (mailto): no connection"
@@ -186,7 +187,7 @@ def test_a_wrong_list_is_reported_once_and_notifies_none(engine: sa.Engine, tmp_
     ]
     assert "secret" not in str(logs) and row(engine)[0] == 0, "it waits for the list to be fixed"
     with pytest.raises(ConfigError, match="No such file"):
-        notify.load_recipients(tmp_path / "none.txt")
+        recipient_list.load_recipients(tmp_path / "none.txt")
 
 
 def test_a_crawl_that_failed_is_reported(

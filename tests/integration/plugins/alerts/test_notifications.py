@@ -16,13 +16,8 @@ import sqlalchemy as sa
 from scraper import settings as settings_module
 from scraper.errors import ConfigError
 from scraper.plugins.alerts import editing, preview, tab
-from scraper.plugins.alerts.notify import (
-    Recipient,
-    find_failures,
-    load_recipients,
-    make_test_notice,
-    parse_recipients,
-)
+from scraper.plugins.alerts.sending.notify import find_failures, make_test_notice
+from scraper.plugins.alerts.sending.recipients import Recipient, load_recipients, parse_recipients
 from scraper.plugins.setup import tab as setup
 from scraper.settings import Settings
 from tests.support.judged_crawls import priced

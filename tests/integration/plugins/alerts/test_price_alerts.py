@@ -22,10 +22,11 @@ from scraper import settings as settings_module
 from scraper.cli.main import main
 from scraper.feed import reader as feed
 from scraper.plugins.alerts import crawls as alert_module
-from scraper.plugins.alerts import notify
-from scraper.plugins.alerts.notify import Notice
 from scraper.plugins.alerts.prices import outbox
 from scraper.plugins.alerts.prices.rules import PriceRule
+from scraper.plugins.alerts.sending import notify
+from scraper.plugins.alerts.sending import recipients as recipient_list
+from scraper.plugins.alerts.sending.notify import Notice
 from scraper.results import rejection
 from scraper.settings import Settings
 from tests.support.judged_crawls import crawled, good, priced, put
@@ -369,7 +370,7 @@ def test_a_signed_webhook(people: tuple[Webhook, Mailbox, Path], tmp_path: Path)
     path = tmp_path / "recipients"
     path.write_text(f"{webhook.address}#whsec_{base64.b64encode(key).decode()}\n")
     path.chmod(0o600)
-    to = notify.load_recipients(path)
+    to = recipient_list.load_recipients(path)
     for _ in range(2):
         assert notify.send_notice(Notice("a title", "a text", {"n": 1}), to) == to
     headers, body = webhook.headers[0], webhook.bodies[0]
@@ -379,7 +380,7 @@ def test_a_signed_webhook(people: tuple[Webhook, Mailbox, Path], tmp_path: Path)
     assert webhook.headers[1]["webhook-id"] == headers["webhook-id"], "a repetition can be dropped"
     path.write_text(f"{webhook.address}#whsec_short\n")
     with pytest.raises(Exception, match="recipients:1: not an address") as caught:
-        notify.load_recipients(path)
+        recipient_list.load_recipients(path)
     assert "short" not in str(caught.value)
 
 

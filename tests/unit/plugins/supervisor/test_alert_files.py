@@ -8,8 +8,8 @@ import pytest
 
 from scraper import settings
 from scraper.errors import ConfigError
-from scraper.plugins.alerts.notify import load_recipients
 from scraper.plugins.alerts.prices.rules import SIZE_MAX, load_rules, parse_rules
+from scraper.plugins.alerts.sending.recipients import load_recipients
 from scraper.plugins.supervisor.alert_files import name_alert_files
 
 TAB = "http://127.0.0.1:5555"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scraper.plugins.alerts.notify import Notice, make_harmless
+from scraper.plugins.alerts.sending.notify import Notice, make_harmless
 
 
 @pytest.mark.parametrize(
