@@ -115,6 +115,8 @@ class WorkerDatabase:
     def __init__(self, settings: Settings, name: str) -> None:
         self.url = database_url(settings, name)
         self._settings, self._name = settings, name
+        # A new session for each test would look up again what this one knows.
+        self._session: psycopg.Connection[Any] | None = None
         self._make()
 
     def _make(self) -> None:
@@ -134,16 +136,32 @@ class WorkerDatabase:
         """Makes it as new. Returns what the test left behind that would reach into the next one:
         then it is another database of that name."""
         deadline = time.monotonic() + GRACE_S
-        with admin(self._settings, self._name) as connection:
-            while (left := self._left(connection)) and time.monotonic() < deadline:
-                time.sleep(0.02)
-            if not left and connection.execute(SCHEMA).fetchone() != self._schema:
-                left = ["another schema, or settings of the database"]
-            if not left:
-                self._delete_rows(connection)
-                return ""
+        connection = self._connect()
+        while (left := self._left(connection)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if not left and connection.execute(SCHEMA).fetchone() != self._schema:
+            left = ["another schema, or settings of the database"]
+        if not left:
+            self._delete_rows(connection)
+            return ""
+        self.close()
         self._make()
         return "; ".join(left)
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        """The session that empties the database, or another one if a test has ended it."""
+        try:
+            if self._session is not None:
+                self._session.execute("SELECT")
+                return self._session
+        except psycopg.OperationalError:
+            pass
+        self._session = admin(self._settings, self._name)
+        return self._session
 
     def _left(self, connection: psycopg.Connection[Any]) -> list[str]:
         return [line for (line,) in connection.execute(SESSIONS)] + self._processes()
