@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TypeVar
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 import pytest
 
@@ -25,3 +26,17 @@ def need(there: T | None, reason: str) -> T:
     if there is None:
         pytest.fail(reason) if CI else pytest.skip(reason)
     return there
+
+
+def everyday(cases: Iterable[Any], *chosen: Any) -> list[Any]:
+    """The cases of a costly test as its parameters: all in `make check`, and in `make test` the
+    chosen ones."""
+    listed = list(cases)
+    assert not [case for case in chosen if case not in listed], "a chosen case is none"
+    return [
+        pytest.param(
+            *(case if isinstance(case, tuple) else (case,)),
+            marks=() if case in chosen else pytest.mark.slow,
+        )
+        for case in listed
+    ]

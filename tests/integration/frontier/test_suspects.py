@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from uuid import UUID
 
 import pytest
@@ -27,6 +28,7 @@ from scraper.frontier.due import (
 from scraper.infra.database import make_engine
 from scraper.results.transaction import PageResult, settle_pages
 from scraper.settings import Settings
+from tests.support.machine import everyday
 from tests.support.making import (
     AGAIN,
     LIMITS,
@@ -257,13 +259,20 @@ def test_one_page_that_kills_among_a_hundred(
     assert rows(engine, "SELECT FROM leases") == []
 
 
-@pytest.mark.parametrize(("workers", "slots"), FLEETS)
-@pytest.mark.parametrize("late", [False, True], ids=["when claimed", "later"])
-@pytest.mark.parametrize("killers", [2, 3, 5])
+@pytest.mark.parametrize(
+    ("killers", "late", "fleet_of"),
+    everyday(
+        product((2, 3, 5), (False, True), FLEETS),
+        (2, False, (1, 1)),
+        (3, True, (3, 3)),
+        (5, False, (1, 8)),
+    ),
+)
 def test_several_pages_that_kill_die_and_nothing_else(
-    engine: sa.Engine, crawl: tuple[int, int], killers: int, late: bool, workers: int, slots: int
+    engine: sa.Engine, crawl: tuple[int, int], killers: int, late: bool, fleet_of: tuple[int, int]
 ) -> None:
     """Each takes the others with it, and whatever else is held."""
+    workers, slots = fleet_of
     rng = random.Random(killers * 100 + workers * 10 + late)
     kill = {f"{KILLER}{n}" for n in range(killers)}
     pages = [*urls(80), *sorted(kill)]
@@ -284,13 +293,16 @@ def test_several_pages_that_kill_die_and_nothing_else(
     assert rows(engine, "SELECT FROM leases") == []
 
 
-@pytest.mark.parametrize(("workers", "slots"), FLEETS)
-@pytest.mark.parametrize("late", [False, True], ids=["when claimed", "later"])
+@pytest.mark.parametrize(
+    ("late", "fleet_of"),
+    everyday(product((False, True), FLEETS), (False, (1, 8)), (True, (3, 3))),
+)
 def test_pages_that_kill_on_several_queues(
-    engine: sa.Engine, crawl: tuple[int, int], late: bool, workers: int, slots: int
+    engine: sa.Engine, crawl: tuple[int, int], late: bool, fleet_of: tuple[int, int]
 ) -> None:
     """Each queue has suspects of its own, and so several leases at a time want a worker for
     themselves."""
+    workers, slots = fleet_of
     other = open_crawl(engine, a_site("other", rate="unlimited", revisit="0s"))
     kill = set()
     for number, queue in enumerate(["datacenter", "residential", "browser"]):
@@ -344,15 +356,26 @@ def assert_fair(engine: sa.Engine, fleet: Fleet, killers: set[str]) -> None:
     assert rows(engine, "SELECT FROM leases") == []
 
 
-@pytest.mark.parametrize(("workers", "slots"), FLEETS)
-@pytest.mark.parametrize("chance", [1 / 8, 0.3, 0.5])
-@pytest.mark.parametrize("killers", [0, 2])
+@pytest.mark.parametrize(
+    ("killers", "chance", "fleet_of"),
+    everyday(
+        product((0, 2), (1 / 8, 0.3, 0.5), FLEETS),
+        (0, 0.3, (3, 3)),
+        (2, 1 / 8, (1, 1)),
+        (2, 0.5, (1, 8)),
+    ),
+)
 def test_workers_that_die_at_random_cost_only_pages_that_were_alone_with_them(
-    engine: sa.Engine, crawl: tuple[int, int], killers: int, chance: float, workers: int, slots: int
+    engine: sa.Engine,
+    crawl: tuple[int, int],
+    killers: int,
+    chance: float,
+    fleet_of: tuple[int, int],
 ) -> None:
     """The out-of-memory killer, deployments, a person who tries it: up to one claim in two ends in
     a death, and even then a crawl ends. A page that five workers died with, the last one with
     nothing else to do, looks like the cause."""
+    workers, slots = fleet_of
     kill = {f"{KILLER}{n}" for n in range(killers)}
     add(engine, [new_page(crawl, url) for url in [*urls(60), *sorted(kill)]])
     fleet = Fleet(engine, random.Random(workers * 7 + killers), workers, slots)

@@ -23,6 +23,7 @@ from scraper.infra import outages, redaction, servers
 from scraper.infra.outages import is_broker_away
 from scraper.runtime import celeryconfig
 from scraper.settings import Settings
+from tests.support.machine import everyday
 from tests.support.servers import rabbitmq, valkey
 from tests.support.servers.hostile_server import self_signed
 
@@ -167,11 +168,14 @@ def own_valkey(
 
 @pytest.mark.parametrize(
     ("options", "fix"),
-    [
-        ("--maxmemory 50mb --maxmemory-policy allkeys-lru", "set it to noeviction"),
-        ("--maxmemory 50mb --maxmemory-policy volatile-ttl", "set it to noeviction"),
-        ("--cluster-enabled yes", "use one primary"),
-    ],
+    everyday(
+        (
+            lru := ("--maxmemory 50mb --maxmemory-policy allkeys-lru", "set it to noeviction"),
+            ("--maxmemory 50mb --maxmemory-policy volatile-ttl", "set it to noeviction"),
+            ("--cluster-enabled yes", "use one primary"),
+        ),
+        lru,
+    ),
 )
 def test_a_redis_that_may_lose_keys_is_refused(
     own_valkey: Callable[..., Settings], options: str, fix: str

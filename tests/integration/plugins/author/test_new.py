@@ -20,6 +20,7 @@ from scraper.plugins.author.commands.one_shop import is_own_name
 from scraper.plugins.platforms.adapters import ADAPTERS
 from scraper.sites.definition import Site
 from scraper.sites.loader import load_file, load_text
+from tests.support.machine import everyday
 from tests.support.shops import (
     engine_templates,
     odd_templates,
@@ -55,7 +56,7 @@ def run(*words: str, code: int = 0) -> Result:
     return result
 
 
-@pytest.fixture(params=TEMPLATES)
+@pytest.fixture(params=everyday(TEMPLATES, *list(TEMPLATES)[::3]))
 def template(request: pytest.FixtureRequest) -> Iterator[tuple[str, Shop, StaticShop]]:
     name = request.param
     shop = TEMPLATES[name]()

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from scraper.plugins.confirm import cards
 from scraper.quality.report import Report, read_report
 from tests.integration.conftest import CrawlSite
+from tests.support.machine import everyday
 from tests.support.making import rows
 from tests.support.shops.static_shop import StaticShop
 
@@ -144,7 +145,12 @@ CASES: dict[str, tuple[Prices, Prices, bool]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    everyday(
+        CASES, "one price corrected", "one price wrong", "prices in another order", "without tax"
+    ),
+)
 def test_a_surprise_is_published_if_the_cards_show_it_too(
     engine: sa.Engine, shop: CardShop, crawl: Callable[[], Report], case: str
 ) -> None:

@@ -4,6 +4,7 @@ another product. It is delisted, and never becomes what it leads to."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from scraper.frontier import sites
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from tests.acceptance.lies.harness import broker_of
+from tests.support.machine import everyday
 from tests.support.making import rows
 from tests.support.shops.odd_shop import Answer, OddShop, redirect
 
@@ -116,8 +118,12 @@ OTHER_ADDRESSES = {
 }
 
 
-@pytest.mark.parametrize("identity", IDS)
-@pytest.mark.parametrize("still_named", [False, True])
+@pytest.mark.parametrize(
+    ("identity", "still_named"),
+    everyday(
+        product(IDS, (False, True)), ("by url", False), ("none", True), ("on the page", False)
+    ),
+)
 def test_products_that_lead_elsewhere_are_delisted_as_they_were(
     shop: PotShop, identity: str, still_named: bool
 ) -> None:
@@ -264,9 +270,16 @@ SOFT_404S = {
 }
 
 
-@pytest.mark.parametrize("identity", ["by url", "none"])
-@pytest.mark.parametrize("body", SOFT_404S)
-@pytest.mark.parametrize("number", [1, 4])
+@pytest.mark.parametrize(
+    ("identity", "body", "number"),
+    everyday(
+        product(("by url", "none"), SOFT_404S, (1, 4)),
+        ("by url", "headed", 4),
+        ("none", "nameless", 1),
+        ("by url", "in a message", 1),
+        ("none", "with others", 4),
+    ),
+)
 def test_pages_that_say_that_they_have_no_product_are_gone(
     shop: PotShop, identity: str, body: str, number: int
 ) -> None:

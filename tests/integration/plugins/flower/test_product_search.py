@@ -39,41 +39,40 @@ def find(engine: sa.Engine, text: str) -> list[str]:
     return [row["id"] for row in answer["products"]]
 
 
-@pytest.mark.parametrize(
-    ("text", "ids"),
-    [
-        ("4006381333931", ["K-1"]),
-        ("04006381333931", ["K-1"]),
-        ("4006381333948", ["https://shop.example/3"]),
-        ("04006381333948", ["https://shop.example/3"]),
-        ("400638133393", ["K-1"]),
-        ("ab-12/3", ["K-1"]),
-        ("AB-12", ["K-1"]),
-        ("k-1", ["K-1"]),
-        ("x_9", ["k-2"]),
-        ("4711", ["4"]),
-        ("17", ["4"]),
-        ("kettle", ["K-1", "k-2"]),
-        ("COPP kettle", ["K-1"]),
-        ("kettle 1.7", ["K-1"]),
-        ("(Kettle)", ["K-1", "k-2"]),
-        ("t-shirt größe", ["k-2"]),
-        ("söhne & hammer", ["k-2"]),
-        ("sohne GROSSE", ["k-2"]),
-        ("so\u0308hne größ", ["k-2"]),
-        ("kéttlè", ["K-1", "k-2"]),
-        ("rock'n'roll", ["https://shop.example/3"]),
-        ("endless", ["6"]),
-        ("s" * 60, ["6"]),
-        ("kettle pan", []),
-        ("https", []),
-        ("", []),
-        (" \x00\ud800 :* & | ! ' \\ ", []),
-        ("'); DROP TABLE products --", []),
-    ],
-)
-def test_what_is_found(filled: sa.Engine, text: str, ids: list[str]) -> None:
-    assert find(filled, text) == ids
+FINDS: list[tuple[str, list[str]]] = [
+    ("4006381333931", ["K-1"]),
+    ("04006381333931", ["K-1"]),
+    ("4006381333948", ["https://shop.example/3"]),
+    ("04006381333948", ["https://shop.example/3"]),
+    ("400638133393", ["K-1"]),
+    ("ab-12/3", ["K-1"]),
+    ("AB-12", ["K-1"]),
+    ("k-1", ["K-1"]),
+    ("x_9", ["k-2"]),
+    ("4711", ["4"]),
+    ("17", ["4"]),
+    ("kettle", ["K-1", "k-2"]),
+    ("COPP kettle", ["K-1"]),
+    ("kettle 1.7", ["K-1"]),
+    ("(Kettle)", ["K-1", "k-2"]),
+    ("t-shirt größe", ["k-2"]),
+    ("söhne & hammer", ["k-2"]),
+    ("sohne GROSSE", ["k-2"]),
+    ("so\u0308hne größ", ["k-2"]),
+    ("kéttlè", ["K-1", "k-2"]),
+    ("rock'n'roll", ["https://shop.example/3"]),
+    ("endless", ["6"]),
+    ("s" * 60, ["6"]),
+    ("kettle pan", []),
+    ("https", []),
+    ("", []),
+    (" \x00\ud800 :* & | ! ' \\ ", []),
+    ("'); DROP TABLE products --", []),
+]
+
+
+def test_what_is_found(filled: sa.Engine) -> None:
+    assert [(text, find(filled, text)) for text, _ in FINDS] == FINDS
 
 
 def test_pages_have_each_product_once(filled: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:

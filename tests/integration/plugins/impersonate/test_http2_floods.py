@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import psutil
@@ -21,6 +22,7 @@ from scraper.http.fetcher import HttpFetcher
 from scraper.http.transport.aiohttp_transport import PoolOptions
 from scraper.plugins.impersonate.handshake import CurlHandshake
 from tests.support.fetching import POLICY
+from tests.support.machine import everyday
 from tests.support.servers.hostile_server import self_signed
 
 GROWTH_MAX_BYTES = 100_000_000
@@ -143,8 +145,16 @@ def kinds_of(received: bytes) -> list[int]:
     return kinds
 
 
-@pytest.mark.parametrize("browser", [None, "chrome"], ids=["http2", "chrome"])
-@pytest.mark.parametrize("name", FLOODS)
+@pytest.mark.parametrize(
+    ("name", "browser"),
+    everyday(
+        product(FLOODS, (None, "chrome")),
+        *product(("pings", "empty-continuations", "goaways"), (None, "chrome")),
+        ("resets", None),
+        ("unknown", "chrome"),
+        ("trailers", "chrome"),
+    ),
+)
 def test_a_flood_of_frames_ends_its_page_alone(
     name: str, browser: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from scraper.plugins.platforms.keys import PlatformName
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from tests.support.broker import run_crawl
+from tests.support.machine import everyday
 from tests.support.making import rows
 from tests.support.shops.platform_shops import NO_JSON, PlatformShop
 
@@ -82,7 +83,7 @@ def test_each_platform_has_an_adapter() -> None:
     assert set(get_args(PlatformName)) == ADAPTERS.keys()
 
 
-@pytest.mark.parametrize("name", ADAPTERS)
+@pytest.mark.parametrize("name", everyday(ADAPTERS, "shopify"))
 def test_ten_thousand_products_in_a_hundred_requests(name: str) -> None:
     with PlatformShop(name, 10_000) as shop:
         found, requests = by_hand(shop)
