@@ -20,7 +20,7 @@ from scraper.plugins.freshness.rules.allocation import needed_budget, reached_ag
 from scraper.plugins.freshness.rules.limits import budget_of, find_tightest
 from scraper.plugins.freshness.rules.sensors import SensorRecord
 from scraper.plugins.freshness.rules.shares import PageGroup, mean_share
-from scraper.plugins.freshness.store import StoredPlan
+from scraper.plugins.freshness.rules.stored_plan import StoredPlan
 from scraper.sites.definition import Site
 
 SHARE = 0.95

@@ -30,7 +30,7 @@ from scraper.plugins.freshness.rules.limits import Limit, budget_of
 from scraper.plugins.freshness.rules.plan import SitePlan, first_rate
 from scraper.plugins.freshness.rules.profile import Profile
 from scraper.plugins.freshness.rules.shares import PageGroup, mean_share, stays_away
-from scraper.plugins.freshness.store import StoredPlan
+from scraper.plugins.freshness.rules.stored_plan import StoredPlan
 from scraper.sites.definition import Site
 
 log = structlog.get_logger()

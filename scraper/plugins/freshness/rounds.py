@@ -23,7 +23,7 @@ from scraper.infra.database import run_transaction
 from scraper.plugins.freshness import store, traffic
 from scraper.plugins.freshness.keys import FreshnessKeys
 from scraper.plugins.freshness.learning import update_plan
-from scraper.plugins.freshness.store import StoredPlan
+from scraper.plugins.freshness.rules.stored_plan import StoredPlan
 from scraper.registry import find_service
 from scraper.settings import Settings
 from scraper.sites.definition import Site

@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.infra.database import dumps
-from scraper.plugins.freshness.store import StoredPlan
+from scraper.plugins.freshness.rules.stored_plan import StoredPlan
 from scraper.sites.definition import Site
 
 # A card or date that no crawl has read for this long is forgotten.

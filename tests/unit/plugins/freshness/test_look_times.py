@@ -14,7 +14,7 @@ from scraper.plugins.freshness.rules.estimates import Evidence, estimate_rate
 from scraper.plugins.freshness.rules.plan import SitePlan
 from scraper.plugins.freshness.rules.profile import Profile
 from scraper.plugins.freshness.rules.shares import true_share
-from scraper.plugins.freshness.store import StoredPlan
+from scraper.plugins.freshness.rules.stored_plan import StoredPlan
 from scraper.settings import Settings
 from tests.support.making import a_site
 
