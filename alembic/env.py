@@ -11,8 +11,9 @@ from typing import Any
 
 from alembic import context
 from scraper import models, settings
-from scraper.infra import migrations, servers
+from scraper.infra import migrations
 from scraper.infra.database import make_engine
+from scraper.process import servers
 from scraper.registry import model_modules
 
 attributes = context.config.attributes

@@ -30,8 +30,8 @@ from scraper.errors import (
 )
 from scraper.feed import reader
 from scraper.feed.reader import Change, ChangeReader, Since
-from scraper.infra import servers
 from scraper.infra.database import make_engine
+from scraper.process import servers
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from scraper.sites.loader import load_file, load_folder

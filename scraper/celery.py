@@ -1,5 +1,5 @@
 """The Celery app: `celery -A scraper …` finds it here. Configuration is data, in
-`scraper.runtime.celeryconfig`. A worker goes through these signals, in this order:
+`scraper.celeryconfig`. A worker goes through these signals, in this order:
 
     setup_logging           logs go our way
     worker_init             servers and database are there, or it ends with what to type
@@ -30,7 +30,8 @@ from kombu.transport import TRANSPORT_ALIASES
 
 from scraper import settings
 from scraper.errors import ScraperError
-from scraper.infra import logs, servers
+from scraper.infra import logs
+from scraper.process import servers
 from scraper.process.current_worker import collect_rarely
 from scraper.process.parent import end_with_command, watch_parent
 from scraper.registry import run_plugin_steps
@@ -70,7 +71,7 @@ app = Celery(
     events="scraper.runtime.consumer:Events",
     amqp="scraper.runtime.consumer:AMQP",
 )
-app.config_from_object("scraper.runtime.celeryconfig")
+app.config_from_object("scraper.celeryconfig")
 
 
 @signals.setup_logging.connect

@@ -1,5 +1,5 @@
-"""Every setting of the core, in one frozen `Settings`. `scraper.setting_sources` says where values
-come from: only these two modules read environment variables.
+"""Every setting of the core, in one frozen `Settings`. `scraper.infra.setting_sources` says where
+values come from: only these two modules read environment variables.
 
 `DATABASE_URL` and `REDIS_URL` name servers of your own; with neither set, the embedded ones under
 `SCRAPER_HOME` are meant (see `scraper.plugins.embedded.servers`, which starts them). Everything
@@ -21,8 +21,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from scraper import registry
 from scraper.errors import ConfigError
 from scraper.infra.services import find_sentinels
+from scraper.infra.setting_sources import FromFiles, FromProject, variable
 from scraper.registry import PROJECT_FILE
-from scraper.setting_sources import FromFiles, FromProject, variable
 from scraper.sites.module_names import check_module_names, parse_module_names
 
 # The process that a worker was started for, and is not to outlive.

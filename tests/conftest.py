@@ -139,7 +139,7 @@ def _turn(item: pytest.Item) -> tuple[bool, bool, bool]:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput") or HOME not in os.environ:
         return
     home = Path(os.environ.pop(HOME))
     rabbitmq.Node(home / "rabbitmq").down()

@@ -13,7 +13,7 @@ from scraper.coordinator import plan
 from scraper.coordinator.plan import OpenedCrawl
 from scraper.errors import DefinitionError, NotFoundError, did_you_mean, quote_command
 from scraper.frontier import sites
-from scraper.infra import servers
+from scraper.process import servers
 from scraper.runtime.send import send
 from scraper.settings import Settings
 from scraper.sites import loader

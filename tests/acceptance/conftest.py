@@ -14,9 +14,9 @@ import pytest
 from kombu import pools
 from playwright.sync_api import Browser
 
+from scraper import celeryconfig
 from scraper import settings as settings_module
 from scraper.plugins.demo import definition
-from scraper.runtime import celeryconfig
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, commands
 from tests.support import called

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from collections import Counter
 
+from scraper import celeryconfig
 from scraper.domain import Message
-from scraper.runtime import celeryconfig
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands
 

@@ -15,9 +15,9 @@ from scraper import errors
 from scraper.cli.main import SECTIONS, all_commands, main
 from scraper.domain import Blame, Outcome
 from scraper.extract.heuristics.stock_words import WORDS
+from scraper.infra.setting_sources import variable
 from scraper.plugins.author.schema import json_schema
 from scraper.rules.verdict import RetryPolicy, judge_outcome
-from scraper.setting_sources import variable
 from scraper.settings import Settings
 from tools.docs.markup import plain, table
 from tools.docs.metrics import metrics_page

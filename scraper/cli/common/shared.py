@@ -16,8 +16,9 @@ from click.decorators import FC
 
 from scraper import settings
 from scraper.errors import ConfigError, ServerUnavailableError
-from scraper.infra import migrations, redaction, servers
+from scraper.infra import migrations, redaction
 from scraper.infra.database import dumps, make_engine
+from scraper.process import servers
 from scraper.settings import Settings
 
 if TYPE_CHECKING:

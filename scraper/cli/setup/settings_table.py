@@ -9,7 +9,7 @@ import click
 
 from scraper.cli.common.shared import load_settings, print_json
 from scraper.infra.redaction import redact
-from scraper.setting_sources import short_name, variable
+from scraper.infra.setting_sources import short_name, variable
 from scraper.settings import Settings
 
 HIDDEN = "(hidden)"

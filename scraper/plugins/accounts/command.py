@@ -22,7 +22,7 @@ from scraper.cli.common.tables import print_table
 from scraper.crawl.context import CrawlContext, make_context
 from scraper.errors import ConfigError, LoginFailedError, NotFoundError
 from scraper.http.fetcher import HttpFetcher
-from scraper.infra import redis_clients, servers
+from scraper.infra import redis_clients
 from scraper.plugins.accounts import file, store
 from scraper.plugins.accounts.file import Account, AccountFile
 from scraper.plugins.accounts.login_keys import AccountsKeys, account_group
@@ -32,6 +32,7 @@ from scraper.plugins.accounts.status import AccountStatus
 from scraper.plugins.accounts.store import LoginStore
 from scraper.politeness.fleet_limiter import RedisFleetLimiter
 from scraper.politeness.host_limiters import HostLimiters
+from scraper.process import servers
 from scraper.proxies.file import ProxyFile
 from scraper.proxies.health import ProxyHealth
 from scraper.proxies.pool import ProxyPool

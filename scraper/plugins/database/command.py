@@ -14,8 +14,9 @@ import psycopg
 
 from scraper.cli.common.shared import json_option, load_settings, print_json
 from scraper.errors import ServerUnavailableError
-from scraper.infra import migrations, servers
+from scraper.infra import migrations
 from scraper.infra.database import choose_primary, make_engine
+from scraper.process import servers
 from scraper.settings import Settings
 
 

@@ -27,10 +27,11 @@ from scraper.coordinator import plan
 from scraper.errors import CrawlFailedError, ScraperError, ServerUnavailableError
 from scraper.frontier import crawls, sites
 from scraper.frontier.progress import CrawlProgress
-from scraper.infra import migrations, servers
+from scraper.infra import migrations
 from scraper.infra.database import make_engine
 from scraper.infra.services import FlowerLogin, LocalServers
 from scraper.plugins.demo import definition, processes
+from scraper.process import servers
 from scraper.registry import find_service, require_service
 from scraper.runtime import fleet
 from scraper.runtime.send import send

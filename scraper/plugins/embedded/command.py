@@ -8,10 +8,11 @@ import click
 
 from scraper.cli.common.shared import json_option, load_settings, print_json, require_project
 from scraper.errors import BusyError
-from scraper.infra import migrations, servers
+from scraper.infra import migrations
 from scraper.infra.database import make_engine
 from scraper.infra.services import FlowerLogin, ServersOwner
 from scraper.plugins.embedded import servers as embedded
+from scraper.process import servers
 from scraper.registry import find_service
 
 

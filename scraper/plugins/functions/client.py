@@ -388,8 +388,9 @@ class _Unserved:
 
 
 def _open_call_store(settings: Settings, call: str) -> CallStore:
-    from scraper.infra import redis_clients, servers
+    from scraper.infra import redis_clients
     from scraper.plugins.functions.store import CallStore
+    from scraper.process import servers
 
     servers.require_redis(settings)
     if settings.broker_url is not None:

@@ -11,10 +11,10 @@ from scraper.actions import crawls
 from scraper.actions.page_replay import ReplayedPages
 from scraper.errors import NotFoundError, ScraperError
 from scraper.frontier import sites
-from scraper.infra import servers
 from scraper.plugins.replay import replay, store
 from scraper.plugins.replay.replay import ReplayResult
 from scraper.plugins.replay.store import Selection
+from scraper.process import servers
 from scraper.rules.urls import clean, fingerprint
 from scraper.runtime.send import send
 from scraper.settings import Settings

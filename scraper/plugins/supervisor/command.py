@@ -12,7 +12,7 @@ import click
 
 from scraper.cli.common.shared import load_settings, require_project
 from scraper.errors import ConfigError
-from scraper.infra import migrations, servers
+from scraper.infra import migrations
 from scraper.infra.database import make_engine
 from scraper.infra.services import FlowerLogin
 from scraper.plugins.supervisor import unit
@@ -20,6 +20,7 @@ from scraper.plugins.supervisor.alert_files import name_alert_files
 from scraper.plugins.supervisor.joint_log import JointLog
 from scraper.plugins.supervisor.lock import StartLock
 from scraper.plugins.supervisor.supervisor import Supervisor, flower_command, log_file
+from scraper.process import servers
 from scraper.registry import PROJECT_FILE, find_service
 from scraper.settings import Settings
 

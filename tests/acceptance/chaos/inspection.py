@@ -185,7 +185,7 @@ class Inspection:
         if not wait or not left():
             return []
         # it reads this process's settings: not before it is needed
-        from scraper.runtime import celeryconfig
+        from scraper import celeryconfig
 
         options = celeryconfig.broker_transport_options
         seconds = int(str(options["visibility_timeout"])) + 2 * int(

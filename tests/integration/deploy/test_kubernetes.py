@@ -20,7 +20,7 @@ import pytest
 import sqlalchemy as sa
 import yaml
 
-from scraper.setting_sources import variable
+from scraper.infra.setting_sources import variable
 from scraper.settings import Settings
 from scraper.sites import loader
 from tests.support import making

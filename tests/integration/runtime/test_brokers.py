@@ -16,12 +16,13 @@ import pytest
 import redis
 from kombu import pools
 
+from scraper import celeryconfig
 from scraper import settings as settings_module
 from scraper.domain import Message
 from scraper.errors import ConfigError, ServerUnavailableError
-from scraper.infra import outages, redaction, servers
+from scraper.infra import outages, redaction
 from scraper.infra.outages import is_broker_away
-from scraper.runtime import celeryconfig
+from scraper.process import servers
 from scraper.settings import Settings
 from tests.support.machine import everyday
 from tests.support.servers import rabbitmq, valkey

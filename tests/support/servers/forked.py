@@ -38,7 +38,7 @@ ENTRIES = {"scraper": "scraper.cli.main", "celery": "celery.__main__"}
 # What is imported ahead next to all of scraper that needs none of ITS_OWN: each process imports these,
 # the app and what reads settings, for itself.
 AHEAD = ("celery.bin.celery", "celery.bin.worker", "celery.apps.worker", "celery.apps.beat")
-ITS_OWN = ("scraper.celery", "scraper.runtime.celeryconfig")
+ITS_OWN = ("scraper.celery", "scraper.celeryconfig")
 MESSAGE_BYTES = 200_000
 # How long a program of a test may take.
 PROGRAM_S = 300.0

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scraper import celeryconfig
 from scraper.plugins.functions.group import GROUP_MAX_BYTES, CallOptions, Group, input_size
 from scraper.registry import plugin_tasks, resolve
-from scraper.runtime import celeryconfig, envelopes, message_schema
+from scraper.runtime import envelopes, message_schema
 from scraper.runtime.envelopes import ForeignMessageError
 from tests.support import invented
 

@@ -18,8 +18,8 @@ import jsonschema
 import pytest
 import yaml
 
+from scraper.infra.setting_sources import variable
 from scraper.process.shutdown import LATE_S
-from scraper.setting_sources import variable
 from scraper.settings import Settings
 from tests.support.deploy import compose, dockerfile
 from tests.support.deploy.promtool import promtool

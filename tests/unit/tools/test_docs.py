@@ -12,10 +12,9 @@ from typing import Any
 import click
 import pytest
 
-from scraper import errors
+from scraper import celeryconfig, errors
 from scraper.cli.main import all_commands, help_of, main
 from scraper.plugins.author.schema import json_schema
-from scraper.runtime import celeryconfig
 from scraper.settings import Settings
 from tools.docs import llms, picture, reference
 

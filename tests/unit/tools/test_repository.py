@@ -57,6 +57,21 @@ def test_files_keep_their_schema(schema: str, paths: list[Path]) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "pyproject.toml",
+        "docker-compose.yml",
+        "alembic",
+        "scraper/tasks.py",
+        "scraper/celeryconfig.py",
+        "scraper/models.py",
+    ],
+)
+def test_what_users_look_for_first_is_at_its_place(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
 def test_actions_are_pinned_to_a_commit() -> None:
     used = {step["uses"] for _, step in steps() if "uses" in step} - UNPINNED
     assert used

@@ -20,9 +20,10 @@ import pytest
 import redis
 
 from scraper.errors import ServerUnavailableError
-from scraper.infra import redaction, servers
+from scraper.infra import redaction
 from scraper.plugins.embedded import postgres, process
 from scraper.plugins.embedded import servers as embedded
+from scraper.process import servers
 from scraper.settings import Settings
 
 SERVERS = ["postgres", "valkey"]

@@ -14,8 +14,9 @@ from redis.exceptions import RedisError
 
 from scraper import settings as settings_module
 from scraper.errors import ConfigError, ServerUnavailableError
-from scraper.infra import redis_clients, servers
+from scraper.infra import redis_clients
 from scraper.infra.outages import is_broker_away
+from scraper.process import servers
 from scraper.settings import Settings
 from tests.support.servers.sentinels import NAME, PASSWORD, SENTINEL_PASSWORD, Sentinels
 

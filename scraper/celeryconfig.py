@@ -4,8 +4,8 @@ surprising about it."""
 from kombu import Exchange, Queue  # type: ignore[attr-defined]
 
 from scraper import settings
-from scraper.infra.servers import broker_tls
 from scraper.infra.services import find_sentinels
+from scraper.process.servers import broker_tls
 from scraper.registry import plugin_ticks
 from scraper.rules.routing import (
     CAPABILITIES,
