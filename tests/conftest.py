@@ -38,6 +38,7 @@ from tests.support import databases
 from tests.support.databases import WorkerDatabase
 from tests.support.machine import CI, EXAMPLES, examples, need
 from tests.support.servers import browser, rabbitmq, s3, valkey
+from tests.support.turns import ACCEPTANCE_S, LASTS_S, spread
 
 HOME = "SCRAPER_TEST_HOME"
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
@@ -100,11 +101,12 @@ def require_installed_plugins() -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Acceptance tests are slow, but for those that say `everyday`. They come first, and the longest
-    of them before all: they wait for processes while other tests compute, and at the end no worker
-    is left alone with one. Then come the tests that parse the whole checkout, next to each other:
-    xdist gives them to one worker, which parses once."""
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
+    """Acceptance tests are slow, but for those that say `everyday`. They come first (see `spread`).
+    Then come the tests that parse the whole checkout, next to each other: xdist gives them to one
+    worker, which parses once."""
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
         marks = {MARKS[name] for name in getattr(item, "fixturenames", ()) if name in MARKS}
@@ -116,6 +118,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
             item.add_marker(mark)
     yield
     items.sort(key=_turn)
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    items[:] = spread(items, workers, lambda item: str(item.path), _lasts_s)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -132,10 +136,15 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def _turn(item: pytest.Item) -> tuple[bool, bool, bool]:
     return (
-        not item.get_closest_marker("timeout"),
-        "acceptance" not in item.path.parts,
         not item.get_closest_marker("parses"),
+        "acceptance" not in item.path.parts,
+        "integration" not in item.path.parts,
     )
+
+
+def _lasts_s(item: pytest.Item) -> float:
+    least_s = ACCEPTANCE_S if "acceptance" in item.path.parts else 0
+    return LASTS_S.get(item.path.stem, least_s)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -156,13 +156,20 @@ kill -TERM $pid; wait $pid; cat start.txt
         )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def reader() -> Iterator[Reader]:
     """In a folder with a short path: where it is too long for a socket's, servers listen elsewhere."""
     with tempfile.TemporaryDirectory(prefix="reader-", ignore_cleanup_errors=True) as folder:
-        somebody = Reader(Path(folder))
-        yield somebody
-        somebody.leave()
+        found = Reader(Path(folder))
+        yield found
+        found.leave()
+
+
+@pytest.fixture(scope="module")
+def readme(reader: Reader) -> tuple[str, list[str]]:
+    """What the README's commands print, and the rows of the file that they write."""
+    printed = reader.read("README.md")
+    return printed, (reader.folder / "sample.csv").read_text(encoding="utf-8").splitlines()
 
 
 class Mailbox:
@@ -181,16 +188,15 @@ class Mailbox:
 
 
 @pytest.mark.everyday
-def test_commands_of_the_readme(reader: Reader) -> None:
-    printed = reader.read("README.md")
+def test_commands_of_the_readme(readme: tuple[str, list[str]]) -> None:
+    printed, rows = readme
     assert "sites/sample.yaml written" in printed and "200 new" in printed
     assert "401\n" in printed, "the dashboard asks for a login"
-    rows = (reader.folder / "sample.csv").read_text(encoding="utf-8").splitlines()
     assert rows[0].startswith("id,url,title,price,") and len(rows) >= 201
 
 
+@pytest.mark.usefixtures("readme")
 def test_commands_of_other_pages(reader: Reader) -> None:
-    reader.read("README.md")
     printed = reader.read("docs/how-to/definitions.md")
     assert "no errors" in printed and "200 new" in printed
     assert "were not asked again" in printed, "without --refetch fresh products are left alone"
