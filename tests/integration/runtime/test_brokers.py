@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -222,17 +223,19 @@ def test_a_broker_that_refuses_us(
     assert "s3cret" not in str(caught.value) and "wr0ng" not in str(caught.value)
 
 
-@pytest.mark.parametrize("scheme", ["amqp", "redis"])
 @pytest.mark.parametrize(
-    "command",
-    [["-m", "scraper.cli", "up"], ["-m", "celery", "-A", "scraper", "worker", "-P", "solo"]],
-    ids=["up", "worker"],
+    ("scheme", "command"),
+    everyday(
+        product(("amqp", "redis"), ("scraper.cli up", "celery -A scraper worker -P solo")),
+        ("amqp", "celery -A scraper worker -P solo"),
+        ("redis", "scraper.cli up"),
+    ),
 )
 def test_a_broker_of_its_own_that_is_not_there(
-    environment: Settings, scheme: str, command: list[str]
+    environment: Settings, scheme: str, command: str
 ) -> None:
     done = subprocess.run(
-        [sys.executable, *command],
+        [sys.executable, "-m", *command.split()],
         env={**os.environ, "BROKER_URL": f"{scheme}://ann:s3cret@127.0.0.1:1/0"},
         stdin=subprocess.DEVNULL,
         capture_output=True,

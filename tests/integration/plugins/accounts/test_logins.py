@@ -25,6 +25,7 @@ from scraper.rules.budget import Budget
 from scraper.settings import Settings
 from scraper.sites import loader
 from tests.support.broker import Broker
+from tests.support.machine import everyday
 from tests.support.making import rows
 from tests.support.servers.hostile_server import self_signed
 from tests.support.servers.proxies import Field, TestProxy
@@ -374,25 +375,28 @@ def test_a_host_that_is_down_is_waited_for_and_costs_no_quarantine(
         assert prices(engine) == all_prices(shop) and ended(engine) == ("completed", 0, 0)
 
 
+WAYS = (
+    ("  form: {{url: '{url}/robots.txt', fields: {{a: '{{username}}'}}}}\n", "no form"),
+    ("  form: {{url: '{url}/login', fields: {{a: '{{pin}}'}}}}\n", "the account has no 'pin'"),
+    (
+        "  form: {{url: '{url}/login', selector: 'form#no', fields: {{a: '{{username}}'}}}}\n",
+        "no form#no",
+    ),
+    (
+        "  token: {{url: '{url}/nowhere/1', body: {{a: '{{username}}'}}}}\n",
+        "the answer is not JSON",
+    ),
+    (
+        "  function: tests.support.shops.login_functions:broken\n",
+        "RuntimeError: what about ***?",
+    ),
+    ("  function: tests.support.shops.login_functions:missing\n", "has no function 'missing'"),
+)
+
+
 @pytest.mark.parametrize(
     ("way", "why"),
-    [
-        ("  form: {{url: '{url}/robots.txt', fields: {{a: '{{username}}'}}}}\n", "no form"),
-        ("  form: {{url: '{url}/login', fields: {{a: '{{pin}}'}}}}\n", "the account has no 'pin'"),
-        (
-            "  form: {{url: '{url}/login', selector: 'form#no', fields: {{a: '{{username}}'}}}}\n",
-            "no form#no",
-        ),
-        (
-            "  token: {{url: '{url}/nowhere/1', body: {{a: '{{username}}'}}}}\n",
-            "the answer is not JSON",
-        ),
-        (
-            "  function: tests.support.shops.login_functions:broken\n",
-            "RuntimeError: what about ***?",
-        ),
-        ("  function: tests.support.shops.login_functions:missing\n", "has no function 'missing'"),
-    ],
+    everyday(WAYS, WAYS[1], WAYS[3], WAYS[4]),
 )
 def test_a_definition_that_does_not_fit_is_refused(
     start: Start, engine: sa.Engine, client: redis.Redis, quick: None, way: str, why: str

@@ -133,7 +133,9 @@ def test_a_crawl_stores_every_variant_and_reads_no_page(
     assert len(stored(engine)) == len(shop.truth), "what is listed no more is delisted"
 
 
-@pytest.mark.parametrize("closed", [401, 403, 404, NO_JSON, '{"products": [', "[]"])
+@pytest.mark.parametrize(
+    "closed", everyday((401, 403, 404, NO_JSON, '{"products": [', "[]"), 403, '{"products": [')
+)
 def test_a_closed_interface_leads_back_to_the_pages(
     shop: PlatformShop, crawl: Crawl, engine: sa.Engine, closed: int | str
 ) -> None:
