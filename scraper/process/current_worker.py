@@ -21,8 +21,9 @@ _workers: dict[int, Worker] = {}
 
 
 def import_ahead(fetches: bool) -> None:
-    """Imports the modules that the first batch needs, or in a coordinator the first crawl and the
-    plug-ins' ticks."""
+    """Imports the plug-ins' hooks and the modules that the first batch needs, or in a coordinator
+    the first crawl and the plug-ins' ticks."""
+    plugin_hooks()
     if fetches:
         import scraper.worker.process
 
@@ -33,7 +34,6 @@ def import_ahead(fetches: bool) -> None:
         import scraper.crawl.context
         import scraper.crawl.new_pages  # noqa: F401
 
-        plugin_hooks()
         for tick in plugin_ticks():
             resolve(tick.step)
     _spare_the_collector()

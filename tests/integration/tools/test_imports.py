@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from scraper.registry import plugin_ticks
+from scraper.registry import active_plugins, plugin_ticks
 
 FETCHING = {
     "scraper.worker.process",
@@ -58,6 +58,14 @@ def test_a_coordinator_imports_what_ticks_need_ahead_and_no_archive() -> None:
     )
     assert {tick.step.partition(":")[0] for tick in plugin_ticks()} <= imported
     assert imported & {"scraper.worker.process", "warcio", "fsspec"} == set()
+
+
+def test_a_worker_imports_hooks_before_its_first_page() -> None:
+    imported = imported_by(
+        "import scraper.tasks, scraper.process.current_worker as worker; worker.import_ahead(True)"
+    )
+    hooks = {plugin.hooks.partition(":")[0] for plugin in active_plugins() if plugin.hooks}
+    assert hooks <= imported
 
 
 def imported_by(program: str) -> set[str]:
