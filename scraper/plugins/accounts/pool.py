@@ -234,7 +234,7 @@ class AccountPool:
             with suppress(DeferredError):
                 await self._store.record_failure(*names, token, None, "")
             raise
-        sealed, lasts_s = self._vault.sealed(worked.identity), worked.grant.lasts_s
+        sealed, lasts_s = self._vault.seal_session(worked.identity), worked.grant.lasts_s
         return worked, await self._store.store_login(*names, token, sealed, lasts_s, mark)
 
     async def _pick_account(
@@ -398,7 +398,7 @@ class AccountPool:
         self, account: PooledAccount, site: str, status: AccountStatus, context: CrawlContext
     ) -> None:
         """Uses another process's login, if this process has its key."""
-        session = self._vault.opened(site, account.account, status, context)
+        session = self._vault.open_session(site, account.account, status, context)
         if session is None:
             account.seen_generation = status.generation
         else:
@@ -427,7 +427,7 @@ class AccountPool:
             session.site,
             session.account,
             session.generation,
-            self._vault.sealed(session),
+            self._vault.seal_session(session),
             account.expires_us,
             account.marks[0],
             proven=session.proven,
@@ -446,7 +446,7 @@ class AccountPool:
             or now - account.saved_at < every_s
         ):
             return
-        sealed = self._vault.sealed(session)
+        sealed = self._vault.seal_session(session)
         if len(sealed) > SEALED_MAX:
             return
         account.saved_at = now

@@ -37,18 +37,21 @@ class LoginVault:
             self._seal_made = make_seal(self._settings)
         return self._seal_made
 
-    def opened(
+    def open_session(
         self, site: str, account: Account, standing: AccountStatus, context: CrawlContext
     ) -> AccountSession | None:
+        """Returns the stored login of an account; None if it cannot be read, which is logged once,
+        or belongs to another account."""
         text = self._seal.open(standing.sealed)
         if text is None:
             if (site, account.name) not in self._unreadable:
                 self._unreadable.add((site, account.name))
                 log.error(
                     "a login in Redis was sealed with another key, and counts as none (fix: the "
-                    "same SCRAPER_SECRET_KEY "
-                    "for all workers)", site=site, account=account.name,
-                )  # fmt: skip
+                    "same SCRAPER_SECRET_KEY for all workers)",
+                    site=site,
+                    account=account.name,
+                )
             return None
         try:
             kept = json.loads(text)
@@ -62,7 +65,7 @@ class LoginVault:
         identity.generation = standing.generation
         return identity
 
-    def sealed(self, identity: AccountSession) -> bytes:
+    def seal_session(self, identity: AccountSession) -> bytes:
         kept = {
             "site": identity.site,
             "account": identity.account,

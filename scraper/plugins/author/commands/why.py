@@ -45,7 +45,7 @@ def why(site: str, product_id: str, field: str | None, fetch: bool, as_json: boo
     page = (
         _fetched(found, settings, product_id)
         if fetch
-        else _archived(found.archived, settings, product_id)
+        else _try_archived_page(found.archived, settings, product_id)
     )
     trials = {trial.name: trial for trial in page.fields} if page else {}
     if as_json:
@@ -57,10 +57,10 @@ def why(site: str, product_id: str, field: str | None, fetch: bool, as_json: boo
     print_table(columns, [_row(origin, found.site, trials) for origin in found.origins])
 
 
-def _archived(
+def _try_archived_page(
     row: Mapping[str, Any] | None, settings: Settings, product_id: str
 ) -> PageTrial | None:
-    """The archived page as its own crawl's definition reads it."""
+    """Reads the archived page by the definition of its own crawl."""
     archive = find_service(ArchivedPages)  # type: ignore[type-abstract]
     if row is None or archive is None:
         return None

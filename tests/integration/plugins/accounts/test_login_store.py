@@ -279,7 +279,7 @@ def test_cookies_of_another_account_are_not_taken_over(
 
     own = session("shop", "ann", "own")
     for other in (session("shop", "bob", "bob's"), session("rival", "ann", "rival's")):
-        assert not vault.merge(own, AccountStatus(1, vault.sealed(other)))
+        assert not vault.merge(own, AccountStatus(1, vault.seal_session(other)))
     assert own.cookies_for("http://shop.example/") == "sid=own"
-    assert vault.merge(own, AccountStatus(1, vault.sealed(session("shop", "ann", "new"))))
+    assert vault.merge(own, AccountStatus(1, vault.seal_session(session("shop", "ann", "new"))))
     assert own.cookies_for("http://shop.example/") == "sid=new"
