@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import socket
 import tempfile
 import tomllib
@@ -72,6 +73,8 @@ CLEARED = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # What a shell starts in its background ignores it, and so would all processes of tests.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in CLEARED:
         os.environ.pop(name, None)
         os.environ.pop(f"{name}_FILE", None)

@@ -260,8 +260,7 @@ def _become(
 
 
 if __name__ == "__main__":
-    # Processes of a shell's background ignore the first, and those of nohup the second.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # What nohup starts ignores it.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     _import_ahead()
     entry = _serve(socket.socket(fileno=int(sys.argv[1])))
