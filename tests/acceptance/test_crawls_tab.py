@@ -132,7 +132,7 @@ def test_an_operators_evening(
     details = page.locator(f'[data-key="page-{page_id}"]')
     details.locator("summary").click()
     window.drawn(1)
-    expect(details.locator(".crawl-dead-body")).to_contain_text("the server answered")
+    expect(details.locator(".crawl-dead-body")).to_contain_text(shown["dead"][0]["error"])
     details.get_by_role("button", name="Replay this page").click()
     expect(page.locator("#crawls-message")).to_contain_text("1 page is tried again, in crawl 2.")
     until(
