@@ -24,8 +24,6 @@ from tests.support.servers import pgbouncer
 from tests.support.servers.receivers import Webhook, receivers
 from tests.support.shops.odd_shop import OddShop, listing, product
 
-pytestmark = pytest.mark.everyday
-
 SIZE = 2
 # A pooler that is connected again while it logs in would wait for 15 s.
 POOL = {"default_pool_size": SIZE, "admin_users": "scraper", "server_login_retry": 1}

@@ -26,8 +26,6 @@ from tests.support.servers import pgbouncer
 from tests.support.servers.flower import Flower
 from tests.support.servers.receivers import receivers
 
-pytestmark = pytest.mark.everyday
-
 SIZE = 2
 POOL = {"default_pool_size": SIZE, "admin_users": "scraper"}
 MANY = 10_000

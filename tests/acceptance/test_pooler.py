@@ -32,8 +32,6 @@ from tests.support.servers.bad_network import BadNetwork
 from tests.support.servers.forked import Process
 from tests.support.servers.rabbitmq import unused_ports
 
-pytestmark = pytest.mark.everyday
-
 KILLS = 4
 
 CONNECTIONS = """
@@ -56,6 +54,7 @@ def pooled(pooled_url: str, environment: Settings, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.everyday
 def test_a_crawl_and_its_readers_through_a_pooler(
     pooled: Settings,
     empty_database: str,

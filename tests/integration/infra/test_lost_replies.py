@@ -77,6 +77,7 @@ def test_a_statement_waits_for_a_lock(far: sa.Engine, engine: sa.Engine) -> None
         thread.join()
 
 
+@pytest.mark.slow
 def test_nothing_comes_through(far: sa.Engine, network: BadNetwork) -> None:
     far.connect().close()
     network.open_hole(loses=True)

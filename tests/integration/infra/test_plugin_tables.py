@@ -89,6 +89,7 @@ def outside(tmp_path: Path, empty_database: str) -> OutsidePlugin:
     return OutsidePlugin(tmp_path, "notes", files, {"DATABASE_URL": empty_database})
 
 
+@pytest.mark.slow
 def test_tables_of_a_plugin_are_migrated_up_and_down(
     outside: OutsidePlugin, empty_database: str
 ) -> None:

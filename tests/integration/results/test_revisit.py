@@ -564,6 +564,7 @@ def test_crawls_of_304s_do_not_make_anybody_forget_what_is_usual(
     ]
 
 
+@pytest.mark.slow
 def test_what_changes_does_not_measure_the_whole(engine: sa.Engine) -> None:
     """Products on offer change more often: in crawls that read what has changed, a tag is found on
     all, else on one in ten. The next whole crawl is not suspect for that, nor are those in between.

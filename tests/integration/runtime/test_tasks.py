@@ -185,6 +185,7 @@ def test_messages_arrive_also_after_the_broker_was_emptied(
     ],
     ids=["postgresql", "redis", "embedded"],
 )
+@pytest.mark.slow
 def test_a_worker_without_a_server_ends_and_says_why(
     environment: Settings, variables: dict[str, str], named: list[str]
 ) -> None:

@@ -204,6 +204,7 @@ def test_without_a_proxy_of_its_pool_nothing_is_asked_at_all(
         assert field.hits == []
 
 
+@pytest.mark.slow
 def test_a_throttled_proxy_rests_with_its_host(
     start: Start, engine: sa.Engine, valkey_url: str
 ) -> None:

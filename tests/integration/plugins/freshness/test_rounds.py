@@ -143,6 +143,7 @@ def test_a_round_makes_up_for_the_pauses_between_rounds(engine: sa.Engine) -> No
         settle_round(engine, [])
 
 
+@pytest.mark.slow
 def test_rounds_reach_every_page_and_learn_which_ones_change(engine: sa.Engine) -> None:
     stock_site(engine, budget="96/d")
     restless = range(1, 7)

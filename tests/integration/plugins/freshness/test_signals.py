@@ -167,6 +167,7 @@ def test_pages_whose_cards_have_changed_are_visited_first(
     assert rows(engine, "SELECT count(*) FROM page_visits WHERE signalled") == [(0,)]
 
 
+@pytest.mark.slow
 def test_cards_that_always_change_lose_their_say(
     engine: sa.Engine, rounds: Rounds, shop: StaticShop
 ) -> None:
@@ -252,6 +253,7 @@ def test_a_date_before_the_last_look_signals_nothing(
     assert rows(engine, dated) == [(f"{shop.url}/p/5",)]
 
 
+@pytest.mark.slow
 def test_a_sitemap_that_stamps_every_page_today_loses_its_say(
     engine: sa.Engine, rounds: Rounds, shop: StaticShop
 ) -> None:

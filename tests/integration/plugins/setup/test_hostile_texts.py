@@ -107,6 +107,7 @@ def test_no_text_runs_anything_or_stops_the_tab(flower: Flower) -> None:
     assert not Path("/tmp/owned").exists()
 
 
+@pytest.mark.slow
 def test_a_slow_pattern_ends_with_its_search(flower: Flower) -> None:
     """The pages that a site recorded are read by a child with a deadline."""
     pages = {

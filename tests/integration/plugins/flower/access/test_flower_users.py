@@ -16,6 +16,7 @@ from scraper.plugins.flower.access.users import users_file
 from scraper.plugins.flower.actions import ACTIONS, OF_SITES
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands
+from tests.support.machine import everyday
 from tests.support.making import a_site, open_crawl, rows
 from tests.support.servers.flower import PLAIN, Flower
 from tests.support.servers.forked import BIN
@@ -59,7 +60,7 @@ def do(
         return client.post(f"{flower.url}{path}", json=body or {}, headers=headers)
 
 
-@pytest.mark.parametrize("prefix", ["", "/ops/flower"])
+@pytest.mark.parametrize("prefix", everyday(["", "/ops/flower"], "/ops/flower"))
 def test_each_role_on_every_route(
     run: Commands, environment: Settings, engine: sa.Engine, prefix: str
 ) -> None:

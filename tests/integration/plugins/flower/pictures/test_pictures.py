@@ -223,6 +223,7 @@ MISDEEDS = {
 }
 
 
+@pytest.mark.slow
 def test_hostile_answers_are_not_pictures_and_are_not_asked_again(
     flower: Flower, put: Put, picture_shop: PictureShop, engine: sa.Engine
 ) -> None:
