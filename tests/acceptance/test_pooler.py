@@ -54,7 +54,6 @@ def pooled(pooled_url: str, environment: Settings, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.everyday
 def test_a_crawl_and_its_readers_through_a_pooler(
     pooled: Settings,
     empty_database: str,

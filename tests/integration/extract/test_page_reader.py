@@ -288,6 +288,7 @@ def test_a_function_that_fails(
     assert str(result) == "page_functions:product: ValueError: a: b"
 
 
+@pytest.mark.slow
 def test_a_function_that_never_ends(
     reader: ExtractionPool, functions: Callable[[str], str], bounds: Bounds
 ) -> None:

@@ -88,6 +88,7 @@ def test_a_lease_outlasts_an_outage(engine: sa.Engine) -> None:
     assert held(engine) == []
 
 
+@pytest.mark.slow
 def test_a_process_that_was_frozen_stores_nothing(engine: sa.Engine) -> None:
     frozen = ConsumerLease(engine, "lake", None)
     frozen.wait()

@@ -200,6 +200,7 @@ def test_every_reader_is_warned_and_none_skips(
         assert log.count(line) == 1, log
 
 
+@pytest.mark.slow
 def test_the_first_transaction_of_a_new_installation_is_missed(
     pair: Pair, engine: sa.Engine
 ) -> None:
@@ -228,6 +229,7 @@ def test_the_first_transaction_of_a_new_installation_is_missed(
     assert int(str(first[0])) > lost, "no position is given out twice"
 
 
+@pytest.mark.slow
 def test_a_reader_does_not_go_on_at_a_standby(pair: Pair, engine: sa.Engine) -> None:
     """It has no locks that show whose changes are under way. `--follow` waits for its promotion."""
     shop = Shop(engine)

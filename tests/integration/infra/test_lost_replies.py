@@ -97,6 +97,7 @@ def uncollected() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("uncollected")
+@pytest.mark.slow
 def test_a_connection_that_is_not_answered_is_closed_at_once(
     far: sa.Engine, network: BadNetwork
 ) -> None:

@@ -142,6 +142,7 @@ def test_depth_counts_and_an_unknown_queue_is_empty(broker: redis.Redis) -> None
     assert queue_depth("datacenter") == 0
 
 
+@pytest.mark.slow
 def test_messages_arrive_also_after_the_broker_was_emptied(
     broker: redis.Redis, environment: Settings, engine: sa.Engine, tmp_path: Path
 ) -> None:
@@ -216,6 +217,7 @@ def test_a_worker_without_a_server_ends_and_says_why(
     assert "s3cret" not in done.stderr + done.stdout
 
 
+@pytest.mark.slow
 def test_beat_ends_with_the_worker_that_was_killed(environment: Settings, tmp_path: Path) -> None:
     """`worker -B` runs beat as a child; killed without a chance to end it, the worker must not
     leave it beating."""

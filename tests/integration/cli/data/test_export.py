@@ -27,6 +27,7 @@ from scraper.plugins.s3 import bucket as bucket_module
 from scraper.views import rows as table_rows
 from scraper.views.rows import LAST_COLUMNS
 from tests.support.hidden_module import hide_module
+from tests.support.machine import everyday
 from tests.support.making import a_site, rows
 from tests.support.shops.crawled_shop import A, B, Shop
 
@@ -273,7 +274,7 @@ def test_a_consumer_goes_on_where_its_export_ends(
         exported(engine, out, "jsonl", since="last")
 
 
-@pytest.mark.parametrize("form", ["jsonl", "csv", "xlsx"])
+@pytest.mark.parametrize("form", everyday(["jsonl", "csv", "xlsx"], "jsonl"))
 def test_a_consumer_of_all_sites_goes_on_where_its_export_ends(
     engine: sa.Engine, shop: Shop, tmp_path: Path, form: exporting.Form
 ) -> None:

@@ -244,6 +244,7 @@ def test_redis_may_lose_its_memory_and_no_login_is_lost(
         assert prices(engine) == all_prices(shop) and len(shop.logins) == 1
 
 
+@pytest.mark.slow
 def test_a_worker_that_ends_during_a_login_leaves_the_host_to_others_at_once(
     start: Start, engine: sa.Engine
 ) -> None:

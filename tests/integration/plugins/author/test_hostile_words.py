@@ -68,6 +68,7 @@ def driving(text: str) -> list[str]:
     return DRIVES.findall(OWN.sub("", text))
 
 
+@pytest.mark.slow
 def test_the_terminal_is_not_driven(evil_shop: StaticShop) -> None:
     url = evil_shop.url
     Path("page.html").write_text(page(1, NEW))

@@ -127,7 +127,7 @@ def answer_of(text: str, pages: Path, words: list[str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "name", everyday(("attributes", "lists within lists", "memory", "depth"), "attributes", "depth")
+    "name", everyday(("attributes", "lists within lists", "memory", "depth"), "depth")
 )
 def test_a_page_made_to_be_slow_holds_up_the_tab_for_seconds_at_most(
     project: Path, name: str, monkeypatch: pytest.MonkeyPatch

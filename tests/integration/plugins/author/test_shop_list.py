@@ -160,6 +160,7 @@ def test_a_signal_while_the_process_forks_ends_the_list(project: Path) -> None:
     assert not (project / "sites/second.yaml").exists()
 
 
+@pytest.mark.slow
 def test_a_list_ends_by_a_signal_and_shows_what_is_written(project: Path) -> None:
     with StaticShop(list_pages()) as shop:
         Path("list.txt").write_text("".join(f"{shop.url}/all?{n} {n}\n" for n in NAMES))

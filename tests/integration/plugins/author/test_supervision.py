@@ -91,8 +91,6 @@ def busy_child(process: Forked) -> psutil.Process:
     everyday(
         product(COMMANDS, (signal.SIGTERM, signal.SIGINT)),
         ("try", signal.SIGINT),
-        ("new", signal.SIGTERM),
-        ("repair", signal.SIGTERM),
     ),
 )
 def test_a_signal_ends_it_at_once(shop: StaticShop, name: str, number: signal.Signals) -> None:
@@ -108,7 +106,7 @@ def test_a_signal_ends_it_at_once(shop: StaticShop, name: str, number: signal.Si
     assert "Traceback" not in Path("out").read_text()
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", everyday(COMMANDS, "new"))
 def test_it_ends_by_itself_with_a_sentence(shop: StaticShop, name: str) -> None:
     words = words_of(name, shop, attributes(300_000))
     with started(words, page_cpu_s=1) as process:

@@ -147,9 +147,7 @@ CASES: dict[str, tuple[Prices, Prices, bool]] = {
 
 @pytest.mark.parametrize(
     "case",
-    everyday(
-        CASES, "one price corrected", "one price wrong", "prices in another order", "without tax"
-    ),
+    everyday(CASES, "one price corrected", "one price wrong"),
 )
 def test_a_surprise_is_published_if_the_cards_show_it_too(
     engine: sa.Engine, shop: CardShop, crawl: Callable[[], Report], case: str
@@ -166,6 +164,7 @@ def test_a_surprise_is_published_if_the_cards_show_it_too(
     assert (again > 0) is (pages not in (point_lost, net))
 
 
+@pytest.mark.slow
 def test_cards_of_prices_without_tax_say_nothing(
     engine: sa.Engine, shop: CardShop, crawl: Callable[[], Report]
 ) -> None:
@@ -198,6 +197,7 @@ def test_old_cards_deny_what_no_other_source_confirms(
     assert prices(engine) == {number: dearer(number) for number in NUMBERS}
 
 
+@pytest.mark.slow
 def test_products_that_move_to_a_listing_take_its_name(
     engine: sa.Engine, shop: CardShop, crawl: Callable[[], Report]
 ) -> None:
@@ -208,6 +208,7 @@ def test_products_that_move_to_a_listing_take_its_name(
     assert stored(engine, "category") == shop.category
 
 
+@pytest.mark.slow
 def test_one_name_on_the_pages_of_several_listings_waits(
     engine: sa.Engine, shop: CardShop, crawl: Callable[[], Report]
 ) -> None:

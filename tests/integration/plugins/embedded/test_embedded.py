@@ -181,6 +181,7 @@ def test_orphans_of_a_killed_postmaster_are_waited_for(settings: Settings) -> No
 
 
 @pytest.mark.parametrize("lock", ["postgres/postmaster.pid", "run/.s.PGSQL.5432.lock"])
+@pytest.mark.slow
 def test_a_killed_postmaster_that_has_not_exited_yet_is_waited_for(
     settings: Settings, lock: str
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 
 from scraper.frontier import sites
@@ -78,6 +79,7 @@ def count_bytes(shop: StaticShop) -> int:
     return sent
 
 
+@pytest.mark.slow
 def test_a_limit_of_bytes_is_kept_in_every_day(
     engine: sa.Engine, environment: Settings, crawl_site: CrawlSite
 ) -> None:

@@ -160,6 +160,7 @@ def test_an_exporter_that_is_not_known_is_said_and_costs_no_worker(
 
 
 @pytest.mark.parametrize("wanted", [False, True], ids=["off", "on, and not installed"])
+@pytest.mark.slow
 def test_without_the_extra_a_worker_works(
     wanted: bool, environment: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,6 +122,7 @@ def test_a_sentinel_named_as_redis_is_refused(
         servers.require_reachable(load(monkeypatch, url))
 
 
+@pytest.mark.slow
 def test_a_failover_counts_as_an_outage(tmp_path: Path) -> None:
     with Sentinels(tmp_path) as sentinels, redis_clients.connect(sentinels.url) as client:
         client.set("kept", "here")

@@ -70,6 +70,7 @@ def test_a_page_that_is_not_a_shop_is_explained(surveys: Surveys) -> None:
     assert "Traceback" not in survey.problem and "scraper-new-" not in survey.problem
 
 
+@pytest.mark.slow
 def test_a_shop_that_never_answers_ends_at_the_deadline(project: Path) -> None:
     surveys = Surveys(deadline_s=4)
     with SilentShop() as shop:
@@ -79,6 +80,7 @@ def test_a_shop_that_never_answers_ends_at_the_deadline(project: Path) -> None:
     assert running() == []
 
 
+@pytest.mark.slow
 def test_hundreds_of_addresses_wait_for_two_processes(surveys: Surveys) -> None:
     with SilentShop() as one, SilentShop() as two, SilentShop() as three:
         first = surveys.add_shops([f"{one.url}/{n}" for n in range(200)], "4/s", "ann")

@@ -72,6 +72,7 @@ class Script:
         return answer.json()
 
 
+@pytest.mark.slow
 def test_every_answer_is_as_described(
     run: Commands,
     environment: Settings,
