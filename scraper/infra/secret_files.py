@@ -59,8 +59,8 @@ class WatchedFile(ABC):
         if self.path is None:
             return
         try:
-            stat = self.path.stat()
-            state = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+            found = self.path.stat()
+            state = (found.st_mtime_ns, found.st_size, found.st_ino)
         except OSError as error:
             if self._state != (0, 0, 0):
                 log.error(

@@ -19,7 +19,12 @@ POLLING_MS = 100
 SOON_MS = 700
 SOON = f"""(() => {{
     const wait = window.setTimeout;
-    window.setTimeout = (work, ms, ...more) => wait(work, work.name === 'refresh' ? {SOON_MS} : ms, ...more);
+    window.hastened = 0;
+    window.setTimeout = (work, ms, ...more) => {{
+        const soon = work.name === 'refresh';
+        window.hastened += soon;
+        return wait(work, soon ? {SOON_MS} : ms, ...more);
+    }};
 }})()"""
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 360, "height": 740}
 PHONE = {"width": 390, "height": 844}

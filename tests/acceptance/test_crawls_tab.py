@@ -379,6 +379,8 @@ def test_a_hidden_tab_asks_for_nothing(flower: Flower, browser: Browser, engine:
         Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
         document.dispatchEvent(new Event('visibilitychange'));
     }"""
+    # Otherwise the page would ask later than the test looks.
+    assert page.evaluate("window.hastened") > 0
     page.evaluate(hide, True)
     # an answer that is under way
     page.wait_for_timeout(500)
