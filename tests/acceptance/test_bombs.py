@@ -146,7 +146,7 @@ def test_bombs(run: Commands, engine: sa.Engine, environment: Settings, shop: Od
     assert status == "failed" and "it has more than 5,000 wildcards" in str(note)
     assert {crawl[:2] for crawl in crawls.values()} == {("completed", 1)}
     # Each robots.txt was asked for once, and each sitemap twice at most.
-    for port in range(len(NAMES)):
+    for port, name in enumerate(NAMES):
         asked = shop.asked(port)
-        assert asked.count("/robots.txt") == 1
-        assert asked.count("/map.xml") <= 2 and len(asked) < LISTINGS_MAX + 10
+        assert asked.count("/robots.txt") == 1, name
+        assert asked.count("/map.xml") <= 2 and len(asked) < LISTINGS_MAX + 10, (name, asked)

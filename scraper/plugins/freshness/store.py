@@ -147,6 +147,7 @@ UPDATE page_visits v SET weight = r.weight, next_visit = least(v.next_visit, r.n
 GROUPS = sa.text(f"""
 SELECT round(ln(rate) * {CELLS}) AS cell, weight, same, count(*) AS pages
   FROM page_visits WHERE site_id = :site_id GROUP BY cell, weight, same
+ ORDER BY cell, weight, same
 """)
 # A page that alternates says nothing of the others.
 ALL_LOOKS = sa.text("""
