@@ -42,7 +42,9 @@ POLICY = FetchPolicy(
     "test", {}, PrivateAccess(networks=ANYWHERE), None, 10_000, 10_000, 3, 5, 5, 10
 )
 Visit = tuple[float, float, float]
-SPAWN = multiprocessing.get_context("spawn")
+# Each process is forked off one that has imported this module, and has done nothing else.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([__name__])
 
 
 def _serve(control: Connection) -> None:
@@ -122,13 +124,13 @@ def _crawl(
 def crawl(url: str, budget: Budget, lasts_s: float, *, killed: int = 0) -> list[Visit]:
     """(left, came, ended) of each request that the server saw, in the order in which they left. The
     first `killed` processes die half way."""
-    ours, theirs = SPAWN.Pipe()
-    server = SPAWN.Process(target=_serve, args=(theirs,))
+    ours, theirs = FORKS.Pipe()
+    server = FORKS.Process(target=_serve, args=(theirs,))
     server.start()
     port = ours.recv()
-    ready = SPAWN.Barrier(PROCESSES + 1)
+    ready = FORKS.Barrier(PROCESSES + 1)
     args = (budget, ready, lasts_s, 2.0 if killed else 15.0)
-    fleet = [SPAWN.Process(target=_crawl, args=(url, port, n, *args)) for n in range(PROCESSES)]
+    fleet = [FORKS.Process(target=_crawl, args=(url, port, n, *args)) for n in range(PROCESSES)]
     for process in fleet:
         process.start()
     ready.wait(120)
