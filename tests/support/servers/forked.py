@@ -5,6 +5,9 @@ Each is a process like any other, with a group, an environment, a working folder
 own. Only `/proc` shows the command line and the environment of the process it was forked off. What
 the interpreter and the loader read as they start (PYTHON…, LD_…) they read once: with another one of
 those, and where the command is another project's, a process is started as everywhere else.
+
+They end as every process does, up to the point where the interpreter would take its modules apart:
+that copies all memory which they share with the process they were forked off, 0.15 s of CPU.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import atexit
 import gc
 import json
+import logging
 import os
 import pkgutil
 import select
@@ -259,10 +263,35 @@ def _become(
     return entry
 
 
+def _run(entry: Entry) -> None:
+    """Runs it, and exits with its code. What it does not handle, the interpreter does."""
+    try:
+        sys.exit(entry())
+    except SystemExit as end:
+        if isinstance(end.code, int | None):
+            _codes.append(end.code or 0)
+        raise
+
+
+def _leave_memory() -> None:
+    """Ends the process before its modules are taken apart: the last function that runs at its exit,
+    once its threads have ended."""
+    if _codes:
+        logging.shutdown()
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(_codes[-1] & 0xFF)
+
+
+_codes: list[int] = []
+
 if __name__ == "__main__":
     # What nohup starts ignores it.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # Before all others, and so called after them.
+    atexit.register(_leave_memory)
     _import_ahead()
     entry = _serve(socket.socket(fileno=int(sys.argv[1])))
     if entry is not None:
-        sys.exit(entry())
+        _run(entry)
