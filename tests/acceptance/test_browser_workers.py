@@ -125,14 +125,14 @@ def test_a_browser_that_grows_too_large_is_replaced_and_the_crawl_goes_on(
 ) -> None:
     with HungryShop(products=8) as shop:
         shop.open()
-        # A browser alone takes 350 MB, or half of that where another test's shares its pages with
-        # it: with 700 it is above the limit either way, and below the 1,200 at which it is killed.
-        shop.hungry("all", 700, LISTING)
+        # A browser alone takes 250 MB, or half of that where another test's shares its pages with
+        # it: with 620 it is above the limit either way, and below the 975 at which it is killed.
+        shop.hungry("all", 620, LISTING)
         text = shop.definition().replace("click: button.more", "click: button.more\n  wait: 30s")
         (environment.sites_dir / "shop.yaml").write_text(text)
         run.coordinator()
         worker = run.worker(
-            "browser", env={"SCRAPER_BROWSER_PAGES": "2", "SCRAPER_BROWSER_MEMORY_MAX_MB": "800"}
+            "browser", env={"SCRAPER_BROWSER_PAGES": "2", "SCRAPER_BROWSER_MEMORY_MAX_MB": "650"}
         )
         run.until_ready(worker)
         crawl_id = int(run.scraper("crawl", "shop").stdout)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from scraper.settings import Settings
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# Starts the browser that `SCRAPER_CHROMIUM` of its environment names.
+STARTER = Path(__file__).with_suffix(".sh")
 LAUNCH_S = 45.0
 # The limit for the JavaScript heap of a renderer.
 HEAP_MAX_MB = 512
@@ -120,12 +122,12 @@ async def launch_browser(
     """Starts a browser. `proxy` is for requests outside any page; it refuses those without a
     password."""
     return await playwright.chromium.launch(
-        executable_path=find_program(settings),
+        executable_path=STARTER,
         headless=True,
         chromium_sandbox=has_sandbox(),
         args=[*ARGUMENTS, STEALTH_ARGUMENT if stealth else PLAIN_ARGUMENT],
         proxy={"server": proxy} if proxy else None,
-        env=_browser_environment(os.environ),
+        env={**_browser_environment(os.environ), "SCRAPER_CHROMIUM": find_program(settings)},
         # Another module decides how this process ends (`scraper.process.shutdown`).
         handle_sigint=False,
         handle_sigterm=False,

@@ -3,12 +3,14 @@ none itself."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from playwright.sync_api import Browser, sync_playwright
 
+from scraper.plugins.browser.chromium import STARTER
 from tests.support.machine import need
 
 ARGUMENTS = [
@@ -41,7 +43,11 @@ def chromium() -> Iterator[Browser]:
     path = need_chromium()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=path, headless=True, args=ARGUMENTS, timeout=120_000
+            executable_path=STARTER,
+            headless=True,
+            args=ARGUMENTS,
+            env={**os.environ, "SCRAPER_CHROMIUM": path},
+            timeout=120_000,
         )
         try:
             yield browser

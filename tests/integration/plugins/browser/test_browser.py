@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 from scraper.domain import Outcome
@@ -610,6 +611,24 @@ def test_with_stealth_nothing_that_a_page_reads_contradicts_itself() -> None:
                 heads[path]["user-agent"] == told["agent"][0]
                 and "Headless" not in heads[path]["sec-ch-ua"]
             )
+
+
+def test_a_browser_shows_no_pages_of_its_own(shop: JsShop) -> None:
+    """Its address bar would have two in each window, which cost more than the page. Playwright's list
+    of features stays."""
+
+    async def case(b: Browsers) -> None:
+        async with b.page(BROWSER_POLICY) as page:
+            await page.goto(shop.url("/p/1"))
+            (running,) = b._processes.running
+            listed = await running.session.send("Target.getTargets", {"filter": [{}]})
+            urls = {target["url"] for target in listed["targetInfos"]}
+            assert urls == {shop.url("/p/1")}
+        words = psutil.Process(running.root).cmdline()
+        (features,) = (word for word in words if word.startswith("--disable-features="))
+        assert features.count(",") > 2 and features.endswith("WebUIOmniboxAimPopup")
+
+    using(case)
 
 
 def test_a_page_that_asks_too_much_of_a_slow_host_ends(shop: JsShop) -> None:
