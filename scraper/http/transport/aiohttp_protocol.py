@@ -22,11 +22,12 @@ _FRAMING_BYTES = 5
 
 
 class ResponseProtocol(ResponseHandler):
-    """Works around three gaps of aiohttp 3.14.
+    """Works around four gaps of aiohttp 3.14.
 
     Its C parser forgets the body when the framing of a later packet is broken, and the reader would
-    wait for the page's deadline. It makes a new timer with each packet. It counts neither interim
-    responses nor chunk extensions, so that gigabytes of them would fit within a page's deadline.
+    wait for the page's deadline. It makes a new timer with each packet, and starts one where
+    reading goes on after a body came whole. It counts neither interim responses nor chunk
+    extensions, so that gigabytes of them would fit within a page's deadline.
     """
 
     _used = False
@@ -62,6 +63,12 @@ class ResponseProtocol(ResponseHandler):
             self._read_timeout_handle = self._loop.call_later(left_s, self._on_read_timeout)
         else:
             super()._on_read_timeout()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        super().resume_reading(resume_parser)
+        if self._payload is not None and self._payload.is_eof():
+            # The answer is whole: aiohttp would time out a connection that nothing is asked of.
+            self._drop_timeout()
 
     def begin_request(self) -> bool:
         """Forgets the last response. Returns whether the connection has served a request before."""

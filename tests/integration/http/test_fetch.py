@@ -28,7 +28,13 @@ from scraper.politeness.robots import (
     rules_from,
 )
 from tests.support.fetching import GUARDED, OVER, POLICY, FakeResolver, Http2Fetcher
-from tests.support.servers.hostile_server import HostileServer, answer, redirect, self_signed
+from tests.support.servers.hostile_server import (
+    LARGE_BYTES,
+    HostileServer,
+    answer,
+    redirect,
+    self_signed,
+)
 
 
 @pytest.fixture(scope="module")
@@ -271,6 +277,18 @@ def test_connections_are_kept() -> None:
     async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
         for path in ("/ok", "/gzip", "/count?n=3", "/404", "/204", "/conditional"):
             await fetcher.fetch(server.url(path), POLICY)
+        assert server.connections == 1
+
+    with_server(test)
+
+
+def test_a_kept_connection_is_not_timed_out_while_nothing_is_asked() -> None:
+    async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
+        impatient = replace(POLICY, read_timeout_s=0.2)
+        # It is more than the buffers hold, so that reading is paused and goes on.
+        assert len((await fetcher.fetch(server.url("/large"), impatient)).body) == LARGE_BYTES
+        await asyncio.sleep(0.5)
+        assert (await fetcher.fetch(server.url("/ok"), impatient)).status == 200
         assert server.connections == 1
 
     with_server(test)

@@ -21,6 +21,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 Handler = Callable[["Exchange"], Awaitable[None]]
 BIG = 64 * 1024 * 1024
+LARGE_BYTES = 450_000
 
 
 def answer(
@@ -72,6 +73,7 @@ class Exchange:
 
 RAW: dict[str, bytes] = {
     "/ok": answer(b"<h1>fine</h1>", "200 OK", "Content-Type: text/html", 'ETag: "v1"'),
+    "/large": answer(bytes(LARGE_BYTES)),
     "/404": answer(b"nothing here", "404 Not Found"),
     "/500": answer(b"oops", "500 Internal Server Error"),
     "/429": answer(b"slow down", "429 Too Many Requests", "Retry-After: 7"),
