@@ -91,7 +91,11 @@ versions: setup ## tests of the package with the lowest versions that pyproject.
 	$(VERSIONS)/bin/pytest $(AT_ONCE) -m "not (slow or browser or broker)" tests/unit tests/integration \
 		--ignore tests/unit/tools --ignore tests/integration/tools
 
-check: lint ## everything, as CI runs it: lint, migrations up and down, all tests
+check: setup ## everything, as CI runs it: lint, migrations up and down, all tests
+	@$(MAKE) --no-print-directory --jobs 2 lint .everything
+
+.PHONY: .everything
+.everything:
 	$(BIN)/python -m tools.migrations
 	$(BIN)/pytest $(AT_ONCE)
 
