@@ -47,11 +47,16 @@ class Commands:
         code: int | None = 0,
         timeout_s: float = 60,
         env: Mapping[str, str] | None = None,
+        given: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """`scraper …` to its end; `code` is the exit code it must have (None: any)."""
+        """`scraper …` to its end; `code` is the exit code it must have (None: any); `given` is its
+        standard input."""
         argv = ["scraper", *words]
-        with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
-            process = forked.start(argv, self.environ(env), out.fileno(), err.fileno())
+        with TemporaryFile("w+") as out, TemporaryFile("w+") as err, TemporaryFile("w+") as stdin:
+            stdin.write(given or "")
+            stdin.seek(0)
+            its = None if given is None else stdin.fileno()
+            process = forked.start(argv, self.environ(env), out.fileno(), err.fileno(), its)
             try:
                 process.wait(timeout_s * PATIENCE)
             except BaseException:

@@ -3,8 +3,7 @@ process."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,11 @@ from scraper.plugins.demo import definition
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, commands
 from tests.support import called
+from tests.support.servers import forked
 from tests.support.servers.browser import chromium
 from tests.support.servers.flower import Flower
+
+SHOP = "from scraper.plugins.demo.__main__ import main\nmain()\n"
 
 
 class SampleShop:
@@ -29,10 +31,11 @@ class SampleShop:
 
     def __init__(self, *options: str, name: str = "demo") -> None:
         self.name = name
-        argv = [sys.executable, "-m", "scraper.plugins.demo", "--port", "0", *options]
-        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.url = self.process.stdout.readline().split()[-1]
+        said, out = os.pipe()
+        self.process = forked.start_program(SHOP, "--port", "0", *options, out=out, err=2)
+        os.close(out)
+        with open(said) as lines:
+            self.url = lines.readline().split()[-1]
         self.client = httpx.Client(base_url=self.url, timeout=60)
 
     def truth(self) -> dict[str, dict[str, Any]]:
@@ -58,7 +61,7 @@ class SampleShop:
     def stop(self) -> None:
         self.client.close()
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from tests.acceptance.conftest import SampleShop
 from tests.acceptance.truth import as_truth
 from tests.support.servers.forked import Process
 
-PRODUCTS = 400
+PRODUCTS = 200
 LEASE_S = 5
-SHOP = ("--products", str(PRODUCTS), "--latency-ms", "60")
+SHOP = ("--products", str(PRODUCTS), "--latency-ms", "120")
 SLOWER = {"concurrency: 16": "concurrency: 8"}
 
 
@@ -51,7 +51,7 @@ class Crawl:
                 >= PRODUCTS * share
             )
 
-        until(fetched, 60)
+        until(fetched, 60, every_s=0.1)
         assert self.progress()["status"] == "running", "too late to disturb it"
 
     def quiet(self) -> bool:

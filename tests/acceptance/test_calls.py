@@ -9,11 +9,10 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -33,7 +32,7 @@ from scraper.sites import loader
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
 from tests.support import called
-from tests.support.servers.forked import BIN, ROOT
+from tests.support.servers.forked import ROOT, start_program
 
 MODULE = called.__name__
 
@@ -271,19 +270,25 @@ def test_redis_is_emptied(run: Commands, calling: Settings, tmp_path: Path) -> N
 
 def test_an_input_that_kills_workers(run: Commands, calling: Settings) -> None:
     """It is given up, and nothing else is. A supervisor starts workers again, as a real one would."""
-    stop = run.folder / "stop"
-    again = f"while [ ! -e {stop} ]; do {BIN}/celery -A scraper worker -Q datacenter -n poison-{os.getpid()}@%h; done"
-    supervisor = subprocess.Popen(
-        ["sh", "-c", again], cwd=ROOT, env=run.environ(), start_new_session=True
-    )
+    over = Event()
+
+    words = ("celery", "-A", "scraper", "worker", "-Q", "datacenter", "-n", f"p{os.getpid()}@%h")
+
+    def supervise() -> None:
+        worker = run.start(*words)
+        while not over.wait(0.05):
+            if worker.poll() is not None:
+                worker = run.start(*words)
+
+    supervisor = Thread(target=supervise)
+    supervisor.start()
     try:
         results = list(
             Client().map(f"{MODULE}:poison", range(40), return_exceptions=True, timeout_s=200)
         )
     finally:
-        stop.touch()
-        os.killpg(supervisor.pid, signal.SIGKILL)
-        supervisor.wait()
+        over.set()
+        supervisor.join()
     assert [result for n, result in enumerate(results) if n != 13] == [
         n for n in range(40) if n != 13
     ]
@@ -452,39 +457,30 @@ def test_run(
     )
     assert "SCRAPER_FUNCTIONS allows" in run.scraper("run", "os:system", "ls", code=2).stderr
     run.scraper(*words, code=2)
-    piped = subprocess.run(
-        [BIN / "scraper", "run", f"{MODULE}:echo", "--unordered", "-"],
-        cwd=ROOT, env=run.environ(), input="a\nb\n\nc\n", capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    piped = run.scraper("run", f"{MODULE}:echo", "--unordered", "-", given="a\nb\n\nc\n")
     assert sorted(piped.stdout.splitlines()) == ["a\ta", "b\tb", "c\tc"]
 
 
 def test_ctrl_c_cancels_what_is_not_begun(run: Commands, calling: Settings, tmp_path: Path) -> None:
     worker = run.worker("datacenter", "-c", "1")
     run.until_ready(worker)
-    log, program = tmp_path / "log", tmp_path / "program.py"
-    program.write_text(
-        "import sys\nfrom scraper.cli.main import main\nfrom scraper.plugins.functions.client import Client\n"
+    log, told = tmp_path / "log", tmp_path / "told"
+    program = (
+        "from scraper.cli.main import main\nfrom scraper.plugins.functions.client import Client\n"
         "before = Client.map\n"
         f"Client.map = lambda self, f, i, **o: before(self, f, [[n, {str(log)!r}, {str(tmp_path / 'never')!r}] for n, _ in "
         "enumerate(i)], **o)\nmain()\n"
     )
     many = [str(n) for n in range(300)]
-    process = subprocess.Popen(
-        [sys.executable, program, "run", f"{MODULE}:noted", *many],
-        cwd=ROOT,
-        env=run.environ(),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with told.open("w") as err:
+        process = start_program(program, "run", f"{MODULE}:noted", *many, out=err, err=err)
     try:
         until(lambda: log.exists() and len(begun(log)) >= 16, 60)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=180)
+        assert process.wait(180) == 130 and "interrupted" in told.read_text()
     finally:
         process.kill()
-        process.communicate()
-    assert process.returncode == 130 and "interrupted" in told
+        process.wait()
     (tmp_path / "never").touch()
     assert list(Client().map(f"{MODULE}:echo", ["after"])) == ["after"]
     assert len(begun(log)) < 300
@@ -496,7 +492,7 @@ def test_pages_on_browser_workers(
 ) -> None:
     """A blank page of the function's own; guarded, and within its host's budget."""
     found, urls = shop(
-        "--products", "12", **{"rate: unlimited": "rate: 4/s", "concurrency: 16": "concurrency: 2"}
+        "--products", "6", **{"rate: unlimited": "rate: 4/s", "concurrency: 16": "concurrency: 2"}
     )
     run.until_ready(run.worker("browser"))
     truth = {record["url"]: record["name"] for record in found.truth().values()}

@@ -9,13 +9,13 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import httpx
 import psutil
@@ -27,11 +27,9 @@ from scraper.settings import Settings
 from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, assert_counted, commands, processes_of, until
 from tests.acceptance.conftest import SampleShop
-from tests.support.making import (
-    a_site,
-    keep,
-)
-from tests.support.servers.forked import BIN, ROOT
+from tests.support.making import a_site, keep, rows
+from tests.support.servers import forked
+from tests.support.servers.forked import ROOT
 
 FIELDS = ["zeta", "title", "price", "price_currency", "tags"]
 TIMES = ["first_seen_at", "changed_at", "fetched_at", "delisted_at"]
@@ -119,16 +117,16 @@ def test_export_keeps_its_columns_and_defuses_formulas(
 def test_export_to_a_reader_that_leaves(run: Commands, engine: sa.Engine) -> None:
     keep(engine, a_site(), {f"{n:05d}": {"title": "x" * 500} for n in range(3000)})
     for form in ("csv", "jsonl"):
-        process = subprocess.Popen(
-            [BIN / "scraper", "export", "shop", "--format", form],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert process.stdout is not None and process.stderr is not None
-        assert process.stdout.readline()
-        process.stdout.close()
-        errors = process.stderr.read()
-        process.stderr.close()
-        assert process.wait(120) == 0 and errors == ""
+        reads, writes = os.pipe()
+        with TemporaryFile("w+") as errors, open(reads) as out:
+            argv = ["scraper", "export", "shop", "--format", form]
+            process = forked.start(argv, run.environ(), writes, errors.fileno())
+            os.close(writes)
+            assert out.readline()
+            out.close()
+            assert process.wait(120) == 0
+            errors.seek(0)
+            assert errors.read() == ""
     count = len(run.scraper("export", "shop").stdout.splitlines())
     assert count == 3000
 
@@ -268,7 +266,7 @@ def test_a_crawl_outlives_the_workers_of_another_command(
     sample_shop("--products", "300", changes=slow, name="longer")
     first = run.start("scraper", "crawl", "demo", "--local", "--wait")
     until(lambda: "starting workers" in run.log(first), 30)
-    until(lambda: run.crawls()[0]["done"], 60)
+    until(lambda: rows(engine, "SELECT FROM crawls WHERE discovery_done + product_done > 0"), 60)
     second = run.start("scraper", "crawl", "longer", "--local", "--wait")
     until(lambda: "longer: crawl" in run.log(second), 30)
     assert first.wait(240) == 0, run.log(first)

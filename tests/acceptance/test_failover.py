@@ -93,7 +93,8 @@ def test_no_promotion_loses_or_doubles_a_row(
             f"{follower.refused} of {number + 1} were refused"
         )
         pair.add_standby()
-    until(lambda: run.crawls()[0]["status"] != "running", 240)
+    running = "SELECT FROM crawls WHERE status = 'running'"
+    until(lambda: not rows(engine, running), 240, every_s=0.2)
     (crawl,) = run.crawls()
     truth = shop.truth()
     assert (crawl["status"], crawl["dead"]) == ("completed", 0)

@@ -72,7 +72,7 @@ def test_a_pause_and_a_rate_reach_a_running_worker(
     was said."""
     crawl = Crawl(run, engine, sample_shop(*SHOP, changes=SLOWER))
     host = crawl.shop.url.removeprefix("http://")
-    crawl.shop.options(latency_ms=600)
+    crawl.shop.options(latency_ms=1200)
     crawl.until_fetched(0.1)
     assert run.scraper("host", "pause", host).stdout == f"{host}: paused\n"
     until(crawl.quiet, 15, every_s=1.5)

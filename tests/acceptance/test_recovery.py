@@ -70,7 +70,7 @@ def test_a_worker_that_stops(any_broker: Settings, crawl: Crawl) -> None:
 
 def test_a_rolling_restart(crawl: Crawl) -> None:
     """Every worker is replaced while the crawl runs, more than once: nothing is asked twice."""
-    crawl.shop.options(latency_ms=600)
+    crawl.shop.options(latency_ms=1200)
     workers = [crawl.worker, crawl.run.worker("residential,datacenter")]
     for share in (0.1, 0.3, 0.5):
         crawl.until_fetched(share)
@@ -90,7 +90,7 @@ def test_a_rolling_restart(crawl: Crawl) -> None:
 
 def test_a_pause(crawl: Crawl) -> None:
     """Within seconds nothing is asked any more; resumed, the crawl goes on where it was."""
-    crawl.shop.options(latency_ms=400)
+    crawl.shop.options(latency_ms=800)
     crawl.until_fetched(0.1)
     assert crawl.run.scraper("sites", "pause", "demo").stdout == "demo: paused\n"
     until(crawl.quiet, 15, every_s=1.5)
@@ -111,7 +111,7 @@ def test_a_pause(crawl: Crawl) -> None:
 
 
 def test_a_crawl_that_is_stopped(crawl: Crawl) -> None:
-    crawl.shop.options(latency_ms=400)
+    crawl.shop.options(latency_ms=800)
     crawl.until_fetched(0.1)
     crawl.run.scraper("stop", str(crawl.id))
     until(crawl.quiet, 15, every_s=1.5)

@@ -56,7 +56,7 @@ def test_expansions_in_the_middle_of_a_crawl(crawl: Crawl, following: NextMigrat
         column = f"ALTER TABLE {table.name} ADD COLUMN of_tomorrow text DEFAULT 'x' NOT NULL"
         following.add(execute(column))
     following.add(INDEX)
-    crawl.shop.options(latency_ms=600)
+    crawl.shop.options(latency_ms=1200)
     crawl.until_fetched(0.1)
     with writing(crawl.engine):
         migrating = Migrating(crawl.engine)

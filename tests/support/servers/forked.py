@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import io
 import json
 import logging
 import os
@@ -31,7 +32,7 @@ from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 from scraper import settings
 
@@ -119,22 +120,23 @@ class Parent:
 _parent = cache(Parent)
 
 
-def start(argv: Sequence[str], env: Mapping[str, str], out: int, err: int) -> Process:
-    """A command of the virtual environment, at the top of the repository. Both file descriptors stay
+def start(
+    argv: Sequence[str], env: Mapping[str, str], out: int, err: int, stdin: int | None = None
+) -> Process:
+    """A command of the virtual environment, at the top of the repository. The file descriptors stay
     the caller's."""
     if argv[0] not in ENTRIES or _read_once(env) != _read_once(ENVIRONMENT):
         return subprocess.Popen(
             [BIN / argv[0], *argv[1:]],
             cwd=ROOT,
             env=env,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=out,
             stderr=err,
             start_new_session=True,
         )
-    return _fork_child(
-        (out, err), argv=[str(BIN / argv[0]), *argv[1:]], env=dict(env), cwd=str(ROOT)
-    )
+    files = (out, err) if stdin is None else (out, err, stdin)
+    return _fork_child(files, argv=[str(BIN / argv[0]), *argv[1:]], env=dict(env), cwd=str(ROOT))
 
 
 def start_program(
@@ -248,6 +250,7 @@ def _become(
     for number, file in zip((1, 2, 0), streams, strict=False):
         os.dup2(file, number)
         os.close(file)
+    sys.stdout, sys.stderr = _open_stream(1, sys.stdout), _open_stream(2, sys.stderr)
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
@@ -261,6 +264,15 @@ def _become(
     sys.path[0] = str(BIN)
     entry: Entry = import_module(ENTRIES[Path(argv[0]).name]).main
     return entry
+
+
+def _open_stream(number: int, like: TextIO) -> TextIO:
+    """`like` knows of the parent's file whether it is a terminal and can seek."""
+    raw = io.FileIO(number, "w", closefd=False)
+    lines = number == 2 or raw.isatty()
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), like.encoding, like.errors, line_buffering=lines
+    )
 
 
 def _run(entry: Entry) -> None:
