@@ -165,6 +165,7 @@ def test_a_backup_of_a_running_crawl_goes_on_elsewhere(
     """On another database, with an empty Redis, after more was fetched than the backup has. Readers of
     the feed are warned."""
     dump = tmp_path / "scraper.dump"
+    crawl.shop.options(latency_ms=1200)
     crawl.until_fetched(0.3)
     crawl.run.scraper("changes", "--consumer", "lake")
     url = crawl.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -178,6 +179,7 @@ def test_a_backup_of_a_running_crawl_goes_on_elsewhere(
     words = [program("pg_restore"), "--no-owner", "--exit-on-error", "--dbname", restored, dump]
     subprocess.run(words, check=True, timeout=240)
     monkeypatch.setenv("DATABASE_URL", empty_database)
+    crawl.shop.options(latency_ms=20)
     with redis.Redis.from_url(valkey_url) as client:
         client.flushdb()
     crawl.engine = make_engine(empty_database)
