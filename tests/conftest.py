@@ -239,7 +239,12 @@ def empty_database(servers: Settings) -> Iterator[str]:
 
 
 @pytest.fixture
-def engine(database: str) -> Iterator[sa.Engine]:
+def engine(request: pytest.FixtureRequest, database: str) -> Iterator[sa.Engine]:
+    """An engine of `database`: this xdist worker's, or the test's own with `own_database`."""
+    if "own_database" not in request.fixturenames:
+        shared: WorkerDatabase = request.getfixturevalue("worker_database")
+        yield shared.engine()
+        return
     engine = make_engine(database)
     yield engine
     engine.dispose()

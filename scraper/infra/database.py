@@ -61,7 +61,7 @@ class WatchedConnection(psycopg.Connection[Any]):
     for, or cannot be asked through `ask_again`. Behind a pooler `name` finds a transaction."""
 
     ask_again: Callable[[], psycopg.Connection[Any]] | None = None
-    # Until `_set_up_session` has asked.
+    # Until `set_up_session` has asked.
     is_pooled = True
     hidden_s: float | None = None
 
@@ -151,7 +151,7 @@ def make_engine(url: str, *, pool_size: int = 4, overflow: int | None = None) ->
 def watch_engine(engine: sa.Engine) -> None:
     """Makes the connections of an engine notice lost replies, and share a pooler's sessions."""
     sa.event.listen(engine, "do_connect", connect_watched)
-    sa.event.listen(engine, "connect", _set_up_session)
+    sa.event.listen(engine, "connect", set_up_session)
     sa.event.listen(engine, "begin", _set_up_transaction)
     sa.event.listen(engine, "handle_error", _discard_stale_connections)
 
@@ -180,7 +180,7 @@ def choose_primary(args: Any, options: Any) -> Any:
     return primaries[max(primaries)] if primaries else options
 
 
-def _set_up_session(connection: Any, record: Any) -> None:
+def set_up_session(connection: Any, record: Any) -> None:
     """Sets the options of a session. Behind a pooler, which answers with a process id of its own,
     other clients share the session: nothing is set or prepared in it."""
     connection.autocommit = True

@@ -9,18 +9,19 @@ know the database, sessions, other tables, other settings.
 from __future__ import annotations
 
 import fcntl
+import os
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import psycopg
+import sqlalchemy as sa
 from psycopg.types.json import Jsonb
 
 from scraper.infra import migrations
-from scraper.infra.database import make_engine
+from scraper.infra.database import make_engine, set_up_session
 from scraper.settings import Settings
 
 MIGRATED = "template_migrated"
@@ -28,11 +29,15 @@ MIGRATED = "template_migrated"
 GRACE_S = 10.0
 # Tables beyond this size are truncated: deleting would leave as much to vacuum.
 TRUNCATED_BYTES = 400_000
+# Sessions of the shared engine that the next test goes on with. A new one looks up the catalogue
+# again, for more than most tests' statements take.
+KEPT_SESSIONS = 1
 
 SESSIONS = """
-SELECT format('a session of %s (pid %s, %s): %s', application_name, pid, state, left(query, 200))
+SELECT format('a session of %%s (pid %%s, %%s): %%s', application_name, pid, state, left(query, 200))
   FROM pg_stat_activity
  WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+   AND pid <> ALL (%s)
 """
 
 # Everything of a schema that a test might change: columns, indexes, triggers, settings, revision.
@@ -66,6 +71,18 @@ def admin(settings: Settings, database: str = "postgres") -> psycopg.Connection[
 
 def database_url(settings: Settings, name: str) -> str:
     return settings.postgres_url.replace("/scraper?", f"/{name}?")
+
+
+def _read_whole(name: str) -> bytes:
+    """As `Path.read_bytes`, in a sixth of its time."""
+    file = os.open(name, os.O_RDONLY)
+    try:
+        parts = []
+        while part := os.read(file, 100_000):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(file)
 
 
 @contextmanager
@@ -110,14 +127,19 @@ def clone(settings: Settings, template: str) -> Iterator[str]:
 
 
 class WorkerDatabase:
-    """One xdist worker's database."""
+    """One xdist worker's database, and an engine whose tests share what it has compiled."""
 
     def __init__(self, settings: Settings, name: str) -> None:
         self.url = database_url(settings, name)
         self._settings, self._name = settings, name
         # A new session for each test would look up again what this one knows.
         self._session: psycopg.Connection[Any] | None = None
+        self._engine = make_engine(self.url)
         self._make()
+
+    def engine(self) -> sa.Engine:
+        """The shared engine. What is listened for on it is not listened for in other tests."""
+        return self._engine.execution_options()
 
     def _make(self) -> None:
         _create(self._settings, self._name, MIGRATED)
@@ -149,6 +171,7 @@ class WorkerDatabase:
         return "; ".join(left)
 
     def close(self) -> None:
+        self._engine.dispose()
         if self._session is not None:
             self._session.close()
 
@@ -163,18 +186,41 @@ class WorkerDatabase:
         self._session = admin(self._settings, self._name)
         return self._session
 
+    def _reset_sessions(self) -> list[int]:
+        """Makes the engine's idle sessions as new, as a pooler does before another client has them.
+        Returns the process ids of those that are kept."""
+        pool = self._engine.pool
+        assert isinstance(pool, sa.QueuePool)
+        taken = [pool.connect() for _ in range(pool.checkedin())]
+        kept = []
+        for connection in taken[KEPT_SESSIONS:]:
+            connection.detach()
+            connection.close()
+        for connection in taken[:KEPT_SESSIONS]:
+            driver: Any = connection.driver_connection
+            # Only then psycopg forgets all that it has prepared.
+            driver.execute("SELECT")
+            driver.rollback()
+            driver.autocommit = True
+            driver.execute("DISCARD ALL", prepare=False)
+            set_up_session(driver, None)
+            kept.append(driver.info.backend_pid)
+            connection.close()
+        return kept
+
     def _left(self, connection: psycopg.Connection[Any]) -> list[str]:
-        return [line for (line,) in connection.execute(SESSIONS)] + self._processes()
+        sessions = connection.execute(SESSIONS, [self._reset_sessions()])
+        return [line for (line,) in sessions] + self._processes()
 
     def _processes(self) -> list[str]:
         """Those whose environment names the database, of these servers."""
         mark = self.url.encode()
         lines = []
-        for folder in Path("/proc").glob("[0-9]*"):
+        for pid in filter(str.isdigit, os.listdir("/proc")):
             with suppress(OSError):
-                if mark in (folder / "environ").read_bytes():
-                    words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                    lines.append(f"process {folder.name}: {' '.join(words)[:200]}")
+                if mark in _read_whole(f"/proc/{pid}/environ"):
+                    words = _read_whole(f"/proc/{pid}/cmdline").decode(errors="replace")
+                    lines.append(f"process {pid}: {' '.join(words.split(chr(0)))[:200]}")
         return lines
 
     def _delete_rows(self, connection: psycopg.Connection[Any]) -> None:

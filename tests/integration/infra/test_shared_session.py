@@ -1,0 +1,34 @@
+"""Tests share a session of their engine: what one of them does to it, the next one does not see."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+
+PREPARED = sa.text("SELECT count(*) FROM pg_prepared_statements")
+STATE = """
+SELECT current_setting('work_mem'), current_setting('timezone'), to_regclass('pg_temp.left_over'),
+       (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()),
+       (SELECT count(*) FROM pg_listening_channels()), (SELECT count(*) FROM pg_prepared_statements)
+"""
+
+
+@pytest.mark.parametrize("_turn", range(2))
+def test_a_test_begins_with_a_new_session(engine: sa.Engine, _turn: int) -> None:
+    heard: list[object] = []
+    with engine.connect() as connection:
+        work_mem, *rest = connection.execute(sa.text(STATE)).one()
+        assert (work_mem != "77MB", rest) == (True, ["UTC", None, 0, 0, 0])
+    sa.event.listen(engine, "begin", heard.append)
+    with engine.begin() as connection:
+        assert len(heard) == 1, "an earlier test's listener is gone"
+        for statement in (
+            "SET work_mem = '77MB'",
+            "SET timezone = 'Asia/Tokyo'",
+            "CREATE TEMP TABLE left_over (id int)",
+            "SELECT pg_advisory_lock(7)",
+            "LISTEN left_over",
+        ):
+            connection.execute(sa.text(statement))
+        while connection.execute(PREPARED).scalar() == 0:
+            pass
