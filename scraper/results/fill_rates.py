@@ -226,7 +226,7 @@ def read_fill_rates(connection: sa.Connection, pages: Iterable[ReadPage]) -> Fil
     if len(stored) < len(ids):
         for crawl_id in ids:
             if crawl_id not in stored:
-                begin_sums(connection, crawl_id)
+                _begin_sums(connection, crawl_id)
         stored = {row.crawl_id: row for row in connection.execute(SUMS, {"ids": ids})}
     sums = {crawl_id: FieldCounts(stored[crawl_id]) for crawl_id in ids}
     for page in pages:
@@ -235,11 +235,16 @@ def read_fill_rates(connection: sa.Connection, pages: Iterable[ReadPage]) -> Fil
 
 
 def read_sums(connection: sa.Connection, crawl_id: int) -> FieldCounts:
-    """Returns the sums of a crawl that has begun."""
-    return FieldCounts(connection.execute(SUMS, {"ids": [crawl_id]}).one())
+    """Returns the sums of a crawl, and creates them if they are missing."""
+    values = {"ids": [crawl_id]}
+    row = connection.execute(SUMS, values).first()
+    if row is None:
+        _begin_sums(connection, crawl_id)
+        row = connection.execute(SUMS, values).one()
+    return FieldCounts(row)
 
 
-def begin_sums(connection: sa.Connection, crawl_id: int) -> None:
+def _begin_sums(connection: sa.Connection, crawl_id: int) -> None:
     """Creates the row of a crawl with the usual figures of its site, unless it exists."""
     query = sa.text("SELECT site_id, definition FROM crawls WHERE id = :id")
     row = connection.execute(query, {"id": crawl_id}).one()
@@ -257,7 +262,9 @@ def read_baseline(
     product pages that the crawl has read; None if that is not known yet."""
     values = {"site_id": site_id, "id": before, "searched": SEARCHED}
     usable = connection.execute(USABLE, values | {"records": 0}).all()
-    read = connection.execute(USABLE, values | {"records": quality.FEW}).all()
+    read = [row for row in usable if row.records >= quality.FEW]
+    if len(read) < len(usable) == SEARCHED:
+        read = list(connection.execute(USABLE, values | {"records": quality.FEW}))
     shares = {row.id: row.records / max(1, row.products) for row in read or usable}
     figures: dict[str, list[FieldFigures]] = defaultdict(list)
     votes: dict[str, list[Votes]] = defaultdict(list)

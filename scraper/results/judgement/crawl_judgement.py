@@ -59,7 +59,6 @@ class CrawlJudgement:
         self.site = site
         self._before = before
         self._ids = crawl.id, crawl.site_id
-        fill_rates.begin_sums(connection, crawl.id)
         sums = fill_rates.read_sums(connection, crawl.id)
         good, listed = judged_crawl.count_good(connection, *self._ids)
         self.good = good - unlisted
