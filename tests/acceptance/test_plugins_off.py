@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,28 @@ product:
 """
 
 
+# Waits for environments, each with a folder, and forks a process for each, in which nothing of
+# scraper was imported before. Says how each ended.
+LIBRARIES = """
+import celery.apps.beat, celery.apps.worker, celery.bin.celery, celery.bin.worker, json, lxml.etree
+import parsel, psutil, psycopg, pydantic_settings, redis.asyncio, rich.console, selectolax.lexbor
+import os, sqlalchemy.dialects.postgresql.psycopg, structlog, sys
+assert "scraper" not in sys.modules
+for line in sys.stdin:
+    environ, folder = json.loads(line)
+    crawl = os.fork()
+    if not crawl:
+        os.environ.clear()
+        os.environ.update(environ)
+        os.chdir(folder)
+        os.dup2(os.open("out", os.O_WRONLY | os.O_CREAT), 1)
+        os.dup2(os.open("err", os.O_WRONLY | os.O_CREAT), 2)
+        sys.path.insert(0, environ["PYTHONPATH"])
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(crawl, 0)[1]), flush=True)
+else:
+    sys.exit()
+"""
 # A worker and a command of the same installation, which both import what they share once.
 PROGRAM = """
 import os, signal, sys
@@ -62,29 +84,64 @@ def shop() -> Iterator[OddShop]:
         yield server
 
 
+Crawl = Callable[[dict[str, str], Path], int]
+
+
+@pytest.fixture(scope="module")
+def crawl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crawl]:
+    """Runs the program in such an environment and folder. Returns its exit code."""
+    with subprocess.Popen(
+        [sys.executable, "-c", LIBRARIES + PROGRAM],
+        cwd=tmp_path_factory.mktemp("libraries"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        asks, says = process.stdin, process.stdout
+        assert asks is not None and says is not None
+
+        def run(environ: dict[str, str], folder: Path) -> int:
+            print(json.dumps([environ, str(folder)]), file=asks, flush=True)
+            return int(says.readline())
+
+        yield run
+        asks.close()
+
+
 @pytest.mark.parametrize("name", [plugin.name for plugin in registry.active_plugins()])
 def test_a_crawl_completes_without(
-    name: str, shop: OddShop, environment: Settings, engine: sa.Engine, tmp_path: Path
+    name: str,
+    crawl: Crawl,
+    shop: OddShop,
+    environment: Settings,
+    engine: sa.Engine,
+    tmp_path: Path,
 ) -> None:
+    define(shop, tmp_path)
     environ = {**os.environ, "SCRAPER_PLUGINS_OFF": name, "PYTHONPATH": str(ROOT)}
-    crawl_shop(environ, shop, engine, tmp_path)
+    code = crawl(environ, tmp_path)
+    assert code == 0, (tmp_path / "err").read_text()
+    check(engine, (tmp_path / "out").read_text())
 
 
 def test_a_crawl_completes_without_the_libraries_for_speed(
     shop: OddShop, environment: Settings, engine: sa.Engine, tmp_path: Path
 ) -> None:
-    crawl_shop(environment_without_speed(tmp_path, ROOT), shop, engine, tmp_path)
-
-
-def crawl_shop(environ: dict[str, str], shop: OddShop, engine: sa.Engine, folder: Path) -> None:
-    (folder / "sites" / "shop.yaml").write_text(DEFINITION.format(start=shop.url("/all")))
-    # The crawl's own worker would not start while another test's worker is still seen.
+    define(shop, tmp_path)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env=environ, cwd=folder, capture_output=True, text=True, timeout=300, check=False,
+        [sys.executable, "-c", PROGRAM], env=environment_without_speed(tmp_path, ROOT),
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["status"] == "completed"
+    check(engine, done.stdout)
+
+
+def define(shop: OddShop, folder: Path) -> None:
+    (folder / "sites" / "shop.yaml").write_text(DEFINITION.format(start=shop.url("/all")))
+
+
+def check(engine: sa.Engine, output: str) -> None:
+    assert json.loads(output)["status"] == "completed"
     with engine.connect() as connection:
         count = sa.text("SELECT count(*) FROM products WHERE data ->> 'title' LIKE 'thing %'")
         assert connection.execute(count).scalar_one() == PRODUCTS
