@@ -21,7 +21,7 @@ from tests.support.shops.login_shop import PASSWORD, SESSION, ScriptedShop
 
 @pytest.fixture
 def shop(installed_chromium: str, environment: Settings) -> Iterator[JsShop]:
-    with JsShop() as found:
+    with JsShop(products=8) as found:
         found.open()
         (environment.sites_dir / "shop.yaml").write_text(found.definition())
         yield found

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -48,6 +49,43 @@ def using(case: Case, **options: Any) -> Any:
     result = asyncio.run(run())
     assert chromiums() <= before, "a browser is left over"
     return result
+
+
+@contextmanager
+def shared_browsers() -> Iterator[Callable[[Case], Any]]:
+    """Runs cases one after the other with the same browsers, since a start takes longer than a page.
+    A case leaves no page open; after one that failed, the next one has new browsers."""
+    before, loop = chromiums(), asyncio.new_event_loop()
+    # It runs between cases too, as it does in a worker, so a browser's answers arrive in time.
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def wait(work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+
+    async def start() -> Browsers:
+        return Browsers(Settings(), pages=2)
+
+    found: Browsers = wait(start())
+
+    async def run(case: Case) -> Any:
+        try:
+            result = await case(found)
+            opened = [page for running in found._processes.running for page in running.open_pages]
+            assert opened == [], "a page is left over"
+        except BaseException:
+            await found.aclose()
+            raise
+        return result
+
+    try:
+        yield lambda case: wait(run(case))
+    finally:
+        wait(found.aclose())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+    assert chromiums() <= before, "a browser is left over"
 
 
 def chromiums() -> set[int]:

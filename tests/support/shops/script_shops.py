@@ -37,7 +37,7 @@ def _shell(script: str, more: str = "") -> str:
 
 def spa() -> Shop:
     """One page for all addresses: its router asks an interface for what it draws, numbered links lead on."""
-    listed, pages, truth = items(18), {}, {}
+    listed, pages, truth = items(12), {}, {}
     shell = _shell("""
 const id = location.pathname.match(/^\\/p\\/(\\d+)/);
 async function list() {
@@ -56,7 +56,7 @@ async function product() {
 }
 (id ? product : list)();
 """)
-    for number, on_page in chunks(listed, 6):
+    for number, on_page in chunks(listed, 4):
         pages["/" if number == 1 else f"/?page={number}"] = shell
         pages[f"/api/list/{number}"] = json.dumps(
             {"products": [_entry(i) for i in on_page], "pages": [1, 2, 3]}
@@ -142,8 +142,8 @@ def next_data() -> Shop:
 
 def late_price() -> Shop:
     """Lists and titles are there at once, prices and stock come later."""
-    listed, pages, truth = items(24), {}, {}
-    for number, on_page in chunks(listed, 8):
+    listed, pages, truth = items(12), {}, {}
+    for number, on_page in chunks(listed, 4):
         cards = "".join(
             f'<article class="prod"><a class="prod-link" href="/t/{i.number}.html"><img src="{i.image}"><span>{i.title}</span></a></article>'
             for i in on_page

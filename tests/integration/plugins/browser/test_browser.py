@@ -10,7 +10,7 @@ import random
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -34,7 +34,9 @@ from scraper.rules.proxies import Proxy
 from tests.support.browsers import (
     BROWSER_POLICY,
     QUICK,
+    Case,
     failed,
+    shared_browsers,
     using,
 )
 from tests.support.fetching import GUARDED, FakeResolver
@@ -51,6 +53,8 @@ from tests.support.shops.odd_shop import (
     reset_in_body,
 )
 
+Shared = Callable[[Case], Any]
+
 
 @pytest.fixture(scope="module")
 def shop(installed_chromium: str) -> Iterator[JsShop]:
@@ -59,14 +63,20 @@ def shop(installed_chromium: str) -> Iterator[JsShop]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def shared(installed_chromium: str) -> Iterator[Shared]:
+    with shared_browsers() as found:
+        yield found
+
+
 @pytest.mark.parametrize(("path", "rendering"), [
     ("/all", {"click": "button.more"}), ("/endless", {"scroll": 30}),
     ("/all", {"script": "while (!document.querySelector('button.more').hidden) await load();"}),
 ])  # fmt: skip
 def test_everything_that_a_listing_has_is_brought(
-    shop: JsShop, path: str, rendering: dict[str, Any]
+    shop: JsShop, path: str, rendering: dict[str, Any], shared: Shared
 ) -> None:
-    page = using(
+    page = shared(
         lambda b: b.fetch(shop.url(path), BROWSER_POLICY, Rendering.model_validate(rendering))
     )
     assert page.status == 200 and page.headers["content-type"] == "text/html; charset=utf-8"
@@ -74,7 +84,9 @@ def test_everything_that_a_listing_has_is_brought(
     assert shop.asked_for("/picture.png") == []
 
 
-def test_answers_are_captured_and_what_is_not_html_is_given_as_it_is(shop: JsShop) -> None:
+def test_answers_are_captured_and_what_is_not_html_is_given_as_it_is(
+    shop: JsShop, shared: Shared
+) -> None:
     async def case(b: Browsers) -> None:
         page = await b.fetch(
             shop.url("/p/3"), BROWSER_POLICY, Rendering(responses={"api": "/api/product/"})
@@ -88,10 +100,12 @@ def test_answers_are_captured_and_what_is_not_html_is_given_as_it_is(shop: JsSho
         page = await b.fetch(shop.url("/empty"), BROWSER_POLICY, QUICK)
         assert page.status == 404 and page.body == b""
 
-    using(case)
+    shared(case)
 
 
-def test_every_hop_and_every_xhr_of_the_sites_waits_for_its_turn(shop: JsShop) -> None:
+def test_every_hop_and_every_xhr_of_the_sites_waits_for_its_turn(
+    shop: JsShop, shared: Shared
+) -> None:
     hops: list[str] = []
     subs: list[str] = []
 
@@ -141,7 +155,7 @@ def test_every_hop_and_every_xhr_of_the_sites_waits_for_its_turn(shop: JsShop) -
             "it was never sent"
         )
 
-    using(case)
+    shared(case)
 
 
 @pytest.mark.parametrize("own_host", [False, True], ids=["guarded", "allow_private"])
@@ -204,7 +218,7 @@ def test_what_a_page_asks_of_the_inside_never_arrives(shop: JsShop, own_host: bo
     assert "rebound.example" in resolver.asked
 
 
-def test_the_loopback_proxy_serves_its_pages_alone(shop: JsShop) -> None:
+def test_the_loopback_proxy_serves_its_pages_alone(shop: JsShop, shared: Shared) -> None:
     async def case(b: Browsers) -> None:
         address = await b._proxy.start()
         port = int(address.rpartition(":")[2])
@@ -215,7 +229,7 @@ def test_the_loopback_proxy_serves_its_pages_alone(shop: JsShop) -> None:
             writer.close()
 
     count = len(shop.requests)
-    using(case)
+    shared(case)
     assert len(shop.requests) == count
 
 
@@ -234,12 +248,12 @@ BOUNDS: list[tuple[Any, Outcome, str]] = [
 ]  # fmt: skip
 
 
-def test_what_is_without_bounds_is_bounded(shop: JsShop) -> None:
+def test_what_is_without_bounds_is_bounded(shop: JsShop, shared: Shared) -> None:
     urls = [shop.serve(f"/bad/{n}", page) for n, (page, _, _) in enumerate(BOUNDS)]
 
     async def case(b: Browsers) -> None:
         for url, (_, outcome, words) in zip(urls, BOUNDS, strict=True):
-            within_s = 4 if outcome is Outcome.TIMEOUT else 30
+            within_s = 2 if outcome is Outcome.TIMEOUT else 30
             policy = replace(BROWSER_POLICY, page_timeout_s=within_s)
             found, text = await failed(b.fetch(url, policy, QUICK))
             assert found is outcome and words in text, (url, words, found, text)
@@ -247,25 +261,25 @@ def test_what_is_without_bounds_is_bounded(shop: JsShop) -> None:
                 f"the next page is well after {url} ({words})"
             )
 
-    using(case)
+    shared(case)
 
 
-def test_a_page_has_the_bytes_of_all_its_resources(shop: JsShop) -> None:
+def test_a_page_has_the_bytes_of_all_its_resources(shop: JsShop, shared: Shared) -> None:
     text = random.Random(1).randbytes(150_000).hex().encode()
     shop.serve("/large.js", b"/*" + text + b"*/")
     url = shop.serve("/with", b"<script src=/large.js></script><h1>one</h1>")
-    page = using(lambda b: b.fetch(url, BROWSER_POLICY, QUICK))
+    page = shared(lambda b: b.fetch(url, BROWSER_POLICY, QUICK))
     assert len(page.body) < 1000 and page.wire_bytes is not None
     assert 300_000 < page.wire_bytes < 310_000
 
 
-def test_dialogs_and_windows_do_not_stop_a_page(shop: JsShop) -> None:
+def test_dialogs_and_windows_do_not_stop_a_page(shop: JsShop, shared: Shared) -> None:
     shop.serve(
         "/talks",
         b"<script>alert(1); confirm(2); prompt(3); open('/p/1'); document.title = 'done'</script>",
     )
     count = len(shop.asked_for("/p/1"))
-    page = using(lambda b: b.fetch(shop.url("/talks"), BROWSER_POLICY, QUICK))
+    page = shared(lambda b: b.fetch(shop.url("/talks"), BROWSER_POLICY, QUICK))
     assert b"<title>done</title>" in page.body
     assert len(shop.asked_for("/p/1")) == count, "a window's page is never asked for"
 
@@ -289,8 +303,8 @@ def test_windows_of_windows_end_with_their_page(shop: JsShop) -> None:
 @pytest.mark.parametrize("maker", [
     "{}", "new Worker(URL.createObjectURL(new Blob(['const origin = \"' + origin + '\"; ' + `{}`])))",
 ])  # fmt: skip
-def test_a_flood_of_requests_ends_its_page(shop: JsShop, maker: str) -> None:
-    flood = "for (let n = 0; n < 5000; n++) fetch(origin + '/?' + n)"
+def test_a_flood_of_requests_ends_its_page(shop: JsShop, maker: str, shared: Shared) -> None:
+    flood = "for (let n = 0; n < 2000; n++) fetch(origin + '/?' + n)"
     url = shop.serve("/flood", f"<script>{maker.format(flood)}</script><h1>a</h1>".encode())
 
     async def case(b: Browsers) -> None:
@@ -299,17 +313,19 @@ def test_a_flood_of_requests_ends_its_page(shop: JsShop, maker: str) -> None:
         assert found is Outcome.TOO_LARGE and "requests in flight" in text, (found, text)
         assert (await b.fetch(shop.url("/p/1"), BROWSER_POLICY, QUICK)).status == 200
 
-    using(case)
+    shared(case)
 
 
-def test_a_page_has_no_shared_worker(shop: JsShop) -> None:
+def test_a_page_has_no_shared_worker(shop: JsShop, shared: Shared) -> None:
     """Nothing would hold back its requests."""
     url = shop.serve("/shares", b"<script>document.title = typeof SharedWorker</script>")
-    page = using(lambda b: b.fetch(url, BROWSER_POLICY, QUICK))
+    page = shared(lambda b: b.fetch(url, BROWSER_POLICY, QUICK))
     assert b"<title>undefined</title>" in page.body
 
 
-def test_a_page_that_leaves_for_an_address_inside_is_not_a_page(shop: JsShop) -> None:
+def test_a_page_that_leaves_for_an_address_inside_is_not_a_page(
+    shop: JsShop, shared: Shared
+) -> None:
     """Not the browser's own page about it, with the status of the page before."""
     leave = b"<meta http-equiv=refresh content='0;url=http://169.254.169.254/latest/'>"
     shop.serve("/leaves", leave)
@@ -318,10 +334,10 @@ def test_a_page_that_leaves_for_an_address_inside_is_not_a_page(shop: JsShop) ->
         found, text = await failed(b.fetch(shop.url("/leaves"), BROWSER_POLICY, QUICK))
         assert found is Outcome.FORBIDDEN_ADDRESS and "169.254.169.254" in text, (found, text)
 
-    using(case)
+    shared(case)
 
 
-def test_a_ready_page_for_code_of_ones_own_is_bounded_too(shop: JsShop) -> None:
+def test_a_ready_page_for_code_of_ones_own_is_bounded_too(shop: JsShop, shared: Shared) -> None:
     url = shop.serve("/bomb", bomb(60_000_000))
     hops: list[str] = []
 
@@ -343,7 +359,7 @@ def test_a_ready_page_for_code_of_ones_own_is_bounded_too(shop: JsShop) -> None:
         with pytest.raises(FetchError, match="unpack to more"):
             await too_much(b)
 
-    using(case)
+    shared(case)
 
 
 def test_a_page_whose_renderer_dies_is_free_at_first_and_charged_in_the_end(shop: JsShop) -> None:
@@ -408,7 +424,7 @@ def test_browsers_are_recycled_and_identities_keep_their_cookies(shop: JsShop) -
     async def case(b: Browsers) -> None:
         keeping = replace(BROWSER_POLICY, cookies="shop")
         roots = set()
-        for at in range(5):
+        for at in range(4):
             await b.fetch(shop.url("/login"), keeping, QUICK)
             page = await b.fetch(shop.url("/who"), keeping, QUICK)
             assert b"who=me" in page.body and b"js=1" in page.body, at
@@ -421,7 +437,7 @@ def test_browsers_are_recycled_and_identities_keep_their_cookies(shop: JsShop) -
 
 
 @pytest.mark.usefixtures("installed_chromium")
-def test_an_account_alone_has_its_cookies_and_headers() -> None:
+def test_an_account_alone_has_its_cookies_and_headers(shared: Shared) -> None:
     with Echo(ports=2) as shop:
         jar = AccountJar(secure_only=False)
         jar.add_cookie("127.0.0.1", "session", "s3cret")
@@ -440,10 +456,10 @@ def test_an_account_alone_has_its_cookies_and_headers() -> None:
             page = await b.fetch(shop.url("/c", 1), BROWSER_POLICY, QUICK, visitor=somebody)
             assert b"token=[]" in page.body, "a host where it is not logged in"
 
-        using(case)
+        shared(case)
 
 
-def test_an_identity_leaves_nothing_to_the_next_one(shop: JsShop) -> None:
+def test_an_identity_leaves_nothing_to_the_next_one(shop: JsShop, shared: Shared) -> None:
     """Cookies, storage, caches, databases, service workers: of the same host, in one browser."""
     stored = """
         document.cookie = 'who=me; path=/'; localStorage.who = sessionStorage.who = 'me';
@@ -473,12 +489,12 @@ def test_an_identity_leaves_nothing_to_the_next_one(shop: JsShop) -> None:
         assert await visit("/show", "joe") == await visit("/show", None) == ",,,0,0,0"
         assert await visit("/show", "jane") == "who=me,me,,1,1,0"
 
-    using(case)
+    shared(case)
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
 @pytest.mark.usefixtures("installed_chromium")
-def test_a_page_goes_through_its_own_proxy_and_no_other_way(scheme: str) -> None:
+def test_a_page_goes_through_its_own_proxy_and_no_other_way(scheme: str, shared: Shared) -> None:
     proxy = TestProxy(1, scheme)
     with Field(proxy, products=3) as field:
         route = ProxyRoute(_proxy(proxy), CookieJar())
@@ -500,7 +516,7 @@ def test_a_page_goes_through_its_own_proxy_and_no_other_way(scheme: str) -> None
                 outcome is Outcome.PROXY_FAILED and "login" in text and proxy.password not in text
             )
 
-        using(case)
+        shared(case)
         assert set(field.peers()) == {proxy.address}
 
 
@@ -510,7 +526,7 @@ def _proxy(proxy: TestProxy) -> Proxy:
     )
 
 
-def test_stealth_is_off_unless_asked_for(shop: JsShop) -> None:
+def test_stealth_is_off_unless_asked_for(shop: JsShop, shared: Shared) -> None:
     shop.serve(
         "/me", b"<script>document.title = navigator.webdriver + ' ' + navigator.userAgent</script>"
     )
@@ -521,7 +537,7 @@ def test_stealth_is_off_unless_asked_for(shop: JsShop) -> None:
         hidden = await b.fetch(shop.url("/me"), BROWSER_POLICY, Rendering(wait="2s", stealth=True))
         assert b"false Mozilla/5.0 (X11" in hidden.body and b"Headless" not in hidden.body
 
-    using(case)
+    shared(case)
 
 
 def test_a_function_of_the_sites_own_prepares_each_context(
@@ -560,7 +576,7 @@ def test_a_function_of_the_sites_own_prepares_each_context(
 
 
 @pytest.mark.usefixtures("installed_chromium")
-def test_with_stealth_nothing_that_a_page_reads_contradicts_itself() -> None:
+def test_with_stealth_nothing_that_a_page_reads_contradicts_itself(shared: Shared) -> None:
     """What every browser has is there, though no script writes it: the document, its scripts and its
     frames see the same."""
     with Heard() as shop:
@@ -592,7 +608,7 @@ def test_with_stealth_nothing_that_a_page_reads_contradicts_itself() -> None:
             )
             return found
 
-        told = using(case)
+        told = shared(case)
         assert told["webdriver"] == [False, False] and told["own"] == []
         assert told["agent"][0] == told["agent"][1] and "Headless" not in "".join(
             [*told["agent"], *told["brands"]]
@@ -631,12 +647,12 @@ def test_a_browser_shows_no_pages_of_its_own(shop: JsShop) -> None:
     using(case)
 
 
-def test_a_page_that_asks_too_much_of_a_slow_host_ends(shop: JsShop) -> None:
+def test_a_page_that_asks_too_much_of_a_slow_host_ends(shop: JsShop, shared: Shared) -> None:
     async def never(_: str) -> None:
         await asyncio.sleep(60)
 
     policy: FetchPolicy = replace(BROWSER_POLICY, page_timeout_s=3)
-    outcome, text = using(
+    outcome, text = shared(
         lambda b: failed(
             b.fetch(shop.url("/p/1"), policy, QUICK, permits=BrowserPermits(None, never))
         )
@@ -644,7 +660,7 @@ def test_a_page_that_asks_too_much_of_a_slow_host_ends(shop: JsShop) -> None:
     assert outcome is Outcome.TIMEOUT and "rate is too low" in text
 
 
-def test_throttled_xhr_is_reported_and_rests_its_host(shop: JsShop) -> None:
+def test_throttled_xhr_is_reported_and_rests_its_host(shop: JsShop, shared: Shared) -> None:
     shop.serve("/busy", b"<script>fetch('/api/busy')</script><h1>half</h1>")
     shop.serve("/api/busy", Answer(b"{}", 429, headers=("Retry-After: 7",)))
 
@@ -653,4 +669,4 @@ def test_throttled_xhr_is_reported_and_rests_its_host(shop: JsShop) -> None:
             await b.fetch(shop.url("/busy"), BROWSER_POLICY, QUICK)
         assert caught.value.outcome is Outcome.THROTTLED and caught.value.retry_after_s == 7
 
-    using(case)
+    shared(case)
