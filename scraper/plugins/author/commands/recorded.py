@@ -11,7 +11,7 @@ from scraper.domain import Kind
 from scraper.errors import NotFoundError, ScraperError, quote_command
 from scraper.plugins.author.repair.record_checks import RecordDifference, check_sites
 from scraper.plugins.author.repair.record_files import INDEX, records_folder, save_records
-from scraper.plugins.author.repair.records import record_site
+from scraper.plugins.author.repair.recording import record_site
 from scraper.plugins.author.supervision import run_apart
 from scraper.sites import loader
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
@@ -12,8 +12,10 @@ from scraper.domain import Kind
 from scraper.errors import quote_command
 from scraper.plugins.author.discovery.fields.expected_former import NONE_NOW
 from scraper.plugins.author.discovery.fields.induction import FieldChoice
-from scraper.plugins.author.discovery.platform import OpenInterface
-from scraper.plugins.author.discovery.survey import Survey
+
+if TYPE_CHECKING:
+    from scraper.plugins.author.discovery.platform import OpenInterface
+    from scraper.plugins.author.discovery.survey import Survey
 
 # Texts that need no quotes, and words that YAML reads as another type.
 _BARE = re.compile(r"[A-Za-z.][\w./() -]*[\w.)]|[A-Za-z]").fullmatch

@@ -6,28 +6,22 @@ only the body, the URL and the content type are kept, without the secrets in our
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from scraper.domain import Extracted, Fetched, Kind
-from scraper.errors import ScraperError, quote_command
 from scraper.extract import FunctionFailed, TooSlow
 from scraper.extract.extractor import compile_site
 from scraper.infra.database import dumps
 from scraper.infra.redaction import passwords_in, redact
-from scraper.plugins.author.discovery.polite_reader import PoliteReader
-from scraper.plugins.author.discovery.sampling import Sampler, spread_sample
 from scraper.plugins.author.supervision import record_page
 from scraper.registry import plugin_hooks
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 
-# One recorded page of this many is a listing.
-LISTING_EVERY = 5
 # A shorter secret may be on a page by chance.
 SECRET_CHARS_MIN = 6
 _SECRET_HEADER = re.compile(r"auth|cookie|token|key|secret|session", re.IGNORECASE)
@@ -43,57 +37,6 @@ class Record:
     expected: dict[str, Any]
 
 
-class RecordingReader(PoliteReader):
-    """Keeps the pages that it reads, each with its URL and kind."""
-
-    pages: list[tuple[str, Kind, Fetched]]
-
-    async def __aenter__(self) -> RecordingReader:
-        self.pages = []
-        return self
-
-    async def read(
-        self,
-        url: str,
-        kind: Kind,
-        *,
-        shown: bool = False,
-        rendering: Mapping[str, Any] | None = None,
-    ) -> Fetched:
-        page = await super().read(url, kind, shown=shown, rendering=rendering)
-        self.pages.append((url, kind, page))
-        return page
-
-
-def record_site(site: Site, settings: Settings, pages: int) -> tuple[list[Record], int]:
-    """Returns the records, and the number of requests. Raises `FetchError`, and `ScraperError` if
-    no product would be stored."""
-
-    async def run() -> tuple[list[Record], int]:
-        async with RecordingReader(site, settings) as reader:
-            return await _record_pages(reader, settings, pages), reader.requests
-
-    return asyncio.run(run())
-
-
-async def _record_pages(reader: RecordingReader, settings: Settings, pages: int) -> list[Record]:
-    """Records about `pages` pages, each once: some listings, and mostly products."""
-    site, allowed = reader.context.site, settings.site_function_modules
-    problems = await _read_pages(reader, allowed, pages)
-    records = [
-        record
-        for record in make_records(site, settings, reader.pages)
-        if record.kind is not Kind.PRODUCT or record.expected["rows"]
-    ]
-    if not any(record.kind is Kind.PRODUCT for record in records):
-        raise ScraperError(
-            f"{site.name}: no product page was read that a crawl would store"
-            f"{': ' if problems else ''}{'; '.join(problems[:2])} "
-            f"(fix: see `{quote_command('scraper try', site.name)}`)"
-        )
-    return records
-
-
 def make_records(
     site: Site, settings: Settings, pages: Iterable[tuple[str, Kind, Fetched]]
 ) -> list[Record]:
@@ -105,23 +48,6 @@ def make_records(
         expected = read_page(site, kind, asked, kept, settings.site_function_modules)
         records[asked] = Record(kind, asked, kept, expected)
     return list(records.values())
-
-
-async def _read_pages(reader: RecordingReader, allowed: tuple[str, ...], pages: int) -> list[str]:
-    """Reads a sample of the site, and returns the problems."""
-    sampler = Sampler(reader, allowed)
-    listings = (await sampler.sample(0)).listings
-    products = [link for trial in listings for link in trial.products]
-    further = [link for trial in listings for link in trial.listings]
-    seen = {url for url, _, _ in reader.pages}
-    listings_wanted = max(0, pages // LISTING_EVERY - len(seen))
-    for url in spread_sample(dict.fromkeys(further), listings_wanted):
-        products += (await sampler.fetch_listing(url)).products
-    problems = [problem for trial in listings for problem in trial.problems]
-    products_wanted = max(1, pages - len(reader.pages))
-    for url in spread_sample(dict.fromkeys(products), products_wanted):
-        problems += (await sampler.fetch_product(url)).problems
-    return problems
 
 
 def read_page(
