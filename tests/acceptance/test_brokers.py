@@ -3,6 +3,7 @@ to messages, workers and the broker."""
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,20 +24,29 @@ from tests.acceptance.processes import send as send_to
 from tests.support import called
 from tests.support.servers import rabbitmq
 
+HOSTS = 8
+# Messages expire after 50 ms, and a queue holds two.
+POLICY = {"message-ttl": 50, "max-length": 2}
+
+
+@pytest.fixture(scope="module")
+def node_of_module(
+    installed_rabbitmq: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[rabbitmq.Node]:
+    node = rabbitmq.Node(tmp_path_factory.mktemp("rabbitmq"), hosts=HOSTS, policy=POLICY)
+    yield node
+    node.down()
+
 
 @pytest.fixture
 def own_node(
-    installed_rabbitmq: str, environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[rabbitmq.Node]:
-    """A RabbitMQ that the test may stop; BROKER_URL names it."""
-    node = rabbitmq.Node(tmp_path / "rabbitmq", hosts=1)
-    try:
-        node.up()
-        monkeypatch.setenv("BROKER_URL", node.url())
-        settings_module.load.cache_clear()
-        yield node
-    finally:
-        node.down()
+    node_of_module: rabbitmq.Node, environment: Settings, monkeypatch: pytest.MonkeyPatch
+) -> rabbitmq.Node:
+    """A RabbitMQ that the test may stop; BROKER_URL names a virtual host that no test has had."""
+    node_of_module.up()
+    monkeypatch.setenv("BROKER_URL", node_of_module.take())
+    settings_module.load.cache_clear()
+    return node_of_module
 
 
 def test_every_message_twice_and_late(
@@ -106,7 +116,8 @@ def test_quorum_queues_whose_node_restarts_in_mid_crawl(
     run.env |= {"SCRAPER_BATCH_PAGES": "10", "SCRAPER_RABBITMQ_QUEUES": "quorum"}
     crawl = Crawl(run, engine, sample_shop(*SHOP, changes=SLOWER))
     crawl.until_fetched(0.1)
-    queues = own_node.control("-q", "list_queues", "-p", "t0", "name", "type")
+    host = os.environ["BROKER_URL"].rpartition("/")[2]
+    queues = own_node.control("-q", "list_queues", "-p", host, "name", "type")
     types = dict(line.split("\t") for line in queues.splitlines()[1:])
     assert {types[name] for name in ("coordinator", "residential", "datacenter")} == {"quorum"}
     own_node.down()
@@ -118,20 +129,21 @@ def test_quorum_queues_whose_node_restarts_in_mid_crawl(
 
 
 def test_two_of_three_nodes_of_rabbitmq_die_one_after_the_other(
-    own_node: rabbitmq.Node,
+    installed_rabbitmq: str,
     run: Commands,
     engine: sa.Engine,
     sample_shop: Callable[..., SampleShop],
     tmp_path: Path,
 ) -> None:
     """The addresses of all three are known. Two always run, so that quorum queues lose nothing."""
+    first = rabbitmq.Node(tmp_path / "rabbitmq1", hosts=1)
     others = [
-        rabbitmq.Node(tmp_path / f"rabbitmq{number}", hosts=1, first=own_node) for number in (2, 3)
+        rabbitmq.Node(tmp_path / f"rabbitmq{number}", hosts=1, first=first) for number in (2, 3)
     ]
     try:
-        for node in others:
+        for node in (first, *others):
             node.up()
-        addresses = ";".join(node.url() for node in (own_node, *others))
+        addresses = ";".join(node.url() for node in (first, *others))
         run.env |= {
             "BROKER_URL": addresses,
             "SCRAPER_BATCH_PAGES": "10",
@@ -139,37 +151,29 @@ def test_two_of_three_nodes_of_rabbitmq_die_one_after_the_other(
         }
         crawl = Crawl(run, engine, sample_shop(*SHOP, changes=SLOWER))
         crawl.until_fetched(0.1)
-        own_node.processes()[-1].kill()
+        first.processes()[-1].kill()
         crawl.until_fetched(0.3)
-        own_node.up()
+        first.up()
         others[0].processes()[-1].kill()
         crawl.until_completed(90)
         crawl.assert_exact()
         assert run.end(crawl.worker) == 0 and run.end(crawl.coordinator) == 0
     finally:
-        for node in others:
+        for node in (*others, first):
             node.down(signal.SIGKILL)
 
 
 def test_a_policy_of_rabbitmq_drops_messages(
-    installed_rabbitmq: str,
+    own_node: rabbitmq.Node,
     run: Commands,
     engine: sa.Engine,
     sample_shop: Callable[..., SampleShop],
-    tmp_path: Path,
 ) -> None:
-    """Messages expire after 50 ms, and a queue holds two: their leases bring them back."""
-    node = rabbitmq.Node(
-        tmp_path / "rabbitmq", hosts=1, policy={"message-ttl": 50, "max-length": 2}
-    )
-    try:
-        node.up()
-        run.env |= {"BROKER_URL": node.url(), "SCRAPER_BATCH_PAGES": "10"}
-        crawl = Crawl(run, engine, sample_shop(*SHOP))
-        crawl.until_completed(180)
-        crawl.assert_exact()
-    finally:
-        node.down()
+    """Messages expire, and queues are full: their leases bring them back."""
+    run.env |= {"BROKER_URL": own_node.url(HOSTS - 1), "SCRAPER_BATCH_PAGES": "10"}
+    crawl = Crawl(run, engine, sample_shop(*SHOP))
+    crawl.until_completed(180)
+    crawl.assert_exact()
 
 
 def test_a_memory_alarm_of_rabbitmq_in_mid_crawl(

@@ -128,6 +128,10 @@ def test_status_says_how_things_stand(
         "bad.example",
     )
     assert (told["workers"], told["hosts"], told["paused"], told["away"]) == ([], [], [], {})
+    with engine.begin() as connection:
+        # However long the commands take, it does not count as waiting yet.
+        later = "UPDATE crawls SET started_at = now() + interval '1 hour'"
+        connection.execute(sa.text(later))
     plain = run.scraper("status").stdout
     assert (
         "# crawls  1 running" in plain

@@ -69,7 +69,7 @@ class Node:
     ) -> None:
         """`conf`: lines that say who may use it, in place of the tests' own user and virtual hosts.
         `tls`: a file of key and certificate; then it speaks nothing else. `policy`: for all queues
-        of all virtual hosts. `first`: the node whose cluster it joins, with its name server."""
+        of the last virtual host. `first`: the node whose cluster it joins, with its name server."""
         self.policy, self.first = policy, first
         self.folder, self.hosts, self.conf, self.tls = folder, hosts, conf, tls
 
@@ -156,13 +156,12 @@ class Node:
         if self.policy:
             definitions["policies"] = [
                 {
-                    "vhost": f"t{number}",
+                    "vhost": f"t{self.hosts - 1}",
                     "name": "all",
                     "pattern": ".*",
                     "apply-to": "queues",
                     "definition": self.policy,
                 }
-                for number in range(self.hosts)
             ]
         (folder / "definitions.json").write_text(json.dumps(definitions))
         lines = [f"listeners.tcp.1 = 127.0.0.1:{listen}"]
