@@ -116,19 +116,18 @@ def crawl(engine: sa.Engine, environment: Settings, shop: str) -> Iterator[Calla
 
 
 @pytest.fixture
-def crawl_site(engine: sa.Engine, environment: Settings) -> CrawlSite:
-    """Stores a definition of the site `shop`, crawls it to the end, and returns the crawl's id."""
+def crawl_site(engine: sa.Engine, environment: Settings) -> Iterator[CrawlSite]:
+    """Stores a definition of the site `shop`, crawls it to the end, and returns the crawl's id. One
+    worker does all crawls of a test."""
+    broker = Broker(engine, environment, lambda message: [message])
 
     def crawl(definition: str) -> int:
         with engine.begin() as connection:
             sites.store_definitions(connection, [loader.load_text(definition, "shop.yaml")])
-        broker = Broker(engine, environment, lambda message: [message])
-        try:
-            broker.send(plan.open_now(engine, "shop").messages)
-            broker.run()
-        finally:
-            broker.worker.close()
+        broker.send(plan.open_now(engine, "shop").messages)
+        broker.run()
         ((crawl_id,),) = rows(engine, "SELECT max(id) FROM crawls")
         return int(str(crawl_id))
 
-    return crawl
+    yield crawl
+    broker.worker.close()

@@ -25,7 +25,8 @@ class Shop:
     """Two categories, the second of three products only."""
 
     def __init__(self, server: OddShop, engine: sa.Engine, settings: Settings) -> None:
-        self.server, self.engine, self.settings = server, engine, settings
+        self.server, self.engine = server, engine
+        self.broker = Broker(engine, settings, lambda message: [message])
         links = '<a class="c" href="/c/a">a</a> <a class="c" href="/c/b">b</a>'
         server.serve("/", listing([], links))
         self.nav = links
@@ -56,11 +57,9 @@ class Shop:
         }
         with self.engine.begin() as connection:
             sites.store_definitions(connection, [Site.model_validate(definition)])
-        broker = Broker(self.engine, self.settings, lambda message: [message])
         opened = plan.open_now(self.engine, "shop", refetch=True)
-        broker.send(opened.messages)
-        broker.run()
-        broker.worker.close()
+        self.broker.send(opened.messages)
+        self.broker.run()
         self.id = opened.crawl_id
         query = f"SELECT suspect, products_delisted, note FROM crawls WHERE id = {self.id}"
         ((suspect, delisted, note),) = rows(self.engine, query)
@@ -71,9 +70,12 @@ class Shop:
 def live(engine: sa.Engine, environment: Settings) -> Iterator[Shop]:
     with OddShop() as server:
         shop = Shop(server, engine, environment)
-        for _ in range(2):
-            assert shop.crawl() == (False, 0, None)
-        yield shop
+        try:
+            for _ in range(2):
+                assert shop.crawl() == (False, 0, None)
+            yield shop
+        finally:
+            shop.broker.worker.close()
 
 
 def test_a_captcha_for_a_listing_never_delists(live: Shop) -> None:
