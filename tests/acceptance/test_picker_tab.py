@@ -106,6 +106,8 @@ def test_two_fields_are_corrected_by_a_click_and_by_keyboard(
         each.assert_quiet()
     for scheme in ("light", "dark"):
         narrow = window.turn(scheme, PHONE)
+        # The page follows the scheme without being loaded again.
+        expect(narrow.page.locator("html")).to_have_attribute("data-bs-theme", scheme)
         picture(narrow, f"picker-3-narrow-{scheme}")
         assert narrow.overflows() == []
         narrow.assert_quiet()
