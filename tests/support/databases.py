@@ -29,9 +29,9 @@ MIGRATED = "template_migrated"
 GRACE_S = 10.0
 # Tables beyond this size are truncated: deleting would leave as much to vacuum.
 TRUNCATED_BYTES = 400_000
-# Sessions of the shared engine that the next test goes on with. A new one looks up the catalogue
-# again, for more than most tests' statements take.
-KEPT_SESSIONS = 1
+# The next test goes on with up to this many sessions of the shared engine. A new one looks up the
+# catalogue again, for more than most tests' statements take.
+KEPT_SESSIONS = 2
 
 SESSIONS = """
 SELECT format('a session of %%s (pid %%s, %%s): %%s', application_name, pid, state, left(query, 200))
@@ -191,12 +191,12 @@ class WorkerDatabase:
         Returns the process ids of those that are kept."""
         pool = self._engine.pool
         assert isinstance(pool, sa.QueuePool)
+        if pool.checkedin() > KEPT_SESSIONS:
+            self._engine.dispose()
+            return []
         taken = [pool.connect() for _ in range(pool.checkedin())]
         kept = []
-        for connection in taken[KEPT_SESSIONS:]:
-            connection.detach()
-            connection.close()
-        for connection in taken[:KEPT_SESSIONS]:
+        for connection in taken:
             driver: Any = connection.driver_connection
             # Only then psycopg forgets all that it has prepared.
             driver.execute("SELECT")
