@@ -191,9 +191,12 @@ def test_a_fleet_at_a_glance(flower: Flower, browser: Browser, engine: sa.Engine
              FROM crawls WHERE status = 'running'""",
     )
     window = Window(browser, flower)
-    for scheme in ("light", "dark"):
-        for size in (WIDE, {"width": 390, "height": 780}):
-            page = window.turn(scheme, size).open("/crawls")
+    for size in (WIDE, {"width": 390, "height": 780}):
+        page = window.turn("dark", size).open("/crawls")
+        # The page follows the scheme without being loaded again.
+        for scheme in ("dark", "light"):
+            window.turn(scheme, size)
+            expect(page.locator("html")).to_have_attribute("data-bs-theme", scheme)
             assert number(page, "Crawls running") == str(running)
             assert number(page, "Pages done") == str(done)
             assert number(page, "Dead and invalid") == str(failed)
