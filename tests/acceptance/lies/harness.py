@@ -170,25 +170,28 @@ def run(
     seed: str,
     good_crawls: int = GOOD_CRAWLS,
 ) -> list[Result]:
-    """Crawls a site for each way: well, then wrongly, then well again."""
+    """Crawls a site for each way: well, then wrongly, then well again. A site whose crawls are done
+    is left alone while others' lies last longer."""
     results = [Result(way) for way in ways]
     with OddShop(ports=len(ways)) as server:
-        places = [LyingSite(way, server, n, products, seed) for n, way in enumerate(ways)]
-        for place in places:
+        every = [LyingSite(way, server, n, products, seed) for n, way in enumerate(ways)]
+        for place in every:
             # The cards of every other shop show prices.
             place.shop.cards = Random(f"{seed} {place.name}").random() < 0.5
         longest = max(way.crawls for way in ways)
         for number in range(good_crawls + longest + CRAWLS_AFTER):
             at = number - good_crawls
+            places = [place for place in every if at < place.way.crawls + CRAWLS_AFTER]
+            theirs = [result for result in results if at < result.way.crawls + CRAWLS_AFTER]
             for place in places:
                 if place.way.surprise is not None and at == 0:
                     place.way.surprise(place.shop, place.random)
                 elif number > 0 and (at < 0 or (at == 0 and place.way.lie is not None)):
                     place.shop.night()
                 place.serve(lies=0 <= at < place.way.crawls)
-            _crawl(engine, settings, places, results, judged=at >= 0)
+            _crawl(engine, settings, places, theirs, judged=at >= 0)
             with engine.connect() as connection:
-                for place, result in zip(places, results, strict=True):
+                for place, result in zip(places, theirs, strict=True):
                     result.examples.clear()
                     behind = place.compare(connection, result)
                     _note_lateness(place.way, result, at, behind)
