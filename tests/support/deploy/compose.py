@@ -44,9 +44,15 @@ PORTS = re.compile(r"(?<!\w)(5432|5672|6379|5555|9750|9751)(?!\w)")
 PATHS = re.compile(r"(?<![\w.])/(run/secrets|tmp|app/sites|app|venv/bin)(?![\w.-])")
 VARIABLE = re.compile(r"\$(?:\$|\{(\w+)(?::([-?])([^}]*))?\})")
 KILLED_S = 10.0
-VALKEY_CLI = """#!{python}
-import os, redis
-print("PONG" if redis.Redis(port={port}, password=os.environ["REDISCLI_AUTH"]).ping() else "?")
+# Without a client's library, which takes more to import than all else that is asked here.
+VALKEY_CLI = """#!{python} -ES
+import os, socket
+words = "AUTH", os.environ["REDISCLI_AUTH"], "PING"
+with socket.create_connection(("127.0.0.1", {port}), 5) as valkey, valkey.makefile("rb") as said:
+    for asked in (words[:2], words[2:]):
+        text = "".join(f"${{len(word)}}\\r\\n{{word}}\\r\\n" for word in asked)
+        valkey.sendall(f"*{{len(asked)}}\\r\\n{{text}}".encode())
+        print(said.readline().decode().strip().lstrip("+"))
 """
 
 
