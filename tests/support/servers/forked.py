@@ -3,8 +3,9 @@ one that has imported what commands and workers do, and has done nothing else.
 
 Each is a process like any other, with a group, an environment, a working folder and an end of its
 own. Only `/proc` shows the command line and the environment of the process it was forked off. What
-the interpreter and the loader read as they start (PYTHON…, LD_…) they read once: with another one of
-those, and where the command is another project's, a process is started as everywhere else.
+the interpreter and the loader read as they start (PYTHON…, LD_…) they read once: with another
+PYTHON…, and where the command is another project's, a process is started as everywhere else; for
+each other set of LD_… there is one more process to fork off.
 
 They end as every process does, up to the point where the interpreter would take its modules apart:
 that copies all memory which they share with the process they were forked off, 0.15 s of CPU.
@@ -47,7 +48,8 @@ ITS_OWN = ("scraper.celery", "scraper.celeryconfig")
 MESSAGE_BYTES = 200_000
 # How long a program of a test may take.
 PROGRAM_S = 300.0
-READ_ONCE = ("PYTHON", "LD_")
+INTERPRETER, LOADER = "PYTHON", "LD_"
+READ_ONCE = (INTERPRETER, LOADER)
 # All that the process to fork off has of the environment, so that nothing of a test's is in it.
 ENVIRONMENT = {
     name: value
@@ -97,15 +99,16 @@ Process = Forked | subprocess.Popen[bytes]
 
 
 class Parent:
-    """The process to fork off: started with the first command, it ends with this process."""
+    """A process to fork off: started with the first command, it ends with this process. `preloaded`
+    is what the loader reads."""
 
-    def __init__(self) -> None:
+    def __init__(self, preloaded: frozenset[tuple[str, str]]) -> None:
         self.requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno())],
                 cwd=ROOT,
-                env=ENVIRONMENT,
+                env=_without(LOADER, ENVIRONMENT) | dict(preloaded),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
@@ -125,7 +128,7 @@ def start(
 ) -> Process:
     """A command of the virtual environment, at the top of the repository. The file descriptors stay
     the caller's."""
-    if argv[0] not in ENTRIES or _read_once(env) != _read_once(ENVIRONMENT):
+    if argv[0] not in ENTRIES or _only(INTERPRETER, env) != _only(INTERPRETER, ENVIRONMENT):
         return subprocess.Popen(
             [BIN / argv[0], *argv[1:]],
             cwd=ROOT,
@@ -148,7 +151,8 @@ def start_program(
 ) -> Forked:
     """`python -c TEXT WORDS…`, with this process's environment and working folder. The files stay
     the caller's."""
-    assert _read_once(os.environ) == _read_once(ENVIRONMENT), "it would not be heeded"
+    theirs, ours = _only(INTERPRETER, os.environ), _only(INTERPRETER, ENVIRONMENT)
+    assert theirs == ours, "it would not be heeded"
     files = (out, err) if stdin is None else (out, err, stdin)
     return _fork_child(
         [file if isinstance(file, int) else file.fileno() for file in files],
@@ -171,16 +175,23 @@ def run_program(text: str, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(["-c", *words], code, out.read(), err.read())
 
 
-def _fork_child(files: Sequence[int], *, argv: list[str], **message: Any) -> Forked:
+def _fork_child(
+    files: Sequence[int], *, argv: list[str], env: dict[str, str], **message: Any
+) -> Forked:
     reads, writes = os.pipe()
-    data = json.dumps({"argv": argv, **message}).encode()
-    socket.send_fds(_parent().requests, [data], [writes, *files])
+    data = json.dumps({"argv": argv, "env": env, **message}).encode()
+    parent = _parent(frozenset(_only(LOADER, env).items()))
+    socket.send_fds(parent.requests, [data], [writes, *files])
     os.close(writes)
     return Forked(argv, reads)
 
 
-def _read_once(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name.startswith(READ_ONCE)}
+def _only(start: str, env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(start)}
+
+
+def _without(start: str, env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if not name.startswith(start)}
 
 
 def _import_ahead() -> None:
