@@ -7,8 +7,6 @@ import base64
 import gzip
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -23,7 +21,8 @@ import sqlalchemy as sa
 from scraper.settings import Settings
 from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, assert_counted, until
-from tests.support.servers.forked import ROOT
+from tests.support.servers import forked
+from tests.support.shops import odd_functions
 from tests.support.shops.odd_shop import (
     Answer,
     OddShop,
@@ -53,15 +52,6 @@ from scraper.infra.database import make_engine
 s = settings.load()
 for name in sys.argv[1:]:
     crawls.open_site(make_engine(s.postgres_url), s, name, refetch=False)
-"""
-FUNCTIONS = """
-def links(page):
-    for number in page.json()["items"]:
-        yield page.follow(f"/fn/{number}.json")
-
-def product(page):
-    data = page.json()
-    yield {"id": data["id"], "name": data["name"], "price": data["price"], "nested": {"a": [1, None, True]}}
 """
 
 
@@ -533,8 +523,8 @@ def functions(m: Maker) -> None:
     m.listing("/fn", Answer(b'{"items": [1, 2, 3]}', kind="application/json"))
     m.define(
         start=m.shop.url("/fn"),
-        listing={"function": "odd_functions:links"},
-        product={"function": "odd_functions:product"},
+        listing={"function": f"{odd_functions.__name__}:links"},
+        product={"function": f"{odd_functions.__name__}:product"},
     )
 
 
@@ -559,19 +549,19 @@ def guarded(m: Maker) -> None:
 
 @pytest.fixture
 def crawled(
-    run: Commands, engine: sa.Engine, environment: Settings, tmp_path: Path
+    run: Commands, engine: sa.Engine, environment: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Crawled]:
     """All the sites, crawled."""
-    (tmp_path / "odd_functions.py").write_text(FUNCTIONS)
     folder = environment.sites_dir
-    run.env |= {
-        "PYTHONPATH": str(tmp_path),
-        "SCRAPER_SITE_FUNCTIONS": "odd_functions",
+    settings = {
+        "SCRAPER_SITE_FUNCTIONS": odd_functions.__name__,
         "SCRAPER_PAGE_TIMEOUT_S": "2.5",
         "SCRAPER_READ_TIMEOUT_S": "2",
         "SCRAPER_BODY_MAX_BYTES": str(BODY_MAX),
         "SCRAPER_WIRE_MAX_BYTES": str(BODY_MAX),
     }
+    for setting, value in settings.items():
+        monkeypatch.setenv(setting, value)
     with OddShop(ports=4) as shop:
         sites: dict[str, Callable[[Maker], None]] = {
             "odd": odd,
@@ -597,8 +587,8 @@ def crawled(
         run.coordinator()
         run.worker("residential,datacenter")
         run.scraper("sites", "check")
-        opened = [sys.executable, "-c", OPEN, *makers]
-        subprocess.run(opened, cwd=ROOT, env=run.environ(), check=True, timeout=180)
+        opened = forked.run_program(OPEN, *makers)
+        assert opened.returncode == 0, opened.stderr
 
         def ended() -> bool:
             with engine.connect() as connection:
