@@ -166,7 +166,7 @@ def judge_misses(
     suspect."""
     missed = misses.missed
     values = {"id": crawl.id, "site_id": crawl.site_id}
-    usual = connection.execute(USUAL_MISSES, values).first()
+    usual = connection.execute(USUAL_MISSES, values).first() if missed else None
     judged = Quality.model_validate(crawl.definition.get("quality", {}))
     if (
         not missed

@@ -66,7 +66,7 @@ def start(
                 connection, [loader.load_text(field.definition(proxy, more), "shop.yaml")]
             )
         while brokers:
-            brokers.pop().worker.close()
+            brokers.pop().close()
         broker = Broker(engine, settings_module.load(), lambda message: [message])
         brokers.append(broker)
         broker.send(plan.open_now(engine, "shop").messages)
@@ -74,7 +74,7 @@ def start(
 
     yield begin
     for broker in brokers:
-        broker.worker.close()
+        broker.close()
 
 
 @pytest.fixture(scope="module")
@@ -112,14 +112,20 @@ def crawl(engine: sa.Engine, environment: Settings, shop: str) -> Iterator[Calla
 
     yield start
     for broker in brokers:
-        broker.worker.close()
+        broker.close()
 
 
 @pytest.fixture
-def crawl_site(engine: sa.Engine, environment: Settings) -> Iterator[CrawlSite]:
-    """Stores a definition of the site `shop`, crawls it to the end, and returns the crawl's id. One
-    worker does all crawls of a test."""
+def broker(engine: sa.Engine, environment: Settings) -> Iterator[Broker]:
+    """With a worker that does all crawls of a test."""
     broker = Broker(engine, environment, lambda message: [message])
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def crawl_site(engine: sa.Engine, broker: Broker) -> CrawlSite:
+    """Stores a definition of the site `shop`, crawls it to the end, and returns the crawl's id."""
 
     def crawl(definition: str) -> int:
         with engine.begin() as connection:
@@ -129,5 +135,4 @@ def crawl_site(engine: sa.Engine, environment: Settings) -> Iterator[CrawlSite]:
         ((crawl_id,),) = rows(engine, "SELECT max(id) FROM crawls")
         return int(str(crawl_id))
 
-    yield crawl
-    broker.worker.close()
+    return crawl

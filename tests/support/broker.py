@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
@@ -18,10 +19,15 @@ from scraper.coordinator import (
 )
 from scraper.domain import Message
 from scraper.frontier import sites
+from scraper.infra import database
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from scraper.worker import process as worker
 from tests.support.making import rows
+
+# Engines of workers that have ended, without connections, by their URLs: a new engine would compile
+# all of a worker's statements again.
+_idle: deque[tuple[str, sa.Engine]] = deque(maxlen=4)
 
 
 class Broker:
@@ -32,7 +38,25 @@ class Broker:
     ) -> None:
         self.engine, self.settings, self.deliver = engine, settings, deliver
         self.waiting: list[Message] = []
-        self.worker = worker.Worker(settings, self.send)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(worker, "make_engine", self._take_engine)
+            self.worker = worker.Worker(settings, self.send)
+
+    def close(self) -> None:
+        """Ends the worker, which would hold the shop's slots for some seconds more."""
+        self.worker.close()
+        _idle.append((self.settings.postgres_url, self._shared))
+
+    def _take_engine(self, url: str, **options: Any) -> sa.Engine:
+        """An idle engine of the URL, or a new one. What is listened for on it ends with its worker."""
+        for one in _idle:
+            if one[0] == url:
+                _idle.remove(one)
+                self._shared = one[1]
+                break
+        else:
+            self._shared = database.make_engine(url, **options)
+        return self._shared.execution_options()
 
     def send(self, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -76,21 +100,13 @@ class Broker:
             self.tick()
         pytest.fail("the crawl does not end")
 
-
-def run_crawl(
-    engine: sa.Engine, settings: Settings, definition: Site, *, refetch: bool = False
-) -> Any:
-    """Runs a whole crawl with a worker of its own, and returns its row. The worker ends with the
-    crawl: it would hold the shop's slots for some seconds more."""
-    with engine.begin() as connection:
-        sites.store_definitions(connection, [definition])
-    broker = Broker(engine, settings, lambda message: [message])
-    try:
-        opened = plan.open_now(engine, definition.name, refetch=refetch)
-        broker.send(opened.messages)
-        broker.run()
-    finally:
-        broker.worker.close()
-    query = sa.text("SELECT * FROM crawls WHERE id = :id")
-    with engine.connect() as connection:
-        return connection.execute(query, {"id": opened.crawl_id}).one()
+    def crawl(self, definition: Site, *, refetch: bool = False) -> Any:
+        """Runs a whole crawl, and returns its row."""
+        with self.engine.begin() as connection:
+            sites.store_definitions(connection, [definition])
+        opened = plan.open_now(self.engine, definition.name, refetch=refetch)
+        self.send(opened.messages)
+        self.run()
+        query = sa.text("SELECT * FROM crawls WHERE id = :id")
+        with self.engine.connect() as connection:
+            return connection.execute(query, {"id": opened.crawl_id}).one()

@@ -75,7 +75,7 @@ def live(engine: sa.Engine, environment: Settings) -> Iterator[Shop]:
                 assert shop.crawl() == (False, 0, None)
             yield shop
         finally:
-            shop.broker.worker.close()
+            shop.broker.close()
 
 
 def test_a_captcha_for_a_listing_never_delists(live: Shop) -> None:

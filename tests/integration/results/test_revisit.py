@@ -17,9 +17,8 @@ from scraper.http.body import unpack
 from scraper.quality import report as reports
 from scraper.results import fill_rates, products
 from scraper.results.transaction import PageResult
-from scraper.settings import Settings
 from tests.support.aging import age
-from tests.support.broker import run_crawl
+from tests.support.broker import Broker
 from tests.support.judged_crawls import HOST, Data, good, without
 from tests.support.judged_crawls import Crawl as ByHand
 from tests.support.judged_crawls import shop as by_hand
@@ -45,12 +44,12 @@ def shop(request: pytest.FixtureRequest) -> Iterator[ConditionalShop]:
 
 
 @pytest.fixture
-def crawl(engine: sa.Engine, environment: Settings, shop: ConditionalShop) -> Crawl:
+def crawl(broker: Broker, shop: ConditionalShop) -> Crawl:
     """Runs a whole crawl; what the shop was asked before is forgotten."""
 
     def run(refetch: bool = False, **more: Any) -> Any:
         shop.asked.clear()
-        return run_crawl(engine, environment, shop.definition(**more), refetch=refetch)
+        return broker.crawl(shop.definition(**more), refetch=refetch)
 
     return run
 
@@ -203,16 +202,16 @@ ETAGS = [
 ]  # fmt: skip
 
 
-def test_what_is_not_a_validator_is_not_kept(engine: sa.Engine, environment: Settings) -> None:
+def test_what_is_not_a_validator_is_not_kept(engine: sa.Engine, broker: Broker) -> None:
     """`*` above all, which would have every page answered 304 for good."""
     with ConditionalShop(len(ETAGS)) as shop:
         shop.etags = dict(enumerate(ETAGS, 1))
         expected = {n: '"a"' if tag.strip() == '"a"' else None for n, tag in shop.etags.items()}
-        run_crawl(engine, environment, shop.definition())
+        broker.crawl(shop.definition())
         query = "SELECT substring(url FROM '[0-9]+$')::int, etag FROM pages WHERE kind = 'product'"
         assert dict(rows(engine, query)) == expected  # type: ignore[comparison-overlap,arg-type]
         shop.asked.clear()
-        run_crawl(engine, environment, shop.definition())
+        broker.crawl(shop.definition())
         asked = {int(one.target.removeprefix("/p/")): one for one in shop.products()}
         assert {n: one.headers.get("if-none-match") for n, one in asked.items()} == expected
 

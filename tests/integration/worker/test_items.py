@@ -21,7 +21,7 @@ from scraper.results import rejection
 from scraper.results.transaction import PageResult
 from scraper.settings import Settings
 from tests.support.aging import age
-from tests.support.broker import Broker, run_crawl
+from tests.support.broker import Broker
 from tests.support.making import (
     OK,
     a_site,
@@ -66,12 +66,12 @@ def shop() -> Iterator[VariantShop]:
 
 
 @pytest.fixture
-def crawl(engine: sa.Engine, environment: Settings, shop: VariantShop) -> Crawl:
+def crawl(broker: Broker, shop: VariantShop) -> Crawl:
     def run(items: dict[str, Any] | None = None, refetch: bool = False, **more: Any) -> Any:
         shop.asked.clear()
         product = {"fields": FIELDS, "items": items or ROWS}
         definition = shop.definition(**{"product": product} | more)
-        return run_crawl(engine, environment, definition, refetch=refetch)
+        return broker.crawl(definition, refetch=refetch)
 
     return run
 
@@ -328,7 +328,7 @@ def test_messages_that_come_twice_change_nothing_twice(
         opened = plan.open_now(engine, "shop")
         broker.send(opened.messages)
         broker.run()
-        broker.worker.close()
+        broker.close()
         return rows(
             engine,
             "SELECT status, fetches, product_done, products_new, products_changed, products_delisted"

@@ -58,7 +58,7 @@ def start(
                 connection, [loader.load_text(definition or shop.definition(), "shop.yaml")]
             )
         while brokers:
-            brokers.pop().worker.close()
+            brokers.pop().close()
         broker = Broker(engine, settings_module.load(), lambda message: [message])
         brokers.append(broker)
         broker.send(plan.open_now(engine, "shop").messages)
@@ -66,7 +66,7 @@ def start(
 
     yield begin
     for broker in brokers:
-        broker.worker.close()
+        broker.close()
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_the_next_worker_goes_on_with_the_login_and_the_cookies_of_the_last(
         first = start(shop)
         first.run()
         before = read_status(client, "shop", "1")
-        first.worker.close()
+        first.close()
         first.worker.close = lambda: None  # type: ignore[method-assign]
         after = read_status(client, "shop", "1")
         assert (

@@ -114,7 +114,7 @@ def shop() -> Iterator[OddShop]:
 def crawling(shop: OddShop, engine: sa.Engine, environment: Settings) -> Iterator[Crawling]:
     found = Crawling(shop, engine, environment)
     yield found
-    found.broker.worker.close()
+    found.broker.close()
 
 
 def frontier(engine: sa.Engine) -> dict[Any, Any]:

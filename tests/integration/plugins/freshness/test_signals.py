@@ -95,8 +95,8 @@ def pass_days(engine: sa.Engine, days: float) -> None:
 class Rounds:
     """Runs rounds to their end by a real worker, without the pace of the plan."""
 
-    def __init__(self, engine: sa.Engine, environment: Settings, crawl_site: CrawlSite) -> None:
-        self.engine, self.environment, self.crawl_site = engine, environment, crawl_site
+    def __init__(self, broker: Broker, crawl_site: CrawlSite) -> None:
+        self.engine, self.broker, self.crawl_site = broker.engine, broker, crawl_site
 
     def crawl(self, shop: StaticShop) -> list[str]:
         """Crawls the whole site, and returns the paths asked for."""
@@ -117,12 +117,8 @@ class Rounds:
                 CAST(definition AS jsonb), '{rate}', '"1000/s"') AS json) WHERE status = 'running'
             """)
             )
-        broker = Broker(self.engine, self.environment, lambda message: [message])
-        try:
-            broker.send(messages)
-            broker.run()
-        finally:
-            broker.worker.close()
+        self.broker.send(messages)
+        self.broker.run()
 
     def _paths(self, shop: StaticShop, run: Callable[[], object]) -> list[str]:
         shop.asked.clear()
@@ -131,8 +127,8 @@ class Rounds:
 
 
 @pytest.fixture
-def rounds(engine: sa.Engine, environment: Settings, crawl_site: CrawlSite) -> Rounds:
-    return Rounds(engine, environment, crawl_site)
+def rounds(broker: Broker, crawl_site: CrawlSite) -> Rounds:
+    return Rounds(broker, crawl_site)
 
 
 def prices(engine: sa.Engine) -> dict[str, float]:

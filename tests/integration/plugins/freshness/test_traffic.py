@@ -69,7 +69,7 @@ def run_round(engine: sa.Engine, environment: Settings) -> None:
         broker.send(messages)
         broker.run()
     finally:
-        broker.worker.close()
+        broker.close()
 
 
 def count_bytes(shop: StaticShop) -> int:

@@ -17,7 +17,7 @@ from scraper.plugins.freshness.rounds import visit_pages
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from scraper.sites.loader import load_text
-from tests.support.broker import run_crawl
+from tests.support.broker import Broker
 from tests.support.making import rows
 from tests.support.shops.platform_shops import PlatformShop
 
@@ -50,10 +50,10 @@ def shop() -> Iterator[PlatformShop]:
 
 
 @pytest.fixture
-def crawl(engine: sa.Engine, environment: Settings) -> Crawl:
+def crawl(broker: Broker) -> Crawl:
     def run(shop: PlatformShop, **more: Any) -> Any:
         shop.asked.clear()
-        return run_crawl(engine, environment, definition(shop, **more))
+        return broker.crawl(definition(shop, **more))
 
     return run
 

@@ -16,9 +16,8 @@ from scraper.domain import Fetched, Kind
 from scraper.extract import compile_site
 from scraper.plugins.platforms.adapters import ADAPTERS
 from scraper.plugins.platforms.keys import PlatformName
-from scraper.settings import Settings
 from scraper.sites.definition import Site
-from tests.support.broker import run_crawl
+from tests.support.broker import Broker
 from tests.support.machine import everyday
 from tests.support.making import rows
 from tests.support.shops.platform_shops import NO_JSON, PlatformShop
@@ -50,10 +49,10 @@ def shop(request: pytest.FixtureRequest) -> Iterator[PlatformShop]:
 
 
 @pytest.fixture
-def crawl(engine: sa.Engine, environment: Settings) -> Crawl:
+def crawl(broker: Broker) -> Crawl:
     def run(shop: PlatformShop, **more: Any) -> Any:
         shop.asked.clear()
-        return run_crawl(engine, environment, definition(shop, **more))
+        return broker.crawl(definition(shop, **more))
 
     return run
 
