@@ -261,7 +261,8 @@ def _become(
     for number, file in zip((1, 2, 0), streams, strict=False):
         os.dup2(file, number)
         os.close(file)
-    sys.stdout, sys.stderr = _open_stream(1, sys.stdout), _open_stream(2, sys.stderr)
+    sys.stdout = sys.__stdout__ = _open_stream(1, sys.stdout)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _open_stream(2, sys.stderr)  # type: ignore[misc]
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
