@@ -165,15 +165,12 @@ def judge_misses(
     once, or in a way that points to broken listings. `before` is the previous crawl, if that was
     suspect."""
     missed = misses.missed
+    if not missed:
+        return None
     values = {"id": crawl.id, "site_id": crawl.site_id}
-    usual = connection.execute(USUAL_MISSES, values).first() if missed else None
+    usual = connection.execute(USUAL_MISSES, values).first()
     judged = Quality.model_validate(crawl.definition.get("quality", {}))
-    if (
-        not missed
-        or usual is None
-        or usual.products is None
-        or scalars.parse_share(judged.products) <= 0
-    ):
+    if usual is None or usual.products is None or scalars.parse_share(judged.products) <= 0:
         return None
     repeated = plausibility.judge_repeats(missed, listings, usual.repeated)
     if repeated is not None or (before is not None and before.found_as_many(usual.products)):
