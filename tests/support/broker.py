@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
@@ -19,15 +18,10 @@ from scraper.coordinator import (
 )
 from scraper.domain import Message
 from scraper.frontier import sites
-from scraper.infra import database
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from scraper.worker import process as worker
 from tests.support.making import rows
-
-# Engines of workers that have ended, without connections, by their URLs: a new engine would compile
-# all of a worker's statements again.
-_idle: deque[tuple[str, sa.Engine]] = deque(maxlen=4)
 
 
 class Broker:
@@ -38,25 +32,11 @@ class Broker:
     ) -> None:
         self.engine, self.settings, self.deliver = engine, settings, deliver
         self.waiting: list[Message] = []
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(worker, "make_engine", self._take_engine)
-            self.worker = worker.Worker(settings, self.send)
+        self.worker = worker.Worker(settings, self.send)
 
     def close(self) -> None:
         """Ends the worker, which would hold the shop's slots for some seconds more."""
         self.worker.close()
-        _idle.append((self.settings.postgres_url, self._shared))
-
-    def _take_engine(self, url: str, **options: Any) -> sa.Engine:
-        """An idle engine of the URL, or a new one. What is listened for on it ends with its worker."""
-        for one in _idle:
-            if one[0] == url:
-                _idle.remove(one)
-                self._shared = one[1]
-                break
-        else:
-            self._shared = database.make_engine(url, **options)
-        return self._shared.execution_options()
 
     def send(self, messages: Sequence[Message]) -> None:
         for message in messages:
