@@ -89,12 +89,15 @@ class Node:
 
     def up(self) -> None:
         """Starts it unless it runs, and waits until it answers. A second start keeps its port and
-        what was on its disk."""
+        what was on its disk; a name server that runs stays, as the cluster's other nodes would not
+        be found in a new one at once."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if len(self.processes()) < self._programs:
-                self.down()
+            running = self.processes()
+            if len(running) < self._programs:
+                if [process.name() for process in running] != ["epmd"]:
+                    self.down()
                 self._start()
             self._until_it_answers()
 
@@ -192,9 +195,9 @@ class Node:
         (folder / "env.conf").touch()
         environment = self._environment()
         commands = (["epmd", "-port", str(names), "-address", "127.0.0.1"], [str(script)])
-        started = []
+        started = [f"{process.pid} {process.create_time()!r}\n" for process in self.processes()]
         with (folder / "out").open("ab") as out:
-            for command in commands[-self._programs :]:
+            for command in commands[len(started) - self._programs :]:
                 process = subprocess.Popen(
                     command,
                     env=environment,
