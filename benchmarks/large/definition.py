@@ -52,8 +52,9 @@ XPATH = f"""
 """
 FIELDS = {"jsonld": JSONLD, "css": CSS, "xpath": XPATH}
 
-# A shop's pages have about the same fields; saved pages are of many shops. These are on each page.
-SHARED = "".join(f"    of_url_{n}: {{url: '/p/(\\d+)'}}\n" for n in range(8))
+# A shop's pages have about the same fields, but saved pages are of many shops: without any that each
+# page has, those with fewer would be asked for again. Only this application reads these.
+SHARED = "".join(f"    of_url_{n}: {{url: '/p/(\\d+)'}}\n" for n in range(2))
 
 
 def definition(shop: str, concurrency: int, read: str, *, saved: bool = False) -> str:

@@ -96,12 +96,12 @@ def _find_comment(source: bytes, start: int, stop: int) -> int:
 def _find_type(source: bytes, start: int) -> int:
     """Returns where "ld+json" occurs next, in any case, or -1. Searching for the single byte "+" is
     twenty times as fast as searching for all seven, and real pages have about a hundred."""
-    plus = start + 1
+    plus, find = start + 1, source.find
     for _ in range(_BYTES_MAX):
-        plus = source.find(b"+", plus + 1)
+        plus = find(b"+", plus + 1)
         if plus < 0:
             return -1
-        if source[plus - 2 : plus + 5].lower() == b"ld+json":
+        if source[plus - 1] in b"dD" and source[plus - 2 : plus + 5].lower() == b"ld+json":
             return plus - 2
     match = _TYPE(source, plus - 1)
     return -1 if match is None else match.start()

@@ -83,12 +83,19 @@ def compile_regex(pattern: str) -> regex.Pattern[str]:
 def find_first(pattern: regex.Pattern[str], text: str) -> str | None:
     """Returns the first matching group of the first match, or the whole match without groups, or
     None. Raises `TimeoutError` after `REGEX_TIMEOUT_S`."""
-    match = pattern.search(text, timeout=search_timeout_s(pattern, text))
+    match = _search_within_time(pattern, text)
     return None if match is None else _pick_group(match)
 
 
 def matches_anywhere(pattern: regex.Pattern[str], text: str) -> bool:
-    return pattern.search(text, timeout=search_timeout_s(pattern, text)) is not None
+    return _search_within_time(pattern, text) is not None
+
+
+def _search_within_time(pattern: regex.Pattern[str], text: str) -> regex.Match[str] | None:
+    """Searches within the time limit. A search that needs none keeps the interpreter's lock: to get
+    it back from another thread takes longer than the search."""
+    limit_s = search_timeout_s(pattern, text)
+    return pattern.search(text, timeout=limit_s, concurrent=False if limit_s is None else None)
 
 
 def search_timeout_s(pattern: regex.Pattern[str], text: str) -> float | None:
