@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from scraper.views import crawl_progress as progress
 from tests.support.servers import forked
 from tests.support.servers.forked import Process
+from tests.support.servers.spares import FORKED, told_by
 
 # What tests wait for at most is what a machine at rest takes, several times over; a slower one, or
 # one that is busy with something else, has this many times as long.
@@ -197,9 +198,12 @@ def processes_of(home: Path, word: str = "") -> list[str]:
     found = []
     for process in psutil.process_iter():
         try:
-            if (
-                process.environ().get("SCRAPER_HOME") == str(home)
-                and process.status() != psutil.STATUS_ZOMBIE
+            shown = process.environ()
+            told = told_by(process.pid) if FORKED in shown.items() else []
+            if f"SCRAPER_HOME={home}" in told:
+                found.append(" ".join(told))
+            elif (
+                shown.get("SCRAPER_HOME") == str(home) and process.status() != psutil.STATUS_ZOMBIE
             ):
                 found.append(" ".join(process.cmdline()))
         except psutil.Error:

@@ -361,6 +361,7 @@ def test_a_command_that_ends_takes_its_workers_with_it(
     )
     waiting = run.start("scraper", "crawl", "demo", "--wait", "--local")
     until(lambda: len(shop.log()) > 10, 40)
+    assert processes_of(environment.home_dir, "celery") != []
     assert run.end(waiting, number) == code
     # Of a command that is killed the workers notice it within a second, and hand back.
     until(lambda: processes_of(environment.home_dir, "celery") == [], 40)

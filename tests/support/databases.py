@@ -23,6 +23,7 @@ from psycopg.types.json import Jsonb
 from scraper.infra import migrations
 from scraper.infra.database import make_engine, set_up_session
 from scraper.settings import Settings
+from tests.support.servers.spares import FORKED, told_by
 
 MIGRATED = "template_migrated"
 # How long processes and sessions may take to end after the signal.
@@ -214,11 +215,14 @@ class WorkerDatabase:
 
     def _processes(self) -> list[str]:
         """Those whose environment names the database, of these servers."""
-        mark = self.url.encode()
+        mark, forked = self.url.encode(), "=".join(FORKED).encode()
         lines = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with suppress(OSError):
-                if mark in _read_whole(f"/proc/{pid}/environ"):
+                shown = _read_whole(f"/proc/{pid}/environ")
+                if mark in shown or (
+                    forked in shown and f"DATABASE_URL={self.url}" in told_by(int(pid))
+                ):
                     words = _read_whole(f"/proc/{pid}/cmdline").decode(errors="replace")
                     lines.append(f"process {pid}: {' '.join(words.split(chr(0)))[:200]}")
         return lines

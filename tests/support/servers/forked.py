@@ -5,7 +5,8 @@ Each is a process like any other, with a group, an environment, a working folder
 own. Only `/proc` shows the command line and the environment of the process it was forked off. What
 the interpreter and the loader read as they start (PYTHON…, LD_…) they read once: with another
 PYTHON…, and where the command is another project's, a process is started as everywhere else; for
-each other set of LD_… there is one more process to fork off.
+each other set of LD_… there is one more process to fork off. What a command starts is started as
+everywhere else, but for workers (see `spares`).
 
 They end as every process does, up to the point where the interpreter would take its modules apart:
 that copies all memory which they share with the process they were forked off, 0.15 s of CPU.
@@ -36,6 +37,7 @@ from pathlib import Path
 from typing import IO, Any, TextIO
 
 from scraper import settings
+from tests.support.servers.spares import FORKED, fork_spares
 
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
@@ -108,7 +110,7 @@ class Parent:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno())],
                 cwd=ROOT,
-                env=_without(LOADER, ENVIRONMENT) | dict(preloaded),
+                env=_without(LOADER, ENVIRONMENT) | dict([*preloaded, FORKED]),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
@@ -237,7 +239,9 @@ def _serve(requests: socket.socket) -> Entry | None:
             for file in (woken, wakes, status, *statuses.values()):
                 os.close(file)
             requests.close()
-            return _become(streams, **json.loads(message))
+            asked = json.loads(message)
+            task = fork_spares(asked["argv"], streams)
+            return _become(*task) if task else _become(streams, **asked)
         for file in streams:
             os.close(file)
         statuses[pid] = status
@@ -273,8 +277,11 @@ def _become(
     if text is not None:
         sys.path[0] = ""
         return partial(exec, compile(text, "<string>", "exec"), {"__name__": "__main__"})
-    sys.path[0] = str(BIN)
-    entry: Entry = import_module(ENTRIES[Path(argv[0]).name]).main
+    name, sys.path[0] = Path(argv[0]).name, str(BIN)
+    if name == "__main__.py":
+        main.__package__ = name = "celery"
+        sys.path[0] = cwd
+    entry: Entry = import_module(ENTRIES[name]).main
     return entry
 
 
