@@ -4,7 +4,8 @@ the README, then Definitions, SQL and the cookbook.
 A mark before a block says what is done with it: `run` types it into a shell, `file: NAME` writes it,
 `shop` starts the sample shop, `start` runs until its dashboard answers, `install` is typed without the package's installation. The folder
 gets a link to the virtual environment and nothing else; the servers are the embedded ones. Only
-ports are other ones, and the sample shop is smaller.
+ports are other ones, and the sample shop is smaller. The README's commands start as they do for a
+user; those of the other pages are forked (`tests.support.servers.typed`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import pytest
 from aiosmtpd.controller import Controller
 
 from scraper.settings import Settings
+from tests.support.servers.typed import typed_commands
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(
@@ -63,6 +65,8 @@ class Reader:
             name: value for name, value in os.environ.items() if not name.startswith("SCRAPER_")
         }
         self.shop: subprocess.Popen[bytes] | None = None
+        # Before all other programs; empty where those are typed.
+        self.programs = ""
         (folder / ".venv").symlink_to(sys.prefix, target_is_directory=True)
 
     def read(self, page: str) -> str:
@@ -107,7 +111,7 @@ class Reader:
     def run(self, text: str) -> str:
         """Runs a shell block to its end; returns what it printed."""
         with subprocess.Popen(
-            ["bash", "-ec", ". .venv/bin/activate\n" + self.typed(text)],
+            ["bash", "-ec", f". .venv/bin/activate\nPATH={self.programs}$PATH\n{self.typed(text)}"],
             cwd=self.folder,
             env=self.env,
             stdin=subprocess.DEVNULL,
@@ -195,7 +199,15 @@ def test_commands_of_the_readme(readme: tuple[str, list[str]]) -> None:
     assert rows[0].startswith("id,url,title,price,") and len(rows) >= 201
 
 
-@pytest.mark.usefixtures("readme")
+@pytest.fixture
+def other_pages(reader: Reader, tmp_path: Path) -> Iterator[None]:
+    with typed_commands(tmp_path / "bin") as folder:
+        reader.programs = f"{folder}:"
+        yield
+    reader.programs = ""
+
+
+@pytest.mark.usefixtures("readme", "other_pages")
 def test_commands_of_other_pages(reader: Reader) -> None:
     printed = reader.read("docs/how-to/definitions.md")
     assert "no errors" in printed and "200 new" in printed

@@ -126,14 +126,19 @@ _parent = cache(Parent)
 
 
 def start(
-    argv: Sequence[str], env: Mapping[str, str], out: int, err: int, stdin: int | None = None
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    out: int,
+    err: int,
+    stdin: int | None = None,
+    *,
+    cwd: Path = ROOT,
 ) -> Process:
-    """A command of the virtual environment, at the top of the repository. The file descriptors stay
-    the caller's."""
+    """A command of the virtual environment. The file descriptors stay the caller's."""
     if argv[0] not in ENTRIES or _only(INTERPRETER, env) != _only(INTERPRETER, ENVIRONMENT):
         return subprocess.Popen(
             [BIN / argv[0], *argv[1:]],
-            cwd=ROOT,
+            cwd=cwd,
             env=env,
             stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=out,
@@ -141,7 +146,7 @@ def start(
             start_new_session=True,
         )
     files = (out, err) if stdin is None else (out, err, stdin)
-    return _fork_child(files, argv=[str(BIN / argv[0]), *argv[1:]], env=dict(env), cwd=str(ROOT))
+    return _fork_child(files, argv=[str(BIN / argv[0]), *argv[1:]], env=dict(env), cwd=str(cwd))
 
 
 def start_program(
