@@ -50,6 +50,7 @@ AT_LEAST_S = 20.0
 # over the time asked for, until every kind had its turn
 KINDS_S = 90.0
 SAY_EVERY_S = 10.0
+LOOK_EVERY_S = 0.5
 DEFAULT_LEASE_S, DEFAULT_READ_TIMEOUT_S = 45.0, 20.0
 SHORT_READ_TIMEOUT_S = 5.0
 CLEARED = ("DATABASE_URL", "REDIS_URL", "BROKER_URL")
@@ -223,9 +224,13 @@ class Run:
         ):
             following = next(plan)
             due = time.monotonic() + following.gap_s
+            looked = 0.0
             while time.monotonic() < due or self._busy(following.kind):
-                if self._ended(crawl_id):
-                    return
+                # Each look is a new connection.
+                if time.monotonic() - looked > LOOK_EVERY_S:
+                    looked = time.monotonic()
+                    if self._ended(crawl_id):
+                        return
                 if time.monotonic() - said > SAY_EVERY_S:
                     said = time.monotonic()
                     self._say_progress(crawl_id)
