@@ -52,14 +52,17 @@ def stack(tmp_path: Path) -> Iterator[Callable[..., Stack]]:
     """Makes the secrets as the documentation says, and a stack of the profiles asked for."""
     stacks = []
 
-    def make(*profiles: str, without: Sequence[str] = (), **given: str) -> Stack:
+    def make(
+        *profiles: str, without: Sequence[str] = (), forks: bool = False, **given: str
+    ) -> Stack:
         script = compose.ROOT / "deploy" / "make_secrets.py"
         subprocess.run(
             [sys.executable, script, tmp_path / "secrets"], check=True, capture_output=True
         )
         stack = Stack(
-            tmp_path / "stack", tmp_path / "secrets", tmp_path / "sites", *profiles, given=given
-        )
+            tmp_path / "stack", tmp_path / "secrets", tmp_path / "sites", *profiles,
+            given=given, forks=forks,
+        )  # fmt: skip
         # those two's files have tests of their own
         for service in ("prometheus", "grafana", *without):
             stack.containers.pop(service, None)
@@ -191,9 +194,10 @@ def test_the_services_crawl_the_sample_shop(stack: Callable[..., Stack], shop: S
 @pytest.mark.usefixtures("installed_rabbitmq")
 def test_rabbitmq_in_place_of_valkey(stack: Callable[..., Stack], shop: SampleShop) -> None:
     """By two lines in `.env`, as the documentation has them: the queues are there, and none in
-    Valkey."""
+    Valkey. How the images start a process has been tried above."""
     without = ("worker-browser", "flower")
-    made = stack("rabbitmq", without=without, BROKER_URL_FILE="/run/secrets/broker_url")
+    url_file = "/run/secrets/broker_url"
+    made = stack("rabbitmq", without=without, forks=True, BROKER_URL_FILE=url_file)
     made.up(LASTS_S)
     running = [each for name in APP if name in made.containers for each in made.containers[name]]
     crawl_the_shop(made, running, shop)

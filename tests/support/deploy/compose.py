@@ -20,10 +20,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import psutil
@@ -34,7 +35,7 @@ from scraper.plugins.demo.processes import find_free_port
 from scraper.plugins.embedded import process, servers
 from scraper.settings import Settings
 from tests.support.deploy import dockerfile
-from tests.support.servers import browser, rabbitmq
+from tests.support.servers import browser, forked, rabbitmq
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "docker-compose.yml"
@@ -122,7 +123,7 @@ class Container:
     service: str
     number: int
     ports: dict[str, int] = field(default_factory=dict)
-    process: subprocess.Popen[bytes] | Rabbit | None = None
+    process: forked.Process | Rabbit | None = None
 
     def __post_init__(self) -> None:
         self.name = f"{self.service}-{self.number}"
@@ -183,6 +184,9 @@ class Container:
             return
         words = [self.mapped(word) for word in self.spec["command"]]
         with self.log.open("ab") as out:
+            if self.stack.forks and words[0] in forked.ENTRIES:
+                self.process = self._fork(words, out.fileno(), out.fileno())
+                return
             self.process = subprocess.Popen(
                 words,
                 cwd=self.folder / "app",
@@ -193,8 +197,29 @@ class Container:
                 start_new_session=True,
             )
 
+    def _fork(self, words: Sequence[str], out: int, err: int) -> forked.Process:
+        """But for what the interpreter reads as it starts."""
+        own = {
+            name: value
+            for name, value in self.environment.items()
+            if not name.startswith(forked.INTERPRETER)
+        }
+        kept = {
+            name: value
+            for name, value in forked.ENVIRONMENT.items()
+            if name.startswith(forked.INTERPRETER)
+        }
+        return forked.start(words, own | kept, out, err, cwd=self.folder / "app")
+
     def run(self, *words: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
         """As `docker compose exec`."""
+        if self.stack.forks and words[0] in forked.ENTRIES:
+            with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+                mapped = [self.mapped(word) for word in words]
+                code = self._fork(mapped, out.fileno(), err.fileno()).wait(timeout_s)
+                out.seek(0)
+                err.seek(0)
+                return subprocess.CompletedProcess(mapped, code, out.read(), err.read())
         return subprocess.run(
             [self.mapped(word) for word in words],
             cwd=self.folder / "app",
@@ -258,7 +283,10 @@ class Stack:
         sites: Path,
         *profiles: str,
         given: Mapping[str, str] | None = None,
+        forks: bool = False,
     ) -> None:
+        """`forks`: the project's commands are forked (`tests.support.servers.forked`)."""
+        self.forks = forks
         self.folder, self.secrets, self.sites = folder, secrets, sites
         self.file = read(given)
         self.images = dockerfile.stages()
