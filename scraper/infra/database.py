@@ -52,6 +52,9 @@ SELECT count(*) > 0 FROM pg_stat_activity
  WHERE (pid = %s OR application_name = %s) AND (state IS NULL OR state NOT LIKE 'idle%%')
 """
 
+# A plan that was made while a table was small is forgotten in about this time.
+PREPARED_S = 60.0
+
 # Each promotion begins a timeline with a higher number (hexadecimal, of eight digits).
 TIMELINE = "SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)"
 
@@ -68,6 +71,7 @@ class WatchedConnection(psycopg.Connection[Any]):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.name = f"scraper {uuid4().hex[:12]}"
+        self._forgot_at = time.monotonic()
 
     @classmethod
     def connect(cls, *args: Any, **options: Any) -> WatchedConnection:
@@ -77,6 +81,20 @@ class WatchedConnection(psycopg.Connection[Any]):
             # A socket that was not answered would stay open until the garbage is collected.
             traceback.clear_frames(error.__traceback__)
             raise
+
+    def rollback(self) -> None:
+        """Keeps what is prepared, up to `PREPARED_S`, if no statement has failed. psycopg itself
+        forgets it, even where a transaction has only read: PostgreSQL would plan everything again.
+        """
+        is_well = self.pgconn.transaction_status == TransactionStatus.INTRANS
+        if not is_well or time.monotonic() - self._forgot_at > PREPARED_S:
+            super().rollback()
+            self._forgot_at = time.monotonic()
+            return
+        # Not documented: psycopg has an upper bound for this.
+        prepared, self._prepared = self._prepared, type(self._prepared)()
+        super().rollback()
+        self._prepared = prepared
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
         return super().wait(self._watch_silence(gen), *args, **options)

@@ -199,9 +199,8 @@ class WorkerDatabase:
         kept = []
         for connection in taken:
             driver: Any = connection.driver_connection
-            # Only then psycopg forgets all that it has prepared.
             driver.execute("SELECT")
-            driver.rollback()
+            psycopg.Connection.rollback(driver)  # psycopg forgets all that it has prepared.
             driver.autocommit = True
             driver.execute("DISCARD ALL", prepare=False)
             set_up_session(driver, None)
