@@ -120,6 +120,7 @@ class Fleet:
         self.losses: Counter[str] = Counter()
         self.lost_alone: Counter[str] = Counter()
         self.settings = SETTINGS
+        self.expired = False
 
     def run(self, killers: set[str], chance: float = 0.0, rounds: int = 1500) -> None:
         for _ in range(rounds):
@@ -130,7 +131,10 @@ class Fleet:
                 self._claim(worker, killers, chance)
             for worker in self.workers:
                 self._work(worker, killers)
-            reap(self.engine, SETTINGS)
+            # Without an expired lease it takes nothing back.
+            if self.expired:
+                reap(self.engine, SETTINGS)
+                self.expired = False
             if not rows(self.engine, "SELECT FROM pages WHERE status = 'due'"):
                 for (crawl_id,) in rows(
                     self.engine, "SELECT id FROM crawls WHERE status = 'running'"
@@ -159,7 +163,7 @@ class Fleet:
             return
         lease_id, worker.wants_alone = worker.wants_alone, None
         if worker.held:
-            expire(self.engine, lease_id)  # it goes back unclaimed
+            self._expire(lease_id)  # it goes back unclaimed
         else:
             self._take(worker, lease_id, killers, chance, alone=True)
 
@@ -191,11 +195,15 @@ class Fleet:
             if worker.alone:
                 assert len(worker.held) == len(found) == 1
                 self.lost_alone.update(found)
-            expire(self.engine, lease_id)
+            self._expire(lease_id)
         if worker.wants_alone is not None:
             # its message is gone: it goes back unclaimed
-            expire(self.engine, worker.wants_alone)
+            self._expire(worker.wants_alone)
         worker.held, worker.alone, worker.wants_alone = {}, False, None
+
+    def _expire(self, lease_id: UUID) -> None:
+        expire(self.engine, lease_id)
+        self.expired = True
 
     def _work(self, worker: Worker, killers: set[str]) -> None:
         for lease_id in list(worker.held):
