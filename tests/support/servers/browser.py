@@ -17,6 +17,8 @@ ARGUMENTS = [
     # CI runs as root, where Chromium has none
     "--no-sandbox",
     "--disable-gpu",
+    # One process less to draw with, an eighth of what a page costs. All pages here are our own.
+    "--in-process-gpu",
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",

@@ -28,6 +28,7 @@ from scraper.http.page_browser import BrowserPermits
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 from scraper.http.transport.guard import PrivateAccess
+from scraper.plugins.browser.chromium import list_processes
 from scraper.plugins.browser.keys import Rendering
 from scraper.plugins.browser.pool import Browsers
 from scraper.rules.proxies import Proxy
@@ -640,6 +641,8 @@ def test_a_browser_shows_no_pages_of_its_own(shop: JsShop) -> None:
             listed = await running.session.send("Target.getTargets", {"filter": [{}]})
             urls = {target["url"] for target in listed["targetInfos"]}
             assert urls == {shop.url("/p/1")}
+            kinds = [kind for kind, _ in await list_processes(running.session)]
+            assert kinds.count("renderer") == 1, "none waits for a next page"
         words = psutil.Process(running.root).cmdline()
         (features,) = (word for word in words if word.startswith("--disable-features="))
         assert features.count(",") > 2 and features.endswith("WebUIOmniboxAimPopup")
