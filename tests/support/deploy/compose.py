@@ -184,7 +184,9 @@ class Container:
             return
         words = [self.mapped(word) for word in self.spec["command"]]
         with self.log.open("ab") as out:
-            if self.stack.forks and words[0] in forked.ENTRIES:
+            # The first replica has shown how its image starts it.
+            forks = self.stack.forks or self.number > 1
+            if forks and words[0] in forked.ENTRIES:
                 self.process = self._fork(words, out.fileno(), out.fileno())
                 return
             self.process = subprocess.Popen(
