@@ -49,7 +49,7 @@ CORE_COMMANDS = {
     "products": Command(DATA, "scraper.cli.data.products"),
     "proxies": Command(FLEET, "scraper.cli.fleet.proxies"),
     "settings": Command(SETUP, "scraper.cli.setup.settings_table"),
-    "sites": Command(SETUP, "scraper.cli.setup.sites"),
+    "sites": Command(SETUP, "scraper.cli.setup.sites_group"),
     "status": Command(CRAWLS, "scraper.cli.crawl.status"),
     "stop": Command(CRAWLS, "scraper.cli.crawl.crawls"),
 }

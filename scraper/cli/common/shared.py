@@ -11,13 +11,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
-import sqlalchemy as sa
 from click.decorators import FC
 
 from scraper import settings
+from scraper.domain import as_json
 from scraper.errors import ConfigError, ServerUnavailableError
-from scraper.infra import migrations, redaction
-from scraper.infra.database import dumps, make_engine
+from scraper.infra import redaction
 from scraper.process import servers
 from scraper.settings import Settings
 
@@ -110,16 +109,6 @@ def require_project(settings: Settings) -> None:
         )
 
 
-def open_engine() -> sa.Engine:
-    """Returns the engine, after checking that PostgreSQL answers and is migrated."""
-    settings = load_settings()
-    require_project(settings)
-    servers.require_postgres(settings)
-    engine = make_engine(settings.postgres_url)
-    migrations.require_current(engine)
-    return engine
-
-
 @contextmanager
 def open_redis(settings: Settings) -> Iterator[redis.Redis]:
     """Yields a client of Redis. Raises `ServerUnavailableError` if Redis does not answer."""
@@ -137,7 +126,7 @@ def open_redis(settings: Settings) -> Iterator[redis.Redis]:
 
 def print_json(value: Any) -> None:
     """Prints a value as JSON. Terminal control characters in shops' texts are escaped."""
-    click.echo(escape_controls(dumps(value)))
+    click.echo(escape_controls(as_json(value).decode()))
 
 
 def escape_controls(text: str) -> str:

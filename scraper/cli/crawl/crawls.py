@@ -8,11 +8,11 @@ import click
 import sqlalchemy as sa
 
 from scraper.actions import crawls, overrides
+from scraper.cli.common.engine import open_engine
 from scraper.cli.common.shared import (
     complete_site,
     json_option,
     load_settings,
-    open_engine,
     print_json,
 )
 from scraper.cli.crawl.wait import wait_all

@@ -8,11 +8,11 @@ import sys
 import click
 from rich.console import Console
 
+from scraper.cli.common.engine import open_engine
 from scraper.cli.common.shared import (
     complete_site,
     json_option,
     load_settings,
-    open_engine,
     print_json,
 )
 from scraper.cli.common.tables import print_table

@@ -18,10 +18,10 @@ import click
 import sqlalchemy as sa
 
 from scraper.actions.crawls import stored_site
+from scraper.cli.common.engine import open_engine
 from scraper.cli.common.shared import (
     complete_site,
     escape_controls,
-    open_engine,
     parse_since,
     print_json,
 )

@@ -8,10 +8,10 @@ from typing import TypeVar
 import click
 import sqlalchemy as sa
 
+from scraper.cli.common.engine import open_engine
 from scraper.cli.common.shared import (
     json_option,
     load_settings,
-    open_engine,
     open_redis,
     parsed_by,
     print_json,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,18 +13,19 @@ import sqlalchemy as sa
 
 from scraper.actions import deletion, overrides
 from scraper.cli.common.definitions import definition_file
+from scraper.cli.common.engine import open_engine
 from scraper.cli.common.shared import (
     complete_site,
     json_option,
     load_settings,
-    open_engine,
     print_json,
     print_paused,
 )
 from scraper.cli.common.tables import format_span
+from scraper.cli.setup.sites_group import sites
 from scraper.errors import ConfigError, DefinitionError, NotFoundError, ScraperError
 from scraper.quality import report as reports
-from scraper.registry import inactive_plugin_with, installed_hooks, plugin_hooks, plugin_subcommands
+from scraper.registry import installed_hooks, plugin_hooks
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
@@ -34,29 +34,6 @@ from scraper.views import products as view
 
 # The size of a site that was never crawled is unknown: this one serves as an example.
 UNKNOWN_PAGES = 1000
-
-
-class Sites(click.Group):
-    """The group with the subcommands of plug-ins, which are imported on use."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *plugin_subcommands("sites")])
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = plugin_subcommands("sites").get(cmd_name)
-        if module is None:
-            inactive = inactive_plugin_with("commands", f"sites {cmd_name}")
-            if inactive is not None:
-                raise click.UsageError(f"{cmd_name!r} {inactive.explain_need()}")
-            return super().get_command(ctx, cmd_name)
-        command = getattr(import_module(module), cmd_name)
-        assert isinstance(command, click.Command)
-        return command
-
-
-@click.group(cls=Sites)
-def sites() -> None:
-    """Show and check definitions; pause, resume and delete sites."""
 
 
 @sites.command("check")

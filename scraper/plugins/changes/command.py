@@ -23,11 +23,11 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
+from scraper.cli.common.engine import open_engine
 from scraper.cli.common.shared import (
     complete_site,
     escape_controls,
     json_option,
-    open_engine,
     parse_since,
     print_json,
 )

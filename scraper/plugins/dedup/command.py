@@ -9,11 +9,11 @@ import click
 import sqlalchemy as sa
 
 from scraper.actions.crawls import stored_site
+from scraper.cli.common.engine import open_engine
 from scraper.cli.common.shared import (
     complete_site,
     json_option,
     load_settings,
-    open_engine,
     open_redis,
     print_json,
 )

@@ -9,7 +9,11 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
-from scraper.cli.common.shared import json_option, open_engine, print_json
+from scraper.cli.common.engine import open_engine
+from scraper.cli.common.shared import (
+    json_option,
+    print_json,
+)
 from scraper.cli.common.tables import print_table
 from scraper.errors import NotFoundError
 from scraper.frontier import sites

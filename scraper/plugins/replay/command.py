@@ -13,11 +13,11 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
+from scraper.cli.common.engine import open_engine
 from scraper.cli.common.shared import (
     complete_site,
     json_option,
     load_settings,
-    open_engine,
     parsed_by,
     print_json,
 )

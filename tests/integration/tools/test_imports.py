@@ -34,6 +34,9 @@ HEAVY = {
 
 # A command that only shows rows needs the database and a table.
 NOT_TO_SHOW = {"celery", "kombu", "redis", "lxml", "parsel", "alembic", "scraper.sites.definition"}
+# One that reads files or pages alone needs no database.
+NO_DATABASE = {"sqlalchemy", "psycopg", "alembic", "celery", "redis"}
+PICK = "scraper.cli.setup.sites_group, scraper.plugins.author.commands.pick"
 # One that also asks the workers needs Celery's application, and what consumes its queues.
 NOT_TO_ASK = {"lxml", "parsel", "scraper.sites.definition", "scraper.runtime.pool"}
 STATUS = "scraper.cli.crawl.status, scraper.celery, scraper.runtime.consumer"
@@ -45,6 +48,7 @@ STATUS = "scraper.cli.crawl.status, scraper.celery, scraper.runtime.consumer"
         pytest.param("scraper.cli.main", HEAVY | FETCHING, id="scraper --help"),
         pytest.param("scraper.cli.data.products", NOT_TO_SHOW | FETCHING, id="scraper products"),
         pytest.param(STATUS, NOT_TO_ASK | FETCHING, id="scraper status"),
+        pytest.param(PICK, NO_DATABASE, id="scraper sites pick"),
         pytest.param("scraper.tasks", FETCHING, id="celery -A scraper"),
     ],
 )

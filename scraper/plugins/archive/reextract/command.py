@@ -16,11 +16,11 @@ import click
 import sqlalchemy as sa
 
 from scraper.actions.crawls import definition_in_file, stored_site
+from scraper.cli.common.engine import open_engine
 from scraper.cli.common.shared import (
     complete_site,
     json_option,
     load_settings,
-    open_engine,
     parse_time,
     parsed_by,
     print_json,

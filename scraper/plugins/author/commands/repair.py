@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import click
 
 from scraper.cli.common.definitions import definition_file
+from scraper.cli.common.engine import open_engine
 from scraper.cli.common.shared import (
     complete_site,
     json_option,
     load_settings,
-    open_engine,
     print_json,
 )
 from scraper.cli.common.tables import one_line

@@ -14,8 +14,8 @@ import click
 
 from scraper.cli.common.shared import print_json
 from scraper.cli.common.tables import one_line, print_table
+from scraper.domain import as_json
 from scraper.errors import ConfigError, ScraperError
-from scraper.infra.database import dumps
 from scraper.plugins.author.commands.one_shop import (
     clear_line,
     draw_line,
@@ -130,8 +130,8 @@ def _survey_shop(
     try:
         written = write_shop(shop.address, shop.site, head, settings, announce, record=record)
     except ScraperError as error:
-        return dumps({"problem": str(error)})
-    return dumps({**survey_as_json(written), "problem": written.problem or None})
+        return as_json({"problem": str(error)}).decode()
+    return as_json({**survey_as_json(written), "problem": written.problem or None}).decode()
 
 
 def _report_shop(row: dict[str, Any], source: str, place: str, *, as_json: bool) -> None:

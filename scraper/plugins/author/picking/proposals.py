@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from selectolax.lexbor import LexborNode
 
+from scraper.domain import as_json
 from scraper.errors import ConfigError, NotFoundError, ScraperError
 from scraper.extract.document import Document
 from scraper.extract.text import whole_text
-from scraper.infra.database import dumps
 from scraper.plugins.author.discovery.css_paths import (
     count_position,
     element_before,
@@ -201,7 +201,7 @@ def format_value(name: str, data: Mapping[str, Any]) -> str | None:
     """Returns a value with its currency."""
     if data.get(name) is None:
         return None
-    value = json.loads(dumps(data[name]))
+    value = json.loads(as_json(data[name]))
     shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     currency = data.get(f"{name}_currency")
     return f"{shown} {currency}" if currency else shown

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scraper.domain import Fetched
+from scraper.domain import Fetched, as_json
 from scraper.extract.document import Document
 from scraper.extract.items.reader import ItemsReader
 from scraper.extract.sources import SELECTOR_ERRORS, compile_source
-from scraper.infra.database import dumps
 from scraper.plugins.author.discovery.fields.samples import ProductSample
 from scraper.plugins.author.discovery.trial import PATIENT, field_reader
 from scraper.sites.definition import Site
@@ -62,7 +61,7 @@ def make_case(
 ) -> RepairCase:
     """`asked`: the URL that both pages were requested by."""
     return RepairCase(
-        json.loads(dumps(expected)),
+        json.loads(as_json(expected)),
         Document(now, asked, PATIENT),
         None if old is None else Document(old, asked, PATIENT),
     )
@@ -79,7 +78,7 @@ def make_item_cases(
     for external_id in list(rows)[:: max(1, len(rows) // ITEMS_LOOKED_AT)]:
         part, before = (page and reader.find_item(page, external_id) for page in pages)
         if part is not None:
-            cases.append(RepairCase(json.loads(dumps(rows[external_id])), part, before))
+            cases.append(RepairCase(json.loads(as_json(rows[external_id])), part, before))
     return cases
 
 
@@ -98,7 +97,7 @@ def read_values(
     for case in cases:
         document = case.old if old else case.now
         assert document is not None
-        data = json.loads(dumps(reader(document)[0]))
+        data = json.loads(as_json(reader(document)[0]))
         value, currency = data.get(name), f"{name}{CURRENCY}"
         if value == case.expected.get(name) and data.get(currency) != case.expected.get(currency):
             # An amount in another currency, or without one, is another price.

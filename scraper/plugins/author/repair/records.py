@@ -12,10 +12,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from scraper.domain import Extracted, Fetched, Kind
+from scraper.domain import Extracted, Fetched, Kind, as_json
 from scraper.extract import FunctionFailed, TooSlow
 from scraper.extract.extractor import compile_site
-from scraper.infra.database import dumps
 from scraper.infra.redaction import passwords_in, redact
 from scraper.plugins.author.supervision import record_page
 from scraper.registry import plugin_hooks
@@ -73,7 +72,7 @@ def read_page(
             "products": [link.url for link in extracted.links if link.kind is Kind.PRODUCT],
             "listings": [link.url for link in extracted.links if link.kind is not Kind.PRODUCT],
         }
-    values: dict[str, Any] = json.loads(dumps(given))
+    values: dict[str, Any] = json.loads(as_json(given))
     return values
 
 

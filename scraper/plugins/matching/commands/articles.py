@@ -9,7 +9,11 @@ from typing import Any
 
 import click
 
-from scraper.cli.common.shared import json_option, open_engine, print_json
+from scraper.cli.common.engine import open_engine
+from scraper.cli.common.shared import (
+    json_option,
+    print_json,
+)
 from scraper.cli.common.tables import format_cell, format_minute, print_table
 from scraper.cli.data import output
 from scraper.errors import ConfigError

@@ -1,0 +1,39 @@
+"""`scraper sites`: the group, which imports no database for a subcommand that reads files alone."""
+
+from __future__ import annotations
+
+import gc
+from importlib import import_module
+
+import click
+
+from scraper.registry import inactive_plugin_with, plugin_subcommands
+
+# Its own subcommands, which add themselves.
+OWN = "scraper.cli.setup.sites"
+
+
+class Sites(click.Group):
+    """The group with its own subcommands and those of plug-ins, imported on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        import_module(OWN)
+        return sorted([*super().list_commands(ctx), *plugin_subcommands("sites")])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = plugin_subcommands("sites").get(cmd_name)
+        if module is None:
+            inactive = inactive_plugin_with("commands", f"sites {cmd_name}")
+            if inactive is not None:
+                raise click.UsageError(f"{cmd_name!r} {inactive.explain_need()}")
+        # As for all commands, no garbage is looked for during the import.
+        gc.disable()
+        imported = import_module(module or OWN)
+        gc.freeze()
+        gc.enable()
+        return getattr(imported, cmd_name) if module else super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=Sites)
+def sites() -> None:
+    """Show and check definitions; pause, resume and delete sites."""
