@@ -48,11 +48,11 @@ WITH fresh AS MATERIALIZED (
      GROUP BY of_prices.field, m.attribute, m.value
     HAVING count(*) BETWEEN :least AND :most AND count(f.product_id) >= 0.9 * count(*)
        AND abs(sum(sign(f.factor))) >= 0.8 * count(f.product_id)
+), grouped AS MATERIALIZED (
+    SELECT DISTINCT d.field, m.id FROM decided d JOIN members m USING (attribute, value)
 ), judged AS (
-    SELECT f.*, NOT f.explained AND EXISTS (
-           SELECT FROM decided d JOIN members m USING (attribute, value)
-            WHERE d.field = f.field AND m.id = f.product_id) AS in_group
-      FROM fresh f
+    SELECT f.*, NOT f.explained AND g.id IS NOT NULL AS in_group
+      FROM fresh f LEFT JOIN grouped g ON g.field = f.field AND g.id = f.product_id
 ), rest AS MATERIALIZED (
     SELECT * FROM (SELECT *, count(*) FILTER (WHERE in_group) OVER (PARTITION BY field) AS of_groups
                      FROM judged) AS counted
