@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 
 from tests.support.servers.threaded import Threaded
@@ -114,6 +115,7 @@ async def garbage(writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
+@cache
 def bomb(size: int) -> Answer:
     return Answer(gzip.compress(bytes(size), 9), headers=("Content-Encoding: gzip",))
 

@@ -235,7 +235,7 @@ def test_the_loopback_proxy_serves_its_pages_alone(shop: JsShop, shared: Shared)
 
 
 BOUNDS: list[tuple[Any, Outcome, str]] = [
-    (bomb(60_000_000), Outcome.TOO_LARGE, "unpack to more"),
+    (lambda _: bomb(60_000_000), Outcome.TOO_LARGE, "unpack to more"),
     (endless, Outcome.TOO_LARGE, "larger than"),
     (b"<script>document.write('x'.repeat(3e6))</script>", Outcome.TOO_LARGE, "document is larger"),
     (b"<script>while (true) {}</script>", Outcome.TIMEOUT, "not complete"),
