@@ -6,7 +6,9 @@
 -- why: someone at the shop decided on a small change, unless it is the loss of the decimals; on a
 --   price whose crossed-out price is the stored price, or that was crossed out before; and on the
 --   prices of a brand, a category, a listing or a price band that change as a whole in one
---   direction. If such groups are most of the shop, they explain nothing.
+--   direction. If such groups are most of the shop, they explain nothing. Nothing here is joined by
+--   product: PostgreSQL takes a crawl's rows for a single one while it has no statistics of them,
+--   and would read all of them for each row.
 WITH fresh AS MATERIALIZED (
     SELECT h.field, h.product_id, n.before, n.after, ln(n.after / n.before) AS factor,
            (abs(ln(n.after / n.before)) <= :small AND n.after <> trunc(n.before))
@@ -41,23 +43,30 @@ WITH fresh AS MATERIALIZED (
                                               END)))
              FROM unnest(CAST(:prices AS text[])) AS name) k
      WHERE c.id = :id AND k.value IS NOT NULL AND k.value <> 'null'
-), decided AS (
-    SELECT of_prices.field, m.attribute, m.value
-      FROM members m JOIN (SELECT DISTINCT field FROM fresh) of_prices ON m.data ? of_prices.field
-      LEFT JOIN fresh f ON f.product_id = m.id AND f.field = of_prices.field
-     GROUP BY of_prices.field, m.attribute, m.value
-    HAVING count(*) BETWEEN :least AND :most AND count(f.product_id) >= 0.9 * count(*)
-       AND abs(sum(sign(f.factor))) >= 0.8 * count(f.product_id)
+), marked AS (
+    SELECT id, field, attribute, value, max(factor) OVER (PARTITION BY id, field) AS factor
+      FROM (SELECT m.id, of_prices.field, m.attribute, m.value, CAST(NULL AS float8) AS factor
+              FROM members m
+              JOIN (SELECT DISTINCT field FROM fresh) of_prices ON m.data ? of_prices.field
+             UNION ALL SELECT product_id, field, NULL, NULL, factor FROM fresh) AS both_kinds
+), counted AS (
+    SELECT id, field, count(*) OVER same AS of_group, count(factor) OVER same AS changed,
+           sum(sign(factor)) OVER same AS direction
+      FROM marked WHERE attribute IS NOT NULL
+    WINDOW same AS (PARTITION BY field, attribute, value)
 ), grouped AS MATERIALIZED (
-    SELECT DISTINCT d.field, m.id FROM decided d JOIN members m USING (attribute, value)
+    SELECT DISTINCT field, id FROM counted
+     WHERE of_group BETWEEN :least AND :most AND changed >= 0.9 * of_group
+       AND abs(direction) >= 0.8 * changed
 ), judged AS (
-    SELECT f.*, NOT f.explained AND g.id IS NOT NULL AS in_group
-      FROM fresh f LEFT JOIN grouped g ON g.field = f.field AND g.id = f.product_id
+    SELECT f.*, NOT f.explained AND (f.field, f.product_id) IN (SELECT field, id FROM grouped)
+           AS in_group
+      FROM fresh f
 ), rest AS MATERIALIZED (
     SELECT * FROM (SELECT *, count(*) FILTER (WHERE in_group) OVER (PARTITION BY field) AS of_groups
-                     FROM judged) AS counted
+                     FROM judged) AS sized
      WHERE NOT explained AND NOT (in_group AND of_groups <= :most)
-), usual AS (
+), usual AS MATERIALIZED (
     SELECT field, percentile_disc(0.5) WITHIN GROUP (ORDER BY factor) AS factor FROM rest
      GROUP BY field
 )
