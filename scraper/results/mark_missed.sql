@@ -29,7 +29,7 @@ WITH seen AS MATERIALIZED (
      WHERE pr.site_id = :site_id AND pg.site_id = :site_id
        AND (pr.absent_since IS NULL OR pg.crawl_id < :crawl_id OR pg.status = 'gone'
             OR pg.fetched_at >= (SELECT started_at FROM crawls WHERE id = :crawl_id))
-), sample AS (
+), sample AS MATERIALIZED (
     SELECT count(*) FILTER (WHERE alive) >= CAST(:alive_share AS numeric) * count(*)
            AND count(*) > 0 AS alive
       FROM seen WHERE asked

@@ -86,11 +86,12 @@ SELECT strayed, coalesce((
 """)
 
 PRUNE_EXAMPLES = sa.text(f"""
-DELETE FROM crawl_examples e USING (
-    SELECT field, url, row_number() OVER (PARTITION BY field ORDER BY seen_at DESC, url) AS place
-      FROM crawl_examples WHERE crawl_id = :id) AS placed
- WHERE e.crawl_id = :id AND e.field = placed.field AND e.url = placed.url
-   AND (e.field <> ALL (:fields) OR placed.place > {EXAMPLES})
+DELETE FROM crawl_examples WHERE ctid = ANY (ARRAY(
+    SELECT place FROM (
+        SELECT ctid AS place, field,
+               row_number() OVER (PARTITION BY field ORDER BY seen_at DESC, url) AS number
+          FROM crawl_examples WHERE crawl_id = :id) AS numbered
+     WHERE field <> ALL (:fields) OR number > {EXAMPLES}))
 """)
 
 NOWHERE = sa.text("""

@@ -3,8 +3,9 @@
 -- parameters: most (alerts per message)
 -- locks: the claimed rows, skipping rows that another coordinator has locked
 -- why: `not_before` moves on at once, so that a coordinator that dies leaves the alerts to a later
---   tick. A crawl may be rejected between the dropping and the sending of a tick.
-WITH first AS (
+--   tick. A crawl may be rejected between the dropping and the sending of a tick. The first one is
+--   looked for once, not for each alert.
+WITH first AS MATERIALIZED (
     SELECT rule, delivered FROM price_alerts a
      WHERE a.done_at IS NULL AND a.not_before <= now()
        AND NOT EXISTS (SELECT FROM crawls c WHERE c.id = a.crawl_id
@@ -20,4 +21,4 @@ WITH first AS (
 UPDATE price_alerts a
    SET attempts = attempts + 1,
        not_before = now() + least(60 * power(2, attempts), 3600) * interval '1 second'
-  FROM claimed WHERE a.id = claimed.id RETURNING a.id, a.rule, a.details, a.details::text AS exact, a.delivered, a.attempts
+ WHERE a.id = ANY (ARRAY(SELECT id FROM claimed)) RETURNING a.id, a.rule, a.details, a.details::text AS exact, a.delivered, a.attempts

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from socket import SOCK_STREAM
+from socket import SOCK_STREAM, socket
 from typing import Any
 
 from scraper.http.transport.guard import (
@@ -40,13 +40,17 @@ def guard_connections(private: Networks) -> Iterator[None]:
 
 @cache
 def _add_hook() -> None:
-    sys.addaudithook(_check_event)
+    # The hook outlives the names of this module, which the interpreter takes away as it ends.
+    events, sending, check = _SENDING_EVENTS, _sending, _check_connection
+
+    def check_event(event: str, args: tuple[Any, ...]) -> None:
+        if event in events and hasattr(sending, "private"):
+            check(*args)
+
+    sys.addaudithook(check_event)
 
 
-def _check_event(event: str, args: tuple[Any, ...]) -> None:
-    if event not in _SENDING_EVENTS or not hasattr(_sending, "private"):
-        return
-    connection, address = args
+def _check_connection(connection: socket, address: Any) -> None:
     # The address of a Unix socket is a text. A datagram (syslog) may go to a name, whose address is
     # not known here: it is refused where only public ones are allowed.
     is_judged = connection.type == SOCK_STREAM or _sending.private != ANYWHERE
