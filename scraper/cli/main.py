@@ -8,7 +8,6 @@ data is suspect; 6 the feed of changes does not hold what comes after a cursor; 
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import re
@@ -22,6 +21,7 @@ from typing import Any, NoReturn
 
 import click
 
+from scraper.cli.common.importing import import_command
 from scraper.errors import ScraperError, ServerUnavailableError, did_you_mean
 from scraper.plugin import CRAWLS, DATA, FLEET, SETUP, Command
 from scraper.registry import inactive_plugin_with, plugin_commands
@@ -103,12 +103,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in all_commands():
             return None
-        # Importing makes no garbage. To look for garbage during the import and at the end would
-        # take a fifth of the command's time.
-        gc.disable()
-        module = import_module(all_commands()[cmd_name].module)
-        gc.freeze()
-        gc.enable()
+        module = import_command(all_commands()[cmd_name].module)
         command = getattr(module, function_of(cmd_name))
         assert isinstance(command, click.Command)
         return command
@@ -162,10 +157,10 @@ class Commands(click.Group):
             sys.stderr.close()
             ctx.exit(0)
         except Exception as error:
-            # This import is slow, and a failed command does not need to be fast.
-            from sqlalchemy.exc import OperationalError
-
-            if not isinstance(error, OperationalError):
+            # An error of the database comes from a module that is imported already. To import
+            # it here would slow down each `--help`.
+            errors = sys.modules.get("sqlalchemy.exc")
+            if errors is None or not isinstance(error, errors.OperationalError):
                 raise
             reason = str(error.orig).strip().splitlines()[0]
             message = f"PostgreSQL stopped answering: {reason}"

@@ -9,12 +9,7 @@ import sqlalchemy as sa
 
 from scraper.actions import crawls, overrides
 from scraper.cli.common.engine import open_engine
-from scraper.cli.common.shared import (
-    complete_site,
-    json_option,
-    load_settings,
-    print_json,
-)
+from scraper.cli.common.shared import complete_site, json_option, load_settings, print_json
 from scraper.cli.crawl.wait import wait_all
 from scraper.cli.data.export import form_of, write_export
 from scraper.errors import SuspectError

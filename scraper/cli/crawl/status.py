@@ -9,12 +9,7 @@ import click
 from rich.console import Console
 
 from scraper.cli.common.engine import open_engine
-from scraper.cli.common.shared import (
-    complete_site,
-    json_option,
-    load_settings,
-    print_json,
-)
+from scraper.cli.common.shared import complete_site, json_option, load_settings, print_json
 from scraper.cli.common.tables import print_table
 from scraper.cli.crawl.screen import make_parts, make_screen
 from scraper.views import dashboard as views

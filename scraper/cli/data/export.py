@@ -19,12 +19,7 @@ import sqlalchemy as sa
 
 from scraper.actions.crawls import stored_site
 from scraper.cli.common.engine import open_engine
-from scraper.cli.common.shared import (
-    complete_site,
-    escape_controls,
-    parse_since,
-    print_json,
-)
+from scraper.cli.common.shared import complete_site, escape_controls, parse_since, print_json
 from scraper.cli.common.tables import one_line
 from scraper.cli.data import output
 from scraper.errors import ConfigError, NotFoundError, quote_command

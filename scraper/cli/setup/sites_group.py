@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
-from importlib import import_module
-
 import click
 
+from scraper.cli.common.importing import import_command
 from scraper.registry import inactive_plugin_with, plugin_subcommands
 
 # Its own subcommands, which add themselves.
@@ -17,7 +15,7 @@ class Sites(click.Group):
     """The group with its own subcommands and those of plug-ins, imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        import_module(OWN)
+        import_command(OWN)
         return sorted([*super().list_commands(ctx), *plugin_subcommands("sites")])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -26,11 +24,7 @@ class Sites(click.Group):
             inactive = inactive_plugin_with("commands", f"sites {cmd_name}")
             if inactive is not None:
                 raise click.UsageError(f"{cmd_name!r} {inactive.explain_need()}")
-        # As for all commands, no garbage is looked for during the import.
-        gc.disable()
-        imported = import_module(module or OWN)
-        gc.freeze()
-        gc.enable()
+        imported = import_command(module or OWN)
         return getattr(imported, cmd_name) if module else super().get_command(ctx, cmd_name)
 
 

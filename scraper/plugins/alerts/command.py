@@ -9,11 +9,7 @@ import sqlalchemy as sa
 
 from scraper.actions.crawls import definition_in_file
 from scraper.cli.common.engine import open_engine
-from scraper.cli.common.shared import (
-    json_option,
-    load_settings,
-    print_json,
-)
+from scraper.cli.common.shared import json_option, load_settings, print_json
 from scraper.cli.common.tables import one_line, print_table
 from scraper.errors import ConfigError, NotFoundError, ScraperError, did_you_mean
 from scraper.infra.secret_files import readable_by_all

@@ -11,11 +11,7 @@ import click
 import sqlalchemy as sa
 
 from scraper.cli.common.engine import open_engine
-from scraper.cli.common.shared import (
-    complete_site,
-    json_option,
-    print_json,
-)
+from scraper.cli.common.shared import complete_site, json_option, print_json
 from scraper.cli.common.tables import format_minute, one_line, print_table
 from scraper.errors import ScraperError
 from scraper.plugins.archive import prune as pruning

@@ -10,11 +10,7 @@ import sqlalchemy as sa
 
 from scraper.actions import judgements
 from scraper.cli.common.engine import open_engine
-from scraper.cli.common.shared import (
-    complete_site,
-    json_option,
-    print_json,
-)
+from scraper.cli.common.shared import complete_site, json_option, print_json
 from scraper.cli.common.tables import one_line, print_table
 from scraper.quality import report as reports
 from scraper.results.rejection import Rejection

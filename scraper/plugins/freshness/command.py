@@ -10,10 +10,7 @@ import click
 import sqlalchemy as sa
 
 from scraper.cli.common.engine import open_engine
-from scraper.cli.common.shared import (
-    json_option,
-    print_json,
-)
+from scraper.cli.common.shared import json_option, print_json
 from scraper.cli.common.tables import print_table
 from scraper.errors import NotFoundError
 from scraper.frontier import sites

@@ -8,10 +8,7 @@ from typing import Any
 import click
 
 from scraper.cli.common.engine import open_engine
-from scraper.cli.common.shared import (
-    json_option,
-    print_json,
-)
+from scraper.cli.common.shared import json_option, print_json
 from scraper.cli.common.tables import one_line, print_table
 from scraper.domain import CrawlStatus
 from scraper.errors import CrawlFailedError, SuspectError, quote_command

@@ -16,11 +16,7 @@ from rich.text import Text
 from sqlalchemy.exc import OperationalError
 
 from scraper.cli.common.engine import open_engine
-from scraper.cli.common.shared import (
-    complete_site,
-    load_settings,
-    print_json,
-)
+from scraper.cli.common.shared import complete_site, load_settings, print_json
 from scraper.cli.common.tables import one_line
 from scraper.cli.crawl.screen import first_choice, host_trouble, make_screen
 from scraper.infra import outages

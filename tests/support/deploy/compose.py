@@ -36,6 +36,7 @@ from scraper.plugins.embedded import process, servers
 from scraper.settings import Settings
 from tests.support.deploy import dockerfile
 from tests.support.servers import browser, forked, rabbitmq
+from tests.support.servers.spares import INTERPRETER, select_variables
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "docker-compose.yml"
@@ -201,16 +202,8 @@ class Container:
 
     def _fork(self, words: Sequence[str], out: int, err: int) -> forked.Process:
         """But for what the interpreter reads as it starts."""
-        own = {
-            name: value
-            for name, value in self.environment.items()
-            if not name.startswith(forked.INTERPRETER)
-        }
-        kept = {
-            name: value
-            for name, value in forked.ENVIRONMENT.items()
-            if name.startswith(forked.INTERPRETER)
-        }
+        own = forked.drop_variables(INTERPRETER, self.environment)
+        kept = select_variables(INTERPRETER, forked.ENVIRONMENT)
         return forked.start(words, own | kept, out, err, cwd=self.folder / "app")
 
     def run(self, *words: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:

@@ -37,7 +37,14 @@ from pathlib import Path
 from typing import IO, Any, TextIO
 
 from scraper import settings
-from tests.support.servers.spares import FORKED, fork_spares
+from tests.support.servers.spares import (
+    FORKED,
+    INTERPRETER,
+    LOADER,
+    READ_ONCE,
+    fork_spares,
+    select_variables,
+)
 
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
@@ -50,8 +57,6 @@ ITS_OWN = ("scraper.celery", "scraper.celeryconfig")
 MESSAGE_BYTES = 200_000
 # How long a program of a test may take.
 PROGRAM_S = 300.0
-INTERPRETER, LOADER = "PYTHON", "LD_"
-READ_ONCE = (INTERPRETER, LOADER)
 # All that the process to fork off has of the environment, so that nothing of a test's is in it.
 ENVIRONMENT = {
     name: value
@@ -110,7 +115,7 @@ class Parent:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno())],
                 cwd=ROOT,
-                env=_without(LOADER, ENVIRONMENT) | dict([*preloaded, FORKED]),
+                env=drop_variables(LOADER, ENVIRONMENT) | dict([*preloaded, FORKED]),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
@@ -135,7 +140,8 @@ def start(
     cwd: Path = ROOT,
 ) -> Process:
     """A command of the virtual environment. The file descriptors stay the caller's."""
-    if argv[0] not in ENTRIES or _only(INTERPRETER, env) != _only(INTERPRETER, ENVIRONMENT):
+    theirs, ours = (select_variables(INTERPRETER, each) for each in (env, ENVIRONMENT))
+    if argv[0] not in ENTRIES or theirs != ours:
         return subprocess.Popen(
             [BIN / argv[0], *argv[1:]],
             cwd=cwd,
@@ -158,7 +164,7 @@ def start_program(
 ) -> Forked:
     """`python -c TEXT WORDS…`, with this process's environment and working folder. The files stay
     the caller's."""
-    theirs, ours = _only(INTERPRETER, os.environ), _only(INTERPRETER, ENVIRONMENT)
+    theirs, ours = (select_variables(INTERPRETER, each) for each in (os.environ, ENVIRONMENT))
     assert theirs == ours, "it would not be heeded"
     files = (out, err) if stdin is None else (out, err, stdin)
     return _fork_child(
@@ -187,17 +193,13 @@ def _fork_child(
 ) -> Forked:
     reads, writes = os.pipe()
     data = json.dumps({"argv": argv, "env": env, **message}).encode()
-    parent = _parent(frozenset(_only(LOADER, env).items()))
+    parent = _parent(frozenset(select_variables(LOADER, env).items()))
     socket.send_fds(parent.requests, [data], [writes, *files])
     os.close(writes)
     return Forked(argv, reads)
 
 
-def _only(start: str, env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name.startswith(start)}
-
-
-def _without(start: str, env: Mapping[str, str]) -> dict[str, str]:
+def drop_variables(start: str, env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if not name.startswith(start)}
 
 

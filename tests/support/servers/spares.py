@@ -28,11 +28,18 @@ TOLD = ("DATABASE_URL", "SCRAPER_HOME")
 MARK = "/memfd:told "
 # In the environment of the process that all are forked off, as `/proc` shows it for each of them.
 FORKED = "FORKED_OFF", "1"
+# What the interpreter and the loader read as they start: each variable's first letters.
+INTERPRETER, LOADER = "PYTHON", "LD_"
+READ_ONCE = INTERPRETER, LOADER
 NAME_BYTES = 240
 MESSAGE_BYTES = 200_000
 FILES = 16
 # Above the numbers of all files that a command has open.
 HIGH = 500
+
+
+def select_variables(start: str | tuple[str, ...], env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(start)}
 
 
 class Task(NamedTuple):
@@ -91,7 +98,7 @@ class Started(subprocess.Popen[Any]):
             or list(args[:3]) != STARTED
             or preexec
             or -1 in (reads, writes, errors)
-            or _read_once(environment) != _read_once(os.environ)
+            or select_variables(READ_ONCE, environment) != select_variables(READ_ONCE, os.environ)
         ):
             super()._execute_child(args, *rest)  # type: ignore[misc]
             return
@@ -138,7 +145,3 @@ def _await_task(asks: socket.socket) -> Task:
 def _tell(*texts: str) -> None:
     for text in texts:
         os.memfd_create(f"{MARK.removeprefix('/memfd:')}{text}"[:NAME_BYTES], 0)
-
-
-def _read_once(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name.startswith(("PYTHON", "LD_"))}

@@ -13,12 +13,7 @@ import click
 
 from scraper.cli.common.definitions import definition_file
 from scraper.cli.common.engine import open_engine
-from scraper.cli.common.shared import (
-    complete_site,
-    json_option,
-    load_settings,
-    print_json,
-)
+from scraper.cli.common.shared import complete_site, json_option, load_settings, print_json
 from scraper.cli.common.tables import one_line
 from scraper.domain import Fetched, Kind
 from scraper.errors import (

@@ -11,12 +11,7 @@ import click
 
 from scraper.cli.common.definitions import page_errors
 from scraper.cli.common.engine import open_engine
-from scraper.cli.common.shared import (
-    complete_site,
-    json_option,
-    load_settings,
-    print_json,
-)
+from scraper.cli.common.shared import complete_site, json_option, load_settings, print_json
 from scraper.cli.common.tables import format_cell, format_local_time, one_line, print_table
 from scraper.domain import Fetched, Kind
 from scraper.plugins.author.discovery.polite_reader import PoliteReader

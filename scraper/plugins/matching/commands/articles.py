@@ -10,10 +10,7 @@ from typing import Any
 import click
 
 from scraper.cli.common.engine import open_engine
-from scraper.cli.common.shared import (
-    json_option,
-    print_json,
-)
+from scraper.cli.common.shared import json_option, print_json
 from scraper.cli.common.tables import format_cell, format_minute, print_table
 from scraper.cli.data import output
 from scraper.errors import ConfigError

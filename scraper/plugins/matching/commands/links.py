@@ -9,10 +9,7 @@ import click
 import sqlalchemy as sa
 
 from scraper.cli.common.engine import open_engine
-from scraper.cli.common.shared import (
-    json_option,
-    print_json,
-)
+from scraper.cli.common.shared import json_option, print_json
 from scraper.cli.common.tables import format_cell, print_table
 from scraper.feed.prices import format_amount
 from scraper.infra import logs
