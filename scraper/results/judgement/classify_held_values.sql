@@ -9,12 +9,15 @@
 --   one value of one field. Products that shared a value before count as one among those that share
 --   another one now, and a product that shows its earlier price as the former one does not count: a
 --   shop may sell many for one price. Nor does the stock 0 of a product that has sold out, or one
---   price that the cards of listings show as well, in at most half of the shop. A price that leaps is
---   believed if its page says it twice in the crawl, and shows the earlier price as the former one,
---   or the product's card shows the new one, unless the decimal point moved. A sold-out product may hide its price, which is believed if nearly all
---   products that a field vanished from are sold out. Whatever else changes on a product
---   with a vanished value waits with it, so that the product never has a state that it did not have
---   at the shop, unless the field vanished from so large a share of the products that it is broken.
+--   price that the cards of listings show as well, in at most half of the shop. A price that leaps
+--   is believed if its page says it twice in the crawl, and shows the earlier price as the former
+--   one, or the product's card shows the new one, unless the decimal point moved. A sold-out
+--   product may hide its price, which is believed if nearly all products that a field vanished from
+--   are sold out. Whatever else changes on a product with a vanished value waits with it, so that
+--   the product never has a state that it did not have at the shop, unless the field vanished from
+--   so large a share of the products that it is broken. The table is empty between crawls, and
+--   PostgreSQL may expect one row in it: it would read all of `implausible` for each row. `IN (…)
+--   IS TRUE` is never made a join: a row is looked up by its hash.
 WITH fresh AS MATERIALIZED (
     SELECT h.product_id, h.field, h.difference, h.value, h.contradicted, h.confirmed, h.card,
            p.data,
@@ -92,6 +95,12 @@ WITH fresh AS MATERIALIZED (
                         AND lost <= greatest(2, CAST(:vanished_max AS numeric) * :compared))
                 OVER (PARTITION BY product_id) THEN 'vanished' END) AS reason
       FROM judged
+), implausible AS MATERIALIZED (
+    SELECT product_id, field, reason FROM whole WHERE reason IS NOT NULL
+), found AS MATERIALIZED (
+    SELECT DISTINCT reason FROM implausible
 )
-UPDATE held_values h SET reason = whole.reason FROM whole
- WHERE h.product_id = whole.product_id AND h.field = whole.field AND whole.reason IS NOT NULL
+UPDATE held_values h SET reason = found.reason FROM found
+ WHERE h.crawl_id = :id AND h.since_crawl_id = :id
+   AND ((h.product_id, h.field, found.reason)
+        IN (SELECT product_id, field, reason FROM implausible)) IS TRUE
