@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,6 +32,8 @@ DATABASE = "ours"
 QUEUE = "datacenter"
 READY_S = 60.0
 POLL_S = 0.2
+# A process that uses no more CPU-seconds in so long has nothing to do.
+IDLE_S, IDLE_CPU_S = 0.5, 0.03
 # longer than a lease: what a killed worker held is taken up again
 STALLED_S = 90.0
 
@@ -91,6 +93,7 @@ def fleet_of(
             )
             pin(processes[name].pid, places[name])
         _wait_until_served(processes)
+        _wait_until_idle(processes.values())
         if events:
             from scraper.celery import app
 
@@ -112,6 +115,16 @@ def _wait_until_served(processes: dict[str, subprocess.Popen[bytes]]) -> None:
                 f"{ended[0]} ended" if ended else f"not ready within {READY_S:.0f} s"
             )
         time.sleep(0.1)
+
+
+def _wait_until_idle(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    """Waits until what the first crawl needs is imported: the peers say `ready` after that, too."""
+    used, deadline = -1.0, time.monotonic() + READY_S
+    while (now := sum(cpu_s(process.pid) for process in processes)) > used + IDLE_CPU_S:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"not idle within {READY_S:.0f} s")
+        used = now
+        time.sleep(IDLE_S)
 
 
 def _one(rig: Rig, engine: sa.Engine, pids: dict[str, int]) -> Run:

@@ -10,7 +10,7 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import groupby
 from pathlib import Path
 
@@ -89,15 +89,21 @@ _ZERO = re.compile(
 )
 _DENIED = re.compile(_any_of_all("unavailable"))
 _COMING = re.compile(_any_of_all("coming"))
-_DATED = re.compile(
-    rf"{_AVAILABLE}\W{{1,3}}(?:[^\W\d]{{1,7}}\s){{0,3}}{_DATE}"
-    # "Lieferbar" with a number of weeks is how long a delivery takes.
-    rf"|{_AVAILABLE}(?<!lieferbar)(?<!leverbaar)\s{_WEEKS}|{_WEEKS}\w*\s(?:\w+\s)?{_AVAILABLE}"
-    rf"|{_DATE}[\w']{{0,12}}\W{{0,3}}(?:[^\W\d]{{1,7}}\s){{0,2}}{_AVAILABLE}"
-)
 # Without any of these an available product is available now.
 _HINT = re.compile(rf"{_any_of_all('not', 'later')}|{_DATE}|{_WEEKS}")
 _ALONE = re.compile(rf"\W*{_any_of_all('alone')}\W*").fullmatch
+
+
+@cache
+def _compile_dated() -> re.Pattern[str]:
+    """Returns the pattern of what is available at a later date. To compile it takes as long as all
+    others of this module, and few pages need it."""
+    return re.compile(
+        rf"{_AVAILABLE}\W{{1,3}}(?:[^\W\d]{{1,7}}\s){{0,3}}{_DATE}"
+        # "Lieferbar" with a number of weeks is how long a delivery takes.
+        rf"|{_AVAILABLE}(?<!lieferbar)(?<!leverbaar)\s{_WEEKS}|{_WEEKS}\w*\s(?:\w+\s)?{_AVAILABLE}"
+        rf"|{_DATE}[\w']{{0,12}}\W{{0,3}}(?:[^\W\d]{{1,7}}\s){{0,2}}{_AVAILABLE}"
+    )
 
 
 @lru_cache(maxsize=64)
@@ -134,7 +140,7 @@ def parse_availability(text: str) -> bool | None:
         denied |= denials > 0
         promised |= _COMING.search(clause) is not None
         if _AFFIRMED.search(rest):
-            later = bool(_COMING.search(clause) or _DATED.search(clause)) or any(
+            later = bool(_COMING.search(clause) or _compile_dated().search(clause)) or any(
                 not_now.search(clause) for not_now, _ in languages
             )
             promised |= later
