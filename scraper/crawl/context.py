@@ -11,6 +11,7 @@ from functools import cached_property
 from hashlib import blake2b
 from importlib.metadata import version
 from ipaddress import ip_network
+from math import ceil
 from typing import Any
 
 import sqlalchemy as sa
@@ -42,6 +43,7 @@ from scraper.sites.grammar.routes import NO_PROXY, STICKY_REQUESTS, ProxyUse
 
 OUR_VERSION = version("celery-scraper")
 CONTEXTS_MAX = 2000
+HURRIED_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class CrawlContext:
     rendering: Any = None
     # What plug-ins keep of the crawl, by their names.
     extras: Mapping[str, object] = field(default_factory=dict)
+    _hurried: dict[tuple[Kind, float], FetchPolicy] = field(default_factory=dict)
 
     def choose_route(self, kind: Kind, url: str) -> Route:
         """Returns the queue, region and priority of a page."""
@@ -121,6 +124,18 @@ class CrawlContext:
         """Returns how a page is fetched, in the region of its route."""
         policy = self.policies[page.kind]
         return replace(policy, region=self._region_of(page)) if self.site.routes else policy
+
+    def hurried_policy(self, page: LeasedPage, seconds: float) -> FetchPolicy:
+        """Returns how a page is fetched within a number of seconds, rounded up to tenths: most
+        pages of a host share one policy."""
+        key = page.kind, ceil(seconds * 10) / 10
+        policy = self._hurried.get(key)
+        if policy is None or self.site.routes:
+            policy = replace(self.policy_of(page), page_timeout_s=key[1], hurried=True)
+            if len(self._hurried) >= HURRIED_MAX:
+                self._hurried.clear()
+            self._hurried[key] = policy
+        return policy
 
     def _region_of(self, page: LeasedPage) -> str | None:
         region = self.choose_route(page.kind, page.url).region

@@ -313,7 +313,7 @@ class BatchProcessor:
                 attempt = await judge.judge(fetched, tier, permits)
             if context.extras:
                 extras = await self._keep_extras(batch, page, context, fetched, attempt)
-                attempt = replace(attempt, extras=extras)
+                attempt = replace(attempt, extras=extras) if extras else attempt
             return attempt
         except (DeferredError, FetchError, FunctionFailed) as error:
             return self._attempt_of_error(error, permits.began)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 from scraper.crawl.context import CrawlContext
@@ -60,54 +61,60 @@ def make_result(
     """Returns the page's result; `levels` as in `new_pages`. A page that failed, waits or is
     unchanged has no links and no products."""
     context = batch.contexts[page.crawl_id]
-    result = PageResult(
+    verdict, error = decision.verdict, cut_storable(attempt.error, ERROR_CHARS)
+    if attempt.extracted is None or isinstance(context, Attempt):
+        content: dict[str, Any] = {
+            "excerpt": cut_storable(attempt.excerpt, EXCERPT_CHARS),
+            "head": attempt.head,
+            "move": decision.move,
+        }
+    else:
+        content = _read_content(page, attempt, attempt.extracted, context, levels)
+        verdict = verdict._replace(status=Status.UNCHANGED) if attempt.same else verdict
+        error = _problems_of(attempt.extracted) or error
+    # Made at once: `dataclasses.replace` takes as long as 1 % of a page.
+    return PageResult(
         page_id=page.id,
         crawl_id=page.crawl_id,
         lease_id=batch.lease.id,
         outcome=attempt.outcome,
-        verdict=decision.verdict,
+        verdict=verdict,
         http_status=attempt.http_status,
-        error=cut_storable(attempt.error, ERROR_CHARS),
+        error=error,
         signal=decision.signal,
         observations=attempt.observations,
         cost=cost,
         revisit=attempt.revisit,
         extras=attempt.extras,
         last_item_count=attempt.last_item_count,
+        **content,
     )
-    if attempt.extracted is None or isinstance(context, Attempt):
-        excerpt = cut_storable(attempt.excerpt, EXCERPT_CHARS)
-        return replace(result, excerpt=excerpt, head=attempt.head, move=decision.move)
-    return _add_content(result, page, attempt, attempt.extracted, context, levels)
 
 
-def _add_content(
-    result: PageResult,
+def _read_content(
     page: LeasedPage,
     attempt: Attempt,
     extracted: Extracted,
     context: CrawlContext,
     levels: Levels,
-) -> PageResult:
-    """Returns the result with the page's links and products. A product page's content hash covers
-    its products; a listing has none."""
+) -> dict[str, Any]:
+    """Returns the page's links and products, as `PageResult` names them. A product page's content
+    hash covers its products; a listing has none."""
     links = new_pages(extracted.links, context, page.depth + 1, levels)
-    same, verdict, url = attempt.same, result.verdict, attempt.final_url or page.url
+    same, url = attempt.same, attempt.final_url or page.url
     products = [] if same else _new_products(page, extracted, url, context)
     is_product = page.kind is Kind.PRODUCT
-    content = page.last_content if same else _hash_products(products, is_product=is_product)
-    return replace(
-        result,
-        verdict=verdict._replace(status=Status.UNCHANGED) if same else verdict,
-        error=_problems_of(extracted) or result.error,
-        links=links,
-        products=products,
-        named=_named_ids(extracted.items, products),
-        content_hash=content,
-        partial=extracted.partial,
-        lists=_hash_links(links) if page.kind is Kind.LISTING else None,
-        disallowed=extracted.disallowed,
-    )
+    return {
+        "links": links,
+        "products": products,
+        "named": _named_ids(extracted.items, products),
+        "content_hash": (
+            page.last_content if same else _hash_products(products, is_product=is_product)
+        ),
+        "partial": extracted.partial,
+        "lists": _hash_links(links) if page.kind is Kind.LISTING else None,
+        "disallowed": extracted.disallowed,
+    }
 
 
 def _problems_of(extracted: Extracted) -> str | None:

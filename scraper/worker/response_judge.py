@@ -81,9 +81,8 @@ class ResponseJudge:
         if not context.extractor.reads_interface(page.url):
             extracted, item_count, _ = judge_listing(page, extracted, context.retry.attempts_max)
         if doubt is None and extracted.complete:
-            good = _good_attempt(page, fetched, extracted, context, observations, item_count)
             lacks = self._observer.sparse_reason(page, extracted, context) or None
-            return replace(good, error=lacks)
+            return _good_attempt(page, fetched, extracted, context, observations, item_count, lacks)
         suspected = _suspect_block(page, fetched, extracted, doubt, tier, permits)
         if suspected is not None:
             return suspected
@@ -174,6 +173,7 @@ def _good_attempt(
     context: CrawlContext,
     observations: FieldObservations | None,
     item_count: int | None,
+    lacks: str | None,
 ) -> Attempt:
     revisit, same = None, False
     if page.kind is Kind.PRODUCT:
@@ -189,6 +189,7 @@ def _good_attempt(
         fetched.status,
         fetched.url,
         extracted,
+        error=lacks,
         observations=observations,
         revisit=revisit,
         last_item_count=item_count,
