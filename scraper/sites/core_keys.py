@@ -25,7 +25,7 @@ from scraper.sites.quality_keys import Quality, expand_none
 from scraper.sites.revisit_keys import BELIEVED, Conditional, Revisit, RevisitBounds
 
 NETWORKS_MAX = 50
-Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,39}$")]
+Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*$", max_length=40)]
 
 
 def _expand_robots(value: Any) -> Any:

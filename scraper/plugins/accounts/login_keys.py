@@ -199,7 +199,7 @@ class Login(Model):
     logged_out: LoggedOut = Field(
         (), description="the signs of a logged-out page: any of them; a 401 always is one"
     )
-    accounts: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,62}$")] | None = Field(
+    accounts: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*$", max_length=63)] | None = Field(
         None, description="the group in the secrets file; default: the site's name"
     )
     hosts: Annotated[tuple[Annotated[str, AfterValidator(scalars.check_host)], ...], STRINGS] = (

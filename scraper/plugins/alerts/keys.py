@@ -25,8 +25,10 @@ EVENTS = (
     "stock, sold out, new, delisted, relisted; over all shops: cheapest, no longer cheapest, "
     "undercut by 3%, back in stock anywhere"
 )
-# The name of a line in the list of recipients.
-RECIPIENT = r"[A-Za-z0-9][\w-]{0,39}"
+# The name of a rule, or of a line in the list of recipients.
+_NAME, _NAME_MAX = r"[A-Za-z0-9][\w-]", 40
+RECIPIENT = rf"{_NAME}{{0,{_NAME_MAX - 1}}}"
+_RecipientName = Annotated[str, Field(pattern=f"^{_NAME}*$", max_length=_NAME_MAX)]
 
 
 def _check_when(text: str) -> str:
@@ -44,7 +46,7 @@ def _check_duration(text: str) -> str:
 class AlertRule(Model):
     """One rule of price alerts."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][\w-]{0,59}$", description="the name of the rule")
+    name: str = Field(pattern=f"^{_NAME}*$", max_length=60, description="the name of the rule")
     when: Annotated[str, AfterValidator(_check_when)] = Field(description=EVENTS)
     id: str | None = Field(None, description="only this product")
     where: dict[str, StrictBool | StrictInt | StrictStr] = Field(
@@ -54,7 +56,7 @@ class AlertRule(Model):
     every: Annotated[str, AfterValidator(_check_duration)] | None = Field(
         None, description="send a digest: one message per 1d, 1h"
     )
-    to: Annotated[tuple[Annotated[str, Field(pattern=f"^{RECIPIENT}$")], ...], STRINGS] = Field(
+    to: Annotated[tuple[_RecipientName, ...], STRINGS] = Field(
         (), max_length=20, description="names of recipients; default: recipients without a name"
     )
 

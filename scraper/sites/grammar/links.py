@@ -106,7 +106,8 @@ class Pages(Model):
     )
     param: str | None = Field(
         None,
-        pattern=r"^[\w.\[\]~-]{1,100}$",
+        pattern=r"^[\w.\[\]~-]+$",
+        max_length=100,
         description="instead of `url`: the query parameter to set",
     )
     first: int = Field(1, ge=0, le=1_000_000, description="the first page's number")

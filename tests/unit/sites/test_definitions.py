@@ -597,6 +597,14 @@ def test_the_schema_knows_every_key_and_the_shorthands() -> None:
     assert "string" in [one.get("type") for one in field["anyOf"]]
 
 
+def test_no_pattern_counts_letters_of_all_scripts() -> None:
+    """To compile one would take every command 50 ms."""
+    schema = json.dumps(json_schema())
+    patterns = [json.loads(text) for text in re.findall(r'"pattern": ("[^"]*")', schema)]
+    assert any(r"\w" in pattern for pattern in patterns)
+    assert [pattern for pattern in patterns if re.search(r"\\w[^\]]*\]?\{", pattern)] == []
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -42,7 +42,7 @@ class PriceRule(AlertRule):
     # The schema takes 40 ms, and most coordinators have no rule.
     model_config = ConfigDict(defer_build=True)
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,123}$")]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*$", max_length=124)]
     site: str | None = None
 
     @property
