@@ -31,12 +31,26 @@ product:
 
 
 # Waits for environments, each with a folder, and forks a process for each, in which nothing of
-# scraper was imported before. Says how each ended.
+# scraper was imported before that asks which plug-ins are on. Says how each ended.
 LIBRARIES = """
-import celery.apps.beat, celery.apps.worker, celery.bin.celery, celery.bin.worker, json, lxml.etree
-import parsel, psutil, psycopg, pydantic_settings, redis.asyncio, rich.console, selectolax.lexbor
-import os, sqlalchemy.dialects.postgresql.psycopg, structlog, sys
-assert "scraper" not in sys.modules
+import celery.apps.beat, celery.apps.worker, celery.bin.celery, celery.bin.worker
+import cryptography.fernet, fsspec, httpx, lxml.etree, parsel, psutil, psycopg, pydantic_settings
+import redis.asyncio, rich.console, selectolax.lexbor
+import sqlalchemy.dialects.postgresql.psycopg, structlog, warcio
+import contextlib, gc, importlib, json, os, pkgutil, sys
+path, asks_for_plugins = sys.argv[1], ("scraper.registry", "scraper.plugins")
+sys.path.insert(0, path)
+sys.modules |= dict.fromkeys(asks_for_plugins) # Importing them fails for now.
+for module in pkgutil.walk_packages([os.path.join(path, "scraper")], "scraper."):
+    if not module.name.endswith("__main__"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module.name)
+for name in asks_for_plugins:
+    del sys.modules[name]
+del sys.path[0]
+assert not {"scraper.settings", "scraper.sites.definition", "scraper.tasks"} & sys.modules.keys()
+gc.collect()
+gc.freeze()
 for line in sys.stdin:
     environ, folder = json.loads(line)
     crawl = os.fork()
@@ -55,9 +69,12 @@ else:
 # A worker and a command of the same installation, which both import what they share once.
 PROGRAM = """
 import os, signal, sys
-import celery.apps.worker, celery.bin.celery, celery.bin.worker, scraper.api, scraper.tasks
+import celery.apps.worker, celery.bin.celery, celery.bin.worker
+import scraper.cli.crawl.crawls, scraper.runtime.pool, scraper.tasks
 from celery.__main__ import main as start_worker
 from scraper.cli.main import main
+from scraper.process.current_worker import import_ahead
+import_ahead(fetches=True)
 worker = os.fork()
 if not worker:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -91,7 +108,7 @@ Crawl = Callable[[dict[str, str], Path], int]
 def crawl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crawl]:
     """Runs the program in such an environment and folder. Returns its exit code."""
     with subprocess.Popen(
-        [sys.executable, "-c", LIBRARIES + PROGRAM],
+        [sys.executable, "-c", LIBRARIES + PROGRAM, str(ROOT)],
         cwd=tmp_path_factory.mktemp("libraries"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
