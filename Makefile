@@ -35,8 +35,8 @@ unexport PYTHONDONTWRITEBYTECODE
 OLD_PIP := import pip, ssl; old = tuple(map(int, pip.__version__.split(".")[:2])) < (24, 2); \
 	print(old and ssl.get_default_verify_paths().cafile or "")
 UV = $$(command -v uv || echo $(BIN)/uv)
-# Three tests a core of a small machine: most wait for servers and processes.
-AT_ONCE := -n 6
+# Two tests a core of a small machine: most wait for servers and processes.
+AT_ONCE := -n 4
 SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help

@@ -3,7 +3,6 @@
 Xdist gives each worker an equal part of the list, one after the other, and a worker that has done
 its part takes half of what another one has left. So each part begins with files of long tests, the
 longest before all, and ends with short tests: no worker is left alone with a long one.
-The last part has short tests only: long ones wait much of the time, and would leave cores idle.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ LASTS_S = {
     "test_lies": 115,
     "test_bombs": 100,
     "test_dead": 100,
-    "test_package": 100,
     "test_recovery": 98,
     "test_compose": 90,
     "test_json_of_each_command": 87,
@@ -45,7 +43,6 @@ LASTS_S = {
     "test_picker_tab": 70,
     "test_browser_only": 70,
     "test_crawls_tab_access": 70,
-    "test_days": 60,
     "test_watch": 60,
     "test_price_alerts": 60,
     "test_fleet": 53,
@@ -72,7 +69,7 @@ def spread(
         while file:
             free = [n for n in range(workers) if len(parts[n]) < rooms[n]]
             if lasts_s(file[0]):
-                chosen = min(free[:-1] or free, key=lambda n: seconds[n])
+                chosen = min(free, key=lambda n: seconds[n])
             else:
                 chosen = max(free, key=lambda n: rooms[n] - len(parts[n]))
             taken = file[: rooms[chosen] - len(parts[chosen])]
