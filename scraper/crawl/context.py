@@ -72,7 +72,7 @@ class CrawlContext:
     rendering: Any = None
     # What plug-ins keep of the crawl, by their names.
     extras: Mapping[str, object] = field(default_factory=dict)
-    _hurried: dict[tuple[Kind, float], FetchPolicy] = field(default_factory=dict)
+    _hurried: dict[tuple[Kind, str | None, float], FetchPolicy] = field(default_factory=dict)
 
     def choose_route(self, kind: Kind, url: str) -> Route:
         """Returns the queue, region and priority of a page."""
@@ -125,17 +125,16 @@ class CrawlContext:
         policy = self.policies[page.kind]
         return replace(policy, region=self._region_of(page)) if self.site.routes else policy
 
-    def hurried_policy(self, page: LeasedPage, seconds: float) -> FetchPolicy:
-        """Returns how a page is fetched within a number of seconds, rounded up to tenths: most
-        pages of a host share one policy."""
-        key = page.kind, ceil(seconds * 10) / 10
-        policy = self._hurried.get(key)
-        if policy is None or self.site.routes:
-            policy = replace(self.policy_of(page), page_timeout_s=key[1], hurried=True)
+    def hurried_policy(self, kind: Kind, policy: FetchPolicy, seconds: float) -> FetchPolicy:
+        """Returns the policy of a page of that kind with less time, in seconds, rounded up to
+        tenths: most pages of a host share one."""
+        key = kind, policy.region, min(ceil(seconds * 10) / 10, policy.page_timeout_s)
+        hurried = self._hurried.get(key)
+        if hurried is None:
             if len(self._hurried) >= HURRIED_MAX:
                 self._hurried.clear()
-            self._hurried[key] = policy
-        return policy
+            hurried = self._hurried[key] = replace(policy, page_timeout_s=key[2], hurried=True)
+        return hurried
 
     def _region_of(self, page: LeasedPage) -> str | None:
         region = self.choose_route(page.kind, page.url).region

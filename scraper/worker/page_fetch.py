@@ -188,7 +188,7 @@ class PageFetch:
             return policy
         if not limiter.signals.is_healthy(asyncio.get_running_loop().time(), MOST_SHARE):
             return policy
-        return self.context.hurried_policy(page, enough_s)
+        return self.context.hurried_policy(page.kind, policy, enough_s)
 
     def _require_wanted(self) -> None:
         """Raises DeferredError if the page was dropped while it waited for its permit."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import sqlalchemy as sa
 
 from scraper.frontier import sites
 from scraper.infra import database
-from scraper.infra.database import make_engine
 from tests.support.making import a_site
+
+# The engine is the test's own and has one connection: a pool with more takes each in turn.
+pytestmark = pytest.mark.usefixtures("own_database")
 
 # One row at most: a plan for all values costs as much as one for this value.
 ASKED = sa.text("SELECT crawl_id FROM pages WHERE id = :id")
@@ -19,14 +19,6 @@ PREPARED = sa.text(
 )
 # Five times unprepared, five times planned for its values, then by a plan for all of them.
 TIMES = 12
-
-
-@pytest.fixture
-def engine(database: str) -> Iterator[sa.Engine]:
-    """An engine with one connection: a pool with more of them takes each in turn."""
-    engine = make_engine(database)
-    yield engine
-    engine.dispose()
 
 
 def read(engine: sa.Engine, times: int = TIMES) -> list[int]:
