@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+import psutil
 import pytest
 
 from scraper.domain import Fetched, Outcome
@@ -20,6 +21,9 @@ from tests.support.fetching import POLICY
 from tests.support.started import find_started
 
 QUICK = Rendering(wait="2s")
+
+# Seconds that a browser may take to end on a busy machine.
+ENDS_S = 10
 
 
 # A browser's page takes longer than an answer without one.
@@ -45,9 +49,9 @@ def using(case: Case, **options: Any) -> Any:
         async with browsers(**options) as found:
             return await case(found)
 
-    before = chromiums()
+    before = find_browsers()
     result = asyncio.run(run())
-    assert chromiums() <= before, "a browser is left over"
+    check_that_browsers_end(find_browsers() - before)
     return result
 
 
@@ -55,7 +59,7 @@ def using(case: Case, **options: Any) -> Any:
 def shared_browsers() -> Iterator[Callable[[Case], Any]]:
     """Runs cases one after the other with the same browsers, since a start takes longer than a page.
     A case leaves no page open; after one that failed, the next one has new browsers."""
-    before, loop = chromiums(), asyncio.new_event_loop()
+    before, loop = find_browsers(), asyncio.new_event_loop()
     # It runs between cases too, as it does in a worker, so a browser's answers arrive in time.
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -85,11 +89,24 @@ def shared_browsers() -> Iterator[Callable[[Case], Any]]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
-    assert chromiums() <= before, "a browser is left over"
+    check_that_browsers_end(find_browsers() - before)
 
 
-def chromiums() -> set[int]:
-    return {process.pid for process in find_started("chrom")}
+def find_browsers() -> set[psutil.Process]:
+    """Without the processes that browsers start and end themselves."""
+    return {found for found in find_started("chrom") if not is_part_of_browser(found)}
+
+
+def is_part_of_browser(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return any(word.startswith("--type=") for word in process.cmdline())
+    return True
+
+
+def check_that_browsers_end(left: set[psutil.Process]) -> None:
+    """Browsers end after a moment if they had to be killed."""
+    _, running = psutil.wait_procs(left, timeout=ENDS_S)
+    assert not running, "a browser is left over"
 
 
 async def failed(work: Awaitable[Fetched]) -> tuple[Outcome, str]:
