@@ -25,6 +25,7 @@ _PRODUCTS = frozenset(
     VideoGame MusicAlbum MusicRelease SoftwareApplication MobileApplication WebApplication
 """.lower().split()
 )
+_AGGREGATES = frozenset({"aggregateoffer"})
 # Where an offer may hold a value that is missing at its usual key.
 _OFFER_PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "price": (
@@ -53,7 +54,7 @@ def put_own_first(
 ) -> list[dict[str, Any]]:
     """Returns the objects with the page's own product, which has the highest rank, before other
     products, such as recently viewed ones. A first product of rank 2 is the page's own."""
-    products = [node for node in nodes if not _PRODUCTS.isdisjoint(_type_names(node))]
+    products = [node for node in nodes if _has_type(node, _PRODUCTS)]
     if len(products) < 2 or products[0].get("hasVariant") or rank(products[0]) >= 2:
         return nodes
     own = max(products, key=rank)
@@ -64,7 +65,7 @@ def find_texts(nodes: list[dict[str, Any]], path: JsonPath, every: bool) -> Iter
     """Yields the texts at `path` in the first object of the type, or in `every` one."""
     wanted = _PRODUCTS if path.type == "Product" else frozenset({path.type.lower()})
     for node in nodes:
-        if wanted.isdisjoint(_type_names(node)):
+        if not _has_type(node, wanted):
             continue
         empty = True
         for value in _texts_at(node, path.steps, _find_elsewhere):
@@ -91,10 +92,19 @@ def _texts_at(value: Any, steps: Steps, elsewhere: Elsewhere | None = None) -> I
         yield from _walk_texts(value, steps, elsewhere)
 
 
-def _type_names(node: dict[str, Any]) -> Iterator[str]:
-    for name in as_list(node.get("@type")):
-        if isinstance(name, str):
-            yield name.replace("#", "/").replace(":", "/").rsplit("/", 1)[-1].lower()
+def _has_type(node: dict[str, Any], wanted: frozenset[str]) -> bool:
+    """Returns whether an object has one of the types, which are given in lower case."""
+    named = node.get("@type")
+    if isinstance(named, str):
+        return _short_name(named) in wanted
+    return isinstance(named, list) and any(
+        isinstance(name, str) and _short_name(name) in wanted for name in named
+    )
+
+
+def _short_name(name: str) -> str:
+    """Returns a type's name without its vocabulary, such as "https://schema.org/"."""
+    return name.replace("#", "/").replace(":", "/").rsplit("/", 1)[-1].lower()
 
 
 def as_list(value: Any) -> list[Any]:
@@ -201,17 +211,17 @@ def find_objects(nodes: list[dict[str, Any]], path: JsonPath) -> Iterator[dict[s
     every object of exactly that type. A reference yields the object that it names, and an
     AggregateOffer yields its offers."""
     if not path.steps:
-        name = path.type.lower()
-        yield from (node for node in nodes if name in _type_names(node))
+        exact = frozenset({path.type.lower()})
+        yield from (node for node in nodes if _has_type(node, exact))
         return
     wanted = _PRODUCTS if path.type == "Product" else frozenset({path.type.lower()})
     for node in nodes:
-        if wanted.isdisjoint(_type_names(node)):
+        if not _has_type(node, wanted):
             continue
         empty = True
         for item in _resolve_references(find_objects_at(node, path.steps), nodes):
             empty = False
-            offers = item.get("offers") if "aggregateoffer" in _type_names(item) else None
+            offers = item.get("offers") if _has_type(item, _AGGREGATES) else None
             yield from find_objects_at(offers, ()) if offers else (item,)
         if not empty:
             return
