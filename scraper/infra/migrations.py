@@ -114,24 +114,28 @@ def _print_progress(line: str) -> None:
 
 def upgrade(engine: sa.Engine, report: Callable[[str], None] = _print_progress) -> str:
     """Applies missing migrations, one process at a time. Returns the core's revision."""
-    from alembic import command
-
     with hold_lock(engine, report):
         for history in histories():
-            # The program of a release before may start again: there is nothing for it to apply.
-            if not is_ahead(engine, history):
-                _migrate(engine, history, lambda config: command.upgrade(config, "head"), report)
+            if not is_applied(engine, history):
+                _migrate(engine, history, _upgrade_to_head, report)
     return head()
 
 
-def is_ahead(engine: sa.Engine, history: History) -> bool:
-    """Returns whether the database is newer than this program, and compatible. Raises
-    `ServerUnavailableError` if it is newer and not compatible."""
+def _upgrade_to_head(config: Config) -> None:
+    from alembic import command
+
+    command.upgrade(config, "head")
+
+
+def is_applied(engine: sa.Engine, history: History) -> bool:
+    """Returns whether there is nothing to apply: the program of a release before may start again on
+    a newer database. Raises `ServerUnavailableError` if that database is not compatible."""
     with engine.connect() as connection:
         revision = read_revision(connection, history.table)
-        if revision is None or revision <= history.head():
+        if revision is None or revision < history.head():
             return False
-        return read_newer(connection, history, history.head()) is not None
+        read_newer(connection, history, history.head())
+        return True
 
 
 def downgrade(engine: sa.Engine, revision: str, plugin: str | None = None) -> None:

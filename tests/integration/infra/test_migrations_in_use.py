@@ -3,7 +3,6 @@ programs of another revision."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,15 +23,9 @@ REVISION = "SELECT version_num FROM alembic_version"
 
 
 @pytest.fixture
-def engine(empty_database: str) -> Iterator[sa.Engine]:
-    engine = make_engine(empty_database)
-    migrations.upgrade(engine)
-    yield engine
-    engine.dispose()
-
-
-@pytest.fixture
-def following(engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NextMigrations:
+def following(
+    own_database: str, engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> NextMigrations:
     following = NextMigrations(tmp_path / "versions")
     monkeypatch.setattr(migrations, "CORE", following.history)
     return following
