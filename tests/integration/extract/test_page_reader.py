@@ -158,8 +158,8 @@ def test_no_page_holds_the_loop(
     monkeypatch.setattr(
         extraction_pool, "ISOLATED", ReadLimits(0.5, isolated=True, deadline_s=ISOLATED.deadline_s)
     )
-    field, body = HOSTILE[name]
-    result, longest_s, took_s = read(lasting_reader, field, body)
+    field, make = HOSTILE[name]
+    result, longest_s, took_s = read(lasting_reader, field, make())
     assert longest_s < bounds.standstill_s
     assert took_s < bounds.outcome_s
     assert isinstance(result, TooSlow | Extracted)

@@ -117,7 +117,7 @@ def test_it_ends_by_itself_with_a_sentence(shop: StaticShop, name: str) -> None:
 
 @pytest.mark.parametrize("page", everyday(HOSTILE, "attributes", "XPath in XPath", "memory"))
 def test_hostile_pages(shop: StaticShop, page: str) -> None:
-    words = words_of("try", shop, HOSTILE[page][1])
+    words = words_of("try", shop, HOSTILE[page][1]())
     with started(words, page_cpu_s=0.3) as process:
         assert process.wait(PATIENCE_S) in (0, 1)
     assert "Traceback" not in Path("out").read_text()
