@@ -25,6 +25,8 @@ pytestmark = pytest.mark.parses
 DOCUMENTED = {"_asdict", "_fields", "_make", "_replace", "_exit"}
 # Python adds these to each class of some kinds.
 ADDED = {"_abc_impl", "_is_protocol"}
+# What a method gives to its object.
+GIVEN = re.compile(r"\bself\.(\w+)\b[^=\n]* = ")
 CHANGING = {"append", "extend", "insert", "remove", "update", "clear", "pop", "setdefault"}
 # What of these a program may import, by their documentation.
 SUBMODULES = {
@@ -171,7 +173,8 @@ def without_annotations(tree: ast.AST) -> Iterator[ast.AST]:
 
 def find_in_source(module: str, tree: ast.Module, made: set[str]) -> Iterator[Found]:
     imported: set[str] = set()
-    for node in without_annotations(tree):
+    nodes = list(without_annotations(tree))
+    for node in nodes:
         match node:
             case ast.Attribute(attr=name, lineno=line) if is_private(name) and name not in made:
                 yield Found(module, name, line)
@@ -187,7 +190,7 @@ def find_in_source(module: str, tree: ast.Module, made: set[str]) -> Iterator[Fo
                     for alias in aliases:
                         if is_private(alias.name):
                             yield Found(module, alias.name, node.lineno)
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Assign(targets=targets):
                 changed: list[Any] = [x for x in targets if not isinstance(x, ast.Name)]
@@ -214,13 +217,30 @@ def find_in_import(module: str, source: str, line: int) -> Iterator[Found]:
 
 
 @cache
+def names_given_in(module: str) -> set[str]:
+    """What the methods of all of a module's classes give to objects."""
+    try:
+        source = inspect.getsource(sys.modules[module])
+    except (OSError, TypeError):
+        source = ""
+    return set(GIVEN.findall(source))
+
+
+@cache
 def names_in_class(base: type) -> set[str]:
     """What a class has, and what its methods give to each object."""
     try:
         source = inspect.getsource(base)
     except (OSError, TypeError):
         source = ""
-    return {*vars(base), *re.findall(r"\bself\.(\w+)\b[^=\n]* = ", source)}
+    return {*vars(base), *GIVEN.findall(source)}
+
+
+def has_name(base: type, name: str) -> bool:
+    """Looks at the whole module first, since a class is cut out of its module by parsing it."""
+    return name in vars(base) or (
+        name in names_given_in(base.__module__) and name in names_in_class(base)
+    )
 
 
 def find_in_classes(modules: dict[str, Module]) -> Iterator[Found]:
@@ -232,16 +252,14 @@ def find_in_classes(modules: dict[str, Module]) -> Iterator[Found]:
             if not (isinstance(made, type) and made.__module__ == info.name):
                 continue
             bases = [base for base in made.__mro__[1:] if is_foreign(base.__module__)]
-            private = {n for base in bases for n in names_in_class(base) if is_private(n)} - ADDED
-            if not private:
-                continue
             classes = {node.name: node for node in modules[info.name].classes}
             tree = classes.get(made.__name__)
-            if tree is None:
+            if not bases or tree is None:
                 continue
             used = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
-            for name in private & (used | vars(made).keys()):
-                yield Found(info.name, name, 0)
+            for name in {n for n in used | vars(made).keys() if is_private(n)} - ADDED:
+                if any(has_name(base, name) for base in bases):
+                    yield Found(info.name, name, 0)
 
 
 @pytest.fixture(scope="module")
