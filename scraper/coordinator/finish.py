@@ -18,7 +18,7 @@ from scraper.coordinator.discover import dispatch_message
 from scraper.domain import CrawlStatus, Message
 from scraper.frontier import crawls
 from scraper.frontier.crawls import PARTIAL
-from scraper.infra.database import run_transaction
+from scraper.infra.database import roll_back, run_transaction
 from scraper.infra.statements import sql
 from scraper.quality.report import read_block
 from scraper.registry import plugin_hooks
@@ -113,7 +113,7 @@ def _delist_missed(
         misses = missed_products.delist_missed(connection, crawl, doubted, confirmed=confirmed)
         odd = missed_products.judge_misses(connection, crawl, misses, listings, before)
         if suspect or odd is not None:
-            savepoint.rollback()
+            roll_back(connection, savepoint)
         else:
             delisted = misses.delisted
     missed_products.store_misses(connection, crawl.id, misses, listings)

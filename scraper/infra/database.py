@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
@@ -91,10 +91,19 @@ class WatchedConnection(psycopg.Connection[Any]):
             super().rollback()
             self._forgot_at = time.monotonic()
             return
+        with self.keep_prepared():
+            super().rollback()
+
+    @contextmanager
+    def keep_prepared(self) -> Iterator[None]:
+        """Keeps what is prepared while something that no statement depends on is rolled back."""
         # Not documented: psycopg has an upper bound for this.
         prepared, self._prepared = self._prepared, type(self._prepared)()
-        super().rollback()
-        self._prepared = prepared
+        self.prepare_threshold = None
+        try:
+            yield
+        finally:
+            self._prepared = prepared
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
         return super().wait(self._watch_silence(gen), *args, **options)
@@ -230,6 +239,14 @@ def _discard_stale_connections(context: sa.engine.ExceptionContext) -> None:
     lost what psycopg prepared."""
     if getattr(context.original_exception, "sqlstate", None) in STALE_STATES:
         context.is_disconnect = True
+
+
+def roll_back(connection: sa.Connection, savepoint: sa.NestedTransaction) -> None:
+    """Rolls back to a savepoint since which no statement has failed. Other rollbacks to savepoints
+    make psycopg forget all that is prepared."""
+    driver: Any = connection.connection.driver_connection
+    with driver.keep_prepared():
+        savepoint.rollback()
 
 
 def dumps(value: object) -> str:

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from scraper.frontier.crawls import REPLAY
+from scraper.infra.database import roll_back
 from scraper.infra.statements import sql
 from scraper.plugin import Hooks
 from scraper.plugins.confirm import cards, missing, second_readings, shapes
@@ -113,7 +114,7 @@ class ConfirmHooks(Hooks):
             single = second_readings.find_single(connection, row, prices)
             judgement.store_number(whole=complete)
             odd = complete and missing.is_surprising(connection, row, before)
-            savepoint.rollback()
+            roll_back(connection, savepoint)
         again = missing.request_pages(connection, row) if odd else 0
         weighed = judgement.weighed
         if weighed.questions or single:

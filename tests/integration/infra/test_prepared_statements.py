@@ -37,6 +37,16 @@ def test_a_statement_that_only_reads_is_planned_a_few_times(engine: sa.Engine) -
     assert read(engine) == [unplanned + TIMES]
 
 
+def test_what_a_savepoint_takes_back_is_not_planned_again(engine: sa.Engine) -> None:
+    (unplanned,) = read(engine)
+    with engine.connect() as connection:
+        with connection.begin_nested() as savepoint:
+            sites.store_definitions(connection, [a_site()])
+            database.roll_back(connection, savepoint)
+        assert connection.execute(sa.text("SELECT FROM sites")).all() == []
+    assert read(engine) == [unplanned + TIMES]
+
+
 def test_after_an_error_nothing_is_prepared(engine: sa.Engine) -> None:
     assert read(engine)
     with pytest.raises(sa.exc.DBAPIError), engine.connect() as connection:
