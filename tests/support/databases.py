@@ -41,6 +41,12 @@ SELECT format('a session of %%s (pid %%s, %%s): %%s', application_name, pid, sta
    AND pid <> ALL (%s)
 """
 
+# As DISCARD ALL, but for what is prepared: PostgreSQL would parse and plan it again for each test.
+DISCARDED = """
+CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *;
+SELECT pg_advisory_unlock_all(); DISCARD SEQUENCES; DISCARD TEMP
+"""
+
 # Everything of a schema that a test might change: columns, indexes, triggers, settings, revision.
 SCHEMA = """
 SELECT md5(concat(
@@ -199,10 +205,8 @@ class WorkerDatabase:
         kept = []
         for connection in taken:
             driver: Any = connection.driver_connection
-            driver.execute("SELECT")
-            psycopg.Connection.rollback(driver)  # psycopg forgets all that it has prepared.
             driver.autocommit = True
-            driver.execute("DISCARD ALL", prepare=False)
+            driver.execute(DISCARDED, prepare=False)
             set_up_session(driver, None)
             kept.append(driver.info.backend_pid)
             connection.close()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
+from scraper.settings import Settings
+from tests.support.databases import WorkerDatabase
+
 PREPARED = sa.text("SELECT count(*) FROM pg_prepared_statements")
 STATE = """
 SELECT current_setting('work_mem'), current_setting('timezone'), to_regclass('pg_temp.left_over'),
        (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()),
-       (SELECT count(*) FROM pg_listening_channels()), (SELECT count(*) FROM pg_prepared_statements)
+       (SELECT count(*) FROM pg_listening_channels()), (SELECT count(*) FROM pg_cursors)
 """
 
 
@@ -28,7 +31,18 @@ def test_a_test_begins_with_a_new_session(engine: sa.Engine, _turn: int) -> None
             "CREATE TEMP TABLE left_over (id int)",
             "SELECT pg_advisory_lock(7)",
             "LISTEN left_over",
+            "DECLARE left_over CURSOR WITH HOLD FOR SELECT 1",
         ):
             connection.execute(sa.text(statement))
-        while connection.execute(PREPARED).scalar() == 0:
+
+
+def test_what_is_prepared_stays_and_works(servers: Settings) -> None:
+    database = WorkerDatabase(servers, "t_shared_session")
+    engine = database.engine()
+    with engine.connect() as connection:
+        while not (prepared := connection.execute(PREPARED).scalar()):
             pass
+    assert database.empty() == ""
+    with engine.connect() as connection:
+        assert [connection.execute(PREPARED).scalar() for _ in range(3)] == [prepared] * 3
+    database.close()
