@@ -32,7 +32,9 @@ from scraper.plugins.freshness.rules.shares import PageGroup, mean_share
 GOOD_SHARE = 0.993
 # The parts of the best visits that are tried.
 BEST_PARTS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.97)
-HALVINGS = 45
+# How exactly numbers are found, as a part of their range, and what depends on them.
+ACCURACY = 2.0**-45
+BUDGET_ACCURACY = 2.0**-22
 BUDGET_MAX = 1e9
 # The values of x and of 1 - (1 + x) e^-x, for the inverse of the latter.
 _XS = [math.exp(step / 100 - 10) for step in range(1400)]
@@ -68,7 +70,9 @@ def lambda_visits(rate: float, weight: float, multiplier: float) -> float:
     >>> round(lambda_visits(1.0, 1.0, 0.5), 3)
     1.0
     """
-    return (math.sqrt(rate * rate + 4 * weight * rate / multiplier) - rate) / 2
+    scaled = 2 * weight * rate / multiplier
+    # The formula above, turned so that nothing is lost where the two terms are nearly equal.
+    return scaled / (rate + math.sqrt(rate * rate + 2 * scaled))
 
 
 def best_visits(rate: float, weight: float, value: float) -> float:
@@ -127,14 +131,51 @@ def _mix_best(
 def _find_number(
     pages: Sequence[PageGroup], budget: float, visits: Callable[[float, float, float], float]
 ) -> float:
-    """Returns the number for which all pages' visits sum to the budget."""
-    low, high = -70.0, 70.0
-    for _ in range(HALVINGS):
+    """Returns the number for which all pages' visits sum to the budget. The logarithm of the sum
+    falls nearly in a straight line with the number's."""
+    groups = [(group.number, group.rate, group.gain) for group in pages]
+
+    def exceed(logarithm: float) -> float:
+        number = math.exp(logarithm)
+        total = sum(count * visits(rate, gain, number) for count, rate, gain in groups)
+        return math.log(total / budget) if total else -math.inf
+
+    return math.exp(_find_root(exceed, -70.0, 70.0))
+
+
+def _find_root(
+    function: Callable[[float], float], low: float, high: float, accuracy: float = ACCURACY
+) -> float:
+    """Returns where a falling function is no longer above zero, or the end that is nearest, by the
+    method ITP (Oliveira and Takahashi, 2020). It makes three calls more than halving at worst, and
+    few where the function is nearly straight."""
+    above, below = function(low), function(high)
+    if above <= 0:
+        return low
+    if below >= 0:
+        return high
+    slope, room = 0.2 / (high - low), high - low
+    least = accuracy * room
+    while high - low > least:
         middle = (low + high) / 2
-        number = math.exp(middle)
-        total = sum(group.number * visits(group.rate, group.gain, number) for group in pages)
-        low, high = (middle, high) if total > budget else (low, middle)
-    return math.exp((low + high) / 2)
+        secant = middle
+        if math.isfinite(below):
+            secant = low + (high - low) * above / (above - below)
+        # Towards the middle by a little, and never farther from it than what halving has left.
+        moved = min(slope * (high - low) ** 2, abs(middle - secant))
+        secant += math.copysign(moved, middle - secant)
+        farthest = max(room - (high - low) / 2, 0.0)
+        if abs(secant - middle) > farthest:
+            secant = middle - math.copysign(farthest, middle - secant)
+        value = function(secant)
+        if abs(value) < accuracy:
+            return secant
+        if value > 0:
+            low, above = secant, value
+        else:
+            high, below = secant, value
+        room /= 2
+    return high
 
 
 def total_visits(pages: Sequence[PageGroup], allocation: Allocation) -> float:
@@ -149,25 +190,19 @@ def needed_budget(
     pages: Sequence[PageGroup], share: float, within: float, least: float = 0.0
 ) -> float:
     """Returns the fewest requests a day with which the share is true within that many days."""
-    low, high = 0.0, math.log(BUDGET_MAX)
-    for _ in range(HALVINGS // 2):
-        middle = (low + high) / 2
-        allocation = allocate(pages, math.exp(middle), least, within)
-        enough = _share_of(pages, allocation, within) >= share
-        low, high = (low, middle) if enough else (middle, high)
+
+    def lack(logarithm: float) -> float:
+        return share - _share_of(pages, allocate(pages, math.exp(logarithm), least, within), within)
+
+    enough = math.exp(_find_root(lack, 0.0, math.log(BUDGET_MAX), BUDGET_ACCURACY))
     # What the least visits cost is spent in any case.
-    return max(math.exp(high), least * sum(group.number for group in pages))
+    return max(enough, least * sum(group.number for group in pages))
 
 
 def reached_age(pages: Sequence[PageGroup], allocation: Allocation, share: float) -> float:
     """Returns the age in days within which the share of values is true."""
     visits = visits_of(pages, allocation)
-    low, high = 0.0, 3650.0
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        enough = mean_share(pages, visits, middle) >= share
-        low, high = (low, middle) if enough else (middle, high)
-    return high
+    return _find_root(lambda days: share - mean_share(pages, visits, days), 0.0, 3650.0)
 
 
 def _share_of(pages: Sequence[PageGroup], allocation: Allocation, within: float) -> float:
@@ -178,18 +213,21 @@ def _raise_least(
     pages: Sequence[PageGroup], chosen: Allocation, budget: float, least: float
 ) -> Allocation:
     """Returns an allocation whose pages all get the least visits, at the cost of the others."""
-    low, high = 1.0, 1e30
-    raised = chosen
-    for _ in range(2 * HALVINGS):
-        factor = math.sqrt(low * high)
-        raised = chosen._replace(
+
+    def scale(logarithm: float) -> Allocation:
+        factor = math.exp(logarithm)
+        return chosen._replace(
             multiplier=chosen.multiplier * factor,
             value=chosen.value * factor,
             scale=1.0,
             equal=0.0,
             least=least,
         )
-        low, high = (factor, high) if total_visits(pages, raised) > budget else (low, factor)
+
+    def exceed(logarithm: float) -> float:
+        return math.log(total_visits(pages, scale(logarithm)) / budget)
+
+    raised = scale(_find_root(exceed, 0.0, 70.0))
     # The best visits jump to 0, and no factor may lead to the budget then.
     if chosen.part and abs(total_visits(pages, raised) - budget) > 1e-3 * budget:
         return _raise_least(pages, chosen._replace(part=0.0), budget, least)
