@@ -77,6 +77,16 @@ class Window:
         )
         return self.page
 
+    def measure(self, selector: str) -> dict[str, float]:
+        """Returns the box of the selector's first element. In one step, since the page draws its rows
+        again at any time."""
+        box: dict[str, float] = self.page.evaluate(
+            "(selector) => document.querySelector(selector).getBoundingClientRect().toJSON()",
+            selector,
+        )
+        assert box["width"], f"{selector} is not drawn"
+        return box
+
     def overflows(self) -> list[str]:
         """What reaches beyond the window's width, and does not scroll within a box of its own."""
         found: list[str] = self.page.evaluate("""() => {

@@ -259,8 +259,7 @@ def test_a_price_in_a_click(flower: Flower, browser: Browser, engine: sa.Engine)
     expect(page.locator("#site-changes tbody tr")).to_have_count(5)
     expect(page.locator("#site-changes tbody tr").first).to_contain_text("8.00 EUR → 12.00 EUR")
     expect(page.locator("#days .chart-figure")).to_have_count(0)
-    tops = [page.locator(f"#{name}").bounding_box() for name in ("site-changes", "site-crawls")]
-    assert tops[0] is not None and tops[1] is not None and tops[0]["y"] < tops[1]["y"]
+    assert window.measure("#site-changes")["y"] < window.measure("#site-crawls")["y"]
     window.assert_quiet()
     with engine.begin() as connection:
         connection.execute(
@@ -283,10 +282,8 @@ def test_a_price_in_a_click(flower: Flower, browser: Browser, engine: sa.Engine)
         window.drawn()
         expect(page.locator("#products tbody tr")).to_have_count(2)
         if size is not WIDE:
-            price = page.locator("#products tbody tr .num").first.bounding_box()
-            assert price is not None and price["x"] + price["width"] <= size["width"], (
-                "seen at once"
-            )
+            price = window.measure("#products tbody tr .num")
+            assert price["right"] <= size["width"], "seen at once"
         page.get_by_role("searchbox", name="Search products").fill("onerror")
         expect(page.locator("#products tbody tr")).to_have_count(1)
         expect(page.locator("#products tbody tr")).to_contain_text("12.00 EUR")

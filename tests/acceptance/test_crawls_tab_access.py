@@ -209,8 +209,7 @@ def test_the_first_row_is_near_the_top(
         expect(page.locator("html")).to_have_attribute("data-bs-theme", scheme)
         assert window.overflows() == []
         picture(window, f"first-{scheme}")
-        box = page.locator("#fleet tbody tr").first.bounding_box()
-        assert box is not None and box["y"] <= 200, box
+        assert window.measure("#fleet tbody tr")["y"] <= 200
         cut = "(all) => all.filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent)"
         assert page.locator(".metric-card").evaluate_all(cut) == []
     # Nothing runs: what is watched, and who needs a person, takes the place of the speed.
