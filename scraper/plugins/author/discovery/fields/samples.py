@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 
 from selectolax.lexbor import LexborNode
@@ -34,6 +34,8 @@ class ProductSample:
     others: frozenset[int] = frozenset()
     _texts: dict[int, str] = field(default_factory=dict, init=False, repr=False)
     _matched: dict[str, frozenset[int]] = field(default_factory=dict, init=False, repr=False)
+    # Fields share many selectors.
+    _first: dict[str, LexborNode | None] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def elements(self) -> list[LexborNode]:
@@ -83,10 +85,17 @@ class ProductSample:
         above = _ABOVE(css)
         return above is not None and self._matches_among(above[1], self._around_heading)
 
+    def count_matches(self, css: str) -> int:
+        """Returns how many elements of the page match."""
+        return len(self._match_all(css))
+
     def _matches_among(self, css: str, elements: frozenset[int]) -> bool:
+        return not self._match_all(css).isdisjoint(elements)
+
+    def _match_all(self, css: str) -> frozenset[int]:
         if css not in self._matched:
             self._matched[css] = frozenset(node.mem_id for node in self.document.dom.css(css))
-        return not self._matched[css].isdisjoint(elements)
+        return self._matched[css]
 
     def text(self, element: LexborNode) -> str:
         text = self._texts.get(element.mem_id)
@@ -107,7 +116,9 @@ class ProductSample:
 
     def select_first(self, css: str) -> LexborNode | None:
         """Returns the first element that matches, as a definition reads `css`."""
-        return parse_css(css).select_first(self.document.dom)
+        if css not in self._first:
+            self._first[css] = parse_css(css).select_first(self.document.dom)
+        return self._first[css]
 
     def leads_to_others(self, css: str) -> bool:
         """Returns whether the first element that matches is in another product's card."""
@@ -127,8 +138,10 @@ def _with_ancestors(elements: Iterable[LexborNode]) -> frozenset[int]:
     return frozenset(around)
 
 
+@lru_cache(maxsize=2048)
 def plain_text(text: str) -> str:
-    """Returns the letters and digits of a text in lower case, for comparisons."""
+    """Returns the letters and digits of a text in lower case, for comparisons. Cached, because each
+    value is compared with those of all other candidates."""
     return re.sub(r"[\W_]+", " ", text.casefold()).strip()
 
 

@@ -144,7 +144,7 @@ def _read_attribute(sample: ProductSample, attribute: str) -> Iterator[Candidate
 
 def _is_unambiguous(name: str, candidate: Candidate, sample: ProductSample) -> bool:
     """Returns whether no neighbour's element would match where a product lacks the field."""
-    return name not in LACKED_FIELDS or len(sample.document.dom.css(candidate.source["css"])) == 1
+    return name not in LACKED_FIELDS or sample.count_matches(candidate.source["css"]) == 1
 
 
 def _select_elements(
@@ -161,7 +161,7 @@ def _select_elements(
         )
         for path in islice(selecting, paths_max):
             # Of several matches, the first one may be another element on the next page.
-            rank = path.rank + (len(sample.document.dom.css(path.css)) > 1)
+            rank = path.rank + (sample.count_matches(path.css) > 1)
             own_step = re.split(r"[\s>+~]+", path.css)[-1]
             origin = "microdata" if own_step.startswith("[itemprop=") else "page"
             yield Candidate(origin, {"css": path.css + suffix, **options}, rank)
