@@ -7,11 +7,13 @@ import asyncio
 import gc
 import gzip
 import os
+import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple, TypeVar
 
 import psutil
@@ -25,6 +27,7 @@ from scraper.extract.subprocess.pool import ExtractionPool
 from scraper.sites.loader import load_text
 from tests.support.hostile_pages import CSS, HOSTILE, attributes
 from tests.support.machine import everyday
+from tests.support.servers import forked
 
 T = TypeVar("T")
 URL = "https://shop.example/p/1"
@@ -43,6 +46,22 @@ def definition(field: str) -> str:
 
 def fetched(body: bytes) -> Fetched:
     return Fetched(URL, 200, {}, body)
+
+
+PROGRAM = "from scraper.extract.subprocess.__main__ import main\nmain()"
+
+
+def start_forked(command: list[str], *, pass_fds: list[int], **_: object) -> forked.Forked:
+    """Starts the process that the pool starts, without its imports. Its socket is its input."""
+    assert command[1:] == ["-m", "scraper.extract.subprocess", str(pass_fds[0])]
+    return forked.start_program(PROGRAM, "0", out=2, err=2, stdin=pass_fds[0])
+
+
+@pytest.fixture
+def forking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes of pools are forked. Tests that look at the start itself do not ask for it."""
+    replaced = SimpleNamespace(Popen=start_forked, DEVNULL=subprocess.DEVNULL)
+    monkeypatch.setattr(extraction_pool, "subprocess", replaced)
 
 
 @pytest.fixture
@@ -150,14 +169,16 @@ def lasting_reader() -> Iterator[ExtractionPool]:
     reader.close()
 
 
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less time than in a crawl: what matters is who spends it."""
+    limits = ReadLimits(0.5, isolated=True, deadline_s=ISOLATED.deadline_s)
+    monkeypatch.setattr(extraction_pool, "ISOLATED", limits)
+
+
+@pytest.mark.usefixtures("forking", "hurried")
 @pytest.mark.parametrize("name", everyday(HOSTILE, *EVERYDAY))
-def test_no_page_holds_the_loop(
-    lasting_reader: ExtractionPool, bounds: Bounds, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Less time than in a crawl: what matters is who spends it.
-    monkeypatch.setattr(
-        extraction_pool, "ISOLATED", ReadLimits(0.5, isolated=True, deadline_s=ISOLATED.deadline_s)
-    )
+def test_no_page_holds_the_loop(lasting_reader: ExtractionPool, bounds: Bounds, name: str) -> None:
     field, make = HOSTILE[name]
     result, longest_s, took_s = read(lasting_reader, field, make())
     assert longest_s < bounds.standstill_s
@@ -174,10 +195,11 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(extraction_pool, limits, ReadLimits(60.0, True, 120.0))
 
 
+@pytest.mark.usefixtures("forking", "unhurried")
 @pytest.mark.parametrize("field", ["{css: h1}", "{xpath: //h1}"])
 @pytest.mark.parametrize(("tags", "is_apart"), [(20_000, False), (80_000, True)])
 def test_a_large_page_is_read_all_the_same(
-    reader: ExtractionPool, unhurried: None, field: str, tags: int, is_apart: bool
+    reader: ExtractionPool, field: str, tags: int, is_apart: bool
 ) -> None:
     body = b"<div><p class=n>x</p></div>" * (tags // 4) + b"<h1>Teapot</h1>"
     result, _, _ = read(reader, field, body)
@@ -201,6 +223,7 @@ def test_a_page_with_many_marked_words_is_read_here(reader: ExtractionPool) -> N
     assert not reader._all
 
 
+@pytest.mark.usefixtures("forking")
 def test_no_page_waits_for_threads_that_parse_on(
     reader: ExtractionPool, bounds: Bounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +238,7 @@ def test_no_page_waits_for_threads_that_parse_on(
     async def read_all() -> tuple[list[object], float]:
         slow = [
             asyncio.create_task(reader.read(extractor, Kind.PRODUCT, deep, URL, 1))
-            for _ in range(extraction_pool.PARSERS_MAX + 2)
+            for _ in range(extraction_pool.PARSERS_MAX + 1)
         ]
         await asyncio.sleep(0)
         result, longest_s = await standstill(reader.read(extractor, Kind.PRODUCT, large, URL, 1))
@@ -227,14 +250,14 @@ def test_no_page_waits_for_threads_that_parse_on(
     assert all(isinstance(outcome, TooSlow | Extracted) for outcome in outcomes)
 
 
+@pytest.mark.usefixtures("forking", "hurried")
 def test_a_page_that_is_too_slow_says_so(reader: ExtractionPool, bounds: Bounds) -> None:
     result, _, took_s = read(reader, "{css: .y, many: true}", b"<ul><li class=x>" * 150_000)
     assert isinstance(result, TooSlow) and took_s < bounds.outcome_s
 
 
-def test_a_large_sitemap_is_read_apart(
-    reader: ExtractionPool, bounds: Bounds, unhurried: None
-) -> None:
+@pytest.mark.usefixtures("forking", "unhurried")
+def test_a_large_sitemap_is_read_apart(reader: ExtractionPool, bounds: Bounds) -> None:
     date = b"<lastmod>2026-02-01T10:20:30+02:00</lastmod>"
     urls = b"".join(
         b"<url><loc>https://shop.example/p/%d</loc>%s</url>" % (n, date) for n in range(12_000)
