@@ -272,7 +272,7 @@ def tiny_url(tmp_path: Path) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def rabbitmq_node(installed_rabbitmq: Path) -> rabbitmq.Node:
     """A RabbitMQ that all xdist workers share, started by the first test that asks for it."""
-    node = rabbitmq.Node(Path(os.environ[HOME]) / "rabbitmq")
+    node = rabbitmq.Node(Path(os.environ[HOME]) / "rabbitmq", tls=True)
     node.up()
     return node
 

@@ -4,9 +4,6 @@ went in."""
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import product
@@ -27,6 +24,7 @@ from scraper.process import servers
 from scraper.settings import Settings
 from tests.support.machine import everyday
 from tests.support.servers import rabbitmq, valkey
+from tests.support.servers.forked import run_command, run_program
 from tests.support.servers.hostile_server import self_signed
 
 LEASE = "00000000-0000-0000-0000-000000000000"
@@ -185,10 +183,7 @@ def test_a_redis_that_may_lose_keys_is_refused(
     settings = own_valkey(*options.split())
     with pytest.raises(ConfigError, match=fix):
         servers.require_reachable(settings)
-    worker = ["-m", "celery", "-A", "scraper", "worker", "-P", "solo"]
-    ended = subprocess.run(
-        [sys.executable, *worker], env=os.environ, capture_output=True, text=True, timeout=300
-    )
+    ended = run_command(["celery", "-A", "scraper", "worker", "-P", "solo"])
     assert ended.returncode == ConfigError.exit_code and fix in ended.stderr
 
 
@@ -226,22 +221,15 @@ def test_a_broker_that_refuses_us(
 @pytest.mark.parametrize(
     ("scheme", "command"),
     everyday(
-        product(("amqp", "redis"), ("scraper.cli up", "celery -A scraper worker -P solo")),
+        product(("amqp", "redis"), ("scraper up", "celery -A scraper worker -P solo")),
         ("amqp", "celery -A scraper worker -P solo"),
-        ("redis", "scraper.cli up"),
+        ("redis", "scraper up"),
     ),
 )
 def test_a_broker_of_its_own_that_is_not_there(
     environment: Settings, scheme: str, command: str
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", *command.split()],
-        env={**os.environ, "BROKER_URL": f"{scheme}://ann:s3cret@127.0.0.1:1/0"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+    done = run_command(command.split(), BROKER_URL=f"{scheme}://ann:s3cret@127.0.0.1:1/0")
     assert done.returncode == 3, done.stderr
     assert f"{scheme}://ann:***@127.0.0.1:1/0" in done.stderr and "BROKER_URL" in done.stderr
     assert "s3cret" not in done.stderr + done.stdout and "Traceback" not in done.stderr
@@ -265,23 +253,6 @@ def test_other_brokers_are_refused(
     monkeypatch.delenv("BROKER_URL")
 
 
-@pytest.fixture(scope="module")
-def tls_node(
-    installed_rabbitmq: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[rabbitmq.Node]:
-    """A RabbitMQ that speaks TLS alone, with an untrusted certificate for 127.0.0.1."""
-    folder = tmp_path_factory.mktemp("tls")
-    self_signed(folder)
-    pem = folder / "both.pem"
-    pem.write_text((folder / "key.pem").read_text() + (folder / "cert.pem").read_text())
-    node = rabbitmq.Node(folder / "rabbitmq", hosts=1, tls=pem)
-    try:
-        node.up()
-        yield node
-    finally:
-        node.down()
-
-
 SEND = """
 from scraper.runtime.send import queue_depth, send
 from scraper.domain import Message
@@ -291,18 +262,18 @@ print(queue_depth("residential"))
 
 
 def test_amqps_verifies_the_certificate(
-    environment: Settings, tls_node: rabbitmq.Node, monkeypatch: pytest.MonkeyPatch
+    environment: Settings,
+    rabbitmq_node: rabbitmq.Node,
+    rabbitmq_url: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("BROKER_URL", tls_node.url())
+    monkeypatch.setenv("BROKER_URL", rabbitmq_node.tls_url(rabbitmq_url))
     settings_module.load.cache_clear()
     with pytest.raises(ServerUnavailableError, match="certificate"):
         servers.require_reachable(settings_module.load())
-    assert tls_node.tls is not None
-    monkeypatch.setenv("SSL_CERT_FILE", str(tls_node.tls))
+    monkeypatch.setenv("SSL_CERT_FILE", str(rabbitmq_node.certificate))
     servers.require_reachable(settings_module.load())
-    done = subprocess.run(
-        [sys.executable, "-c", SEND], capture_output=True, text=True, timeout=180, check=False
-    )
+    done = run_program(SEND)
     assert done.stdout == "1\n", done.stderr
 
 
@@ -311,16 +282,15 @@ def test_rediss_verifies_the_certificate(
 ) -> None:
     """kombu verifies it too, whose default is to verify nothing."""
     port = int(own_valkey().valkey_url.rpartition(":")[2].partition("/")[0])
-    send = [sys.executable, "-c", SEND]
     with valkey.TlsFront(port, self_signed(tmp_path)) as front:
         # REDIS_URL stays plain, so that kombu alone meets the certificate.
         monkeypatch.setenv("BROKER_URL", f"rediss://127.0.0.1:{front.port}/0")
         settings_module.load.cache_clear()
         with pytest.raises(ServerUnavailableError, match="certificate"):
             servers.require_reachable(settings_module.load())
-        done = subprocess.run(send, capture_output=True, text=True, timeout=120)
+        done = run_program(SEND)
         assert done.returncode and "CERTIFICATE_VERIFY_FAILED" in done.stderr, done
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
         servers.require_reachable(settings_module.load())
-        done = subprocess.run(send, capture_output=True, text=True, timeout=120)
+        done = run_program(SEND)
         assert done.stdout == "1\n" and "insecure" not in done.stderr, done

@@ -175,8 +175,19 @@ def start_program(
 
 def run_program(text: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Runs a program to its end, whatever it is."""
+    return _run_to_end(lambda out, err: start_program(text, *words, out=out, err=err))
+
+
+def run_command(argv: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command of the virtual environment to its end, with these variables in addition to
+    this process's."""
+    env = {**os.environ, **variables}
+    return _run_to_end(lambda out, err: start(argv, env, out, err))
+
+
+def _run_to_end(begin: Callable[[int, int], Process]) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        process = start_program(text, *words, out=out, err=err)
+        process = begin(out.fileno(), err.fileno())
         try:
             code = process.wait(PROGRAM_S)
         except BaseException:
@@ -185,7 +196,7 @@ def run_program(text: str, *words: str) -> subprocess.CompletedProcess[str]:
             raise
         out.seek(0)
         err.seek(0)
-        return subprocess.CompletedProcess(["-c", *words], code, out.read(), err.read())
+        return subprocess.CompletedProcess(process.args, code, out.read(), err.read())
 
 
 def _fork_child(

@@ -30,6 +30,8 @@ from typing import Any
 import amqp
 import psutil
 
+from tests.support.servers.hostile_server import self_signed
+
 SCRIPTS = (Path("/usr/lib/rabbitmq/bin/rabbitmq-server"),)
 # virtual hosts: as many tests may use the node
 HOSTS = 64
@@ -65,12 +67,12 @@ class Node:
         folder: Path,
         hosts: int = HOSTS,
         conf: str | None = None,
-        tls: Path | None = None,
+        tls: bool = False,
         policy: dict[str, Any] | None = None,
         first: Node | None = None,
     ) -> None:
         """`conf`: lines that say who may use it, in place of the tests' own user and virtual hosts.
-        `tls`: a file of key and certificate; then it speaks nothing else. `policy`: for all queues
+        `tls`: it speaks TLS as well, at a port of its own (see `tls_url`). `policy`: for all queues
         of the last virtual host. `first`: the node whose cluster it joins, with its name server."""
         self.policy, self.first = policy, first
         self.folder, self.hosts, self.conf, self.tls = folder, hosts, conf, tls
@@ -87,7 +89,17 @@ class Node:
         return self.url(number)
 
     def url(self, number: int = 0) -> str:
-        return f"amqp{'s' if self.tls else ''}://{USER}:{PASSWORD}@127.0.0.1:{self._ports()[0]}/t{number}"
+        return f"amqp://{USER}:{PASSWORD}@127.0.0.1:{self._ports()[0]}/t{number}"
+
+    def tls_url(self, url: str) -> str:
+        """A URL of this node, at the port where it speaks TLS."""
+        listen, *_, tls = self._ports()
+        return url.replace("amqp://", "amqps://").replace(f":{listen}/", f":{tls}/")
+
+    @property
+    def certificate(self) -> Path:
+        """Untrusted, for 127.0.0.1."""
+        return self.folder / "cert.pem"
 
     def up(self) -> None:
         """Starts it unless it runs, and waits until it answers. A second start keeps its port and
@@ -129,15 +141,15 @@ class Node:
     def listen_at(self, port: int) -> None:
         """Before its first start: a port that another process has already."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "ports").write_text(" ".join(str(each) for each in (port, *unused_ports(2))))
+        (self.folder / "ports").write_text(" ".join(str(each) for each in (port, *unused_ports(3))))
 
     def _ports(self) -> list[int]:
-        """For clients, for Erlang's own connections, for the name server."""
+        """For clients, for Erlang's own connections, for the name server, for clients with TLS."""
         path = self.folder / "ports"
         if not path.exists():
-            path.write_text(" ".join(str(port) for port in unused_ports(3)))
-        listen, dist, names = (int(port) for port in path.read_text().split())
-        return [listen, dist, self.first._ports()[2] if self.first else names]
+            path.write_text(" ".join(str(port) for port in unused_ports(4)))
+        listen, dist, names, tls = (int(port) for port in path.read_text().split())
+        return [listen, dist, self.first._ports()[2] if self.first else names, tls]
 
     @property
     def _programs(self) -> int:
@@ -150,7 +162,7 @@ class Node:
     def _start(self) -> None:
         script = program()
         assert script is not None
-        listen, _, names = self._ports()
+        listen, _, names, tls = self._ports()
         folder = self.folder
         everything = {"configure": ".*", "write": ".*", "read": ".*", "user": USER}
         definitions = {
@@ -171,13 +183,13 @@ class Node:
         (folder / "definitions.json").write_text(json.dumps(definitions))
         lines = [f"listeners.tcp.1 = 127.0.0.1:{listen}"]
         if self.tls:
-            lines = [
-                "listeners.tcp = none",
-                f"listeners.ssl.1 = 127.0.0.1:{listen}",
-                "ssl_options.verify = verify_none",
-            ]
+            self_signed(folder)
             lines += [
-                f"ssl_options.{name} = {self.tls}" for name in ("cacertfile", "certfile", "keyfile")
+                f"listeners.ssl.1 = 127.0.0.1:{tls}",
+                "ssl_options.verify = verify_none",
+                f"ssl_options.cacertfile = {self.certificate}",
+                f"ssl_options.certfile = {self.certificate}",
+                f"ssl_options.keyfile = {folder}/key.pem",
             ]
         if self.first:
             lines += [
@@ -243,7 +255,7 @@ class Node:
         ).stdout
 
     def _environment(self) -> dict[str, str]:
-        _, dist, names = self._ports()
+        _, dist, names, _ = self._ports()
         folder = self.folder
         environment = {
             name: value
@@ -283,9 +295,6 @@ class Node:
                     userid=user.get("default_user", USER),
                     password=user.get("default_pass", PASSWORD),
                     virtual_host="/" if self.conf else f"t{self.hosts - 1}",
-                    ssl={"ca_certs": str(self.tls), "server_hostname": "127.0.0.1"}
-                    if self.tls
-                    else False,
                 ):
                     return
             except (OSError, amqp.AMQPError):
