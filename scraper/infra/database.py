@@ -167,6 +167,8 @@ def make_engine(url: str, *, pool_size: int = 4, overflow: int | None = None) ->
         pool_size=pool_size,
         max_overflow=pool_size if overflow is None else overflow,
         pool_pre_ping=True,
+        # The connection used last has prepared the most statements.
+        pool_use_lifo=True,
         # Its type is looked up in the catalogue otherwise.
         use_native_hstore=False,
         connect_args={"connect_timeout": 5, "application_name": "scraper", **dead_peer},

@@ -16,6 +16,7 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from uuid import UUID
 
+import sqlalchemy as sa
 import structlog
 
 from scraper.coordinator.discover import dispatch_message
@@ -47,13 +48,15 @@ Send = Callable[[Sequence[Message]], None]
 
 
 class Worker:
-    """Everything that a process's batches share. `send` publishes messages, from any thread."""
+    """Everything that a process's batches share. `send` publishes messages, from any thread. An
+    `engine` of the caller's stays open when the worker closes."""
 
-    def __init__(self, settings: Settings, send: Send) -> None:
+    def __init__(self, settings: Settings, send: Send, engine: sa.Engine | None = None) -> None:
         self.settings = settings
         self.name = f"{socket.gethostname()}:{os.getpid()}"
         # One connection is the writer's, the other serves claims. The watchdog has a third.
-        self.engine = make_engine(settings.postgres_url, pool_size=2, overflow=0)
+        self.engine = engine or make_engine(settings.postgres_url, pool_size=2, overflow=0)
+        self._owns_engine = engine is None
         self._send = send
         self._batch_lock = SharedExclusiveLock()
         self._beat_at = time.monotonic()
@@ -133,7 +136,8 @@ class Worker:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CLOSE_S)
         self._loop.close()
-        self.engine.dispose()
+        if self._owns_engine:
+            self.engine.dispose()
 
     async def _close(self) -> None:
         for loop in self._loops:

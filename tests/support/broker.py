@@ -32,7 +32,7 @@ class Broker:
     ) -> None:
         self.engine, self.settings, self.deliver = engine, settings, deliver
         self.waiting: list[Message] = []
-        self.worker = worker.Worker(settings, self.send)
+        self.worker = worker.Worker(settings, self.send, engine)
 
     def close(self) -> None:
         """Ends the worker, which would hold the shop's slots for some seconds more."""

@@ -32,7 +32,7 @@ GRACE_S = 10.0
 TRUNCATED_BYTES = 400_000
 # The next test goes on with up to this many sessions of the shared engine. A new one looks up the
 # catalogue again, for more than most tests' statements take.
-KEPT_SESSIONS = 2
+KEPT_SESSIONS = 4
 
 SESSIONS = """
 SELECT format('a session of %%s (pid %%s, %%s): %%s', application_name, pid, state, left(query, 200))
@@ -203,7 +203,7 @@ class WorkerDatabase:
             return []
         taken = [pool.connect() for _ in range(pool.checkedin())]
         kept = []
-        for connection in taken:
+        for connection in reversed(taken):
             driver: Any = connection.driver_connection
             driver.autocommit = True
             driver.execute(DISCARDED, prepare=False)

@@ -9,7 +9,7 @@ from scraper.frontier import sites
 from scraper.infra import database
 from tests.support.making import a_site
 
-# The engine is the test's own and has one connection: a pool with more takes each in turn.
+# Nothing is prepared yet in the connections of the test's own engine.
 pytestmark = pytest.mark.usefixtures("own_database")
 
 # One row at most: a plan for all values costs as much as one for this value.

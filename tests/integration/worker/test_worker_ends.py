@@ -1074,7 +1074,6 @@ def test_what_is_not_the_pages_is_not_charged_to_it(
     monkeypatch.setattr(worker.services.settler, "_settle_group", counted)
     bench.begin(worker)
     until(lambda: len(bench.asked()) == 4)
-    worker.engine.pool._pool.use_lifo = True  # type: ignore[attr-defined]
     with capture_logs() as logs, trouble(bench, worker.engine):
         until(lambda: tries_min or event in {line["event"] for line in logs})
         bench.door.set()
