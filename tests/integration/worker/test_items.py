@@ -4,8 +4,6 @@ come back, change, move to other pages, and cannot be read."""
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +33,7 @@ from tests.support.making import (
     store,
     with_product,
 )
+from tests.support.servers.forked import run_command
 from tests.support.shops.variant_shop import Variant, VariantShop
 
 Crawl = Callable[..., Any]
@@ -368,8 +367,7 @@ def test_a_worker_that_lost_its_lease_marks_nothing(engine: sa.Engine) -> None:
 
 def run(*words: str, code: int = 0) -> str:
     """As it is typed: a process of its own, which ends its sessions."""
-    command = [sys.executable, "-m", "scraper", *words]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    result = run_command(["scraper", *words])
     assert result.returncode == code, result.stderr
     return result.stdout
 
