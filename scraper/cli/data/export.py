@@ -17,7 +17,7 @@ from typing import IO, Any, Literal, Protocol
 import click
 import sqlalchemy as sa
 
-from scraper.actions.crawls import stored_site
+from scraper.actions.named_definitions import stored_site
 from scraper.cli.common.engine import open_engine
 from scraper.cli.common.shared import complete_site, escape_controls, parse_since, print_json
 from scraper.cli.common.tables import one_line

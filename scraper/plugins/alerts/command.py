@@ -7,7 +7,7 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
-from scraper.actions.crawls import definition_in_file
+from scraper.actions.named_definitions import definition_in_file
 from scraper.cli.common.engine import open_engine
 from scraper.cli.common.shared import json_option, load_settings, print_json
 from scraper.cli.common.tables import one_line, print_table

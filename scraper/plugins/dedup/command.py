@@ -8,7 +8,7 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
-from scraper.actions.crawls import stored_site
+from scraper.actions.named_definitions import stored_site
 from scraper.cli.common.engine import open_engine
 from scraper.cli.common.shared import (
     complete_site,

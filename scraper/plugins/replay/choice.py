@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from scraper.actions import crawls
+from scraper.actions import named_definitions
 from scraper.actions.page_replay import ReplayedPages
 from scraper.errors import NotFoundError, ScraperError
 from scraper.frontier import sites
@@ -70,7 +70,7 @@ def replay_pages(engine: sa.Engine, settings: Settings, selection: Selection) ->
     servers.require_broker(settings)
     names = {site.site for site in replay.preview_replay(engine, selection) if not site.refused}
     with engine.begin() as connection:
-        sites.store_definitions(connection, crawls.definitions_in_files(settings, names))
+        sites.store_definitions(connection, named_definitions.definitions_in_files(settings, names))
     replayed, messages = replay.replay_pages(engine, selection)
     send(messages)
     return replayed
