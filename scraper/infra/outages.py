@@ -3,8 +3,8 @@ begins and ends.
 
 Every part of a process meets the same outage, each in its own way and many times a second. All of
 them record it here, and only the first one is logged. `scraper.process.watchdog` decides how long a
-process waits. This module knows the errors of kombu and py-amqp by name, since steps may not import
-them.
+process waits. This module knows the errors of redis-py, kombu and py-amqp by name: steps may not
+import the last two, and commands that use only PostgreSQL need none of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import psycopg
-import redis.exceptions
 import structlog
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -56,17 +55,13 @@ _TROUBLES = {
 _DATA_CLASSES = ("22", "23", "54")
 # A table, column or schema is missing.
 _SCHEMA_STATES = frozenset({"42P01", "42703", "3F000"})
-_REDIS_ERRORS = (
-    # It includes BusyLoadingError.
-    redis.exceptions.ConnectionError,
-    redis.exceptions.TimeoutError,
-    # A primary was demoted.
-    redis.exceptions.ReadOnlyError,
-    redis.exceptions.OutOfMemoryError,
-    ConnectionError,
-    TimeoutError,
-)
 _BROKER_ERRORS = frozenset({
+    # It includes BusyLoadingError.
+    ("redis.exceptions", "ConnectionError"),
+    ("redis.exceptions", "TimeoutError"),
+    # A primary was demoted.
+    ("redis.exceptions", "ReadOnlyError"),
+    ("redis.exceptions", "OutOfMemoryError"),
     ("kombu.exceptions", "OperationalError"),
     ("kombu.exceptions", "LimitExceeded"),
     ("amqp.exceptions", "ConnectionError"),
@@ -123,7 +118,7 @@ def is_broker_away(error: BaseException | None) -> bool:
     for _ in range(CAUSES_MAX):
         if error is None:
             return False
-        if isinstance(error, _REDIS_ERRORS):
+        if isinstance(error, (ConnectionError, TimeoutError)):
             return True
         if any((kind.__module__, kind.__name__) in _BROKER_ERRORS for kind in type(error).__mro__):
             return True
