@@ -72,13 +72,11 @@ def reader() -> Iterator[ExtractionPool]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def without_old_garbage() -> Iterator[None]:
+def without_old_garbage() -> None:
     """Spares the loop a walk over all that thousands of tests before these left: it takes half a
-    second of its own."""
+    second of its own. It stays so, as after collecting tests (`pytest_collection`)."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 async def standstill(work: Awaitable[T]) -> tuple[T | Exception, float]:
