@@ -36,6 +36,25 @@ def test_a_test_begins_with_a_new_session(engine: sa.Engine, _turn: int) -> None
             connection.execute(sa.text(statement))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE sites ADD COLUMN left_over int",
+        "ALTER TABLE sites RENAME COLUMN name TO left_over",
+        "ALTER TABLE crawls ALTER COLUMN dead TYPE bigint",
+        "CREATE INDEX left_over ON sites (name)",
+        "ALTER TABLE sites SET (fillfactor = 77)",
+    ],
+)
+def test_another_schema_is_left_behind(servers: Settings, change: str) -> None:
+    database = WorkerDatabase(servers, "t_shared_session")
+    with database.engine().begin() as connection:
+        connection.execute(sa.text(change))
+    assert "another schema" in database.empty()
+    assert database.empty() == ""
+    database.close()
+
+
 def test_what_is_prepared_stays_and_works(servers: Settings) -> None:
     database = WorkerDatabase(servers, "t_shared_session")
     engine = database.engine()
