@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import gc
 import io
 import tokenize
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -22,20 +20,6 @@ LAYOUT = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
     *(tokenize.ENCODING, tokenize.ENDMARKER),
 }
-
-
-@contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Makes objects that all stay: to look through them for garbage, again and again, takes longer
-    than to make them."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if was_enabled:
-            gc.enable()
 
 
 @dataclass(frozen=True)
@@ -56,13 +40,11 @@ class Module:
 
     @cached_property
     def tree(self) -> ast.Module:
-        with _without_collecting():
-            return ast.parse(self.text)
+        return ast.parse(self.text)
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        with _without_collecting():
-            return list(ast.walk(self.tree))
+        return list(ast.walk(self.tree))
 
     @cached_property
     def lines(self) -> list[str]:
@@ -70,8 +52,7 @@ class Module:
 
     @cached_property
     def tokens(self) -> list[tokenize.TokenInfo]:
-        with _without_collecting():
-            return list(tokenize.generate_tokens(io.StringIO(self.text).readline))
+        return list(tokenize.generate_tokens(io.StringIO(self.text).readline))
 
     @cached_property
     def docstrings(self) -> list[ast.Constant]:
