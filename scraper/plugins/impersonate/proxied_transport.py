@@ -138,7 +138,8 @@ class _ProxiedTransfer(CurlTransfer):
             raise
         joined_end.other, tunnel_end.other = tunnel_end, joined_end
         joined_end.transport = joined
-        tunnel_end.flush_early()
+        for end in (tunnel_end, joined_end):
+            end.flush_early()
         try:
             # Once this is set, all bytes of the tunnel are on their way to libcurl.
             await tunnel_end.over.wait()

@@ -127,6 +127,26 @@ def test_every_scheme_reaches_plain_and_tls_hosts(
         assert proxy.connections == 1, "connections to a proxy are kept like any others"
 
 
+def test_bytes_that_come_before_the_tunnel_is_joined_are_passed_on(
+    certificate: tuple[ssl.SSLContext, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop promises no order of a connection's first bytes and the end of the call that made it."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[1]))
+    connect = asyncio.BaseEventLoop.create_connection
+
+    async def connect_late(*args: Any, **options: Any) -> Any:
+        made = await connect(*args, **options)
+        # libcurl's end is open already, and begins with TLS.
+        await asyncio.sleep(0.2 if options.get("sock") is not None else 0)
+        return made
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "create_connection", connect_late)
+    proxy = TestProxy(1, "http")
+    with Field(proxy, tls=certificate[0]) as field:
+        fetched = get(field.url + "/p/1", route_of(proxy))
+    assert fetched.status == 200 and b"Product" in fetched.body
+
+
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 def test_validators_pass_a_proxy(
     tls: bool, certificate: tuple[ssl.SSLContext, Path], monkeypatch: pytest.MonkeyPatch
