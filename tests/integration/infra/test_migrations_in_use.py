@@ -20,6 +20,11 @@ from tests.support.next_migrations import HEAD, INDEX, VALID, NextMigrations, ex
 COLUMN = execute("ALTER TABLE pages ADD COLUMN colour text")
 FORMER = migrations.CORE.folder
 REVISION = "SELECT version_num FROM alembic_version"
+# Other tests build indexes in other databases of the server.
+CANCEL = """
+SELECT pg_cancel_backend(pid) FROM pg_stat_progress_create_index
+ WHERE datname = current_database()
+"""
 
 
 @pytest.fixture
@@ -90,8 +95,7 @@ def test_an_interrupted_index_is_built_again(engine: sa.Engine, following: NextM
     with writing(engine):
         migrating = Migrating(engine)
         until(lambda: rows(engine, VALID) == [(False,)])
-        query = "SELECT pg_cancel_backend(pid) FROM pg_stat_progress_create_index"
-        until(lambda: rows(engine, query) == [(True,)])
+        until(lambda: rows(engine, CANCEL) == [(True,)])
         migrating.end()
         assert "canceling statement" in str(migrating.error)
         assert rows(engine, REVISION) == [(HEAD,)] and rows(engine, VALID) == [(False,)]

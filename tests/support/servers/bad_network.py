@@ -127,7 +127,8 @@ class BadNetwork(Threaded):
                 await ways[0]
         finally:
             self._lines.discard(line)
+            # It is closed before anything is awaited: that may be cancelled when the network ends.
+            there.close()
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
-            there.close()

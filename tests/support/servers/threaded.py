@@ -42,10 +42,12 @@ class Threaded:
             assert task is not None
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            with suppress(OSError, EOFError, asyncio.CancelledError, asyncio.LimitOverrunError):
-                await handle(reader, writer)
-            with suppress(Exception):
-                writer.close()
+            try:
+                with suppress(OSError, EOFError, asyncio.CancelledError, asyncio.LimitOverrunError):
+                    await handle(reader, writer)
+            finally:
+                with suppress(Exception):
+                    writer.close()
 
         return run
 
