@@ -26,6 +26,8 @@ ALONE_MAX = 0.1
 
 UNEXPLAINED = sa.text(sql("plugins/confirm/unexplained_prices.sql"))
 NEW_VALUES = sa.text(sql("plugins/confirm/compare_new_values.sql"))
+# A judgement doubts held values alone, by what other values, other pages or cards say.
+HOLDS = sa.text("SELECT EXISTS (SELECT FROM held_values WHERE crawl_id = :id)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,10 @@ class ConfirmHooks(Hooks):
             return 0
         if site.quality.doubt != "confirm":
             return 0
+        if not _holds_values(connection, row.id) and not (
+            complete and missing.misses_any(connection, row)
+        ):
+            return 0
         with connection.begin_nested() as savepoint:
             judgement = CrawlJudgement(connection, row, site, before, 0)
             judgement.doubt_changes()
@@ -186,6 +192,10 @@ def read_unexplained(
     values |= {"least": shapes.GROUP_LEAST, "most": shapes.GROUP_MOST * compared}
     rows = connection.execute(UNEXPLAINED, values)
     return {row.field: Changes(compared, *row[1:]) for row in rows}
+
+
+def _holds_values(connection: sa.Connection, crawl_id: int) -> bool:
+    return bool(connection.execute(HOLDS, {"id": crawl_id}).scalar_one())
 
 
 def read_new_values(

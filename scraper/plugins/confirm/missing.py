@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from scraper.infra.database import roll_back
 from scraper.plugins.confirm.second_readings import limit_pages
 from scraper.results import missed_products
 from scraper.results.judgement.earlier_crawls import SuspectCrawl
@@ -24,6 +25,14 @@ SELECT count(*) FILTER (WHERE asked) AS asked, count(*) FILTER (WHERE asked AND 
           JOIN pages pg ON pg.id = pr.page_id
          WHERE c.id = :id AND pr.missed_crawls = 1) AS missed
 """)
+
+
+def misses_any(connection: sa.Connection, crawl: sa.Row[Any]) -> bool:
+    """Returns whether a complete crawl misses a product for the first time."""
+    with connection.begin_nested() as savepoint:
+        misses = missed_products.delist_missed(connection, crawl, None, confirmed=True)
+        roll_back(connection, savepoint)
+    return bool(misses.missed)
 
 
 def is_surprising(
