@@ -40,9 +40,6 @@ OPTIONS = {
 }
 # Read-only; a prepared statement is missing, or another session's.
 STALE_STATES = {"25006", "26000", "42P05"}
-# A connection that was used within this is taken to live; the key of its last use in the pool.
-IDLE_S = 1.0
-USED_AT = "used at"
 # After so long without a word the server is asked over another connection.
 SILENT_S = 10.0
 # A reply that was sent arrives within this.
@@ -169,6 +166,7 @@ def make_engine(url: str, *, pool_size: int = 4, overflow: int | None = None) ->
         name_driver(url),
         pool_size=pool_size,
         max_overflow=pool_size if overflow is None else overflow,
+        pool_pre_ping=True,
         # The connection used last has prepared the most statements.
         pool_use_lifo=True,
         # Its type is looked up in the catalogue otherwise.
@@ -178,7 +176,6 @@ def make_engine(url: str, *, pool_size: int = 4, overflow: int | None = None) ->
         json_deserializer=orjson.loads,
     )
     watch_engine(engine)
-    ping_idle(engine)
     return engine
 
 
@@ -188,26 +185,6 @@ def watch_engine(engine: sa.Engine) -> None:
     sa.event.listen(engine, "connect", set_up_session)
     sa.event.listen(engine, "begin", _set_up_transaction)
     sa.event.listen(engine, "handle_error", _discard_stale_connections)
-
-
-def ping_idle(engine: sa.Engine) -> None:
-    """Makes the pool ask a connection that has lain idle for `IDLE_S` whether it still lives, and
-    replace all if not. (SQLAlchemy's `pool_pre_ping` asks each time: a third of the CPU time of a
-    short transaction.)"""
-
-    @sa.event.listens_for(engine, "checkin")
-    def note_use(_connection: Any, record: Any) -> None:
-        record.info[USED_AT] = time.monotonic()
-
-    @sa.event.listens_for(engine, "checkout")
-    def ping(connection: Any, record: Any, _fairy: Any) -> None:
-        used_at = record.info.get(USED_AT)
-        if used_at is None or time.monotonic() - used_at < IDLE_S:
-            return
-        try:
-            engine.dialect.do_ping(connection)
-        except psycopg.Error as error:
-            raise sa.exc.InvalidatePoolError from error
 
 
 def connect_watched(_dialect: Any, _record: Any, args: Any, options: Any) -> WatchedConnection:

@@ -118,28 +118,12 @@ def sockets_to(network: BadNetwork) -> list[object]:
     ]
 
 
-def test_a_pooled_connection_is_silent(
-    far: sa.Engine, network: BadNetwork, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(access, "IDLE_S", 0.1)
+def test_a_pooled_connection_is_silent(far: sa.Engine, network: BadNetwork) -> None:
     far.connect().close()
-    time.sleep(0.1)
     network.open_hole(loses=True)
     network.close_hole()
     with far.connect() as connection:
         assert connection.execute(ONE).scalar() == 1
-
-
-def test_a_connection_is_asked_once_it_has_lain_idle(
-    far: sa.Engine, network: BadNetwork, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    far.connect().close()
-    before = network.round_trips
-    far.connect().close()
-    assert network.round_trips == before
-    monkeypatch.setattr(access, "IDLE_S", 0.0)
-    far.connect().close()
-    assert network.round_trips > before
 
 
 def test_the_reply_to_a_commit_is_lost(far: sa.Engine, network: BadNetwork) -> None:
