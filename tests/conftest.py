@@ -17,6 +17,8 @@ import tempfile
 import tomllib
 import uuid
 from collections.abc import Generator, Iterator
+from contextlib import suppress
+from importlib import import_module
 from importlib.metadata import entry_points
 from ipaddress import ip_address
 from pathlib import Path
@@ -128,15 +130,32 @@ def pytest_collection_modifyitems(
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Collecting makes many objects and hardly any garbage, and to look for garbage takes a tenth of
     the time. What is collected stays until the end: it is not looked through again and again."""
     gc.disable()
+    _import_share(session.config)
     result = yield
     gc.collect()
     gc.freeze()
     gc.enable()
     return result
+
+
+def _import_share(config: pytest.Config) -> None:
+    """Imports an xdist worker's share of the test modules first. All workers would import all of
+    them in one order otherwise, and in a new clone each would rewrite and compile every module."""
+    workers = getattr(config, "workerinput", {}).get("workercount", 0)
+    folders = [Path(argument).resolve() for argument in config.args if Path(argument).is_dir()]
+    modules = sorted(file for folder in folders for file in folder.rglob("test_*.py"))
+    for module in modules[_worker_number(config) :: workers] if workers else []:
+        # What is wrong with a module is said when it is collected.
+        with suppress(Exception, pytest.skip.Exception):
+            import_module(".".join(module.relative_to(config.rootpath).with_suffix("").parts))
+
+
+def _worker_number(config: pytest.Config) -> int:
+    return int(getattr(config, "workerinput", {}).get("workerid", "gw0").removeprefix("gw"))
 
 
 def _turn(item: pytest.Item) -> tuple[bool, bool, bool]:
