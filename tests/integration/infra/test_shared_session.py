@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterator
+
 import pytest
 import sqlalchemy as sa
 
@@ -14,6 +17,14 @@ SELECT current_setting('work_mem'), current_setting('timezone'), to_regclass('pg
        (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()),
        (SELECT count(*) FROM pg_listening_channels()), (SELECT count(*) FROM pg_cursors)
 """
+
+
+@pytest.fixture
+def shared(servers: Settings) -> Iterator[WorkerDatabase]:
+    """A database of this test alone: other xdist workers may run tests of this module."""
+    database = WorkerDatabase(servers, f"t_{uuid.uuid4().hex[:16]}")
+    yield database
+    database.close()
 
 
 @pytest.mark.parametrize("_turn", range(2))
@@ -46,22 +57,18 @@ def test_a_test_begins_with_a_new_session(engine: sa.Engine, _turn: int) -> None
         "ALTER TABLE sites SET (fillfactor = 77)",
     ],
 )
-def test_another_schema_is_left_behind(servers: Settings, change: str) -> None:
-    database = WorkerDatabase(servers, "t_shared_session")
-    with database.engine().begin() as connection:
+def test_another_schema_is_left_behind(shared: WorkerDatabase, change: str) -> None:
+    with shared.engine().begin() as connection:
         connection.execute(sa.text(change))
-    assert "another schema" in database.empty()
-    assert database.empty() == ""
-    database.close()
+    assert "another schema" in shared.empty()
+    assert shared.empty() == ""
 
 
-def test_what_is_prepared_stays_and_works(servers: Settings) -> None:
-    database = WorkerDatabase(servers, "t_shared_session")
-    engine = database.engine()
+def test_what_is_prepared_stays_and_works(shared: WorkerDatabase) -> None:
+    engine = shared.engine()
     with engine.connect() as connection:
         while not (prepared := connection.execute(PREPARED).scalar()):
             pass
-    assert database.empty() == ""
+    assert shared.empty() == ""
     with engine.connect() as connection:
         assert [connection.execute(PREPARED).scalar() for _ in range(3)] == [prepared] * 3
-    database.close()
