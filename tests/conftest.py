@@ -145,17 +145,19 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 def _import_share(config: pytest.Config) -> None:
     """Imports an xdist worker's share of the test modules first. All workers would import all of
     them in one order otherwise, and in a new clone each would rewrite and compile every module."""
-    workers = getattr(config, "workerinput", {}).get("workercount", 0)
+    worker = getattr(config, "workerinput", None)
+    if worker is None:
+        return
     folders = [Path(argument).resolve() for argument in config.args if Path(argument).is_dir()]
     modules = sorted(file for folder in folders for file in folder.rglob("test_*.py"))
-    for module in modules[_worker_number(config) :: workers] if workers else []:
+    for module in modules[_worker_number(worker["workerid"]) :: worker["workercount"]]:
         # What is wrong with a module is said when it is collected.
         with suppress(Exception, pytest.skip.Exception):
             import_module(".".join(module.relative_to(config.rootpath).with_suffix("").parts))
 
 
-def _worker_number(config: pytest.Config) -> int:
-    return int(getattr(config, "workerinput", {}).get("workerid", "gw0").removeprefix("gw"))
+def _worker_number(worker_id: str) -> int:
+    return 0 if worker_id == "master" else int(worker_id.removeprefix("gw"))
 
 
 def _turn(item: pytest.Item) -> tuple[bool, bool, bool]:
@@ -274,7 +276,7 @@ def engine(request: pytest.FixtureRequest, database: str) -> Iterator[sa.Engine]
 @pytest.fixture
 def valkey_url(servers: Settings, worker_id: str) -> str:
     """URL of an empty numbered database of this xdist worker's own."""
-    number = 1 + int(worker_id.removeprefix("gw") if worker_id != "master" else 0) % 15
+    number = 1 + _worker_number(worker_id) % 15
     url = servers.valkey_url.replace("db=0", f"db={number}")
     with redis.Redis.from_url(url) as client:
         client.flushdb()

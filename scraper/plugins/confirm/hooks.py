@@ -109,8 +109,10 @@ class ConfirmHooks(Hooks):
             return 0
         if site.quality.doubt != "confirm":
             return 0
+        # What a suspect crawl has missed already is decided otherwise.
+        counts = complete and (before is None or before.missed_id is None)
         if not _holds_values(connection, row.id) and not (
-            complete and missing.misses_any(connection, row)
+            counts and missing.misses_any(connection, row)
         ):
             return 0
         with connection.begin_nested() as savepoint:
@@ -119,7 +121,7 @@ class ConfirmHooks(Hooks):
             prices = judgement.of_type("price")
             single = second_readings.find_single(connection, row, prices)
             judgement.store_number(whole=complete)
-            odd = complete and missing.is_surprising(connection, row, before)
+            odd = counts and missing.is_surprising(connection, row, before)
             roll_back(connection, savepoint)
         again = missing.request_pages(connection, row) if odd else 0
         weighed = judgement.weighed

@@ -39,9 +39,7 @@ def is_surprising(
     connection: sa.Connection, crawl: sa.Row[Any], before: SuspectCrawl | None
 ) -> bool:
     """Returns whether a complete crawl misses more products than usual. Counts the misses, which
-    the caller takes back. What a suspect crawl has missed already is decided otherwise."""
-    if crawl.filter_id is not None or (before is not None and before.missed_id is not None):
-        return False
+    the caller takes back."""
     misses = missed_products.delist_missed(connection, crawl, None, confirmed=True)
     odd = missed_products.judge_misses(connection, crawl, misses, ShownTwice(), before)
     return odd is not None

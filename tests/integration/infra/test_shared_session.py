@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -20,9 +19,9 @@ SELECT current_setting('work_mem'), current_setting('timezone'), to_regclass('pg
 
 
 @pytest.fixture
-def shared(servers: Settings) -> Iterator[WorkerDatabase]:
+def shared(servers: Settings, worker_id: str) -> Iterator[WorkerDatabase]:
     """A database of this test alone: other xdist workers may run tests of this module."""
-    database = WorkerDatabase(servers, f"t_{uuid.uuid4().hex[:16]}")
+    database = WorkerDatabase(servers, f"t_shared_{worker_id}")
     yield database
     database.close()
 
