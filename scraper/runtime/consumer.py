@@ -144,9 +144,13 @@ def is_worth_logging(record: logging.LogRecord) -> bool:
     """Returns False for messages that were not acknowledged because the broker was just lost.
 
     `scraper.infra.outages` logs the outage once, and the consumer notices it by itself. Celery logs
-    each such message as critical, with a traceback, and again when it leaves its loop."""
+    each such message as critical, with a traceback, and again when it leaves its loop. It then
+    reads the broken connection on, where anything can fail: such an error's context is the
+    outage."""
     error = record.exc_info[1] if record.exc_info else None
-    return not (str(record.msg).startswith(UNACKNOWLEDGED) and outages.is_broker_away(error))
+    context = error.__context__ if error is not None else None
+    is_outage = outages.is_broker_away(error) or outages.is_broker_away(context)
+    return not (str(record.msg).startswith(UNACKNOWLEDGED) and is_outage)
 
 
 for _name in ("celery.worker.request", "celery.worker.loops"):

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from itertools import chain, islice
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, cast
 from uuid import uuid4
 
@@ -289,8 +289,16 @@ def test_messages_in_rabbitmq(
         channel.exchange_declare("own", "fanout")
         for queue in QUEUES:
             channel.queue_bind(queue, "own")
-    # A queue that cannot be declared as workers would: RabbitMQ closes the channel that tries to.
-    publish(command("add_consumer", queue="own"), exchange="celery.pidbox")
+        # A queue that cannot be declared as workers would: RabbitMQ closes the channel that tries
+        # to, and then knows nothing of the messages that are being acknowledged over it.
+        refused = command("add_consumer", queue="own")
+        for _ in range(10):
+            for message in islice(messages(), 9, 40):
+                channel.basic_publish(message, routing_key=QUEUES[0])
+            channel.basic_publish(refused, exchange="celery.pidbox")
+            for message in islice(messages(), 9, 40):
+                channel.basic_publish(message, routing_key=QUEUES[0])
+            sleep(0.5)
     for message in islice(messages(), 30):
         publish(message, exchange="own", routing_key=b"\xff\xfe")  # type: ignore[arg-type]
     for content in invented.commands():

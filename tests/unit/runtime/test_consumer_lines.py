@@ -61,8 +61,33 @@ def test_nor_once_more_when_the_loop_ends(
 
     hub = Hub()
     hub.call_soon(acknowledge)
-    try:
-        hub.reset()
-    except Exception as left:
-        LOOPS.exception("Error cleaning up after event loop: %r", left)
+    leave_loop(hub, ValueError("the loop's own error"))
     assert len(caplog.records) == lines
+
+
+@pytest.mark.parametrize(
+    ("loop_error", "lines"), [(ConnectionError("a queue cannot be read"), 0), (KeyError("own"), 1)]
+)
+def test_nor_what_the_rest_of_a_broken_connection_says(
+    loop_error: Exception, lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RabbitMQ refuses what was acknowledged before it closed the channel."""
+
+    def read_on() -> None:
+        raise ChannelError("PRECONDITION_FAILED - unknown delivery tag 20")
+
+    hub = Hub()
+    hub.call_soon(read_on)
+    leave_loop(hub, loop_error)
+    assert len(caplog.records) == lines
+
+
+def leave_loop(hub: Hub, error: Exception) -> None:
+    """As celery.worker.loops does."""
+    try:
+        raise error
+    except Exception:
+        try:
+            hub.reset()
+        except Exception as left:
+            LOOPS.exception("Error cleaning up after event loop: %r", left)
