@@ -8,7 +8,6 @@ waiting for politeness to the caller's `before_hop`. Never goes without a proxy 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -27,6 +26,7 @@ from scraper.http.proxy_route import ProxyRoute, this_machine
 from scraper.http.redirects import Chain, find_refresh, host_of, with_cookies
 from scraper.http.request import Pairs, RequestUrl, conditional_headers, request_headers, split_url
 from scraper.http.transport.aiohttp_transport import PoolOptions, StaleConnectionError
+from scraper.http.transport.deadline import Deadline
 from scraper.http.transport.faults import fetch_error
 
 BeforeHop = Callable[[str], Awaitable[None]]
@@ -79,7 +79,8 @@ class HttpFetcher(Exchanger):
         `before_hop` is awaited with the URL of each further request before it is sent: a
         redirect's, or the same one after a kept-alive connection was closed. The caller already
         holds the first request's permit. This wait counts neither against `page_timeout_s` nor into
-        `elapsed_s`; a large body's wait for room in `held_body` does not either.
+        `elapsed_s`; a large body's wait for room in `held_body` does not either, nor does a
+        standstill of this process.
 
         Raises FetchError, and what `before_hop` raises.
         """
@@ -102,7 +103,7 @@ class HttpFetcher(Exchanger):
                 extensions=extensions,
             )
             try:
-                async with asyncio.timeout(policy.page_timeout_s) as page.deadline:
+                async with Deadline(policy.page_timeout_s) as page.deadline:
                     while True:
                         transport = self._choose_transport(policy, route, seed, page.url.origin)
                         fetched = await page.exchange(transport, validators)
@@ -145,7 +146,7 @@ class _PageRequests:
     waited_s: float = 0.0
     resent: bool = False
     chain: Chain | None = None
-    deadline: asyncio.Timeout = field(init=False)
+    deadline: Deadline = field(init=False)
 
     async def exchange(
         self, transport: httpx.AsyncBaseTransport, validators: Validators | None
@@ -201,7 +202,7 @@ class _PageRequests:
             status=response.status,
             headers=response.headers,
             body=response.body,
-            elapsed_s=monotonic() - self.started - self.waited_s,
+            elapsed_s=monotonic() - self.started - self.waited_s - self.deadline.stalled_s,
             redirects=self.chain.redirects if self.chain else 0,
             conditional=bool(self.conditions) and self.chain is None,
             body_hash=response.body_hash,

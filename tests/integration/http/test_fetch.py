@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 import tracemalloc
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -29,7 +30,9 @@ from scraper.politeness.robots import (
 )
 from tests.support.fetching import GUARDED, OVER, POLICY, FakeResolver, Http2Fetcher
 from tests.support.servers.hostile_server import (
+    HANDLERS,
     LARGE_BYTES,
+    Exchange,
     HostileServer,
     answer,
     redirect,
@@ -308,6 +311,29 @@ def test_nothing_lasts_for_ever(path: str, limit: dict[str, float], says: str) -
     error = failure(path, replace(POLICY, **limit))  # type: ignore[arg-type]
     assert error.outcome is Outcome.TIMEOUT
     assert says in str(error) and "0.3 s" in str(error)
+
+
+@pytest.mark.parametrize("limit", ["page_timeout_s", "read_timeout_s"])
+def test_an_answer_that_waits_during_a_standstill_is_taken(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stand_still(exchange: Exchange) -> None:
+        # The answer is in the client's socket; client and server share the loop.
+        exchange.writer.write(answer(bytes(LARGE_BYTES)))
+        time.sleep(1.5)
+
+    async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
+        # With its connection open, a request takes a small part of the second.
+        await fetcher.fetch(server.url("/ok"), POLICY)
+        began, policy = time.monotonic(), replace(POLICY, **{limit: 1.0})
+        fetched = await fetcher.fetch(server.url("/standstill"), policy)
+        assert len(fetched.body) == LARGE_BYTES
+        # What goes beyond the page's time is this process's, and not how slowly the shop answers.
+        own_s = time.monotonic() - began - fetched.elapsed_s
+        assert limit != "page_timeout_s" or own_s >= 0.4
+
+    monkeypatch.setitem(HANDLERS, "/standstill", stand_still)
+    with_server(test)
 
 
 def test_a_connection_that_is_never_accepted_times_out() -> None:

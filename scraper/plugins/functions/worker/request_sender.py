@@ -7,7 +7,6 @@ and POST with a whole body.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -21,6 +20,7 @@ from scraper.http.proxy_route import ProxyRoute, this_machine
 from scraper.http.redirects import host_of, with_cookies
 from scraper.http.request import merge_headers, split_url
 from scraper.http.transport.aiohttp_transport import StaleConnectionError
+from scraper.http.transport.deadline import Deadline
 from scraper.http.transport.faults import fetch_error
 
 METHODS = ("GET", "POST")
@@ -52,7 +52,7 @@ class RequestSender(Exchanger):
         posts, resent = request.method == "POST", False
         while True:
             try:
-                async with self._slots, asyncio.timeout(policy.page_timeout_s) as deadline:
+                async with self._slots, Deadline(policy.page_timeout_s) as deadline:
                     answer = await exchange(transport, outgoing, policy, jar, url, follows=False)
                     break
             except StaleConnectionError as error:
