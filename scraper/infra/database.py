@@ -11,7 +11,7 @@ import random
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
@@ -56,7 +56,14 @@ SELECT count(*) > 0 FROM pg_stat_activity
 PREPARED_S = 60.0
 
 # Each promotion begins a timeline with a higher number (hexadecimal, of eight digits).
-TIMELINE = "SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)"
+TIMELINE = """
+SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8), system_identifier
+  FROM pg_control_system()
+"""
+# A promoted server may be slower than the one that it replaced: what is late is asked again.
+ASK_S = (2, 3)
+# The highest timeline that this process has used of each system.
+timelines_used: dict[int, str] = {}
 
 
 class WatchedConnection(psycopg.Connection[Any]):
@@ -197,18 +204,47 @@ def connect_watched(_dialect: Any, _record: Any, args: Any, options: Any) -> Wat
 
 def choose_primary(args: Any, options: Any) -> Any:
     """Returns the options with one of several primaries, the one that was promoted last: the others
-    have been replaced. Without several servers, or if none answers, the options stay as they are.
+    have been replaced. Without several servers, or if none is a primary, the options stay as they
+    are.
+
+    Raises `OperationalError` if a server was late and no primary answered, or if only a primary
+    did that has been replaced since this process used it.
     """
     hosts, ports = (str(options.get(key, "")).split(",") for key in ("host", "port"))
     if len(hosts) < 2 or options.get("target_session_attrs") not in ("read-write", "primary"):
         return options
-    primaries: dict[Any, Any] = {}
-    for host, port in zip(hosts, ports * len(hosts), strict=False):
-        server = {**options, "host": host, "port": port}
-        asking = {**server, "connect_timeout": 2}
-        with suppress(psycopg.Error), WatchedConnection.connect(*args, **asking) as asked:
-            primaries.setdefault(asked.execute(TIMELINE).fetchone(), server)
-    return primaries[max(primaries)] if primaries else options
+    pairs = zip(hosts, ports * len(hosts), strict=False)
+    servers = [{**options, "host": host, "port": port} for host, port in pairs]
+    primaries: dict[tuple[str, int], Any] = {}
+    for wait_s in ASK_S:
+        servers = [server for server in servers if _is_late(args, server, wait_s, primaries)]
+    if primaries:
+        timeline, system = last = max(primaries)
+        if timeline < timelines_used.get(system, ""):
+            raise psycopg.OperationalError(
+                "only a replaced primary answers (fix: start the one that replaced it, or restart "
+                "this process)"
+            )
+        timelines_used[system] = timeline
+        return primaries[last]
+    if servers:
+        # A server that answers by now may be a replaced primary, which libpq would take.
+        raise psycopg.OperationalError("no primary answers, and a server is late")
+    return options
+
+
+def _is_late(args: Any, server: Any, wait_s: int, primaries: dict[tuple[str, int], Any]) -> bool:
+    """Asks a server for its timeline, and adds it to the primaries if it is one. Returns whether it
+    did not answer in time."""
+    try:
+        with WatchedConnection.connect(*args, **{**server, "connect_timeout": wait_s}) as asked:
+            (timeline,) = asked.execute(TIMELINE)
+            primaries.setdefault(timeline, server)
+    except psycopg.errors.ConnectionTimeout:
+        return True
+    except psycopg.Error:
+        return False
+    return False
 
 
 def set_up_session(connection: Any, record: Any) -> None:
