@@ -383,9 +383,18 @@ def test_a_hidden_tab_asks_for_nothing(flower: Flower, browser: Browser, engine:
     }"""
     # Otherwise the page would ask later than the test looks.
     assert page.evaluate("window.hastened") > 0
-    page.evaluate(hide, True)
-    # an answer that is under way
-    page.wait_for_timeout(500)
+    # An answer is under way, and is drawn.
+    page.evaluate(f"""() => new Promise((drawn) => {{
+        const ask = window.fetch;
+        window.fetch = async (...asked) => {{
+            const answer = await ask(...asked);
+            if (!answer.ok) return answer;
+            window.fetch = ask;
+            ({hide})(true);
+            new MutationObserver(() => drawn()).observe(document.getElementById('crawls-page'), {{attributeFilter: ['data-refreshed']}});
+            return answer;
+        }};
+    }})""")
     asked = len(window.asked)
     page.wait_for_timeout(3 * SOON_MS)
     assert len(window.asked) == asked

@@ -79,8 +79,11 @@ CONTRAST = """() => {
 SETTLED = """() => document.getAnimations()
   .filter((each) => each instanceof CSSTransition).forEach((each) => each.finish())"""
 
-# The page draws no more answers, so controls neither come nor go.
-FROZEN = "() => { window.fetch = () => new Promise(() => {}); }"
+# The page draws no more answers, so controls neither come nor go: none is under way after a drawing.
+FROZEN = """() => new Promise((frozen) => {
+  const freeze = () => { window.fetch = () => new Promise(() => {}); frozen(); };
+  new MutationObserver(freeze).observe(document.getElementById('crawls-page'), {attributeFilter: ['data-refreshed']});
+})"""
 
 REACHABLE = """
   const all = [...document.querySelectorAll('#crawls-page a[href], #crawls-page button, #crawls-page input, #crawls-page select, #crawls-page textarea, #crawls-page summary, #crawls-page [tabindex]')]
@@ -283,6 +286,17 @@ def test_a_redrawn_section_keeps_the_focus(
         focused.evaluate("(e) => { e.focus(); e.isOld = true; }")
         page.evaluate(draw, f"drawn {number}")
         assert focused.evaluate("(e) => e === document.activeElement && !e.isOld"), chosen
+    page.evaluate("document.getElementById('fleet').innerHTML = '<div id=chart></div>'")
+    draw = """(values) => crawlCharts.chart(document.getElementById("chart"), {
+        label: "Pages", unit: "pages", kind: "bars", step_s: 86400, series: [{name: "pages", tone: "tone-rate"}],
+        points: values.map((value, n) => ({at: `2026-01-0${n + 1}T00:00:00Z`, values: [value]}))})"""
+    page.evaluate(draw, [4, 5])
+    page.locator("#chart summary").press("Enter")
+    region = page.locator("#chart [role=region]")
+    region.focus()
+    page.evaluate(draw, [4, 5, 6])
+    expect(region.locator("td")).to_have_text(["3 Jan", "6", "2 Jan", "5", "1 Jan", "4"])
+    expect(region).to_be_focused()
 
 
 def assert_reached(page: Page, path: str) -> None:

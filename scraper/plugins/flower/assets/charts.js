@@ -166,16 +166,17 @@
     return made;
   }
 
+  /* The region stays, and with it the focus and what is scrolled to. */
   function fill(box, details) {
     const {points, series, step_s, label} = box.chartOptions;
     const head = (text, kind) => element("th", {scope: "col", class: kind}, text);
     const rows = points.filter((point) => point.values.some((value) => value)).reverse();
-    details.querySelector(".table-responsive")?.remove();
-    details.append(element("div", {class: "table-responsive", tabindex: "0", role: "region", "aria-label": label},
-      element("table", {class: "table crawl-table"},
-        element("thead", {}, element("tr", {}, head("When", ""), ...series.map((one) => head(one.name, "num")))),
-        element("tbody", {}, ...rows.map((point) => element("tr", {}, element("td", {}, moment(Date.parse(point.at) / 1000, step_s)),
-          ...point.values.map((value) => element("td", {class: "num"}, typeof value === "number" ? number(value) : "–"))))))));
+    let region = details.querySelector(".table-responsive");
+    if (!region) details.append(region = element("div", {class: "table-responsive", tabindex: "0", role: "region", "aria-label": label}));
+    region.replaceChildren(element("table", {class: "table crawl-table"},
+      element("thead", {}, element("tr", {}, head("When", ""), ...series.map((one) => head(one.name, "num")))),
+      element("tbody", {}, ...rows.map((point) => element("tr", {}, element("td", {}, moment(Date.parse(point.at) / 1000, step_s)),
+        ...point.values.map((value) => element("td", {class: "num"}, typeof value === "number" ? number(value) : "–")))))));
   }
 
   new MutationObserver(() => {

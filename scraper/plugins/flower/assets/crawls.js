@@ -697,7 +697,7 @@
         everyMs = ofSite ? SITE_MS : moves ? RUNNING_MS : QUIET_MS;
         problem("");
         page.dataset.refreshed = String(Number(page.dataset.refreshed || 0) + 1);
-        document.getElementById("crawls-refreshed").textContent = `Updated ${new Date(data.now).toLocaleTimeString([], {hourCycle: "h23"})} ${zoneName()}`;
+        if (!document.hidden) document.getElementById("crawls-refreshed").textContent = `Updated ${new Date(data.now).toLocaleTimeString([], {hourCycle: "h23"})} ${zoneName()}`;
       } else {
         const told = await answer.json().catch(() => ({}));
         problem(answer.status === 401 ? "You are not logged in any more: load this page again." : told.error || `The server answered ${answer.status}.`);
