@@ -23,6 +23,8 @@ from scraper.feed import store
 # A lease ends this long after its last renewal, by the server's clock. Its holder renews it at the
 # second interval; a process that waits for it looks at the third.
 LEASE_S, RENEW_S, LOOK_S = 10.0, 3.0, 0.2
+# A reader that ends waits for at most this long until its lease is released.
+RELEASE_S = 3.0
 
 # `dead` is an end that has not moved for a whole lease, whatever the server's clock says.
 TAKE = sa.text("""
@@ -121,7 +123,7 @@ def hold_consumer(engine: sa.Engine, name: str, site: str | None) -> Iterator[Co
     finally:
         stop.set()
         # During an outage the lease ends by itself.
-        thread.join(RENEW_S)
+        thread.join(RELEASE_S)
 
 
 def read_position(connection: sa.Connection, name: str, site: str | None) -> int | None:

@@ -189,7 +189,9 @@ def give_up(
 
 
 def rows(engine: sa.Engine, query: str) -> list[tuple[object, ...]]:
+    """Returns what a query finds. It may not write: nothing would be committed."""
     with engine.connect() as connection:
+        connection.exec_driver_sql("SET TRANSACTION READ ONLY")
         return [tuple(row) for row in connection.execute(sa.text(query))]
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -15,7 +16,8 @@ from scraper.feed import consumers
 from scraper.feed.consumers import ConsumerLease, hold_consumer
 from tests.support.making import rows
 
-LEASED = "INSERT INTO consumer_locks VALUES ('lake', '', gen_random_uuid(), now() + '{}'::interval)"
+LEASED = """INSERT INTO consumer_locks VALUES ('lake', '', gen_random_uuid(), now() + '{}'::interval)
+            RETURNING holder, until"""
 BUSY = "another process reads as consumer 'lake'"
 
 
@@ -27,6 +29,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def held(engine: sa.Engine) -> list[tuple[object, ...]]:
     return [tuple(row) for row in rows(engine, "SELECT name, site FROM consumer_locks ORDER BY 2")]
+
+
+def write(engine: sa.Engine, statement: str) -> list[tuple[Any, ...]]:
+    with engine.begin() as connection:
+        return [tuple(row) for row in connection.execute(sa.text(statement))]
 
 
 def ends(engine: sa.Engine) -> object:
@@ -57,19 +64,26 @@ def test_a_reader_occupies_no_connection(engine: sa.Engine) -> None:
         until(lambda: engine.pool.checkedout() == 0)  # type: ignore[attr-defined]
 
 
-def test_the_lease_of_a_killed_process_ends(engine: sa.Engine) -> None:
-    rows(engine, LEASED.format("1 second") + " RETURNING 1")
+def test_the_lease_of_a_killed_process_ends(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It ends by the server's clock alone.
+    monkeypatch.setattr(consumers, "LEASE_S", 600.0)
+    ((_, its_end),) = write(engine, LEASED.format("1 second"))
     with hold_consumer(engine, "lake", None):
-        assert held(engine) == [("lake", "")]
+        assert rows(engine, f"SELECT now() > '{its_end}' FROM consumer_locks") == [(True,)]
+    assert held(engine) == []
 
 
 def test_it_ends_also_if_the_servers_clock_was_set_back(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumers, "LEASE_S", 0.5)
-    rows(engine, LEASED.format("1 hour") + " RETURNING 1")
+    ((its_holder, _),) = write(engine, LEASED.format("1 hour"))
     with hold_consumer(engine, "lake", None):
-        assert held(engine) == [("lake", "")]
+        ((holder,),) = rows(engine, "SELECT holder FROM consumer_locks")
+        assert holder != its_holder
+    assert held(engine) == []
 
 
 def test_a_lease_outlasts_an_outage(engine: sa.Engine) -> None:
@@ -83,16 +97,16 @@ def test_a_lease_outlasts_an_outage(engine: sa.Engine) -> None:
             seen = ends(engine)
             until(lambda seen=seen: ends(engine) != seen)  # type: ignore[misc]
         # A promoted standby may lack it.
-        rows(engine, "DELETE FROM consumer_locks RETURNING 1")
+        assert write(engine, "DELETE FROM consumer_locks RETURNING name") == [("lake",)]
         until(lambda: held(engine) == [("lake", "")])
     assert held(engine) == []
 
 
-@pytest.mark.slow
 def test_a_process_that_was_frozen_stores_nothing(engine: sa.Engine) -> None:
     frozen = ConsumerLease(engine, "lake", None)
     frozen.wait()
-    rows(engine, "UPDATE consumer_locks SET until = now() RETURNING 1")
+    ended = "UPDATE consumer_locks SET until = now() RETURNING name"
+    assert write(engine, ended) == [("lake",)]
     with hold_consumer(engine, "lake", None) as lease:
         lease.set_position(0)
         with pytest.raises(BusyError, match=BUSY):
