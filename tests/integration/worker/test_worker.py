@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 
 import httpx
 import pytest
 import sqlalchemy as sa
 
-from scraper.domain import Message
+from scraper.domain import Message, Outcome
+from scraper.results.transaction import PageResult
+from scraper.worker.writer import Pending
 from tests.support.broker import Broker
 from tests.support.making import rows
 
@@ -81,10 +84,19 @@ def test_a_stopping_worker_hands_back_what_it_has_not_begun(
 
 
 def test_one_request_at_a_time_and_robots_do_not_block_each_other(
-    crawl: Callable[..., Broker], engine: sa.Engine, shop: str
+    crawl: Callable[..., Broker], engine: sa.Engine, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """robots.txt is asked for by a page that holds the host's only turn, while others wait at its
-    gate."""
-    crawl(lambda message: [message], concurrency=1).run()
+    gate. No page goes back untried, not even once."""
+    broker = crawl(lambda message: [message], concurrency=1)
+    writer, outcomes = broker.worker.services.writer, Counter[Outcome]()
+    put = writer.put
+
+    def counted(page: PageResult, pending: Pending) -> None:
+        outcomes[page.outcome] += 1
+        put(page, pending)
+
+    monkeypatch.setattr(writer, "put", counted)
+    broker.run()
     check(engine, shop)
-    assert rows(engine, "SELECT FROM pages WHERE last_outcome = 'deferred'") == []
+    assert outcomes[Outcome.FETCHED] and not outcomes[Outcome.DEFERRED]
