@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,6 +43,8 @@ class SupervisedProcess:
         self._started_at = self._start_at = 0.0
         self._read_to = 0
         self._rest = b""
+        # What an ended process has written last, for `read_lines`.
+        self._last_lines: list[str] = []
         self.last_line = ""
 
     @property
@@ -84,6 +86,7 @@ class SupervisedProcess:
     def _plan_start(self, code: int, now: float) -> str:
         # A killed worker leaves its beat and its children for slow pages, which are to end as well.
         self._signal_group(signal.SIGKILL)
+        self._read_last_lines()
         # One that was never ready has died quickly, however long a busy machine took.
         life_s = now - self._started_at if self.is_ready else 0.0
         self.is_ready = False
@@ -101,6 +104,24 @@ class SupervisedProcess:
 
     def read_lines(self) -> Iterator[str]:
         """Yields the lines that the process has written since the last call."""
+        lines, self._last_lines = self._last_lines, []
+        yield from lines
+        yield from self._read_output()
+
+    def _read_last_lines(self) -> None:
+        """Reads what the ended process has written, also an unfinished line: `last_line` is its
+        last one from now on."""
+        # Something that has left the process's group may write without end.
+        for _ in range(OUTPUT_MAX_BYTES // READ_BYTES):
+            lines = list(self._read_output())
+            self._last_lines += lines
+            if not lines:
+                break
+        if self._rest:
+            self._last_lines += self._take_lines([self._rest])
+            self._rest = b""
+
+    def _read_output(self) -> Iterator[str]:
         try:
             with self._output.open("rb") as output:
                 output.seek(self._read_to)
@@ -113,6 +134,9 @@ class SupervisedProcess:
             os.truncate(self._output, 0)
             self._read_to = 0
         *lines, self._rest = (self._rest + data).split(b"\n")
+        yield from self._take_lines(lines)
+
+    def _take_lines(self, lines: Iterable[bytes]) -> Iterator[str]:
         for line in lines:
             text = line.decode("utf-8", "replace").rstrip()
             if text:

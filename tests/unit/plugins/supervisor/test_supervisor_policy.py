@@ -95,6 +95,7 @@ def test_a_process_is_started_again_and_given_up(tmp_path: Path) -> None:
         sentence = process.keep_running(now)
         sentences += [sentence] if sentence else []
         time.sleep(0.01)
+    lines += process.read_lines()
     assert [line.split(",")[0] for line in sentences[:4]] == [
         "flower ended with exit code 2; starts it again in 0 s",
         "flower started again",
@@ -106,3 +107,22 @@ def test_a_process_is_started_again_and_given_up(tmp_path: Path) -> None:
     os.close(held_end)
     assert os.read(read_end, 1) == b"", "no process holds it any more"
     os.close(read_end)
+
+
+def test_a_process_is_given_up_with_its_last_line_even_if_no_line_was_read(tmp_path: Path) -> None:
+    script = "echo begun; printf 'cannot go on' >&2; exit 2"
+    output = tmp_path / "output.log"
+    read_end, held_end = os.pipe()
+    process = SupervisedProcess(
+        "flower", ["sh", "-c", script], dict(os.environ), output, held_end, essential=False
+    )
+    process.start()
+    now, sentence = 0.0, None
+    while not process.is_given_up:
+        now += 1000
+        sentence = process.keep_running(now) or sentence
+        time.sleep(0.01)
+    os.close(read_end)
+    os.close(held_end)
+    assert sentence is not None and sentence.endswith("\ncannot go on")
+    assert list(process.read_lines()) == ["begun", "cannot go on"] * (QUICK_DEATHS_MAX + 1)
