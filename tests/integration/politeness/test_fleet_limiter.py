@@ -71,6 +71,13 @@ class FirstClock(ServerClock):
         return self.first_s
 
 
+@pytest.fixture
+def far_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slots are reserved ten times as far ahead. With intervals ten times as long, a slow machine
+    may take seconds between two questions."""
+    monkeypatch.setattr(fleet_limiter, "AHEAD_S", 10 * AHEAD_S)
+
+
 async def ask(
     one: RedisFleetLimiter,
     *,
@@ -134,13 +141,14 @@ def test_processes_get_slots_one_after_the_other(valkey_url: str) -> None:
     run(valkey_url, work)
 
 
+@pytest.mark.usefixtures("far_ahead")
 def test_slots_are_reserved_only_so_far_ahead(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         a, b = RedisFleetLimiter(client, "a"), RedisFleetLimiter(client, "b")
-        assert (await ask(a, interval_s=1.0, slots=100, allotment=1)).slots == int(AHEAD_S) + 1
-        nothing = await ask(b, interval_s=1.0, slots=1, allotment=1)
+        assert (await ask(a, interval_s=10.0, slots=100, allotment=1)).slots == int(AHEAD_S) + 1
+        nothing = await ask(b, interval_s=10.0, slots=1, allotment=1)
         assert nothing.slots == 0
-        assert AHEAD_S - passed_s() < first_s(nothing) <= AHEAD_S + 1 + LEAD_MAX_S
+        assert 10 * AHEAD_S - passed_s() < first_s(nothing) <= 10 * (AHEAD_S + 1) + LEAD_MAX_S
 
     run(valkey_url, work)
 
@@ -370,29 +378,36 @@ def test_the_strictest_of_several_sites_budgets_counts_while_its_process_lives(
 # -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("far_ahead")
 def test_a_burst_may_leave_at_once_and_is_earned_again(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
-        got = await ask(one, interval_s=0.4, slots=6, allotment=1, burst=4)
+        one._clock = FirstClock()
+        got = await ask(one, interval_s=4.0, slots=6, allotment=1, burst=4)
         times = [got.at(k) - got.at(0) for k in range(got.slots)]
-        assert times == pytest.approx([0, 0, 0, 0, 0.4, 0.8], abs=1e-3)
-        await client.hincrby(f"scraper:host:{HOST}", "tat", -1_300_000)  # type: ignore[misc] # the two after the burst, and
-        # one more interval have passed
-        again = await ask(one, interval_s=0.4, slots=3, allotment=1, burst=4)
-        assert [again.at(k) - again.at(0) for k in range(3)] == pytest.approx(
-            [0.0, 0.4, 0.8], abs=0.3
+        assert times == pytest.approx([0, 0, 0, 0, 4.0, 8.0], abs=1e-3)
+        # The two after the burst and one more interval have passed, and a second.
+        await client.hincrby(f"scraper:host:{HOST}", "tat", -13_000_000)  # type: ignore[misc]
+        again = await ask(one, interval_s=4.0, slots=3, allotment=1, burst=4)
+        assert again.slots == 3
+        earned_at = got.at(0) - 1.0
+        assert again.at(0) == again.start_at, "one is earned"
+        assert [again.at(k) for k in range(3)] == pytest.approx(
+            [max(again.start_at, earned_at + 4.0 * k) for k in range(3)], abs=1e-3
         )
 
     run(valkey_url, work)
 
 
+@pytest.mark.usefixtures("far_ahead")
 def test_no_burst_follows_a_rest(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
-        await rest(one, 0.5)
-        got = await ask(one, interval_s=0.4, slots=4, allotment=1, burst=4)
+        await rest(one, 5.0)
+        got = await ask(one, interval_s=4.0, slots=4, allotment=1, burst=4)
+        assert got.slots == 4
         assert [got.at(k) - got.at(0) for k in range(4)] == pytest.approx(
-            [0, 0.4, 0.8, 1.2], abs=1e-3
+            [0, 4.0, 8.0, 12.0], abs=1e-3
         )
 
     run(valkey_url, work)
@@ -554,10 +569,16 @@ class Model:
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 15), st.integers(0, 12)), max_size=40),
 )
 def test_shares_are_the_models_and_never_above_the_concurrency(
-    valkey_url: str, limit: int, asks: list[tuple[int, int, int]]
+    valkey_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: int,
+    asks: list[tuple[int, int, int]],
 ) -> None:
     """Processes that keep to their allotments: `ends` of their requests are over when they ask, then
     they use all they have."""
+    # The model has no time.
+    monkeypatch.setattr(fleet_limiter, "ROTATION_S", 600.0)
+    monkeypatch.setattr(fleet_limiter, "ALLOTMENT_TTL_S", 600.0)
 
     async def work(client: aredis.Redis) -> None:
         await client.flushdb()
@@ -609,9 +630,8 @@ def test_slots_never_exceed_the_budget_in_any_window(
             got = await ask(one, interval_s=interval_s, slots=wanted, allotment=1, burst=burst)
             assert 0 <= got.slots <= wanted
             new = [got.at(k) for k in range(got.slots)]
-            assert all(
-                asked <= at <= loop.time() + max(AHEAD_S, interval_s) + LEAD_MAX_S for at in new
-            )
+            ahead_s = max(AHEAD_S, interval_s + 0.5) + LEAD_MAX_S
+            assert all(asked <= at <= loop.time() + ahead_s for at in new)
             assert all(at >= not_before - 0.001 for at in new)
             if slots and new and not rested:
                 latest = max(slots[-1] + interval_s, loop.time() + LEAD_MAX_S)
@@ -649,6 +669,7 @@ def test_a_slot_is_by_rediss_clock_however_long_its_answer_takes() -> None:
 def test_a_redis_that_lost_its_memory_learns_which_slots_are_taken(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
+        one._clock = FirstClock()
         got = await ask(one, interval_s=0.5, slots=4, allotment=2)
         end = got.at(got.slots)
         await client.flushdb()
@@ -656,7 +677,7 @@ def test_a_redis_that_lost_its_memory_learns_which_slots_are_taken(valkey_url: s
         assert after.at(0) >= end - 0.01
         await client.flushdb()
         far = await ask(one, interval_s=0.5, slots=0, allotment=2, busy_until=end + 1e6)
-        assert first_s(far) <= AHEAD_S + SLACK_S, (
+        assert first_s(far) <= AHEAD_S + LEAD_MAX_S + SLACK_S, (
             "a clock that differs by days stops nobody for days"
         )
 
@@ -668,30 +689,31 @@ def test_a_redis_that_lost_its_memory_learns_which_slots_are_taken(valkey_url: s
 
 
 @pytest.mark.parametrize("burst", [1, 3])
+@pytest.mark.usefixtures("far_ahead")
 def test_slots_come_back_while_no_process_has_later_ones(valkey_url: str, burst: int) -> None:
     async def work(client: aredis.Redis) -> None:
         one, other = RedisFleetLimiter(client, "a"), RedisFleetLimiter(client, "b")
         one._clock = other._clock = FirstClock()
-        got = await ask(one, interval_s=0.5, slots=4, allotment=1, burst=burst)
+        got = await ask(one, interval_s=5.0, slots=4, allotment=1, burst=burst)
         again = await ask(
             one,
-            interval_s=0.5,
+            interval_s=5.0,
             slots=2,
             allotment=1,
             burst=burst,
             unused=UnusedSlots(got.end, 3, got.interval_s),
         )
         assert again.returned and again.slots == 2
-        assert again.at(1) == pytest.approx(max(again.start_at, got.first_at + 2 * 0.5), abs=0.02)
-        late = await ask(other, interval_s=0.5, slots=1, allotment=1, burst=burst)
-        assert late.at(0) >= again.at(1) + 0.49 or burst > 1
+        assert again.at(1) == pytest.approx(max(again.start_at, got.first_at + 2 * 5.0), abs=0.02)
+        late = await ask(other, interval_s=5.0, slots=1, allotment=1, burst=burst)
+        assert late.at(0) >= again.at(1) + 4.99 or burst > 1
         refused = await ask(
             one,
-            interval_s=0.5,
+            interval_s=5.0,
             slots=2,
             allotment=1,
             burst=burst,
-            unused=UnusedSlots(again.end, 1, 0.5),
+            unused=UnusedSlots(again.end, 1, 5.0),
         )
         assert not refused.returned and refused.slots == 0
         assert refused.end == late.end, "nothing is taken from the other"
@@ -704,6 +726,7 @@ def test_what_comes_back_late_is_not_caught_up_on(valkey_url: str) -> None:
         one = RedisFleetLimiter(client, "a")
         got = await ask(one, interval_s=0.1, slots=10, allotment=1)
         await asyncio.sleep(0.5)
+        asked = asyncio.get_running_loop().time()
         again = await ask(
             one,
             interval_s=0.1,
@@ -711,7 +734,7 @@ def test_what_comes_back_late_is_not_caught_up_on(valkey_url: str) -> None:
             allotment=1,
             unused=UnusedSlots(got.end, 10, got.interval_s),
         )
-        assert again.returned and first_s(again) >= -0.01
+        assert again.returned and again.at(0) >= asked
         assert again.at(1) - again.at(0) == pytest.approx(0.1)
 
     run(valkey_url, work)
