@@ -558,12 +558,13 @@ def test_a_batch_that_moves_is_left_alone(
     bench: Bench, keeper: Callable[[float], None], stuck_after: Callable[[float], None]
 ) -> None:
     """It takes longer than the limit in all, but is never idle for so long."""
-    stuck_after(1.5)
     keeper(0.05)
     bench.site(rate="8/s", concurrency=1)
     bench.pages(16)
     worker = bench.worker()
     bench.begin(worker)
+    until(lambda: bench.found().get("ok"))
+    stuck_after(1.5)
     bench.ended()
     assert bench.found() == {"ok": 16}
 
@@ -948,7 +949,8 @@ def test_the_database_comes_back_before_the_worker_gives_up(
 ) -> None:
     bench.site()
     bench.pages(GROUP_PAGES + 20)
-    worker = bench.worker(stop_s=0.1)
+    # The pages under way are answered in this time, and the third try comes after it.
+    worker = bench.worker(stop_s=1.0)
     settle, tries = worker.services.settler._settle_group, Counter[str]()
 
     def away_at_first(pages: object) -> object:
@@ -988,9 +990,9 @@ def read_only(bench: Bench, engine: sa.Engine) -> Iterator[None]:
 @contextmanager
 def revoked(bench: Bench, _: sa.Engine) -> Iterator[None]:
     with psycopg.connect(_libpq(bench.engine), autocommit=True) as operator:
-        operator.execute("REVOKE INSERT, UPDATE ON products FROM limited")
+        operator.execute(f"REVOKE INSERT, UPDATE ON products FROM {_limited(bench.engine)}")
         yield
-        operator.execute("GRANT ALL ON products TO limited")
+        operator.execute(f"GRANT ALL ON products TO {_limited(bench.engine)}")
 
 
 @contextmanager
@@ -1020,6 +1022,11 @@ def _on_each_transaction(engine: sa.Engine, statement: str) -> Iterator[None]:
     sa.event.remove(engine, "begin", execute)
 
 
+def _limited(engine: sa.Engine) -> str:
+    """A role for this database alone: roles are the whole server's."""
+    return f"limited_{engine.url.database}"
+
+
 def _libpq(engine: sa.Engine) -> str:
     url = engine.url.set(drivername="postgresql")
     return url.render_as_string(hide_password=False)
@@ -1047,16 +1054,16 @@ def test_what_is_not_the_pages_is_not_charged_to_it(
     """Its results wait until they can be stored, and its connections are replaced."""
     keeper(0.1)
     monkeypatch.setattr(writer_module, "BACKOFF_MAX_S", 0.05)
+    role = _limited(bench.engine)
     with bench.engine.begin() as connection:
         for statement in (
-            "DROP ROLE IF EXISTS limited",
-            "CREATE ROLE limited LOGIN",
-            "GRANT ALL ON ALL TABLES IN SCHEMA public TO limited",
-            "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO limited",
+            f"CREATE ROLE {role} LOGIN",
+            f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}",
+            f"GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {role}",
         ):
             connection.execute(sa.text(statement))
     bench.settings = bench.settings.model_copy(
-        update={"database_url": own_database.replace("://scraper@", "://limited@")}
+        update={"database_url": own_database.replace("://scraper@", f"://{role}@")}
     )
     bench.site()
     targets = bench.pages(60)
@@ -1088,8 +1095,8 @@ def test_what_is_not_the_pages_is_not_charged_to_it(
     assert (worker.lost, rows(bench.engine, "SELECT FROM leases")) == (0, [])
     bench.close()
     with bench.engine.begin() as connection:
-        connection.execute(sa.text("DROP OWNED BY limited"))
-        connection.execute(sa.text("DROP ROLE limited"))
+        connection.execute(sa.text(f"DROP OWNED BY {role}"))
+        connection.execute(sa.text(f"DROP ROLE {role}"))
 
 
 def test_one_row_that_postgresql_rejects_is_dead_and_the_others_are_stored(
