@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
 from typing import Any
 
 
@@ -61,3 +62,15 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 def now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def hourly_schedule() -> str:
+    """Returns an hourly schedule whose next slot is a quarter of an hour away, so that no slot
+    comes due during a test."""
+    return f"{(datetime.now(UTC).minute + 15) % 60} * * * *"
+
+
+def is_newest_slot(schedule: str) -> str:
+    """Returns the SQL that says whether a crawl's slot is the newest one of an hourly schedule."""
+    past = f"interval '{schedule.partition(' ')[0]} minutes'"
+    return f"slot = date_trunc('hour', now() - {past}) + {past}"

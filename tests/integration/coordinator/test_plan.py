@@ -19,9 +19,13 @@ from scraper.frontier import crawls, sites
 from scraper.infra.database import make_engine
 from scraper.settings import Settings
 from scraper.sites.definition import Site
+from tests.support.clocks import hourly_schedule, is_newest_slot
 from tests.support.making import a_site, at_once, rows
 
-HOURLY = "0 * * * *"
+
+@pytest.fixture
+def hourly() -> str:
+    return hourly_schedule()
 
 
 def take_over(engine: sa.Engine, *defined: Site, since: str = "10 days") -> None:
@@ -59,11 +63,11 @@ def planned(engine: sa.Engine) -> list[tuple[object, ...]]:
     )
 
 
-def test_a_due_slot_is_planned_once(engine: sa.Engine) -> None:
-    take_over(engine, a_site(schedule=HOURLY))
+def test_a_due_slot_is_planned_once(engine: sa.Engine, hourly: str) -> None:
+    take_over(engine, a_site(schedule=hourly))
     (message,) = plan(engine)
     assert message == Message("discover", "coordinator", {"crawl_id": 1})
-    assert rows(engine, "SELECT trigger, status, slot = date_trunc('hour', now()) FROM crawls") == [
+    assert rows(engine, f"SELECT trigger, status, {is_newest_slot(hourly)} FROM crawls") == [
         ("schedule", "planned", True)
     ]
     end_all(engine)
@@ -71,8 +75,10 @@ def test_a_due_slot_is_planned_once(engine: sa.Engine) -> None:
     assert planned(engine) == [("shop", "completed")]
 
 
-def test_three_planners_at_once_open_one_crawl_a_slot(engine: sa.Engine, database: str) -> None:
-    take_over(engine, *(a_site(f"shop{n}", schedule=HOURLY) for n in range(20)))
+def test_three_planners_at_once_open_one_crawl_a_slot(
+    engine: sa.Engine, hourly: str, database: str
+) -> None:
+    take_over(engine, *(a_site(f"shop{n}", schedule=hourly) for n in range(20)))
     engines = [make_engine(database) for _ in range(3)]
 
     def planner(own: sa.Engine) -> Callable[[], None]:
@@ -87,12 +93,12 @@ def test_three_planners_at_once_open_one_crawl_a_slot(engine: sa.Engine, databas
 
 
 def test_many_schedules_that_are_due_at_once_each_begin_once(
-    engine: sa.Engine, database: str, environment: Settings
+    engine: sa.Engine, hourly: str, database: str, environment: Settings
 ) -> None:
     """Two coordinators plan at once, and each message is delivered to both of them. One definition
     is another version's."""
     number = 2 * OPENED_AT_ONCE + 10
-    take_over(engine, *(a_site(f"shop{n:03}", schedule=HOURLY) for n in range(number)))
+    take_over(engine, *(a_site(f"shop{n:03}", schedule=hourly) for n in range(number)))
     with engine.begin() as connection:
         broken = """UPDATE sites SET definition = '{"schedule"\\: "0 * * * *", "timezone"\\: "Mars/Base"}'
                      WHERE name = 'shop007'"""
@@ -117,23 +123,23 @@ def test_many_schedules_that_are_due_at_once_each_begin_once(
     assert rows(engine, query) == [(number - 1, number - 1, "running", 1, number - 1)]
 
 
-def test_missed_slots_are_made_up_once(engine: sa.Engine) -> None:
+def test_missed_slots_are_made_up_once(engine: sa.Engine, hourly: str) -> None:
     """Every coordinator was down for five hours: the newest slot counts."""
-    take_over(engine, a_site(schedule=HOURLY))
+    take_over(engine, a_site(schedule=hourly))
     plan(engine)
     end_all(engine)
     slot_back(engine, "5 hours")
     plan(engine)
     end_all(engine)
     plan(engine)
-    assert rows(engine, "SELECT slot = date_trunc('hour', now()) FROM crawls ORDER BY id") == [
+    assert rows(engine, f"SELECT {is_newest_slot(hourly)} FROM crawls ORDER BY id") == [
         (False,),
         (True,),
     ]
 
 
-def test_a_slot_during_a_crawl_is_recorded_as_skipped(engine: sa.Engine) -> None:
-    take_over(engine, a_site(schedule=HOURLY))
+def test_a_slot_during_a_crawl_is_recorded_as_skipped(engine: sa.Engine, hourly: str) -> None:
+    take_over(engine, a_site(schedule=hourly))
     plan(engine)
     slot_back(engine, "1 hour")
     for _ in range(3):
@@ -146,8 +152,10 @@ def test_a_slot_during_a_crawl_is_recorded_as_skipped(engine: sa.Engine) -> None
 
 
 @pytest.mark.parametrize("change", ["paused = true", "enabled = false"])
-def test_paused_and_retired_sites_are_not_planned(engine: sa.Engine, change: str) -> None:
-    take_over(engine, a_site(schedule=HOURLY), a_site("other", schedule=HOURLY))
+def test_paused_and_retired_sites_are_not_planned(
+    engine: sa.Engine, hourly: str, change: str
+) -> None:
+    take_over(engine, a_site(schedule=hourly), a_site("other", schedule=hourly))
     with engine.begin() as connection:
         connection.execute(sa.text(f"UPDATE sites SET {change} WHERE name = 'shop'"))
     plan(engine)
@@ -156,42 +164,51 @@ def test_paused_and_retired_sites_are_not_planned(engine: sa.Engine, change: str
 
 def test_a_disabled_definition_and_one_without_a_schedule_are_not_planned(
     engine: sa.Engine,
+    hourly: str,
 ) -> None:
-    take_over(engine, a_site(schedule=HOURLY, enabled=False), a_site("by-hand"))
+    take_over(engine, a_site(schedule=hourly, enabled=False), a_site("by-hand"))
     assert plan(engine) == []
 
 
-def test_without_schedules_only_forgotten_discoveries_are_sent(engine: sa.Engine) -> None:
-    take_over(engine, a_site(schedule=HOURLY), a_site("by-hand"))
+def test_without_schedules_only_forgotten_discoveries_are_sent(
+    engine: sa.Engine, hourly: str
+) -> None:
+    take_over(engine, a_site(schedule=hourly), a_site("by-hand"))
     opened = open_now(engine, "by-hand")
     waits_long(engine)
     assert plan(engine, schedules=False) == opened.messages
     assert planned(engine) == [("by-hand", "planned")]
 
 
-@pytest.mark.parametrize(
-    "change", [{"schedule": "30 * * * *"}, {"timezone": "Asia/Kolkata", "schedule": HOURLY}]
-)
+@pytest.mark.parametrize("changed", ["schedule", "timezone"])
 def test_a_changed_schedule_makes_up_no_old_slots(
-    engine: sa.Engine, change: dict[str, str]
+    engine: sa.Engine, hourly: str, changed: str
 ) -> None:
-    take_over(engine, a_site(schedule=HOURLY))
+    """The new slots are half an hour from the old ones."""
+    take_over(engine, a_site(schedule=hourly))
+    minute = (int(hourly.partition(" ")[0]) + 30) % 60
+    change = {
+        "schedule": {"schedule": f"{minute} * * * *"},
+        "timezone": {"timezone": "Asia/Kolkata", "schedule": hourly},
+    }[changed]
     with engine.begin() as connection:
         sites.store_definitions(connection, [a_site(**change)])
     assert plan(engine) == []
 
 
-def test_another_change_of_the_definition_does_not_lose_the_slot(engine: sa.Engine) -> None:
-    take_over(engine, a_site(schedule=HOURLY))
+def test_another_change_of_the_definition_does_not_lose_the_slot(
+    engine: sa.Engine, hourly: str
+) -> None:
+    take_over(engine, a_site(schedule=hourly))
     with engine.begin() as connection:
-        sites.store_definitions(connection, [a_site(schedule=HOURLY, rate="1/s")])
+        sites.store_definitions(connection, [a_site(schedule=hourly, rate="1/s")])
     assert len(plan(engine)) == 1
     assert rows(engine, "SELECT rate_per_s FROM crawls") == [(1.0,)]
 
 
-def test_a_new_site_begins_with_its_next_slot(engine: sa.Engine) -> None:
+def test_a_new_site_begins_with_its_next_slot(engine: sa.Engine, hourly: str) -> None:
     with engine.begin() as connection:
-        sites.store_definitions(connection, [a_site(schedule=HOURLY)])
+        sites.store_definitions(connection, [a_site(schedule=hourly)])
     assert plan(engine) == []
 
 
@@ -202,8 +219,8 @@ def test_a_site_in_another_zone_has_its_own_slot(engine: sa.Engine) -> None:
     assert rows(engine, query) == [(6, True)]
 
 
-def test_a_crawl_by_hand_while_one_runs_is_that_one(engine: sa.Engine) -> None:
-    take_over(engine, a_site(schedule=HOURLY))
+def test_a_crawl_by_hand_while_one_runs_is_that_one(engine: sa.Engine, hourly: str) -> None:
+    take_over(engine, a_site(schedule=hourly))
     plan(engine)
     opened = open_now(engine, "shop")
     assert (opened.crawl_id, opened.already_running) == (1, True)
@@ -221,8 +238,10 @@ def test_two_people_at_once_get_one_crawl(engine: sa.Engine) -> None:
     assert planned(engine) == [("shop", "planned")]
 
 
-def test_a_slot_that_comes_due_during_a_crawl_by_hand_is_skipped(engine: sa.Engine) -> None:
-    take_over(engine, a_site(schedule=HOURLY))
+def test_a_slot_that_comes_due_during_a_crawl_by_hand_is_skipped(
+    engine: sa.Engine, hourly: str
+) -> None:
+    take_over(engine, a_site(schedule=hourly))
     open_now(engine, "shop")
     plan(engine)
     assert rows(engine, "SELECT trigger, status FROM crawls ORDER BY id") == [
@@ -236,9 +255,11 @@ def test_an_unknown_site_is_named(engine: sa.Engine) -> None:
         open_now(engine, "nowhere")
 
 
-def test_a_forgotten_discovery_is_sent_again_until_it_has_begun(engine: sa.Engine) -> None:
+def test_a_forgotten_discovery_is_sent_again_until_it_has_begun(
+    engine: sa.Engine, hourly: str
+) -> None:
     """Invariant 3: its message was lost with the broker. It has a moment to arrive first."""
-    take_over(engine, a_site(schedule=HOURLY))
+    take_over(engine, a_site(schedule=hourly))
     opened = plan(engine)
     assert plan(engine) == []
     waits_long(engine)
@@ -248,8 +269,10 @@ def test_a_forgotten_discovery_is_sent_again_until_it_has_begun(engine: sa.Engin
     assert plan(engine) == []
 
 
-def test_a_stored_definition_that_is_not_valid_any_more_stops_no_other(engine: sa.Engine) -> None:
-    take_over(engine, a_site("broken", schedule=HOURLY), a_site(schedule=HOURLY))
+def test_a_stored_definition_that_is_not_valid_any_more_stops_no_other(
+    engine: sa.Engine, hourly: str
+) -> None:
+    take_over(engine, a_site("broken", schedule=hourly), a_site(schedule=hourly))
     with engine.begin() as connection:
         query = """UPDATE sites SET definition = '{"name": "broken", "schedule": "0 * * * *"}' WHERE name = 'broken'"""
         connection.execute(sa.text(query.replace(":", r"\:")))
@@ -275,13 +298,12 @@ class Folder:
         self.engine = engine
         self.path = path
         self.settings = Settings(SCRAPER_SITES=path)
+        self._schedule = hourly_schedule()
         path.mkdir()
 
-    def write(
-        self, name: str, host: str = "shop.example", schedule: str = HOURLY, head: str = ""
-    ) -> Path:
+    def write(self, name: str, host: str = "shop.example", head: str = "") -> Path:
         file = self.path / name
-        file.write_text(head + DEFINITION.format(host=host, schedule=schedule))
+        file.write_text(head + DEFINITION.format(host=host, schedule=self._schedule))
         return file
 
     def sync(self) -> dict[object, object]:
