@@ -214,8 +214,12 @@ def test_old_buckets_become_coarser_and_lose_nothing(engine: sa.Engine) -> None:
 
 def test_a_bucket_that_comes_late_is_added(engine: sa.Engine) -> None:
     a_bucket(engine, "5 hours", tries=3)
+    ((at,),) = rows(engine, "SELECT at FROM throughput")
     tidy(engine)
     a_bucket(engine, "5 hours", tries=4)
+    with engine.begin() as connection:
+        late = sa.text("UPDATE throughput SET at = :at WHERE step_s = 10")
+        assert connection.execute(late, {"at": at}).rowcount == 1
     tidy(engine)
     assert rows(engine, "SELECT step_s, tries, done FROM throughput") == [(60, 7, 7)]
 
