@@ -287,10 +287,11 @@ def test_connections_are_kept() -> None:
 
 def test_a_kept_connection_is_not_timed_out_while_nothing_is_asked() -> None:
     async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
-        impatient = replace(POLICY, read_timeout_s=0.2)
+        took_s = (await fetcher.fetch(server.url("/large"), POLICY)).elapsed_s
+        impatient = replace(POLICY, read_timeout_s=max(0.5, 20 * took_s))
         # It is more than the buffers hold, so that reading is paused and goes on.
         assert len((await fetcher.fetch(server.url("/large"), impatient)).body) == LARGE_BYTES
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(2.5 * impatient.read_timeout_s)
         assert (await fetcher.fetch(server.url("/ok"), impatient)).status == 200
         assert server.connections == 1
 
@@ -369,6 +370,8 @@ def test_a_refused_connection_and_an_unknown_name_are_unreachable() -> None:
 def test_cancelling_passes_through_and_leaves_no_connection_behind() -> None:
     async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
         task = asyncio.create_task(fetcher.fetch(server.url("/hang-in-body"), POLICY))
+        while not server.requests:
+            await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
