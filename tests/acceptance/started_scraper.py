@@ -8,10 +8,10 @@ import signal
 
 import httpx
 
-from scraper.plugins.demo.processes import find_free_port
 from tests.acceptance.commands import Commands, until
 from tests.support.servers.flower import PLAIN
 from tests.support.servers.forked import Process
+from tests.support.servers.ports import unused_port
 
 RUNS = "everything runs"
 
@@ -20,7 +20,7 @@ class Started:
     """A running `scraper start`."""
 
     def __init__(self, run: Commands, *options: str) -> None:
-        self.run, self.port = run, find_free_port(0)
+        self.run, self.port = run, unused_port()
         self.process: Process = run.start("scraper", "start", f"--port={self.port}", *options)
         until(lambda: RUNS in self.log() or self.process.poll() is not None, 60)
         assert RUNS in self.log(), self.log()

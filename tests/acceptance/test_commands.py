@@ -22,7 +22,6 @@ import psutil
 import pytest
 import sqlalchemy as sa
 
-from scraper.plugins.demo.processes import find_free_port
 from scraper.settings import Settings
 from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, assert_counted, commands, processes_of, until
@@ -30,6 +29,7 @@ from tests.acceptance.conftest import SampleShop
 from tests.support.making import a_site, keep, rows
 from tests.support.servers import forked
 from tests.support.servers.forked import ROOT
+from tests.support.servers.ports import unused_port
 
 FIELDS = ["zeta", "title", "price", "price_currency", "tags"]
 TIMES = ["first_seen_at", "changed_at", "fetched_at", "delisted_at"]
@@ -196,7 +196,7 @@ def test_what_is_unknown_is_said_so(
 def test_servers_that_do_not_answer(
     run: Commands, environment: Settings, empty_database: str
 ) -> None:
-    port = find_free_port(0)
+    port = unused_port()
     away = {"DATABASE_URL": f"postgresql://ann:s3cret@127.0.0.1:{port}/shop"}
     for words in (("status",), ("migrate",), ("up",)):
         errors = run.scraper(*words, code=3, env=away).stderr
@@ -476,15 +476,15 @@ def test_a_port_that_is_taken_is_said_in_one_line(words: tuple[str, ...], run: C
 
 
 def test_flower(run: Commands, environment: Settings) -> None:
-    port = find_free_port(0)
+    port = unused_port()
     flower = run.start("celery", "-A", "scraper", "flower", f"--port={port}")
     url = f"http://127.0.0.1:{port}"
 
     def answers() -> bool:
+        assert flower.poll() is None, run.log(flower)
         try:
             return httpx.get(f"{url}/healthcheck", timeout=2).status_code == 200
         except httpx.HTTPError:
-            assert flower.poll() is None, run.log(flower)
             return False
 
     until(answers, 40)
@@ -494,12 +494,12 @@ def test_flower(run: Commands, environment: Settings) -> None:
         if c.status == psutil.CONN_LISTEN
     }
     assert listening == {("127.0.0.1", port)}
-    assert httpx.get(url).status_code == 401
-    assert httpx.get(url, auth=("admin", "wrong")).status_code == 401
+    assert httpx.get(url, timeout=180).status_code == 401
+    assert httpx.get(url, auth=("admin", "wrong"), timeout=180).status_code == 401
     kept = environment.home_dir / "flower-password"
     password = kept.read_text().strip()
     assert kept.stat().st_mode & 0o777 == 0o600 and len(password) >= 20
-    assert httpx.get(f"{url}/workers", auth=("admin", password)).status_code == 200
-    assert httpx.get(f"{url}/api/workers").status_code == 401
+    assert httpx.get(f"{url}/workers", auth=("admin", password), timeout=180).status_code == 200
+    assert httpx.get(f"{url}/api/workers", timeout=180).status_code == 401
     assert password not in run.log(flower)
     run.end(flower)

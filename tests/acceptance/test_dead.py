@@ -12,11 +12,11 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.domain import Outcome
-from scraper.plugins.demo.processes import find_free_port
 from scraper.settings import Settings
 from scraper.views import crawl_progress as progress
 from tests.acceptance.commands import Commands, assert_counted, counted
 from tests.support.making import a_site, give_up, open_crawl, rows, urls
+from tests.support.servers.ports import unused_port
 from tests.support.shops.odd_shop import Answer, OddShop, listing, product
 
 EVIL = '\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\x00</h1>\r\n\t"quoted"'
@@ -313,7 +313,7 @@ def test_what_is_wrong_is_said(run: Commands, engine: sa.Engine, crawl: tuple[in
     )
     assert run.scraper("dead", "list", "--older", "7d").stdout == "no such dead or invalid pages\n"
 
-    away = told("replay", "shop", code=3, REDIS_URL=f"redis://127.0.0.1:{find_free_port(0)}/0")
+    away = told("replay", "shop", code=3, REDIS_URL=f"redis://127.0.0.1:{unused_port()}/0")
     assert "REDIS_URL" in away
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE sites SET paused = true"))

@@ -30,7 +30,7 @@ from tests.support.next_migrations import INDEX, VALID, NextMigrations, execute
 from tests.support.servers import pgbouncer
 from tests.support.servers.bad_network import BadNetwork
 from tests.support.servers.forked import Process
-from tests.support.servers.rabbitmq import unused_ports
+from tests.support.servers.ports import unused_port
 
 KILLS = 4
 
@@ -140,7 +140,7 @@ def test_a_pooler_that_is_killed_during_a_crawl(
     """Its two server connections live for a second. Pages fail, and PostgreSQL rejects three: these
     alone are lost."""
     program = pgbouncer.need_pgbouncer()
-    (port,) = unused_ports(1)
+    port = unused_port()
     name = sa.make_url(empty_database).database
     monkeypatch.setenv("DATABASE_URL", f"postgresql://scraper@127.0.0.1:{port}/{name}")
     settings_module.load.cache_clear()

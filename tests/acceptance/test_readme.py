@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ import pytest
 from aiosmtpd.controller import Controller
 
 from scraper.settings import Settings
+from tests.support.servers.ports import unused_port, unused_ports
 from tests.support.servers.typed import typed_commands
 
 ROOT = Path(__file__).parents[2]
@@ -49,18 +49,12 @@ QUERIES = re.findall(
 )
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 class Reader:
     """A reader who types what a page says, with free ports in place of the page's."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port, self.mail_port = free_port(), free_port()
+        self.port, self.mail_port = (str(port) for port in unused_ports(2))
         self.env = {
             name: value for name, value in os.environ.items() if not name.startswith("SCRAPER_")
         }
@@ -134,7 +128,7 @@ class Reader:
         """Runs a command until everything runs, then asks the printed address and types Ctrl-C."""
         script = f"""
 . .venv/bin/activate
-{command} --port {free_port()} > start.txt & pid=$!
+{command} --port {unused_port()} > start.txt & pid=$!
 for _ in $(seq {RUN_S:.0f}); do grep -q 'everything runs' start.txt && break; sleep 1; done
 curl -s -o /dev/null -w '%{{http_code}}\\n' "$(grep -o 'http://[^ ]*/crawls' start.txt)"
 kill -TERM $pid; wait $pid; cat start.txt

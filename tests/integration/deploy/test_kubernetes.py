@@ -27,7 +27,7 @@ from tests.support import making
 from tests.support.deploy import compose, dockerfile, kustomize
 from tests.support.deploy.kustomize import Resource, pod_spec
 from tests.support.servers import pgbouncer
-from tests.support.servers.rabbitmq import unused_ports
+from tests.support.servers.ports import unused_port
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -195,7 +195,7 @@ def test_a_pooler_may_stand_between(example: Path, servers: Settings, empty_data
     program = pgbouncer.need_pgbouncer()
     password = users.decode().split('"')[3]
     name = sa.make_url(empty_database).database
-    (port,) = unused_ports(1)
+    port = unused_port()
     config = config.replace("6432", str(port))
     url = f"postgresql://scraper:{{}}@127.0.0.1:{port}/{name}"
     with ExitStack() as stack:

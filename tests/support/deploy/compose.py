@@ -31,11 +31,11 @@ import psutil
 import psycopg
 import yaml
 
-from scraper.plugins.demo.processes import find_free_port
 from scraper.plugins.embedded import process, servers
 from scraper.settings import Settings
 from tests.support.deploy import dockerfile
 from tests.support.servers import browser, forked, rabbitmq
+from tests.support.servers.ports import unused_port
 from tests.support.servers.spares import INTERPRETER, select_variables
 
 ROOT = Path(__file__).parents[3]
@@ -158,7 +158,7 @@ class Container:
     def port(self, inside: str) -> int:
         if int(inside) == SERVERS.get(self.service):
             return self.stack.ports[self.service]
-        return self.ports.setdefault(inside, find_free_port(0))
+        return self.ports.setdefault(inside, unused_port())
 
     @property
     def environment(self) -> dict[str, str]:
@@ -285,7 +285,7 @@ class Stack:
         self.folder, self.secrets, self.sites = folder, secrets, sites
         self.file = read(given)
         self.images = dockerfile.stages()
-        self.ports = {name: find_free_port(0) for name in SERVERS}
+        self.ports = {name: unused_port() for name in SERVERS}
         self.programs = folder / "programs"
         self.programs.mkdir(parents=True)
         chosen = {

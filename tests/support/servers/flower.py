@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 
-from scraper.plugins.demo.processes import find_free_port
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
+from tests.support.servers.ports import unused_port
 
 BUSY_S = 60
 # Flower is asked without TLS: a client of httpx would load all certificates of the machine first.
@@ -24,7 +24,7 @@ class Flower:
 
     def __init__(self, run: Commands, settings: Settings, *options: str, prefix: str = "") -> None:
         self.run, self.settings, self.options = run, settings, options
-        self.port, self.prefix = find_free_port(0), prefix
+        self.port, self.prefix = unused_port(), prefix
         self.process: subprocess.Popen[str] | None = None
         self.start()
 
@@ -41,12 +41,12 @@ class Flower:
         self.process = process = self.run.start(*words)
 
         def answers() -> bool:
+            assert process.poll() is None, self.log()
             try:
                 return (
                     httpx.get(f"{self.url}/healthcheck", timeout=2, verify=PLAIN).status_code == 200
                 )
             except httpx.HTTPError:
-                assert process.poll() is None, self.log()
                 return False
 
         until(answers, 60)

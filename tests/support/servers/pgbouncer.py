@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from scraper.settings import Settings
 from tests.support.machine import need
-from tests.support.servers.rabbitmq import unused_ports
+from tests.support.servers.ports import unused_port
 
 START_S = 120.0
 # Fewer than the clients have: they must share them.
@@ -89,7 +89,7 @@ def pooler(
     pgbouncer: str, servers: Settings, folder: Path, port: int | None = None, **options: object
 ) -> Iterator[int]:
     """Yields the port on 127.0.0.1, where all users are trusted. It is killed at the end."""
-    port = port or unused_ports(1)[0]
+    port = port or unused_port()
     settings = {
         "pool_mode": "transaction",
         "default_pool_size": SERVER_CONNECTIONS,

@@ -16,11 +16,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from contextlib import suppress
@@ -31,6 +29,7 @@ import amqp
 import psutil
 
 from tests.support.servers.hostile_server import self_signed
+from tests.support.servers.ports import unused_ports
 
 SCRIPTS = (Path("/usr/lib/rabbitmq/bin/rabbitmq-server"),)
 # virtual hosts: as many tests may use the node
@@ -43,19 +42,6 @@ STOP_S = 20.0
 def program() -> Path | None:
     """The server's real start script, where the package is installed."""
     return next((path for path in SCRIPTS if path.exists() and shutil.which("epmd")), None)
-
-
-def unused_ports(count: int) -> list[int]:
-    """Below those that the kernel gives to a bind to port 0: a node is seconds in starting, and
-    may be started again, and no other test's connection takes its ports then."""
-    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    found: list[int] = []
-    while len(found) < count:
-        port = random.SystemRandom().randrange(max(1024, first - 12_000), first)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            found += [port] if port not in found else []
-    return found
 
 
 class Node:
@@ -81,7 +67,8 @@ class Node:
         """The URL of a virtual host that no test has had."""
         with (self.folder / "taken").open("a+") as taken:
             fcntl.flock(taken, fcntl.LOCK_EX)
-            number = taken.tell()
+            # The position is where the file ended when it was opened; it may have grown since.
+            number = taken.seek(0, os.SEEK_END)
             assert number < self.hosts, (
                 f"more than {self.hosts} tests ask for RabbitMQ (fix: raise HOSTS)"
             )

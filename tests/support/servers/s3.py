@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.servers.ports import unused_port
+
 START_S = 120.0
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "AKIATESTS",
@@ -26,9 +28,7 @@ ENVIRONMENT = {
 @contextmanager
 def server() -> Iterator[str]:
     """The URL of a server without buckets, as AWS_ENDPOINT_URL wants it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = unused_port()
     command = [
         str(Path(sys.executable).with_name("moto_server")),
         "-H",

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 import redis
 
-from scraper.plugins.demo.processes import find_free_port
 from tests.support.servers import valkey
+from tests.support.servers.ports import unused_port
 
 NAME = "shop"
 PASSWORD, SENTINEL_PASSWORD = "s3cret", "w4tcher"
@@ -101,7 +101,7 @@ class Sentinels:
     def _start_sentinel(self, number: int) -> None:
         folder = self._folder / f"sentinel{number}"
         folder.mkdir()
-        port = find_free_port(0)
+        port = unused_port()
         lines = [
             f"port {port}",
             "bind 127.0.0.1",

@@ -12,8 +12,8 @@ import redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from scraper.plugins.demo.processes import find_free_port
 from scraper.plugins.embedded import process
+from tests.support.servers.ports import unused_port
 from tests.support.servers.threaded import Threaded
 
 
@@ -21,7 +21,7 @@ class Server:
     """A second start keeps the port, and no key."""
 
     def __init__(self, folder: Path, *options: str, password: str = "") -> None:
-        self.port = find_free_port(0)
+        self.port = unused_port()
         self._argv = [program(), "--bind", "127.0.0.1", "--port", str(self.port), "--save", ""]
         self._argv += ["--dir", str(folder), *options]
         login = f":{password}@" if password else ""
@@ -57,7 +57,7 @@ class TlsFront(Threaded):
     def __init__(self, behind: int, tls: ssl.SSLContext) -> None:
         super().__init__()
         self._behind, self._tls = behind, tls
-        self.port = find_free_port(0)
+        self.port = unused_port()
 
     async def _listen(self) -> list[asyncio.Server]:
         handle = self._tracked(self._pass_on)
