@@ -142,7 +142,7 @@ def update(as_json: bool) -> None:
     """Link now what coordinators would link in the background."""
     engine = open_engine()
     with logs.warnings_alone():
-        while not step.run(engine, STEP_S):
+        while not step.run(engine, STEP_S, waits=True):
             click.echo(_describe_progress(engine, "linking"), err=True)
     with engine.connect() as connection:
         counts = proposals.count_links(connection)

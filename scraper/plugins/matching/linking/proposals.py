@@ -50,6 +50,8 @@ SELECT {store.COLUMNS} FROM offers o WHERE proposed_at IS NULL ORDER BY id LIMIT
 WORD_COUNTS = sa.text("SELECT word, offers FROM offer_words WHERE word = ANY (:words)")
 POSTINGS = sa.text("SELECT word, site, ids FROM offer_postings WHERE word = ANY (:words)")
 READ = sa.text(f"SELECT {store.COLUMNS} FROM offers o WHERE id = ANY (:ids)")
+# Offers that cannot be locked are those of another process.
+ARE_LEFT = sa.text("SELECT EXISTS (SELECT FROM offers WHERE proposed_at IS NULL)")
 DONE = sa.text("UPDATE offers SET proposed_at = now() WHERE id = ANY (:ids)")
 
 
@@ -60,8 +62,10 @@ def propose_links(engine: sa.Engine, latest: float) -> bool:
         with engine.begin() as connection:
             state = store.read_state(connection)
             rows = connection.execute(WAITING, {"most": AT_ONCE}).all()
-            if not rows or state is None:
+            if state is None:
                 return True
+            if not rows:
+                return not connection.execute(ARE_LEFT).scalar_one()
             _propose_for(connection, [store.stored_offer(row) for row in rows], state.learned)
     return False
 

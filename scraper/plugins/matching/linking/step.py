@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from typing import Literal
 
 import sqlalchemy as sa
 import structlog
@@ -35,6 +36,11 @@ BATCH = 1000
 # A tick starts no further transaction after this time.
 AT_ONCE_S = 8.0
 TRANSACTION_S = 1.0
+# The pause before another try while another process links.
+RETRY_S = 0.1
+
+# What is left to link after a batch; `locked`: another process links.
+Left = Literal["more", "nothing", "locked"]
 
 
 def link_offers(engine: sa.Engine, settings: Settings) -> list[Message]:
@@ -47,23 +53,34 @@ def link_offers(engine: sa.Engine, settings: Settings) -> list[Message]:
     return []
 
 
-def run(engine: sa.Engine, for_s: float) -> bool:
+def run(engine: sa.Engine, for_s: float, *, waits: bool = False) -> bool:
     """Links what is new for at most about `for_s` seconds, then looks for proposals. Returns
-    whether nothing is left to do."""
+    whether nothing is left to do. While another process links, returns False at once, or waits for
+    it."""
     latest = time.monotonic() + for_s
-    while time.monotonic() < latest:
-        if not _advance_batch(engine):
-            _learn_from_links(engine)
-            return proposals.propose_links(engine, latest)
-    return False
+    while True:
+        is_done = _run_once(engine, latest)
+        if is_done or not waits or time.monotonic() >= latest:
+            return is_done
+        time.sleep(RETRY_S)
 
 
-def _advance_batch(engine: sa.Engine) -> bool:
-    """Reads and links one batch. Returns whether there may be more."""
+def _run_once(engine: sa.Engine, latest: float) -> bool:
+    """Works until the monotonic time `latest`, or as far as other processes let it. Returns whether
+    nothing is left to do."""
+    left: Left = "more"
+    while left == "more" and time.monotonic() < latest:
+        left = _advance_batch(engine)
+    is_linked = left == "nothing" and _learn_from_links(engine)
+    return proposals.propose_links(engine, latest) and is_linked
+
+
+def _advance_batch(engine: sa.Engine) -> Left:
+    """Reads and links one batch."""
     try:
         with engine.begin() as connection:
             if not store.lock(connection):
-                return False
+                return "locked"
             state = store.read_state(connection)
             if state is not None:
                 if state.position is None:
@@ -75,10 +92,10 @@ def _advance_batch(engine: sa.Engine) -> bool:
     start = feed.current_cursor(engine)
     with engine.begin() as connection:
         store.begin(connection, start)
-    return True
+    return "more"
 
 
-def _load_products(connection: sa.Connection, state: store.State) -> bool:
+def _load_products(connection: sa.Connection, state: store.State) -> Left:
     rows = store.read_products(connection, state.loaded, BATCH)
     offers = [
         make_offer(row.site, row.external_id, row.url, row.data_json, listed=row.listed)
@@ -88,10 +105,10 @@ def _load_products(connection: sa.Connection, state: store.State) -> bool:
     whole = len(rows) < BATCH
     last = rows[-1].number if rows else state.loaded
     store.move(connection, state.start if whole else None, last)
-    return True
+    return "more"
 
 
-def _read_feed(connection: sa.Connection, position: int, state: store.State) -> bool:
+def _read_feed(connection: sa.Connection, position: int, state: store.State) -> Left:
     changes = ChangeReader(connection, position, rows=BATCH)
     latest = time.monotonic() + TRANSACTION_S
     for batch in reader.ready_batches(changes, TRANSACTION_S):
@@ -114,7 +131,7 @@ def _read_feed(connection: sa.Connection, position: int, state: store.State) -> 
             "PostgreSQL was replaced; alerts over all shops about changes that it lost come again",
             after=position,
         )
-    return time.monotonic() >= latest
+    return "more" if time.monotonic() >= latest else "nothing"
 
 
 def make_offer(
@@ -231,13 +248,15 @@ def _record_events(
     store.insert_events(connection, rows)
 
 
-def _learn_from_links(engine: sa.Engine) -> None:
+def _learn_from_links(engine: sa.Engine) -> bool:
     """Learns from offers with equal GTINs, once an hour, and links again the offers of brands that
-    turned out to be one."""
+    turned out to be one. Returns False if another process links."""
     with engine.begin() as connection:
         state = store.read_state(connection)
-        if state is None or not state.to_learn or not store.lock(connection):
-            return
+        if state is None or not state.to_learn:
+            return True
+        if not store.lock(connection):
+            return False
         pairs: Counter[tuple[str, str]] = Counter()
         own: Counter[str] = Counter()
         ratios = []
@@ -256,3 +275,4 @@ def _learn_from_links(engine: sa.Engine) -> None:
             relink_offers(connection, ids[first : first + BATCH], learned)
         store.forget_events(connection)
     log.info("matching learned", brands=len(learned.brands), price_factor=learned.price_factor)
+    return True
