@@ -16,18 +16,54 @@ from pathlib import Path
 from typing import Any
 
 from scraper.errors import RESTART_CODE, ServerUnavailableError
+from scraper.infra import redis_clients
 from scraper.rules.routing import COORDINATOR
 from scraper.settings import ENDS_WITH, Settings
 
 INSPECT_S = 1.0
+# A busy worker replies within this time.
+LATE_S = 5.0
 STOP_S = 40.0
 
 
-def served_queues() -> set[str]:
-    """Returns the queues that live workers consume. Asks all workers and waits a second for
-    answers."""
-    answers = _inspect_workers("active_queues")
+def served_queues(timeout_s: float = INSPECT_S) -> set[str]:
+    """Returns the queues that live workers consume. Asks all workers and waits `timeout_s`
+    for answers."""
+    answers = _inspect_workers("active_queues", timeout_s)
     return {queue["name"] for queues in answers.values() for queue in queues}
+
+
+def find_unserved(settings: Settings, queues: set[str]) -> set[str]:
+    """Returns those of the queues that no live worker consumes. If the broker knows of workers that
+    have not replied within a second, asks again for longer: busy ones reply late."""
+    unserved = queues - served_queues()
+    if unserved and _may_reply_late(settings, unserved):
+        unserved -= served_queues(LATE_S)
+    return unserved
+
+
+def _may_reply_late(settings: Settings, queues: Iterable[str]) -> bool:
+    """Returns whether the broker knows of workers: RabbitMQ of some for these queues, Redis of any,
+    since all subscribe to commands."""
+    if settings.broker_is_amqp:
+        return any(map(_has_consumer, queues))
+    try:
+        with redis_clients.connect(settings.own_broker_url) as client:
+            patterns: Any = client.pubsub_numpat()
+    except redis_clients.RedisError:
+        # The user may not have the right to count.
+        return True
+    return bool(patterns)
+
+
+def _has_consumer(queue: str) -> bool:
+    with _load_app().connection_for_read() as connection:
+        try:
+            with connection.channel() as channel:
+                return bool(channel.queue_declare(queue, passive=True).consumer_count)
+        except connection.channel_errors:
+            # The queue does not exist.
+            return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +87,15 @@ def list_nodes() -> dict[str, WorkerNode]:
     }
 
 
-def _inspect_workers(command: str) -> dict[str, Any]:
+def _inspect_workers(command: str, timeout_s: float = INSPECT_S) -> dict[str, Any]:
+    return getattr(_load_app().control.inspect(timeout=timeout_s), command)() or {}
+
+
+def _load_app() -> Any:
     # Celery's app reads settings when it is imported.
     from scraper.celery import app
 
-    return getattr(app.control.inspect(timeout=INSPECT_S), command)() or {}
+    return app
 
 
 def _list_processes(name: str, stats: dict[str, Any]) -> list[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections.abc import Callable
 
 import sqlalchemy as sa
@@ -27,11 +30,15 @@ def test_a_regions_worker_serves_its_region_and_any(
 ) -> None:
     sample_shop("--products", "30", changes=RESIDENTIAL, name="anywhere")
     european = sample_shop("--products", "30", changes=EUROPEAN, name="european")
-    run.coordinator()
+    coordinator = run.coordinator()
     american = run.worker("residential.us")
     run.scraper("crawl", "european")
-    run.until_ready(american)
+    for process in (coordinator, american):
+        run.until_ready(process)
     assert said(run, american, "also serves the work of any region") == 1
+    # A busy worker replies late.
+    os.kill(american.pid, signal.SIGSTOP)
+    threading.Timer(3, os.kill, (american.pid, signal.SIGCONT)).start()
     assert "no worker serves" not in run.scraper("crawl", "anywhere", "--wait").stderr
     assert rows(engine, "SELECT count(*) FROM leased_pages") != [(0,)], "it was sent"
     assert european.log() == [], "no worker of another region gets it"
@@ -91,6 +98,8 @@ def test_what_is_urgent_is_fetched_next(
         changes=one_queue | {"priority: normal": "priority: high"},
         name="urgent",
     )
+    # The paced host's pages last for long enough that the urgent one need not be asked for at once.
+    run.env["SCRAPER_HORIZON_S"] = "30"
     run.coordinator()
     run.worker("datacenter")
 

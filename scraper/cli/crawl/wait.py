@@ -82,7 +82,7 @@ def _wait_for_crawl(
     if local:
         with _OwnWorkers(settings, queues) as own:
             return follow_crawl(engine, crawl_id, check=own.check)
-    for queue in sorted(queues - fleet.served_queues()):
+    for queue in sorted(fleet.find_unserved(settings, queues)):
         beat = " -B" if queue == COORDINATOR else ""
         command = quote_command(f"celery -A scraper worker{beat} -Q", queue)
         click.echo(f"no worker serves {queue}: type `{command}`", err=True)
@@ -105,7 +105,7 @@ class _OwnWorkers(ExitStack):
             worker.keep_running()
         if not self._foreign or time.monotonic() - self._checked_at < CHECK_S:
             return
-        if missing := self._foreign - fleet.served_queues():
+        if missing := fleet.find_unserved(self._settings, self._foreign):
             names = ", ".join(sorted(missing))
             click.echo(f"no worker serves {names}: starting workers for this crawl", err=True)
             self._workers += self.enter_context(fleet.local_workers(self._settings, missing))

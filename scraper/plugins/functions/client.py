@@ -171,6 +171,9 @@ class Client:
     def starts_workers(self, settings: Settings) -> bool:
         return settings.embedded if self._local is None else self._local
 
+    def has_started(self, queue: str) -> bool:
+        return queue in self._started
+
     def start_worker(self, settings: Settings, queue: str) -> None:
         """Starts a worker for the queue, once. Raises `ServerUnavailableError` if it has ended."""
         from scraper.runtime import fleet
@@ -372,14 +375,26 @@ class _Unserved:
 
         if time.monotonic() - self._asked_at < ASK_S:
             return
-        served = self._queue in fleet.served_queues()
+        starts_workers = self._client.starts_workers(self._settings)
+        if starts_workers:
+            decides = not self._client.has_started(self._queue)
+        else:
+            decides = idle_s > UNSERVED_S and self._seen > 0
+        queues = {self._queue}
+        # A worker that replies late is waited for only if something depends on it: no results are
+        # read in this time.
+        unserved = (
+            fleet.find_unserved(self._settings, queues)
+            if decides
+            else queues - fleet.served_queues()
+        )
         self._asked_at = time.monotonic()
-        self._seen = 0 if served else self._seen + 1
-        if served:
+        self._seen = self._seen + 1 if unserved else 0
+        if not unserved:
             return
-        if self._client.starts_workers(self._settings):
+        if starts_workers:
             self._client.start_worker(self._settings, self._queue)
-        elif idle_s > UNSERVED_S and self._seen > 1:
+        elif decides:
             raise ServerUnavailableError(
                 f"no worker serves the queue {self._queue!r}: type "
                 f"`{quote_command('celery -A scraper worker -Q', self._queue)}`, "
