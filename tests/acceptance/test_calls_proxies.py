@@ -99,7 +99,7 @@ def test_calls_wait_without_a_proxy_and_go_on_when_the_list_has_one(
 def test_a_worker_without_a_list_refuses(served: Served, run: Commands) -> None:
     with Field() as field:
         served(field, queue=None)
-        run.worker("datacenter", env={"PROXY_LIST": ""})
+        run.until_ready(run.worker("datacenter", env={"PROXY_LIST": ""}))
         for options in ({"site": "shop"}, {"proxy": "residential"}):
             with pytest.raises(FunctionRefusedError, match="has no PROXY_LIST"):
                 list(Client().map(f"{MODULE}:title", [f"{field.url}/p/1"], **options))

@@ -41,6 +41,8 @@ def test_hundreds_of_inputs_some_of_which_fail(
     with engine.begin() as connection:
         sites.store_definitions(connection, [loader.load_file(calling.sites_dir / "demo.yaml")])
     workers = [run.worker("datacenter"), run.worker("datacenter")]
+    for worker in workers:
+        run.until_ready(worker)
     truth = {record["url"]: record["name"] for record in shop.truth().values()}
     urls = list(truth)
     odd = {
