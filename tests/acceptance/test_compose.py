@@ -24,6 +24,7 @@ from tests.acceptance.conftest import SampleShop
 from tests.acceptance.truth import as_truth
 from tests.support.deploy import compose
 from tests.support.deploy.compose import Container, Stack
+from tests.support.started import has_ended
 
 PRODUCTS = 120
 APP = (
@@ -174,8 +175,7 @@ def test_the_services_crawl_the_sample_shop(stack: Callable[..., Stack], shop: S
         "redis-1": 0,
         "postgres-1": 0,
     }
-    left = [each for each in family if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
-    assert left == []
+    assert [each for each in family if not has_ended(each)] == []
     assert "Traceback" not in made.logs()
     assert before == {
         each.name: sorted(path.name for path in (each.folder / "app").iterdir())

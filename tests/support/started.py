@@ -22,6 +22,6 @@ def find_started(words: str) -> list[psutil.Process]:
 def has_ended(process: psutil.Process) -> bool:
     """Whether it is gone, or waits for its parent to take note."""
     try:
-        return process.status() == psutil.STATUS_ZOMBIE
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True

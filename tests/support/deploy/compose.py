@@ -249,7 +249,8 @@ class Container:
         self.process.send_signal(
             signal.SIGINT if self.service == "postgres" else signal.SIGTERM
         )  # its image's STOPSIGNAL
-        return self.process.wait(seconds(self.spec.get("stop_grace_period", "10s")))
+        # A machine that does much else takes several times as long.
+        return self.process.wait(max(30.0, seconds(self.spec.get("stop_grace_period", "10s"))))
 
     def processes(self) -> list[psutil.Process]:
         """It and all that it has started."""
