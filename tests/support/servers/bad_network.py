@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tests.support.servers.threaded import Threaded
+from tests.support.servers.threaded import PATIENCE_S, Threaded
 
 CHUNK_BYTES = 1_000_000
 # A connection that is closed with this option is reset, and the client gets what it has read only.
@@ -96,7 +96,7 @@ class BadNetwork(Threaded):
                 act(line)
             return len(self._lines)
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE_S)
 
     async def _listen(self) -> list[asyncio.Server]:
         self.passes = asyncio.Event()

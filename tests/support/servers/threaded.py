@@ -9,6 +9,8 @@ from contextlib import suppress
 from typing import Any, Self
 
 Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+# A thread of a busy process on a busy machine may wait this long for its turn.
+PATIENCE_S = 60.0
 
 
 class Threaded:
@@ -23,12 +25,12 @@ class Threaded:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(PATIENCE_S)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stopped.set)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
 
     async def _listen(self) -> list[asyncio.Server]:
