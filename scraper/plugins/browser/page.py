@@ -372,14 +372,20 @@ class BrowserPage:
         return True
 
     async def wait_until_idle(self, quiet_s: float, longest_s: float) -> bool:
-        """Waits until no request has been in flight for `quiet_s`, except for streams of events,
-        which do not end. Returns False after `longest_s`."""
+        """Waits until no request has been in flight for `quiet_s` from now on, except for streams
+        of events, which do not end. Returns False after `longest_s`.
+
+        An earlier quiet does not count: a click, or the end of loading, may have started a request
+        whose event has not arrived yet.
+        """
+        called_at = monotonic()
 
         async def quiet() -> bool:
             streams = all(
                 request.resource_type == "eventsource" for request in self._seen.in_flight
             )
-            return streams and monotonic() - self._seen.quiet_since >= quiet_s
+            quiet_since = max(called_at, self._seen.quiet_since)
+            return streams and monotonic() - quiet_since >= quiet_s
 
         return await self.wait_until(quiet, longest_s)
 

@@ -28,6 +28,7 @@ from scraper.http.page_browser import BrowserPermits
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 from scraper.http.transport.guard import PrivateAccess
+from scraper.plugins.browser import processes, steps
 from scraper.plugins.browser.chromium import list_processes
 from scraper.plugins.browser.keys import Rendering
 from scraper.plugins.browser.pool import Browsers
@@ -55,6 +56,8 @@ from tests.support.shops.odd_shop import (
 )
 
 Shared = Callable[[Case], Any]
+# A page that writes its title last.
+TITLED = Rendering(wait_for="title:not(:empty)")
 
 
 @pytest.fixture(scope="module")
@@ -326,6 +329,31 @@ def test_a_page_has_no_shared_worker(shop: JsShop, shared: Shared) -> None:
     assert b"<title>undefined</title>" in page.body
 
 
+def test_a_page_that_kept_its_renderer_busy_is_not_idle_at_once(
+    shop: JsShop, shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its script runs between the document's last byte and the end of loading, for longer than what
+    counts as idle; its first request follows. Likewise after a click, which shows a spinner first."""
+    for name in ("QUIET_S", "SETTLED_S"):
+        monkeypatch.setattr(steps, name, 1.0)
+    busy = "() => { for (const end = Date.now() + 1300; Date.now() < end;); }"
+    later = "setTimeout(() => fetch('/api/product/3').then(() => document.title = 'brought'), 100)"
+    script = f"addEventListener('DOMContentLoaded', {busy}); onload = () => {later}"
+    shop.serve("/busy-first", f"<title></title><script>{script}</script>".encode())
+    spinner = "document.body.append(document.createElement('i'))"
+    page = f'''<title></title><button onclick="{spinner}; {later}">more</button>'''
+    shop.serve("/spins", page.encode())
+
+    async def case(b: Browsers) -> None:
+        page = await b.fetch(shop.url("/busy-first"), BROWSER_POLICY, Rendering())
+        assert b"<title>brought</title>" in page.body
+        click = Rendering.model_validate({"click": {"css": "button", "max": 1}})
+        page = await b.fetch(shop.url("/spins"), BROWSER_POLICY, click)
+        assert b"<i></i>" in page.body and b"<title>brought</title>" in page.body
+
+    shared(case)
+
+
 def test_a_page_that_leaves_for_an_address_inside_is_not_a_page(
     shop: JsShop, shared: Shared
 ) -> None:
@@ -398,18 +426,21 @@ def test_a_page_whose_renderer_dies_is_free_at_first_and_charged_in_the_end(shop
 def test_a_browser_that_is_killed_or_hangs_is_replaced_and_its_pages_are_not_charged(
     shop: JsShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scraper.plugins.browser.processes.ANSWER_S", 2.0)
+    policy = replace(BROWSER_POLICY, page_timeout_s=60)
 
     async def case(b: Browsers) -> None:
         for number in (signal.SIGKILL, signal.SIGSTOP):
             work = asyncio.ensure_future(
-                b.fetch(shop.url("/p/1"), BROWSER_POLICY, Rendering(wait_for=".never", wait="15s"))
+                b.fetch(shop.url("/p/1"), policy, Rendering(wait_for=".never", wait="60s"))
             )
             while not any(v.main is not None for r in b._processes.running for v in r.open_pages):
                 await asyncio.sleep(0.02)
-            os.kill(next(iter(b._processes.running)).root, number)
-            with pytest.raises(DeferredError):
-                await work
+            # A healthy browser has the usual time to answer.
+            with monkeypatch.context() as patch:
+                patch.setattr(processes, "ANSWER_S", 2.0)
+                os.kill(next(iter(b._processes.running)).root, number)
+                with pytest.raises(DeferredError):
+                    await work
             assert (await b.fetch(shop.url("/p/1"), BROWSER_POLICY, QUICK)).status == 200
 
     using(case)
@@ -484,7 +515,7 @@ def test_an_identity_leaves_nothing_to_the_next_one(shop: JsShop, shared: Shared
     async def case(b: Browsers) -> None:
         async def visit(path: str, name: str | None) -> str:
             account = AccountSession("shop", name, 1, jars[name], {}, hosts) if name else None
-            page = await b.fetch(shop.url(path), BROWSER_POLICY, QUICK, visitor=account)
+            page = await b.fetch(shop.url(path), BROWSER_POLICY, TITLED, visitor=account)
             return page.body.decode().partition("<title>")[2].partition("</title>")[0]
 
         jars = {name: AccountJar(secure_only=False) for name in ("jane", "joe")}
@@ -604,7 +635,7 @@ def test_with_stealth_nothing_that_a_page_reads_contradicts_itself(shared: Share
             page = await b.fetch(
                 shop.url("/me"),
                 replace(BROWSER_POLICY, region="de"),
-                Rendering(wait="5s", stealth=True),
+                TITLED.model_copy(update={"stealth": True}),
             )
             found: dict[str, Any] = json.loads(
                 unescape(page.body.decode().partition("<title>")[2].partition("</title>")[0])
@@ -656,7 +687,8 @@ def test_a_page_that_asks_too_much_of_a_slow_host_ends(shop: JsShop, shared: Sha
     async def never(_: str) -> None:
         await asyncio.sleep(60)
 
-    policy: FetchPolicy = replace(BROWSER_POLICY, page_timeout_s=3)
+    # The page itself has this long, too, until it makes the request.
+    policy: FetchPolicy = replace(BROWSER_POLICY, page_timeout_s=10)
     outcome, text = shared(
         lambda b: failed(
             b.fetch(shop.url("/p/1"), policy, QUICK, permits=BrowserPermits(None, never))
