@@ -61,12 +61,16 @@ class PostgresReader:
             if not answer.done() or now - asked < FRESH_S
         }
         if key not in self._answers:
-            answer = asyncio.ensure_future(self.run(self._read_in_transaction, ask))
+            answer = asyncio.ensure_future(self.read_now(ask))
             # Otherwise asyncio warns of an exception that is never retrieved.
             answer.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._answers[key] = now, answer
         result: T = await asyncio.shield(self._answers[key][1])
         return result
+
+    async def read_now(self, ask: Callable[[sa.Connection], T]) -> T:
+        """Returns what `ask` reads after the call, as `read` does without recent answers."""
+        return await self.run(self._read_in_transaction, ask)
 
     def forget(self) -> None:
         """Drops recent answers after a change."""

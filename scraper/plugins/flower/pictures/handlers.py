@@ -14,7 +14,7 @@ from scraper.plugins.flower.handlers.base import ApiHandler
 from scraper.plugins.flower.handlers.products import SITE
 from scraper.plugins.flower.openapi.parameters import Parameter, read_all
 from scraper.plugins.flower.pictures.fetching import PictureFetcher
-from scraper.plugins.flower.pictures.store import ProductPicture, Stored, look_up, store
+from scraper.plugins.flower.pictures.store import ProductPicture, Stored, find_kept, look_up, store
 from scraper.plugins.flower.reader import PostgresReader, UnavailableError
 
 # Pictures that are being fetched, or wait for that.
@@ -50,6 +50,12 @@ class Pictures:
 
     async def _fetch_and_store(self, wanted: ProductPicture) -> Stored:
         reader = self._reader
+        # `wanted` may be older than a request for the picture that has ended since.
+        kept = await reader.read_now(
+            lambda connection: find_kept(connection, wanted.site_id, wanted.url)
+        )
+        if kept is not None:
+            return kept
         # It belongs to the loop, which runs by now.
         self._fetcher = self._fetcher or PictureFetcher(reader.settings)
         overrides = await reader.read("overrides", hosts.read_overrides)

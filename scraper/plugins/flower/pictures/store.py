@@ -86,17 +86,16 @@ def look_up(connection: sa.Connection, site: str, product: str) -> ProductPictur
     url = None if row is None else find_address(parse_data(row.data), row.url)
     if row is None or url is None:
         raise NotFoundError(f"{site} has no picture of {product!r}")
-    kept = connection.execute(
-        LOOK_UP,
-        {
-            "site_id": row.site_id,
-            "url_hash": hash_url(url),
-            "days": KEPT_DAYS,
-            "minutes": REFUSED_MINUTES,
-        },
-    ).one_or_none()
-    given = None if kept is None else Stored(*kept)
-    return ProductPicture(row.site_id, url, row.definition, row.paused, given)
+    kept = find_kept(connection, row.site_id, url)
+    return ProductPicture(row.site_id, url, row.definition, row.paused, kept)
+
+
+def find_kept(connection: sa.Connection, site_id: int, url: str) -> Stored | None:
+    """Returns what the last request for a picture gave, as long as that counts."""
+    values = {"site_id": site_id, "url_hash": hash_url(url)}
+    limits = {"days": KEPT_DAYS, "minutes": REFUSED_MINUTES}
+    kept = connection.execute(LOOK_UP, values | limits).one_or_none()
+    return None if kept is None else Stored(*kept)
 
 
 def store(connection: sa.Connection, wanted: ProductPicture, result: Stored) -> None:

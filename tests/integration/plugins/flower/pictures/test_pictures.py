@@ -3,6 +3,7 @@ with all but a picture."""
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import threading
 import time
@@ -17,7 +18,9 @@ import sqlalchemy as sa
 from scraper.actions import overrides
 from scraper.frontier import hosts
 from scraper.plugins.demo.pictures import draw_picture
+from scraper.plugins.flower.pictures import handlers
 from scraper.plugins.flower.pictures import store as pictures
+from scraper.plugins.flower.reader import PostgresReader
 from scraper.settings import Settings
 from tests.acceptance.commands import commands, until
 from tests.support.making import a_site, keep, rows
@@ -206,6 +209,32 @@ def test_looks_at_the_same_moment_share_a_request(
         thread.join(60)
     assert [answer.content for answer in answers] == [PNG] * 6
     assert picture_shop.count("/slow.png") == 1
+
+
+def test_a_look_from_before_the_picture_was_kept_does_not_ask_again(
+    put: Put, engine: sa.Engine, environment: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look found no picture, and goes on when the request for it has ended."""
+    asked: list[pictures.ProductPicture] = []
+
+    class Shop:
+        async def fetch(self, wanted: pictures.ProductPicture, _: object) -> pictures.Stored:
+            asked.append(wanted)
+            return pictures.Stored("image/png", PNG, None)
+
+    put(paths={"7": "/good.png"})
+    monkeypatch.setattr(handlers, "PictureFetcher", lambda _: Shop())
+    with engine.connect() as connection:
+        wanted = pictures.look_up(connection, "shop", "7")
+    reader = PostgresReader(environment)
+
+    async def look_twice() -> list[pictures.Stored]:
+        shown = handlers.Pictures(reader)
+        return [await shown.fetch(wanted) for _ in range(2)]
+
+    assert [found.body for found in asyncio.run(look_twice())] == [PNG, PNG]
+    assert asked == [wanted]
+    reader.engine.dispose()
 
 
 MISDEEDS = {
