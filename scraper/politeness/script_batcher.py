@@ -69,10 +69,14 @@ class ScriptBatcher:
 
     async def _load_and_run(self, calls: list[list[str | int]]) -> list[Any]:
         replies = await self._run_pipeline(calls)
-        # Redis lacks the script, so it has run none of them.
-        if any(isinstance(reply, NoScriptError) for reply in replies):
+        # Another process may load or drop the script between two calls of the pipeline, so only
+        # these did not run. A call that ran must not run again: it would reserve twice.
+        lost = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if lost:
             await self._redis.script_load(self._script)
-            replies = await self._run_pipeline(calls)
+            again = await self._run_pipeline([calls[at] for at in lost])
+            for at, reply in zip(lost, again, strict=True):
+                replies[at] = reply
         return replies
 
     async def _run_pipeline(self, calls: list[list[str | int]]) -> list[Any]:
