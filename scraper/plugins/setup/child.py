@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from tempfile import TemporaryFile
@@ -104,3 +105,41 @@ class Child:
         for line in whole.decode("utf-8", "replace").splitlines():
             self._lines.append(line[:LINE_CHARS])
             self._watch(self._lines[-1])
+
+
+class Children:
+    """The commands of one owner that run now. `closed`: none starts any longer."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._lock = threading.Lock()
+        self._running: set[Child] = set()
+
+    def run(
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        watch: Callable[[str], None],
+        deadline_s: float,
+        is_cancelled: Callable[[], bool],
+    ) -> Ended:
+        """Runs a command to its end. Raises `OSError` if it cannot start, and after `close`."""
+        # `close` waits for a command that is starting, so that it ends this one, too.
+        with self._lock:
+            if self.closed:
+                raise OSError("Flower is ending")
+            child = Child(words, environment, watch)
+            self._running.add(child)
+        try:
+            return child.finish(deadline_s, is_cancelled)
+        finally:
+            with self._lock:
+                self._running.discard(child)
+
+    def close(self) -> None:
+        """Ends all commands, when the process ends."""
+        with self._lock:
+            self.closed = True
+            running = list(self._running)
+        for child in running:
+            child.end()

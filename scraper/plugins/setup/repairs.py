@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from scraper.errors import ConfigError
-from scraper.plugins.setup.child import Child
+from scraper.plugins.setup.child import Children
 from scraper.plugins.setup.files import hash_text, read_file
 
 AT_ONCE = 2
@@ -46,8 +46,7 @@ class Repairs:
         self._deadline_s = deadline_s
         self._lock = threading.Lock()
         self._repairs: dict[str, SiteRepair] = {}
-        self._children: set[Child] = set()
-        self._closed = False
+        self._children = Children()
 
     def start(self, site: str, file: Path, by: str) -> None:
         """Starts the repair of a site. Raises `ConfigError` if it or others run."""
@@ -71,21 +70,17 @@ class Repairs:
 
     def close(self) -> None:
         """Ends everything, when the process ends."""
-        self._closed = True
-        for child in list(self._children):
-            child.end()
+        self._children.close()
 
     def _run(self, repair: SiteRepair) -> None:
+        words = ["repair", "--json", "--", repair.site]
         try:
-            child = Child(["repair", "--json", "--", repair.site], {}, lambda _: None)
+            ended = self._children.run(
+                words, {}, lambda _: None, self._deadline_s, lambda: self._children.closed
+            )
         except OSError as error:
             repair.problem, repair.state = f"no process could be started: {error}", "failed"
             return
-        self._children.add(child)
-        try:
-            ended = child.finish(self._deadline_s, lambda: self._closed)
-        finally:
-            self._children.discard(child)
         try:
             repair.proof = json.loads(ended.output)
         except ValueError:

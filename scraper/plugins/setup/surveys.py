@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from scraper import settings
 from scraper.errors import ConfigError, NotFoundError
-from scraper.plugins.setup.child import Child, Ended
+from scraper.plugins.setup.child import Children, Ended
 from scraper.rules.urls import host_of
 from scraper.sites import loader
 
@@ -83,8 +83,7 @@ class Surveys:
         self._surveys: dict[int, ShopSurvey] = {}
         self._running: dict[int, ShopSurvey] = {}
         self._cancelled: set[int] = set()
-        self._children: set[Child] = set()
-        self._closed = False
+        self._children = Children()
         # What surveys have read is on disk, and goes with them.
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -136,9 +135,7 @@ class Surveys:
 
     def close(self) -> None:
         """Ends everything, when the process ends."""
-        self._closed = True
-        for child in list(self._children):
-            child.end()
+        self._children.close()
         if self._folder is not None:
             self._folder.cleanup()
 
@@ -168,7 +165,7 @@ class Surveys:
         with self._lock:
             hosts = {host_of(survey.url) for survey in self._running.values()}
             for survey in self._surveys.values():
-                if len(self._running) >= self._at_once or self._closed:
+                if len(self._running) >= self._at_once or self._children.closed:
                     return
                 if survey.state != "waiting" or host_of(survey.url) in hosts:
                     continue
@@ -196,12 +193,13 @@ class Surveys:
         if defaults.is_file():
             (folder / loader.DEFAULTS).symlink_to(defaults.absolute())
         environment = {"SCRAPER_SITES": str(folder), "COLUMNS": "200"}
-        child = Child(words, environment, partial(_note_request, survey))
-        self._children.add(child)
-        try:
-            ended = child.finish(self._deadline_s, lambda: survey.id in self._cancelled)
-        finally:
-            self._children.discard(child)
+        ended = self._children.run(
+            words,
+            environment,
+            partial(_note_request, survey),
+            self._deadline_s,
+            lambda: survey.id in self._cancelled,
+        )
         for pages in folder.glob("*.pages"):
             survey.pages = self._keep_pages(pages, survey.id)
         _record_end(survey, ended, next(iter(loader.list_definition_files(folder)), None))

@@ -65,7 +65,7 @@ def test_a_survey_in_the_tab_knows_the_defaults(
 ) -> None:
     (project / "sites").mkdir(exist_ok=True)
     (project / "sites/defaults.yaml").write_text("rate: 500/s\n")
-    surveys = Surveys(deadline_s=60)
+    surveys = Surveys(deadline_s=240)
     with StaticShop(TEMPLATES["workshop"]().pages) as server:
         (id_,) = surveys.add_shops([f"{server.url}/all"], "", "ann")
         until(lambda: not surveys.find_survey(id_).is_open, 60)

@@ -4,8 +4,10 @@ and nothing of them reaches `sites/`."""
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -23,7 +25,7 @@ from tests.support.started import find_started
 
 @pytest.fixture
 def surveys(project: Path) -> Iterator[Surveys]:
-    surveys = Surveys(deadline_s=60)
+    surveys = Surveys(deadline_s=240)
     yield surveys
     surveys.close()
     until(lambda: not running(), 20)
@@ -81,8 +83,14 @@ def test_a_shop_that_never_answers_ends_at_the_deadline(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_hundreds_of_addresses_wait_for_two_processes(surveys: Surveys) -> None:
-    with SilentShop() as one, SilentShop() as two, SilentShop() as three:
+def test_hundreds_of_addresses_wait_for_two_processes(
+    surveys: Surveys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No survey ends by itself, however long the next one takes to start.
+    for name in ("SCRAPER_READ_TIMEOUT_S", "SCRAPER_PAGE_TIMEOUT_S"):
+        monkeypatch.setenv(name, "600")
+    one, two, three = (SilentShop(robots=True) for _ in range(3))
+    with one, two, three:
         first = surveys.add_shops([f"{one.url}/{n}" for n in range(200)], "4/s", "ann")
         # One host is read once at a time.
         until(lambda: len(one.connections) == 1, 30)
@@ -94,13 +102,39 @@ def test_hundreds_of_addresses_wait_for_two_processes(surveys: Surveys) -> None:
         assert surveys.add_shops([f"{one.url}/7"], "4/s", "ann") == []
         with pytest.raises(ConfigError, match="at most 500"):
             surveys.add_shops([f"{one.url}/x{n}" for n in range(WAITING_MAX)], "4/s", "ann")
-        for id_ in (*first, more[1]):
+        # Those that wait first: the end of the one that runs would start the next.
+        for id_ in (*first[1:], more[1], first[0]):
             assert surveys.cancel_survey(id_)
         assert ended(surveys, first[0]).state == "cancelled"
         assert {survey.state for survey in surveys.list_all()} == {"cancelled", "reading"}
         assert not surveys.cancel_survey(first[3]) and len(one.connections) == 1
         surveys.close()
         until(lambda: not running(), 20)
+
+
+@pytest.mark.slow
+def test_a_command_that_starts_while_flower_ends_is_ended(
+    surveys: Surveys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, started, goes_on = Child.__init__, threading.Event(), threading.Event()
+
+    def start_slowly(*words: Any, **options: Any) -> None:
+        make(*words, **options)
+        started.set()
+        goes_on.wait(60)
+
+    monkeypatch.setattr(Child, "__init__", start_slowly)
+    closing = threading.Thread(target=surveys.close)
+    with SilentShop() as shop:
+        surveys.add_shops([f"{shop.url}/"], "4/s", "ann")
+        assert started.wait(60)
+        closing.start()
+        closing.join(0.5)
+        goes_on.set()
+        closing.join(60)
+        assert running() == []
+        surveys.add_shops([f"{shop.url}/more"], "4/s", "ann")
+        assert surveys.list_all()[0].state == "waiting", "none starts any longer"
 
 
 def test_output_without_end_is_cut_off(project: Path) -> None:
