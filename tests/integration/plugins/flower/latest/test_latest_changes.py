@@ -92,9 +92,9 @@ def test_a_feed_reader_with_a_token_reads_and_asks_again(
         users["reader"], token = with_token("reader", "read")
     flower = Flower(run, environment, "--url_prefix=flower", prefix="/flower")
     path = f"{flower.url}/api/changes.atom?site=shop"
-    assert httpx.get(path).status_code == 401
+    assert httpx.get(path, timeout=180).status_code == 401
     headers = {"Authorization": f"Bearer {token}", "Host": "monitor.example"}
-    answer = httpx.get(path, headers=headers)
+    answer = httpx.get(path, headers=headers, timeout=180)
     assert answer.headers["Content-Type"] == "application/atom+xml; charset=utf-8"
     feed = ElementTree.fromstring(answer.content)
     assert len(feed.findall(f"{ATOM}entry")) == len(flower.json("/api/changes")["changes"])
@@ -105,8 +105,8 @@ def test_a_feed_reader_with_a_token_reads_and_asks_again(
     links = [link.get("href", "") for link in feed.iter(f"{ATOM}link")]
     assert "http://monitor.example/flower/crawls/products?site=shop&id=8" in links
     known = {**headers, "If-None-Match": answer.headers["ETag"]}
-    assert httpx.get(path, headers=known).status_code == 304
+    assert httpx.get(path, headers=known, timeout=180).status_code == 304
     for query, status in (("?site=nobody", 404), ("?event=x", 400), ("?event=new", 200)):
         for form in ("", ".atom"):
             assert flower.get(f"/api/changes{form}{query}").status_code == status
-    assert httpx.post(path, headers=headers).status_code in (403, 405)
+    assert httpx.post(path, headers=headers, timeout=180).status_code in (403, 405)

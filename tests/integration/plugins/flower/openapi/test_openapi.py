@@ -87,7 +87,7 @@ def test_the_server_does_as_the_document_says(
     script = httpx.Client(
         base_url=flower.url, headers={"Authorization": f"Bearer {token}"}, timeout=60
     )
-    assert httpx.get(f"{flower.url}/api/openapi.json").status_code == 401
+    assert httpx.get(f"{flower.url}/api/openapi.json", timeout=180).status_code == 401
     document = script.get("/api/openapi.json").json()
     for method, path, operation in operations(document):
         refused = script.request(method, fill(path))
