@@ -80,8 +80,11 @@ def test_a_pause_and_a_rate_reach_a_running_worker(
         lambda: crawl.rows("SELECT count(*) FROM leases WHERE started_at IS NOT NULL") == [(0,)], 15
     )
     assert crawl.quiet() and crawl.progress()["status"] == "running"
-    (shown,) = run.json("host", "list", host)
-    assert (shown["paused"], shown["in_flight"], shown["leased"]) == (True, 0, 0)
+    # The worker reports every two seconds how many requests it has under way.
+    shown = until(
+        lambda: [each for each in run.json("host", "list", host) if each["in_flight"] == 0], 15
+    )
+    assert [(each["paused"], each["leased"]) for each in shown] == [(True, 0)]
 
     crawl.shop.options(latency_ms=0)
     before = len(crawl.shop.log())

@@ -139,7 +139,8 @@ def test_flower_and_commands_read_their_own_messages(calling: Settings, run: Com
     """Forged events and answers, from a Redis of both."""
     worker = run.worker("datacenter")
     run.until_ready(worker)
-    flower = Flower(run, calling)
+    # In ms. On a busy machine a worker takes longer than the second that is the default.
+    flower = Flower(run, calling, "--inspect_timeout=5000")
     with redis.Redis.from_url(calling.valkey_url) as client:
         base = f"/{client.connection_pool.connection_kwargs.get('db', 0)}.celeryev"
         topics = (base, f"{base}/task.received")
@@ -163,7 +164,8 @@ def test_flower_and_commands_read_their_own_messages(calling: Settings, run: Com
         answering.start()
         try:
             assert [name.startswith("w0-") for name in flower.json("/api/workers?refresh=1")]
-            inspected = run.start("celery", "-A", "scraper", "inspect", "active_queues")
+            inspect = ("inspect", "--timeout=5", "active_queues")
+            inspected = run.start("celery", "-A", "scraper", *inspect)
             assert inspected.wait(120) == 0 and "datacenter" in run.log(inspected)
         finally:
             done.set()

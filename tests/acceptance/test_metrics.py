@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import signal
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -61,8 +62,21 @@ def samples(*scrapes: dict[str, Metric]) -> dict[str, list[dict[str, str]]]:
     return found
 
 
+def scraped_whole(address: str) -> dict[str, Metric]:
+    """Asks again while a server is not read in time."""
+
+    def scrape() -> dict[str, Metric] | None:
+        found = scraped(address)
+        return found if value(found, "scraper_up") == 1 else None
+
+    return cast("dict[str, Metric]", until(scrape, 30, every_s=0.5))
+
+
 def value(scrape: dict[str, Metric], name: str, **labels: str) -> float:
-    family = scrape[name.removesuffix("_total")] if name.endswith("_total") else scrape[name]
+    """NaN, which equals nothing, without the metric: its server was not read in time."""
+    family = scrape.get(name.removesuffix("_total") if name.endswith("_total") else name)
+    if family is None:
+        return math.nan
     return sum(
         s.value for s in family.samples if s.name == name and labels.items() <= s.labels.items()
     )
@@ -132,8 +146,7 @@ def test_everything_that_rules_and_panels_ask_for_is_there_after_a_crawl(
     )
     definition = environment.sites_dir / f"{shop.name}.yaml"
     definition.write_text(definition.read_text() + '\nschedule: "0 6 * * *"\n')
-    before = scraped(exporter)
-    assert value(before, "scraper_up") == 1
+    scraped_whole(exporter)
     run.coordinator()
     workers = [run.worker("datacenter", env={"SCRAPER_METRICS_PORT": "0"}) for _ in range(2)]
     for worker in workers:
@@ -198,7 +211,7 @@ def test_everything_that_rules_and_panels_ask_for_is_there_after_a_crawl(
         30,
         every_s=0.5,
     )
-    there = samples(scraped(exporter), *own)
+    there = samples(scraped_whole(exporter), *own)
     for expression in expressions():
         wanted = promql.asked(without_variables(expression))
         for name in wanted.metrics - PROMETHEUS_OWN:
@@ -280,11 +293,15 @@ def test_a_server_that_is_away_takes_its_metrics_with_it_and_not_the_target(
 ) -> None:
     nowhere = f"postgresql://x:s3cret@/x?host={tmp_path}&port=1"
     address = served(run, DATABASE_URL=nowhere)
-    found = scraped(address)
+    found = dict[str, Metric]()
+
+    def others_are_read() -> bool:
+        found.update(scraped(address))
+        up = {s.labels["server"]: s.value for s in found["scraper_server_up"].samples}
+        return up == {"postgresql": 0, "redis": 1, "broker": 1}
+
+    until(others_are_read, 30, every_s=0.5)
     assert value(found, "scraper_up") == 0
-    assert {s.labels["server"]: s.value for s in found["scraper_server_up"].samples} == {
-        "postgresql": 0, "redis": 1, "broker": 1,
-    }  # fmt: skip
     assert "scraper_pages" not in found and "scraper_hosts_troubled" in found
     log = run.log(run.started[-1])
     assert "cannot be read" in log and "s3cret" not in log
@@ -314,8 +331,12 @@ def test_a_worker_without_a_port_serves_nothing_and_one_whose_port_is_taken_work
 def test_metrics_once_and_a_port_that_is_taken(
     run: Commands, environment: Settings, exporter: str
 ) -> None:
-    printed = run.scraper("metrics", "--once").stdout
-    assert "scraper_up 1.0" in printed and "scraper_oldest_due_seconds" in printed
+
+    def prints_all() -> bool:
+        printed = run.scraper("metrics", "--once").stdout
+        return "scraper_up 1.0" in printed and "scraper_oldest_due_seconds" in printed
+
+    until(prints_all, 15)
     host, _, port = exporter.rpartition(":")
     errors = run.scraper("metrics", "--host", host, "--port", port, code=2).stderr
     assert port in errors and "SCRAPER_EXPORTER_PORT" in errors
