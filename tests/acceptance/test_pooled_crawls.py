@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -221,10 +222,10 @@ def test_schedules_and_rounds_through_a_pooler(
     sample_shop: Callable[..., SampleShop],
 ) -> None:
     """A slot that is due opens a crawl, whose products are then visited in rounds."""
-    shop = sample_shop(
-        *("--products", "20", "--latency-ms", "2"),
-        changes={"revisit: ": "schedule: '0 * * * *'\nbudget: 345600/d\nrevisit: 7d  # was "},
-    )
+    # The next slot is far away.
+    minute = (datetime.now(UTC).minute - 5) % 60
+    schedule = f"schedule: '{minute} * * * *'\nbudget: 345600/d\nrevisit: 7d  # was "
+    shop = sample_shop(*("--products", "20", "--latency-ms", "2"), changes={"revisit: ": schedule})
     engine = make_engine(own_database)
     with pgbouncer.open_pooler(servers, own_database, **POOL) as pooled, disturbed(pooled):
         run.env["DATABASE_URL"] = pooled
