@@ -93,6 +93,29 @@ def test_a_fleet_shares_what_it_knows_and_never_asks_directly(
         for worker in workers:
             run.until_ready(worker)
         crawl(field, "datacenter", rate="30/s")
+
+        # A first quarantine lasts for half a minute.
+        def read_states() -> list[dict[str, Any]]:
+            proxies = run.json("proxies")
+            states = {proxy["state"] for proxy in proxies}
+            return proxies if {"quarantine", "dead"} <= states else []
+
+        early = until(read_states, 20)
+        table = run.scraper("proxies").stdout
+        at_host = run.scraper("proxies", "--host", f"127.0.0.1:{field.port}").stdout
+        states = sorted(proxy["state"] for proxy in early)
+        assert (
+            states.count("free") == 3
+            and states.count("quarantine") == 1
+            and states.count("dead") == 1
+        )
+        (resting,) = [proxy for proxy in early if proxy["state"] == "quarantine"]
+        assert [(h["host"], h["why"]) for h in resting["hosts"]] == [
+            (f"127.0.0.1:{field.port}", "blocked")
+        ]
+        assert (
+            "(blocked, " in table and "dead (unusable, " in table and len(at_host.splitlines()) == 6
+        )
         ended(engine)
         peers = field.peers()
         assert DIRECT not in peers
@@ -110,30 +133,17 @@ def test_a_fleet_shares_what_it_knows_and_never_asks_directly(
         assert window <= 40, "the host's budget holds for all proxies together"
 
         # Workers report what they saw every two seconds.
-        def told_all() -> list[dict[str, Any]]:
-            found = run.json("proxies")
-            return found if sum(one["requests"] for one in found) >= 302 else []
+        def read_all() -> list[dict[str, Any]]:
+            proxies = run.json("proxies")
+            return proxies if sum(proxy["requests"] for proxy in proxies) >= 302 else []
 
-        told = until(told_all, 15)
-        by_id = {one["id"]: one for one in told}
-        assert len(by_id) == 5
-        states = sorted(one["state"] for one in told)
-        assert (
-            states.count("free") == 3
-            and states.count("quarantine") == 1
-            and states.count("dead") == 1
-        )
-        (resting,) = [one for one in told if one["state"] == "quarantine"]
-        assert [(h["host"], h["why"]) for h in resting["hosts"]] == [
-            (f"127.0.0.1:{field.port}", "blocked")
-        ]
-        table = run.scraper("proxies").stdout
-        at_host = run.scraper("proxies", "--host", f"127.0.0.1:{field.port}").stdout
-        assert (
-            "(blocked, " in table and "dead (unusable, " in table and len(at_host.splitlines()) == 6
-        )
+        late = until(read_all, 15)
+        assert len({proxy["id"] for proxy in late}) == 5
+        struck = {proxy["id"] for proxy in late if any(h["strikes"] for h in proxy["hosts"])}
+        assert resting["id"] in struck
+        assert struck <= {proxy["id"] for proxy in early if proxy["state"] != "free"}
         assert run.scraper("proxies", "--host", "nowhere.example", code=2).stderr
-        no_secret_anywhere(run, engine, environment, table, at_host, str(told))
+        no_secret_anywhere(run, engine, environment, table, at_host, str(early), str(late))
         for worker in workers:
             assert run.end(worker) == 0
 

@@ -303,7 +303,7 @@ async def _pipe(
                 if proxy.mode == "cut" and source is there[0]:
                     break
                 if proxy.mode == "slow":
-                    await asyncio.sleep(0.2)
+                    await asyncio.sleep(0.5)
                 sink.write(data)
                 await sink.drain()
         with suppress(Exception):
