@@ -47,6 +47,8 @@ def test_an_emptied_broker(crawl: Crawl, valkey_url: str) -> None:
         for share in (0.2, 0.6):
             crawl.until_fetched(share)
             client.flushdb()
+            crawl.shop.options(latency_ms=500)
+    crawl.shop.options(latency_ms=20)
     crawl.until_completed()
     crawl.assert_exact()
     assert crawl.worker.poll() is None and crawl.coordinator.poll() is None
@@ -70,10 +72,12 @@ def test_a_worker_that_stops(any_broker: Settings, crawl: Crawl) -> None:
 
 def test_a_rolling_restart(crawl: Crawl) -> None:
     """Every worker is replaced while the crawl runs, more than once: nothing is asked twice."""
-    crawl.shop.options(latency_ms=1200)
     workers = [crawl.worker, crawl.run.worker("residential,datacenter")]
-    for share in (0.1, 0.3, 0.5):
+    for share in (0.1, 0.2, 0.3):
+        crawl.shop.options(latency_ms=1200)
         crawl.until_fetched(share)
+        # The crawl lasts while workers start.
+        crawl.shop.options(latency_ms=3000)
         crawl.worker = crawl.run.worker("residential,datacenter")
         crawl.run.until_ready(crawl.worker)
         assert crawl.run.end(workers.pop(0)) == 0

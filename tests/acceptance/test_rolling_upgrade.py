@@ -58,9 +58,11 @@ def test_expansions_in_the_middle_of_a_crawl(crawl: Crawl, following: NextMigrat
     following.add(INDEX)
     crawl.shop.options(latency_ms=1200)
     crawl.until_fetched(0.1)
+    crawl.shop.options(latency_ms=3000)
     with writing(crawl.engine):
         migrating = Migrating(crawl.engine)
         migrating.until_said("a table is in use")
+        crawl.shop.options(latency_ms=1200)
         fetched = crawl.rows("SELECT count(*) FROM pages WHERE status <> 'due'")[0][0]
         assert isinstance(fetched, int)
         until(
@@ -70,6 +72,7 @@ def test_expansions_in_the_middle_of_a_crawl(crawl: Crawl, following: NextMigrat
             ),
             60,
         )
+        crawl.shop.options(latency_ms=3000)
     migrating.end()
     assert migrating.error is None, migrating.error
     assert crawl.rows("SELECT version_num FROM alembic_version") == [(following.last,)]

@@ -98,9 +98,11 @@ def test_ctrl_c_in_the_middle_of_a_crawl(
     assert crawl.quiet() and crawl.progress()["status"] == "running"
     assert crawl.rows("SELECT count(*) FROM leases WHERE started_at IS NOT NULL") == [(0,)]
 
+    shop.options(latency_ms=500)
     crawl.worker = Started(run).process
     crawl.until_fetched(0.6)
     os.kill(crawl.worker.pid, signal.SIGKILL)
+    shop.options(latency_ms=20)
     until(lambda: not processes_of(environment.home_dir, "celery"), 60)
 
     last = Started(run)
