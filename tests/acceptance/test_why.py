@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.settings import Settings
-from tests.acceptance.commands import Commands
+from tests.acceptance.commands import Commands, until
 from tests.support.shops.odd_shop import OddShop, listing, product
 
 TEA = '<script type="application/ld+json">{"@type": "Product", "offers": {"price": "%s"}}</script>'
@@ -41,7 +41,13 @@ def test_a_value_says_where_it_comes_from_and_who_says_otherwise(
         sells("8.50 €", "9.99")
         second = run.crawl(engine, "shop")
 
-        told = run.json("why", "shop", "1")
+        def explain_second() -> Any:
+            """The page is archived a moment after the crawl's end."""
+            answer = run.json("why", "shop", "1")
+            is_second = (answer["archived"] or {}).get("crawl_id") == second["id"]
+            return answer if is_second else None
+
+        told = until(explain_second, 20)
         by_name = {field["field"]: field for field in told["fields"]}
         assert by_name["title"]["crawl"] == first["id"]
         assert (by_name["title"]["source"], by_name["title"]["rivals"]) == ("css 'h1'", [])
