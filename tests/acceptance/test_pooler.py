@@ -163,6 +163,8 @@ def test_a_pooler_that_is_killed_during_a_crawl(
                     run.coordinator(),
                     *(run.worker("datacenter,residential") for _ in range(2)),
                 ]
+                for process in processes:
+                    run.until_ready(process)
                 run.scraper("crawl", "demo")
             until(partial(_has_settled, direct, 50 * (turn + 1)), 60)
             if turn == KILLS:
