@@ -6,7 +6,6 @@ import json
 import os
 import re
 import site
-import socket
 import stat
 import subprocess
 import sys
@@ -21,6 +20,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.support.servers.ports import unused_port
 
 ROOT = Path(__file__).parents[2]
 GENEROUS_S = 180.0
@@ -212,15 +213,14 @@ def test_flower_is_behind_a_login_and_on_loopback(project: Installed, options: s
 
 
 def _check_flower(project: Installed, given: list[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = unused_port()
     with project.start("celery", "-A", "scraper", "flower", f"--port={port}", *given) as flower:
         wait_for(lambda: listens(flower.pid), flower)
         assert listens(flower.pid) == {("127.0.0.1", port)}
         ours = () if given else ("/crawls", "/api/crawls")
         for path in ("/", "/api/workers", *ours):
             with pytest.raises(urllib.error.HTTPError) as refused:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10)
+                urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60)
             with refused.value as answer:
                 assert answer.code == 401
                 assert answer.headers["X-Frame-Options"] == "DENY"
