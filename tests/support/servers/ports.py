@@ -15,14 +15,17 @@ from contextlib import suppress
 from pathlib import Path
 
 RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+# Where the kernel's ports begin on systems that do not say so (IANA's dynamic ports).
+DYNAMIC = 49_152
 # Ports below the kernel's own, of all xdist workers together.
 SHARED = 12_000
+LOWEST = 1024
 _given: set[int] = set()
 
 
 def unused_ports(count: int) -> list[int]:
     """Returns ports of 127.0.0.1 on which nothing listens."""
-    share = _own_share(int(RANGE.read_text().split()[0]))
+    share = _own_share(_kernel_begin())
     ports: list[int] = []
     while len(ports) < count:
         port = random.SystemRandom().choice(share)
@@ -38,8 +41,17 @@ def unused_port() -> int:
     return unused_ports(1)[0]
 
 
+def _kernel_begin() -> int:
+    try:
+        begin = int(RANGE.read_text().split()[0])
+    except OSError:
+        return DYNAMIC
+    # Where the kernel gives every port, none is better than another.
+    return begin if begin > 2 * LOWEST else DYNAMIC
+
+
 def _own_share(end: int) -> range:
     """Returns every nth port below `end`, where n is the number of xdist workers."""
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    return range(max(1024, end - SHARED) + number, end, workers)
+    return range(max(LOWEST, end - SHARED) + number, end, workers)
