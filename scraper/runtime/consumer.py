@@ -147,10 +147,11 @@ def is_worth_logging(record: logging.LogRecord) -> bool:
     each such message as critical, with a traceback, and again when it leaves its loop. It then
     reads the broken connection on, where anything can fail: such an error's context is the
     outage."""
+    if not str(record.msg).startswith(UNACKNOWLEDGED):
+        return True
     error = record.exc_info[1] if record.exc_info else None
     context = error.__context__ if error is not None else None
-    is_outage = outages.is_broker_away(error) or outages.is_broker_away(context)
-    return not (str(record.msg).startswith(UNACKNOWLEDGED) and is_outage)
+    return not (outages.is_broker_away(error) or outages.is_broker_away(context))
 
 
 for _name in ("celery.worker.request", "celery.worker.loops"):

@@ -24,14 +24,13 @@ class Deadline:
     `timeout_s` altogether. `stalled_s` is how late the loop was.
     """
 
-    __slots__ = ("_loop", "_spare_s", "_timeout", "_timeout_s", "_timer", "_when", "stalled_s")
+    __slots__ = ("_loop", "_spare_s", "_timeout", "_timeout_s", "_timer", "stalled_s")
 
     def __init__(self, timeout_s: float) -> None:
         self.stalled_s = 0.0
         self._timeout_s = self._spare_s = timeout_s
         self._timeout = asyncio.timeout(None)
         self._loop = asyncio.get_running_loop()
-        self._when: float | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
@@ -50,7 +49,7 @@ class Deadline:
 
     def when(self) -> float | None:
         """Returns the loop time of the deadline; None while there is none."""
-        return self._when
+        return None if self._timer is None else self._timer.when()
 
     def expired(self) -> bool:
         return self._timeout.expired()
@@ -65,13 +64,12 @@ class Deadline:
     def _set_timer(self, when: float | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._when = when
         self._timer = None if when is None else self._loop.call_at(when, self._on_due)
 
     def _on_due(self) -> None:
-        assert self._when is not None
+        assert self._timer is not None
         now = self._loop.time()
-        late_s = now - self._when
+        late_s = now - self._timer.when()
         more_s = min(late_s, self._spare_s)
         if more_s < LATE_S:
             # The block is cancelled in the next turn, after what this turn has received.
