@@ -154,7 +154,7 @@ def disturbed(url: str) -> Iterator[None]:
 
     def disturb() -> None:
         while not ended.wait(1):
-            pgbouncer.ask_console(url, "PAUSE")
+            pgbouncer.pause(url)
             ended.wait(0.5)
             pgbouncer.ask_console(url, "RESUME")
             ended.wait(1)

@@ -318,7 +318,8 @@ def test_followers_leave_the_sessions_of_a_pooler_to_others(
         assert "another process reads as consumer 'lake'" in done.stderr
         for _ in range(3):
             # A command without an answer would end the connection after 20 s.
-            pgbouncer.ask_console(url, "PAUSE", "RESUME")
+            pgbouncer.pause(url)
+            pgbouncer.ask_console(url, "RESUME")
         for process in (run.coordinator(), run.worker("datacenter,residential")):
             run.until_ready(process)
         run.scraper("crawl", "demo", "--wait", timeout_s=240)
@@ -352,8 +353,10 @@ def test_an_index_may_take_longer_than_other_statements_through_a_pooler(
     with writing(direct):
         migrating = Migrating(engine)
         with direct.connect() as connection:
-            until(lambda: connection.execute(sa.text(VALID)).scalar() is False, 30)
+            valid = partial(connection.scalar, sa.text(VALID))
+            until(lambda: valid() is False or migrating.error, 30)
             connection.rollback()
+        assert migrating.error is None
         monkeypatch.setattr(access, "HIDDEN_S", 1.0)
         time.sleep(4)
         assert migrating.error is None

@@ -69,6 +69,16 @@ def ask_console(url: str, *commands: str) -> list[dict[str, Any]]:
         return [dict(zip(names, row, strict=True)) for row in (cursor if names else ())]
 
 
+def pause(url: str) -> None:
+    """Pauses a pooler. It waits for logins, since a pause would end them, and clients would be
+    refused for `server_login_retry`."""
+    until = time.monotonic() + START_S
+    while any(row["state"] == "new" for row in ask_console(url, "SHOW SERVERS")):
+        assert time.monotonic() < until, "PgBouncer logs in all the time"
+        time.sleep(0.01)
+    ask_console(url, "PAUSE")
+
+
 def assert_clean(url: str, size: int) -> None:
     """Asserts that each of a pool's sessions is idle, and that clients have left nothing in it.
     The pool's `admin_users` is `scraper`."""
