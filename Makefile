@@ -133,6 +133,10 @@ alerts-chaos: setup ## replay changes through kills of who makes price alerts of
 		tests/integration/plugins/alerts/test_price_alerts.py tests/integration/plugins/matching/test_market_alerts.py \
 		-k through_kills -o log_cli=false --timeout 3600 | grep -v '\[info \|\[0m'
 
+stalls: setup ## run tests while their processes are stopped for a moment again and again (TESTS=tests/integration LONGEST_S=0.8 SEED=…)
+	@$(BIN)/python -m tools.stalls $(if $(SEED),--seed $(SEED)) $(if $(LONGEST_S),--longest-s $(LONGEST_S)) \
+		$(AT_ONCE) $(or $(TESTS),tests/integration)
+
 lies: setup ## let shops go wrong in every way, and count what is published wrongly, delisted wrongly, late (PRODUCTS=200 SEED=…)
 	@LIES_PRODUCTS=$(or $(PRODUCTS),200) LIES_SEED=$(or $(SEED),1) $(BIN)/pytest tests/acceptance/test_lies.py -n 2 -rP \
 		-o log_cli=false | grep -v '\[info \|\[0m'
