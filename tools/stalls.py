@@ -17,10 +17,12 @@ from contextlib import suppress
 
 import psutil
 
-# Processes are stopped for at least this long, and left alone for up to the second in between.
+# A stop lasts at least this long; a pause between two stops at most as long as the second.
 LEAST_S, PAUSE_MAX_S = 0.05, 1.0
-MARK = "SCRAPER_STALLS"
+# The share of stops that stop all processes.
 ALL_SHARE = 0.07
+# The environment variable of all processes that a run starts.
+MARK = "SCRAPER_STALLS"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,12 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _list_running(pytest_id: int, mark: str) -> list[psutil.Process]:
-    """Returns pytest's process, and what it has started: what has outlived its parent has the mark.
-    A test may have stopped some itself: these are left alone."""
+    """Returns pytest's process and those below it. A process that has outlived its parent, and
+    pytest itself, are found by the mark. What a test has stopped itself is left alone."""
     found: set[psutil.Process] = set()
     with suppress(psutil.Error):
-        pytest = psutil.Process(pytest_id)
-        found.update((pytest, *pytest.children(recursive=True)))
+        found.update(psutil.Process(pytest_id).children(recursive=True))
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.environ().get(MARK) == mark:
