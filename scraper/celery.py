@@ -2,7 +2,8 @@
 `scraper.celeryconfig`. A worker goes through these signals, in this order:
 
     setup_logging           logs go our way
-    worker_init             servers and database are there, or it ends with what to type
+    worker_init             servers and database are there, or it ends with what to type; freed
+                            memory is kept
     celeryd_after_setup     regions' wider queues are announced; a browser worker tries its browser
     (WatchdogStep)          signals and the watchdog, once Celery's handlers are there
     worker_ready            what the first batch needs is imported ahead; a worker of a command's
@@ -100,6 +101,13 @@ def _require_servers(**_: Any) -> None:
         engine = make_engine(settings.load().postgres_url)
         migrations.require_current(engine)
         engine.dispose()
+
+
+@signals.worker_init.connect
+def _keep_freed_memory(**_: Any) -> None:
+    from scraper.process.memory import keep_freed_memory
+
+    keep_freed_memory()
 
 
 @signals.celeryd_after_setup.connect
