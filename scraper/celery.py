@@ -34,6 +34,7 @@ from scraper.errors import ScraperError
 from scraper.infra import logs
 from scraper.process import servers
 from scraper.process.current_worker import collect_rarely
+from scraper.process.memory import keep_freed_memory
 from scraper.process.parent import end_with_command, watch_parent
 from scraper.registry import run_plugin_steps
 from scraper.rules.routing import COORDINATOR, queues_served_with
@@ -105,8 +106,6 @@ def _require_servers(**_: Any) -> None:
 
 @signals.worker_init.connect
 def _keep_freed_memory(**_: Any) -> None:
-    from scraper.process.memory import keep_freed_memory
-
     keep_freed_memory()
 
 
