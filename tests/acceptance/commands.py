@@ -19,6 +19,7 @@ import psutil
 import sqlalchemy as sa
 
 from scraper.views import crawl_progress as progress
+from tests.support import waiting
 from tests.support.servers import forked
 from tests.support.servers.forked import Process
 from tests.support.servers.spares import FORKED, told_by
@@ -174,13 +175,7 @@ def commands(folder: Path, **env: str) -> Iterator[Commands]:
 
 def until(true: Callable[[], Any], timeout_s: float, every_s: float = 0.05) -> Any:
     """Waits for a true answer and returns it; fails after `PATIENCE` times `timeout_s`."""
-    deadline = time.monotonic() + PATIENCE * timeout_s
-    while True:
-        answer = true()
-        if answer:
-            return answer
-        assert time.monotonic() < deadline, f"not so within {PATIENCE * timeout_s:g} s"
-        time.sleep(every_s)
+    return waiting.until(true, timeout_s=PATIENCE * timeout_s, every_s=every_s)
 
 
 def until_completed(engine: sa.Engine, crawl_id: int, timeout_s: float) -> None:

@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import tarfile
-import time
 import urllib.error
 import urllib.request
 import zipfile
@@ -22,9 +21,9 @@ import psutil
 import pytest
 
 from tests.support.servers.ports import unused_port
+from tests.support.waiting import GENEROUS_S, until
 
 ROOT = Path(__file__).parents[2]
-GENEROUS_S = 180.0
 
 
 @pytest.fixture(scope="module")
@@ -234,8 +233,5 @@ def listens(pid: int) -> set[tuple[str, int]]:
 
 
 def wait_for(condition: Callable[[], object], process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + GENEROUS_S
-    while not condition():
-        assert process.poll() is None, f"it ended with {process.returncode}"
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    until(lambda: condition() or process.poll() is not None)
+    assert process.poll() is None, f"it ended with {process.returncode}"

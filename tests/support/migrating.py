@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import sqlalchemy as sa
 
 from scraper.infra import migrations
+from tests.support.waiting import until
 
 
 class Migrating:
@@ -45,13 +45,6 @@ class Waiting(Migrating):
     def _migrate(self, engine: sa.Engine) -> None:
         with migrations.hold_lock(engine, self.lines.append):
             pass
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @contextmanager

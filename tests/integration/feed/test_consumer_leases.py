@@ -4,8 +4,6 @@ followed by another one."""
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ from scraper.errors import BusyError
 from scraper.feed import consumers
 from scraper.feed.consumers import ConsumerLease, hold_consumer
 from tests.support.making import rows
+from tests.support.waiting import until
 
 LEASED = """INSERT INTO consumer_locks VALUES ('lake', '', gen_random_uuid(), now() + '{}'::interval)
             RETURNING holder, until"""
@@ -38,13 +37,6 @@ def write(engine: sa.Engine, statement: str) -> list[tuple[Any, ...]]:
 
 def ends(engine: sa.Engine) -> object:
     return rows(engine, "SELECT until FROM consumer_locks")
-
-
-def until(holds: Callable[[], bool]) -> None:
-    latest = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < latest
-        time.sleep(0.02)
 
 
 def test_one_reader_at_a_time_for_a_name_and_a_site(engine: sa.Engine) -> None:

@@ -14,8 +14,9 @@ from scraper.infra import migrations
 from scraper.infra.database import make_engine
 from scraper.plugins.database.plan import Statement, read_pending
 from tests.support.making import rows
-from tests.support.migrating import Migrating, Waiting, until, writing
+from tests.support.migrating import Migrating, Waiting, writing
 from tests.support.next_migrations import HEAD, INDEX, VALID, NextMigrations, execute
+from tests.support.waiting import until
 
 COLUMN = execute("ALTER TABLE pages ADD COLUMN colour text")
 FORMER = migrations.CORE.folder

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,8 +26,8 @@ from scraper.runtime import fleet
 from scraper.settings import Settings
 from tests.support.making import a_site, rows
 from tests.support.started import has_ended
+from tests.support.waiting import GENEROUS_S, until
 
-GENEROUS_S = 180.0
 # between a queue and its priority, in kombu's names of Redis lists
 SEPARATOR = "\x06\x16"
 
@@ -54,13 +54,6 @@ def broker(environment: Settings) -> Iterator[redis.Redis]:
 def messages_in(broker: redis.Redis, queue: str, priority: int = 0) -> list[dict[str, object]]:
     key = f"{queue}{SEPARATOR}{priority}" if priority else queue
     return [json.loads(raw) for raw in broker.lrange(key, 0, -1)]  # type: ignore[union-attr]
-
-
-def eventually(true: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + GENEROUS_S
-    while not true():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.05)
 
 
 @contextmanager
@@ -156,19 +149,17 @@ def test_messages_arrive_also_after_the_broker_was_emptied(
         opened = open_now(engine, name)
         send(opened.messages)
         query = f"SELECT FROM crawls WHERE id = {opened.crawl_id} AND status = 'running'"
-        eventually(lambda: len(rows(engine, query)) == 1, f"the crawl of {name} is discovered")
+        until(lambda: len(rows(engine, query)) == 1, f"the crawl of {name} is discovered")
         leased = f"SELECT FROM pages JOIN leased_pages ON page_id = id WHERE crawl_id = {opened.crawl_id}"
-        eventually(
-            lambda: len(rows(engine, leased)) == 1, f"the start page of {name} is dispatched"
-        )
+        until(lambda: len(rows(engine, leased)) == 1, f"the start page of {name} is dispatched")
 
     with worker(tmp_path / "worker.log") as process:
         crawl("one")
-        eventually(lambda: queue_depth("datacenter") == 1, "the batch is sent")
+        until(lambda: queue_depth("datacenter") == 1, "the batch is sent")
         broker.flushdb()
         assert queue_depth("datacenter") == 0
         crawl("two")
-        eventually(lambda: queue_depth("datacenter") == 1, "the batch is sent")
+        until(lambda: queue_depth("datacenter") == 1, "the batch is sent")
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         assert process.wait(GENEROUS_S) == 0, (tmp_path / "worker.log").read_text()
@@ -225,11 +216,11 @@ def test_beat_ends_with_the_worker_that_was_killed(environment: Settings, tmp_pa
     with (tmp_path / "log").open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
     try:
-        eventually(lambda: len(psutil.Process(process.pid).children()) > 0, "beat started")
+        until(lambda: len(psutil.Process(process.pid).children()) > 0, "beat started")
         # until beat has taken note of its parent
         time.sleep(2)
         (beat,) = psutil.Process(process.pid).children()
     finally:
         process.kill()
         process.wait()
-    eventually(lambda: has_ended(beat), "beat ended")
+    until(lambda: has_ended(beat), "beat ended")

@@ -37,17 +37,10 @@ from scraper.worker.process import Worker
 from scraper.worker.writer import FAILURES_MAX, GROUP_PAGES
 from tests.support.making import a_site, add, expire, new_page, open_crawl, rows, standing
 from tests.support.shops.odd_shop import Answer, OddShop, Page, drip, hang, product, redirect
+from tests.support.waiting import GENEROUS_S, until
 
-GENEROUS_S = 180.0
 NEVER_S = 3600.0
 AWAY = OperationalError("COMMIT", None, psycopg.OperationalError("the connection is lost"))
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + GENEROUS_S
-    while not true():
-        assert time.monotonic() < deadline, "it does not come true"
-        time.sleep(0.01)
 
 
 class Bench:

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from scraper.settings import Settings
 from tests.support.machine import need
 from tests.support.servers.ports import unused_port
+from tests.support.waiting import until
 
 START_S = 120.0
 # Fewer than the clients have: they must share them.
@@ -72,10 +73,12 @@ def ask_console(url: str, *commands: str) -> list[dict[str, Any]]:
 def pause(url: str) -> None:
     """Pauses a pooler. It waits for logins, since a pause would end them, and clients would be
     refused for `server_login_retry`."""
-    until = time.monotonic() + START_S
-    while any(row["state"] == "new" for row in ask_console(url, "SHOW SERVERS")):
-        assert time.monotonic() < until, "PgBouncer logs in all the time"
-        time.sleep(0.01)
+    until(
+        lambda: all(row["state"] != "new" for row in ask_console(url, "SHOW SERVERS")),
+        "a moment without a login",
+        timeout_s=START_S,
+        every_s=0.01,
+    )
     ask_console(url, "PAUSE")
 
 

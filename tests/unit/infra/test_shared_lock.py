@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from scraper.infra.slots import SharedExclusiveLock
-
-GENEROUS_S = 180.0
+from tests.support.waiting import GENEROUS_S, until
 
 
 class Guest(threading.Thread):
@@ -56,13 +54,12 @@ def places() -> SharedExclusiveLock:
 
 def waits(places: SharedExclusiveLock, guests: int) -> None:
     """Returns once this many threads wait for a place."""
-    deadline = time.monotonic() + GENEROUS_S
-    while time.monotonic() < deadline:
+
+    def counted() -> bool:
         with places._changed:
-            if len(places._changed._waiters) == guests:  # type: ignore[attr-defined]
-                return
-        time.sleep(0.001)
-    pytest.fail("no thread waits")
+            return len(places._changed._waiters) == guests  # type: ignore[attr-defined]
+
+    until(counted, f"{guests} threads wait", every_s=0.001)
 
 
 def test_batches_work_at_the_same_time(places: SharedExclusiveLock) -> None:

@@ -29,10 +29,10 @@ from scraper.worker.writer import (
 )
 from tests.support.clocks import AdvancingLoop, advance
 from tests.support.making import new_page
+from tests.support.waiting import GENEROUS_S
 
 LEASE = uuid4()
 AWAY = OperationalError("COMMIT", None, psycopg.OperationalError("the connection is lost"))
-GENEROUS_S = 180.0
 
 
 def page(number: int, lease_id: UUID = LEASE) -> PageResult:
