@@ -88,7 +88,7 @@ versions: setup ## tests of the package with the lowest versions that pyproject.
 	@$(UV) pip compile --quiet --resolution $(if $(NEWEST),highest,lowest-direct) pyproject.toml $(EVERY_EXTRA) \
 		-o $(VERSIONS)/requirements.txt
 	@$(UV) pip install --quiet --python $(VERSIONS)/bin/python -r $(VERSIONS)/requirements.txt -e . --group dev
-	$(VERSIONS)/bin/pytest $(AT_ONCE) -m "not (slow or browser or broker)" tests/unit tests/integration \
+	$(VERSIONS)/bin/pytest $(AT_ONCE) -m "not (browser or broker)" tests/unit tests/integration \
 		--ignore tests/unit/tools --ignore tests/integration/tools
 
 check: setup ## everything, as CI runs it: lint, migrations up and down, all tests

@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.outside_plugin import OutsidePlugin
 
+pytestmark = pytest.mark.slow
+
 OUTSIDE = '''"""Ratings of shops: a plug-in of another author."""
 
 import click

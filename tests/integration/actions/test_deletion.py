@@ -22,6 +22,8 @@ from scraper.settings import Settings
 from tests.support.making import a_site, open_crawl, rows
 from tests.support.shops.crawled_shop import Shop
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., Result]
 URLS = [f"https://shop.example/p/{number}" for number in range(7)]
 # Rows of no site: the feed's own, and segments, which go when their files do.

@@ -33,6 +33,8 @@ from tests.support.making import rows
 from tests.support.servers.replication import Pair, open_pair
 from tests.support.shops.crawled_shop import Shop
 
+pytestmark = pytest.mark.slow
+
 FELL = [PriceRule.model_validate({"name": "fell", "when": "fell"})]
 CHEAPEST = [PriceRule.model_validate({"name": "cheapest", "when": "cheapest"})]
 OFFERS = """

@@ -21,6 +21,8 @@ from tests.support.making import rows
 from tests.support.servers.proxies import Field, TestProxy
 from tests.support.shops.odd_shop import product
 
+pytestmark = pytest.mark.slow
+
 PRODUCTS = 400
 SOLD_OUT = product("sold-out", "Sold out").encode()
 

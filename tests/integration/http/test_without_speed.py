@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.without_speed import environment_without_speed
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
 ASK = """

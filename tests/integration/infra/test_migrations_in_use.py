@@ -18,6 +18,8 @@ from tests.support.migrating import Migrating, Waiting, writing
 from tests.support.next_migrations import HEAD, INDEX, VALID, NextMigrations, execute
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.slow
+
 COLUMN = execute("ALTER TABLE pages ADD COLUMN colour text")
 FORMER = migrations.CORE.folder
 REVISION = "SELECT version_num FROM alembic_version"

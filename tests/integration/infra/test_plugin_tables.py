@@ -12,6 +12,8 @@ import sqlalchemy as sa
 from scraper.infra.database import make_engine
 from tests.support.outside_plugin import OutsidePlugin
 
+pytestmark = pytest.mark.slow
+
 PLUGIN = """
 from scraper.plugin import Plugin
 

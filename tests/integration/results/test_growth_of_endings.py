@@ -12,6 +12,8 @@ import sqlalchemy as sa
 from tests.support.judged_crawls import Crawl, Data, good, price, shop, without
 from tests.support.plans import rows_read, take_tables_for_empty
 
+pytestmark = pytest.mark.slow
+
 PRODUCTS = 300
 # What any part of any statement may read for each product. Joins of all with all read 300.
 ROWS_A_PRODUCT = 50

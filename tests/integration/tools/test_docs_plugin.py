@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "how-to" / "plugins.md"
 FILE = re.compile(r"^<!-- plugin: (\S+) -->\n```\w+\n(.*?)^```", re.M | re.S)

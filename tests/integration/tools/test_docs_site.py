@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 # What a browser fetches by itself: not the target of <a>.
 FETCHED = re.compile(

@@ -32,6 +32,8 @@ from tests.support.servers.hostile_server import self_signed
 from tests.support.servers.proxies import Field, TestProxy
 from tests.support.shops.login_shop import PASSWORD, SESSION, TOKEN, LoginShop
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., Broker]
 
 

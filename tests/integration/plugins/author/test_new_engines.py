@@ -30,7 +30,7 @@ from tests.support.shops.engines.russian import RUSSIAN
 from tests.support.shops.shop_templates import Shop
 from tests.support.shops.static_shop import StaticShop
 
-pytestmark = pytest.mark.usefixtures("project")
+pytestmark = [pytest.mark.usefixtures("project"), pytest.mark.slow]
 
 ENGINES = {
     **ENGLISH,

@@ -25,6 +25,8 @@ from tests.support.machine import everyday
 from tests.support.shops.shop_templates import TEMPLATES
 from tests.support.shops.static_shop import StaticShop
 
+pytestmark = pytest.mark.slow
+
 TEXT = """name: shop
 start: https://shop.example/
 listing: {products: a}

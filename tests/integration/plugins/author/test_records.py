@@ -14,6 +14,8 @@ from scraper import settings
 from scraper.cli.main import main
 from tests.support.shops.static_shop import StaticShop
 
+pytestmark = pytest.mark.slow
+
 CARDS = "".join(f'<a class="p" href="/p/{n}">Thing {n}</a>' for n in range(1, 41))
 PAGES = {
     "/": CARDS + '<a class="next" href="/?page=2">next</a><p>hunter2-hunter2</p>',

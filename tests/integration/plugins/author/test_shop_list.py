@@ -18,6 +18,8 @@ from scraper.sites.loader import load_file
 from tests.support.shops.shop_templates import TEMPLATES
 from tests.support.shops.static_shop import StaticShop
 
+pytestmark = pytest.mark.slow
+
 RATE = ("--rate", "1000/s")
 NAMES = ("first", "second", "third")
 

@@ -19,6 +19,8 @@ from tests.support.machine import everyday
 from tests.support.making import rows
 from tests.support.shops.odd_shop import Answer, OddShop, redirect
 
+pytestmark = pytest.mark.slow
+
 POTS = range(1, 13)
 IDS: dict[str, dict[str, Any]] = {
     "by url": {"id": {"url": r"/p/(\d+)"}},

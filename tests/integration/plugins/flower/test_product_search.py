@@ -13,6 +13,8 @@ from scraper.plugins.flower.search import page
 from tests.support.making import rows
 from tests.support.shops.crawled_shop import Shop
 
+pytestmark = pytest.mark.slow
+
 PRODUCTS: dict[str, dict[str, object]] = {
     "K-1": {"name": "Copper Kettle 1.7 l", "gtin": "4006381333931", "sku": "AB-12/3"},
     "k-2": {"title": "Kettle's lid, T-Shirt Größe XL", "brand": "Hammer & Söhne", "mpn": "X_9"},

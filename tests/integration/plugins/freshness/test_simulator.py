@@ -10,6 +10,8 @@ from tests.support.machine import everyday
 from tools.fresh import __main__ as fresh
 from tools.fresh.traces import TRACES, BurstyTrace, draw_rates
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("kind", TRACES, ids=lambda kind: kind.name)
 def test_pages_change_at_their_rates(kind):

@@ -22,6 +22,8 @@ from tests.support.machine import everyday
 from tests.support.making import rows
 from tests.support.shops.platform_shops import NO_JSON, PlatformShop
 
+pytestmark = pytest.mark.slow
+
 Crawl = Callable[..., Any]
 
 

@@ -20,6 +20,8 @@ from scraper.process import servers
 from scraper.settings import Settings
 from tests.support.servers.sentinels import NAME, PASSWORD, SENTINEL_PASSWORD, Sentinels
 
+pytestmark = pytest.mark.slow
+
 WORKER = ["-m", "celery", "-A", "scraper", "worker", "-P", "solo"]
 
 

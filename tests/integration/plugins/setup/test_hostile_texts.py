@@ -14,6 +14,8 @@ from scraper.plugins.setup.tab import KEYS
 from tests.support.servers.flower import Flower
 from tests.support.shops.static_shop import StaticShop
 
+pytestmark = pytest.mark.slow
+
 API = "/crawls/api/setup"
 GOOD = """\
 name: shop

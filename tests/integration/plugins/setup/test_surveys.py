@@ -22,6 +22,8 @@ from tests.support.shops.shop_templates import TEMPLATES
 from tests.support.shops.static_shop import StaticShop
 from tests.support.started import find_started
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def surveys(project: Path) -> Iterator[Surveys]:

@@ -17,6 +17,8 @@ from tests.support.servers.silent_shop import SilentShop
 from tests.support.shops.shop_templates import TEMPLATES
 from tests.support.shops.static_shop import StaticShop
 
+pytestmark = pytest.mark.slow
+
 API = "/crawls/api/setup"
 GETS = ("/crawls/setup", API, f"{API}?site=shop", f"{API}?id=1", f"{API}?change=1")
 POSTS = sorted(QUESTIONS | ACTIONS)

@@ -21,6 +21,8 @@ from tests.support.making import a_site, open_crawl, rows
 from tests.support.servers.flower import PLAIN, Flower
 from tests.support.servers.forked import BIN
 
+pytestmark = pytest.mark.slow
+
 PASSWORD = "correct horse"
 GETS = ["/", "/crawls", "/crawls/1", "/api/crawls", "/api/crawls/1", "/api/sites/shop", "/workers"]
 CONTROL = [
