@@ -3,6 +3,7 @@ works and ends."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -163,6 +164,20 @@ def test_messages_arrive_also_after_the_broker_was_emptied(
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         assert process.wait(GENEROUS_S) == 0, (tmp_path / "worker.log").read_text()
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="only glibc is tuned")
+def test_threads_of_a_worker_share_the_memory_that_they_free(
+    broker: redis.Redis, environment: Settings, tmp_path: Path
+) -> None:
+    """A thread's own memory is seen by what glibc reserves for it: 64 MB that it may not use yet."""
+    log = tmp_path / "worker.log"
+    with worker(log) as process:
+        until(lambda: b" ready." in log.read_bytes(), "the worker is ready")
+        until(lambda: psutil.Process(process.pid).num_threads() > 1, "it has threads")
+        maps = Path(f"/proc/{process.pid}/maps").read_text().splitlines()
+    ranges = [line.split()[0].split("-") for line in maps if line.split()[1] == "---p"]
+    assert max(int(end, 16) - int(begin, 16) for begin, end in ranges) < 32 * 1024 * 1024
 
 
 @pytest.mark.parametrize(
