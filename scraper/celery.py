@@ -2,8 +2,8 @@
 `scraper.celeryconfig`. A worker goes through these signals, in this order:
 
     setup_logging           logs go our way
-    worker_init             servers and database are there, or it ends with what to type; freed
-                            memory is kept
+    worker_init             freed memory is kept; servers and database are there, or it ends with
+                            what to type
     celeryd_after_setup     regions' wider queues are announced; a browser worker tries its browser
     (WatchdogStep)          signals and the watchdog, once Celery's handlers are there
     worker_ready            what the first batch needs is imported ahead; a worker of a command's
@@ -81,6 +81,9 @@ def _configure_logs(**_: Any) -> None:
     logs.configure(settings.load())
 
 
+signals.worker_init.connect(keep_freed_memory)
+
+
 @signals.worker_init.connect
 @signals.beat_init.connect
 def _require_servers(**_: Any) -> None:
@@ -102,11 +105,6 @@ def _require_servers(**_: Any) -> None:
         engine = make_engine(settings.load().postgres_url)
         migrations.require_current(engine)
         engine.dispose()
-
-
-@signals.worker_init.connect
-def _keep_freed_memory(**_: Any) -> None:
-    keep_freed_memory()
 
 
 @signals.celeryd_after_setup.connect

@@ -16,15 +16,11 @@ KEPT_BYTES = 64_000_000
 _MMAP_BYTES = 32 * 1024 * 1024
 
 
-def keep_freed_memory() -> bool:
-    """Lets this process keep `KEPT_BYTES` of what it frees, and share them among its threads. Call
-    it before threads start. Returns False where the C library is not glibc."""
+def keep_freed_memory(**_: object) -> None:
+    """Lets this process keep `KEPT_BYTES` of what it frees, and share them among its threads, if
+    none has started yet. Does nothing where the C library is not glibc."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    return mallopt is not None and all(
-        mallopt(parameter, value)
-        for parameter, value in (
-            (_ARENA_MAX, 1),
-            (_TRIM_THRESHOLD, KEPT_BYTES),
-            (_MMAP_THRESHOLD, _MMAP_BYTES),
-        )
-    )
+    if mallopt is not None:
+        mallopt(_ARENA_MAX, 1)
+        mallopt(_TRIM_THRESHOLD, KEPT_BYTES)
+        mallopt(_MMAP_THRESHOLD, _MMAP_BYTES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -10,6 +11,10 @@ import pytest
 
 T = TypeVar("T")
 
+# As `scraper.process.memory` does.
+tunes_memory = pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "mallopt"), reason="only glibc's memory is tuned"
+)
 CI = os.environ.get("CI") == "true"
 EXAMPLES = 100
 EXAMPLES_LEAST = 5

@@ -32,6 +32,7 @@ from tests.support.judged_crawls import priced
 from tests.support.making import rows
 from tests.support.servers.replication import Pair, open_pair
 from tests.support.shops.crawled_shop import Shop
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -210,12 +211,8 @@ def test_the_first_transaction_of_a_new_installation_is_missed(
     with pair.connect() as primary, pair.connect(node=1) as standby:
         written = primary.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
         assert written
-        deadline = time.monotonic() + 60
-        while standby.execute("SELECT pg_last_wal_replay_lsn() >= %s", written).fetchone() != (
-            True,
-        ):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        replayed = "SELECT pg_last_wal_replay_lsn() >= %s"
+        until(lambda: standby.execute(replayed, written).fetchone() == (True,), timeout_s=60)
     pair.detach_standby()
     priced(Shop(engine), "20.00", "19.00")
     read = changes("--consumer", "lake").stdout.splitlines()
@@ -244,10 +241,8 @@ def test_a_reader_does_not_go_on_at_a_standby(pair: Pair, engine: sa.Engine) -> 
     assert [change.data["price"] for change in reader.next()] == [Decimal("20.00")]
     priced(shop, "19.00")
     with pair.connect(node=1) as standby:
-        deadline = time.monotonic() + 60
-        while standby.execute("SELECT count(*) FROM changes").fetchone() != (2,):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        counted = "SELECT count(*) FROM changes"
+        until(lambda: standby.execute(counted).fetchone() == (2,), timeout_s=60)
     reader.close()
     either.dispose()
     pair.kill_primary()

@@ -3,7 +3,6 @@ works and ends."""
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -25,6 +24,7 @@ from scraper.domain import Message
 from scraper.frontier import sites
 from scraper.runtime import fleet
 from scraper.settings import Settings
+from tests.support.machine import tunes_memory
 from tests.support.making import a_site, rows
 from tests.support.started import has_ended
 from tests.support.waiting import GENEROUS_S, until
@@ -166,7 +166,7 @@ def test_messages_arrive_also_after_the_broker_was_emptied(
         assert process.wait(GENEROUS_S) == 0, (tmp_path / "worker.log").read_text()
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="only glibc is tuned")
+@tunes_memory
 def test_threads_of_a_worker_share_the_memory_that_they_free(
     broker: redis.Redis, environment: Settings, tmp_path: Path
 ) -> None:

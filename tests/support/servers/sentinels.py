@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,6 +11,7 @@ import redis
 
 from tests.support.servers import valkey
 from tests.support.servers.ports import unused_port
+from tests.support.waiting import until
 
 NAME = "shop"
 PASSWORD, SENTINEL_PASSWORD = "s3cret", "w4tcher"
@@ -44,7 +44,7 @@ class Sentinels:
                 server.start()
             for number in range(3):
                 self._start_sentinel(number)
-            self._wait_until(self._is_complete)
+            until(self._is_complete, "the sentinels agree", timeout_s=WAIT_S)
         except BaseException:
             self.__exit__()
             raise
@@ -64,7 +64,7 @@ class Sentinels:
     def fail_over(self) -> None:
         """Kills the first primary, and waits until the replica is promoted."""
         self.servers[0].kill()
-        self._wait_until(self._is_promoted)
+        until(self._is_promoted, "the sentinels agree", timeout_s=WAIT_S)
 
     def _is_promoted(self) -> bool:
         """Returns whether every sentinel names the second server as the primary."""
@@ -84,12 +84,6 @@ class Sentinels:
         for port in self.ports:
             with redis.Redis(port=port, password=SENTINEL_PASSWORD) as client:
                 yield client.sentinel_masters()[NAME]
-
-    def _wait_until(self, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while not holds():
-            assert time.monotonic() < deadline, "the sentinels do not agree"
-            time.sleep(0.05)
 
     def _make_server(self, folder: Path, name: str) -> valkey.Server:
         (folder / name).mkdir(parents=True)
@@ -118,7 +112,7 @@ class Sentinels:
         argv = [valkey.program(), str(config), "--sentinel"]
         self._processes.append(subprocess.Popen(argv, stdout=subprocess.DEVNULL))
         with redis.Redis(port=port, password=SENTINEL_PASSWORD) as client:
-            self._wait_until(lambda: _answers(client))
+            until(lambda: _answers(client), "it answers", timeout_s=WAIT_S)
         self.ports.append(port)
 
 

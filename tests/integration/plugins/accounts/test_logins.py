@@ -31,6 +31,7 @@ from tests.support.making import rows
 from tests.support.servers.hostile_server import self_signed
 from tests.support.servers.proxies import Field, TestProxy
 from tests.support.shops.login_shop import PASSWORD, SESSION, TOKEN, LoginShop
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -103,10 +104,10 @@ def outcomes(engine: sa.Engine) -> dict[Any, Any]:
     return dict(rows(engine, "SELECT last_outcome, count(*) FROM pages GROUP BY 1"))
 
 
-def rounds(broker: Broker, seconds: float, until: Callable[[], bool]) -> None:
+def rounds(broker: Broker, seconds: float, true: Callable[[], bool]) -> None:
     """Goes on with the crawl, some rounds at a time, until it is so."""
     deadline = time.monotonic() + seconds
-    while not until():
+    while not true():
         assert time.monotonic() < deadline, outcomes(broker.engine)
         while broker.waiting:
             broker.handle(broker.waiting.pop(0))
@@ -239,10 +240,11 @@ def test_redis_may_lose_its_memory_and_no_login_is_lost(
         broker = start(shop)
         rounds(broker, 30, lambda: len(prices(engine)) > 0)
         client.flushdb()
-        deadline = time.monotonic() + 15
-        while not read_status(client, "shop", "1").generation:
-            assert time.monotonic() < deadline, "the worker writes back what it has"
-            time.sleep(0.1)
+        until(
+            lambda: read_status(client, "shop", "1").generation,
+            "the worker writes back what it has",
+            timeout_s=15,
+        )
         broker.run()
         assert prices(engine) == all_prices(shop) and len(shop.logins) == 1
 
@@ -259,10 +261,7 @@ def test_a_worker_that_ends_during_a_login_leaves_the_host_to_others_at_once(
             broker.handle(broker.waiting.pop(0))
         working = Thread(target=broker.handle, args=[broker.waiting[0]])
         working.start()
-        deadline = time.monotonic() + 60
-        while "GET /login" not in shop.asked:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: "GET /login" in shop.asked, timeout_s=60)
         broker.worker.stop()
         working.join()
         other = start(shop, definition).worker
@@ -286,13 +285,11 @@ def test_a_forgotten_login_is_not_written_back(
         broker.run()
         assert forget_account(client, "shop", "1")
         broker.send(plan.open_now(engine, "shop").messages)
-        deadline = time.monotonic() + 10
-        while any(
-            account.session is not None
-            for account in broker.worker.services.parts["accounts"].sessions._accounts.values()
-        ):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        sessions = broker.worker.services.parts["accounts"].sessions
+        until(
+            lambda: all(account.session is None for account in sessions._accounts.values()),
+            timeout_s=10,
+        )
         broker.run()
         assert len(shop.logins) == 2 and read_status(client, "shop", "1").logins == 1
 
