@@ -2,13 +2,13 @@
 
 Parsers are quadratic in what real pages do not have: thousands of attributes on one element, deep
 nesting, siblings that selectors count, formatting elements that each block repeats, options of a
-list. `parses_quickly` decides from a page's bytes that the page cannot be of this kind. It samples
+list. `ParseCost` says from a page's bytes that the page cannot be of this kind. It samples
 an eighth of the page, because a search for each tag would cost as much as a selector. Slow content
 is large, so it cannot hide between the samples, whose places no page can predict.
 
-A larger page is parsed in a thread, where lexbor holds no lock, if `parses_in_thread` says that it
-ends there. How long that took shows what the page is: a page that parsed in time is read on the
-loop. Every other page is read in a subprocess with a deadline (`extract.subprocess`).
+A larger page is parsed in a thread, where lexbor holds no lock, if it ends there in bounded time.
+How long that took shows what the page is: a page that parsed in time is read on the loop. Every
+other page is read in a subprocess with a deadline (`extract.subprocess`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import random
 import re
 import time
 from collections.abc import Callable
+from functools import cached_property
 from itertools import cycle
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,6 +46,8 @@ _THREAD_ATTRIBUTES_MAX_S = 20.0
 # The mean length of an attribute is at least this, if thousands have different names.
 _ATTRIBUTE_BYTES = 4.0
 _SEPARATORS = b" \n\t/="
+# Python looks for a number among bytes in a tenth of the time that it takes for bytes.
+_LESS_THAN = ord("<")
 # Each tag may repeat all open formatting elements with attributes: 0.3 us and 320 bytes a pair.
 _REPEATED_MAX = 0.9e6
 _FORMATTING_NAMES = rb"[bisu]|big|code|em|font|nobr|small|strike|strong|tt"
@@ -117,41 +120,52 @@ class CpuBudget:
         raise TooSlow(f"reading the page took {cpu_s:.1f} s ({doing})")
 
 
-def estimate_tags(source: bytes) -> int:
-    """Estimates how many tags the page has, counting opening and closing tags."""
-    return source.count(b"<") if len(source) < _STEP_BYTES else _take_sample(source).tags
+class ParseCost:
+    """Estimates from a page's bytes what parsing it may cost. They are sampled at most once."""
 
+    def __init__(self, source: bytes) -> None:
+        self._source = source
 
-def parses_quickly(source: bytes) -> bool:
-    """Returns whether the page certainly parses in a few tenths of a second. Costs 0.1 us a
-    kilobyte."""
-    end = len(source)
-    if end < _STEP_BYTES:
-        return True
-    if end > BYTES_MAX:
-        return False
-    sample = _take_sample(source)
-    return (
-        sample.tags <= TAGS_MAX
-        and sample.tags * sample.formatting <= _REPEATED_MAX
-        and sample.repeated <= _REPEATED_TAGS_MAX
-        and _estimate_attributes_s(source, sample.gaps) <= _ATTRIBUTES_MAX_S
-    )
+    @cached_property
+    def tags(self) -> int:
+        """Estimates how many tags the page has, counting opening and closing tags."""
+        source = self._source
+        return source.count(b"<") if len(source) < _STEP_BYTES else self._sample.tags
 
-
-def parses_in_thread(source: bytes) -> bool:
-    """Returns whether the page parses in bounded time and memory. Costs 2 us a kilobyte."""
-    if len(source) > THREAD_BYTES_MAX or source.count(b"<") > THREAD_TAGS_MAX:
-        return False
-    sample = _take_sample(source)
-    if sample.repeated > _REPEATED_TAGS_MAX:
-        return False
-    if sample.tags * sample.formatting > _REPEATED_MAX:
-        # Closed elements may be within others.
-        unclosed = _CLOSED_FORMATTING.sub(b"", _CLOSED_FORMATTING.sub(b"", source))
-        if sample.tags * _COSTLY_TAGS(unclosed).count(b"") > _REPEATED_MAX:
+    def parses_quickly(self) -> bool:
+        """Returns whether the page certainly parses in a few tenths of a second. Costs 0.4 us a
+        kilobyte."""
+        end = len(self._source)
+        if end < _STEP_BYTES:
+            return True
+        if end > BYTES_MAX:
             return False
-    return _estimate_attributes_s(source, sample.gaps) <= _THREAD_ATTRIBUTES_MAX_S
+        sample = self._sample
+        return (
+            sample.tags <= TAGS_MAX
+            and sample.tags * sample.formatting <= _REPEATED_MAX
+            and sample.repeated <= _REPEATED_TAGS_MAX
+            and _estimate_attributes_s(self._source, sample.gaps) <= _ATTRIBUTES_MAX_S
+        )
+
+    def parses_in_thread(self) -> bool:
+        """Returns whether the page parses in bounded time and memory. Costs 2 us a kilobyte."""
+        source = self._source
+        if len(source) > THREAD_BYTES_MAX or source.count(b"<") > THREAD_TAGS_MAX:
+            return False
+        sample = self._sample
+        if sample.repeated > _REPEATED_TAGS_MAX:
+            return False
+        if sample.tags * sample.formatting > _REPEATED_MAX:
+            # Closed elements may be within others.
+            unclosed = _CLOSED_FORMATTING.sub(b"", _CLOSED_FORMATTING.sub(b"", source))
+            if sample.tags * _COSTLY_TAGS(unclosed).count(b"") > _REPEATED_MAX:
+                return False
+        return _estimate_attributes_s(source, sample.gaps) <= _THREAD_ATTRIBUTES_MAX_S
+
+    @cached_property
+    def _sample(self) -> _PageSample:
+        return _take_sample(self._source)
 
 
 class _PageSample(NamedTuple):
@@ -172,7 +186,7 @@ def _take_sample(source: bytes) -> _PageSample:
     while at < end:
         begin = at + next(offsets)
         part = source[begin : begin + _SAMPLE_BYTES]
-        if b"<" in part:
+        if _LESS_THAN in part:
             parts.append(part)
         elif at + _STEP_BYTES < end and find(b"<", at, at + _STEP_BYTES) < 0:
             before, behind = source.rfind(b"<", 0, at), find(b"<", at + _STEP_BYTES)

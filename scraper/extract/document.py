@@ -20,13 +20,11 @@ from scraper.extract.bounds import (
     TAGS_FEW,
     TAGS_MAX,
     CpuBudget,
+    ParseCost,
     ParseElsewhere,
     ReadElsewhere,
     ReadLimits,
     TooSlow,
-    estimate_tags,
-    parses_in_thread,
-    parses_quickly,
 )
 from scraper.extract.heuristics.auto import AutoReader
 from scraper.extract.structured import jsonld, jsonld_blocks, metas, microdata, page_state, rdfa
@@ -149,16 +147,16 @@ class Document:
     def _parse_source(self, name: str, parse: Callable[[bytes], T]) -> T:
         """Parses the page's bytes, if they may be parsed here. Raises `ReadElsewhere`."""
         source = self.decoded.utf8
-        if not (self._isolated or self._parses_quickly):
-            if self._parses_in_thread and parses_in_thread(source):
+        if not (self._isolated or self._parse_cost.parses_quickly()):
+            if self._parses_in_thread and self._parse_cost.parses_in_thread():
                 raise ParseElsewhere(self, partial(self._parse_in_thread, name, parse))
             raise ReadElsewhere
         parsed = self._parsed[name] = parse(source)
         return parsed
 
     @cached_property
-    def _parses_quickly(self) -> bool:
-        return parses_quickly(self.decoded.utf8)
+    def _parse_cost(self) -> ParseCost:
+        return ParseCost(self.decoded.utf8)
 
     def _parse_in_thread(self, name: str, parse: Callable[[bytes], Any]) -> float:
         began = time.thread_time()
@@ -167,12 +165,8 @@ class Document:
 
     def require_few_tags(self, most: int = TAGS_MAX) -> None:
         """Raises `ReadElsewhere` if the page has more tags, unless it is read in a subprocess."""
-        if not self._isolated and (not most or self._tag_count > most):
+        if not self._isolated and (not most or self._parse_cost.tags > most):
             raise ReadElsewhere
-
-    @cached_property
-    def _tag_count(self) -> int:
-        return estimate_tags(self.decoded.utf8)
 
     @cached_property
     def base(self) -> str:

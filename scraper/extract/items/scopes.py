@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from selectolax.lexbor import LexborNode
 
+from scraper.extract.bounds import ParseCost
 from scraper.extract.document import Document
 from scraper.extract.sources import compile_source
 from scraper.extract.structured import jsonld
@@ -53,8 +54,8 @@ class PageItem(Document):
         return self._whole.base
 
     @property
-    def _tag_count(self) -> int:
-        return self._whole._tag_count  # noqa: SLF001
+    def _parse_cost(self) -> ParseCost:
+        return self._whole._parse_cost  # noqa: SLF001
 
 
 class MatchedItems(NamedTuple):
