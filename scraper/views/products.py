@@ -4,8 +4,9 @@ that are numbers are in the order of numbers."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +15,8 @@ import sqlalchemy as sa
 from scraper.errors import ConfigError
 from scraper.feed.prices import CURRENCY, percent_change
 from scraper.results import products as store
+from scraper.views.named_sites import field_types
+from scraper.views.rows import make_table
 
 CONDITION = re.compile(r"\s*([\w.-]+)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
 # What a condition or an order may name besides the product's fields.
@@ -23,10 +26,11 @@ OWN = {
     "first_seen_at": "p.first_seen_at",
     "changed_at": "p.changed_at",
     "fetched_at": "p.fetched_at",
+    "delisted_at": "p.delisted_at",
 }
-BY_ID = """
-CASE WHEN p.external_id ~ '^[0-9]{1,30}$' THEN CAST(p.external_id AS numeric) END NULLS LAST,
-p.external_id COLLATE "C" """
+ID_NUMBER = "CASE WHEN p.external_id ~ '^[0-9]{1,30}$' THEN CAST(p.external_id AS numeric) END"
+TIMES = frozenset(name for name in OWN if name.endswith("_at"))
+BY_ID = f'{ID_NUMBER} NULLS LAST, p.external_id COLLATE "C" '
 
 SELECT = """
 SELECT p.external_id, p.url, CAST(p.data AS text) AS data, p.version, p.first_seen_at, p.changed_at,
@@ -45,7 +49,8 @@ SELECT p.id FROM products p JOIN sites s ON s.id = p.site_id
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a product must be like: `price < 10`, `title ~ pan` (contains, whatever the case)."""
+    """What a product must be like: `price < 10`, `title ~ pan` (contains, whatever the case). A
+    product without the field meets `!=` alone."""
 
     field: str
     sign: str
@@ -53,7 +58,7 @@ class Condition:
 
 
 def parse_condition(text: str) -> Condition:
-    """Raises `ConfigError`."""
+    """Parses `FIELD SIGN VALUE`. Raises `ConfigError`."""
     match = CONDITION.fullmatch(text)
     if match is None:
         raise ConfigError(
@@ -61,9 +66,17 @@ def parse_condition(text: str) -> Condition:
             "as in 'price<10' or 'title~pan')"
         )
     condition = Condition(match[1], match[2], match[3])
-    if condition.sign[0] in "<>" and _parse_number(condition.value) is None:
-        raise ConfigError(f"{text!r} does not compare with a number")
+    problem = _find_problem(condition)
+    if problem:
+        raise ConfigError(f"{text!r} {problem}")
     return condition
+
+
+def require_fields(site: str, columns: Sequence[str], names: Iterable[str]) -> None:
+    """Raises `ConfigError` for a name that is not one of the site's columns."""
+    for name in names:
+        if name not in columns:
+            raise ConfigError(f"{site} has no field {name!r}: {', '.join(columns)}")
 
 
 def read(
@@ -93,7 +106,10 @@ def read(
 
 
 def row_ids(connection: sa.Connection, site: str, where: Sequence[Condition]) -> list[int]:
-    """All products that meet the conditions, delisted ones too."""
+    """All products that meet the conditions, delisted ones too. Raises `ConfigError` for a field
+    that the site does not have."""
+    columns = make_table(connection, site, field_types(connection, site), ()).columns
+    require_fields(site, columns, [condition.field for condition in where])
     values: dict[str, Any] = {"site": site}
     clauses = [_condition_clause(index, condition, values) for index, condition in enumerate(where)]
     statement = ROW_IDS.format(where="".join(f"\n   AND {c}" for c in clauses))
@@ -141,23 +157,44 @@ def field_history(versions: Sequence[dict[str, Any]], field: str) -> list[dict[s
     return points
 
 
+def _find_problem(condition: Condition) -> str:
+    """Says why a condition cannot be met; empty if it can."""
+    field, sign, value = condition.field, condition.sign, condition.value
+    if field in TIMES and sign in ("=", "!="):
+        return "compares a time (fix: one of < <= > >= ~)"
+    if field in TIMES and sign != "~" and _parse_time(value) is None:
+        return "does not compare with a time (fix: as in 2026-11-20 or 2026-11-20T18:00)"
+    if field == "url" and sign[0] in "<>":
+        return "compares an address (fix: one of = != ~)"
+    if field not in TIMES and sign[0] in "<>" and _parse_number(value) is None:
+        return "does not compare with a number"
+    return ""
+
+
 def _condition_clause(index: int, condition: Condition, values: dict[str, Any]) -> str:
     """Returns a condition as SQL. Names and values are parameters; signs are a fixed set."""
-    field, value = f"field_{index}", f"value_{index}"
-    text = OWN.get(condition.field)
-    text = f"CAST({text} AS text)" if text else f"p.data ->> CAST(:{field} AS text)"
-    values |= {field: condition.field, value: condition.value}
-    if condition.field in OWN:
-        del values[field]
-    if condition.sign == "~":
+    sign, own = condition.sign, OWN.get(condition.field)
+    field, value, number = f"field_{index}", f"value_{index}", f"number_{index}"
+    if own is None:
+        values[field] = condition.field
+    if sign[0] in "<>":
+        if condition.field in TIMES:
+            values[value] = _parse_time(condition.value)
+            return f"{own} {sign} CAST(:{value} AS timestamptz)"
+        values[value] = _parse_number(condition.value)
+        numeric = ID_NUMBER if own else _numeric_value(field)
+        return f"{numeric} {sign} CAST(:{value} AS numeric)"
+    values[value] = condition.value
+    text = f"CAST({own} AS text)" if own else f"p.data ->> CAST(:{field} AS text)"
+    if sign == "~":
         return f"strpos(lower({text}), lower(:{value})) > 0"
+    equal = f"{text} = CAST(:{value} AS text)"
     wanted = _parse_number(condition.value)
-    if wanted is None or condition.field in OWN:
-        equal = "IS DISTINCT FROM" if condition.sign == "!=" else condition.sign
-        return f"{text} {equal} CAST(:{value} AS text)"
-    values[value] = wanted
-    equal = "IS DISTINCT FROM" if condition.sign == "!=" else condition.sign
-    return f"{_numeric_value(field)} {equal} CAST(:{value} AS numeric)"
+    if wanted is not None and own is None:
+        # 10 equals a price of 10.00, and an article number that is a text.
+        values[number] = wanted
+        equal += f" OR {_numeric_value(field)} = CAST(:{number} AS numeric)"
+    return f"({equal}) IS {'NOT ' if sign == '!=' else ''}TRUE"
 
 
 def _numeric_value(field: str) -> str:
@@ -172,7 +209,7 @@ def _order_clause(sort: str, values: dict[str, Any]) -> str:
     if name == "id":
         return BY_ID.replace("NULLS LAST", f"{direction} NULLS LAST") + direction
     if name in OWN:
-        return f"{OWN[name]} {direction}, {BY_ID}"
+        return f"{OWN[name]} {direction} NULLS LAST, {BY_ID}"
     values["sort"] = name
     return (
         f"{_numeric_value('sort')} {direction} NULLS LAST,"
@@ -182,3 +219,12 @@ def _order_clause(sort: str, values: dict[str, Any]) -> str:
 
 def _parse_number(text: str) -> Decimal | None:
     return Decimal(text) if re.fullmatch(r"-?\d{1,30}(\.\d{1,30})?", text) else None
+
+
+def _parse_time(text: str) -> datetime | None:
+    """Parses a date or time in ISO 8601, in UTC without a zone."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from scraper.cli.common.engine import open_engine
 from scraper.cli.common.shared import complete_site, json_option, print_json
 from scraper.cli.common.tables import format_cell, format_local_time, print_table
-from scraper.errors import ConfigError, NotFoundError, quote_command
+from scraper.errors import NotFoundError, quote_command
 from scraper.feed.prices import (
     CURRENCY,
     as_number,
@@ -63,9 +63,7 @@ def products(
         )
         table = make_table(connection, site, types, stored)
         columns, rows = table.columns, list(table.rows)
-    for name in {condition.field for condition in conditions} | {sort.removeprefix("-")}:
-        if name not in columns:
-            raise ConfigError(f"{site} has no field {name!r}: {', '.join(columns)}")
+    view.require_fields(site, columns, [sort.removeprefix("-"), *(row.field for row in conditions)])
     if as_json:
         print_json(rows)
     else:
