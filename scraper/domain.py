@@ -414,12 +414,14 @@ class Extracted:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A page on which a field was not found: the problem, and the excerpt that people look at."""
+    """A page on which a field was not found: the problem, and the excerpt that people look at.
+    `cut`: the page is so long that its end was not searched for the excerpt."""
 
     field: str
     url: str
     problem: str
     excerpt: str
+    cut: bool = False
 
 
 @value

@@ -301,5 +301,5 @@ def _example_row(page: ReadPage, example: Example, data: Mapping[str, Any]) -> d
         "problem": example.problem,
         "excerpt": shorten_excerpt(example.excerpt, plain),
         "known": plain and plain[:200],
-        "nowhere": plain is not None and is_absent(example.excerpt, plain),
+        "nowhere": plain is not None and is_absent(example.excerpt, plain, cut=example.cut),
     }

@@ -22,7 +22,8 @@ from scraper.domain import (
     Product,
     content_hash,
 )
-from scraper.results.excerpts import make_excerpt
+from scraper.results.excerpts import READ_BYTES, make_excerpt
+from scraper.rules.decoding import decode_page
 
 CRAWLS_KEPT = 64
 EXAMPLES_A_PAGE = 10
@@ -212,10 +213,12 @@ def _forget_oldest(remembered: dict[Any, Any], most: int) -> None:
 def _make_examples(
     names: list[str], page: LeasedPage, fetched: Fetched, extracted: Extracted
 ) -> tuple[Example, ...]:
-    excerpt = make_excerpt(fetched.body)
+    utf8 = decode_page(fetched.body, fetched.headers.get("content-type")).utf8
+    excerpt, cut = make_excerpt(utf8), len(utf8) > READ_BYTES
     problems = {
         problem.partition(": ")[0]: problem.partition(": ")[2] for problem in extracted.problems
     }
     return tuple(
-        Example(name, page.url, problems.get(name, "nothing matched"), excerpt) for name in names
+        Example(name, page.url, problems.get(name, "nothing matched"), excerpt, cut)
+        for name in names
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from scraper.crawl.context import make_context
 from scraper.domain import Extracted, FieldObservations, Kind, LeasedPage
+from scraper.results.excerpts import READ_BYTES
 from scraper.settings import Settings
 from scraper.sites.loader import load_text
 from scraper.worker.observations import FieldObserver
@@ -25,12 +26,14 @@ def page(number: int = 1, kind: Kind = Kind.PRODUCT) -> LeasedPage:
 
 
 def read(
-    readings: FieldObserver, extracted: Extracted, number: int = 1, kind: Kind = Kind.PRODUCT
+    readings: FieldObserver,
+    extracted: Extracted,
+    number: int = 1,
+    kind: Kind = Kind.PRODUCT,
+    body: str | bytes = "<body><h1>a page</h1>",
 ) -> FieldObservations | None:
     context = make_context(7, 1, load_text(DEFINITION, "shop.yaml"), Settings())
-    return readings.observe_page(
-        page(number, kind), fetched("<body><h1>a page</h1>"), extracted, context
-    )
+    return readings.observe_page(page(number, kind), fetched(body), extracted, context)
 
 
 def test_what_was_found_is_what_the_page_itself_said() -> None:
@@ -61,6 +64,14 @@ def test_a_page_without_a_required_field_is_read_all_the_same() -> None:
     shown = next(one for one in reading.examples if one.field == "t")
     assert shown.problem == "nothing matched css 'h1'" and shown.excerpt == "<h1>a page</h1>"
     assert shown.url == "https://shop.example/1"
+
+
+def test_an_example_is_decoded_as_its_page_is_and_knows_whether_the_page_was_cut() -> None:
+    lacking = product(FIELDS, "<h1>T</h1><i class=n>3</i><u class=s>no</u>")
+    bodies = ["<p>Marke: Müller".encode("cp1252"), f"<script>{'x' * READ_BYTES}</script>".encode()]
+    readings = [read(FieldObserver(), lacking, body=body) for body in bodies]
+    shown = [(row.excerpt, row.cut) for reading in readings if reading for row in reading.examples]
+    assert shown == [("<p>Marke: Müller", False), ("", True)]
 
 
 def test_a_full_page_has_no_examples_and_a_page_with_only_links_no_record() -> None:

@@ -88,8 +88,23 @@ def test_a_few_votes_decide_nothing() -> None:
 
 
 def test_a_value_is_nowhere_on_a_page_only_if_the_whole_page_was_searched() -> None:
-    page = "<h1>Lamp</h1><p>Marks &amp; Sons</p><p>Er<b>col</b> 1920</p>"
-    assert excerpts.is_absent(page, "Thonet")
-    for known in ("Marks & Sons", "ercol  1920", "Lamp", " "):
-        assert not excerpts.is_absent(page, known), known
-    assert not excerpts.is_absent(page + " " * excerpts.EXCERPT_CHARS, "Thonet")
+    page = "<h1>Lamp</h1><p>Marks &amp; Sons</p><p>Er<b>col</b> 1920<br>Mül&shy;ler</p>"
+    assert excerpts.is_absent(page, "Thonet", cut=False)
+    for known in ("Marks & Sons", "ercol  1920", "1920 Müller", "Lamp", " "):
+        assert not excerpts.is_absent(page, known, cut=False), known
+    assert not excerpts.is_absent(page + " " * excerpts.EXCERPT_CHARS, "Thonet", cut=False)
+    assert not excerpts.is_absent(page, "Thonet", cut=True)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<html><head><title>x</title><body><p>Thonet",
+        "<html><head><title>x</title><p>Thonet",
+        "<svg class=a /><p>Thonet</p>",
+        "<svg><path><p>Thonet</p>",
+        "<svg-icon></svg-icon><p>Thonet</p>",
+    ],
+)
+def test_a_value_after_a_tag_that_is_not_closed_is_on_the_page(page: str) -> None:
+    assert "Thonet" in excerpts.make_excerpt(page.encode())

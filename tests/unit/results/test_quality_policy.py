@@ -213,6 +213,7 @@ def test_an_excerpt_of_a_hostile_page_is_linear() -> None:
     make_excerpt(b"<script>" * 100_000)
     make_excerpt(b"<script></script>" * 30_000)
     make_excerpt(b"<!--" * 100_000)
+    make_excerpt(b"<svg ><head ><noscript >" * 20_000)
 
 
 def test_crawls_are_compared_with_those_that_read_as_much() -> None:
