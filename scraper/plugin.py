@@ -91,6 +91,7 @@ class Plugin:
     # A module that must be importable, to what installs it.
     requires: Mapping[str, str] = field(default_factory=dict)
     # A pydantic model, whose fields become settings (`SCRAPER_…`), read by `settings.of(model)`.
+    # `scraper settings` hides fields with `repr=False`.
     settings: str | None = None
     # A class of `scraper.sites.plugin_keys.DefinitionKeys`, read by `site.of(keys)`.
     keys: str | None = None

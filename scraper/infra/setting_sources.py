@@ -24,7 +24,7 @@ FILE_MAX_BYTES = 10_000
 
 
 class FromFiles(PydanticBaseSettingsSource):
-    """Reads settings from files, without a final newline. Raises `ConfigError`, which does not show
+    """Reads settings from the files that variables name. Raises `ConfigError`, which does not show
     the value."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[str | None, str, bool]:
@@ -32,11 +32,7 @@ class FromFiles(PydanticBaseSettingsSource):
         path = os.environ.get(f"{name}_FILE")
         if not path:
             return None, field_name, False
-        if os.environ.get(name):
-            raise ConfigError(f"environment variables {name} and {name}_FILE: one of them only")
-        value = read_secret(Path(path), f"{name}_FILE", FILE_MAX_BYTES).strip()
-        if not value:
-            raise ConfigError(f"{path}: is empty ({name}_FILE)")
+        value = _read_value(path, os.environ.get(name), name, f"{name}_FILE")
         return value, field.alias or field_name, False
 
     def __call__(self) -> dict[str, str]:
@@ -51,8 +47,9 @@ def variable(name: str, field: FieldInfo) -> str:
 
 
 class FromProject(PydanticBaseSettingsSource):
-    """The settings in `scraper.toml` of the folder that one is in, by their names in small letters;
-    `NAME_file` names a file that holds the value. Raises `ConfigError` for a name that is none."""
+    """Reads `scraper.toml` in the working directory. Keys are setting names in lower case;
+    `NAME_file` names a file that holds the value. Raises `ConfigError` for an unknown key and for
+    an invalid file."""
 
     def __init__(self, settings_cls: type[BaseSettings]) -> None:
         super().__init__(settings_cls)
@@ -62,8 +59,7 @@ class FromProject(PydanticBaseSettingsSource):
         short = short_name(field_name, field)
         value, path = self._values.get(short), self._values.get(f"{short}_file")
         if path is not None:
-            where = f"{PROJECT_FILE}: {short}_file"
-            value = read_secret(Path(path), where, FILE_MAX_BYTES).strip()
+            value = _read_value(path, value, short, f"{short}_file", f"{PROJECT_FILE}: ")
         return value, field.alias or field_name, False
 
     def __call__(self) -> dict[str, Any]:
@@ -75,6 +71,19 @@ class FromProject(PydanticBaseSettingsSource):
             raise ConfigError(f"{PROJECT_FILE}: {key} is not a setting{hint}")
         values = (self.get_field_value(field, name) for name, field in fields.items())
         return {name: value for value, name, _ in values if value is not None}
+
+
+def _read_value(path: object, given: object, name: str, key: str, where: str = "") -> str:
+    """Returns the text of the file that `key` names, without newlines at its end. `given` is the
+    value that the setting `name` has without the file. Raises `ConfigError`."""
+    if given not in (None, ""):
+        raise ConfigError(f"{where}{name} and {key}: one of them only")
+    if not isinstance(path, str):
+        raise ConfigError(f"{where}{key} must be a path in quotes")
+    value = read_secret(Path(path), f"{where}{key}", FILE_MAX_BYTES).rstrip("\r\n")
+    if not value.strip():
+        raise ConfigError(f"{path}: is empty ({where}{key})")
+    return value
 
 
 def _project_values() -> dict[str, Any]:

@@ -30,11 +30,11 @@ def give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Give:
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 def test_any_setting_may_come_from_a_file(give: Give, end: str) -> None:
     give("DATABASE_URL", "postgresql://ann:s3cret%2F@db/shop" + end)
-    give("SCRAPER_FLOWER_PASSWORD", "a b" + end)
+    give("SCRAPER_FLOWER_PASSWORD", " a b " + end)
     give("SCRAPER_LEASE_S", "30" + end)
     settings = settings_module.load()
     assert settings.database_url == "postgresql+psycopg://ann:s3cret%2F@db/shop"
-    assert settings.flower_password == "a b" and settings.lease_s == 30
+    assert settings.flower_password == " a b " and settings.lease_s == 30
 
 
 def test_what_a_program_asks_for_comes_first(give: Give) -> None:
@@ -114,3 +114,25 @@ def test_a_file_that_is_not_there(give: Give) -> None:
 )
 def test_several_hosts_are_written_as_both_libraries_read_them(url: str, moved: str) -> None:
     assert settings_module.move_hosts(url) == moved
+
+
+@pytest.mark.parametrize(
+    ("lines", "text", "message"),
+    [
+        ("database_url_file = 'url'", "\n", r"url: is empty \(scraper.toml: database_url_file\)"),
+        ("database_url_file = 5", "", "scraper.toml: database_url_file must be a path in quotes"),
+        (
+            "database_url_file = 'url'\ndatabase_url = 'postgresql://db/a'",
+            "postgresql://db/b",
+            "scraper.toml: database_url and database_url_file: one of them only",
+        ),
+    ],
+)
+def test_files_that_the_project_names_are_checked_too(
+    lines: str, text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("scraper.toml").write_text(lines)
+    Path("url").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        settings_module.load()

@@ -11,6 +11,7 @@ class FlowerSettings(BaseModel):
     flower_user: str = Field("admin", description="the user who may log in to Flower")
     flower_password: str | None = Field(
         None,
+        repr=False,
         description=(
             "unset: generated once, stored in SCRAPER_HOME/flower-password, and shown "
             "by `scraper up`"
