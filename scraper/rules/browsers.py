@@ -70,8 +70,8 @@ def client_hint_brands(version: int, name: str) -> str:
     """Returns sec-ch-ua of a Chromium browser, as components/embedder_support/user_agent_utils.cc
     builds it: the version seeds the invented brand's punctuation, its version, and the order.
 
-    `brands(142, "Google Chrome") == '"Chromium";v="142", "Google Chrome";v="142", "Not_A
-    Brand";v="99"'`
+    >>> client_hint_brands(142, "Google Chrome")
+    '"Chromium";v="142", "Google Chrome";v="142", "Not_A Brand";v="99"'
     """
     first, second = (_GREASE_CHARS[(version + n) % len(_GREASE_CHARS)] for n in (0, 1))
     invented = f'"Not{first}A{second}Brand";v="{_GREASE_VERSIONS[version % len(_GREASE_VERSIONS)]}"'

@@ -128,7 +128,7 @@ def summarize_crawl(progress: CrawlProgress) -> str:
 
 
 def read(connection: sa.Connection, crawl_id: int) -> CrawlProgress:
-    """Raises `NotFoundError`."""
+    """Returns a crawl's progress. Raises `NotFoundError`."""
     rows = read_progress(connection, crawl_id=crawl_id)
     if not rows:
         raise NotFoundError(f"no crawl has the id {crawl_id}; `scraper status` shows ids")

@@ -59,8 +59,8 @@ JsonPath = Annotated[str, Field(pattern=r"^[\w-]+(\.[\w-]+)*$", max_length=200)]
 
 
 class LoginSign(Blocked):
-    """What an answer shows, as `blocked:` says it, and by CSS: that is looked for in the parsed
-    page."""
+    """A sign in a response: the conditions of `blocked:`, and a CSS selector that matches the
+    parsed page."""
 
     css: Css | None = Field(None, description="an element of the page")
 

@@ -144,7 +144,8 @@ class FilterStore:
         return FilterState(generations, len(keys), memory, policy)
 
     def _read_generations(self, bloom: BloomFilter, now_ms: int) -> tuple[Generation, ...]:
-        """Returns those that are not forgotten; none if no script wrote the state."""
+        """Returns the generations that are still remembered; none if the stored state is
+        invalid."""
         life_ms = _to_ms(bloom.life_s)
         try:
             text = self._client.getrange(bloom.key, 0, STATE_MAX_BYTES)

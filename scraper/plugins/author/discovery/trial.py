@@ -83,7 +83,7 @@ class ListingTrial:
 def try_listing(
     site: Site, page: Fetched, page_url: str, allowed: tuple[str, ...], kind: Kind = Kind.LISTING
 ) -> ListingTrial:
-    """Returns the links of a listing page or sitemap. Raises `FunctionFailed`."""
+    """Returns the links of a listing page or sitemap. Raises `FunctionFailed` and `TooSlow`."""
     extracted = compile_site(site, allowed).extract(kind, page, page_url=page_url, depth=0)
     products = tuple(link.url for link in extracted.links if link.kind is Kind.PRODUCT)
     listings = tuple(link.url for link in extracted.links if link.kind is not Kind.PRODUCT)
@@ -100,7 +100,7 @@ def try_product(
     external_id: str | None = None,
 ) -> PageTrial:
     """Returns what a crawl would store of the page, with the fields of the first product, or of the
-    one with `external_id`. Raises `FunctionFailed`."""
+    one with `external_id`. Raises `FunctionFailed` and `TooSlow`."""
     extracted = compile_site(site, allowed).extract(Kind.PRODUCT, page, page_url=page_url, depth=1)
     captcha = "" if extracted.complete else explain_captcha(page)
     if captcha:
