@@ -211,11 +211,11 @@ class CallSender:
             group = waiting[0]
             self._groups += 1
             number = self._groups
+            calls.record_sent(number, self._stale)
             # The number stays stale if sending fails.
-            stale, self._stale = self._stale, [number]
-            calls.record_sent(number, stale)
+            self._stale = [number]
             send([self._make_message(number, group.open)])
-            self._stale.remove(number)
+            self._stale = []
             self.messages += 1
             waiting.popleft()
             group.sent_at, group.claimed = time.monotonic(), False

@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import orjson
@@ -191,6 +192,30 @@ def test_suspects_go_one_after_the_other() -> None:
     sender._apply_entry(world.answer(1, r=[[0, 1, 5]], end=True))
     sender._send_what_waits(calls, world.publish)
     assert [group.inputs for group in world.sent] == [[(0, "in 0")], [(1, "in 1")]]
+
+
+def test_a_withdrawn_group_stays_withdrawn_while_redis_or_the_broker_is_away() -> None:
+    world, recorded, away = World(), [], ""
+    sender = world.sender()
+    sender._stale = [7]
+
+    def record_sent(_: Any, number: int, stale: Sequence[int]) -> None:
+        if away == "redis":
+            raise ConnectionError
+        recorded.append((number, list(stale)))
+
+    def send(messages: Sequence[Message]) -> None:
+        if away:
+            raise ConnectionError
+        world.publish(messages)
+
+    calls: Any = type("C", (), {"record_sent": record_sent})()
+    sender._unsent.extend([parcel(0), parcel(1)])
+    for away in ("redis", "broker", ""):
+        with pytest.raises(ConnectionError) if away else nullcontext():
+            sender._send_what_waits(calls, send)
+    assert recorded == [(2, [7]), (3, [2]), (4, [])]
+    assert [group.number for group in world.sent] == [3, 4]
 
 
 def test_what_is_handed_back_or_ends_without_results_goes_out_again() -> None:
