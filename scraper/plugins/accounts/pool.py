@@ -171,12 +171,12 @@ class AccountPool:
             return
         self._refresh_file()
         now = asyncio.get_running_loop().time()
-        for key, state in list(self._accounts.items()):
-            if state.login is None and now - state.used_at > UNUSED_S:
-                await self._save_cookies(state, 0.0)
-                self._accounts.pop(key, None)
         # While Redis is away, the sessions stay in use.
         with suppress(DeferredError):
+            for key, state in list(self._accounts.items()):
+                if state.login is None and now - state.used_at > UNUSED_S:
+                    await self._save_cookies(state, 0.0)
+                    self._accounts.pop(key, None)
             for state in list(self._accounts.values()):
                 session = state.session
                 if session is not None and state.logged_in and state.login is None:

@@ -7,6 +7,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -15,7 +16,10 @@ import redis.asyncio as aredis
 from scraper.errors import DeferredError
 from scraper.http.account_session import AccountSession
 from scraper.http.cookies import AccountJar
+from scraper.plugins.accounts.file import Account, AccountFile
 from scraper.plugins.accounts.policy import RULES, Trouble
+from scraper.plugins.accounts.pool import UNUSED_S, AccountPool
+from scraper.plugins.accounts.pooled_account import PooledAccount
 from scraper.plugins.accounts.status import AccountStatus, LoginLockResult
 from scraper.plugins.accounts.store import (
     LoginStore,
@@ -228,6 +232,35 @@ def test_without_redis_no_account_logs_in() -> None:
     async def work(stores: list[LoginStore]) -> None:
         with pytest.raises(DeferredError):
             await begun(stores[0])
+
+    run("redis://127.0.0.1:1/0", work)
+
+
+def test_an_unused_account_waits_for_redis_with_its_cookies(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SCRAPER_HOME", str(tmp_path))
+    jar = AccountJar(secure_only=False)
+    jar.add_cookie("shop.example", "sid", "new")
+    account = PooledAccount(
+        Account("ann", {}), MARKS, AccountSession("shop", "ann", 1, jar, {}, frozenset())
+    )
+
+    async def work(stores: list[LoginStore]) -> None:
+        nothing: Any = None
+        pool = AccountPool(
+            fetcher=nothing,
+            pool=nothing,
+            limiters=nothing,
+            file=AccountFile(None),
+            store=stores[0],
+            settings=load(),
+            rng=nothing,
+        )
+        pool._accounts["shop", "shop", "ann"] = account
+        account.used_at = asyncio.get_running_loop().time() - UNUSED_S - 1
+        await pool.sync()
+        assert list(pool._accounts.values()) == [account] and jar.changed
 
     run("redis://127.0.0.1:1/0", work)
 
