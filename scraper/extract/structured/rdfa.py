@@ -84,7 +84,8 @@ def read_objects(dom: LexborHTMLParser) -> list[dict[str, Any]]:
                 read += _set_text(element, names, own, read)
         elif names and subject is not None:
             read += _set_text(element, names, subject, read)
-        scopes[element.mem_id] = _Scope(vocab, prefixes, subject, relations)
+        # `rel` outside any object describes the page.
+        scopes[element.mem_id] = _Scope(vocab, prefixes, subject, relations if subject else ())
     return [*outer, *inner]
 
 

@@ -75,6 +75,11 @@ def test_a_vocabulary_ends_with_its_element() -> None:
     assert objects(page) == []
 
 
+def test_a_relation_outside_any_object_is_of_none() -> None:
+    page = '<div vocab="http://schema.org/" rel="offers"><div typeof="Offer"></div></div>'
+    assert objects(page) == [{"@type": ["Offer"]}]
+
+
 def test_a_property_that_comes_twice_is_a_list() -> None:
     (item,) = objects(
         '<div vocab="http://schema.org/" typeof="Product"><i property="sku">1</i>'
