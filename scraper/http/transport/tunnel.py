@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
@@ -202,15 +203,13 @@ async def _connect_to_proxy(
     except ssl.SSLError:
         raise ProxyHopError(ProxySignal.UNUSABLE, "TLS with it failed") from None
     except (OSError, UnicodeError) as error:
-        number = getattr(error, "errno", None)
-        reason = (
-            "its name has no address"
-            if isinstance(error, UnicodeError) or number is None or number < 0
-            else ""
-        )
-        raise ProxyHopError(
-            ProxySignal.UNUSABLE, reason or f"no connection to it (errno {number})"
-        ) from None
+        reason = "no connection to it"
+        if isinstance(error, (UnicodeError, socket.gaierror)):
+            reason = "its name has no address"
+        # With several addresses, asyncio raises an error without a number.
+        elif error.errno is not None:
+            reason += f" (errno {error.errno})"
+        raise ProxyHopError(ProxySignal.UNUSABLE, reason) from None
 
 
 async def probe_proxy(proxy: Proxy, proxy_tls: ssl.SSLContext) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -306,6 +307,22 @@ def test_blame(
             assert (error.outcome, error.signal) == (outcome, signal)
             assert str(error).startswith(f"proxy {route.proxy.id}: ")
         assert field.hits == []
+
+
+def test_a_proxy_that_refuses_at_several_addresses_has_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    proxy = TestProxy(1, mode="closed")
+    with Field(proxy) as field:
+        route = route_of(proxy)
+        named = ProxyRoute(replace(route.proxy, host="proxy.example"))
+        answers = [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, route.proxy.port))
+            for address in ("127.0.0.1", "127.0.0.2")
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answers)
+        error = failure(f"{field.url}/p/1", named)
+    assert str(error) == f"proxy {route.proxy.id}: no connection to it"
 
 
 def test_a_certificate_that_is_not_acceptable_is_refused_through_a_proxy(
