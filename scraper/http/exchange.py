@@ -19,7 +19,7 @@ from scraper.http.body import WaitForRoom, hash_body, read_body, unpack
 from scraper.http.cookies import CookieJar
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
-from scraper.http.redirects import STATUSES, host_of
+from scraper.http.redirects import STATUSES, host_of, store_cookie
 from scraper.http.request import RequestUrl, headers_dict
 from scraper.http.transport.aiohttp_transport import PoolOptions, StaleConnectionError, port_of
 from scraper.http.transport.faults import fetch_error
@@ -79,7 +79,7 @@ async def exchange(
             if jar is not None:
                 for name, value in response.headers.raw:
                     if name.lower() == b"set-cookie":
-                        jar.store_set_cookie(url.host, url.path or "/", value)
+                        store_cookie(jar, url, value)
             return await _read_response(
                 response, stream, policy, validators, follows=follows, wait_for_room=wait_for_room
             )

@@ -263,7 +263,7 @@ def _split_http_url(text: str) -> RequestUrl:
         url = split_url(text)
     except Exception as error:
         raise FetchError(Outcome.MALFORMED, f"not a URL: {error}", url=text) from error
-    if url.scheme not in ("http", "https") or not url.host:
+    if url.scheme not in ("http", "https") or not url.raw_host:
         raise FetchError(Outcome.MALFORMED, "not an http or https URL with a host", url=text)
     return url
 

@@ -40,7 +40,7 @@ class CookieTarget(Protocol):
     @property
     def scheme(self) -> str: ...
     @property
-    def host(self) -> str: ...
+    def raw_host(self) -> bytes: ...
     @property
     def path(self) -> str: ...
 
@@ -62,7 +62,7 @@ def next_url(current: httpx.URL, location: bytes) -> httpx.URL:
                 Outcome.MALFORMED,
                 f"redirects to a {url.scheme[:20]!r} URL, which is not http or https",
             )
-        if not url.host:
+        if not url.raw_host:
             raise ValueError("it names no host")
         if url.fragment or url.userinfo:
             return url.copy_with(fragment=None, username=None, password=None)
@@ -112,7 +112,7 @@ class Chain:
         """Takes one redirect. Raises FetchError(REDIRECT_LOOP) in a circle or past the limit, and
         MALFORMED as `next_url`."""
         for line in set_cookies:
-            self._jar.store_set_cookie(current.host, current.path, line)
+            store_cookie(self._jar, current, line)
         url = next_url(current, location)
         self.redirects += 1
         if self.redirects > self._redirects_max:
@@ -143,13 +143,19 @@ class Chain:
             and first.port is None
             and url.port is None
         )
-        return url.host == first.host and (
+        return url.raw_host == first.raw_host and (
             upgraded or (url.scheme, url.port) == (first.scheme, first.port)
         )
 
 
+def store_cookie(jar: CookieJar, url: CookieTarget, line: bytes) -> None:
+    """Stores one Set-Cookie line of a response to a request for `url`."""
+    jar.store_set_cookie(url.raw_host.decode("ascii"), url.path or "/", line)
+
+
 def cookie_header(jar: CookieJar, url: CookieTarget) -> str:
-    return jar.cookie_header(url.host, url.path or "/", secure=url.scheme == "https")
+    host = url.raw_host.decode("ascii")
+    return jar.cookie_header(host, url.path or "/", secure=url.scheme == "https")
 
 
 def with_cookies(pairs: Pairs, jar: CookieJar, url: CookieTarget) -> Pairs:

@@ -72,8 +72,10 @@ class RequestUrl(NamedTuple):
         return self.origin.scheme
 
     @property
-    def host(self) -> str:
-        return self.origin.host
+    def raw_host(self) -> bytes:
+        """The host in ASCII. httpx's `host` decodes names such as xn--mnchen-3ya.de, and raises
+        UnicodeError for names of emoji."""
+        return self.origin.raw_host
 
     @property
     def path(self) -> str:

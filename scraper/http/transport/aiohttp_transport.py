@@ -85,12 +85,12 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             keepalive_timeout=KEEPALIVE_S,
             ssl=tls,
         )
-        self._origins: dict[tuple[str, str, int | None, str], aiohttp.ClientRequest] = {}
+        self._origins: dict[tuple[str, bytes, str], aiohttp.ClientRequest] = {}
 
     def _origin_request(self, url: httpx.URL, label: str = "") -> aiohttp.ClientRequest:
         """Returns the form in which the connector takes a request's destination. `label`
         (`http://ID`) keeps connections apart."""
-        key = url.scheme, url.host, url.port, label
+        key = url.scheme, url.netloc, label
         origin = self._origins.get(key)
         if origin is None:
             if len(self._origins) >= ORIGINS_MAX:

@@ -85,7 +85,8 @@ class ProxiedTransport(AiohttpTransport):
         token = _dial.set(dial)
         try:
             async with asyncio.timeout(limits.get("connect")):
-                dial.address = await self._addresses.first_address(request.url.host)
+                host = request.url.raw_host.decode("ascii")
+                dial.address = await self._addresses.first_address(host)
             # The label names the proxy's id, never its address.
             label = f"{proxy.scheme}://{proxy.id}"
             # Within a tunnel, the request is the host's own.

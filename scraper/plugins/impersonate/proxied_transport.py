@@ -41,7 +41,8 @@ class CurlProxiedTransport(CurlTransport):
 
     async def _prepare_transfer(self, request: httpx.Request) -> tuple[CurlTransfer, list[bytes]]:
         proxy: Proxy = request.extensions["proxy"]
-        dial = Dial(proxy, await self._addresses.first_address(request.url.host))
+        host = request.url.raw_host.decode("ascii")
+        dial = Dial(proxy, await self._addresses.first_address(host))
         transfer = _ProxiedTransfer(self, self._private, dial, request.url, self._tls)
         return transfer, [f"{transfer.label}:{port_of(request.url)}:127.0.0.1".encode("ascii")]
 
@@ -116,9 +117,8 @@ class _ProxiedTransfer(CurlTransfer):
     async def _join_tunnel(self, pair_end: socket.socket) -> None:
         """Opens the tunnel and forwards its bytes until the connection ends."""
         try:
-            tunnel = await open_tunnel(
-                self.dial, self._url.host, port_of(self._url), proxy_tls=self._tls, tunnel=True
-            )
+            host, port = self._url.raw_host.decode("ascii"), port_of(self._url)
+            tunnel = await open_tunnel(self.dial, host, port, proxy_tls=self._tls, tunnel=True)
         except asyncio.CancelledError:
             pair_end.close()
             raise

@@ -143,13 +143,9 @@ class CurlTransport(httpx.AsyncBaseTransport):
 
     async def _prepare_transfer(self, request: httpx.Request) -> tuple[CurlTransfer, list[bytes]]:
         """Returns a transfer and the addresses that libcurl uses for its host's name."""
-        host = request.url.host
+        host = request.url.raw_host.decode("ascii")
         addresses = await self._addresses.addresses(host)
-        pins = (
-            []
-            if _is_ip_address(host)
-            else [_pin_host(request.url.raw_host.decode(), port_of(request.url), addresses)]
-        )
+        pins = [] if _is_ip_address(host) else [_pin_host(host, port_of(request.url), addresses)]
         return CurlTransfer(self, self._private), pins
 
     async def _wait_for_opening(self, key: Hashable) -> None:

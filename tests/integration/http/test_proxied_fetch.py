@@ -205,6 +205,16 @@ def test_a_socks_proxy_gets_the_address_that_was_judged_unless_it_is_to_look_up_
             assert field.hits[0].headers["host"] == f"shop.example:{field.port}"
 
 
+@pytest.mark.parametrize("scheme", ["http", "socks5h"])
+@pytest.mark.parametrize("host", ["xn--strae-oqa.example", "xn--ls8h.example"])
+def test_a_proxy_gets_a_name_beyond_ascii_as_the_resolver_does(scheme: str, host: str) -> None:
+    proxy, resolver = TestProxy(1, scheme, mode="403"), FakeResolver(["127.0.0.1"])
+    with Field(proxy) as field:
+        failure(f"https://{host}:{field.port}/p/1", route_of(proxy), resolver=resolver)
+    verb = {"http": "CONNECT", "socks5h": "SOCKS 3"}[scheme]
+    assert proxy.asked == [f"{verb} {host}:{field.port}"] and resolver.asked == [host]
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1"])
 def test_the_guard_holds_through_a_proxy(address: str) -> None:
     """The target's name is looked up and judged here, before the proxy gets it. The proxy

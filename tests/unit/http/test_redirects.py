@@ -59,7 +59,9 @@ def test_any_bytes_give_a_web_url_or_a_fetch_error(location: bytes, cookies: lis
         url = hops.follow(HERE, 302, location, cookies)
     except FetchError:
         return
-    assert url.scheme in ("http", "https") and url.host and not url.fragment and not url.userinfo
+    assert (
+        url.scheme in ("http", "https") and url.raw_host and not url.fragment and not url.userinfo
+    )
     assert host_of(url) == host_of(url).lower()
     assert not any(char in value for _, value in hops.headers_for(url) for char in "\r\n\0")
 
@@ -70,6 +72,7 @@ def test_any_bytes_give_a_web_url_or_a_fetch_error(location: bytes, cookies: lis
         (b"//Other.Example/x", "http://other.example/x"),
         (b"https://user:pw@shop.example/#top", "https://shop.example/"),
         (b"http://m\xc3\xbcnchen.example/", "http://xn--mnchen-3ya.example/"),
+        (b"http://xn--ls8h.example/", "http://xn--ls8h.example/"),
         (b"?page=2", "http://shop.example:8080/a/b?page=2"),
         (b"http://shop.example:80/", "http://shop.example/"),
     ],
@@ -93,6 +96,13 @@ def test_cookies_go_back_to_their_host_alone_and_secure_ones_over_tls() -> None:
     assert dict(hops.headers_for(there))["Cookie"] == "a=1; s=2"
     assert dict(hops.headers_for(httpx.URL("http://shop.example/")))["Cookie"] == "a=1"
     assert "Cookie" not in dict(hops.headers_for(httpx.URL("https://www.shop.example/")))
+
+
+@pytest.mark.parametrize("host", ["xn--mnchen-3ya.example", "xn--ls8h.example"])
+def test_a_name_beyond_ascii_gets_its_cookies_back(host: str) -> None:
+    hops, url = chain(f"http://{host}/x")
+    there = hops.follow(url, 302, b"/y", [b"a=1", b"b=2; Domain=%b" % host.encode()])
+    assert dict(hops.headers_for(there))["Cookie"] == "a=1; b=2"
 
 
 def test_cookies_are_bounded() -> None:

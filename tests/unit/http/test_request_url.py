@@ -31,10 +31,10 @@ def test_a_split_url_is_the_parsed_one(text: str) -> None:
     fast = split_url(text)
     origin, extensions = fast.origin, {"target": fast.target}
     request = httpx.Request("GET", origin, extensions=extensions)
-    assert (target_of(request), origin.netloc, origin.host, origin.port, origin.scheme) == (
-        slow.raw_path, slow.netloc, slow.host, slow.port, slow.scheme
+    assert (target_of(request), origin.netloc, origin.raw_host, origin.port, origin.scheme) == (
+        slow.raw_path, slow.netloc, slow.raw_host, slow.port, slow.scheme
     )  # fmt: skip
-    assert (fast.host, fast.path, fast.scheme) == (slow.host, slow.path, slow.scheme)
+    assert (fast.raw_host, fast.path, fast.scheme) == (slow.raw_host, slow.path, slow.scheme)
     assert absolute_target_of(request) == str(slow.copy_with(raw_path=slow.raw_path)).encode()
     assert httpx.URL(fast.text) == slow
 

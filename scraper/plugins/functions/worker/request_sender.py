@@ -72,7 +72,7 @@ class RequestSender(Exchanger):
 def check_request(request: httpx.Request) -> None:
     """Raises FetchError for a request that cannot be sent."""
     url, message = request.url, ""
-    if url.scheme not in ("http", "https") or not url.host:
+    if url.scheme not in ("http", "https") or not url.raw_host:
         message = "not an http or https URL with a host"
     elif request.method not in METHODS:
         message = f"only {' and '.join(METHODS)} can be sent from here, not {request.method[:20]}"
