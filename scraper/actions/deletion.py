@@ -78,7 +78,7 @@ WITH routes AS (DELETE FROM host_routes WHERE site_id = :id),
 DELETE FROM sites WHERE id = :id
 """)
 
-# Called with a table's name, and how many of its rows were just deleted.
+# Called with the name of a count of `count_rows`, and how many of its rows were just deleted.
 Progress = Callable[[str, int], None]
 
 
@@ -112,7 +112,7 @@ def delete_site(engine: sa.Engine, name: str, progress: Progress) -> int:
     """Deletes everything of a site in PostgreSQL. Returns its id. Archived files are deleted by the
     next pruning."""
     with engine.begin() as connection:
-        site_id, _ = count_rows(connection, name)
+        site_id = _require_idle(connection, name)
         connection.execute(CLOSE, {"id": site_id})
     after = 0
     while True:
@@ -123,8 +123,8 @@ def delete_site(engine: sa.Engine, name: str, progress: Progress) -> int:
             break
     for table, statement in (("products", PRODUCTS), ("pages", PAGES)):
         _delete_all(engine, table, partial(_delete_rows, statement, site_id), progress)
-    for name_of_rows, piece in _pieces_of_plugins(engine, site_id):
-        _delete_all(engine, name_of_rows, piece, progress)
+    for label, piece in _pieces_of_plugins(engine, site_id):
+        _delete_all(engine, label, piece, progress)
     _delete_all(engine, "crawls", partial(_delete_rows, CRAWLS, site_id), progress)
     with engine.begin() as connection:
         connection.execute(SITE, {"id": site_id, "name": name})
@@ -172,9 +172,12 @@ def _pieces_of_plugins(
     engine: sa.Engine, site_id: int
 ) -> Iterator[tuple[str, Callable[[sa.Connection], int]]]:
     with engine.connect() as connection:
-        hooks_by_name = _hooks_with_tables(connection)
-    for name, hooks in hooks_by_name.items():
-        yield name, partial(_delete_piece, hooks, site_id)
+        counted = [
+            (" and ".join(hooks.count_site(connection, site_id)), hooks)
+            for hooks in _hooks_with_tables(connection).values()
+        ]
+    for label, hooks in counted:
+        yield label, partial(_delete_piece, hooks, site_id)
 
 
 def _delete_piece(hooks: Hooks, site_id: int, connection: sa.Connection) -> int:

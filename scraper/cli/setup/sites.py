@@ -225,8 +225,10 @@ def _print_progress(counts: Mapping[str, int]) -> deletion.Progress:
 
     def progress(what: str, rows: int) -> None:
         done[what] += rows
-        if sys.stderr.isatty() and counts[what] > deletion.BATCH:
-            click.echo(f"{what}: {done[what]:,} of {counts[what]:,}", err=True)
+        # A plug-in may count several kinds of rows, or none.
+        total = counts.get(what, 0)
+        if sys.stderr.isatty() and total > deletion.BATCH:
+            click.echo(f"{what}: {done[what]:,} of {total:,}", err=True)
 
     return progress
 

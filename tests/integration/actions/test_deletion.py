@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from importlib import import_module
@@ -111,6 +112,16 @@ def test_everything_of_one_site_goes_and_nothing_of_another(
     assert rows(engine, "SELECT pages FROM archive_segments") == [(7,)]
     assert "no site named" in run(name, "--yes", code=2).output
     sell(shops[1], 4)
+
+
+def test_progress_is_of_what_was_counted(engine: sa.Engine, shops: tuple[Shop, Shop]) -> None:
+    name = shops[0].site.name
+    with engine.connect() as connection:
+        _, counts = deletion.count_rows(connection, name)
+    done = Counter[str]()
+    deletion.delete_site(engine, name, lambda what, deleted: done.update({what: deleted}))
+    assert done["archived pages"] == counts["archived pages"] == 7
+    assert done.keys() <= counts.keys()
 
 
 def test_a_plugin_whose_tables_were_never_made_is_passed_over(
