@@ -15,6 +15,8 @@ from scraper.sites.grammar import yaml12
 # The keys of the form, in the order in which they are added.
 KEYS = ("rate", "schedule", "timezone", "queue", "tags")
 _BARE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(/[A-Za-z0-9_+-]+)*|\d+/[a-z]+").fullmatch
+# What ends a line of YAML.
+_LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]").search
 _MEANS_MORE = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "n"))
 
 
@@ -57,15 +59,20 @@ def _set_key(text: str, name: str, value: str) -> str:
     if name not in nodes:
         return text if not written else _add_line(text, root, nodes, f"{name}: {written}\n")
     key, node = nodes[name]
-    start, end = node.start_mark, node.end_mark
-    # An empty value has no length, and a block ends where the next key begins.
-    plain = start.line == key.end_mark.line == end.line and end.index > start.index
-    if written and plain:
-        return text[: start.index] + written + text[end.index :]
-    lines = text.splitlines(keepends=True)
-    last = max(end.line if end.column else end.line - 1, key.start_mark.line)
-    lines[key.start_mark.line : last + 1] = [f"{name}: {written}\n"] if written else []
-    return "".join(lines)
+    start, end = node.start_mark.index, yaml12.find_end(text, node)
+    line = key.start_mark.index - key.start_mark.column
+    first = start - node.start_mark.column
+    if written and line == first and end > start:
+        return text[:start] + written + text[end:]
+    line_end = _LINE_END(text, end)
+    behind = line_end.end() if line_end else len(text)
+    if not written:
+        return text[:line] + text[behind:]
+    colon = text.index(":", key.end_mark.index) + 1
+    if end <= start:
+        return f"{text[:colon]} {written}{text[colon:]}"
+    # The value begins below its key.
+    return f"{text[:colon]} {written}{text[colon:first]}{text[behind:]}"
 
 
 def _add_line(text: str, root: yaml.MappingNode, nodes: Mapping[str, Any], line: str) -> str:

@@ -101,6 +101,18 @@ def parse(text: str) -> Parsed:
         loader.dispose()
 
 
+def find_end(text: str, node: yaml.Node) -> int:
+    """Returns the index after the last character of a node of this text. YAML itself ends a block
+    where the next node begins, behind the comments in between."""
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        return find_end(text, last[1] if isinstance(last, tuple) else last)
+    index: int = node.end_mark.index
+    while text[index - 1].isspace():
+        index -= 1
+    return index
+
+
 # Without quotes, a `#` after a space starts a comment and cuts off the value.
 _COMMENT = re.compile(r"[:,\[{] +#[\w-]")
 # The first row with a part of PyYAML's message gives the fix.

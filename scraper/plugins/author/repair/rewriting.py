@@ -48,7 +48,7 @@ def add_field(text: str, path: Path, name: str, value: Mapping[str, Any]) -> str
         _, node = pair
         entry = f"{name}: {write_inline(value)}"
         if isinstance(node, yaml.MappingNode) and node.value and not node.flow_style:
-            end = _find_end(node)
+            end = yaml12.find_end(text, node)
             # A comment behind the last field stays with it.
             end = text.find("\n", end) if "\n" in text[end:] else len(text)
             written = f"{text[:end]}\n{' ' * node.start_mark.column}{entry}{text[end:]}"
@@ -87,7 +87,7 @@ def _replace_keys(text: str, before: Any, node: yaml.Node, value: Mapping[str, A
     due = {key: option for key, option in value.items() if before.get(key) != option}
     edits: list[tuple[int, int, str]] = []
     for key, inner in node.value:
-        start, end = key.start_mark.index, _find_end(inner)
+        start, end = key.start_mark.index, yaml12.find_end(text, inner)
         if key.value in due:
             edits.append((start, end, _write_entry(key.value, due.pop(key.value))))
         elif key.value not in value:
@@ -115,21 +115,11 @@ def _replace_field(text: str, key: yaml.Node, node: yaml.Node, value: Mapping[st
     """Replaces the whole field by one line."""
     short = isinstance(node, yaml.ScalarNode) and list(value) == ["css"]
     entry = write_inline(value["css"] if short else value)
-    return f"{text[: key.end_mark.index]}: {entry}{text[_find_end(node) :]}"
+    return f"{text[: key.end_mark.index]}: {entry}{text[yaml12.find_end(text, node) :]}"
 
 
 def _write_entry(key: str, value: Any) -> str:
     return f"{key}: {write_inline(value)}"
-
-
-def _find_end(node: yaml.Node) -> int:
-    """Returns the index after the node's last character; YAML ends a block where the next node
-    begins."""
-    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
-        last = node.value[-1]
-        return _find_end(last[1] if isinstance(last, tuple) else last)
-    index: int = node.end_mark.index
-    return index
 
 
 def _changes_only(

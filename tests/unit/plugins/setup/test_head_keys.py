@@ -34,6 +34,7 @@ def test_values_are_set_and_all_else_stays() -> None:
         "start: https://shop.example/",
         "rate: 60/m                     # requests to one host",
         'tags: [new, "1"]',
+        "",
         "product:",
         "  fields: {title: h1, rate: .rate}",
     ]
@@ -44,6 +45,34 @@ def test_values_are_set_and_all_else_stays() -> None:
         "tags": "new, 1",
     }
     assert "rate:" not in set_keys(TEXT, {"rate": ""}).partition("product")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "changed"),
+    [
+        (
+            "a: b\ntags:\n  - x\n  - y\n# polite\nq: 1\n",
+            "new",
+            "a: b\ntags: [new]\n# polite\nq: 1\n",
+        ),
+        ("tags: # which\n# all\n- x\n\n# end\n", "new", "tags: [new] # which\n# all\n\n# end\n"),
+        ("tags:\n- x\n# end\n", "", "# end\n"),
+        ("tags: [\n  x, # old\n]  # all\n", "new", "tags: [new]  # all\n"),
+        ("tags: # none\n", "new", "tags: [new] # none\n"),
+        ("tags:", "new", "tags: [new]"),
+        ("a: b\ntags: # none\nq: 1", "", "a: b\nq: 1"),
+        ("a: b\rtags:\r- x\rq: 1", "", "a: b\rq: 1"),
+    ],
+)
+def test_comments_stay_around_lists_and_empty_values(text: str, value: str, changed: str) -> None:
+    named = "name: a\n"
+    assert set_keys(named + text, {"tags": value}) == named + changed
+
+
+def test_a_text_of_several_lines_is_replaced_and_the_next_comment_stays() -> None:
+    text = "name: a\nrate: |\n  4/s\n\n# polite\nqueue: b\n"
+    assert set_keys(text, {"rate": "2/s"}) == "name: a\nrate: 2/s\n\n# polite\nqueue: b\n"
+    assert set_keys(text, {"rate": ""}) == "name: a\n\n# polite\nqueue: b\n"
 
 
 @pytest.mark.parametrize("text", ["", "- a", "{name: a}", "name: [", "a", "name: a\n---\nname: b"])
@@ -65,4 +94,4 @@ def test_no_value_breaks_out_of_its_key(values: dict[str, str]) -> None:
     before, after = read_keys(TEXT), read_keys(changed)
     for name in ("name", *KEYS):
         assert after.get(name, "") == values.get(name, before.get(name, "")), changed
-    assert changed.endswith("product:\n  fields: {title: h1, rate: .rate}\n")
+    assert changed.endswith("\nproduct:\n  fields: {title: h1, rate: .rate}\n")
