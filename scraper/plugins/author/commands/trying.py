@@ -119,7 +119,12 @@ async def _match_on_site(
 ) -> Matches:
     """Returns the matches on the site's first listing page, or on its first product page."""
     start = reader.context.site.start
-    url = start[0] if kind is Kind.LISTING and start else await _find_product(sampler, target)
+    if kind is not Kind.LISTING:
+        url = await _find_product(sampler, target)
+    elif start:
+        url = start[0]
+    else:
+        raise ScraperError(f"{target}: has no start page (fix: give the URL of a listing page)")
     return match_source(source, await reader.read(url, kind))
 
 

@@ -108,11 +108,10 @@ def try_product(
     ids = [product.external_id for product in extracted.products]
     shown = external_id if external_id in ids else ids[0] if ids else None
     if site.product.function is not None:
-        fields = tuple(
-            FieldTrial(name, value, FUNCTION)
-            for product in extracted.products[:1]
-            for name, value in product.data.items()
+        data = next(
+            (product.data for product in extracted.products if product.external_id == shown), {}
         )
+        fields = tuple(FieldTrial(name, value, FUNCTION) for name, value in data.items())
     else:
         fields = _try_fields(site, Document(page, page_url, PATIENT), shown)
     of_fields = {problem for trial in fields for problem in trial.problems}

@@ -73,6 +73,13 @@ def test_a_selector_alone(shop: StaticShop) -> None:
     assert "the longest part that matches: .price" in result.stderr
 
 
+def test_a_site_that_has_only_a_sitemap_has_no_listing_page_to_try(shop: StaticShop) -> None:
+    define(shop, text=DEFINITION.replace("start: {url}/", "sitemap: {url}/map.xml"))
+    shop.pages["/map.xml"] = f"<urlset><url><loc>{shop.url}/p/1</loc></url></urlset>"
+    assert run("things", ".price").stdout == "£1.50\n"
+    assert "no start page" in run("things", "a.p", "--listing", code=1).stderr
+
+
 def test_a_page_that_would_not_be_stored_is_an_error(shop: StaticShop) -> None:
     define(shop, text=DEFINITION.replace(".price", ".cost"))
     result = run("things", code=1)

@@ -3,6 +3,8 @@ selector."""
 
 from __future__ import annotations
 
+import sys
+import types
 from decimal import Decimal
 
 import pytest
@@ -60,6 +62,27 @@ def test_a_default_is_nobodys_value() -> None:
 def test_what_says_no_is_a_value() -> None:
     row = fields("a: {css: .no, type: bool, when: yes}, t: h1")["a"]
     assert row.value is False
+
+
+def test_a_functions_fields_are_those_of_the_product_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def read(page: object) -> list[dict[str, str]]:
+        return [{"id": name, "title": name.lower()} for name in "AB"]
+
+    module = types.ModuleType("shop_under_test")
+    vars(module)["read"] = read
+    read.__module__ = "shop_under_test"
+    monkeypatch.setitem(sys.modules, "shop_under_test", module)
+    text = (
+        "start: https://shop.example/\nlisting: {products: a}\n"
+        "product: {function: 'shop_under_test:read'}"
+    )
+    site = load_text(text, "shop.yaml")
+    for asked, shown in ((None, "A"), ("B", "B"), ("gone", "A")):
+        trial = try_product(site, fetched(PAGE), URL, ("shop_under_test",), asked)
+        assert trial.external_id == shown
+        assert [(row.name, row.value) for row in trial.fields] == [("title", shown.lower())]
 
 
 def test_problems_of_the_page_are_not_those_of_its_fields() -> None:
