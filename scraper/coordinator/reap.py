@@ -62,11 +62,15 @@ def _end_stalled(connection: sa.Connection, settings: Settings) -> None:
 
 
 def judge_leftovers(engine: sa.Engine) -> None:
-    """Judges crawls that `finish` did not end."""
+    """Judges crawls that `finish` did not end. A crawl that cannot be judged does not keep others
+    from it."""
     with engine.connect() as connection:
         crawl_ids = crawl_quality.unjudged_crawls(connection)
     for crawl_id in crawl_ids:
-        run_transaction(engine, partial(_judge_leftover, crawl_id=crawl_id))
+        try:
+            run_transaction(engine, partial(_judge_leftover, crawl_id=crawl_id))
+        except Exception:
+            log.exception("crawl could not be judged", crawl=crawl_id)
 
 
 def _judge_leftover(connection: sa.Connection, crawl_id: int) -> None:

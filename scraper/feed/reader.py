@@ -16,14 +16,12 @@ explains the order.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
@@ -35,7 +33,7 @@ from scraper.feed import store as store
 from scraper.feed.store import Horizon
 from scraper.frontier import sites
 from scraper.infra import outages
-from scraper.infra.database import dumps
+from scraper.infra.database import dumps, loads
 
 ROWS = 1000  # read at once
 # The reader polls at this interval while no changes come.
@@ -75,7 +73,8 @@ class Change:
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """The whole product as of this version; numbers with a point are Decimals."""
+        """The whole product as of this version; numbers with a point or of more than 64 bits are
+        Decimals."""
         return _parse_fields(self.data_json)
 
     @cached_property
@@ -352,7 +351,7 @@ def _change_of(row: sa.Row[Any]) -> Change:
 
 
 def _parse_fields(text: str) -> dict[str, Any]:
-    fields: dict[str, Any] = json.loads(text, parse_float=Decimal)
+    fields: dict[str, Any] = loads(text)
     return fields
 
 

@@ -7,11 +7,13 @@ the client would wait without end.
 
 from __future__ import annotations
 
+import json
 import random
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
@@ -291,6 +293,16 @@ def dumps(value: object) -> str:
     """Returns JSON text for PostgreSQL, of dataclasses too. Decimals become exact numbers with all
     their digits."""
     return as_json(value).decode()
+
+
+def loads(text: str) -> Any:
+    """Parses JSON text with every digit. All that it returns can be written by `dumps` again."""
+    return json.loads(text, parse_float=Decimal, parse_int=_parse_int)
+
+
+def _parse_int(text: str) -> int | Decimal:
+    """Returns an int, or a Decimal beyond 64 bits, since `dumps` refuses a larger int."""
+    return int(text) if len(text) < 19 else Decimal(text)
 
 
 def rows_as(row_type: type[R], result: sa.CursorResult[Any]) -> list[R]:

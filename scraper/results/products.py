@@ -9,17 +9,15 @@ crawl it belongs to the first page that gives it, and is written once.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from scraper.domain import value
-from scraper.infra.database import dumps
+from scraper.infra.database import dumps, loads
 from scraper.infra.statements import sql
 
 # An unchanged product is not rewritten more often than this; both statements have the same number.
@@ -79,7 +77,7 @@ class WrittenProduct:
 
 def parse_data(text: str) -> dict[str, Any]:
     """Returns a product's stored data with every digit."""
-    data: dict[str, Any] = json.loads(text, parse_float=Decimal)
+    data: dict[str, Any] = loads(text)
     return data
 
 

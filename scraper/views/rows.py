@@ -8,7 +8,6 @@ leading apostrophe (OWASP, "CSV Injection").
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -17,7 +16,7 @@ from typing import IO, Any
 import sqlalchemy as sa
 
 from scraper.feed.prices import CURRENCY
-from scraper.infra.database import dumps
+from scraper.infra.database import dumps, loads
 
 # Spreadsheets also accept full-width signs, and skip blanks before a sign.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
@@ -75,13 +74,8 @@ def _product_row(product: sa.Row[Any], columns: list[str]) -> dict[str, Any]:
     for name in LAST_COLUMNS:
         at = getattr(product, name)
         values[name] = at.isoformat() if at else None
-    values.update(json.loads(product.data, parse_float=Decimal, parse_int=_parse_int))
+    values.update(loads(product.data))
     return {name: values.get(name) for name in columns}
-
-
-def _parse_int(text: str) -> int | Decimal:
-    """Returns an int, or a Decimal beyond 64 bits, since a larger int cannot be written again."""
-    return int(text) if len(text) < 19 else Decimal(text)
 
 
 def write_jsonl(table: Table, file: IO[str], shown: Shown = str) -> int:

@@ -15,10 +15,13 @@ from scraper import settings as settings_module
 from scraper.coordinator.finish import finish
 from scraper.coordinator.reap import reap
 from scraper.domain import Outcome
+from scraper.feed import reader as feed
 from scraper.frontier import crawls
+from scraper.infra.database import dumps
 from scraper.quality import report as reports
 from scraper.results import held_values
 from scraper.results.judgement import crawl_quality
+from scraper.results.products import parse_data
 from tests.support import making
 from tests.support.judged_crawls import (
     ALL,
@@ -227,6 +230,38 @@ def test_a_stopped_crawl_is_judged_too(known: sa.Engine) -> None:
     assert versions(known) == 0
     reap(known, settings_module.load())
     assert versions(known) >= 1 and held(known) == []
+
+
+def test_a_crawl_that_cannot_be_judged_does_not_stop_reap(
+    known: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crawl = Crawl(known, shop(), NUMBERS)
+    with known.begin() as connection:
+        assert crawls.stop_crawl(connection, crawl.id, "by hand")
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise TypeError("Integer exceeds 64-bit range")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(crawl_quality, "judge_data", fails)
+        assert reap(known, settings_module.load()) == []
+    assert crawl.row.judged_at is None
+    reap(known, settings_module.load())
+    assert crawl.row.judged_at is not None
+
+
+def test_integers_of_more_than_64_bits_are_like_other_values(known: sa.Engine) -> None:
+    huge = Decimal(10**20 - 1)
+    for name in ("n60", "another"):
+        crawled(
+            known,
+            shop(),
+            range(61),
+            lambda n, name=name: good(n, name=name, tag=huge) if n == 60 else good(n),
+        )
+    assert stored(known)["60"] == good(60, name="another", tag=huge) and held(known) == []
+    (*_, change) = feed.read(known, 0)
+    assert change.before == {"name": "n60"} and parse_data(dumps(change.data)) == change.data
 
 
 def test_quality_none_holds_nothing(engine: sa.Engine) -> None:

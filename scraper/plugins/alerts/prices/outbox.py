@@ -9,10 +9,8 @@ id. Rejected crawls cause no alerts, neither for their changes nor for the rever
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from decimal import Decimal
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -26,7 +24,7 @@ from scraper.feed.market import MarketEvents
 from scraper.feed.prices import CURRENCY, as_number
 from scraper.feed.reader import Change, ChangeReader
 from scraper.feed.watched import WatchRule
-from scraper.infra.database import dumps
+from scraper.infra.database import dumps, loads
 from scraper.infra.statements import sql
 from scraper.plugins.alerts import store as alert_store
 from scraper.plugins.alerts.crawls import read_recipients
@@ -296,7 +294,7 @@ def _read_earlier_values(
         {"id": id_, "key": key, "currency": currency} for (id_, key), currency in asked.items()
     ]
     rows = connection.execute(EARLIER_VALUES, {"asked": dumps(wanted), "currency_suffix": CURRENCY})
-    return {(row.id, row.key): json.loads(row.value, parse_float=Decimal) for row in rows}
+    return {(row.id, row.key): loads(row.value) for row in rows}
 
 
 def _is_lowest(match: RuleMatch, lowest: dict[tuple[str, int], Any]) -> bool:
@@ -347,7 +345,7 @@ def _send_next(
     details = {"rule": name, "alerts": [row.details for row in rows]}
     rule = rules.get(name)
     to = [] if rule is None else select_recipients(rule, recipients)
-    exact = [json.loads(row.exact, parse_float=Decimal) for row in rows]
+    exact = [loads(row.exact) for row in rows]
     mail = None if rule is None else write_prices(name, rule.when, exact, tab)
     notice = Notice(title, "\n".join(lines), details, failure=False, mail=mail)
     reached, unreached = notify.send_missing(notice, to, delivered)
