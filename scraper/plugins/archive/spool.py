@@ -170,6 +170,11 @@ class Archive:
             except OSError as error:
                 spool.failed = True
                 self._record_failure("spooled", len(spool.pages), error)
+            except asyncio.CancelledError:
+                # The cancelled write may have been the bodies' only copy.
+                spool.failed = True
+                self.lost += len(spool.pages)
+                raise
         return spooled
 
     async def finish(self, spool: Spool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,29 @@ def test_bodies_wait_in_a_file_once_they_are_many(
 
     asyncio.run(work())
     assert list(folder.iterdir()) == [] and stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_cancelled_page_never_moves_the_bodies_of_others(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_module, "WAITING_BYTES", 1)
+    is_free = threading.Event()
+
+    async def work() -> None:
+        lease, spool = shop.lease(), shop.archive.open_spool()
+        assert spool is not None
+        first, second, _ = lease.pages
+        shop.archive._writing.submit(is_free.wait)
+        page = asyncio.ensure_future(shop.put_aside(spool, first))
+        await asyncio.sleep(0)
+        page.cancel()
+        await asyncio.wait({page})
+        is_free.set()
+        shop.settle(lease, second, await shop.put_aside(spool, second))
+        await shop.archive.finish(spool)
+
+    asyncio.run(work())
+    assert shop.found() == [] and shop.archive.lost == 2
 
 
 def test_a_place_that_fails_costs_its_pages_and_is_left_in_peace_for_a_while(
