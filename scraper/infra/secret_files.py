@@ -1,10 +1,13 @@
-"""Files that hold secrets: read whole, and read again when they have changed. Errors and logs show
-nothing of their text."""
+"""Files that hold secrets: made or read whole, and read again when they have changed. Errors and
+logs show nothing of their text."""
 
 from __future__ import annotations
 
+import os
+import secrets
 import stat
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -26,6 +29,23 @@ def read_secret(path: Path, source: str, max_bytes: int) -> str:
         raise ConfigError(f"{path}: {error.strerror or 'cannot be read'} ({source})") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not a text in UTF-8 ({source})") from None
+
+
+def make_secret(path: Path, text: str) -> None:
+    """Makes a file with one line, which only its owner may read, unless the file exists. It is
+    complete before it has its name. Raises `OSError`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(handle)
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink()
 
 
 def readable_by_all(path: Path) -> bool:

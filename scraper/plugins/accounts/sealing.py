@@ -10,13 +10,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import os
 import secrets
-from contextlib import suppress
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
 from scraper.errors import ConfigError
+from scraper.infra.secret_files import make_secret
 from scraper.plugins.accounts.settings import AccountsSettings
 from scraper.settings import Settings
 
@@ -70,19 +69,11 @@ def make_seal(settings: Settings) -> Seal:
 
 
 def _read_or_make_key(settings: Settings) -> str:
-    """Returns the key in `SCRAPER_HOME`, made on first use. The file is complete before it has its
-    name."""
+    """Returns the key in `SCRAPER_HOME`, made on first use."""
     path = settings.home_dir / FILE
     try:
         if not path.exists():
-            settings.home_dir.mkdir(parents=True, exist_ok=True)
-            new = path.with_name(f".{FILE}.{os.getpid()}.{secrets.token_hex(4)}")
-            handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w") as file:
-                file.write(secrets.token_hex(32) + "\n")
-            with suppress(FileExistsError):
-                os.link(new, path)
-            new.unlink()
+            make_secret(path, secrets.token_hex(32))
         key = path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "cannot be read"

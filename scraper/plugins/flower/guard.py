@@ -19,6 +19,7 @@ from tornado.httputil import HTTPHeaders, HTTPServerRequest
 from tornado.options import options
 from tornado.web import OutputTransform
 
+from scraper.errors import ConfigError
 from scraper.plugins.flower import login as flower_login
 from scraper.plugins.flower.access.roles import needed_role
 from scraper.plugins.flower.access.senders import Senders
@@ -52,14 +53,17 @@ def install(settings: Settings) -> None:
         if settings.of(FlowerSettings).flower_login == "password" and not (
             options.basic_auth or options.auth
         ):
-            login = flower_login.read_login(settings)
+            try:
+                login = flower_login.read_login(settings)
+            except ConfigError as error:
+                sys.exit(f"scraper: {error}")
             options.basic_auth = [f"{login.user}:{login.password}"]
 
     options.add_parse_callback(close)
     urls.settings["transforms"] = [Unframed]
     Flower.start_http_server = _start_listening
     senders = Senders(settings)
-    names = frozenset(filter(None, settings.of(FlowerSettings).flower_hosts.lower().split(",")))
+    names = frozenset(settings.of(FlowerSettings).flower_hosts.lower().replace(",", " ").split())
 
     def find_handler(app: Flower, request: HTTPServerRequest, **more: Any) -> Any:
         """Finds the handler of each request, Flower's own and WebSockets included."""

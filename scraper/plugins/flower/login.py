@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 
+from scraper.errors import ConfigError
+from scraper.infra.secret_files import make_secret
 from scraper.infra.services import Credentials
 from scraper.plugins.flower.settings import FlowerSettings
 from scraper.settings import Settings
 
 
 def read_login(settings: Settings) -> Credentials:
-    """Reads the login; generates its password on first use."""
+    """Reads the login; generates its password on first use. Raises `ConfigError` for an empty file,
+    with which everyone could log in."""
     own = settings.of(FlowerSettings)
     if own.flower_password:
         return Credentials(
@@ -21,15 +23,12 @@ def read_login(settings: Settings) -> Credentials:
             "SCRAPER_FLOWER_PASSWORD",
         )
     path = settings.home_dir / "flower-password"
-    try:
-        settings.home_dir.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        pass
-    else:
-        with os.fdopen(handle, "w") as file:
-            file.write(secrets.token_urlsafe(18) + "\n")
-    return Credentials(own.flower_user, path.read_text().strip(), str(path), generated=True)
+    if not path.exists():
+        make_secret(path, secrets.token_urlsafe(18))
+    password = path.read_text().strip()
+    if not password:
+        raise ConfigError(f"{path}: no password (fix: remove it, and a new one is made)")
+    return Credentials(own.flower_user, password, str(path), generated=True)
 
 
 class StoredLogin:

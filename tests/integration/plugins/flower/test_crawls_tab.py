@@ -136,7 +136,7 @@ def test_a_rebound_name_reads_and_does_nothing_where_no_login_is_asked_for(
 ) -> None:
     """A web page whose name leads to this machine: its requests are of the same origin."""
     run.env["SCRAPER_FLOWER_LOGIN"] = "none"
-    run.env["SCRAPER_FLOWER_HOSTS"] = "tab.example,other.example"
+    run.env["SCRAPER_FLOWER_HOSTS"] = "tab.example, other.example"
     flower = Flower(run, environment)
     with httpx.Client(base_url=flower.url, timeout=180) as own:
         assert own.get("/crawls").status_code == 200
