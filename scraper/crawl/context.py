@@ -17,6 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
+from scraper.crawl.isolation import isolated
 from scraper.crawl.login_signs import LoginSigns
 from scraper.domain import NO_VALIDATORS, Fetched, Kind, LastReading, LeasedPage, Validators
 from scraper.extract import Extractor, compile_site
@@ -24,6 +25,7 @@ from scraper.frontier import crawls
 from scraper.http.page_browser import rendering_of
 from scraper.http.policy import FetchPolicy
 from scraper.http.transport.guard import Networks, PrivateAccess
+from scraper.infra import outages
 from scraper.registry import first_answer, plugin_hooks
 from scraper.results.listing_traps import max_barren_depth
 from scraper.results.transaction import CrawlLimits
@@ -197,11 +199,15 @@ class CrawlContexts:
         with self._engine.begin() as connection:
             row = crawls.read_definition(connection, crawl_id)
             site_id, site = row.site_id, Site.model_validate(row.definition)
-            extras = {
-                name: extra
-                for name, hooks in plugin_hooks().items()
-                if (extra := hooks.crawl_extra(connection, crawl_id, site_id, site)) is not None
-            }
+            extras = {}
+            for name, hooks in plugin_hooks().items():
+                with (
+                    isolated(name, "crawl_extra", outages.is_postgres_away),
+                    connection.begin_nested(),
+                ):
+                    extra = hooks.crawl_extra(connection, crawl_id, site_id, site)
+                    if extra is not None:
+                        extras[name] = extra
         return replace(make_context(crawl_id, site_id, site, self._settings), extras=extras)
 
 

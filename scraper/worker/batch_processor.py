@@ -19,6 +19,7 @@ from functools import partial
 import structlog
 
 from scraper.crawl.context import CrawlContext
+from scraper.crawl.isolation import isolated
 from scraper.domain import Fetched, LeasedPage, Outcome, Status, Verdict
 from scraper.errors import DeferredError, FetchError, NoLoginError, NoProxyError
 from scraper.extract import FunctionFailed
@@ -108,8 +109,9 @@ class BatchProcessor:
             # Pages are left only if the batch was given up.
             self._unsettled -= batch.unsettled
         await batch.pending.stored.wait()
-        for part in self._parts.values():
-            await part.end_batch(batch)
+        for name, part in self._parts.items():
+            with isolated(name, "end_batch"):
+                await part.end_batch(batch)
 
     async def _settle_pages(self, batch: Batch) -> None:
         for crawl_id in {page.crawl_id for page in batch.lease.pages}:
@@ -376,7 +378,8 @@ class BatchProcessor:
         for name in context.extras:
             part = self._parts.get(name)
             if part is not None:
-                extra = await part.keep(batch, page, context, fetched, attempt)
-                if extra is not None:
-                    extras[name] = extra
+                with isolated(name, "keep"):
+                    extra = await part.keep(batch, page, context, fetched, attempt)
+                    if extra is not None:
+                        extras[name] = extra
         return extras

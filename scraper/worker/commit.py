@@ -7,7 +7,7 @@ them, and finds a page that PostgreSQL rejects by halving the group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from scraper.coordinator.discover import dispatch_message
 from scraper.coordinator.finish import finish_message
 from scraper.crawl.context import CrawlContexts
+from scraper.crawl.isolation import isolated
 from scraper.domain import Message, Outcome, Status, Verdict
 from scraper.infra import outages
 from scraper.infra.database import retry_transaction
@@ -36,7 +37,7 @@ class Settler:
     engine: sa.Engine
     worker: str
     contexts: CrawlContexts
-    parts: Sequence[WorkerPart]
+    parts: Mapping[str, WorkerPart]
     telemetry: Telemetry
     send: Callable[[Sequence[Message]], None]
     wants_work: Callable[[], bool]
@@ -60,6 +61,10 @@ class Settler:
             )
             crashed = [_make_crashed_result(pages[0], error)]
             stored = retry_transaction(lambda: self._settle_group(crashed))
+        for name, part in self.parts.items():
+            # The pages are committed: to store them again would be refused.
+            with isolated(name, "after_settling"):
+                part.after_settling(stored)
         messages = [finish_message(crawl_id) for crawl_id in stored.drained]
         if stored.added and self.wants_work():
             messages.append(dispatch_message())
@@ -71,13 +76,12 @@ class Settler:
     def _settle_group(self, pages: Sequence[PageResult]) -> StoredGroup:
         crawl_ids = {page.crawl_id for page in pages}
         limits = {crawl_id: self.contexts.limits_of(crawl_id) for crawl_id in crawl_ids}
-        for part in self.parts:
-            pages = part.before_settling(pages)
+        for name, part in self.parts.items():
+            # The caller retries what PostgreSQL refuses, also to a plug-in.
+            with isolated(name, "before_settling", lambda error: isinstance(error, DBAPIError)):
+                pages = part.before_settling(pages)
         with self.telemetry.store(pages), self.engine.begin() as connection:
-            stored = settle_pages(connection, pages, limits, self.worker)
-        for part in self.parts:
-            part.after_settling(stored)
-        return stored
+            return settle_pages(connection, pages, limits, self.worker)
 
 
 def _make_crashed_result(page: PageResult, error: DBAPIError) -> PageResult:

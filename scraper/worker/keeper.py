@@ -174,7 +174,7 @@ class Keeper:
         await self._services.limiters.sweep()
         self._cancel_stuck()
         batches = dict(self.batches)
-        if not batches and not any(part.slot_loads() for part in self._services.parts.values()):
+        if not batches and not self._services.slot_loads():
             return
         began = self._loop.time()
         crawl_ids = {page.crawl_id for batch in batches.values() for page in batch.lease.pages}

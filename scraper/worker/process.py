@@ -22,6 +22,7 @@ import structlog
 from scraper.coordinator.discover import dispatch_message
 from scraper.coordinator.dispatch import batch_pages_of
 from scraper.crawl.context import CrawlContexts
+from scraper.crawl.isolation import isolated
 from scraper.domain import Message
 from scraper.infra import slots
 from scraper.infra.database import make_engine
@@ -147,8 +148,9 @@ class Worker:
         await self.keeper.aclose(CLOSE_S / 4)
 
     def _hand_back(self) -> None:
-        for part in self.services.parts.values():
-            part.hand_back()
+        for name, part in self.services.parts.items():
+            with isolated(name, "hand_back"):
+                part.hand_back()
         self._handing_back = [
             asyncio.ensure_future(self.services.processor.hand_back(batch))
             for batch in self.keeper.batches.values()
@@ -158,8 +160,9 @@ class Worker:
     def _cut_short(self) -> None:
         for batch in self.keeper.batches.values():
             batch.cancel_pages()
-        for part in self.services.parts.values():
-            part.cut_short()
+        for name, part in self.services.parts.items():
+            with isolated(name, "cut_short"):
+                part.cut_short()
         self.services.writer.give_up_in(GIVE_UP_S)
 
     def _run(self, started: threading.Event) -> None:
@@ -227,8 +230,7 @@ class Worker:
                 for batch in self.keeper.batches.values()
                 if batch.moved_at
             ]
-            for part in self.services.parts.values():
-                loads += part.slot_loads()
+            loads += self.services.slot_loads()
             if loads:
                 # A freed slot may begin another batch, which may start a thread.
                 await asyncio.to_thread(self._set_slot_costs, loads)

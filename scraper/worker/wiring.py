@@ -12,11 +12,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.crawl.context import CrawlContexts
+from scraper.crawl.isolation import isolated
 from scraper.domain import Message
 from scraper.extract.subprocess.pool import ExtractionPool
 from scraper.frontier.control import HostControl
 from scraper.http.fetcher import HttpFetcher
 from scraper.infra import redis_clients
+from scraper.plugin import WorkerPart
 from scraper.politeness.fleet_limiter import RedisFleetLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.robots_cache import RobotsCache
@@ -29,7 +31,7 @@ from scraper.registry import active_plugins, resolve
 from scraper.settings import Settings
 from scraper.worker.batch_processor import BatchProcessor
 from scraper.worker.commit import Settler
-from scraper.worker.host import WorkerHost
+from scraper.worker.host import SlotLoad, WorkerHost
 from scraper.worker.page_fetch import PageFetcher
 from scraper.worker.telemetry import Telemetry
 from scraper.worker.tiers import TierChoice, begin_probe
@@ -88,7 +90,7 @@ class Services:
             engine=engine,
             worker=worker,
             contexts=contexts,
-            parts=list(self.parts.values()),
+            parts=self.parts,
             telemetry=telemetry,
             send=send,
             wants_work=lambda: self.processor.moving <= BATCHES_WANTED,
@@ -117,14 +119,23 @@ class Services:
 
     def loops(self) -> tuple[Coroutine[Any, Any, None], ...]:
         """Returns what the services run for as long as the process lives."""
-        runs = [part.run() for part in self.parts.values()]
+        runs = [_run_part(name, part) for name, part in self.parts.items()]
         return self.writer.run(), self.proxies.run(), *runs
+
+    def slot_loads(self) -> list[SlotLoad]:
+        """Returns what the plug-ins' tasks take up of the worker's slots."""
+        loads: list[SlotLoad] = []
+        for name, part in self.parts.items():
+            with isolated(name, "slot_loads"):
+                loads += part.slot_loads()
+        return loads
 
     async def aclose(self, within_s: float) -> None:
         """Releases the hosts' slots, which the fleet shares, and closes every connection."""
         # Parts end their requests first, which hold slots.
-        for part in self.parts.values():
-            await part.aclose(within_s / 8)
+        for name, part in self.parts.items():
+            with isolated(name, "aclose"):
+                await part.aclose(within_s / 8)
         # If Redis hangs, the slots expire without being released.
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s / 4):
@@ -134,3 +145,8 @@ class Services:
         await self.redis.aclose()
         self.extraction_pool.close()
         self.writer.close()
+
+
+async def _run_part(name: str, part: WorkerPart) -> None:
+    with isolated(name, "run"):
+        await part.run()

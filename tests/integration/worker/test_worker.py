@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import httpx
 import pytest
 import sqlalchemy as sa
+from structlog.testing import capture_logs
 
+from scraper import registry
+from scraper.crawl import context
 from scraper.domain import Message, Outcome
+from scraper.plugin import Hooks, WorkerPart
 from scraper.results.transaction import PageResult
+from scraper.worker.host import SlotLoad
 from scraper.worker.writer import Pending
 from tests.support.broker import Broker
 from tests.support.making import rows
@@ -100,3 +105,50 @@ def test_one_request_at_a_time_and_robots_do_not_block_each_other(
     broker.run()
     check(engine, shop)
     assert outcomes[Outcome.FETCHED] and not outcomes[Outcome.DEFERRED]
+
+
+class BrokenHooks(Hooks):
+    def crawl_extra(self, connection: sa.Connection, *_: object) -> object:
+        return connection.execute(sa.text("SELECT FROM no_such_table"))
+
+
+class KeepingHooks(Hooks):
+    def crawl_extra(self, *_: object) -> object:
+        return True
+
+
+class BrokenPart(WorkerPart):
+    async def keep(self, *_: object) -> object:
+        raise KeyError("keep")
+
+    async def end_batch(self, *_: object) -> None:
+        raise KeyError("end_batch")
+
+    def before_settling(self, *_: object) -> Sequence[PageResult]:
+        raise KeyError("before_settling")
+
+    def after_settling(self, *_: object) -> None:
+        raise KeyError("after_settling")
+
+    def slot_loads(self) -> Sequence[SlotLoad]:
+        raise KeyError("slot_loads")
+
+
+def test_a_plugin_that_fails_is_named_and_loses_no_page(
+    crawl: Callable[..., Broker], engine: sa.Engine, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooks = {"broken": BrokenHooks(), "keeping": KeepingHooks(), **registry.plugin_hooks()}
+    monkeypatch.setattr(context, "plugin_hooks", lambda: hooks)
+    broker = crawl(lambda message: [message])
+    services = broker.worker.services
+    services.parts["keeping"] = BrokenPart(services.host)
+    with capture_logs() as logs:
+        broker.run()
+    check(engine, shop)
+    failed = {
+        (line["plugin"], line["method"]) for line in logs if line["event"] == "plug-in failed"
+    }
+    called = ["keep", "before_settling", "after_settling", "end_batch"]
+    assert failed >= {("broken", "crawl_extra"), *(("keeping", method) for method in called)}
+    assert not {"group not stored", "group lost"} & {line["event"] for line in logs}
+    assert services.slot_loads() == []
