@@ -248,7 +248,9 @@ def _currency_source(reading: FieldSource) -> dict[str, str] | None:
 
 
 def _compile_type(reading: FieldSource, spec: FieldSpec) -> Typed:
-    decimal, currency = reading.decimal, reading.currency
+    # The texts of `auto` are its own.
+    decimal = None if reading.auto is not None else reading.decimal
+    currency = reading.currency
     match spec.type:
         case "text" | "list" | "object" | "objects":
             return lambda text, document: text
@@ -257,10 +259,7 @@ def _compile_type(reading: FieldSource, spec: FieldSpec) -> Typed:
         case "decimal":
             return lambda text, document: values.to_decimal(text, decimal)
         case "price":
-            # In JSON the decimal mark is always a dot.
-            inner = reading.path is not None and reading.response is None
-            written = reading.jsonld is not None or reading.state is not None or inner
-            exact = "." if written and decimal is None else None
+            exact = "." if reading.has_json_numbers and decimal is None else None
             return lambda text, document: _parse_money(text, decimal, currency, exact, document)
         case "bool" if reading.when is not None:
             pattern = selectors.compile_regex(reading.when)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from price_parser import Price
 
-from scraper.extract.values import DIGITS_MAX, Mistyped, ascii_digits
+from scraper.extract.values import DIGITS_MAX, Mistyped, ascii_digits, certain_mark
 
 # Longer texts are whole product cards.
 TEXT_MAX = 500
@@ -224,6 +224,9 @@ def _to_price_slowly(
         text = bare[1] + text[bare.end(2) :]
     elif len(_NUMBERS.findall(text)) > 1:
         text = _pick_price(_SIGN_AS_MARK.sub(r"\1.\3 \2", text), currency)
+    number = _NUMBERS.search(text)
+    if number is not None:
+        decimal = certain_mark(number[0], decimal)
     try:
         price = Price.fromstring(text, decimal_separator=decimal)
     except (ValueError, ArithmeticError):

@@ -29,6 +29,8 @@ _NUMBER = re.compile(
 # Arabic and full-width decimal marks and separators of thousands.
 _MARKS = {"\u066b": ".", "\u066c": ",", "\uff0e": ".", "\uff0c": ","}
 _GROUPS = re.compile(r"[ '\u2019]")
+# A number whose only mark cannot separate thousands.
+_FRACTION = re.compile(r"-?(?:0[.,]|\d+[.,](?!\d{3}(?!\d)))\d+").fullmatch
 # Where the word of a vocabulary comes from: "https://schema.org/InStock", "schema:InStock".
 _VOCABULARY = re.compile(
     r"^(?:.*(?:schema(?:\.org)?|vocabulary\.org|availability)\s*[/#:.\\]+\s*|(?:s|sdo|gr):)(?=\w)",
@@ -84,8 +86,7 @@ def _first_number(text: str, decimal: str | None, wanted: str) -> Decimal:
     if match is None or len(match[0]) > 60:
         raise Mistyped(text, wanted)
     written = _GROUPS.sub("", match[0].replace("\u2212", "-"))
-    if decimal is None:
-        decimal = _decimal_mark(written, wanted)
+    decimal = certain_mark(written, decimal) or _decimal_mark(written, wanted)
     other = "." if decimal == "," else ","
     try:
         number = Decimal(written.replace(other, "").replace(decimal, "."))
@@ -94,6 +95,14 @@ def _first_number(text: str, decimal: str | None, wanted: str) -> Decimal:
     if len(number.as_tuple().digits) > DIGITS_MAX:
         raise Mistyped(text, f"{wanted} of {DIGITS_MAX} digits")
     return number
+
+
+def certain_mark(number: str, decimal: str | None) -> str | None:
+    """Returns the stated decimal mark, or the number's own if that cannot separate thousands: most
+    structured data says "19.90" on pages that show 19,90 too."""
+    if decimal is None or not _FRACTION(number):
+        return decimal
+    return "," if "," in number else "."
 
 
 def _decimal_mark(written: str, wanted: str) -> str:

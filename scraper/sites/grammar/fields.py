@@ -40,7 +40,7 @@ MAX_LENGTH = 100_000
 
 class FieldSource(Source):
     """A source, and how its text is read. Under `any:` an alternative, which inherits the field's
-    options."""
+    options, but for the decimal mark of JSON: that is a dot."""
 
     map: dict[MapKey, Scalar] | None = Field(
         None, description="text -> value, applied before the type; other texts have no value"
@@ -78,6 +78,13 @@ class FieldSource(Source):
     @property
     def described(self) -> str:
         return super().described if self.table is None else f"table {self.table!r}"
+
+    @property
+    def has_json_numbers(self) -> bool:
+        """True if the source is JSON that the page has for machines, so its decimal mark is a
+        dot."""
+        inner = self.path is not None and self.response is None
+        return self.jsonld is not None or self.state is not None or inner
 
     def find_source_problems(self) -> list[tuple[str, str]]:
         pair = [key for key in ("key", "value") if getattr(self, key) is not None]
@@ -195,7 +202,12 @@ class FieldSpec(FieldSource):
         shared = {key: getattr(self, key) for key in _READ_OPTIONS}
         return tuple(
             alternative.model_copy(
-                update={k: v for k, v in shared.items() if getattr(alternative, k) is None}
+                update={
+                    k: v
+                    for k, v in shared.items()
+                    if getattr(alternative, k) is None
+                    and not (k == "decimal" and alternative.has_json_numbers)
+                }
             )
             for alternative in self.any
         )

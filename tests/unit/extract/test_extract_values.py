@@ -58,6 +58,9 @@ def test_no_int(text: str) -> None:
         ("1 234,5", None, "1234.5"),
         ("-0.5", None, "-0.5"),
         ("1.234.567", None, "1234567"),
+        # The only mark cannot separate thousands.
+        ("4.5", ",", "4.5"),
+        ("-0.125", ",", "-0.125"),
     ],
 )
 def test_decimal(text: str, mark: str | None, expected: str) -> None:
@@ -96,6 +99,8 @@ def test_no_decimal(text: str) -> None:
         ("leider 12,00", None, "EUR", ("12.00", "EUR")),
         ("Now only £10.00 (was £20.00)", None, None, ("10.00", "GBP")),
         ("140.000", ",", "IDR", ("140000", "IDR")),
+        ("1299.00 EUR", ",", None, ("1299.00", "EUR")),
+        ("1299.9000", ",", None, ("1299.9000", None)),
         ("Free", None, "USD", ("0", "USD")),
         # The amount next to the currency.
         ("2 for £5", None, None, ("5", "GBP")),

@@ -171,6 +171,21 @@ def test_thousands_in_json_are_those_that_the_page_shows(
 
 
 @pytest.mark.parametrize(
+    ("source", "price"),
+    [
+        ("any: [{jsonld: offers.price}, .price]", "14.161"),
+        ("any: [{jsonld: offers.lowPrice}, .price]", "14.16"),
+        ("jsonld: offers.highPrice", "1299.00"),
+        ("auto: price", "14.16"),
+    ],
+)
+def test_a_decimal_comma_is_the_pages_and_not_the_datas(source: str, price: str) -> None:
+    offers = {"price": "14.161", "highPrice": "1299.00"}
+    body = product_script({"name": "Jug", "offers": offers}) + "<h1>Jug</h1><p class=price>14,16 €"
+    assert str(value(f"{{type: price, decimal: ',', {source}}}", body)) == price
+
+
+@pytest.mark.parametrize(
     ("link", "clean"),
     [
         ("/p/1;jsessionid=0A1B2C3D4E5F.node1?x=1", "/p/1?x=1"),
