@@ -226,13 +226,16 @@ def _record_events(
     current = store.read_articles_of(connection, {*crawls, *moved})
     rows = []
     for article, members in current.items():
-        # An offer that joined the article was not in it before; one that is new did not exist.
-        earlier = [
-            before.get(stored.id, stored)
+        # The article that each offer comes from; an offer that is new did not exist.
+        origins = {
+            stored.id: moved.get(stored.id, (article,))[0]
             for stored in members
-            if moved.get(stored.id, (article,))[0] == article
-            and (stored.id in before or stored.id not in crawls)
-        ]
+            if stored.id in before or stored.id not in crawls
+        }
+        # An article's number is its first offer's, and changes when that leaves. If offers of two
+        # articles meet, the article whose first offer is here goes on, and the others joined it.
+        origin = min(origins.values(), key=lambda first: (first not in origins, first), default=0)
+        earlier = [before.get(s.id, s) for s in members if origins.get(s.id) == origin]
         best_before, best_after = best_offers(earlier), best_offers(members)
         sites = {row["site"] for row in [*best_before, *best_after]}
         if best_before != best_after and len(sites) > 1:

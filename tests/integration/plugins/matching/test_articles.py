@@ -285,6 +285,31 @@ def test_alerts_name_the_shop_that_is_cheaper(
     ]
 
 
+@pytest.mark.parametrize(
+    ("leaver", "falls"), [(0, (1, "1")), (2, (1, "1")), (1, (0, "2"))], ids=["first", "last", "new"]
+)
+def test_an_offer_that_changes_its_article_hides_no_change_of_others(
+    engine: sa.Engine,
+    shops: tuple[NamedShop, NamedShop, NamedShop],
+    leaver: int,
+    falls: tuple[int, str],
+) -> None:
+    """An article has the number of its first offer, which may leave it, or be new in it."""
+    rule = PriceRule.model_validate({"name": "best", "when": "cheapest"})
+    goods: dict[str, dict[str, str]] = {"1": {}, "2": {"name": "Bella lamp", "gtin": OTHER_GTIN}}
+    for place, id_ in ((0, "1"), (1, "1"), (2, "1"), (0, "2"), (2, "2")):
+        price = "35.00" if (place, id_) == falls else "30.00"
+        shops[place].sells(price, id_, **goods[id_])
+    link(engine)
+    outbox.collect_market(engine, [rule])
+    shops[leaver].sells("60.00", **goods["2"])
+    shops[falls[0]].sells("20.00", falls[1], **goods[falls[1]])
+    link(engine)
+    outbox.collect_market(engine, [rule])
+    alerts = rows(engine, "SELECT details ->> 'site', details ->> 'product' FROM price_alerts")
+    assert alerts == [(shops[falls[0]].name, falls[1])]
+
+
 def test_alerts_of_one_shop_name_the_best_price_of_all(
     engine: sa.Engine, shops: tuple[NamedShop, NamedShop, NamedShop]
 ) -> None:
