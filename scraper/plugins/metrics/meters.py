@@ -16,6 +16,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from scraper.crawl.isolation import isolated
 from scraper.domain import Outcome
 from scraper.process import dropped_messages
 from scraper.worker.host import WorkerHost
@@ -116,5 +117,6 @@ class _WorkerCollector(Collector):
             "Messages of the broker that this program did not send",
             dropped_messages.total,
         )
-        for part in self._host.parts.values():
-            yield from part.collect_metrics()
+        for name, part in self._host.parts.items():
+            with isolated(name, "collect_metrics"):
+                yield from list(part.collect_metrics())

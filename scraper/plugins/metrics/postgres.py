@@ -11,8 +11,10 @@ import sqlalchemy as sa
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from pydantic import ValidationError
 
+from scraper.crawl.isolation import isolated
 from scraper.domain import CrawlStatus, Status
 from scraper.frontier.progress import read_progress
+from scraper.infra import outages
 from scraper.plugins.metrics.counters import Growing, Labels
 from scraper.registry import plugin_hooks
 from scraper.sites.definition import Site
@@ -91,7 +93,7 @@ class Postgres:
                 *_dead_page_metrics(connection),
                 *_active_crawl_metrics(connection),
                 *_consumer_metrics(connection),
-                *(m for hooks in plugin_hooks().values() for m in hooks.stored_metrics(connection)),
+                *_plugin_metrics(connection),
                 *self._counter_metrics(connection),
             ]
 
@@ -257,6 +259,17 @@ def _consumer_metrics(connection: sa.Connection) -> list[Metric]:
         age.add_metric([row.name, row.site], float(row.age_s))
         expired.add_metric([row.name, row.site], row.expired)
     return [behind, age, expired]
+
+
+def _plugin_metrics(connection: sa.Connection) -> list[Metric]:
+    metrics: list[Metric] = []
+    for name, hooks in plugin_hooks().items():
+        with (
+            isolated(name, "stored_metrics", outages.is_postgres_away),
+            connection.begin_nested(),
+        ):
+            metrics += hooks.stored_metrics(connection)
+    return metrics
 
 
 def _counter_labels(name: str, sites: Sequence[str]) -> list[Labels]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from prometheus_client.core import Metric
 
-from scraper.infra import redis_clients
+from scraper.crawl.isolation import isolated
+from scraper.infra import outages, redis_clients
 from scraper.plugins.metrics.counters import Growing, Labels
 from scraper.plugins.metrics.postgres import make_counter, make_gauge
 from scraper.proxies import file
@@ -94,8 +95,11 @@ class RedisState:
         )
 
     def _plugin_metrics(self) -> list[Metric]:
-        hooks = plugin_hooks().values()
-        return [metric for hook in hooks for metric in hook.fleet_metrics(self._client)]
+        metrics: list[Metric] = []
+        for name, hooks in plugin_hooks().items():
+            with isolated(name, "fleet_metrics", outages.is_broker_away):
+                metrics += hooks.fleet_metrics(self._client)
+        return metrics
 
 
 def _proxy_states(pools: Mapping[str, str], by_host: ByHost) -> list[Metric]:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 import pytest
 import redis.asyncio as aredis
 import sqlalchemy as sa
 from prometheus_client import Metric
+from redis import Redis
+from structlog.testing import capture_logs
 
 from scraper.feed import consumers
+from scraper.plugin import Hooks
 from scraper.plugins.accounts.policy import Trouble
 from scraper.plugins.accounts.status import LoginLockResult
 from scraper.plugins.accounts.store import LoginStore
 from scraper.plugins.archive import rows as archive
 from scraper.plugins.metrics import postgres
+from scraper.plugins.metrics import redis as metrics_of_redis
 from scraper.plugins.metrics.postgres import Postgres
 from scraper.plugins.metrics.redis import RedisState
+from scraper.registry import plugin_hooks
 from tests.support.making import a_site, open_crawl, rows
 
 Values = dict[tuple[str, ...], float]
@@ -132,3 +138,30 @@ def test_accounts(valkey_url: str) -> None:
     assert found == {
         ("shop", "logged_in"): 2, ("shop", "resting"): 1, ("other", "quarantine"): 1, ("other", "logging_in"): 1,
     }  # fmt: skip
+
+
+class BrokenHooks(Hooks):
+    def stored_metrics(self, connection: sa.Connection) -> Iterable[Metric]:
+        yield Metric("half", "", "gauge")
+        connection.execute(sa.text("SELECT FROM no_such_table"))
+
+    def fleet_metrics(self, client: Redis) -> Iterable[Metric]:
+        raise KeyError("fleet")
+
+
+def test_a_plugin_that_fails_costs_its_own_metrics_alone(
+    engine: sa.Engine, valkey_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooks = {"broken": BrokenHooks(), **plugin_hooks()}
+    for module in (postgres, metrics_of_redis):
+        monkeypatch.setattr(module, "plugin_hooks", lambda: hooks)
+    with capture_logs() as logs:
+        found = [*Postgres(engine, 60).read(), *RedisState(valkey_url, None).read()]
+    assert {"scraper_archive_unfinished_segments", "scraper_fetches", "scraper_accounts"} <= {
+        family.name for family in found
+    }
+    failed = [(line["event"], line["plugin"], line["method"]) for line in logs]
+    assert failed == [
+        ("plug-in failed", "broken", "stored_metrics"),
+        ("plug-in failed", "broken", "fleet_metrics"),
+    ]
