@@ -42,6 +42,9 @@ from scraper.results.products import NewProduct
 
 FENCE = sa.text(sql("results/settle_pages.sql"))
 NOW = sa.text("SELECT now()")
+READ_AGAIN = sa.text("""
+UPDATE pages SET extractor_hash = NULL, fetched_at = NULL WHERE id = ANY (:ids)
+""")
 
 NO_EXTRAS: Mapping[str, object] = {}
 
@@ -191,6 +194,7 @@ def _store_products(
     ids = [page.page_id for page, _ in kept]
     again = {id_ for hook in hooks for id_ in hook.confirming_pages(connection, asking, ids)}
     read = [*first, *(pair for pair in kept if pair[0].page_id in again)]
+    _reread_checked(connection, kept, read)
     several = [(page.page_id, page.named) for page, _ in kept if page.named is not None]
     if several:
         page_items.mark_absent(connection, several)
@@ -201,7 +205,7 @@ def _store_products(
     rates.add_vanished(held.vanished)
     # A page that gives what it gave before comes without its products.
     same = [
-        (page.page_id, page.crawl_id) for page, _ in kept if page.verdict.status is Status.UNCHANGED
+        (page.page_id, page.crawl_id) for page, _ in read if page.verdict.status is Status.UNCHANGED
     ]
     products.confirm_products(connection, same)
     holding = [crawl_id for crawl_id, crawl in live.items() if crawl.holds_new]
@@ -212,6 +216,15 @@ def _store_products(
     if several:
         page_items.reread_shared(connection, several)
     return rates
+
+
+def _reread_checked(connection: sa.Connection, kept: KeptPages, read: KeptPages) -> None:
+    """Makes the next crawl read product pages whole whose products are not stored: their validators
+    and age belong to content that was only checked."""
+    ids = {row.page_id for _, row in kept if row.kind == Kind.PRODUCT}
+    ids -= {page.page_id for page, _ in read}
+    if ids:
+        connection.execute(READ_AGAIN, {"ids": sorted(ids)})
 
 
 def _add_links(

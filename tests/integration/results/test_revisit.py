@@ -507,6 +507,35 @@ def test_what_is_delisted_and_comes_back_unchanged_is_listed_again(
 
 
 @either
+def test_an_unchanged_page_of_a_missed_product_does_not_list_it(
+    engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
+) -> None:
+    crawl()
+    shop.listed.remove(1)
+    delisted = []
+    for _ in range(3):
+        age(engine, 2)
+        delisted.append(crawl().products_delisted)
+    assert delisted == [0, 0, 1]
+
+
+@either
+def test_a_page_that_was_requested_for_a_missed_product_is_read_whole_afterwards(
+    engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
+) -> None:
+    """Its new price was not stored, so neither its age nor its validators may confirm the old."""
+    crawl(revisit="7d")
+    shop.listed.remove(1)
+    crawl(revisit="7d")
+    shop.prices[1] = "1.50 €"
+    crawl(revisit="7d")
+    assert shop.statuses() == {200: 1} and prices(engine)["1"] == 1.9
+    shop.listed.append(1)
+    crawl(revisit="7d")
+    assert shop.statuses() == {200: 1} and prices(engine)["1"] == 1.5
+
+
+@either
 def test_a_product_that_was_deleted_by_hand_comes_back(
     engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
 ) -> None:
