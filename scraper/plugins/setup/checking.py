@@ -62,12 +62,19 @@ def refuse_endless(text: str) -> None:
         raise ConfigError(f"the text has more than {DEPTH_MAX} brackets in each other")
 
 
+def defined_name(file: Path) -> str:
+    """Returns the name of the site that a file defines: its file's, unless it says another."""
+    _, *named = loader.guess_names(file)
+    return named[0] if named else file.stem
+
+
 def find_file(folder: Path, name: str) -> Path:
     """Returns the file that defines a site, or the one that would."""
-    files = loader.list_definition_files(folder)
-    same = [file for file in files if file.stem == name]
-    named = same or [file for file in files if name in loader.guess_names(file)]
-    return named[0] if named else folder / f"{name}.yaml"
+    files = sorted(loader.list_definition_files(folder), key=lambda file: file.stem != name)
+    named = [file for file in files if name in loader.guess_names(file)]
+    # A file of this name may define another site.
+    defining = [file for file in named if defined_name(file) == name]
+    return next(iter([*defining, *named]), folder / f"{name}.yaml")
 
 
 def check_text(text: str, file: Path, settings: Settings, *, private: bool) -> Checked:

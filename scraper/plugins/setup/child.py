@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -102,9 +103,20 @@ class Child:
         raw = os.pread(self._errors.fileno(), OUTPUT_MAX_BYTES, self._seen)
         whole = raw[: raw.rfind(b"\n") + 1]
         self._seen += len(whole)
-        for line in whole.decode("utf-8", "replace").splitlines():
-            self._lines.append(line[:LINE_CHARS])
-            self._watch(self._lines[-1])
+        for text in whole.decode("utf-8", "replace").splitlines():
+            for line in _read_error(text).splitlines():
+                self._lines.append(line[:LINE_CHARS])
+                self._watch(self._lines[-1])
+
+
+def _read_error(line: str) -> str:
+    """Returns the message of an error that was printed as JSON; any other line as it is."""
+    if not line.startswith('{"error": '):
+        return line
+    try:
+        return str(json.loads(line)["error"])
+    except ValueError:
+        return line
 
 
 class Children:

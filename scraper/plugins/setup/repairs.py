@@ -61,7 +61,7 @@ class Repairs:
             self._repairs[site] = repair
             for name in list(self._repairs)[:-KEPT_MAX]:
                 del self._repairs[name]
-        threading.Thread(target=self._run, args=(repair,), daemon=True).start()
+        threading.Thread(target=self._run, args=(repair, file), daemon=True).start()
 
     def find_repair(self, site: str) -> dict[str, Any] | None:
         """Returns the newest repair of a site since Flower's start."""
@@ -72,8 +72,9 @@ class Repairs:
         """Ends everything, when the process ends."""
         self._children.close()
 
-    def _run(self, repair: SiteRepair) -> None:
-        words = ["repair", "--json", "--", repair.site]
+    def _run(self, repair: SiteRepair, file: Path) -> None:
+        # The file may have another name than its site.
+        words = ["repair", "--json", "--", str(file)]
         try:
             ended = self._children.run(
                 words, {}, lambda _: None, self._deadline_s, lambda: self._children.closed

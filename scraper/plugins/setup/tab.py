@@ -20,6 +20,7 @@ from scraper.plugins.setup.checking import (
     check_name,
     check_text,
     compare_texts,
+    defined_name,
     find_file,
     refuse_endless,
 )
@@ -63,7 +64,7 @@ def read(connection: sa.Connection, query: Mapping[str, str]) -> dict[str, Any]:
         return {"now": now, **_read_definition(connection, check_name(query["site"]))}
     if "change" in query:
         return {"now": now, "change": _read_diff(connection, _parse_id(query["change"]))}
-    names = [file.stem for file in loader.list_definition_files(settings.load().sites_dir)]
+    names = sorted(map(defined_name, loader.list_definition_files(settings.load().sites_dir)))
     return {
         "now": now,
         "surveys": [survey.summary for survey in SURVEYS.list_all()],

@@ -66,6 +66,21 @@ def test_a_definition_is_saved_with_the_forms_values(
     assert rows(engine, LOG) == [("ann", "garden", "added", True, False)]
 
 
+def test_a_site_keeps_its_name_in_a_file_of_another(
+    engine: sa.Engine, environment: Settings
+) -> None:
+    folder = environment.sites_dir
+    for file, name in (("shop", "my-shop"), ("other", "shop")):
+        (folder / f"{file}.yaml").write_text(TEXT.replace("name: shop", f"name: {name}"))
+    with engine.connect() as connection:
+        assert tab.read(connection, {})["sites"] == ["my-shop", "shop"]
+    assert read_site(engine, "shop")["file"] == str(folder / "other.yaml")
+    site = read_site(engine, "my-shop")
+    save(engine, site["text"], name="my-shop", seen=site["seen"], rate="2/s")
+    changed = load_file(folder / "shop.yaml")
+    assert (changed.name, changed.rate) == ("my-shop", "2/s")
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

@@ -71,6 +71,7 @@ def test_a_page_that_is_not_a_shop_is_explained(surveys: Surveys) -> None:
         (id_,) = surveys.add_shops([f"{server.url}/"], "1000/s", "ann")
         survey = ended(surveys, id_)
     assert survey.state == "failed" and "no list of products was found" in survey.problem
+    assert not survey.problem.startswith("{"), "it is JSON"
     assert "Traceback" not in survey.problem and "scraper-new-" not in survey.problem
 
 
