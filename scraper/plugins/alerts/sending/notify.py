@@ -146,9 +146,13 @@ def _notify_service(notice: Notice, recipient: Recipient) -> str | None:
     service = make_service(recipient.address, recipient.kind)
     if service is None:
         return "not an address that messages can be sent to"
+    overflow = import_apprise().OverflowMode
     # A webhook's program reads the details from the JSON.
     if hasattr(service, "payload_extras"):
         service.payload_extras.update(notice.details)
+    elif recipient.kind not in MAIL and service.overflow_mode is overflow.UPSTREAM:
+        # Chats refuse a message that is too long for them.
+        service.overflow_mode = overflow.SPLIT
     kind = "failure" if notice.failure else "info"
     formats = import_apprise().NotifyFormat
     title, body, body_format = notice.title, notice.text, formats.TEXT

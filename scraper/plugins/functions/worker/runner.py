@@ -332,11 +332,13 @@ class CallRunner:
             running.wake.clear()
             while running.ready and not running.over:
                 await self._push_entry(running, running.group, {"r": running.take()})
-            if running.ended or running.back:
+            # The last input may end while an entry is pushed.
+            ended = running.ended
+            if ended or running.back:
                 await self._push_entry(
-                    running, running.group, {"b": running.take_back(), "end": running.ended}
+                    running, running.group, {"b": running.take_back(), "end": ended}
                 )
-            if running.ended:
+            if ended:
                 return
 
     async def _push_entry(

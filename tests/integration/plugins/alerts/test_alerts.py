@@ -116,6 +116,21 @@ def test_a_message_keeps_its_lines_and_its_signs(told: tuple[Webhook, Mailbox, P
     assert mail.splitlines() == text.splitlines() and webhook.got[0][1]["message"] == text
 
 
+def test_a_chat_gets_a_long_message_in_parts(told: tuple[Webhook, Mailbox, Path]) -> None:
+    webhook, mailbox, path = told
+    lines = [f"Pan {number} (shop): fell https://shop.example/{number}" for number in range(100)]
+    notice = Notice("100 products", "\n".join(lines), {})
+    chat = f"mmost://127.0.0.1:{webhook.server.server_port}/{'a' * 24}"
+    to = recipient_list.parse_recipients(f"{chat}\n{webhook.address}\n{mailbox.address}", path)
+    assert notify.find_failures(notice, to) == {}
+    texts = [message["text"] for _, message in webhook.got if "text" in message]
+    assert len(texts) == 2 and max(map(len, texts)) <= 4000
+    assert [line for line in "\n".join(texts).splitlines() if line in lines] == lines
+    (whole,) = [message["message"] for _, message in webhook.got if "message" in message]
+    ((_, _, mail),) = mailbox.got
+    assert whole.splitlines() == mail.splitlines() == lines
+
+
 def test_a_recipient_that_hangs_does_not_keep_the_others(
     told: tuple[Webhook, Mailbox, Path],
 ) -> None:

@@ -3,10 +3,12 @@ courier without servers."""
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -26,9 +28,9 @@ from scraper.plugins.functions.group import (
     size_after,
 )
 from scraper.plugins.functions.sender import CallGroup, CallSender
-from scraper.plugins.functions.store import Look
+from scraper.plugins.functions.store import DONE, Look
 from scraper.plugins.functions.worker.allowed_functions import resolve_function
-from scraper.plugins.functions.worker.runner import failure_of
+from scraper.plugins.functions.worker.runner import LANES, CallRunner, failure_of
 from scraper.settings import Settings
 
 ALLOWED = ("tests.support.called",)
@@ -258,6 +260,44 @@ def test_after_redis_was_emptied_workers_have_a_moment_to_say_what_they_have() -
     sender._find_lost_groups(Look(True, 0.0, {1: None, 2: None}), 100.0)
     sender._find_lost_groups(Look(False, 50.0, {1: 60.0, 2: None}), 106.0)
     assert list(sender._out) == [1] and [list(each.open) for each in sender._unsent] == [[1]]
+
+
+def test_an_input_that_ends_while_others_are_handed_back_is_sent() -> None:
+    async def work() -> list[dict[str, Any]]:
+        entries: list[dict[str, Any]] = []
+        is_released = asyncio.Event()
+
+        async def claim(*_: Any) -> bool:
+            return True
+
+        async def push(_: str, entry: dict[str, Any]) -> int:
+            entries.append(orjson.loads(orjson.dumps(entry)))
+            is_released.set()
+            while not runner._running[0].ended:
+                await asyncio.sleep(0)
+            return DONE
+
+        async def wait(_: Any, value: int) -> int:
+            await is_released.wait()
+            return value
+
+        groups: Any = SimpleNamespace(claim=claim, push=push)
+        clients: Any = SimpleNamespace(lend_client=lambda _: nullcontext())
+        context: Any = SimpleNamespace(policy=None)
+        runner = CallRunner(groups=groups, clients=clients, pages=None, settings=Settings())
+        inputs = [(index, index) for index in range(LANES + 1)]
+        group = Group("0" * 32, 1, "a:b", "q", 10, CallOptions(), inputs)
+        running = asyncio.ensure_future(runner.run(group, context, wait, None))
+        while not runner.active or not runner._running[0].under_way:
+            await asyncio.sleep(0)
+        runner.hand_back()
+        await running
+        return entries
+
+    first, *later = asyncio.run(work())
+    assert (first["b"], first["end"]) == ([LANES], False)
+    results = [index for entry in later for index, _, _ in entry.get("r", ())]
+    assert sorted(results) == list(range(LANES)) and later[-1]["end"]
 
 
 def test_importing_the_client_costs_next_to_nothing() -> None:
