@@ -130,8 +130,7 @@ SELECT {_PAGE}, g.place, g.key, g.codec, c.definition
 NEWEST = sa.text("""
 SELECT n.*, g.place, g.key, g.codec FROM (
     SELECT DISTINCT ON (a.page_id) a.segment_id, a.start, a.size, a.body_bytes, a.captured_size,
-           a.page_id, a.url,
-           a.fetched_at
+           a.page_id, a.url, a.content_hash, a.fetched_at
       FROM archived_pages a LEFT JOIN pages p ON p.id = a.page_id
      WHERE a.site_id = :site_id AND a.kind = 'product' AND p.status IS DISTINCT FROM 'gone'
        AND (CAST(:since AS timestamptz) IS NULL OR a.fetched_at >= :since)

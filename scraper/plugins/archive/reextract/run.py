@@ -8,7 +8,7 @@ written: products, fields, fill rates, and whether these are usual for the site
 that memory does not grow with the catalogue.
 
 Then they are written in batches, with the upsert that crawls use, which keeps versions and feeds
-changes. A product that was fetched after its archived page stays as it is, and so does one that is
+changes. A product that was read from a later answer stays as it is, and so does one that is
 delisted or was read from another page. Re-extraction never delists or lists a product, and never
 makes it fresher than its page.
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -259,6 +259,7 @@ class Reextraction:
         pages = [archived.row["page_id"] for archived, _ in waiting]
         with self._engine.connect() as connection:
             rows = store.find_products(connection, site_id, ids, pages)
+            page_hashes = store.read_page_hashes(connection, pages)
         stored = {row.external_id: row for row in rows}
         of_pages: dict[int, list[Any]] = {}
         for row in rows:
@@ -272,7 +273,9 @@ class Reextraction:
                         preview.vanished_examples.append(row.external_id)
             for product in extracted.products:
                 new = self._make_extract(site_id, archived, product.external_id, product.data)
-                shown = self._compare_product(new, stored.get(product.external_id), preview)
+                shown = self._compare_product(
+                    new, stored.get(product.external_id), page_hashes, preview
+                )
                 if shown is not None and len(preview.shown) < show:
                     preview.shown.append(shown)
 
@@ -289,9 +292,15 @@ class Reextraction:
             data,
             content_hash(data),
         )
-        return Extract(product, datetime.fromisoformat(archived.row["fetched_at"]))
+        return _as_extract(product, archived.row["fetched_at"], archived.row["content_hash"])
 
-    def _compare_product(self, new: Extract, stored: Any, preview: Preview) -> ProductChange | None:
+    def _compare_product(
+        self,
+        new: Extract,
+        stored: Any,
+        page_hashes: Mapping[int, UUID | None],
+        preview: Preview,
+    ) -> ProductChange | None:
         """Compares a product with the stored one. Returns None if that stays as it is."""
         product = new.product
         key = content_hash({"id": product.external_id})
@@ -305,7 +314,7 @@ class Reextraction:
             preview.sums.add_new(data)
             self._keep_extract(new)
             return ProductChange(product.external_id, product.url, {}, new=True)
-        reason = store.reason_to_keep(stored, product.page_id, new.fetched_at)
+        reason = store.reason_to_keep(stored, new, page_hashes.get(product.page_id))
         if reason is not None:
             preview.left[reason] += 1
             return None
@@ -327,7 +336,7 @@ class Reextraction:
             dumps(product.data),
             str(product.content_hash),
         ]
-        self._extracts.write(orjson.dumps([*row, new.fetched_at]) + b"\n")
+        self._extracts.write(orjson.dumps([*row, new.fetched_at, new.page_hash]) + b"\n")
 
     def _count_extracts(self) -> int:
         self._extracts.seek(0)
@@ -337,7 +346,7 @@ class Reextraction:
         self._extracts.seek(0)
         batch: list[Extract] = []
         for line in self._extracts:
-            external_id, page_id, url, data, hashed, at = orjson.loads(line)
+            external_id, page_id, url, data, hashed, at, page_hash = orjson.loads(line)
             product = NewProduct(
                 site_id,
                 external_id,
@@ -347,7 +356,7 @@ class Reextraction:
                 products.parse_data(data),
                 UUID(hashed),
             )
-            batch.append(Extract(product, datetime.fromisoformat(at)))
+            batch.append(_as_extract(product, at, page_hash))
             if len(batch) == BATCH:
                 yield batch
                 batch = []
@@ -368,3 +377,7 @@ class Reextraction:
             if reason is not None:
                 reasons.append(reason)
         return reasons
+
+
+def _as_extract(product: NewProduct, at: str, page_hash: str | None) -> Extract:
+    return Extract(product, datetime.fromisoformat(at), UUID(page_hash) if page_hash else None)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import sqlalchemy as sa
 
@@ -55,6 +56,9 @@ SELECT {_COLUMNS} FROM products WHERE site_id = :site_id AND external_id = ANY (
 # A page that is missing from the frontier was moved to its site's Bloom filter, and is not gone.
 GONE = sa.text("SELECT id FROM pages WHERE id = ANY (:ids) AND status = 'gone'")
 
+# What the last answers of pages contained.
+PAGE_HASHES = sa.text("SELECT id, content_hash FROM pages WHERE id = ANY (:ids)")
+
 # The upsert marks products as just fetched and listed; these were neither.
 AS_OF = sa.text("""
 UPDATE products p SET fetched_at = i.fetched_at, missed_crawls = i.missed_crawls
@@ -66,10 +70,12 @@ UPDATE products p SET fetched_at = i.fetched_at, missed_crawls = i.missed_crawls
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """A product as extracted now from an archived page, which was fetched at `fetched_at`."""
+    """A product as extracted now from an archived page, which was fetched at `fetched_at`, and
+    whose content had the hash `page_hash` then."""
 
     product: NewProduct
     fetched_at: datetime
+    page_hash: UUID | None
 
 
 def find_blocking_crawl(connection: sa.Connection, site_id: int, site: Site) -> int | None:
@@ -106,15 +112,27 @@ def find_products(
     )
 
 
-def reason_to_keep(stored: Any, page_id: int, fetched_at: datetime) -> str | None:
-    """Returns why a stored product must stay as it is; None: it may be written."""
-    if stored.fetched_at > fetched_at:
+def read_page_hashes(connection: sa.Connection, page_ids: Sequence[int]) -> dict[int, UUID | None]:
+    """Returns the hash of what each page of the frontier contained when it was last read."""
+    found = connection.execute(PAGE_HASHES, {"ids": list(page_ids)})
+    return {row.id: row.content_hash for row in found}
+
+
+def reason_to_keep(stored: Any, extract: Extract, page_hash: UUID | None) -> str | None:
+    """Returns why a stored product must stay as it is; None: it may be written. `page_hash` is the
+    hash of what its page contained when it was last read, if that is known.
+
+    The release of a held product, and answers that equal the archived one, make a product fresher
+    than its archived page, which is still what the product was read from.
+    """
+    is_same = page_hash is not None and page_hash == extract.page_hash
+    if stored.fetched_at > extract.fetched_at and not is_same:
         return "fetched later"
     if stored.delisted_at is not None:
         return "delisted"
     if stored.absent_since is not None:
         return "no longer on its page"
-    if stored.page_id != page_id:
+    if stored.page_id != extract.product.page_id:
         return "read from another page"
     return None
 
@@ -130,6 +148,7 @@ def write_products(
     stored = {
         row.external_id: row for row in connection.execute(LOCKED, {"site_id": site_id, "ids": ids})
     }
+    page_hashes = read_page_hashes(connection, page_ids)
     chosen: dict[str, Extract] = {}
     for extract in extracts:
         product, row = extract.product, stored.get(extract.product.external_id)
@@ -137,7 +156,7 @@ def write_products(
             continue
         if row is not None and (
             row.content_hash == product.content_hash
-            or reason_to_keep(row, product.page_id, extract.fetched_at)
+            or reason_to_keep(row, extract, page_hashes.get(product.page_id))
         ):
             continue
         chosen[product.external_id] = extract
@@ -148,9 +167,8 @@ def write_products(
     for external_id, extract in chosen.items():
         row = stored.get(external_id)
         missed = row.missed_crawls if row is not None else 0
-        times.append(
-            {"external_id": external_id, "fetched_at": extract.fetched_at, "missed_crawls": missed}
-        )
+        at = extract.fetched_at if row is None else max(row.fetched_at, extract.fetched_at)
+        times.append({"external_id": external_id, "fetched_at": at, "missed_crawls": missed})
     if times:
         connection.execute(AS_OF, {"site_id": site_id, "rows": dumps(times)})
     counts = CountsByCrawl()

@@ -43,6 +43,8 @@ from tests.support.making import (
 PAGES = 30
 PRODUCT = {"id": {"css": "b"}, "fields": {"title": {"css": "h1", "required": True}, "price": "i"}}
 
+LATER = "fetched_at = now() + interval '1 hour'"
+
 
 def definition(**fields: Any) -> Site:
     product = PRODUCT | {"fields": PRODUCT["fields"] | fields}  # type: ignore[operator]
@@ -198,13 +200,15 @@ def test_what_would_change_is_what_then_changes(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ("fetched_at = now() + interval '1 hour'", "fetched later"),
+        (LATER, "fetched later"),
         ("delisted_at = now(), missed_crawls = 2", "delisted"),
         ("page_id = (SELECT max(id) FROM pages)", "read from another page"),
     ],
 )
 def test_products_that_are_left_alone(shop: Shop, change: str, why: str) -> None:
     shop.execute(f"UPDATE products SET {change} WHERE external_id IN ('1', '2')")
+    if change == LATER:
+        shop.execute("UPDATE pages SET content_hash = gen_random_uuid()")
     known = rows(shop.engine, "SELECT * FROM products WHERE external_id IN ('1', '2') ORDER BY id")
     preview, written = reextract(shop, definition(price="s"))
     assert preview.left == {why: 2} and written is not None and written.changed == PAGES - 2
@@ -214,12 +218,22 @@ def test_products_that_are_left_alone(shop: Shop, change: str, why: str) -> None
     )
 
 
+def test_a_product_that_was_confirmed_later_is_written_and_stays_as_fresh(shop: Shop) -> None:
+    shop.execute("UPDATE archived_pages SET fetched_at = fetched_at - interval '1 hour'")
+    shop.execute("DELETE FROM pages WHERE url LIKE '%/p/4'")  # a filter remembers it
+    times = "SELECT fetched_at FROM products ORDER BY external_id"
+    known = rows(shop.engine, times)
+    preview, written = reextract(shop, definition(price="s"))
+    assert preview.left == {"fetched later": 1}
+    assert written is not None and written.changed == PAGES - 1
+    assert shop.data()["5"]["price"] == "5.90" and rows(shop.engine, times) == known
+
+
 def test_what_happens_between_the_look_and_the_writing_wins(shop: Shop) -> None:
     with Reextraction(shop.engine, shop.settings, definition(price="s")) as extraction:
         extraction.read(shop.crawl[0], tick=lambda done, total: None)
-        shop.execute(
-            "UPDATE products SET fetched_at = now() + interval '1 hour' WHERE external_id = '1'"
-        )
+        shop.execute(f"UPDATE products SET {LATER} WHERE external_id = '1'")
+        shop.execute("UPDATE pages SET content_hash = gen_random_uuid() WHERE url LIKE '%/p/1'")
         shop.execute("UPDATE products SET delisted_at = now() WHERE external_id = '2'")
         shop.execute("UPDATE pages SET status = 'gone' WHERE url LIKE '%/p/3'")
         with shop.engine.begin() as connection:
