@@ -25,7 +25,8 @@ from scraper.sites.grammar.sources import STRUCTURED, Source
 ID_MAX = 500
 # The value of a bool with `when` if the page has no text for it: false, but not found on the page.
 NOTHING_SHOWN = object()
-Typed = Callable[[str, Document], Any]
+# From a text, the page, and the currency next to the price.
+Typed = Callable[[str, Document, str | None], Any]
 
 
 class Money(NamedTuple):
@@ -176,16 +177,13 @@ class FieldReader:
                 return None
             faults.append(f"{self.name}: {len(text):,} characters, cut")
             text = text[: spec.max_length]
+        beside = compiled.currency and self._read_currency(compiled.currency, document)
         try:
-            value = compiled.typed(text, document)
+            value = compiled.typed(text, document, beside)
         except Mistyped as error:
             faults.append(f"{self.name}: {error} ({reading.described})")
             return None
-        if isinstance(value, Money) and compiled.currency is not None:
-            return Money(
-                value.amount, self._read_currency(compiled.currency, document) or value.currency
-            )
-        return value
+        return value if beside is None else value._replace(currency=beside)
 
     def _read_currency(self, currency: Texts, document: Document) -> str | None:
         codes = currency(document, False)
@@ -253,34 +251,39 @@ def _compile_type(reading: FieldSource, spec: FieldSpec) -> Typed:
     currency = reading.currency
     match spec.type:
         case "text" | "list" | "object" | "objects":
-            return lambda text, document: text
+            return lambda text, document, beside: text
         case "int":
-            return lambda text, document: values.to_int(text, decimal)
+            return lambda text, document, beside: values.to_int(text, decimal)
         case "decimal":
-            return lambda text, document: values.to_decimal(text, decimal)
+            return lambda text, document, beside: values.to_decimal(text, decimal)
         case "price":
-            exact = "." if reading.has_json_numbers and decimal is None else None
-            return lambda text, document: _parse_money(text, decimal, currency, exact, document)
+            return lambda text, document, beside: _parse_money(
+                text, reading, decimal, beside or currency, document
+            )
         case "bool" if reading.when is not None:
             pattern = selectors.compile_regex(reading.when)
-            return lambda text, document: selectors.matches_anywhere(pattern, text)
+            return lambda text, document, beside: selectors.matches_anywhere(pattern, text)
         case "bool":
-            return lambda text, document: values.to_bool(text)
+            return lambda text, document, beside: values.to_bool(text)
         case "date":
-            return lambda text, document: values.to_date(
+            return lambda text, document, beside: values.to_date(
                 text, reading.format, bool(reading.dayfirst)
             )
         case _:
-            return lambda text, document: values.to_url(text, document.base)
+            return lambda text, document, beside: values.to_url(text, document.base)
 
 
 def _parse_money(
-    text: str, decimal: str | None, currency: str | None, exact: str | None, document: Document
+    text: str, reading: FieldSource, decimal: str | None, currency: str | None, document: Document
 ) -> Money:
-    if exact is None or not (text.isascii() and text.replace(exact, "", 1).isdigit()):
-        return Money(*money.to_price(text, decimal, currency))
-    amount, code = money.to_price(text, exact, currency)
-    # Some shops write the dot of "1.299 €" into JSON.
-    if text[-4:-3] == exact and currency not in money.THOUSANDTHS:
-        amount = document.auto.restore_thousands(amount, code)
-    return Money(amount, code)
+    stated = reading.has_json_numbers or any((reading.microdata, reading.rdfa, reading.meta))
+    if stated and text.isascii() and text.replace(".", "", 1).isdigit():
+        # The dot of 1299.000 separates no thousands, nor does that of 12.500 dinars.
+        exact = text.find(".") > 3 or currency in money.THOUSANDTHS
+        if exact or (reading.has_json_numbers and decimal is None):
+            amount, code = money.to_price(text, ".", currency)
+            # Some shops write the dot of "1.299 €" into JSON.
+            if text[-4:-3] == ".":
+                amount = document.auto.restore_thousands(amount, code)
+            return Money(amount, code)
+    return Money(*money.to_price(text, decimal, currency))

@@ -171,6 +171,31 @@ def test_thousands_in_json_are_those_that_the_page_shows(
 
 
 @pytest.mark.parametrize(
+    ("stated", "code", "shown", "price"),
+    [
+        ("12.500", "KWD", "KWD 12.500", "12.500"),
+        ("12.500", "TND", "12,500", "12.500"),
+        ("1299.000", "EUR", "1.299,00 €", "1299.000"),
+        ("1299.000", "VND", "1.299.000 ₫", "1299000"),
+        ("1.299", "EUR", "1.299 €", "1299"),
+    ],
+)
+def test_three_decimals_are_those_of_the_currency_next_to_the_price(
+    stated: str, code: str, shown: str, price: str
+) -> None:
+    offers = {"price": stated, "priceCurrency": code}
+    metas = {"product:price:amount": stated, "product:price:currency": code}
+    body = product_script({"name": "Jug", "offers": offers}) + "".join(
+        f'<meta property="{name}" content="{content}">' for name, content in metas.items()
+    )
+    body += f"<h1>Jug</h1><p class=price>{shown}</p>"
+    fields = "j: {jsonld: offers.price, type: price}, m: {meta: 'product:price:amount', type: price"
+    (found,) = product(f"{fields}, decimal: ','}}", body).products
+    assert [str(found.data[key]) for key in ("j", "m")] == [price, price]
+    assert found.data["m_currency"] == code
+
+
+@pytest.mark.parametrize(
     ("source", "price"),
     [
         ("any: [{jsonld: offers.price}, .price]", "14.161"),
