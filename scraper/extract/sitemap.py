@@ -120,14 +120,16 @@ class SitemapReader:
 
 
 def parse_lastmod(text: str) -> datetime | None:
-    """Returns a W3C date or time; None for anything else, and for times before 1990."""
+    """Returns a W3C date or time, in UTC; None for anything else, and for times before 1990."""
+    if not _DAY(text):
+        return None
     try:
-        at = datetime.fromisoformat(text) if _DAY(text) else None
-    except ValueError:
+        at = datetime.fromisoformat(text)
+        # PostgreSQL knows fewer offsets than Python.
+        at = at.astimezone(UTC) if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         return None
-    if at is None or at.year < 1990:
-        return None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return at if at.year >= 1990 else None
 
 
 def unpack(body: bytes, problems: list[str]) -> bytes:

@@ -142,7 +142,7 @@ class CookieJar:
 
     def _expiry_of(self, attributes: dict[str, str]) -> float | None:
         age = attributes.get("max-age")
-        if age is not None and age.removeprefix("-").isdigit() and len(age) < 16:
+        if age is not None and age.removeprefix("-").isdecimal() and len(age) < 16:
             return self._now() + int(age) if int(age) > 0 else _EXPIRED
         date = attributes.get("expires")
         if date:

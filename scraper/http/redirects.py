@@ -75,15 +75,21 @@ def next_url(current: httpx.URL, location: bytes) -> httpx.URL:
 
 def find_refresh(headers: Mapping[str, str], body: bytes, url: str) -> bytes | None:
     """Returns where a page sends its readers at once, by the header `Refresh` or a <meta>. A page
-    that loads itself again leads nowhere, and a challenge is a page to judge."""
+    that loads itself again leads nowhere, nor does one whose target is not a web page, and a
+    challenge is a page to judge."""
     content, head = headers.get("refresh"), body[:REFRESH_BYTES]
     if content is not None:
         head = f'<meta http-equiv=refresh content="{escape(content)}">'.encode()
     if b"refresh" not in head.lower():
         return None
     text = _REFRESH(r"\1;url=", head.decode("utf-8", "replace"))
-    wait_s, target = get_meta_refresh(text, url)
+    try:
+        wait_s, target = get_meta_refresh(text, url)
+    except ValueError:
+        return None
     if target is None or wait_s is None or wait_s > REFRESH_S or "bm-verify=" in target:
+        return None
+    if not target.lower().startswith(("http://", "https://")):
         return None
     return target.encode() if target.partition("#")[0] != url.partition("#")[0] else None
 

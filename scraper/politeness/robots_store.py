@@ -20,7 +20,7 @@ UNAVAILABLE_FOR_S = 20
 TEXT_MAX_BYTES = 512 * 1024
 # JSON escapes some bytes with six.
 STORED_MAX_BYTES = 6 * TEXT_MAX_BYTES + 100
-STORED = pydantic.TypeAdapter(tuple[Annotated[int, pydantic.Field(ge=0, le=599)], str])
+STORED = pydantic.TypeAdapter(tuple[Annotated[int, pydantic.Field(ge=0, le=999)], str])
 
 
 class RobotsTexts:

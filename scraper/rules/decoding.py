@@ -52,7 +52,7 @@ _NAMES = {
 HEAD_BYTES, LATE_BYTES = 4096, 262_144
 _NOT_TEXT_CODECS = frozenset(
     {
-        *("hex", "base64", "bz2", "zlib", "rot13", "quopri", "uu", "unicode_escape", "punycode"),
+        *("hex", "base64", "bz2", "zlib", "rot-13", "quopri", "uu", "unicode_escape", "punycode"),
         *("raw-unicode-escape", "unicode-escape", "idna", "undefined"),
     }
 )
@@ -101,7 +101,8 @@ def decode_page(body: bytes, content_type: str | None) -> Decoded:
     if encoding is None:
         utf8 = Decoded(body, checked=False).utf8
         return Decoded(utf8, query_encoding=None if utf8 is body else "cp1252")
-    query_encoding = None if encoding.startswith("utf") else encoding
+    unfit = encoding.startswith("utf") or encoding in _NOT_TEXT_CODECS
+    query_encoding = None if unfit else encoding
     return Decoded(_convert_to_utf8(body, encoding), query_encoding=query_encoding)
 
 

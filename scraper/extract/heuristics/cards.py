@@ -51,6 +51,9 @@ def read_cards(
         if url in cards or len(cards) >= CARDS_MAX:
             continue
         inside = [item for item in _with_ancestors(link) if holders[item.mem_id] == url]
+        if not inside:
+            # The link holds that of another product.
+            continue
         card = _read_card(inside[-1])
         document.budget.check("cards")
         if card.prices or card.available is not None:

@@ -193,7 +193,10 @@ def _repair_part(part: re.Match[str]) -> str:
 def _plain_number(text: str) -> str:
     if "e" not in text and "E" not in text:
         return text
-    number = Decimal(text)
+    try:
+        number = Decimal(text)
+    except ArithmeticError:
+        return ""
     return format(number, "f") if abs(number.adjusted()) <= 40 else ""
 
 

@@ -45,7 +45,8 @@ class _Resolver:
         if not depth or self._left < 0:
             return None
         if isinstance(value, list):
-            return [self._resolve_value(entry, depth) for entry in value]
+            # A list in a list is a level of its own.
+            return [self._resolve_value(entry, depth - isinstance(entry, list)) for entry in value]
         return self.resolve_fields(self._find_entity(value), depth - 1)
 
     def _find_entity(self, value: dict[str, Any]) -> dict[str, Any]:

@@ -90,6 +90,14 @@ for _tag, _pattern, _first in (
     )
 
 
+def _construct_int(_: _Loader, node: yaml.ScalarNode) -> int:
+    # PyYAML reads 010 as an octal number, as YAML 1.1 does.
+    return int(node.value)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+
+
 def parse(text: str) -> Parsed:
     """Raises `yaml.YAMLError`, which `explain_error` explains."""
     loader = _Loader(text)

@@ -31,6 +31,8 @@ def test_a_foreign_value_counts_as_none_and_is_replaced(
             assert await texts.get(ORIGIN) is None
             await texts.put(ORIGIN, 200, b"User-agent: *\nDisallow: /caf\xe9")
             assert await texts.get(ORIGIN) == (200, b"User-agent: *\nDisallow: /caf\xe9")
+            await texts.put(ORIGIN, 999, b"")
+            assert await texts.get(ORIGIN) == (999, b"")
 
     asyncio.run(work())
 

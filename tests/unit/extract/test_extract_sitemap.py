@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import gzip
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -56,6 +56,8 @@ LASTMOD = [
     (" 2026-02-01T10:20:30Z ", datetime(2026, 2, 1, 10, 20, 30, tzinfo=UTC)),
     ("2026-02-01T10:20+02:00", datetime(2026, 2, 1, 8, 20, tzinfo=UTC)),
     ("2026-02-01T10:20:30.5+00:00", datetime(2026, 2, 1, 10, 20, 30, 500_000, tzinfo=UTC)),
+    ("2026-02-01T10:20:30+20:00", datetime(2026, 1, 31, 14, 20, 30, tzinfo=UTC)),
+    ("9999-12-31T23:59:59-10:00", None),
     ("", None),
     ("yesterday", None),
     ("2026-02-31", None),
@@ -78,6 +80,8 @@ def test_products_are_named_with_their_dates(
     found = read(f"<urlset {NS}>{entries}</urlset>", rules)
     products = ["https://shop.example/p/1", "https://shop.example/p/2"]
     assert [*found.named] == [(url, lastmod) for url in products]
+    # PostgreSQL refuses offsets of 16 hours and more.
+    assert all(at is None or at.utcoffset() == timedelta(0) for _, at in found.named)
     assert len(found.links) == (2 if follow == "true" else 0)
 
 

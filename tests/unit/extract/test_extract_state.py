@@ -173,3 +173,9 @@ def test_join_and_a_list_contradict_each_other(field: str) -> None:
         site(
             f"start: https://shop.example/\nlisting: {{products: a}}\nproduct: {{fields: {{x: {field}}}}}"
         )
+
+
+def test_a_cache_of_lists_in_lists_has_none_below_some_levels() -> None:
+    lists = "[" * 900 + "]" * 900
+    page = f'<script>window.__APOLLO_STATE__ = {{"ROOT_QUERY": {{"a": {lists}}}}}</script>'
+    assert value("{state: __APOLLO_STATE__.a.name}", page) is None

@@ -78,3 +78,7 @@ def test_quotes_inside_texts_are_read() -> None:
 )
 def test_quotes_that_may_end_elsewhere_give_nothing(text: str) -> None:
     assert load_json(text) is None
+
+
+def test_a_number_beyond_all_bounds_is_an_empty_text() -> None:
+    assert load_json('{"a": 1e99999999999999999999, "b": 1.50}') == {"a": "", "b": "1.50"}

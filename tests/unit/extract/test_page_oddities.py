@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from scraper.domain import Fetched
+from scraper.extract.document import Document
 from scraper.rules import urls
 from scraper.rules.decoding import clean_text, decode_page
 from tests.unit.extract.extracting import URL, product, value
@@ -43,6 +45,13 @@ def test_labels_of_character_sets_mean_what_they_mean_in_browsers(
     if label != "unicode":
         assert decode_page(body, f"text/html; charset={label}").text == text
         assert decode_page(body, f"text/html;charset= {label} ").text == text
+
+
+@pytest.mark.parametrize("codec", ["base64", "hex", "rot13", "uu", "quopri", "idna", "undefined"])
+def test_a_codec_that_is_no_character_set_does_not_encode_links(codec: str) -> None:
+    page = Fetched(URL, 200, {"content-type": f"text/html; charset={codec}"}, b"<p>")
+    link = Document(page, URL).clean_link("/p?q=ü")
+    assert link == "https://shop.example/p?q=%C3%BC"
 
 
 @pytest.mark.parametrize(

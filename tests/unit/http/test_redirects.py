@@ -88,6 +88,7 @@ def test_cookies_go_back_to_their_host_alone_and_secure_ones_over_tls() -> None:
         b"s=2; Secure",
         b"gone=3",
         b"gone=; Max-Age=0",
+        b"m=4; Max-Age=\xb2; Path=/z",
         b"bad",
         b"n\x00l=1",
         b"e\xe9=1",

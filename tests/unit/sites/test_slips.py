@@ -6,6 +6,7 @@ import pytest
 
 from scraper.errors import DefinitionError
 from scraper.sites import loader
+from scraper.sites.grammar import yaml12
 
 TEXT = """name: shop
 start: http://shop.example/
@@ -35,6 +36,10 @@ def test_slips(right: str, slip: str, line: int, fix: str) -> None:
         loader.load_text(TEXT.replace(right, slip), "shop.yaml")
     told = str(raised.value)
     assert fix in told and any(f"shop.yaml:{at}:" in told for at in (line, line + 1)), told
+
+
+def test_numbers_are_decimal() -> None:
+    assert yaml12.parse("a: 024\nb: 08\nc: -010").data == {"a": 24, "b": 8, "c": -10}
 
 
 def test_an_address_on_ones_own_machine_is_named_before_it_is_asked_for() -> None:

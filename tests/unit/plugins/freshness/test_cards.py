@@ -67,3 +67,8 @@ def test_a_card_is_known_by_the_address_that_a_crawl_requests():
         "https://shop.example/p?q=%F7%E0%E9": (Decimal("5.00"),),
         "https://shop.example/p?q=%EC%B8%E4": (Decimal("6.00"),),
     }
+
+
+def test_a_link_that_holds_the_link_of_another_product_has_no_card():
+    outer = '<a href="/p/1"><table><tr><td><a href="/p/2">Two</a><b>€ 5.00</b></table></a>'
+    assert read(outer, 1, 2) == {"https://shop.example/p/2": CardValues((Decimal("5.00"),), None)}
