@@ -48,7 +48,7 @@ def test_labels_of_character_sets_mean_what_they_mean_in_browsers(
 
 
 @pytest.mark.parametrize("codec", ["base64", "hex", "rot13", "uu", "quopri", "idna", "undefined"])
-def test_a_codec_that_is_no_character_set_does_not_encode_links(codec: str) -> None:
+def test_codecs_of_python_alone_do_not_encode_links(codec: str) -> None:
     page = Fetched(URL, 200, {"content-type": f"text/html; charset={codec}"}, b"<p>")
     link = Document(page, URL).clean_link("/p?q=ü")
     assert link == "https://shop.example/p?q=%C3%BC"

@@ -36,7 +36,7 @@ def test_texts_about_a_refresh_are_none() -> None:
     "target",
     ["http://[x", "//a:b/c", "javascript:void(0)", "about:blank", "intent://x", "mailto:a@b.example"],
 )  # fmt: skip
-def test_what_is_no_web_page_leads_nowhere(target: str) -> None:
+def test_other_things_than_web_pages_lead_nowhere(target: str) -> None:
     assert find_refresh({"refresh": f"0; url={target}"}, b"", URL) is None
     meta = f'<meta http-equiv=refresh content="0; url={target}">'
     assert find_refresh({}, meta.encode(), URL) is None
