@@ -183,7 +183,7 @@ def _migrate(
     """Runs migrations, and those that found a table in use again. Raises `ServerUnavailableError`
     if it stays in use."""
     settings = config(history)
-    for pause_s in PAUSES_S:
+    for pause_s in (*PAUSES_S, None):
         with engine.connect() as connection:
             sa.event.listen(connection, "begin", _limit_waits)
             settings.attributes["connection"] = connection
@@ -203,8 +203,9 @@ def _migrate(
         with engine.connect() as connection:
             values = {"key": MIGRATION_LOCK}
             oldest = connection.execute(OLDEST_TRANSACTION, values).scalar() or "it has ended"
-        report(f"a table is in use; tries again in {pause_s} s (oldest transaction: {oldest})")
-        time.sleep(pause_s)
+        if pause_s is not None:
+            report(f"a table is in use; tries again in {pause_s} s (oldest transaction: {oldest})")
+            time.sleep(pause_s)
     raise ServerUnavailableError(
         f"a migration of {history.name} cannot lock a table (oldest transaction: {oldest})\n"
         "end that transaction, then type `scraper migrate` again: what was applied stays"

@@ -3,6 +3,7 @@ programs of another revision."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,19 @@ def test_a_table_that_stays_in_use_is_given_up(
         migrations.upgrade(engine)
     assert rows(engine, REVISION) == [(first,)]
     migrations.upgrade(engine)
+    assert rows(engine, REVISION) == [(following.last,)]
+
+
+def test_the_table_is_tried_again_after_the_last_pause_too(
+    engine: sa.Engine, following: NextMigrations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrations, "LOCK_TIMEOUT", "50ms")
+    monkeypatch.setattr(migrations, "PAUSES_S", (0,))
+    following.add(COLUMN)
+    with ExitStack() as writer:
+        writer.enter_context(writing(engine))
+        # The table is free as soon as the only pause is reported.
+        migrations.upgrade(engine, report=lambda line: writer.close())
     assert rows(engine, REVISION) == [(following.last,)]
 
 
