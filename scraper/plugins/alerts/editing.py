@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from difflib import unified_diff
 from pathlib import Path
 from socket import AI_NUMERICHOST, getaddrinfo
 from typing import Any, Protocol
@@ -38,6 +37,9 @@ class LoggedFiles(Protocol):
 
     def hash_text(self, text: str | None) -> str:
         """Returns the hash of a text that a writer has seen."""
+
+    def compare_texts(self, before: str, after: str) -> list[str]:
+        """Returns the lines of a diff; [] if nothing differs or it is too large."""
 
     def is_writable(self, folder: Path) -> bool:
         """Returns whether files can be written there."""
@@ -194,8 +196,7 @@ def check_rules(engine: sa.Engine, body: Mapping[str, Any], user: str) -> dict[s
     """Returns the problems of `text`, and how it differs from the file."""
     text = _read_texts(body, "text")["text"]
     file, files = _rules_file(), _require_files()
-    before = (files.read_file(file) or "").splitlines()
-    diff = list(unified_diff(before, text.splitlines(), lineterm="", n=2))[2:]
+    diff = files.compare_texts(files.read_file(file) or "", text)
     return {"problems": _find_problems(engine, text, file), "diff": diff}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-from difflib import unified_diff
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -17,8 +16,6 @@ from scraper.sites.definition import Site
 from scraper.sites.grammar.scalars import SITE_NAME
 
 NAME = re.compile(SITE_NAME).fullmatch
-# Larger texts are not compared: the time grows faster than the size.
-DIFF_LINES_MAX = 4000
 # Checking a text takes seconds of Flower's own time beyond these, which no definition reaches.
 LINES_MAX, BRACKETS_MAX = 2000, 1500
 # The time for brackets in brackets grows with the square of their depth.
@@ -113,11 +110,3 @@ def _find_clashes(site: Site, file: Path) -> list[Problem]:
         if other != file and site.name in loader.guess_names(other):
             return [Problem(1, f"name: {site.name!r} is also the name of {other}")]
     return []
-
-
-def compare_texts(before: str, after: str) -> list[str]:
-    """Returns the lines of a diff, without its head; [] if nothing differs or it is too large."""
-    old, new = before.splitlines(), after.splitlines()
-    if max(len(old), len(new)) > DIFF_LINES_MAX:
-        return []
-    return list(unified_diff(old, new, lineterm="", n=2))[2:]

@@ -12,6 +12,7 @@ import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,8 @@ from scraper.errors import ConfigError, NotFoundError, ScraperError
 from scraper.plugins.setup.settings import SetupSettings
 
 SHOWN = 30
+# Larger texts are not compared: the time grows faster than the size.
+DIFF_LINES_MAX = 4000
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 # A number of this plug-in's own among advisory locks.
 LOCK = sa.text("SELECT pg_advisory_xact_lock(7319402)")
@@ -56,6 +59,14 @@ class Author(NamedTuple):
 def hash_text(text: str | None) -> str:
     """Returns the hash by which a writer names the text that it has seen; "" for a missing file."""
     return "" if text is None else hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def compare_texts(before: str, after: str) -> list[str]:
+    """Returns the lines of a diff, without its head; [] if nothing differs or it is too large."""
+    old, new = before.splitlines(), after.splitlines()
+    if max(len(old), len(new)) > DIFF_LINES_MAX:
+        return []
+    return list(unified_diff(old, new, lineterm="", n=2))[2:]
 
 
 def read_file(file: Path) -> str | None:
@@ -169,6 +180,7 @@ class FileWriter:
 
     read_file = staticmethod(read_file)
     hash_text = staticmethod(hash_text)
+    compare_texts = staticmethod(compare_texts)
     is_writable = staticmethod(is_writable)
 
     @staticmethod

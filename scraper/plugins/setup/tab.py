@@ -19,12 +19,11 @@ from scraper.plugins.setup.checking import (
     Checked,
     check_name,
     check_text,
-    compare_texts,
     defined_name,
     find_file,
     refuse_endless,
 )
-from scraper.plugins.setup.files import Author, ReadOnlyFolderError, hash_text
+from scraper.plugins.setup.files import Author, ReadOnlyFolderError, compare_texts, hash_text
 from scraper.plugins.setup.head_keys import KEYS, read_keys, set_keys
 from scraper.plugins.setup.repairs import REPAIRS
 from scraper.plugins.setup.settings import SetupSettings
