@@ -17,7 +17,8 @@ from scraper.extract.sources import SELECTOR_ERRORS, compile_source
 from scraper.extract.values import Mistyped
 from scraper.sites.grammar.links import Pages
 
-_LAST_NUMBER = re.compile(r"\d[\d.,'\u2019 ]*(?=\D*$)")
+_LAST_NUMBERS = re.compile(r"\d[\d.,'\u2019 ]*(?=\D*$)")
+_THOUSANDS = re.compile(r"\d{1,3}(?: \d{3})+").fullmatch
 _PLACE = "{page}"
 
 
@@ -83,8 +84,7 @@ class Paginator:
                 return None
             text = texts[0]
             if self._pages.regex is None:
-                number = _LAST_NUMBER.search(text)
-                text = number[0] if number is not None else text
+                text = _find_last_number(text)
             count = values.to_int(text.strip(" .,'"))
         except Mistyped as error:
             problems.append(f"listing.pages: {error}")
@@ -126,6 +126,19 @@ class Paginator:
             ):
                 return int(value)
         return None
+
+
+def _find_last_number(text: str) -> str:
+    """Returns the last number in the text. Spaces separate thousands, unless the numbers count up
+    as in a pager: "1 234" is a number, "1 2 3" and "99 100" end in one."""
+    match = _LAST_NUMBERS.search(text)
+    if match is None:
+        return text
+    run = match[0].rstrip(" .,'\u2019")
+    words = run.split(" ")
+    if _THOUSANDS(run) and int(words[1]) != int(words[0]) + 1:
+        return run
+    return words[-1]
 
 
 def _split_query(query: str) -> list[tuple[str, str, str]]:

@@ -171,6 +171,26 @@ def test_products_counted_in_place_of_pages() -> None:
     assert pages(spec, "<b>no products</b>") == []
 
 
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("« 1 2 3 4 5 »", 5),
+        ("98 99 100", 100),
+        ("99 100", 100),
+        ("100 101 102", 102),
+        ("1 … 47 48. Next", 48),
+        ("1 2 3 100", 100),
+        ("1 034 pages", 1034),
+        ("1 - 48 of 1 004.", 1004),
+        ("of 1.034", 1034),
+        ("of 1’034", 1034),
+    ],
+)
+def test_the_last_number_counts(text: str, last: int) -> None:
+    found = pages("{css: nav, param: page}", f"<nav>{text}</nav>")
+    assert len(found) == last - 1
+
+
 def test_steps() -> None:
     assert pages("{param: start, first: 0, step: 24, last: 72}", url="https://shop.example/c") == [
         "c?start=24",
