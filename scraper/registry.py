@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
-from scraper.errors import ConfigError
+from scraper.errors import ConfigError, ScraperError
 from scraper.plugin import VERSION, Command, Hooks, Plugin, Task, Tick
 
 GROUP = "scraper.plugins"
@@ -78,9 +78,24 @@ def plugins_off() -> frozenset[str]:
 
 
 def resolve(reference: str) -> Any:
-    """The object that `"package.module:object"` names."""
+    """The object that `"package.module:object"` names. Raises `ConfigError`, which names the
+    plug-in, if that cannot be imported."""
     module, _, name = reference.partition(":")
-    return getattr(import_module(module), name)
+    try:
+        return getattr(import_module(module), name)
+    except ScraperError:
+        raise
+    except Exception as error:
+        # A command names its module alone.
+        texts = (repr(reference), repr(module))
+        plugins = (row.plugin for row in found_plugins() if row.plugin is not None)
+        owner = next((row for row in plugins if any(text in repr(row) for text in texts)), None)
+        if owner is None:
+            raise
+        raise ConfigError(
+            f"the plug-in {owner.name} cannot be used: {type(error).__name__}: {error} "
+            f"(fix: install it again, or switch it off by {OFF_VARIABLE}={owner.name})"
+        ) from error
 
 
 @lru_cache(maxsize=1)
@@ -95,7 +110,7 @@ def installed_hooks() -> Mapping[str, Hooks]:
     hooks = {}
     for row in found_plugins():
         if row.plugin is not None and row.plugin.hooks is not None:
-            with suppress(ImportError):
+            with suppress(ConfigError):
                 hooks[row.name] = resolve(row.plugin.hooks)
     return hooks
 
@@ -185,7 +200,7 @@ def extended(name: str, base: type[T], attribute: str) -> type[T]:
 
 def inactive_plugin_of_key(key: str) -> FoundPlugin | None:
     """The plug-in that is off and would add this key to definitions."""
-    return next((row for row in _inactive_with_keys() if key in keys_of(row)), None)
+    return next((row for row, keys in _inactive_keys() if key in keys.model_fields), None)
 
 
 def inactive_plugin_with(
@@ -200,9 +215,8 @@ def inactive_plugin_with(
 def inactive_defaults() -> dict[str, Any]:
     """The keys of plug-ins that are off, each with its default as JSON."""
     defaults: dict[str, Any] = {}
-    for row in _inactive_with_keys():
-        assert row.plugin is not None and row.plugin.keys is not None
-        defaults |= resolve(row.plugin.keys)().model_dump(mode="json")
+    for _, keys in _inactive_keys():
+        defaults |= keys().model_dump(mode="json")
     return defaults
 
 
@@ -220,8 +234,12 @@ def settings_of(row: FoundPlugin) -> tuple[str, ...]:
     return tuple(f"SCRAPER_{name.upper()}" for name in resolve(row.plugin.settings).model_fields)
 
 
-def _inactive_with_keys() -> Iterator[FoundPlugin]:
-    return (row for row in found_plugins() if row.off and row.plugin and row.plugin.keys)
+def _inactive_keys() -> Iterator[tuple[FoundPlugin, Any]]:
+    """The plug-ins that are off, with their classes of keys, as far as these can be imported."""
+    for row in found_plugins():
+        if row.off and row.plugin and row.plugin.keys:
+            with suppress(ConfigError):
+                yield row, resolve(row.plugin.keys)
 
 
 def _list_references(attribute: str) -> list[str]:

@@ -14,7 +14,6 @@ import re
 import signal
 import sys
 from functools import lru_cache
-from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any, NoReturn
@@ -74,7 +73,10 @@ def help_of(command: str) -> str:
     module = all_commands()[command].module
     package, _, rest = module.partition(".")
     if package != PACKAGE.name:
-        text = getattr(import_module(module), function_of(command)).help or ""
+        try:
+            text = import_command(module, function_of(command)).help or ""
+        except ScraperError as error:
+            text = str(error)
         return " ".join(str(text).partition("\n\n")[0].split())
     text = PACKAGE.joinpath(*rest.split(".")).with_suffix(".py").read_text("utf-8")
     function = re.search(rf"^def {function_of(command)}\(.*?\) -> ", text, re.DOTALL | re.MULTILINE)
@@ -103,8 +105,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in all_commands():
             return None
-        module = import_command(all_commands()[cmd_name].module)
-        command = getattr(module, function_of(cmd_name))
+        command = import_command(all_commands()[cmd_name].module, function_of(cmd_name))
         assert isinstance(command, click.Command)
         return command
 
@@ -133,7 +134,9 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands as click does, a section for each kind."""
         width = formatter.width - 6 - max(map(len, all_commands()))
-        for section in SECTIONS:
+        # A plug-in may name a section of its own.
+        named = (command.section for command in all_commands().values())
+        for section in dict.fromkeys((*SECTIONS, *named)):
             with formatter.section(section):
                 formatter.write_dl(
                     [

@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ from scraper.errors import ConfigError, ServerUnavailableError
 from scraper.infra import shipped
 from scraper.infra.database import RETRIED_STATES
 from scraper.infra.statements import sql
-from scraper.registry import active_plugins, found_plugins
+from scraper.registry import active_plugins, found_plugins, resolve
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -81,10 +80,7 @@ def _version_table(plugin: str) -> str:
 
 
 def _folder_of(package: str) -> Path:
-    spec = find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(f"cannot find the package {package}")
-    return Path(spec.submodule_search_locations[0])
+    return Path(resolve(f"{package}:__path__")[0])
 
 
 def head() -> str:

@@ -128,3 +128,37 @@ def test_a_preview_names_the_plugin_that_brings_it(outside: OutsidePlugin) -> No
     refused = outside.scraper("crawl", "shop", "--preview", "1", SCRAPER_PLUGINS_OFF="author")
     assert refused.returncode == 2
     assert "--preview needs the plug-in author, which is off: " in refused.stderr
+
+
+BROKEN = """
+from scraper.plugin import Command, Plugin
+
+PLUGIN = Plugin(
+    name="broken",
+    summary="names modules that are not there",
+    settings="no_such_module:Settings",
+    keys="no_such_module:Keys",
+    commands={"wreck": Command("Stock", "shop_broken.no_such_command")},
+)
+"""
+
+
+def test_a_plugin_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
+    outside = OutsidePlugin(tmp_path, "broken", {"plugin.py": BROKEN})
+    for command, module in (("status", "no_such_module"), ("wreck", "shop_broken.no_such_command")):
+        refused = outside.scraper(command)
+        assert (refused.returncode, refused.stderr) == (
+            2,
+            "scraper: the plug-in broken cannot be used: ModuleNotFoundError: No module named "
+            f"{module!r} (fix: install it again, or switch it off by SCRAPER_PLUGINS_OFF=broken)\n",
+        )
+    shown = outside.scraper("plugins")
+    assert shown.returncode == 0 and "the plug-in broken cannot be used" in shown.stdout
+    listed = outside.scraper("--help")
+    assert listed.returncode == 0 and "Stock:\n  wreck" in listed.stdout
+    assert "the plug-in broken cannot" in listed.stdout
+    off = {"SCRAPER_PLUGINS_OFF": "broken"}
+    shown = outside.scraper("plugins", **off)
+    assert shown.returncode == 0 and "broken is off: " in shown.stdout
+    (outside.sites / "shop.yaml").write_text(SHOP)
+    assert outside.scraper("sites", "check", **off).returncode == 0

@@ -1,41 +1,52 @@
-"""`scraper plugins`: the optional features of this installation."""
+"""`scraper plugins`: the optional features of this installation. It reads no settings, since those
+of a broken plug-in cannot be read."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
 
-from scraper.cli.common.shared import json_option, print_json
 from scraper.cli.common.tables import print_table
+from scraper.errors import ConfigError
 from scraper.registry import FoundPlugin, found_plugins, keys_of, settings_of
 
 
 @click.command()
-@json_option("array")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
 def plugins(as_json: bool) -> None:
     """Show which plug-ins are on, what they add, why some are off."""
     rows = [_as_json(row) for row in found_plugins()]
     if as_json:
-        print_json(rows)
+        click.echo(json.dumps(rows))
         return
     print_table(("plug-in", "", "adds", "what for"), [_plugin_cells(row) for row in rows])
     for row in rows:
         if row["off"]:
             click.echo(f"{row['name']} is off: {row['off']}")
+        elif row["error"]:
+            click.echo(row["error"])
 
 
 def _as_json(row: FoundPlugin) -> dict[str, Any]:
-    plugin = row.plugin
+    plugin, error = row.plugin, None
+    keys: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    try:
+        keys, settings = keys_of(row), settings_of(row)
+    except ConfigError as failure:
+        error = str(failure)
     return {
         "name": row.name,
         "on": not row.off,
         "off": row.off or None,
+        "error": error,
         "summary": plugin.summary if plugin else "",
         "distribution": row.distribution,
         "commands": sorted(plugin.commands) if plugin else [],
-        "keys": list(keys_of(row)),
-        "settings": list(settings_of(row)),
+        "keys": list(keys),
+        "settings": list(settings),
         "ticks": [tick.name for tick in plugin.ticks] if plugin else [],
         "tasks": [task.name for task in plugin.tasks] if plugin else [],
         "in_worker": bool(plugin and plugin.worker),

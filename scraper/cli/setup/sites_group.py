@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import cast
+
 import click
 
 from scraper.cli.common.importing import import_command
@@ -15,7 +18,7 @@ class Sites(click.Group):
     """The group with its own subcommands and those of plug-ins, imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        import_command(OWN)
+        import_module(OWN)
         return sorted([*super().list_commands(ctx), *plugin_subcommands("sites")])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -24,8 +27,10 @@ class Sites(click.Group):
             inactive = inactive_plugin_with("commands", f"sites {cmd_name}")
             if inactive is not None:
                 raise click.UsageError(f"{cmd_name!r} {inactive.explain_need()}")
-        imported = import_command(module or OWN)
-        return getattr(imported, cmd_name) if module else super().get_command(ctx, cmd_name)
+        if module is not None:
+            return cast(click.Command, import_command(module, cmd_name))
+        import_module(OWN)
+        return super().get_command(ctx, cmd_name)
 
 
 @click.group(cls=Sites)
