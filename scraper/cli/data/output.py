@@ -1,9 +1,10 @@
 """Destinations of an export: the terminal, a file, or S3 (`s3://bucket/key`). A file or object
 appears completely or not at all.
 
-A file is written under a temporary name in the same folder and renamed; a pipe or device is written
-directly. An object is written to the temporary folder (TMPDIR, which needs the space), and uploaded
-in parts if it is large.
+A file is written under a temporary name in its folder and renamed, with the mode of the one it
+replaces; a link leads to the file that is meant. A pipe or device is written directly. An object is
+written to the temporary folder (TMPDIR, which needs the space), and uploaded in parts if it is
+large.
 """
 
 from __future__ import annotations
@@ -64,11 +65,11 @@ def as_text(file: IO[bytes]) -> Iterator[IO[str]]:
 
 @contextmanager
 def _for_file(path: str) -> Iterator[IO[bytes]]:
-    target = Path(path)
+    given, target = Path(path), Path(os.path.realpath(path))
     try:
-        if target.exists() and not target.is_file():
+        if given.exists() and not given.is_file():
             # A device or a pipe stays what it is: as root, renaming would replace it.
-            with target.open("wb") as file:
+            with given.open("wb") as file:
                 yield file
             return
         with NamedTemporaryFile(
@@ -78,9 +79,7 @@ def _for_file(path: str) -> Iterator[IO[bytes]]:
                 yield temporary.file
                 temporary.flush()
                 os.fsync(temporary.fileno())
-                umask = os.umask(0)
-                os.umask(umask)
-                os.chmod(temporary.name, 0o666 & ~umask)
+                os.chmod(temporary.name, _mode_for(target))
                 os.replace(temporary.name, target)
             except BaseException:
                 os.unlink(temporary.name)
@@ -89,6 +88,14 @@ def _for_file(path: str) -> Iterator[IO[bytes]]:
         raise ScraperError(
             f"cannot write {mask_credentials(path)}: {error.strerror or error}"
         ) from error
+
+
+def _mode_for(target: Path) -> int:
+    if target.exists():
+        return target.stat().st_mode & 0o777
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
 
 
 @contextmanager

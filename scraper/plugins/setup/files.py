@@ -9,9 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import secrets
 from collections.abc import Callable
-from contextlib import suppress
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +19,7 @@ import sqlalchemy as sa
 from scraper import settings
 from scraper.errors import ConfigError, NotFoundError, ScraperError
 from scraper.plugins.setup.settings import SetupSettings
+from scraper.sites.whole_files import write_whole
 
 SHOWN = 30
 # Larger texts are not compared: the time grows faster than the size.
@@ -113,39 +112,17 @@ def save_file(
         values = {"file": str(file), "before": logged[0], "after": logged[1]}
         connection.execute(LOG, {**author._asdict(), **values, "masked": mask is not None})
         try:
-            _write_whole(file, text, new=before is None, mode=0o666 if mask is None else 0o600)
+            if text is None:
+                file.resolve().unlink()
+            else:
+                mode = 0o666 if mask is None else 0o600
+                write_whole(file, text, new=before is None, mode=mode)
         except FileExistsError:
             raise ConfigError(f"{file} is there already (fix: choose another name)") from None
         except OSError as error:
             if error.errno in _READ_ONLY:
                 raise ReadOnlyFolderError(f"{file} cannot be written: {error.strerror}") from None
             raise ConfigError(f"{file} cannot be written: {error.strerror}") from None
-
-
-def _write_whole(file: Path, text: str | None, *, new: bool, mode: int) -> None:
-    # A link leads to the file that is meant.
-    target = file.resolve()
-    if text is None:
-        target.unlink()
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if not new:
-        mode = target.stat().st_mode & 0o777
-    draft = target.parent / f".{target.name}.{secrets.token_hex(4)}"
-    try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as output:
-            output.write(text.encode("utf-8"))
-            output.flush()
-            os.fsync(output.fileno())
-        if new:
-            # Unlike a rename, a link never takes the place of a file.
-            os.link(draft, target)
-        else:
-            draft.chmod(mode)
-            draft.replace(target)
-    finally:
-        with suppress(OSError):
-            draft.unlink()
 
 
 def undo_change(engine: sa.Engine, change: sa.Row[Any], by: str) -> None:

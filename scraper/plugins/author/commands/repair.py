@@ -34,6 +34,7 @@ from scraper.plugins.author.supervision import record_page, run_apart
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
+from scraper.sites.whole_files import write_whole
 from scraper.views import products
 
 PAGES = 20
@@ -74,9 +75,9 @@ def repair(name: str, field: str | None, pages: int, apply: bool, as_json: bool)
             "too few to prove a source"
             f"{': ' if read.failures else ''}{'; '.join(read.failures[:2])}"
         )
-    proposal = _propose_repairs(path, path.read_text(encoding="utf-8"), site, field, read)
+    proposal = _propose_repairs(path, path.read_bytes().decode("utf-8"), site, field, read)
     if apply and proposal.diff:
-        path.write_text(proposal.text, encoding="utf-8")
+        write_whole(path, proposal.text)
     proposal.show(path, read, origin, applied=apply and bool(proposal.diff), as_json=as_json)
     _require_all_repaired(path, site, field, read, proposal.repairs)
 
@@ -176,6 +177,9 @@ def _propose_repairs(
         if repair.value is not None:
             text = rewrite_field(text, path, name, repair.value, inner=inner)
         repairs.append(replace(repair, name=f"items.{name}") if inner else repair)
+    if "\r\n" in before and "\n" not in before.replace("\r\n", ""):
+        # What was added also has the newlines of the other lines.
+        text = text.replace("\r\n", "\n").replace("\n", "\r\n")
     lines, new_lines = (version.splitlines(keepends=True) for version in (before, text))
     diff = "".join(difflib.unified_diff(lines, new_lines, str(path), str(path)))
     return RepairProposal(site.name, text, diff, repairs)

@@ -114,6 +114,15 @@ def test_a_redesign_is_repaired_and_only_its_lines_change(shop: StaticShop) -> N
     assert "nothing to repair" in run("repair", "things").stdout
 
 
+def test_newlines_stay_what_they_are(shop: StaticShop) -> None:
+    redesign(shop, NEW)
+    file = Path("sites/things.yaml")
+    before = file.read_bytes().replace(b"\n", b"\r\n")
+    file.write_bytes(before)
+    run("repair", "things", "price", "--apply")
+    assert file.read_bytes() == before.replace(b"css: .price", b"css: .offer")
+
+
 def test_one_field_alone_and_its_json(shop: StaticShop) -> None:
     redesign(shop, NEW)
     shown = json.loads(run("repair", "things", "price", "--json").stdout)

@@ -48,3 +48,15 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert file.read_bytes() == b"one" and list(tmp_path.iterdir()) == [file]
     with pytest.raises(ScraperError, match="cannot write"):
         write(tmp_path, b"one")
+
+
+def test_a_link_stays_and_so_does_the_mode(tmp_path: Path) -> None:
+    link, file = tmp_path / "latest.csv", tmp_path / "data" / "x.csv"
+    file.parent.mkdir()
+    link.symlink_to(file)
+    write(link, b"one")
+    file.chmod(0o600)
+    write(link, b"two")
+    assert link.is_symlink() and file.read_bytes() == b"two"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert list(file.parent.iterdir()) == [file]
