@@ -21,6 +21,8 @@ def accept_crawl(
     before."""
 
     def release_held(connection: sa.Connection) -> int | None:
+        if not crawl_quality.lock_judged(connection, crawl_id):
+            return None
         held = held_values.count_held(connection, crawl_id, fields)
         if fields is None:
             held += held_products.count_held(connection, crawl_id)

@@ -62,6 +62,8 @@ SELECT field, url, problem, excerpt, known FROM crawl_examples WHERE crawl_id = 
 
 # Another source that disagrees on at least this many pages of the sample is reported.
 CONTRADICTED = 3
+# Kinds of reasons for which values that vanished wait for a person.
+LOSSES = ("fill", "floor", "late", "mistyped")
 SOURCES = {"jsonld": "JSON-LD", "microdata": "microdata", "rdfa": "RDFa", "meta": "a meta tag"}
 
 
@@ -161,7 +163,7 @@ class Report:
     def answers(self) -> list[str]:
         """What a suspect crawl withholds, why, and what happens if the operator does nothing."""
         held = [f"{row.number:,} {row.field or 'new products'}" for row in self.held]
-        lost = any(reason["what"] in ("fill", "floor", "late") for reason in self.suspicions)
+        lost = any(reason["what"] in LOSSES for reason in self.suspicions)
         wait = "vanished values stay until you accept; " if lost else ""
         return [
             f"withheld: {', '.join([*held, 'all delistings'])}",

@@ -36,9 +36,11 @@ UPDATE crawls SET judged_at = now(), suspect = :suspect, reasons = CAST(:reasons
 """)
 
 ADD_REASON = sa.text("""
-UPDATE crawls SET suspect = true,
+UPDATE crawls SET suspect = true, accepted_at = NULL,
        reasons = coalesce(reasons, '[]') || CAST(:reasons AS jsonb) WHERE id = :id
 """)
+
+LOCK_JUDGED = sa.text("SELECT FROM crawls WHERE id = :id AND judged_at IS NOT NULL FOR UPDATE")
 
 # Empty listings of an accepted crawl are believed.
 EMPTY_LISTINGS = sa.text("""
@@ -123,6 +125,11 @@ def _flag_crawl(connection: sa.Connection, crawl_id: int) -> None:
         hooks.flag_crawl(connection, crawl_id)
 
 
+def lock_judged(connection: sa.Connection, crawl_id: int) -> bool:
+    """Locks a crawl that is judged. Returns False if it is not judged yet."""
+    return connection.execute(LOCK_JUDGED, {"id": crawl_id}).first() is not None
+
+
 def accept_crawl(connection: sa.Connection, crawl_id: int) -> bool:
     """Accepts a judged crawl as the new usual, and releases its held values. Returns False if it
     was accepted before, or is not judged."""
@@ -137,7 +144,8 @@ def accept_crawl(connection: sa.Connection, crawl_id: int) -> bool:
 
 
 def add_reason(connection: sa.Connection, crawl_id: int, reason: Reason) -> bool:
-    """Makes a judged crawl suspect for one more reason. Returns True: it is suspect."""
+    """Makes a judged crawl suspect for one more reason, even an accepted one. Returns True: it is
+    suspect."""
     connection.execute(ADD_REASON, {"id": crawl_id, "reasons": dumps([reason])})
     _flag_crawl(connection, crawl_id)
     return True

@@ -274,6 +274,18 @@ def test_a_shop_that_has_changed_gets_through_by_itself_where_its_definition_say
     assert making.rows(engine, "SELECT count(*) FROM alerts") == [(2,)]
 
 
+def test_a_crawl_that_has_another_reason_too_is_not_accepted_by_itself(engine: sa.Engine) -> None:
+    site = shop(quality={"accept_after": 2})
+    for _ in range(2):
+        crawled(engine, site, range(60))
+    crawled(engine, site, range(60), lambda number: without(good(number), "price"))
+    crawl = crawled(engine, site, range(48), lambda number: without(good(number), "price"))
+    assert crawl.why == {("price", "fill"), (None, "missed")}
+    assert crawl.row.suspect and crawl.row.accepted_at is None
+    with engine.begin() as connection:
+        assert crawl_quality.accept_crawl(connection, crawl.id)
+
+
 def test_crawls_that_differ_in_their_reasons_do_not_agree(engine: sa.Engine) -> None:
     site = shop(quality={"accept_after": 2})
     crawled(engine, site, range(30))
@@ -387,11 +399,19 @@ def crawled_partly(
 
 def test_values_of_another_type(engine: sa.Engine) -> None:
     crawled(engine, shop(), range(40))
-    crawl = crawled(
-        engine, shop(), range(40), lambda number: without(good(number), "price"), mistyped=["price"]
-    )
-    assert crawl.why == {("price", "mistyped")} and crawl.fields["price"].mistyped == 40
-    assert stored(engine) == ALL
+    for _ in range(2):
+        crawl = crawled(
+            engine,
+            shop(),
+            range(40),
+            lambda number: without(good(number), "price"),
+            mistyped=["price"],
+        )
+        assert crawl.why == {("price", "mistyped")} and crawl.fields["price"].mistyped == 40
+        assert stored(engine) == ALL
+    with engine.connect() as connection:
+        *_, answer = report.read_report(connection, crawl.id).answers
+    assert answer.startswith("if you do nothing: vanished values stay until you accept; ")
 
 
 def test_floors_count_in_the_first_crawl_and_a_floor_of_0_is_never_broken(
