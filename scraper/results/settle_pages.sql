@@ -20,7 +20,8 @@ WITH s AS (
     SELECT id, page_ids FROM leases WHERE id = ANY (ARRAY(SELECT lease FROM s)) ORDER BY id
      FOR UPDATE
 ), rest AS MATERIALIZED (
-    SELECT id, ARRAY(SELECT CASE WHEN page_id IN (SELECT id FROM s) THEN 0 ELSE page_id END
+    SELECT id, ARRAY(SELECT CASE WHEN (mine.id, page_id) IN (SELECT s.lease, s.id FROM s) THEN 0
+                                 ELSE page_id END
                        FROM unnest(page_ids) AS u(page_id)) AS page_ids FROM mine
 ), reduced AS (
     UPDATE leases l SET page_ids = rest.page_ids FROM rest

@@ -22,6 +22,7 @@ from tests.support.making import (
     new_page,
     open_crawl,
     rows,
+    settled,
     store,
     urls,
     with_product,
@@ -158,6 +159,24 @@ def test_its_outcome_under_the_lost_lease_is_not_counted(
     assert store(engine, crawl, [lost, good][::in_order]).held == 1
     assert rows(engine, PAGE) == [("ok", "fetched", 200, 1, 0, 0)]
     assert rows(engine, COUNTS) == [(1, 0, 1, 0, 0, 1, 1, 0)]
+
+
+def test_it_takes_no_page_out_of_the_living_lease(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
+    add(engine, [new_page(crawl, url) for url in urls(2)])
+    (lost,) = lease_all(engine, "shop.example")
+    expire(engine, lost.id)
+    with engine.begin() as connection:
+        leases.reclaim_expired(connection)
+    (living,) = lease_all(engine, "shop.example")
+    lease = claimed(engine, living)
+    assert lease is not None
+    one, other = (page.id for page in lease.pages)
+    stale = settled(one, crawl, lost.id)
+    assert store(engine, crawl, [stale, settled(other, crawl, living.id)]).held == 1
+    assert rows(engine, "SELECT page_id, lease_id FROM leased_pages") == [(one, living.id)]
+    assert store(engine, crawl, [settled(one, crawl, living.id)]).held == 1
 
 
 def test_one_that_another_worker_has_by_now_is_left_to_it(
