@@ -214,7 +214,9 @@ def release_values(connection: sa.Connection, crawl_id: int) -> dict[str, int]:
     values = {"id": crawl_id, "batch": BATCH}
     while True:
         rows = connection.execute(WAITING, values | {"after": after}).all()
-        ready = [_with_values(row, crawl_id) for row in rows if row.fields or row.delisted]
+        # What was delisted after the crawl's end is not listed again by accepting that crawl.
+        listed = [row for row in rows if not row.left_since]
+        ready = [_with_values(row, crawl_id) for row in listed if row.fields or row.delisted]
         for written in products.upsert_products(connection, ready):
             counts[crawl_id].count_written(False, written.changed, written.repriced)
         if len(rows) < BATCH:

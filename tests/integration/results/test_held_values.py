@@ -222,6 +222,18 @@ def test_a_person_accepts_what_is_held(known: sa.Engine) -> None:
     assert versions(known) == len(NUMBERS) == crawl.row.products_changed
 
 
+def test_an_old_crawl_that_is_accepted_lists_nothing_that_was_delisted_since(
+    known: sa.Engine,
+) -> None:
+    crawl = crawled(known, shop(), NUMBERS, lambda n: price(n, "100") if n == 3 else good(n))
+    for _ in range(2):
+        crawled(known, shop(), [n for n in NUMBERS if n != 3])
+    with known.begin() as connection:
+        assert crawl_quality.accept_crawl(connection, crawl.id)
+    delisted = "SELECT external_id FROM products WHERE delisted_at IS NOT NULL"
+    assert making.rows(known, delisted) == [("3",)] and held(known) == []
+
+
 def test_a_stopped_crawl_is_judged_too(known: sa.Engine) -> None:
     crawl = Crawl(known, shop(), NUMBERS)
     crawl.settle(lambda n: good(n, name=f"new {n}") if n in (1, 2) else good(n), pages=59)
