@@ -1,6 +1,6 @@
 -- name: request_missed
 -- Takes the pages of products that a crawl would delist into the crawl, at most `most`.
---   Returns these pages.
+--   Returns these pages, which keep their queue.
 -- parameters: crawl_id, site_id, delisted_after, doubted, moving, most (pages)
 -- locks: the chosen products and their pages; the crawl's row is locked before
 -- why: a product that was requested once, and whose page still gave it, has a count of misses that
@@ -24,4 +24,4 @@ UPDATE pages pg
        level = NULL, blocked = 0, probe = false, not_before = now(), error = NULL, excerpt = NULL,
        response_head = NULL
  WHERE pg.id IN (SELECT page_id FROM chosen)
-RETURNING pg.id
+RETURNING pg.id, pg.url

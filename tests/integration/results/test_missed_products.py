@@ -9,12 +9,13 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.coordinator import plan
+from scraper.coordinator.finish import finish
 from scraper.frontier import sites
 from scraper.results.judgement import crawl_quality
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from tests.support.broker import Broker
-from tests.support.judged_crawls import crawled, good, shop
+from tests.support.judged_crawls import Crawl, crawled, good, shop
 from tests.support.making import rows
 from tests.support.shops.odd_shop import Answer, OddShop, listing, product
 
@@ -202,6 +203,17 @@ def test_a_listing_that_is_whole_again_has_missed_nothing(live: Shop) -> None:
     live.sell(range(97), range(97, 100))
     assert live.crawl() == (False, 0, None)
     assert rows(live.engine, "SELECT FROM products WHERE missed_crawls > 0") == []
+
+
+def test_requested_pages_go_where_the_crawls_definition_says(engine: sa.Engine) -> None:
+    """The queue from before may have no worker any more."""
+    for numbers in (range(40), range(39)):
+        crawled(engine, shop(), numbers)
+    crawl = Crawl(engine, shop(queue="residential", priority=9), range(39))
+    crawl.settle(good)
+    assert finish(engine, crawl.id)
+    due = "SELECT url, queue, priority FROM pages WHERE status = 'due'"
+    assert rows(engine, due) == [("https://shop.example/p/39", "residential", 18)]
 
 
 def test_what_goes_every_day_is_missed_at_once(engine: sa.Engine) -> None:
