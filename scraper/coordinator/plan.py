@@ -62,35 +62,38 @@ def open_now(engine: sa.Engine, name: str, *, refetch: bool = False) -> OpenedCr
     """Opens a crawl of a site now, or returns the running one. Raises `NotFoundError` for an
     unknown site, `PausedError` for a paused one, `BusyError` while its dead pages are replayed.
     """
-    with engine.begin() as connection:
-        row = sites.find_site(connection, name)
-        if row is None:
-            raise NotFoundError(f"no site named {name!r}; `scraper sites list` shows the sites")
-        site_id, site = row
-        if sites.is_paused(connection, site_id):
-            raise PausedError(
-                f"{name} is paused, so nothing is fetched (fix: "
-                f"`{quote_command('scraper sites resume', name)}`)"
-            )
-        crawls.end_round(connection, site_id)
-        crawl_id = crawls.open_crawl(
-            connection, site_id, site, slot=None, trigger="manual", refetch=refetch
-        )
-        if crawl_id is None:
-            running = crawls.active_crawl(connection, site_id)
-            if running is None:
-                raise NotFoundError(f"the crawl of {name!r} ended just now; try again")
-            if crawls.has_trigger(connection, running, crawls.REPLAY):
-                raise BusyError(
-                    f"crawl {running} of {name} replays dead pages, and crawls of a site never "
-                    f"overlap: wait for its end, or end it with `scraper stop {running}`"
-                )
-            return OpenedCrawl(running, already_running=True, messages=[discover_message(running)])
-    return OpenedCrawl(crawl_id, already_running=False, messages=[discover_message(crawl_id)])
+    return run_transaction(engine, partial(_open_now, name=name, refetch=refetch))
 
 
 def discover_message(crawl_id: int) -> Message:
     return Message("discover", COORDINATOR, {"crawl_id": crawl_id})
+
+
+def _open_now(connection: sa.Connection, name: str, *, refetch: bool) -> OpenedCrawl:
+    row = sites.find_site(connection, name)
+    if row is None:
+        raise NotFoundError(f"no site named {name!r}; `scraper sites list` shows the sites")
+    site_id, site = row
+    if sites.is_paused(connection, site_id):
+        raise PausedError(
+            f"{name} is paused, so nothing is fetched (fix: "
+            f"`{quote_command('scraper sites resume', name)}`)"
+        )
+    crawls.end_round(connection, site_id)
+    crawl_id = crawls.open_crawl(
+        connection, site_id, site, slot=None, trigger="manual", refetch=refetch
+    )
+    if crawl_id is None:
+        running = crawls.active_crawl(connection, site_id)
+        if running is None:
+            raise NotFoundError(f"the crawl of {name!r} ended just now; try again")
+        if crawls.has_trigger(connection, running, crawls.REPLAY):
+            raise BusyError(
+                f"crawl {running} of {name} replays dead pages, and crawls of a site never "
+                f"overlap: wait for its end, or end it with `scraper stop {running}`"
+            )
+        return OpenedCrawl(running, already_running=True, messages=[discover_message(running)])
+    return OpenedCrawl(crawl_id, already_running=False, messages=[discover_message(crawl_id)])
 
 
 def _choose_due(scheduled: Iterable[sites.ScheduledSite]) -> list[DueSite]:

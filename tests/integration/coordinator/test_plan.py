@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ from scraper.infra.database import make_engine
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from tests.support.clocks import hourly_schedule, is_newest_slot
-from tests.support.making import a_site, at_once, rows
+from tests.support.making import a_site, add, at_once, lease_all, new_page, open_crawl, rows
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -236,6 +238,24 @@ def test_two_people_at_once_get_one_crawl(engine: sa.Engine) -> None:
     take_over(engine, a_site())
     at_once([lambda: open_now(engine, "shop") and None] * 4)
     assert planned(engine) == [("shop", "planned")]
+
+
+def test_a_crawl_by_hand_that_loses_a_deadlock_is_opened_all_the_same(engine: sa.Engine) -> None:
+    """It ends a crawl of planned visits, whose leases another transaction has locked first."""
+    crawl = open_crawl(engine, a_site())
+    add(engine, [new_page(crawl, "https://shop.example/p/1")])
+    lease_all(engine, "shop.example")
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE crawls SET trigger = 'visit'"))
+    waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with ThreadPoolExecutor(1) as pool:
+        with engine.begin() as connection:
+            connection.execute(sa.text("SELECT FROM leases FOR UPDATE"))
+            opened = pool.submit(open_now, engine, "shop")
+            until(lambda: rows(engine, waiting))
+            connection.execute(sa.text("SELECT FROM crawls FOR UPDATE"))
+        assert not opened.result(60).already_running
+    assert planned(engine) == [("shop", "stopped"), ("shop", "planned")]
 
 
 def test_a_slot_that_comes_due_during_a_crawl_by_hand_is_skipped(
