@@ -53,7 +53,7 @@ def _any_of(names: Iterable[str]) -> str:
 
 _CURRENCY = _any_of({*_SYMBOLS, *_CODES})
 _SIGNS = re.compile(_any_of(_SYMBOLS))
-_CODE = re.compile(rf"\b(?:{'|'.join(_CODES)})\b").search
+_CODE = re.compile(rf"\b(?:{'|'.join(_CODES)})\b")
 _NUMBERS = re.compile(_NUMBER)
 _CURRENCIES = re.compile(_CURRENCY)
 _BEFORE = re.compile(rf"(?P<currency>{_CURRENCY})[ \u00a0\u202f]?(?P<number>{_NUMBER})")
@@ -313,7 +313,7 @@ def _in_one_currency(
 
 
 def _code_beside(amount: str, currency: str | None) -> str | None:
-    code = _CODE(amount)
+    code = _CODE.search(amount)
     return code[0] if code is not None else _currency_code(None, amount, currency)
 
 
@@ -345,8 +345,11 @@ def _currency_code(symbol: str | None, text: str, currency: str | None) -> str |
         symbol = sign[0] if sign is not None else None
     if symbol is None:
         return currency
-    if currency is not None and currency in _ALSO.get(symbol, ()):
-        return currency
+    shared = _ALSO.get(symbol)
+    if shared is not None:
+        stated = next(filter(shared.__contains__, _CODE.findall(text)), None)
+        if stated is not None or currency in shared:
+            return stated or currency
     code = symbol if symbol in _CODES else _SYMBOLS.get(symbol)
     return currency if code is None else code
 
