@@ -10,7 +10,7 @@ SELECT a.id, a.key, last.value
        SELECT CAST(v.data -> a.key AS text) AS value FROM product_versions v
         WHERE v.product_id = c.product_id AND v.version < c.version
           AND
--- include: plugins/alerts/prices/not_reverted.sql
+-- include: results/not_reverted.sql
           AND jsonb_typeof(v.data -> a.key) IN ('number', 'boolean')
           AND v.data ->> (a.key || CAST(:currency_suffix AS text)) IS NOT DISTINCT FROM a.currency
         ORDER BY v.version DESC LIMIT 1) last

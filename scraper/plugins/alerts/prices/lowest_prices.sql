@@ -13,5 +13,5 @@ SELECT c.id, min(CAST(v.data ->> :key AS numeric)) AS lowest
            ON n.product_id = p.id AND n.version = c.version
         WHERE p.id = c.product_id)
    AND
--- include: plugins/alerts/prices/not_reverted.sql
+-- include: results/not_reverted.sql
  GROUP BY c.id
