@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -17,6 +18,7 @@ TITLE_MAX = 500
 GTIN_FIELDS = ("gtin", "gtin13", "gtin14", "gtin12", "gtin8", "ean", "upc", "isbn", "barcode")
 MPN_FIELDS = ("mpn", "modelno", "model", "part_number", "manufacturer_number")
 BRAND_FIELDS = ("brand", "manufacturer")
+_THOUSANDS = re.compile(r",\d{3}(?!\d)")
 UNIT_PRICE_FIELDS = ("unit_price", "base_price", "price_per_unit")
 
 
@@ -91,7 +93,10 @@ def _read_stock(data: Mapping[str, Any]) -> bool | None:
 
 
 def parse_price(text: str) -> Decimal | None:
-    """Returns a price as a catalogue's file writes it, or None."""
+    """Returns a price as a catalogue's file writes it, or None. A comma before three digits may
+    group thousands: such a price is refused."""
+    if _THOUSANDS.search(text):
+        return None
     try:
         value = Decimal(text.strip().replace(",", ".")) if text.strip() else None
     except InvalidOperation:

@@ -112,17 +112,23 @@ def _read_feed(connection: sa.Connection, position: int, state: store.State) -> 
     changes = ChangeReader(connection, position, rows=BATCH)
     latest = time.monotonic() + TRANSACTION_S
     for batch in reader.ready_batches(changes, TRANSACTION_S):
-        offers = {
-            (change.site, change.id): make_offer(
-                change.site,
-                change.id,
+        reverted = [(change.site, change.id) for change in batch if change.event == "reverted"]
+        stored = store.read_by_key(connection, reverted) if reverted else {}
+        offers: dict[tuple[str, str], IncomingOffer] = {}
+        for change in batch:
+            key = change.site, change.id
+            before = offers.get(key) or stored.get(key)
+            listed = change.event != "delisted"
+            # A product that is delisted stays so when its values are reverted.
+            if change.event == "reverted" and before is not None:
+                listed = before.listed
+            offers[key] = make_offer(
+                *key,
                 change.url,
                 change.data_json,
-                listed=change.event != "delisted",
+                listed=listed,
                 crawl=change.crawl,
             )
-            for change in batch
-        }
         apply_offers(connection, list(offers.values()), state.learned)
     if changes.cursor != position:
         store.move(connection, changes.cursor, state.loaded)

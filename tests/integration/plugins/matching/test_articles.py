@@ -130,6 +130,35 @@ def test_the_best_price_over_all_shops(
     ]
 
 
+def read_lowest(engine: sa.Engine) -> Decimal | None:
+    with engine.connect() as connection:
+        (article,) = articles.search_articles(connection, GTIN)
+    return article.lowest
+
+
+def test_the_lowest_price_is_of_offers_of_these_days(
+    engine: sa.Engine, shops: tuple[NamedShop, NamedShop, NamedShop], tmp_path: Path
+) -> None:
+    alpha, beta, _ = shops
+    alpha.sells("30.00")
+    beta.sells("20.00")
+    link(engine)
+    delist = "UPDATE products SET delisted_at = now() - interval '{}' WHERE crawl_id = :id"
+    for age, lowest in (("29 days", "20.00"), ("31 days", "30.00")):
+        with engine.begin() as connection:
+            connection.execute(sa.text(delist.format(age)), {"id": beta.crawl[1]})
+        assert str(read_lowest(engine)) == lowest
+    alpha.sells("3.00")
+    with engine.begin() as connection:
+        assert rejection.reject_crawl(connection, alpha.crawl[1])
+    link(engine)
+    assert str(read_lowest(engine)) == "30.00"
+    file = tmp_path / "mine.csv"
+    file.write_text(f"sku,title,gtin,price\nK-1,Kettle K200,{GTIN},25.00\n")
+    import_catalogue(engine, "mine", file, "EUR")
+    assert str(read_lowest(engine)) == "25.00"
+
+
 def test_linking_begins_with_the_second_shop(engine: sa.Engine) -> None:
     NamedShop(engine, "alpha").sells("30.00")
     step.link_offers(engine, settings.load())
@@ -243,6 +272,7 @@ def test_an_own_catalogue_is_one_of_the_shops(
         ("title\nx\n", "no column `sku`"),
         ("sku,price\nA,abc\nA,1\n", "price: 'abc' is not a number"),
         ("sku,price\nA,1\nA,2\n", "'A' is in the file twice"),
+        ('sku,price\nA,"1,299"\n', "price: '1,299' is not a number"),
     ):
         file.write_text(text)
         with pytest.raises(ConfigError, match=problem):
@@ -349,6 +379,30 @@ def test_a_rejected_crawl_alerts_about_no_article(
     outbox.collect_market(engine, [rule])
     assert rows(engine, "SELECT FROM price_alerts") == []
     assert rows(engine, "SELECT price FROM offers WHERE site = 'beta'") == [(Decimal("31.00"),)]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_delisted_offer_stays_so_when_its_values_are_reverted(
+    engine: sa.Engine, shops: tuple[NamedShop, NamedShop, NamedShop], at_once: bool
+) -> None:
+    alpha, beta, _ = shops
+    alpha.sells("30.00")
+    beta.sells("31.00")
+    link(engine)
+    beta.sells("3.10")
+    bad = beta.crawl[1]
+    for _ in range(2):
+        beta.sells("9.00", "2", gtin=OTHER_GTIN)
+    delisted = "SELECT p.external_id FROM changes c JOIN products p ON p.id = c.product_id WHERE event = 'delisted'"
+    assert rows(engine, delisted) == [("1",)]
+    if not at_once:
+        link(engine)
+    with engine.begin() as connection:
+        assert rejection.reject_crawl(connection, bad)
+    link(engine)
+    assert rows(
+        engine, "SELECT price, listed FROM offers WHERE site = 'beta' AND external_id = '1'"
+    ) == [(Decimal("31.00"), False)]
 
 
 @pytest.mark.parametrize("event", ["before_cursor_execute", "commit"])
