@@ -11,7 +11,7 @@ WITH missed AS (
     UPDATE products pr
        SET missed_crawls = least(pr.missed_crawls + 1, 1000),
            delisted_at = CASE WHEN pr.missed_crawls + 1 >= :delisted_after
-                              THEN coalesce(pr.delisted_at, now()) END
+                              THEN coalesce(pr.delisted_at, now()) ELSE pr.delisted_at END
       FROM crawls c
      WHERE c.id = :id AND pr.site_id = :site_id
        AND pr.fetched_at < c.started_at - (:lives * :life_s + :guard_s) * interval '1 second'

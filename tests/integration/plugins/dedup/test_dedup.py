@@ -281,6 +281,28 @@ def test_a_product_that_is_no_longer_listed_is_delisted_after_two_lives(
     ) == [(2,)]
 
 
+def test_a_product_that_a_rejected_crawl_delisted_is_delisted_once(
+    crawling: Crawling, engine: sa.Engine
+) -> None:
+    crawling.sell(1, 2)
+    crawling.crawl()
+    crawling.sell(1)
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text(
+                "UPDATE products SET fetched_at = fetched_at - interval '15 days', "
+                "delisted_at = now() WHERE external_id = '2'"
+            )
+        )
+    age_filters(crawling.settings.valkey_url, 8 * DAY_S)
+    for missed in (1, 2):
+        crawling.crawl()
+        assert rows(engine, "SELECT missed_crawls FROM products WHERE delisted_at < now()") == [
+            (missed,)
+        ]
+    assert rows(engine, "SELECT FROM changes WHERE event = 'delisted'") == []
+
+
 def test_listings_that_name_far_fewer_products_make_a_crawl_suspect(
     crawling: Crawling, engine: sa.Engine
 ) -> None:
