@@ -42,6 +42,9 @@ def alert_crawls(engine: sa.Engine, settings: Settings) -> None:
     if not due:
         return
     recipients = [recipient for recipient in read_recipients(settings) if not recipient.names]
+    if not recipients:
+        with engine.begin() as connection:
+            alert_store.drop_old(connection)
     latest = time.monotonic() + AT_ONCE_S
     while (
         recipients

@@ -112,6 +112,8 @@ def _name_best(alert: Mapping[str, Any], currency: str | None) -> str:
 
 
 def _write_value(value: Any, currency: str | None) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     number = as_number(value)
     return format_amount(number, currency) if number is not None else flatten_text(value or "")
 

@@ -41,6 +41,8 @@ def find_matches(
         reader = feed.ChangeReader(connection, cursor)
         while reader.cursor < end:
             matches += outbox.match_rules(connection, [rule], reader.next())
+            if reader.waits:
+                time.sleep(feed.WAITING_S[0])
     return matches
 
 

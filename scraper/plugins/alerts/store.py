@@ -56,9 +56,12 @@ def queue_alert(connection: sa.Connection, crawl_id: int) -> None:
     connection.execute(QUEUE, {"id": crawl_id})
 
 
-def has_due(connection: sa.Connection) -> bool:
-    """Drops alerts older than a day, then returns whether an alert is due."""
+def drop_old(connection: sa.Connection) -> None:
+    """Drops alerts older than a day. The caller has no recipient for them."""
     connection.execute(DROP_OLD, {"dropped": DROPPED, "oldest": OLDEST})
+
+
+def has_due(connection: sa.Connection) -> bool:
     query = sa.text(
         "SELECT EXISTS (SELECT FROM alerts WHERE done_at IS NULL AND not_before <= now())"
     )

@@ -133,12 +133,12 @@ class Wanted:
             return True
         # When an operator rejects a crawl, no price in the shop has moved.
         moves = [] if change.event == "reverted" else price_moves(change)
-        shares = [move.percent for move in moves]
         return any(
-            share is not None
-            and abs(share) >= self.least
-            and ("price-drop" if share < 0 else "price-rise") in self.events
-            for share in shares
+            ("price-drop" if move.after < move.before else "price-rise") in self.events
+            and (
+                not self.least or ((share := move.percent) is not None and abs(share) >= self.least)
+            )
+            for move in moves
         )
 
 

@@ -149,13 +149,14 @@ class PriceRule(AlertRule):
             previous = before if when["currency"] or latest is None else latest
             was_below = previous is not None and previous < limit
             return None if was_below else f"{key} {shown}, {self.when}"
-        if before is None or move is None or not move:
+        if before is None or before == after:
             return None
-        if not when["changed"]:
-            wanted = move if when["move"] == "rose" else -move
-            if wanted <= 0 or wanted < Decimal(when["percent"] or 0):
-                return None
-        text = f"{key} {format_amount(before, currency)} → {shown} ({percent_text(move)})"
+        if not when["changed"] and (after > before) is not (when["move"] == "rose"):
+            return None
+        if when["percent"] and (move is None or abs(move) < Decimal(when["percent"])):
+            return None
+        text = f"{key} {format_amount(before, currency)} → {shown}"
+        text += f" ({percent_text(move)})" if move is not None else ""
         return text + (f", {self.when}" if self.lowest_days else "")
 
 

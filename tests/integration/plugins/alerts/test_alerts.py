@@ -223,5 +223,17 @@ def test_what_is_a_day_old_is_not_reported(
     suspect(engine)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE alerts SET created_at = now() - interval '25 hours'"))
+    alert_crawls(engine, Settings())
     alert_crawls(engine, Settings(alerts=path))
     assert not webhook.got and row(engine)[2:] == (True, "there was no recipient within a day")
+
+
+def test_what_waited_for_a_coordinator_is_reported_however_late(
+    engine: sa.Engine, told: tuple[Webhook, Mailbox, Path]
+) -> None:
+    webhook, _, path = told
+    suspect(engine)
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alerts SET created_at = now() - interval '3 days'"))
+    alert_crawls(engine, Settings(alerts=path))
+    assert len(webhook.got) == 1 and row(engine)[2:] == (True, None)

@@ -21,7 +21,9 @@ from click.testing import CliRunner
 from scraper import settings as settings_module
 from scraper.cli.main import main
 from scraper.feed import reader as feed
+from scraper.feed import store
 from scraper.plugins.alerts import crawls as alert_module
+from scraper.plugins.alerts import preview
 from scraper.plugins.alerts.prices import outbox
 from scraper.plugins.alerts.prices.rules import PriceRule
 from scraper.plugins.alerts.sending import notify
@@ -117,6 +119,14 @@ def test_what_each_rule_reports(engine: sa.Engine) -> None:
     )
 
 
+def test_moves_from_0_are_reported_without_a_percentage(engine: sa.Engine) -> None:
+    priced(Shop(engine), "0", "5.00", "0")
+    up, down = "7 price 0 EUR → 5.00 EUR", "7 price 5.00 EUR → 0 EUR (-100.0%)"
+    assert told(engine, rule("changed")) == [up, down]
+    assert told(engine, rule("rose")) == [up] and told(engine, rule("rose 5%")) == []
+    assert told(engine, rule("fell")) == told(engine, rule("fell 5%")) == [down]
+
+
 def test_what_was_taken_back_is_not_reported(engine: sa.Engine) -> None:
     for _ in range(2):
         crawled(engine, a_shop(), range(30))
@@ -204,6 +214,33 @@ def test_changes_are_replayed_through_kills(engine: sa.Engine, tmp_path: Path) -
         f"{number:,} changes, {replay.killed} kills ({replay.at_work} at work), {len(truth):,} alerts in {time.monotonic() - filled:.0f} s "
         f"(filled in {filled - began:.0f} s): none missed, none doubled; {again} sent again with their ids"
     )
+
+
+def test_a_preview_waits_for_what_is_not_decided(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(engine)
+    asked = 0
+
+    @sa.event.listens_for(engine, "before_cursor_execute")
+    def count(*_: object) -> None:
+        nonlocal asked
+        asked += 1
+        assert asked < 1000
+
+    with engine.connect() as other:
+        transaction = other.begin()
+        shop.once(name="A")
+        find_end = store.current_cursor
+
+        def find_end_and_put(_: sa.Engine) -> int:
+            end = find_end(engine)
+            put(other, 1)
+            return end
+
+        monkeypatch.setattr(store, "current_cursor", find_end_and_put)
+        monkeypatch.setattr(preview.time, "sleep", lambda _: transaction.rollback())
+        assert len(preview.find_matches(engine, rule("new"), 7)) == 1
 
 
 def test_what_is_not_decided_is_reported_later(engine: sa.Engine) -> None:

@@ -55,6 +55,12 @@ def test_no_text_of_a_shop_becomes_markup(text: str, key: str) -> None:
     assert mail.subject.isprintable() and "\u202e" not in mail.html and "\r" not in mail.html
 
 
+def test_stock_is_shown_as_yes_or_no() -> None:
+    html = write_prices("drops", "sold out", [alert(True, False)], "").html
+    assert "<td>yes</td><td>no</td>" in html
+    assert "<td>3 EUR</td><td>0 EUR</td>" in write_prices("x", "fell", [alert(3, 0)], "").html
+
+
 def test_a_deep_heap_of_tags_is_taken_out_at_once() -> None:
     assert flatten_text("<b" * 5000 + ">" * 5000 + "x").replace("<b", "") == "<…"
     assert len(flatten_text("x" * 10_000)) == 300

@@ -109,6 +109,13 @@ def test_a_least_alone_is_about_prices() -> None:
     assert not wanted.matches(priced("10.00", "10.00", event="new"))
 
 
+def test_a_price_that_was_0_has_risen_by_no_percentage() -> None:
+    change = priced("0", "5.00")
+    assert Wanted.parse(("price-rise",), None).matches(change)
+    assert not Wanted.parse(("price-drop",), None).matches(change)
+    assert not Wanted.parse(("price-rise",), "5%").matches(change)
+
+
 def test_a_price_in_another_currency_did_not_drop() -> None:
     change = priced("10.00", "9.00", changed=("price", "price_currency"))
     assert not Wanted.parse(("price-drop",), None).matches(change)
