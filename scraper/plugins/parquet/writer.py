@@ -74,7 +74,7 @@ def _to_decimal(value: Any) -> Decimal:
         raise Misfit
     _, digits, exponent = number.as_tuple()
     if isinstance(exponent, str) or any(
-        digits[len(digits) + exponent + SCALE :] if exponent < -SCALE else ()
+        digits[max(0, len(digits) + exponent + SCALE) :] if exponent < -SCALE else ()
     ):
         raise Misfit
     return Decimal(format(number, f".{SCALE}f")) if exponent < -SCALE else number

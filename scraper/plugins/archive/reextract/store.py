@@ -114,8 +114,8 @@ def find_products(
 
 def read_page_hashes(connection: sa.Connection, page_ids: Sequence[int]) -> dict[int, UUID | None]:
     """Returns the hash of what each page of the frontier contained when it was last read."""
-    found = connection.execute(PAGE_HASHES, {"ids": list(page_ids)})
-    return {row.id: row.content_hash for row in found}
+    rows = connection.execute(PAGE_HASHES, {"ids": list(page_ids)})
+    return {row.id: row.content_hash for row in rows}
 
 
 def reason_to_keep(stored: Any, extract: Extract, page_hash: UUID | None) -> str | None:

@@ -113,7 +113,8 @@ def test_types_follow_from_the_definition(engine: sa.Engine, shop: Shop, tmp_pat
 @pytest.mark.parametrize(
     ("value", "fits"),
     [("1.123456789", True), ("1.1234567890", True), ("1.1234567891", False), ("9" * 29, True), ("9" * 30, False),
-     ("0.000000000", True), ("-0.000000001", True), ("0.0000000001", False), ("1E+5", True), ("1E+40", False)],
+     ("0.000000000", True), ("-0.000000001", True), ("0.0000000001", False), ("1E+5", True), ("1E+40", False),
+     ("0.0000000000120", False), ("-0.0000000000120", False)],
 )  # fmt: skip
 def test_decimals_are_exact_or_misfits(value: str, fits: bool) -> None:
     number = Decimal(value)
