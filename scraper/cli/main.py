@@ -159,6 +159,9 @@ class Commands(click.Group):
         except BrokenPipeError:
             sys.stderr.close()
             ctx.exit(0)
+        except KeyboardInterrupt:
+            click.echo("\nAborted!", err=True)
+            ctx.exit(128 + signal.SIGINT)
         except Exception as error:
             # An error of the database comes from a module that is imported already. To import
             # it here would slow down each `--help`.

@@ -143,7 +143,8 @@ def _host_cells(host: HostState) -> list[str]:
     pace = f" ({host.pace_per_s:.2g}/s)" if host.pace_per_s else ""
     return [
         host.host,
-        rate if host.concurrency else "",
+        # Without open pages, only what was set by hand limits a host.
+        rate if host.concurrency or "rate" in host.override else "",
         str(host.concurrency or ""),
         str(host.burst or ""),
         f"{host.pace:.0%}{pace}" if host.pace < 1 else "",

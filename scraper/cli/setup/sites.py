@@ -51,7 +51,8 @@ def sites_check(files: tuple[str, ...], as_json: bool) -> None:
     problems = find_problems(paths, settings)
     if as_json:
         print_json(problems)
-        raise SystemExit(DefinitionError.exit_code if problems else 0)
+        if problems:
+            raise SystemExit(DefinitionError.exit_code)
     if problems:
         raise DefinitionError(problems)
     sites_of = {path: loader.load_file(path) for path in paths}
@@ -61,8 +62,11 @@ def sites_check(files: tuple[str, ...], as_json: bool) -> None:
             click.echo(f"{path}: warning: {warning}", err=True)
     for site in sites_of.values():
         if site.rate_per_s is not None:
-            click.echo(_duration_text(site, site.rate_per_s, history.pages.get(site.name)))
-    click.echo(f"{len(paths)} definition{'s' if len(paths) != 1 else ''} checked, no errors")
+            text = _duration_text(site, site.rate_per_s, history.pages.get(site.name))
+            # Standard output has the problems alone as JSON.
+            click.echo(text, err=as_json)
+    checked = f"{len(paths)} definition{'s' if len(paths) != 1 else ''} checked, no errors"
+    click.echo(checked, err=as_json)
 
 
 class _CrawlHistory(NamedTuple):

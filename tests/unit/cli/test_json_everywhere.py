@@ -50,3 +50,13 @@ def test_what_a_shop_sent_drives_no_terminal(monkeypatch: pytest.MonkeyPatch) ->
     result = CliRunner().invoke(main, ["status", "--json"])
     assert json.loads(result.stderr) == {"error": 'a?[31m "b"?\nc', "exit_code": 2}
     assert CliRunner().invoke(main, ["status"]).stderr == 'scraper: a?[31m "b"?\nc\n'
+
+
+def test_an_interrupted_command_says_so_with_its_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(main), "get_command", lambda *_: interrupted)
+    result = CliRunner().invoke(main, ["status"])
+    assert (result.exit_code, result.stderr) == (130, "\nAborted!\n")

@@ -30,7 +30,10 @@ def preview_site(name: str, wanted: int, form: str, output: str | None, *, as_js
     table = _make_table(site, result)
     if output is not None:
         with open_destination(output) as file:
-            write_table(form, table, file, site, {"site": site.name, "preview": True})
+            count = write_table(form, table, file, site, {"site": site.name, "preview": True})
+        if as_json:
+            words = {"site": site.name, "format": form, "output": output}
+            print_json({**words, "products": count, "requests": requests})
     elif as_json:
         print_json(list(table.rows))
     else:

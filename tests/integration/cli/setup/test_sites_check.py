@@ -33,6 +33,8 @@ def test_the_time_is_that_of_the_last_complete_crawl_or_of_the_limits(
     path = environment.sites_dir / "shop.yaml"
     path.write_text(DEFINITION.replace("listings: 40, ", ""))
     assert "no complete crawl yet; 1,000 pages would take 3 h at 6/m" in checked()
+    done = CliRunner().invoke(main, ["sites", "check", "--json"], catch_exceptions=False)
+    assert done.stdout == "[]\n" and "1,000 pages would take 3 h" in done.stderr
     path.write_text(DEFINITION)
     assert "no complete crawl yet; 120 pages (its limits) take 20 min at 6/m" in checked()
     shop = Shop(engine)

@@ -40,6 +40,8 @@ def test_all_there_are_are_written_to_a_file(shop: StaticShop) -> None:
     assert "7 products" in shown.stderr and "would end here" in shown.stderr
     rows = list(csv.DictReader(Path("things.csv").read_text().splitlines()))
     assert [row["price"] for row in rows] == [f"{n}.50" for n in range(1, 8)]
+    told = json.loads(run("--preview", "1", "-o", "things.csv", "--json").stdout)
+    assert (told["site"], told["output"], told["products"]) == ("things", "things.csv", 1)
 
 
 def test_what_robots_disallow_and_what_is_not_good_is_reported_and_left_out(
