@@ -9,7 +9,7 @@ import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -18,11 +18,27 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 from scraper.errors import ConfigError, ScraperError
-from scraper.plugin import VERSION, Command, Hooks, Plugin, Task, Tick
+from scraper.plugin import CRAWLS, DATA, FLEET, SETUP, VERSION, Command, Hooks, Plugin, Task, Tick
 
 GROUP = "scraper.plugins"
 OFF_VARIABLE = "SCRAPER_PLUGINS_OFF"
 PROJECT_FILE = "scraper.toml"
+CORE_COMMANDS = {
+    "crawl": Command(CRAWLS, "scraper.cli.crawl.crawls"),
+    "export": Command(DATA, "scraper.cli.data.export"),
+    "history": Command(DATA, "scraper.cli.data.products"),
+    "host": Command(FLEET, "scraper.cli.fleet.hosts"),
+    "plugins": Command(SETUP, "scraper.cli.setup.plugins"),
+    "products": Command(DATA, "scraper.cli.data.products"),
+    "proxies": Command(FLEET, "scraper.cli.fleet.proxies"),
+    "settings": Command(SETUP, "scraper.cli.setup.settings_table"),
+    "sites": Command(SETUP, "scraper.cli.setup.sites_group"),
+    "status": Command(CRAWLS, "scraper.cli.crawl.status"),
+    "stop": Command(CRAWLS, "scraper.cli.crawl.crawls"),
+}
+CORE_SUBCOMMANDS = tuple(f"sites {name}" for name in ("check", "delete", "list", "pause", "resume"))
+# Plug-ins with a setting or key that another has, and why they are off.
+_refused: dict[str, str] = {}
 
 T = TypeVar("T")
 
@@ -54,7 +70,8 @@ def found_plugins() -> tuple[FoundPlugin, ...]:
     found = {entry.name: _examine_entry(entry, off) for entry in entry_points(group=GROUP)}
     for name in off - found.keys():
         raise ConfigError(f"{OFF_VARIABLE}: no plug-in is named {name!r} (fix: {', '.join(found)})")
-    return tuple(found[name] for name in sorted(found))
+    rows = _refuse_clashes(_shipped_first(found.values()))
+    return tuple(sorted(rows, key=lambda row: row.name))
 
 
 @lru_cache(maxsize=1)
@@ -190,8 +207,19 @@ def plugin_tasks() -> dict[str, Task]:
 
 def extended(name: str, base: type[T], attribute: str) -> type[T]:
     """A subclass of `base` that also inherits from the class that each plug-in names as
-    `attribute`: this is how plug-ins add settings and keys of definitions."""
-    parts = [resolve(ref) for ref in _list_references(attribute)]
+    `attribute`: this is how plug-ins add settings and keys of definitions. Switches a plug-in off
+    if `base` or another plug-in has one of its names."""
+    fields: Iterable[str] = cast(Any, base).model_fields
+    owners, parts = dict.fromkeys((*dir(base), *fields), "the core"), []
+    for row in _shipped_first(found_plugins()):
+        reference = getattr(row.plugin, attribute, None)
+        if reference is not None and not row.off:
+            part = resolve(reference)
+            clash = _claim_names(owners, row.name, part.model_fields)
+            if clash:
+                _refuse_plugin(row.name, clash)
+            else:
+                parts.append(part)
     return cast(
         type[T],
         type(name, (*parts, base), {"__module__": base.__module__, "__doc__": base.__doc__}),
@@ -256,6 +284,35 @@ def _examine_entry(entry: EntryPoint, off: frozenset[str]) -> FoundPlugin:
     if not isinstance(plugin, Plugin):
         return FoundPlugin(entry.name, None, f"{entry.value} is not a Plugin", entry)
     return FoundPlugin(entry.name, plugin, _why_off(plugin, off), entry)
+
+
+def _refuse_clashes(rows: Iterable[FoundPlugin]) -> Iterator[FoundPlugin]:
+    """Switches off a plug-in with a command that the core or a plug-in before it has."""
+    owners = dict.fromkeys((*CORE_COMMANDS, *CORE_SUBCOMMANDS), "the core")
+    for row in rows:
+        off = row.off or _refused.get(row.name, "")
+        if row.plugin is not None and not off:
+            off = _claim_names(owners, row.name, row.plugin.commands)
+        yield replace(row, off=off)
+
+
+def _shipped_first(rows: Iterable[FoundPlugin]) -> list[FoundPlugin]:
+    return sorted(rows, key=lambda row: (not row.entry.value.startswith("scraper."), row.name))
+
+
+def _claim_names(owners: dict[str, str], plugin: str, names: Iterable[str]) -> str:
+    """Makes a plug-in the owner of `names`, unless one of them has an owner: says which."""
+    clash = next((name for name in names if name in owners), None)
+    if clash is not None:
+        return f"`{clash}` already belongs to {owners[clash]}"
+    owners |= dict.fromkeys(names, f"the plug-in {plugin}")
+    return ""
+
+
+def _refuse_plugin(name: str, why: str) -> None:
+    _refused[name] = why
+    for cached in (found_plugins, active_plugins, plugin_hooks, inactive_defaults):
+        cached.cache_clear()
 
 
 def _why_off(plugin: Plugin, off: frozenset[str]) -> str:

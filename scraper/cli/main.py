@@ -21,9 +21,9 @@ from typing import Any, NoReturn
 import click
 
 from scraper.cli.common.importing import import_command
-from scraper.errors import ScraperError, ServerUnavailableError, did_you_mean
+from scraper.errors import ConfigError, ScraperError, ServerUnavailableError, did_you_mean
 from scraper.plugin import CRAWLS, DATA, FLEET, SETUP, Command
-from scraper.registry import inactive_plugin_with, plugin_commands
+from scraper.registry import CORE_COMMANDS, inactive_plugin_with, plugin_commands
 
 HELP = "Crawls shop catalogues: polite, leased, exactly once into PostgreSQL."
 # Shown where the plug-in of their command is on.
@@ -38,20 +38,6 @@ FIRST_STEPS = {
 SECTIONS = (SETUP, CRAWLS, DATA, FLEET)
 
 PACKAGE = Path(__file__).parents[1]
-
-CORE_COMMANDS = {
-    "crawl": Command(CRAWLS, "scraper.cli.crawl.crawls"),
-    "export": Command(DATA, "scraper.cli.data.export"),
-    "history": Command(DATA, "scraper.cli.data.products"),
-    "host": Command(FLEET, "scraper.cli.fleet.hosts"),
-    "plugins": Command(SETUP, "scraper.cli.setup.plugins"),
-    "products": Command(DATA, "scraper.cli.data.products"),
-    "proxies": Command(FLEET, "scraper.cli.fleet.proxies"),
-    "settings": Command(SETUP, "scraper.cli.setup.settings_table"),
-    "sites": Command(SETUP, "scraper.cli.setup.sites_group"),
-    "status": Command(CRAWLS, "scraper.cli.crawl.status"),
-    "stop": Command(CRAWLS, "scraper.cli.crawl.crawls"),
-}
 
 
 @lru_cache(maxsize=1)
@@ -107,6 +93,11 @@ class Commands(click.Group):
             return None
         command = import_command(all_commands()[cmd_name].module, function_of(cmd_name))
         assert isinstance(command, click.Command)
+        if cmd_name not in CORE_COMMANDS | plugin_commands():
+            # What was imported has switched the plug-in off.
+            inactive = inactive_plugin_with("commands", cmd_name)
+            assert inactive is not None
+            raise ConfigError(f"{cmd_name!r} {inactive.explain_need()}")
         return command
 
     def resolve_command(
@@ -116,7 +107,7 @@ class Commands(click.Group):
         if name not in all_commands() and not name.startswith("-"):
             inactive = inactive_plugin_with("commands", name)
             if inactive is not None:
-                raise click.UsageError(f"{name!r} {inactive.explain_need()}")
+                raise ConfigError(f"{name!r} {inactive.explain_need()}")
             raise click.UsageError(f"No such command {name!r}{did_you_mean(name, all_commands())}")
         return super().resolve_command(ctx, args)
 

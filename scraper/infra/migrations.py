@@ -269,8 +269,9 @@ def read_newer(connection: sa.Connection, history: History, needed: str) -> str 
     scope = "" if history.table == VERSION_TABLE else f" of the plug-in {history.name}"
     if revision is None or revision < needed:
         raise ServerUnavailableError(
-            f"the database is at revision {revision or 'nothing'}{scope}, this program needs "
-            f"{needed}\ntype `scraper migrate` (or `scraper up`, which migrates as well)"
+            f"the database {f'is at revision {revision}' if revision else 'has no tables'}{scope}, "
+            f"this program needs {needed}\n"
+            "type `scraper migrate` (or `scraper up`, which migrates as well)"
         )
     oldest = _read_compatible(connection, history.table, revision)
     if needed < oldest:

@@ -65,7 +65,7 @@ class CoreSite(CoreKeys):
         return {
             key: value
             for key, value in data.items()
-            if key not in defaults or value != defaults[key]
+            if key in cls.model_fields or key not in defaults or value != defaults[key]
         }
 
     @model_validator(mode="after")

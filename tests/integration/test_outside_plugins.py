@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from scraper import registry
 from tests.support.outside_plugin import OutsidePlugin
 
 pytestmark = pytest.mark.slow
@@ -93,10 +94,10 @@ def test_a_definition_that_needs_a_plugin_that_is_off_names_it(outside: OutsideP
     assert unknown.returncode == 2 and "no plug-in is named 'arhive'" in unknown.stderr
     gone = outside.scraper("reextract", "shop", SCRAPER_PLUGINS_OFF="archive")
     assert gone.returncode == 2
-    assert "'reextract' needs the plug-in archive, which is off: " in gone.stderr
+    assert "scraper: 'reextract' needs the plug-in archive, which is off: " in gone.stderr
     gone = outside.scraper("sites", "stars", SCRAPER_PLUGINS_OFF="ratings")
     assert gone.returncode == 2
-    assert "'stars' needs the plug-in ratings, which is off: " in gone.stderr
+    assert "scraper: 'stars' needs the plug-in ratings, which is off: " in gone.stderr
 
 
 FORMS = """
@@ -162,3 +163,71 @@ def test_a_plugin_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
     assert shown.returncode == 0 and "broken is off: " in shown.stdout
     (outside.sites / "shop.yaml").write_text(SHOP)
     assert outside.scraper("sites", "check", **off).returncode == 0
+
+
+CLASHING = """
+from pydantic import BaseModel
+
+from scraper.plugin import DATA, Command, Plugin
+from scraper.sites.plugin_keys import DefinitionKeys
+
+
+class Keys(DefinitionKeys):
+    {key}: str = "2d"
+
+
+class Settings(BaseModel):
+    {setting}: int = 0
+
+
+PLUGIN = Plugin(
+    name="clashing", summary="", keys="shop_clashing.plugin:Keys",
+    settings="shop_clashing.plugin:Settings",
+    commands={{"{command}": Command(DATA, "shop_clashing.command")}},
+)
+"""
+CLASH = """
+import click
+import scraper.settings
+
+
+@click.command()
+def clash():
+    pass
+"""
+LOADED = "from scraper.sites.loader import load_folder; print(load_folder('sites')[0].revisit)"
+
+
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [
+        ({"command": "status"}, "the core"),
+        ({"command": "sites list"}, "the core"),
+        ({"command": "report"}, "the plug-in report"),
+        ({"setting": "attempts_max"}, "the core"),
+        ({"setting": "metrics_port"}, "the plug-in metrics"),
+        ({"key": "revisit"}, "the core"),
+        ({"key": "rate_per_s"}, "the core"),
+        ({"key": "archive"}, "the plug-in archive"),
+    ],
+)
+def test_a_plugin_with_a_name_that_has_an_owner_is_off(
+    tmp_path: Path, name: dict[str, str], owner: str
+) -> None:
+    text = CLASHING.format(**{"key": "mine", "setting": "own", "command": "clash"} | name)
+    outside = OutsidePlugin(tmp_path, "clashing", {"plugin.py": text, "command.py": CLASH})
+    rows = {row["name"]: row for row in json.loads(outside.scraper("plugins", "--json").stdout)}
+    (clash,) = name.values()
+    assert rows.pop("clashing")["off"] == f"`{clash}` already belongs to {owner}"
+    assert {row["name"] for row in rows.values() if row["on"]} == {
+        row.name for row in registry.found_plugins() if not row.off
+    }
+    if clash == "revisit":
+        (outside.sites / "shop.yaml").write_text(SHOP + "revisit: 2d\n")
+        loaded = outside.run("-c", LOADED)
+        assert "2d" in loaded.stdout, loaded.stderr
+    if clash == "attempts_max":
+        refused = outside.scraper("clash").stderr
+        assert refused.startswith("scraper: 'clash' needs the plug-in clashing, which is off: `")
+    if clash == "sites list":
+        assert outside.scraper("sites", "list", "--help").stdout.startswith("Usage: ")

@@ -1,9 +1,11 @@
-"""`scraper plugins`: the optional features of this installation. It reads no settings, since those
-of a broken plug-in cannot be read."""
+"""`scraper plugins`: the optional features of this installation. It works without
+settings, since those of a broken plug-in cannot be imported."""
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import click
@@ -12,11 +14,18 @@ from scraper.cli.common.tables import print_table
 from scraper.errors import ConfigError
 from scraper.registry import FoundPlugin, found_plugins, keys_of, settings_of
 
+# These switch off plug-ins whose settings or keys have an owner.
+EXTENDED = ("scraper.settings", "scraper.sites.definition")
+
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
 def plugins(as_json: bool) -> None:
     """Show which plug-ins are on, what they add, why some are off."""
+    for module in EXTENDED:
+        # What is broken is shown below.
+        with suppress(ConfigError):
+            import_module(module)
     rows = [_as_json(row) for row in found_plugins()]
     if as_json:
         click.echo(json.dumps(rows))

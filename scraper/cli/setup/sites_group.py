@@ -8,7 +8,8 @@ from typing import cast
 import click
 
 from scraper.cli.common.importing import import_command
-from scraper.registry import inactive_plugin_with, plugin_subcommands
+from scraper.errors import ConfigError
+from scraper.registry import CORE_SUBCOMMANDS, inactive_plugin_with, plugin_subcommands
 
 # Its own subcommands, which add themselves.
 OWN = "scraper.cli.setup.sites"
@@ -23,10 +24,10 @@ class Sites(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         module = plugin_subcommands("sites").get(cmd_name)
-        if module is None:
+        if module is None and f"sites {cmd_name}" not in CORE_SUBCOMMANDS:
             inactive = inactive_plugin_with("commands", f"sites {cmd_name}")
             if inactive is not None:
-                raise click.UsageError(f"{cmd_name!r} {inactive.explain_need()}")
+                raise ConfigError(f"{cmd_name!r} {inactive.explain_need()}")
         if module is not None:
             return cast(click.Command, import_command(module, cmd_name))
         import_module(OWN)

@@ -48,7 +48,8 @@ def migrate(down: str | None, plugin: str | None, dry_run: bool, as_json: bool) 
     if as_json:
         print_json({"revision": revision})
     else:
-        click.echo(f"database: at revision {revision}")
+        scope = f"plug-in {plugin} " if plugin else ""
+        click.echo(f"database: {scope}at revision {revision}")
 
 
 @click.command(context_settings={"ignore_unknown_options": True})

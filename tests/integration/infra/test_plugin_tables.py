@@ -136,7 +136,11 @@ def test_tables_of_a_plugin_are_migrated_up_and_down(
     assert outside.scraper("migrate", "--down", "0001", "--plugin", "notes").returncode == 0
     with engine.connect() as connection:
         assert connection.execute(sa.text("SELECT text FROM notes")).scalar() == "a note"
-    assert outside.scraper("migrate", "--down", "base", "--plugin", "notes").returncode == 0
+    down = outside.scraper("migrate", "--down", "base", "--plugin", "notes")
+    assert (down.returncode, down.stdout) == (0, "database: plug-in notes at revision base\n")
+    lacking = outside.scraper("status")
+    assert lacking.returncode == 3
+    assert "the database has no tables of the plug-in notes, this" in lacking.stderr
     with engine.connect() as connection:
         assert connection.execute(sa.text("SELECT to_regclass('notes')")).scalar() is None
         assert connection.execute(sa.text("SELECT to_regclass('products')")).scalar() is not None
