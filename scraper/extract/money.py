@@ -72,6 +72,11 @@ _SPLIT = re.compile(
     rf"(?:{_CURRENCY})?\s?(\d{{1,3}}(?:[.,\s]\d{{3}})+|\d{{1,6}})(?:\s?[.,]\s|\s[.,]?\s?)(\d\d)"
     rf"(?:\s?(?:{_CURRENCY}))?"
 ).fullmatch
+# Kronor and öre, as in "99:90 kr".
+_ORE = re.compile(r"(?<![\d:])(\d[\d .]{0,15}):(\d\d)(?![\d:])")
+_ORE_AND_KRONOR = re.compile(
+    rf"\b(?:[Kk]r\.?|SEK) ?{_ORE.pattern}|{_ORE.pattern} ?(?:[Kk]r|SEK)\b"
+).search
 _APOSTROPHE = re.compile(r"(?<=\d)['\u2019](?=\d{3}(?!\d))")
 # Currencies with a thousand subunits, and their amounts with all three decimals.
 THOUSANDTHS = frozenset({"BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"})
@@ -191,12 +196,17 @@ def is_former_text(text: str) -> bool:
 def mark_former(text: str, struck: str) -> str:
     """Returns the text with a percentage instead of the amounts that `struck` has, if it has other
     ones: labels for screen readers repeat a crossed-out price."""
-    former = set(_NUMBERS.findall(struck))
+    text, former = _join_ore(text), set(_NUMBERS.findall(_join_ore(struck)))
     marked = _AMOUNT.sub(
         lambda amount: " 0% " if former.intersection(_NUMBERS.findall(amount[0])) else amount[0],
         text,
     )
     return marked if set(_NUMBERS.findall(text)) - former else text
+
+
+def _join_ore(text: str) -> str:
+    """Returns the text with a decimal comma for the colon of "99:90 kr"."""
+    return _ORE.sub(r"\1,\2", text) if ":" in text and _ORE_AND_KRONOR(text) else text
 
 
 def names_currency(text: str) -> bool:
@@ -209,7 +219,7 @@ def _to_price_slowly(
 ) -> tuple[Decimal, str | None]:
     if len(text) > TEXT_MAX:
         raise Mistyped(text, f"price: {len(text):,} characters")
-    text = _APOSTROPHE.sub("", ascii_digits(text))
+    text = _APOSTROPHE.sub("", _join_ore(ascii_digits(text)))
     split = _SPLIT(text)
     if split is not None and len(_CURRENCIES.findall(text)) == 1:
         whole = re.sub(r"\D", "", split[1])

@@ -42,7 +42,11 @@ LABELS = [
 
 @pytest.mark.parametrize(("before", "now"), LABELS)
 @pytest.mark.parametrize(
-    ("old", "new"), [("31,00 €", "24,00 €"), ("$31.00", "$24.00"), ("31,00 kr.", "24,00 kr.")]
+    ("old", "new"),
+    [
+        *(("31,00 €", "24,00 €"), ("$31.00", "$24.00"), ("31,00 kr.", "24,00 kr.")),
+        ("31:00 kr", "24:00 kr"),
+    ],
 )
 def test_labels_for_screen_readers_are_read_in_any_language(
     before: str, now: str, old: str, new: str
