@@ -75,16 +75,19 @@ def _any_of_all(*names: str) -> str:
 
 _AVAILABLE = _any_of_all("available")
 _AFFIRMED = re.compile(_AVAILABLE)
-# A number of zero next to a phrase, but not a size, a share or a part of another number.
+# A number of zero or a "no" next to a phrase, but not a size, a share or a part of another number.
 _UNIT = (
     r"(?:units?|pieces?|pcs?|items?|products?|copies|articles?|artikel|stuck|stk|st|exemplar\w*"
     r"|unites?|unidades|unid|uds?|piezas?|pezzi|pz|unita|stuks?|sztuk\w*|szt|ks|kus\w*|db|kpl|adet"
     r"|buc|шт|[件個个点개])\b\.?"
 )
 _NOT_SIZE = "".join(f"(?<!{word} )" for word in ("size", "grosse", "taille", "talla", "maat", "us"))
+_NONE = r"0(?:[.,]0+)?"
+_NO = rf"(?:{'|'.join(_SINGLE['denials'].split())})\b"
 _ZERO = re.compile(
-    rf"(?<![\w.,#-]){_NOT_SIZE}0 ?x? ?(?:{_UNIT} ?)?{_AVAILABLE}"
-    rf"|(?:{_AVAILABLE}|{_any_of_all('counted')})(?: ?[:=：(] ?0 ?(?:{_UNIT})?| ?0 ?{_UNIT})"
+    rf"(?<![\w.,#-]){_NOT_SIZE}{_NONE} ?x? ?(?:{_UNIT} ?)?{_AVAILABLE}"
+    rf"|(?:{_AVAILABLE}|{_any_of_all('counted')})"
+    rf"(?: ?[:=：(] ?{_NONE} ?(?:{_UNIT})?| ?{_NONE} ?{_UNIT}| ?[:=：?] ?{_NO})"
     r"(?=$|[);|!]|[,.](?!\d)| [-–—(])"
 )
 _DENIED = re.compile(_any_of_all("unavailable"))

@@ -424,10 +424,12 @@ def test_the_words_for_in_stock_and_out_of_stock(language: str) -> None:
         *("0 en stock", "0 pièces en stock", "Quantité disponible : 0", "0 op voorraad", "0 stuks op voorraad"),
         *("0 disponibles", "Existencias: 0", "Skladem: 0 ks", "Skladem 0 ks", "0 szt. w magazynie", "Stan magazynowy: 0"),
         *("0 шт. в наличии", "в наличии: 0 шт.", "Остаток: 0", "在庫: 0", "在庫数：0", "库存：0 件", "Stok: 0", "Lager: 0 st"),
-        *("There are 0 units in stock.", "Availability: 0 in stock - 2 weeks"),
+        *("There are 0 units in stock.", "Availability: 0 in stock - 2 weeks", "In stock: 0.00", "Skladem: 0,00 ks"),
+        *("In stock: no", "In stock? No", "Available: false", "Auf Lager: nein", "En stock : non", "Disponible: No"),
+        *("Op voorraad: nee", "Skladem: ne", "Dostępny: nie", "В наличии: нет", "Available: no. Back soon"),
     ],
 )  # fmt: skip
-def test_a_number_of_zero_next_to_a_phrase_is_out_of_stock(text: str) -> None:
+def test_a_zero_or_a_no_next_to_a_phrase_is_out_of_stock(text: str) -> None:
     assert values.to_bool(text) is False
 
 
@@ -438,6 +440,7 @@ def test_a_number_of_zero_next_to_a_phrase_is_out_of_stock(text: str) -> None:
         *("0% financing, in stock", "In stock, 0 € shipping", "0 reviews In stock", "In stock 0 reviews", "Size 0 in stock"),
         *("Größe 0 auf Lager", "auf Lager: 0,5 m", "Auf Lager, 0-3 Tage", "Verfügbar: 07.2 Stück", "1.000 auf Lager"),
         *("Skladem 10 ks", "Skladem 0 hodnocení", "в наличии 20 шт.", "US 0 in stock", "PX-0 in stock", "In stock (0 reviews)"),
+        *("In stock: yes", "Available? Yes", "Available: no longer than 2 m", "In stock: no minimum order", "In stock: 10.00"),
     ],
 )  # fmt: skip
 def test_another_zero_next_to_a_phrase_is_in_stock(text: str) -> None:

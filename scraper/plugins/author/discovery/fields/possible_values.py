@@ -6,6 +6,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -197,6 +198,10 @@ def is_category_again(
     )
 
 
+def _has_fraction(price: Decimal | None) -> bool:
+    return price is not None and price != price.to_integral_value()
+
+
 def drop_cents(
     name: str, readings: list[CandidateReading], samples: Sequence[ProductSample]
 ) -> list[CandidateReading]:
@@ -216,7 +221,7 @@ def drop_cents(
         return (
             reading.origin != "state"
             or has_whole_currency
-            or any(value is not None and value % 1 for value in reading.values)
+            or any(_has_fraction(value) for value in reading.values)
             or any(
                 value == other
                 for witness in witnesses

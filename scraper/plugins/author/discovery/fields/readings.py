@@ -128,8 +128,8 @@ def comparable_value(name: str, value: Any) -> Any:
             return plain_text(str(value)).removesuffix(" ...").strip()
         case "image":
             return image_name(str(value))
-        case "price" | "list_price":
-            return Decimal(value).normalize()
+        case "price" | "list_price" | "rating":
+            return Decimal(str(value)).normalize()
         case _:
             return str(value)
 

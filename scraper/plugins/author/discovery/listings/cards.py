@@ -43,8 +43,8 @@ CARD_TEXT_CHARS_MAX = 600
 _ACTS = re.compile(
     r"/(?:cart|basket|checkout|wishlist|wish-list|compare|login|signin|register|account|customer"
     r"|reviews?|add-to-cart|add_to_cart|warenkorb|panier|carrito|carrello|winkelwagen|privacy|terms"
-    r"|contact|about|about-us|faq|help|blog|news|impressum|agb|search|rss|feed|tags?)"
-    r"(?:\.\w+)?(?:[/?]|$)|[?&](?:add-to-cart|add_to_cart|add|action|compare|wishlist)=",
+    r"|contact|about|about-us|faq|help|blog|news|impressum|agb|search|rss|tags?)"
+    r"(?:\.\w+)?(?:[/?]|$)|/feed/?(?:$|\?)|[?&](?:add-to-cart|add_to_cart|add|action|compare|wishlist)=",
     re.I,
 )
 _FILES = re.compile(r"\.(?:jpe?g|png|gif|webp|svg|avif|pdf|zip|css|js|xml|mp4)$", re.I)
