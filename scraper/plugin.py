@@ -54,8 +54,9 @@ FLEET = "Hosts, proxies, accounts and workers"
 
 
 class Command(NamedTuple):
-    """A command of the command line: a section of the help, and `"package.module"`, which has a
-    click command of the command's name. The name `"sites record"` is a command of a group."""
+    """A command of the command line: a section of the help (`SETUP`, `CRAWLS`, `DATA`, `FLEET` of
+    this module, or another text), and `"package.module"`, which has a click command of the
+    command's name. The name `"sites record"` is a command of a group."""
 
     section: str
     module: str
@@ -142,7 +143,9 @@ class CoverageReader(Protocol):
 
 
 class Hooks:
-    """What the core calls in any process. Every method is optional."""
+    """What the core calls in any process. Every method is optional. A `Metric` is a metric family
+    of `prometheus_client.core`, which a method imports itself, since it may be missing; its name
+    begins with `scraper_`, in workers with `scraper_worker_`."""
 
     def check_site(self, site: Site, settings: Settings) -> Iterable[tuple[str, str]]:
         """Yields (key, sentence) for each problem that `scraper sites check` reports."""
@@ -173,7 +176,8 @@ class Hooks:
     def crawl_extra(
         self, connection: sa.Connection, crawl_id: int, site_id: int, site: Site
     ) -> object | None:
-        """Returns what a worker keeps of a crawl for the plug-in, in `CrawlContext.extras`."""
+        """Returns what a worker keeps of a crawl for the plug-in NAME: `context.extras["NAME"]` of
+        a `CrawlContext`. An error is logged, and the crawl goes on without it."""
         return None
 
     def flag_crawl(self, connection: sa.Connection, crawl_id: int) -> None:
@@ -251,7 +255,9 @@ class Hooks:
 
 
 class WorkerPart:
-    """The part of a plug-in in a worker process, on its event loop. Every member is optional."""
+    """The part of a plug-in in a worker process, on its event loop. Every member is optional. An
+    error of a method is logged with the plug-in's name, and pages are stored without what it
+    would have added."""
 
     browser: PageBrowser | None = None
     sessions: SessionPool | None = None
@@ -268,8 +274,9 @@ class WorkerPart:
         fetched: Fetched,
         tried: Attempt,
     ) -> object | None:
-        """Returns what travels with the page's result, in `PageResult.extras`. Called for each
-        answer of a crawl for which `Hooks.crawl_extra` returned something."""
+        """Returns what travels with the page's result: `result.extras["NAME"]` of a `PageResult`.
+        Called for each answer of a crawl for which `Hooks.crawl_extra` returned something.
+        `tried.extracted` is None if nothing was extracted."""
         return None
 
     def before_settling(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
@@ -277,7 +284,8 @@ class WorkerPart:
         return pages
 
     def after_settling(self, stored: StoredGroup) -> None:
-        """Called in the writer's thread, once the transaction is committed."""
+        """Called in the writer's thread after the commit, at most once: a crash or an error loses
+        the call."""
 
     async def end_batch(self, batch: Batch) -> None:
         """Called when the last page of a batch is stored."""

@@ -18,7 +18,8 @@ class DefinitionKeys(Model):
 
     `reading_keys`: the keys that affect the request for a product page or what is read from it; if
     one of them changes, unchanged pages are read again. `places`: the models of nested mappings by
-    dotted key, for hints at misspelt keys.
+    dotted key, for hints at misspelt keys. Such a model inherits from
+    `scraper.sites.grammar.model.Model`, which refuses unknown keys.
     """
 
     reading_keys: ClassVar[frozenset[str]] = frozenset()
