@@ -68,8 +68,6 @@ def found_plugins() -> tuple[FoundPlugin, ...]:
     """Every installed plug-in, by name."""
     off = plugins_off()
     found = {entry.name: _examine_entry(entry, off) for entry in entry_points(group=GROUP)}
-    for name in off - found.keys():
-        raise ConfigError(f"{OFF_VARIABLE}: no plug-in is named {name!r} (fix: {', '.join(found)})")
     rows = _refuse_clashes(_shipped_first(found.values()))
     return tuple(sorted(rows, key=lambda row: row.name))
 
@@ -83,15 +81,23 @@ def active_plugins() -> tuple[Plugin, ...]:
 def plugins_off() -> frozenset[str]:
     """The names that the environment or the project's file switches off. Read here because the
     other settings are partly the plug-ins' own."""
-    text = os.environ.get(OFF_VARIABLE)
-    if text is None:
-        try:
+    text, path = os.environ.get(OFF_VARIABLE), os.environ.get(f"{OFF_VARIABLE}_FILE")
+    # `scraper.settings` reports a file that cannot be read, and one that is named next to a value.
+    with suppress(OSError, ValueError):
+        if text is None and not path:
             project = tomllib.loads(Path(PROJECT_FILE).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            # `scraper.settings` reports a project file that cannot be read.
-            return frozenset()
-        text = str(project.get("plugins_off", ""))
-    return frozenset(text.replace(",", " ").split())
+            text, path = project.get("plugins_off"), project.get("plugins_off_file")
+        if path and not text:
+            text = Path(str(path)).read_text("utf-8-sig")
+    return frozenset(str(text or "").replace(",", " ").split())
+
+
+def require_known_off() -> None:
+    """Raises `ConfigError` if no plug-in has a name that is switched off. Imports of this package
+    never raise it: what is imported first could not report it in one line."""
+    names = [row.name for row in found_plugins()]
+    for name in sorted(plugins_off() - {*names}):
+        raise ConfigError(f"{OFF_VARIABLE}: no plug-in is named {name!r} (fix: {', '.join(names)})")
 
 
 def resolve(reference: str) -> Any:

@@ -319,6 +319,7 @@ def move_hosts(url: str) -> str:
 @lru_cache(maxsize=1)
 def load() -> Settings:
     """Reads the environment once. Raises `ConfigError` with one line per wrong variable."""
+    registry.require_known_off()
     try:
         return Settings()
     except ValidationError as error:

@@ -23,7 +23,12 @@ import click
 from scraper.cli.common.importing import import_command
 from scraper.errors import ConfigError, ScraperError, ServerUnavailableError, did_you_mean
 from scraper.plugin import CRAWLS, DATA, FLEET, SETUP, Command
-from scraper.registry import CORE_COMMANDS, inactive_plugin_with, plugin_commands
+from scraper.registry import (
+    CORE_COMMANDS,
+    inactive_plugin_with,
+    plugin_commands,
+    require_known_off,
+)
 
 HELP = "Crawls shop catalogues: polite, leased, exactly once into PostgreSQL."
 # Shown where the plug-in of their command is on.
@@ -140,6 +145,7 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         as_json = "--json" in ctx.args
         try:
+            require_known_off()
             return super().invoke(ctx)
         except click.ClickException as error:
             if not as_json:

@@ -92,6 +92,10 @@ def test_a_definition_that_needs_a_plugin_that_is_off_names_it(outside: OutsideP
     assert "archive: needs the plug-in archive, which is off" in refused.stderr
     unknown = outside.scraper("plugins", SCRAPER_PLUGINS_OFF="arhive")
     assert unknown.returncode == 2 and "no plug-in is named 'arhive'" in unknown.stderr
+    assert outside.scraper("--help", SCRAPER_PLUGINS_OFF="arhive").returncode == 0
+    unknown = outside.run("-m", "celery", "-A", "scraper", "report", SCRAPER_PLUGINS_OFF="arhive")
+    assert unknown.returncode == 2
+    assert unknown.stderr.startswith("scraper: SCRAPER_PLUGINS_OFF: no plug-in is named 'arhive'")
     gone = outside.scraper("reextract", "shop", SCRAPER_PLUGINS_OFF="archive")
     assert gone.returncode == 2
     assert "scraper: 'reextract' needs the plug-in archive, which is off: " in gone.stderr

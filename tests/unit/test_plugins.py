@@ -97,3 +97,18 @@ def test_only_a_plugin_itself_names_its_tables_in_sql() -> None:
         and (match := pattern[plugin].search(path.read_text(encoding="utf-8")))
     ]
     assert named == []
+
+
+def test_a_file_may_name_what_is_switched_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(registry.OFF_VARIABLE, raising=False)
+    Path("off").write_text("archive, xlsx\n")
+    Path("scraper.toml").write_text('plugins_off_file = "off"\n')
+    assert registry.plugins_off() == {"archive", "xlsx"}
+    Path("more").write_text("parquet\n")
+    monkeypatch.setenv(f"{registry.OFF_VARIABLE}_FILE", "more")
+    assert registry.plugins_off() == {"parquet"}
+    monkeypatch.setenv(f"{registry.OFF_VARIABLE}_FILE", "none")
+    assert registry.plugins_off() == set()
