@@ -18,7 +18,7 @@ OBJECTS_MAX = 2000
 PROPERTIES_MAX = 5000
 # The characters of all texts together.
 TEXTS_MAX = 500_000
-DEPTH_MAX = 20
+DEPTH_MAX = 60
 # The ids that an object may refer to, and the objects that may share one.
 IDS_MAX, OWNERS_MAX = 50, 20
 # The attribute that holds an element's value instead of its text (WHATWG HTML, "Values").

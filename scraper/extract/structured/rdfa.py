@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from scraper.extract.structured.microdata import (
+    DEPTH_MAX,
     OBJECTS_MAX,
     PROPERTIES_MAX,
     TEXTS_MAX,
@@ -21,7 +22,6 @@ from scraper.extract.structured.microdata import (
     read_value,
 )
 
-DEPTH_MAX = 60
 _SCHEMA = re.compile(r"https?://(?:www\.)?schema\.org/?#?(\w*)", re.I).fullmatch
 # From the initial context of RDFa 1.1, which pages need not declare.
 _PREFIXES = {"schema": "http://schema.org/"}

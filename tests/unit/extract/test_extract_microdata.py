@@ -76,6 +76,18 @@ def test_the_currency_of_a_price_is_next_to_it(source: str, amount: Decimal, cur
     assert (read.data["x"], read.data["x_currency"]) == (amount, currency)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<body itemscope itemtype=https://schema.org/Product>%s<b itemprop=name>Jug",
+        "<body vocab=https://schema.org/ typeof=Product>%s<b property=name>Jug",
+    ],
+)
+def test_an_object_may_be_far_above_its_properties(body: str) -> None:
+    source = "microdata" if "itemscope" in body else "rdfa"
+    assert value(f"{{{source}: name}}", body % ("<div>" * 50)) == "Jug"
+
+
 def test_it_may_be_an_id() -> None:
     extracted = product("t: h1", PAGE, extra="  id: {microdata: name}\n")
     assert extracted.products[0].external_id == "Kettle 1.7 l"
