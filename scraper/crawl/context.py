@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from scraper.crawl.isolation import isolated
+from scraper.crawl.isolation import isolated, restarted_at_error
 from scraper.crawl.login_signs import LoginSigns
 from scraper.domain import NO_VALIDATORS, Fetched, Kind, LastReading, LeasedPage, Validators
 from scraper.extract import Extractor, compile_site
@@ -196,18 +196,19 @@ class CrawlContexts:
         return context.limits
 
     def _compile_context(self, crawl_id: int) -> CrawlContext:
-        with self._engine.begin() as connection:
+        with self._engine.connect() as connection:
             row = crawls.read_definition(connection, crawl_id)
             site_id, site = row.site_id, Site.model_validate(row.definition)
             extras = {}
             for name, hooks in plugin_hooks().items():
                 with (
                     isolated(name, "crawl_extra", outages.is_postgres_away),
-                    connection.begin_nested(),
+                    restarted_at_error(connection),
                 ):
                     extra = hooks.crawl_extra(connection, crawl_id, site_id, site)
                     if extra is not None:
                         extras[name] = extra
+            connection.commit()
         return replace(make_context(crawl_id, site_id, site, self._settings), extras=extras)
 
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from pydantic import ValidationError
 
-from scraper.crawl.isolation import isolated
+from scraper.crawl.isolation import isolated, restarted_at_error
 from scraper.domain import CrawlStatus, Status
 from scraper.frontier.progress import read_progress
 from scraper.infra import outages
@@ -84,8 +84,7 @@ class Postgres:
 
     def read(self) -> list[Metric]:
         with self._engine.connect() as connection:
-            connection.execute(sa.text(f"SET LOCAL statement_timeout = {READ_MS}"))
-            connection.execute(sa.text("SET TRANSACTION READ ONLY"))
+            _limit_transaction(connection)
             return [
                 *self._queue_metrics(connection),
                 *_worker_metrics(connection, self._lease_s),
@@ -266,10 +265,17 @@ def _plugin_metrics(connection: sa.Connection) -> list[Metric]:
     for name, hooks in plugin_hooks().items():
         with (
             isolated(name, "stored_metrics", outages.is_postgres_away),
-            connection.begin_nested(),
+            restarted_at_error(connection),
         ):
             metrics += hooks.stored_metrics(connection)
+        if not connection.in_transaction():
+            _limit_transaction(connection)
     return metrics
+
+
+def _limit_transaction(connection: sa.Connection) -> None:
+    connection.execute(sa.text(f"SET LOCAL statement_timeout = {READ_MS}"))
+    connection.execute(sa.text("SET TRANSACTION READ ONLY"))
 
 
 def _counter_labels(name: str, sites: Sequence[str]) -> list[Labels]:
