@@ -1,6 +1,7 @@
 """Products as rows of a table, streamed, in an order of rows and columns that stays the same.
 
 Columns: `id`, `url`, the definition's fields in its order, any other keys by name, then the times.
+A field that is named like one of these, as `url`, has the column `_url`.
 Numbers keep every digit. In CSV, text that a spreadsheet would run as a formula is defused with a
 leading apostrophe (OWASP, "CSV Injection").
 """
@@ -22,6 +23,7 @@ from scraper.infra.database import dumps, loads
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 Shown = Callable[[str], str]
 LAST_COLUMNS = ("first_seen_at", "changed_at", "fetched_at", "delisted_at")
+OWN_COLUMNS = frozenset(("id", "url", *LAST_COLUMNS))
 
 KEYS = sa.text("""
 SELECT DISTINCT k
@@ -45,7 +47,7 @@ def make_table(
 ) -> Table:
     """A table of any of a site's products."""
     stored = set(connection.execute(KEYS, {"site": site}).scalars())
-    columns = columns_of(types, [*sorted(stored), *LAST_COLUMNS])
+    columns = columns_of(types, [*map(column_of, sorted(stored)), *LAST_COLUMNS])
     return Table(columns, (_product_row(product, columns) for product in stream))
 
 
@@ -60,8 +62,20 @@ def join_tables(parts: Mapping[str, Table]) -> Table:
 
 def columns_of(types: Mapping[str, str], others: Iterable[str]) -> list[str]:
     """The columns of a table: those of the definition's fields in its order, then others."""
-    named = [key for name, type_ in types.items() for key in keys_of(name, type_)]
+    named = [column_of(key) for name, type_ in types.items() for key in keys_of(name, type_)]
     return list(dict.fromkeys(["id", "url", *named, *others]))
+
+
+def by_column(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns a product's data by the columns of its keys."""
+    if OWN_COLUMNS.isdisjoint(data):
+        return data
+    return {column_of(key): value for key, value in data.items()}
+
+
+def column_of(key: str) -> str:
+    """Returns the column of a field's key."""
+    return f"_{key}" if key in OWN_COLUMNS else key
 
 
 def keys_of(name: str, type_: str) -> list[str]:
@@ -74,7 +88,7 @@ def _product_row(product: sa.Row[Any], columns: list[str]) -> dict[str, Any]:
     for name in LAST_COLUMNS:
         at = getattr(product, name)
         values[name] = at.isoformat() if at else None
-    values.update(loads(product.data))
+    values.update(by_column(loads(product.data)))
     return {name: values.get(name) for name in columns}
 
 

@@ -31,7 +31,7 @@ from scraper.errors import ConfigError
 from scraper.infra.database import dumps
 from scraper.sites.definition import Site
 from scraper.sites.grammar.fields import FieldSpec
-from scraper.views.rows import LAST_COLUMNS, Table
+from scraper.views.rows import LAST_COLUMNS, Table, column_of
 
 MISFITS = "_misfits"
 # A row group ends at the first of these limits.
@@ -157,7 +157,7 @@ def column_type(spec: FieldSpec) -> ColumnType:
 
 def column_types(columns: list[str], definition: Site) -> dict[str, ColumnType]:
     fields = definition.product.all_fields
-    named = {name: column_type(spec) for name, spec in fields.items()}
+    named = {column_of(name): column_type(spec) for name, spec in fields.items()}
     times = dict.fromkeys(LAST_COLUMNS, UTC_TIME)
     return {name: named.get(name) or times.get(name) or TEXT for name in columns}
 

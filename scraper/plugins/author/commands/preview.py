@@ -18,7 +18,7 @@ from scraper.plugins.author.discovery.first_products import ProductPreview, prev
 from scraper.plugins.author.discovery.polite_reader import PoliteReader
 from scraper.settings import Settings
 from scraper.sites.definition import Site
-from scraper.views.rows import Table, columns_of
+from scraper.views.rows import Table, by_column, columns_of
 
 PROBLEMS_SHOWN = 10
 
@@ -69,7 +69,7 @@ async def _read_products(site: Site, settings: Settings, wanted: int) -> tuple[P
 
 def _make_table(site: Site, result: ProductPreview) -> Table:
     rows = [
-        {"id": product.external_id, "url": url, **product.data}
+        {"id": product.external_id, "url": url, **by_column(product.data)}
         for url, product in result.products.values()
     ]
     types = {name: spec.type for name, spec in site.product.all_fields.items()}

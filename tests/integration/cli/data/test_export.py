@@ -71,6 +71,20 @@ def exported(
     return exporting.write_export(engine, "shop", form, str(path), **{"delisted": False, **more})
 
 
+def test_a_field_named_like_a_column_has_one_of_its_own(engine: sa.Engine, tmp_path: Path) -> None:
+    shop = Shop(engine)
+    fields = {"title": "h1", "url": {"css": "i", "type": "int"}, "changed_at": "b"}
+    shop.site = a_site(product={"fields": fields}, revisit="0s")
+    shop.give(shop.begin(A)[A], "a", title="a", url=7, changed_at="soon")
+    shop.end()
+    exported(engine, tmp_path / "a.parquet")
+    exported(engine, tmp_path / "a.xlsx", "xlsx")
+    (row,) = pq.read_table(tmp_path / "a.parquet").to_pylist()
+    assert (row["_url"], row["_changed_at"], row["_misfits"]) == (7, "soon", None)
+    stored = rows(engine, "SELECT url, changed_at FROM products")
+    assert stored == [(row["url"], row["changed_at"])]
+
+
 def test_types_follow_from_the_definition(engine: sa.Engine, shop: Shop, tmp_path: Path) -> None:
     done = exported(engine, tmp_path / "shop.parquet")
     table = pq.read_table(tmp_path / "shop.parquet")
