@@ -96,7 +96,7 @@ def describe_plan(connection: sa.Connection, name: str) -> dict[str, Any]:
         raise NotFoundError(_explain_missing_plan(site))
     share = keys.promised_share or SHARE
     visits = visits_of(groups, stored.plan.allocation)
-    others = stored.requests - stored.visits
+    others = store.other_requests(connection, site_id)
     limits = traffic.read_limits(connection, site_id, keys, others)
     budget = budget_of(limits, others)
     return {

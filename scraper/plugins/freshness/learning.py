@@ -352,7 +352,7 @@ def _judge_contract(
     connection: sa.Connection, site_id: int, keys: FreshnessKeys, stored: StoredPlan
 ) -> str | None:
     """Returns why the contract is broken; None if it is kept."""
-    others = stored.requests - stored.visits
+    others = store.other_requests(connection, site_id)
     return Contract(
         needed=stored.needed,
         budget=budget_of(traffic.read_limits(connection, site_id, keys, others), others),

@@ -160,9 +160,11 @@ OTHER_REQUESTS = sa.text("""
 SELECT coalesce(sum(discovery_done), 0) / 7.0 FROM crawls
  WHERE site_id = :site_id AND trigger <> 'visit' AND created_at > now() - interval '7 days'
 """)
-# Visits a day, in up to a week; the days before a site's first round do not count.
+# Visits a day, in up to a week; the days before a site's first round do not count, nor do pages
+# that a round left when it gave way.
 VISITS_MADE = sa.text("""
-SELECT sum(product_done) / greatest(EXTRACT(EPOCH FROM now() - min(created_at)) / 86400, 1 / 1440.0)
+SELECT sum(product_done - dropped)
+       / greatest(EXTRACT(EPOCH FROM now() - min(created_at)) / 86400, 1 / 1440.0)
   FROM crawls
  WHERE site_id = :site_id AND trigger = 'visit' AND created_at > now() - interval '7 days'
 """)

@@ -24,7 +24,7 @@ from scraper.plugins.freshness.command import describe_plan
 from scraper.plugins.freshness.hooks import HOOKS
 from scraper.plugins.freshness.keys import FreshnessKeys, PlanBudget
 from scraper.plugins.freshness.rounds import visit_pages
-from scraper.plugins.freshness.store import read_plan
+from scraper.plugins.freshness.store import count_visits, read_plan
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from tests.support.making import a_site, rows
@@ -452,6 +452,25 @@ def test_rounds_that_visit_too_little_are_the_reason(engine: sa.Engine) -> None:
     run(engine, "UPDATE site_plans SET seen_days = 100, kept_days = 10, promise_days = 20")
     visit_pages(engine, SETTINGS)
     assert metrics_of(engine)["scraper_plan_broken", "shop", "fewer visits than planned"] == 1
+
+
+def test_pages_that_a_round_leaves_are_not_visited(engine: sa.Engine) -> None:
+    site_id, _ = stock_site(engine, budget="240/d")
+    visit_pages(engine, SETTINGS)
+    with engine.begin() as connection:
+        crawls.stop_crawl(connection, 2, "it gives way")
+        assert count_visits(connection, site_id) == 0
+
+
+def test_listings_that_are_most_requests_break_no_contract(engine: sa.Engine) -> None:
+    stock_site(engine, budget={"bytes": "3MB/d"}, fresh="50% within 20d")
+    run(engine, "UPDATE crawls SET discovery_done = 700")
+    visit_pages(engine, SETTINGS)
+    with engine.connect() as connection:
+        facts = describe_plan(connection, "shop")
+    assert facts["promise"]["planned"] and facts["broken"] is None
+    assert facts["promise"]["needs_a_day"] > 100
+    assert facts["budget_a_day"] == pytest.approx(130, rel=0.01)
 
 
 def test_a_larger_budget_than_the_promise_needs_is_not_spent(engine: sa.Engine) -> None:
