@@ -27,7 +27,8 @@ class PageClock:
 
     async def wait_stopped(self, permit: Awaitable[None]) -> bool:
         """Waits for a permit with the clock stopped. Returns False if the time for waits is up."""
-        left_s = self._waits_max_s - self.waited_s
+        waiting_s = monotonic() - self._wait_began if self._waits else 0.0
+        left_s = self._waits_max_s - self.waited_s - waiting_s
         self._waits += 1
         if self._waits == 1:
             self._wait_began = monotonic()

@@ -306,18 +306,20 @@ class Browsers:
                 if page.owns_cookie(cookie["domain"]):
                     jar.store_browser_cookie(cookie["domain"], cookie)
         context.page, context.pages = None, context.pages + 1
-        again = context.key is not None and page.error is None and context.key not in running.idle
-        # Windows that the page has opened would run on during the next page.
-        again = again and len(context.context.pages) == 1
-        if (
-            not again
-            or running.retired
-            or context.pages >= self._settings.of(BrowserSettings).browser_context_pages
-        ):
+        again = (
+            context.key is not None
+            and page.error is None
+            # Windows that the page has opened would run on during the next page.
+            and len(context.context.pages) == 1
+            and context.pages < self._settings.of(BrowserSettings).browser_context_pages
+        )
+        if again:
+            await page.tab.close()
+        # Another page of the identity may have ended during the wait.
+        if not again or running.retired or context.key in running.idle:
             self._proxy.dismiss(context.proxy_user)
             await context.context.close()
             return
-        await page.tab.close()
         running.idle[context.key] = context
         if len(running.idle) > self.pages:
             _, oldest = running.idle.popitem(last=False)

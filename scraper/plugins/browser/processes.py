@@ -146,15 +146,11 @@ class BrowserProcesses:
         browser = await chromium.launch_browser(
             self._playwright, self._settings, address, stealth=stealth
         )
-        session = await browser.new_browser_cdp_session()
-        processes = await chromium.list_processes(session)
-        version = await session.send("Browser.getVersion")
-        running = RunningBrowser(
-            browser,
-            session,
-            user_agent=str(version["userAgent"]).replace("Headless", ""),
-            root=next(pid for kind, pid in processes if kind == "browser"),
-        )
+        try:
+            running = await _read_browser(browser)
+        except BaseException:
+            self.run_later(_close_unread(browser))
+            raise
         self.running.add(running)
         browser.on("disconnected", lambda _: self._handle_exit(running))
         if self._watching is None:
@@ -239,6 +235,24 @@ class BrowserProcesses:
                 "browser far too large; killed", mb=round(size_mb), open=len(running.open_pages)
             )
             kill_browser(running)
+
+
+async def _read_browser(browser: Browser) -> RunningBrowser:
+    session = await browser.new_browser_cdp_session()
+    processes = await chromium.list_processes(session)
+    version = await session.send("Browser.getVersion")
+    return RunningBrowser(
+        browser,
+        session,
+        user_agent=str(version["userAgent"]).replace("Headless", ""),
+        root=next(pid for kind, pid in processes if kind == "browser"),
+    )
+
+
+async def _close_unread(browser: Browser) -> None:
+    """Closes a browser whose start was given up."""
+    with suppress(Exception):
+        await asyncio.wait_for(browser.close(), CLOSE_S)
 
 
 def kill_browser(running: RunningBrowser) -> None:

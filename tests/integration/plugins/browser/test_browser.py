@@ -471,6 +471,40 @@ def test_browsers_are_recycled_and_identities_keep_their_cookies(shop: JsShop) -
 
 
 @pytest.mark.usefixtures("installed_chromium")
+def test_pages_of_an_identity_that_end_together_leave_one_context() -> None:
+    async def case(b: Browsers) -> None:
+        policy = replace(BROWSER_POLICY, cookies="shop")
+        pages = [b.page(policy, QUICK) for _ in range(2)]
+        for page in pages:
+            await page.__aenter__()
+        await asyncio.gather(*(page.__aexit__(None, None, None) for page in pages))
+        (running,) = b._processes.running
+        assert len(running.browser.contexts) == len(b._proxy._users) == len(running.idle) == 1
+
+    using(case)
+
+
+@pytest.mark.usefixtures("installed_chromium")
+def test_a_start_that_is_cancelled_leaves_no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def case(b: Browsers) -> None:
+        launched: asyncio.Queue[Any] = asyncio.Queue()
+
+        async def stall(browser: Any) -> None:
+            launched.put_nowait(browser)
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(processes, "_read_browser", stall)
+        start = asyncio.ensure_future(b._processes.get(stealth=False))
+        browser = await launched.get()
+        start.cancel()
+        await asyncio.wait([start])
+        await asyncio.gather(*b._processes._ending)
+        assert start.cancelled() and not browser.is_connected()
+
+    using(case)
+
+
+@pytest.mark.usefixtures("installed_chromium")
 def test_an_account_alone_has_its_cookies_and_headers(shared: Shared) -> None:
     with Echo(ports=2) as shop:
         jar = AccountJar(secure_only=False)

@@ -41,6 +41,24 @@ def test_waits_end_when_their_time_is_up() -> None:
     assert not asyncio.run(wait_in_vain())
 
 
+def test_waits_that_overlap_last_no_longer_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("scraper.plugins.browser.page_clock.monotonic", lambda: now[0])
+
+    async def wait_twice() -> bool:
+        clock, permit = PageClock(60.0), asyncio.Event()
+        first = asyncio.ensure_future(clock.wait_stopped(wait_for(permit)))
+        await asyncio.sleep(0)
+        now[0] += 60
+        async with asyncio.timeout(5):
+            in_time = await clock.wait_stopped(wait_for(asyncio.Event()))
+        permit.set()
+        assert await first
+        return in_time
+
+    assert not asyncio.run(wait_twice())
+
+
 def test_the_pages_time_leaves_out_what_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("scraper.plugins.browser.page_clock.monotonic", lambda: now[0])
