@@ -100,7 +100,7 @@ def _first_number(text: str, decimal: str | None, wanted: str) -> Decimal:
 def certain_mark(number: str, decimal: str | None) -> str | None:
     """Returns the stated decimal mark, or the number's own if that cannot separate thousands: most
     structured data says "19.90" on pages that show 19,90 too."""
-    if decimal is None or not _FRACTION(number):
+    if not _FRACTION(number):
         return decimal
     return "," if "," in number else "."
 

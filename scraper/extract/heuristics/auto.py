@@ -184,6 +184,9 @@ class AutoReader:
     def _price_value(self, value: Decimal, currency: str | None, confidence: float) -> AutoValue:
         # With two decimals the dot cannot be read as a separator of thousands.
         digits = 3 if currency in THOUSANDTHS else 2
+        exponent = value.normalize().as_tuple().exponent
+        if isinstance(exponent, int) and -exponent > digits:
+            digits = max(4, -exponent)
         return AutoValue(f"{value:.{digits}f} {currency or ''}".strip(), confidence)
 
     def _stated_prices(self) -> dict[str, list[Decimal]]:
@@ -225,7 +228,8 @@ class AutoReader:
             state = any(given)
             if shown is not None and shown != state:
                 return _availability_value(state or buyable, 0.6)
-            if not state and buyable and not sold:
+            # A button to buy may be that of another product where the page says "sold out".
+            if not state and buyable and not sold and shown is None:
                 return _availability_value(True, 0.6)
             return _availability_value(state, 0.97 if buyable == state or shown == state else 0.9)
         if shown is not None:

@@ -76,6 +76,9 @@ def test_sources_that_agree_are_believed() -> None:
         ("<h1>K</h1><p class=price-box><i class=price-int>24<i>.</i></i><i class=price-frac>50</i> $</p>", "24.50"),
         ("<h1>K</h1><p class=price>CHF 1’249.–</p>", "1249.00"),
         ("<h1>K</h1><p class=price>KWD 12.525</p>", "12.525"),
+        # Parts of cents.
+        (jsonld('{"price":"0.125"}') + "<h1>K</h1><p class=price>$0.125</p>", "0.1250"),
+        (jsonld('{"price":"0.00035"}') + "<h1>K</h1>", "0.00035"),
         # The text before the price is something else.
         ("<h1>K</h1><p class=club>Mit Kundenkarte 49,90 €</p><p class=price>59,90 €</p>", "59.90"),
         ("<h1>K</h1><p>Was $80.00</p><p>Now $60.00</p>", "60.00"),
@@ -120,6 +123,12 @@ def test_a_price_that_is_only_seen_is_less_sure_than_one_that_is_said_twice() ->
         ("<p>Produkt niedostępny</p>", False),
         ("<button>Powiadom o dostępności</button>", False),
         ("<button>Pre-order now</button>", True),
+        # The button is another product's.
+        (
+            jsonld('{"availability":"OutOfStock"}') + "<p class=stock>Out of stock</p>"
+            "<ul class=related><li><a href=/p/2>L</a> <button>Add to cart</button></ul>",
+            False,
+        ),
     ],
 )  # fmt: skip
 def test_whether_it_may_be_bought(body: str, available: bool | None) -> None:

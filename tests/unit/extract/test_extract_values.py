@@ -117,6 +117,8 @@ def test_no_decimal(text: str) -> None:
         ("12.99 incl. 19 % VAT", None, "EUR", ("12.99", "EUR")),
         ("19,90 (0,5 l)", None, None, ("19.90", None)),
         ("12€50", None, None, ("12.50", "EUR")),
+        # A mark behind a zero separates no thousands.
+        *[("$0.125", None, None, ("0.125", "USD")), ("€ 0,035", None, None, ("0.035", "EUR"))],
         # Former prices, savings, prices of a unit, quantities, ranges.
         ("Save £5 £15.00", None, None, ("15.00", "GBP")),
         ("$5 off $20.00", None, None, ("20.00", "USD")),
