@@ -24,6 +24,7 @@ from scraper.plugins.author.discovery.listings.page_numbers import (
     find_page_counts,
     find_sent_params,
     infer_numbering,
+    skips_pages,
 )
 from scraper.plugins.author.discovery.writing import write_inline
 from scraper.sites.grammar import yaml12
@@ -74,6 +75,10 @@ def test_a_number_that_two_products_share_is_not_an_id() -> None:
         ("https://s.example/l?page=2", None, Numbering(1, 1, param="page")),
         ("https://s.example/l2/a", None, None),
         ("https://s.example/1/2", "https://s.example/2/3", None),
+        # No definition may count so.
+        ("https://s.example/l?after=1700000", "https://s.example/l?after=1800050", None),
+        ("https://s.example/l?p=1", "https://s.example/l?p=6", None),
+        ("https://s.example/l?p$x=2", "https://s.example/l?p$x=3", None),
     ],
 )
 def test_pages_are_numbered_by_the_one_number_that_changes(
@@ -96,6 +101,26 @@ def test_the_link_to_the_next_page(body: str) -> None:
     page = document(body, "https://shop.example/1")
     following = find_next_link(page)
     assert following is not None and following[1] == "https://shop.example/2"
+
+
+NUMBERED = "<b>1</b>" + "".join(f"<a href='?page={n}'>{n}</a>" for n in range(2, 6))
+
+
+@pytest.mark.parametrize(
+    ("pager", "skips"),
+    [
+        (NUMBERED + "<a class=pg_next href='?page=6'>다음</a>", True),
+        (NUMBERED + "<a href='?page=20'>»</a>", True),
+        (NUMBERED + "<a rel=next href='?page=2'>»</a>", False),
+        (NUMBERED + "<a rel=next href='/l?page=2&sort=x'>»</a>", False),
+        ("<a rel=next href='?page=9'>»</a>", False),
+        (NUMBERED + "<a rel=next href='/other'>»</a>", False),
+    ],
+)
+def test_a_link_to_the_next_page_may_skip_those_with_numbers(pager: str, skips: bool) -> None:
+    page = document(f"<nav class=pagination>{pager}</nav>", "https://shop.example/l")
+    following = find_next_link(page)
+    assert following is not None and skips_pages(following[1], page) is skips
 
 
 def test_a_link_that_is_called_next_week_is_none() -> None:

@@ -78,3 +78,17 @@ def test_markup_without_sold_out_products_is_completed_by_the_text() -> None:
         shop.format(OFFER.format("", "{price}")) + denied,
     )
     assert values == RIGHT
+
+
+@pytest.mark.parametrize(
+    "text", ["Only {} pieces left in stock", "In stock: {} pieces", "Auf Lager: {}pcs"]
+)
+def test_a_count_behind_a_space_is_a_stock(text: str) -> None:
+    cards = list_cards(8, "")
+    samples = []
+    for n in range(8):
+        stock = f"<p class=stock>{text.format(3 + n)}</p>"
+        body = f"<title>Kettle {n}</title><h1>Kettle {n}</h1><b class=cost>${20 + n}.00</b>{stock}"
+        samples.append(ProductSample(parse(body, f"p/{n}"), cards[f"{SHOP}p/{n}"]))
+    combined = choose_fields(samples)["stock"].combined
+    assert combined is not None and combined.values == list(range(3, 11))

@@ -203,8 +203,8 @@ def _read_stock_counts(sample: ProductSample) -> Iterator[Candidate]:
         text = sample.text(element)
         match = _COUNTED.search(text)
         if match is not None:
-            before = re.escape(text[: match.start()][-1:]).strip()
-            regex = rf"{before}(\d+) {re.escape(match[2].split()[0])}"
+            before = re.escape(text[: match.start()][-1:].strip())
+            regex = rf"{before}(\d+) ?{re.escape(match[2].split()[0])}"
             yield from _select_elements(sample, [element], regex=regex)
 
 

@@ -29,6 +29,7 @@ from scraper.plugins.author.discovery.listings.page_numbers import (
     find_sent_params,
     infer_numbering,
     leads_to_all,
+    skips_pages,
 )
 from scraper.plugins.author.discovery.listings.state_links import find_next_in_state
 from scraper.plugins.author.discovery.survey import Survey
@@ -133,10 +134,12 @@ class Continuation:
     async def _find_second_page(
         self, first: ListingPage, group: LinkGroup, *, probing: bool
     ) -> SecondPage | None:
-        """Tries the link to the next page, then a link whose address counts on, then the parameter
-        that a button sends, then the usual ones if `probing`, or if the page counts more products
-        than it shows."""
+        """Tries the link to the next page unless that skips any, then one whose address counts on,
+        then the parameter that a button sends, then the usual ones if `probing`, or if the page
+        counts more products than it shows."""
         following: tuple[Any, str] | None = find_next_link(first.document)
+        if following is not None and skips_pages(following[1], first.document):
+            following = None
         if following is None and group.state is not None:
             following = find_next_in_state(first.document)
         link, url = following or (None, find_numbered_links(first.document).get(2))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote_plus, urlsplit
 
+from pydantic import ValidationError
 from selectolax.lexbor import LexborNode
 
 from scraper.extract.document import Document
@@ -165,10 +166,10 @@ def infer_numbering(second: str, third: str | None, first: str | None = None) ->
     """Returns how pages are numbered, by the URLs of the second and the third page, or of the first
     and the second. The second alone is enough if it has a 2 where shops count pages."""
     if third is not None:
-        return _compare_urls(second, third)
+        return _keep_writable(_compare_urls(second, third))
     numbering = _compare_urls(first, second) if first is not None else None
     if numbering is not None:
-        return replace(numbering, first=numbering.first + numbering.step)
+        return _keep_writable(replace(numbering, first=numbering.first + numbering.step))
     for key, value in _parse_query(second):
         if value == "2" and _PAGE_PARAM(key):
             return Numbering(1, 1, param=key)
@@ -176,6 +177,27 @@ def infer_numbering(second: str, third: str | None, first: str | None = None) ->
     if match is None:
         return None
     return Numbering(1, 1, template=second[: match.start(1)] + "{page}" + second[match.end(1) :])
+
+
+def skips_pages(url: str, document: Document) -> bool:
+    """Returns whether a link leads further than the page that the pager's link "2" leads to: to the
+    last page, or behind those that the pager shows."""
+    numbered = find_numbered_links(document)
+    if 2 not in numbered:
+        return False
+    numbering = infer_numbering(numbered[2], numbered.get(3), document.url)
+    return numbering is not None and numbering.read_page(url, document.url) > 2
+
+
+def _keep_writable(numbering: Numbering | None) -> Numbering | None:
+    """Returns a numbering that a definition may have."""
+    if numbering is None:
+        return None
+    try:
+        Pages.model_validate(numbering.options())
+    except ValidationError:
+        return None
+    return numbering
 
 
 def _compare_urls(second: str, third: str) -> Numbering | None:
