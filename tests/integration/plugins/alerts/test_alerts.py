@@ -216,13 +216,20 @@ def test_a_crawl_that_failed_is_reported(
     assert "not one of 5 product pages was good" in message["note"]
 
 
+def age_alerts(engine: sa.Engine, interval: str) -> None:
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE alerts SET created_at = now() - CAST(:age AS interval)"),
+            {"age": interval},
+        )
+
+
 def test_what_is_a_day_old_is_not_reported(
     engine: sa.Engine, told: tuple[Webhook, Mailbox, Path]
 ) -> None:
     webhook, _, path = told
     suspect(engine)
-    with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE alerts SET created_at = now() - interval '25 hours'"))
+    age_alerts(engine, "25 hours")
     alert_crawls(engine, Settings())
     alert_crawls(engine, Settings(alerts=path))
     assert not webhook.got and row(engine)[2:] == (True, "there was no recipient within a day")
@@ -233,7 +240,6 @@ def test_what_waited_for_a_coordinator_is_reported_however_late(
 ) -> None:
     webhook, _, path = told
     suspect(engine)
-    with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE alerts SET created_at = now() - interval '3 days'"))
+    age_alerts(engine, "3 days")
     alert_crawls(engine, Settings(alerts=path))
     assert len(webhook.got) == 1 and row(engine)[2:] == (True, None)
