@@ -12,7 +12,9 @@ def import_command(module: str, name: str) -> Any:
     """Returns the command `name` of a module. Importing makes no garbage: to look for some during
     the import and at the end would take a fifth of the command's time."""
     gc.disable()
-    command = resolve(f"{module}:{name}")
-    gc.freeze()
-    gc.enable()
+    try:
+        command = resolve(f"{module}:{name}")
+        gc.freeze()
+    finally:
+        gc.enable()
     return command
