@@ -13,7 +13,6 @@ import re
 import select
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -46,6 +45,7 @@ from scraper.feed.prices import (
     title_of,
 )
 from scraper.feed.reader import ROWS, Change, ChangeReader, Since
+from scraper.process.signals import SignalEvent
 
 FIELDS_SHOWN = 4
 EVENTS = ("new", "changed", "delisted", "relisted", "reverted", "price-drop", "price-rise")
@@ -147,7 +147,7 @@ class StopSignal:
     written is stored. A second signal ends it at once."""
 
     def __init__(self) -> None:
-        self.event = threading.Event()
+        self.event = SignalEvent()
         self.number = 0
 
     @contextmanager

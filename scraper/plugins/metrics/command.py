@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 
 import click
 from prometheus_client import generate_latest
@@ -14,6 +13,7 @@ from scraper.infra import logs
 from scraper.plugins.metrics.endpoint import MetricsServer
 from scraper.plugins.metrics.exporter import make_registry
 from scraper.plugins.metrics.settings import MetricsSettings
+from scraper.process.signals import SignalEvent
 
 
 @click.command()
@@ -49,7 +49,7 @@ def metrics(host: str | None, port: int | None, once: bool) -> None:
             "(fix: --host, --port, SCRAPER_EXPORTER_PORT)"
         ) from None
     click.echo(f"metrics: http://{server.address}/metrics", err=True)
-    ended = threading.Event()
+    ended = SignalEvent()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     ended.wait()
