@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,8 @@ from scraper.plugins.supervisor.policy import plan_next_start
 
 OUTPUT_MAX_BYTES = 10_000_000
 READ_BYTES = 1_000_000
+# A process is ready once it has run for this long: at some log levels it writes no line about it.
+READY_S = 120.0
 
 
 class SupervisedProcess:
@@ -51,7 +52,7 @@ class SupervisedProcess:
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
 
-    def start(self) -> None:
+    def start(self, now: float) -> None:
         """Starts the process where the terminal's Ctrl-C does not reach it."""
         self._output.parent.mkdir(parents=True, exist_ok=True)
         with self._output.open("ab") as output:
@@ -66,7 +67,7 @@ class SupervisedProcess:
                 start_new_session=True,
                 pass_fds=(self._held_end,),
             )
-        self._started_at = time.monotonic()
+        self._started_at = now
         self.is_ready = False
 
     def keep_running(self, now: float) -> str | None:
@@ -78,10 +79,13 @@ class SupervisedProcess:
             if now < self._start_at:
                 return None
             self._start_at = 0.0
-            self.start()
+            self.start(now)
             return f"{self.name} started again, as process {self.pid}"
         code = self._process.poll()
-        return None if code is None else self._plan_start(code, now)
+        if code is not None:
+            return self._plan_start(code, now)
+        self.is_ready |= now - self._started_at >= READY_S
+        return None
 
     def _plan_start(self, code: int, now: float) -> str:
         # A killed worker leaves its beat and its children for slow pages, which are to end as well.

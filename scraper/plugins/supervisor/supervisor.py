@@ -146,7 +146,7 @@ class Supervisor:
             self._survivors.held_end,
             essential=essential,
         )
-        process.start()
+        process.start(time.monotonic())
         self._processes.append(process)
         self._log.tell(f"{name} started, as process {process.pid}")
 

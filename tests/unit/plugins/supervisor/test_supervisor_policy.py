@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
+import signal
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,8 @@ from scraper.plugins.supervisor.policy import (
     list_served,
     plan_next_start,
 )
-from scraper.plugins.supervisor.supervised import SupervisedProcess
+from scraper.plugins.supervisor.supervised import READY_S, SupervisedProcess
+from tests.support.waiting import until
 
 QUEUES = st.sets(st.sampled_from(["coordinator", "datacenter", "residential.eu", "browser", "x.y"]))
 
@@ -85,16 +86,16 @@ def test_a_process_is_started_again_and_given_up(tmp_path: Path) -> None:
     process = SupervisedProcess(
         "flower", ["sh", "-c", script], dict(os.environ), output, held_end, essential=False
     )
-    process.start()
     now = 0.0
+    process.start(now)
     sentences: list[str] = []
     lines: list[str] = []
     while not process.is_given_up:
-        now += 1000
+        now += BACKOFF_MAX_S
+        until(lambda: not process.is_running())
         lines += process.read_lines()
         sentence = process.keep_running(now)
         sentences += [sentence] if sentence else []
-        time.sleep(0.01)
     lines += process.read_lines()
     assert [line.split(",")[0] for line in sentences[:4]] == [
         "flower ended with exit code 2; starts it again in 0 s",
@@ -116,13 +117,39 @@ def test_a_process_is_given_up_with_its_last_line_even_if_no_line_was_read(tmp_p
     process = SupervisedProcess(
         "flower", ["sh", "-c", script], dict(os.environ), output, held_end, essential=False
     )
-    process.start()
     now, sentence = 0.0, None
+    process.start(now)
     while not process.is_given_up:
-        now += 1000
+        now += BACKOFF_MAX_S
+        until(lambda: not process.is_running())
         sentence = process.keep_running(now) or sentence
-        time.sleep(0.01)
     os.close(read_end)
     os.close(held_end)
     assert sentence is not None and sentence.endswith("\ncannot go on")
     assert list(process.read_lines()) == ["begun", "cannot go on"] * (QUICK_DEATHS_MAX + 1)
+
+
+def test_a_process_that_writes_nothing_is_ready_after_a_while(tmp_path: Path) -> None:
+    """As at the log level WARNING: deaths far apart do not add up."""
+    read_end, held_end = os.pipe()
+    command, output = ["sleep", "600"], tmp_path / "output.log"
+    process = SupervisedProcess(
+        "worker", command, dict(os.environ), output, held_end, essential=True
+    )
+    now = 0.0
+    process.start(now)
+    for _ in range(2 * QUICK_DEATHS_MAX):
+        assert process.keep_running(now + READY_S / 2) is None and not process.is_ready
+        now += READY_S
+        assert process.keep_running(now) is None and process.is_ready
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        until(lambda: not process.is_running())
+        assert process.keep_running(now) == (
+            "worker ended with signal SIGKILL; starts it again in 0 s"
+        )
+        assert "started again" in (process.keep_running(now) or "")
+    process.kill()
+    until(lambda: not process.is_running())
+    os.close(read_end)
+    os.close(held_end)
