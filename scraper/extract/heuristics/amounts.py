@@ -32,13 +32,14 @@ LABEL_LEVELS = 4
 PRICE_WORD = re.compile(
     r"price|preis|prix|precio|prezzo|prijs|pris|cena|amount|betrag|kosten", re.I
 )
-# "Regular" and "list" need "price" behind them: without a discount the price is a regular one.
-FORMER_WORD = re.compile(
-    r"(?i:(?:regular|list|original|retail|initial)[-_]?price)|(?:^|[\s_-])(?i:old|was|rrp|uvp|msrp"
-    r"|before|former|previous|compared?|compare-?at|crossed|cross|strike|struck|streich\w*|statt"
-    r"|vorher|avant|barred?|barrato|ancien|antes|anterior|tachado|van|oud|før)(?=$|[\s_-]|(?i:pr)"
-    r"|[A-Z])"
+_FORMER = (
+    r"(?:^|[\s_-])(?:(?i:old|was|rrp|uvp|msrp|before|former|previous|compared?|compare-?at|crossed"
+    r"|cross|strike|struck|streich\w*|statt|vorher|avant|barred?|barrato|ancien|antes|anterior"
+    r"|tachado|oud|før)(?=$|[\s_-]|(?i:pr)|[A-Z])|(?i:van[-_]?prij))"
 )
+FORMER_WORD = re.compile(rf"(?i:(?:regular|list|original|retail|initial)[-_]?price)|{_FORMER}")
+# Without a current price near it, a regular or list price is the current one.
+_SURELY_FORMER = re.compile(rf"(?i:(?:original|initial)[-_]?price)|{_FORMER}")
 _NAMING = (
     *("class", "id", "itemprop"),
     *("data-testid", "data-test", "data-qa", "data-qa-qualifier", "data-hook"),
@@ -76,6 +77,10 @@ _ASIDE_WORD = re.compile(
     re.I,
 )
 ASIDE_TEXT_MAX = 90
+# How far above an element it may be hidden.
+HIDING_LEVELS = 2
+_UNSHOWN_STYLE = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.I)
+_UNSHOWN_CLASSES = frozenset({"hidden", "hide", "d-none", "is-hidden", "unvisible", "invisible"})
 
 
 class Amount(NamedTuple):
@@ -109,6 +114,22 @@ def walk_visible(root: LexborNode, without: Collection[int] = ()) -> Iterator[Le
             break
         else:
             stack.pop()
+
+
+def is_hidden(element: LexborNode) -> bool:
+    """Returns whether the element, or one close above it, is not shown. (A style sheet is not
+    looked at.)"""
+    return is_unshown(element) or any(map(is_unshown, islice(_ancestors(element), HIDING_LEVELS)))
+
+
+def is_unshown(element: LexborNode) -> bool:
+    """Returns whether the element itself says that it is not shown."""
+    attributes = element.attributes
+    return bool(
+        "hidden" in attributes
+        or _UNSHOWN_STYLE.search(attributes.get("style") or "")
+        or _UNSHOWN_CLASSES.intersection((attributes.get("class") or "").split())
+    )
 
 
 def short_text(element: LexborNode, most: int) -> str:
@@ -165,11 +186,31 @@ def find_amounts(root: LexborNode, without: Collection[int] = ()) -> list[Amount
             own.append(amount)
             for ancestor in _ancestors(amount.element):
                 inner[ancestor.mem_id].add(amount.value)
-    innermost = _mark_labels(own[::-1])
+    innermost = _mark_labels(_unmark_lone(own[::-1]))
     holders = Counter(up.mem_id for amount in innermost for up in _ancestors(amount.element))
     return _mark_usual(
         [amount if amount.struck else _mark_aside(amount, holders) for amount in innermost]
     )
+
+
+def _unmark_lone(listed: list[Amount]) -> list[Amount]:
+    """Returns the amounts. One that is former only by the name of a regular price is current if no
+    current price is near it."""
+    current = {
+        up.mem_id
+        for amount in listed
+        if not amount.struck
+        for up in (amount.element, *_ancestors(amount.element))
+    }
+    return [
+        amount._replace(struck=False)
+        if amount.struck
+        and not any(up.mem_id in current for up in _ancestors(amount.element))
+        and not is_former(amount.element, _SURELY_FORMER)
+        and not is_former_text(short_text(amount.element, TEXT_MAX))
+        else amount
+        for amount in listed
+    ]
 
 
 def _mark_usual(listed: list[Amount]) -> list[Amount]:
@@ -294,25 +335,27 @@ def _parse_price(text: str) -> tuple[Decimal, str | None] | None:
         return None
 
 
-def is_former(element: LexborNode) -> bool:
+def is_former(element: LexborNode, words: re.Pattern[str] = FORMER_WORD) -> bool:
     """Returns whether the element or an ancestor is crossed out or named as a former price."""
     at: LexborNode | None = element
     for level in range(FORMER_LEVELS):
         if at is None:
             return False
-        if is_named_former(at, itself=level == 0):
+        if is_named_former(at, itself=level == 0, words=words):
             return True
         at = at.parent
     return False
 
 
-def is_named_former(element: LexborNode, *, itself: bool) -> bool:
+def is_named_former(
+    element: LexborNode, *, itself: bool, words: re.Pattern[str] = FORMER_WORD
+) -> bool:
     """Returns whether the element is crossed out or named as a former price. `itself`: it holds
     only the amount, so its name need not contain a word for price."""
-    words = naming_words(element)
-    if element.tag in _STRUCK or "line-through" in f"{element.attributes.get('style')} {words}":
+    names = naming_words(element)
+    if element.tag in _STRUCK or "line-through" in f"{element.attributes.get('style')} {names}":
         return True
-    return bool(FORMER_WORD.search(words)) and (itself or bool(PRICE_WORD.search(words)))
+    return bool(words.search(names)) and (itself or bool(PRICE_WORD.search(names)))
 
 
 def _ancestors(element: LexborNode) -> Iterator[LexborNode]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from scraper.extract.heuristics.amounts import short_text
+from scraper.extract.heuristics.amounts import is_hidden, short_text
 from scraper.extract.heuristics.stock_words import BUTTONS, parse_availability
 from scraper.extract.values import Mistyped, to_bool
 
@@ -55,10 +55,13 @@ def find_buttons(dom: LexborHTMLParser) -> Buttons:
         for label in labels:
             if label and len(label) <= LABEL_MAX:
                 buys = _BUY.search(label) is not None
+                denied = parse_availability(label.casefold()) is False
+                denied = denied or _NOTIFY.fullmatch(label) is not None
+                if (buys or denied) and is_hidden(element):
+                    break
                 buyable |= buys and not _is_disabled(element)
                 dead |= buys and _is_disabled(element)
-                denied = parse_availability(label.casefold()) is False
-                sold |= denied or _NOTIFY.fullmatch(label) is not None
+                sold |= denied
     dead = dead and not buyable and dom.css_first(_CHOICES) is None
     return Buttons(buyable, dead, sold)
 
@@ -86,7 +89,7 @@ def read_stock_text(dom: LexborHTMLParser) -> bool | None:
     """Returns the availability in elements that are named after stock or availability."""
     for element in dom.css(_STOCK)[:40]:
         text = short_text(element, 60)
-        if len(text) <= 3:
+        if len(text) <= 3 or is_hidden(element):
             continue
         try:
             return to_bool(text)

@@ -123,6 +123,11 @@ def test_a_price_that_is_only_seen_is_less_sure_than_one_that_is_said_twice() ->
         ("<p>Produkt niedostępny</p>", False),
         ("<button>Powiadom o dostępności</button>", False),
         ("<button>Pre-order now</button>", True),
+        # A script shows them for another variant.
+        ("<p class=stock hidden>Out of stock</p><button>Add to cart</button>", True),
+        ('<div style="display: none"><p class=stock>Sold out</p></div><p class=stock>In stock</p>', True),
+        ("<button class=d-none>Add to cart</button><p>Sold out</p>", False),
+        ("<button hidden>Notify me</button><button>Add to cart</button>", True),
         # The button is another product's.
         (
             jsonld('{"availability":"OutOfStock"}') + "<p class=stock>Out of stock</p>"

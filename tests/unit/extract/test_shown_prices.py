@@ -177,6 +177,24 @@ def test_a_usual_price_next_to_a_reduced_one_is_a_former_price(usual: str, reduc
 
 
 @pytest.mark.parametrize(
+    ("body", "price"),
+    [
+        ('<span class="regular-price"><span class="price">$67.07</span></span>', "67.07"),
+        ('<p class="list-price">$67.07</p>', "67.07"),
+        ('<div class="van-card__price">€ 67,07</div>', "67.07"),
+        ('<p class="van-prijs">€ 67,07</p><p class="prijs">€ 52,07</p>', "52.07"),
+        ('<p class="old-price">$67.07</p>', None),
+        ('<p class="list-price">Was $67.07</p>', None),
+    ],
+)
+def test_a_regular_price_alone_is_the_price(body: str, price: str | None) -> None:
+    root = LexborHTMLParser(f"<h1>Jug</h1><div><div>{body}</div></div>").root
+    assert root is not None
+    current = [str(amount.value) for amount in find_amounts(root) if not amount.struck]
+    assert current == ([] if price is None else [price])
+
+
+@pytest.mark.parametrize(
     "body",
     [
         # A reduced price that only some customers pay.

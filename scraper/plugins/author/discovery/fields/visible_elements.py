@@ -14,7 +14,9 @@ from scraper.extract.heuristics.amounts import (
     Amount,
     current_amounts,
     find_amounts,
+    is_hidden,
     is_named_former,
+    is_unshown,
     naming_words,
     read_price,
     walk_visible,
@@ -62,11 +64,7 @@ STOCK_TEXT_CHARS = range(5, 81)
 NAMED_TEXT_CHARS_MAX = 80
 DESCRIPTION_CHARS_MIN = 40
 BREADCRUMB_CHARS_MAX = 400
-# How far above an element it may be hidden.
-HIDING_LEVELS = 2
-_UNSHOWN_STYLE = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.I)
 _SILENT = frozenset({"script", "style", "template"})
-_UNSHOWN_CLASSES = frozenset({"hidden", "hide", "d-none", "is-hidden", "unvisible", "invisible"})
 # A list with this number of links is a menu; a product is in fewer categories.
 MENU_LEVELS, MENU_LINKS_MIN = 4, 3
 
@@ -148,7 +146,7 @@ def find_availabilities(sample: ProductSample) -> list[LexborNode]:
 def shows_availability(element: LexborNode) -> bool:
     """Returns whether what is shown of the element says what all its text says: shops hide such
     words as "Last items in stock!", and a script shows them for another variant."""
-    if any(map(_is_unshown, ancestors(element, HIDING_LEVELS))) or _is_unshown(element):
+    if is_hidden(element):
         return False
     stated = reads_as_bool(clean_text(whole_text(element)))
     return stated is None or stated is reads_as_bool(_read_shown(element))
@@ -161,15 +159,6 @@ def reads_as_bool(text: str) -> bool | None:
         return None
 
 
-def _is_unshown(element: LexborNode) -> bool:
-    attributes = element.attributes
-    return bool(
-        "hidden" in attributes
-        or _UNSHOWN_STYLE.search(attributes.get("style") or "")
-        or _UNSHOWN_CLASSES.intersection((attributes.get("class") or "").split())
-    )
-
-
 def _read_shown(element: LexborNode) -> str:
     parts: list[str] = []
     stack = [element.iter(include_text=True)]
@@ -177,7 +166,7 @@ def _read_shown(element: LexborNode) -> str:
         for child in stack[-1]:
             if child.is_text_node:
                 parts.append(child.text_content or "")
-            elif child.is_element_node and child.tag not in _SILENT and not _is_unshown(child):
+            elif child.is_element_node and child.tag not in _SILENT and not is_unshown(child):
                 parts.append(" ")
                 stack.append(child.iter(include_text=True))
                 break
