@@ -40,7 +40,7 @@ WORDS = {name: f"(?:{'|'.join(words)})" for name, words in _TABLE["words"].items
 
 
 # Groups of three digits after spaces, or digits with any separators.
-_NUMBER = r"(?:\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?!\d)(?:[.,]\d{1,2})?(?!\d)|\d+(?:[.,'\u2019]\d+)*)"
+_NUMBER = r"(?:\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?!\d)(?:[.,]\d{1,3})?(?!\d)|\d+(?:[.,'\u2019]\d+)*)"
 
 
 def _any_of(names: Iterable[str]) -> str:
@@ -77,10 +77,15 @@ _ORE = re.compile(r"(?<![\d:])(\d[\d .]{0,15}):(\d\d)(?![\d:])")
 _ORE_AND_KRONOR = re.compile(
     rf"\b(?:[Kk]r\.?|SEK) ?{_ORE.pattern}|{_ORE.pattern} ?(?:[Kk]r|SEK)\b"
 ).search
+# An amount below zero is a saving.
+_BELOW_ZERO = re.compile(rf"\s*[-\u2212](?:{_CURRENCY}\s?)?\d").match
+_COLON_INSIDE = re.compile(r"\d:\d{3}(?!\d)").search
 _APOSTROPHE = re.compile(r"(?<=\d)['\u2019](?=\d{3}(?!\d))")
 # Currencies with a thousand subunits, and their amounts with all three decimals.
 THOUSANDTHS = frozenset({"BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"})
 _THREE_DECIMALS = re.compile(r"(?<![\d.])(?:\d{1,3}(?:,\d{3})+|\d+)\.\d{3}(?![\d.,])")
+# Tunisia writes them behind a comma.
+_MILLIMES = re.compile(r"(?<![\d.,])\d{1,3}(?:[ .\u00a0\u202f]?\d{3})*,\d{3}(?![\d.,])")
 # Units of numbers that are not amounts: percentages, measures, pieces.
 _OTHER = re.compile(
     r"\s?(?:%|(?:[kmcd]?g|[mcd]?l|[mck]m|m[²³23]|oz|lbs?|inch|gb|tb|mb|w|v|pcs|pieces?|pack"
@@ -219,21 +224,22 @@ def _to_price_slowly(
 ) -> tuple[Decimal, str | None]:
     if len(text) > TEXT_MAX:
         raise Mistyped(text, f"price: {len(text):,} characters")
+    if ":" in text and _COLON_INSIDE(text):
+        raise Mistyped(text, "price")
     text = _APOSTROPHE.sub("", _join_ore(ascii_digits(text)))
     split = _SPLIT(text)
     if split is not None and len(_CURRENCIES.findall(text)) == 1:
         whole = re.sub(r"\D", "", split[1])
         return Decimal(f"{whole}.{split[2]}"), _currency_code(None, text, currency)
-    if decimal is None and _THREE_DECIMALS.search(text):
-        sign = _CURRENCIES.search(text)
-        if _currency_code(sign[0] if sign is not None else None, text, currency) in THOUSANDTHS:
-            decimal = "."
+    decimal = decimal or _mark_of_thousandths(text, currency)
     if (subunits := _SUBUNITS(text)) is not None:
         return Decimal(subunits[1]) / 100, currency
     if (bare := _BARE_RANGE(text)) is not None:
         text = bare[1] + text[bare.end(2) :]
     elif len(_NUMBERS.findall(text)) > 1:
         text = _pick_price(_SIGN_AS_MARK.sub(r"\1.\3 \2", text), currency)
+    elif _BELOW_ZERO(text):
+        raise Mistyped(text, "price")
     number = _NUMBERS.search(text)
     if number is not None:
         decimal = certain_mark(number[0], decimal)
@@ -244,7 +250,17 @@ def _to_price_slowly(
     amount = price.amount
     if amount is None or not amount.is_finite() or len(amount.as_tuple().digits) > DIGITS_MAX:
         raise Mistyped(text, "price")
-    return amount, _currency_code(price.currency, text, currency)
+    return amount, _currency_code(_symbol_beside(text, price.currency), text, currency)
+
+
+def _mark_of_thousandths(text: str, currency: str | None) -> str | None:
+    """Returns the decimal mark of an amount with three decimals; None if its currency has two."""
+    mark = "." if _THREE_DECIMALS.search(text) else "," if _MILLIMES.search(text) else None
+    if mark is None:
+        return None
+    sign = _CURRENCIES.search(text)
+    code = _currency_code(sign[0] if sign is not None else None, text, currency)
+    return mark if code in (THOUSANDTHS if mark == "." else ("TND",)) else None
 
 
 def _pick_price(text: str, currency: str | None) -> str:
@@ -327,15 +343,31 @@ def _code_beside(amount: str, currency: str | None) -> str | None:
     return code[0] if code is not None else _currency_code(None, amount, currency)
 
 
+def _symbol_beside(text: str, symbol: str | None) -> str | None:
+    """Returns the symbol, or the sign before the amount if that is longer, as in "E£12", or if the
+    symbol may be a word, as in "TOP: Rs.1,999"."""
+    beside = _BEFORE.search(text) if symbol is not None else None
+    if symbol is None or beside is None:
+        return symbol
+    if symbol not in _CODES and symbol not in beside["currency"]:
+        return symbol
+    return beside["currency"]
+
+
 def _amounts_with_currency(text: str) -> list[_AmountSpan]:
     """Returns the amounts with a currency before or after them, on the side that has more of the
     text's currencies; on both sides if each amount has a currency of its own."""
+    sides = [list(_BEFORE.finditer(text)), list(_BEHIND.finditer(text))]
+    numbers = [[match.span("number") for match in side] for side in sides]
+    if numbers[0] == numbers[1]:
+        # Each has a sign before it and a code behind it: "$1,299.00 MXN".
+        return [
+            _AmountSpan(sign.start(), code.end(), text[sign.start() : code.end()])
+            for sign, code in zip(*sides, strict=True)
+        ]
     before, behind = (
-        [_AmountSpan(match.start(), match.end(), match[0]) for match in side.finditer(text)]
-        for side in (_BEFORE, _BEHIND)
+        [_AmountSpan(match.start(), match.end(), match[0]) for match in side] for side in sides
     )
-    if [amount.text for amount in before] == [amount.text for amount in behind]:
-        return before
     both = sorted({*before, *behind})
     if before and behind and all(first.end <= second.start for first, second in pairwise(both)):
         return both

@@ -30,7 +30,9 @@ _NUMBER = re.compile(
 _MARKS = {"\u066b": ".", "\u066c": ",", "\uff0e": ".", "\uff0c": ","}
 _GROUPS = re.compile(r"[ '\u2019]")
 # A number whose only mark cannot separate thousands.
-_FRACTION = re.compile(r"-?(?:0[.,]|\d+[.,](?!\d{3}(?!\d)))\d+").fullmatch
+_FRACTION = re.compile(
+    r"-?(?:0[.,]|\d+[.,](?!\d{3}(?!\d))|\d{1,3}(?:[ \u00a0\u202f]\d{3})+[.,])\d+"
+).fullmatch
 # Where the word of a vocabulary comes from: "https://schema.org/InStock", "schema:InStock".
 _VOCABULARY = re.compile(
     r"^(?:.*(?:schema(?:\.org)?|vocabulary\.org|availability)\s*[/#:.\\]+\s*|(?:s|sdo|gr):)(?=\w)",

@@ -92,6 +92,20 @@ def test_no_decimal(text: str) -> None:
         ("Före 15:30 99:90 kr", None, None, ("99.90", "SEK")),
         ("99:- kr", None, None, ("99", "SEK")),
         ("$1,299.00 MXN", None, None, ("1299.00", "MXN")),
+        ("Was $1,500 MXN Now $1,299.00 MXN", None, None, ("1299.00", "MXN")),
+        ("$12.99 USD / $17.50 CAD", None, None, ("12.99", "USD")),
+        ("$12.99 USD / $17.50 CAD", None, "CAD", ("17.50", "CAD")),
+        # A code may be a word.
+        ("TOP: Rs.1,999", None, None, ("1999", "INR")),
+        ("CHF: 12.90", None, None, ("12.90", "CHF")),
+        ("E£1,299", None, None, ("1299", "EGP")),
+        ("12,500 TND", None, None, ("12.500", "TND")),
+        ("1.250,000", None, "TND", ("1250.000", "TND")),
+        ("1 250,000 TND", None, None, ("1250.000", "TND")),
+        ("1 250 000,500 TND", None, None, ("1250000.500", "TND")),
+        ("1 250,000 €", None, None, ("1250.000", "EUR")),
+        ("1,250.500 TND", None, None, ("1250.500", "TND")),
+        ("12,500 KWD", None, None, ("12500", "KWD")),
         ("Rs.1,299.00 PKR", None, None, ("1299.00", "PKR")),
         ("12,50 zł", None, None, ("12.50", "PLN")),
         ("¥1,980", None, None, ("1980", "JPY")),
@@ -164,6 +178,7 @@ def test_price(
         *("", "Call us", "50% off", "x" * 501 + "£5"),
         *("£20.00 £15.00", "20 € 15 €", "10 € 45", "price 12.99 item 4711", "RRP £20.00 save £5"),
         *("10 € and 15 €", "£10.00 (£12.00 in blue)"),
+        *("1:299 kr", "-5 €", "\u2212$5.00", "-€ 5"),
     ],
 )
 def test_no_price(text: str) -> None:
