@@ -29,6 +29,8 @@ TEXT_MAX = 60
 NODES_MAX = 80
 FORMER_LEVELS = 5
 LABEL_LEVELS = 4
+# The number of current prices below an element that a regular price is compared to.
+NEAR_MAX = 4
 PRICE_WORD = re.compile(
     r"price|preis|prix|precio|prezzo|prijs|pris|cena|amount|betrag|kosten", re.I
 )
@@ -55,6 +57,7 @@ _REDUCED = re.compile(
     rf"|(?:sales?|now|new|final|primary)(?:[-_]?(?:{PRICE_WORD.pattern})|$|\s))",
     re.I,
 ).match
+_OTHER_CARD = "a[href]:not([href^='#']), img, h2, h3, h4, h5, h6"
 _CARD = re.compile(r"<(?:a|img|h\d)\b").search
 _DASHED = re.compile(r"\d{1,3}(?:[.,'’\s]?\d{3})*[.,:] ?[-–—]{1,2}").fullmatch
 _STRUCK = frozenset({"del", "s", "strike"})
@@ -186,31 +189,48 @@ def find_amounts(root: LexborNode, without: Collection[int] = ()) -> list[Amount
             own.append(amount)
             for ancestor in _ancestors(amount.element):
                 inner[ancestor.mem_id].add(amount.value)
-    innermost = _mark_labels(_unmark_lone(own[::-1]))
+    innermost = own[::-1]
     holders = Counter(up.mem_id for amount in innermost for up in _ancestors(amount.element))
-    return _mark_usual(
-        [amount if amount.struck else _mark_aside(amount, holders) for amount in innermost]
-    )
+    marked = [amount if amount.struck else _mark_aside(amount, holders) for amount in innermost]
+    return _mark_usual(_mark_labels(_unmark_lone(marked)))
 
 
 def _unmark_lone(listed: list[Amount]) -> list[Amount]:
     """Returns the amounts. One that is former only by the name of a regular price is current if no
-    current price is near it."""
-    current = {
-        up.mem_id
-        for amount in listed
-        if not amount.struck
-        for up in (amount.element, *_ancestors(amount.element))
-    }
+    lower current price is near it."""
+    near: dict[int, list[Amount]] = defaultdict(list)
+    if any(amount.struck for amount in listed):
+        for amount in listed:
+            for up in () if amount.struck or amount.aside else _ancestors(amount.element):
+                near[up.mem_id].append(amount)
+    cards: dict[int, bool] = {}
     return [
         amount._replace(struck=False)
         if amount.struck
-        and not any(up.mem_id in current for up in _ancestors(amount.element))
         and not is_former(amount.element, _SURELY_FORMER)
         and not is_former_text(short_text(amount.element, TEXT_MAX))
+        and not _is_reduced(amount, near, cards)
         else amount
         for amount in listed
     ]
+
+
+def _is_reduced(
+    former: Amount, near: Mapping[int, Sequence[Amount]], cards: dict[int, bool]
+) -> bool:
+    """Returns whether a lower current price is near the amount and not in another product's card.
+    `near`: the current prices below each element; `cards`: which branches are cards, filled here,
+    because many amounts may be next to one large branch."""
+    for up in _ancestors(former.element):
+        for amount in near.get(up.mem_id, ())[:NEAR_MAX]:
+            if amount.value < former.value:
+                branch = amount.element
+                while branch.parent is not None and branch.parent.mem_id != up.mem_id:
+                    branch = branch.parent
+                if branch.mem_id not in cards:
+                    cards[branch.mem_id] = branch.css_first(_OTHER_CARD) is not None
+                return not cards[branch.mem_id]
+    return False
 
 
 def _mark_usual(listed: list[Amount]) -> list[Amount]:

@@ -230,6 +230,12 @@ def test_whatever_a_page_is_it_answers(body: str) -> None:
         (lambda size: "<div class=price>1 €" * size, 3000),
         (lambda size: "<p class=stock role=button>" * size, 20_000),
         (lambda size: "<b class=price>1 €</b>" * size, 20_000),
+        (
+            lambda size: (
+                f"<div><b>1 €</b>{'<u></u>' * size * 5}</div>{'<p class=list-price>2 €</p>' * size}"
+            ),
+            4000,
+        ),
         (lambda size: "sku " * size, 90_000),
         (lambda size: "EAN: " * size, 70_000),
         (lambda size: "brand\n" + " " * size, 300_000),

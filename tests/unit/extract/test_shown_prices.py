@@ -185,13 +185,28 @@ def test_a_usual_price_next_to_a_reduced_one_is_a_former_price(usual: str, reduc
         ('<p class="van-prijs">€ 67,07</p><p class="prijs">€ 52,07</p>', "52.07"),
         ('<p class="old-price">$67.07</p>', None),
         ('<p class="list-price">Was $67.07</p>', None),
+        # Other amounts next to it are for something else, or for other products.
+        ('<p class="list-price">$67.07</p> <p>Shipping: $5.00</p>', "67.07"),
+        ('<p class="list-price">$67.07</p> <p>$9.00 / kg</p>', "67.07"),
+        ('<p class="list-price">$67.07</p> <p>$99.00</p>', "67.07 99.00"),
+        ('<p class="list-price">$67.07</p> <p>$52.07</p>', "52.07"),
+        (
+            '<div class="regular-price">$67.07</div>'
+            '<ul><li><a href="/b">B</a> <p class="price">$5.00</p></ul>',
+            "67.07 5.00",
+        ),
+        (
+            '<ul><li><a href="/a">A</a> <p class="regular-price">$67.07</p>'
+            '<li><a href="/b">B</a> <p class="regular-price">$67.07</p><p>$52.07</p></ul>',
+            "67.07 52.07",
+        ),
     ],
 )
 def test_a_regular_price_alone_is_the_price(body: str, price: str | None) -> None:
     root = LexborHTMLParser(f"<h1>Jug</h1><div><div>{body}</div></div>").root
     assert root is not None
-    current = [str(amount.value) for amount in find_amounts(root) if not amount.struck]
-    assert current == ([] if price is None else [price])
+    listed = [amount for amount in find_amounts(root) if not (amount.struck or amount.aside)]
+    assert [str(amount.value) for amount in listed] == (price or "").split()
 
 
 @pytest.mark.parametrize(
