@@ -136,7 +136,8 @@ def _find_last_number(text: str) -> str:
         return text
     run = match[0].rstrip(" .,'\u2019")
     words = run.split(" ")
-    if _THOUSANDS(run) and int(words[1]) != int(words[0]) + 1:
+    # Numbers of pages have no zeros in front.
+    if _THOUSANDS(run) and words[1] != str(int(words[0]) + 1):
         return run
     return words[-1]
 

@@ -83,12 +83,15 @@ _UNIT = (
 )
 _NOT_SIZE = "".join(f"(?<!{word} )" for word in ("size", "grosse", "taille", "talla", "maat", "us"))
 _NONE = r"0(?:[.,]0+)?"
-_NO = rf"(?:{'|'.join(_SINGLE['denials'].split())})\b"
+# "No. 1" is a number.
+_NO = rf"(?:{'|'.join(_SINGLE['denials'].split())})\b(?!\.? ?\d)"
 _ZERO = re.compile(
-    rf"(?<![\w.,#-]){_NOT_SIZE}{_NONE} ?x? ?(?:{_UNIT} ?)?{_AVAILABLE}"
+    rf"(?<![\w.,#£€$¥₹-]){_NOT_SIZE}(?:0 ?x? ?(?:{_UNIT} ?)?|{_NONE} ?x? ?{_UNIT} ?){_AVAILABLE}"
     rf"|(?:{_AVAILABLE}|{_any_of_all('counted')})"
     rf"(?: ?[:=：(] ?{_NONE} ?(?:{_UNIT})?| ?{_NONE} ?{_UNIT}| ?[:=：?] ?{_NO})"
     r"(?=$|[);|!]|[,.](?!\d)| [-–—(])"
+    # In Dutch and Swedish "nu" is "now".
+    r"|\b(?:stoc|disponibil) ?[:=：?] ?nu\b"
 )
 _DENIED = re.compile(_any_of_all("unavailable"))
 _COMING = re.compile(_any_of_all("coming"))

@@ -31,9 +31,11 @@ _LEAD = (
 )
 _TAIL = r"(?:found|gefunden|trouvés?|encontrad[oa]s|trovat[io]|gevonden|in total|insgesamt|total)"
 _WHOLE = re.compile(rf"\(?(?:{_LEAD}\s+)?{_N}\s+{_GOODS}(?:\s+{_TAIL})?\)?[.:]?", re.I)
-_UNSEEN = re.compile(r"<(script|style|template|noscript)\b.*?</\1\s*>|<!--.*?-->", re.I | re.S)
-_INLINE = re.compile(r"</?(?:b|i|em|strong|span|bdi|small|a|u|var|data|font)\b[^>]*>", re.I)
-_TAG = re.compile(r"<[^>]*>")
+_UNSEEN = re.compile(
+    r"<(script|style|template|noscript)\b.*?(?:</\1\s*>|\Z)|<!--.*?(?:-->|\Z)", re.I | re.S
+)
+_INLINE = re.compile(r"</?(?:b|i|em|strong|span|bdi|small|a|u|var|data|font)\b[^>]*(?:>|\Z)", re.I)
+_TAG = re.compile(r"<[^>]*(?:>|\Z)")
 _TOTAL = re.compile(rb'"(?:total_count|totalCount|total_products)"\s*:\s*(\d{1,8})')
 _PAGE_PAIR = re.compile(
     r"(?:p|pg|page|paged|pageno|page_?number|seite|pagina|página|sida|side|strana|start|offset"

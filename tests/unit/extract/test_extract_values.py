@@ -442,6 +442,7 @@ def test_the_words_for_in_stock_and_out_of_stock(language: str) -> None:
         *("0 disponibles", "Existencias: 0", "Skladem: 0 ks", "Skladem 0 ks", "0 szt. w magazynie", "Stan magazynowy: 0"),
         *("0 шт. в наличии", "в наличии: 0 шт.", "Остаток: 0", "在庫: 0", "在庫数：0", "库存：0 件", "Stok: 0", "Lager: 0 st"),
         *("There are 0 units in stock.", "Availability: 0 in stock - 2 weeks", "In stock: 0.00", "Skladem: 0,00 ks"),
+        *("0.00 pcs available", "In stoc: nu", "Disponibil: nu"),
         *("In stock: no", "In stock? No", "Available: false", "Auf Lager: nein", "En stock : non", "Disponible: No"),
         *("Op voorraad: nee", "Skladem: ne", "Dostępny: nie", "В наличии: нет", "Available: no. Back soon"),
     ],
@@ -457,6 +458,7 @@ def test_a_zero_or_a_no_next_to_a_phrase_is_out_of_stock(text: str) -> None:
         *("0% financing, in stock", "In stock, 0 € shipping", "0 reviews In stock", "In stock 0 reviews", "Size 0 in stock"),
         *("Größe 0 auf Lager", "auf Lager: 0,5 m", "Auf Lager, 0-3 Tage", "Verfügbar: 07.2 Stück", "1.000 auf Lager"),
         *("Skladem 10 ks", "Skladem 0 hodnocení", "в наличии 20 шт.", "US 0 in stock", "PX-0 in stock", "In stock (0 reviews)"),
+        *("Delivery: £0.00 Available", "Leverbaar: nu", "I lager: nu", "In stock: No. 1"),
         *("In stock: yes", "Available? Yes", "Available: no longer than 2 m", "In stock: no minimum order", "In stock: 10.00"),
     ],
 )  # fmt: skip

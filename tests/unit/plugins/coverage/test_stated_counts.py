@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scraper.plugins.coverage.stated_counts import name_list, read_stated_count
+from tests.support.growth import assert_linear
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,11 @@ from scraper.plugins.coverage.stated_counts import name_list, read_stated_count
 )  # fmt: skip
 def test_a_range_or_a_count_alone_counts_a_list(body: str, count: int | None) -> None:
     assert read_stated_count(body.encode()) == count
+
+
+@pytest.mark.parametrize("part", ["<", "<!--", "<script>", "<b ", "<x"])
+def test_markup_that_never_ends_takes_no_long_time(part: str) -> None:
+    assert_linear(lambda size: (part * size).encode(), read_stated_count, 40_000)
 
 
 @pytest.mark.parametrize(
