@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from parsel import Selector
 from selectolax.lexbor import LexborHTMLParser
@@ -72,6 +72,8 @@ def taken(selector: CssSelector, page: LexborHTMLParser) -> list[str]:
 @example("<div>x</div>z", ["*"], "::text")
 @example("<div>x</div>z", ["div", "* *"], "::attr(data-x)")
 def test_it_selects_what_parsel_selects(html: str, parts: list[str], pseudo: str) -> None:
+    # parsel takes the end of such a path, "following-sibling::*/*", for that of " ::text".
+    assume(pseudo != "::text" or not any(part.endswith(" ~ * > *") for part in parts))
     page = LexborHTMLParser(f"<!doctype html><body><main>{html}</main>")
     css = ", ".join(f"main {part}{pseudo}" for part in parts)
     beside = Selector(
