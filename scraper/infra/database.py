@@ -266,7 +266,13 @@ def _set_up_transaction(connection: sa.Connection) -> None:
     """Sets the options of a transaction behind a pooler. (SET takes no snapshot.)"""
     driver: Any = connection.connection.driver_connection
     if driver.is_pooled and not driver.autocommit:
-        driver.execute(_list_options("SET LOCAL", application_name=driver.name))
+        try:
+            driver.execute(_list_options("SET LOCAL", application_name=driver.name))
+        except psycopg.Error as error:
+            # SQLAlchemy would roll back what is closed, and log a traceback of that.
+            if driver.closed:
+                connection.invalidate(error)
+            raise
 
 
 def _list_options(verb: str, **more: str) -> str:

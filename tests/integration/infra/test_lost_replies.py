@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 import psutil
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -141,3 +142,25 @@ def test_the_reply_to_a_commit_is_lost(far: sa.Engine, network: BadNetwork) -> N
     connection.close()
     with far.connect() as connection:
         assert connection.execute(ONE).scalar() == 1
+
+
+def test_a_session_that_a_pooler_has_ended_is_given_up_without_a_traceback(
+    engine: sa.Engine, empty_database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    pooled = make_engine(empty_database)
+    with pooled.connect() as connection:
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, WatchedConnection)
+        driver.is_pooled = True
+        with engine.begin() as other:
+            other.execute(
+                sa.text("SELECT pg_terminate_backend(:pid, 60000)"),
+                {"pid": driver.info.backend_pid},
+            )
+        with pytest.raises(psycopg.OperationalError) as raised:
+            connection.execute(ONE)
+        assert outages.is_postgres_away(raised.value)
+    assert "Traceback" not in caplog.text and not caplog.records
+    with pooled.connect() as connection:
+        assert connection.execute(ONE).scalar() == 1
+    pooled.dispose()
