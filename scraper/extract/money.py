@@ -346,12 +346,10 @@ def _code_beside(amount: str, currency: str | None) -> str | None:
 def _symbol_beside(text: str, symbol: str | None) -> str | None:
     """Returns the symbol, or the sign before the amount if that is longer, as in "E£12", or if the
     symbol may be a word, as in "TOP: Rs.1,999"."""
-    beside = _BEFORE.search(text) if symbol is not None else None
-    if symbol is None or beside is None:
+    if symbol is None or (beside := _BEFORE.search(text)) is None:
         return symbol
-    if symbol not in _CODES and symbol not in beside["currency"]:
-        return symbol
-    return beside["currency"]
+    sign = beside["currency"]
+    return sign if symbol in _CODES or symbol in sign else symbol
 
 
 def _amounts_with_currency(text: str) -> list[_AmountSpan]:

@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from itertools import islice
 from typing import NamedTuple
 
 from selectolax.lexbor import LexborNode
@@ -29,6 +28,8 @@ TEXT_MAX = 60
 NODES_MAX = 80
 FORMER_LEVELS = 5
 LABEL_LEVELS = 4
+PAIR_LEVELS = 4
+ANCESTORS_MAX = 6
 # The number of current prices below an element that a regular price is compared to.
 NEAR_MAX = 4
 PRICE_WORD = re.compile(
@@ -122,7 +123,7 @@ def walk_visible(root: LexborNode, without: Collection[int] = ()) -> Iterator[Le
 def is_hidden(element: LexborNode) -> bool:
     """Returns whether the element, or one close above it, is not shown. (A style sheet is not
     looked at.)"""
-    return is_unshown(element) or any(map(is_unshown, islice(_ancestors(element), HIDING_LEVELS)))
+    return is_unshown(element) or any(map(is_unshown, _ancestors(element, HIDING_LEVELS)))
 
 
 def is_unshown(element: LexborNode) -> bool:
@@ -198,12 +199,9 @@ def find_amounts(root: LexborNode, without: Collection[int] = ()) -> list[Amount
 def _unmark_lone(listed: list[Amount]) -> list[Amount]:
     """Returns the amounts. One that is former only by the name of a regular price is current if no
     lower current price is near it."""
-    near: dict[int, list[Amount]] = defaultdict(list)
-    if any(amount.struck for amount in listed):
-        for amount in listed:
-            for up in () if amount.struck or amount.aside else _ancestors(amount.element):
-                near[up.mem_id].append(amount)
-    cards: dict[int, bool] = {}
+    if not any(amount.struck for amount in listed):
+        return listed
+    near, cards = _group_current(listed, ANCESTORS_MAX), dict[int, bool]()
     return [
         amount._replace(struck=False)
         if amount.struck
@@ -224,9 +222,7 @@ def _is_reduced(
     for up in _ancestors(former.element):
         for amount in near.get(up.mem_id, ())[:NEAR_MAX]:
             if amount.value < former.value:
-                branch = amount.element
-                while branch.parent is not None and branch.parent.mem_id != up.mem_id:
-                    branch = branch.parent
+                *_, branch = _climb_below(amount.element, up.mem_id)
                 if branch.mem_id not in cards:
                     cards[branch.mem_id] = branch.css_first(_OTHER_CARD) is not None
                 return not cards[branch.mem_id]
@@ -235,13 +231,9 @@ def _is_reduced(
 
 def _mark_usual(listed: list[Amount]) -> list[Amount]:
     """Returns the amounts, where a usual price next to a lower reduced one is a former price."""
-    blocks: dict[int, list[Amount]] = defaultdict(list)
-    for amount in listed:
-        for up in () if amount.struck or amount.aside else islice(_ancestors(amount.element), 4):
-            blocks[up.mem_id].append(amount)
     pairs = {
         block: sorted(amounts, key=lambda amount: amount.value)
-        for block, amounts in blocks.items()
+        for block, amounts in _group_current(listed, PAIR_LEVELS).items()
         if len(amounts) == 2
     }
     usual = {
@@ -259,11 +251,25 @@ def _mark_usual(listed: list[Amount]) -> list[Amount]:
 def _names_below(element: LexborNode, block: int) -> str:
     """Returns the names of the element and its ancestors, up to the block that holds it; "" if the
     element is in another product's card within the block."""
-    names, branch = naming_words(element), element
-    while branch.parent is not None and branch.parent.mem_id != block:
-        branch = branch.parent
-        names += " " + naming_words(branch)
-    return "" if _CARD(branch.html or "") else names
+    branch = list(_climb_below(element, block))
+    return "" if _CARD(branch[-1].html or "") else " ".join(map(naming_words, branch))
+
+
+def _climb_below(element: LexborNode, block: int) -> Iterator[LexborNode]:
+    """Yields the element and its ancestors, up to the one right below the block."""
+    at: LexborNode | None = element
+    while at is not None and at.mem_id != block:
+        yield at
+        at = at.parent
+
+
+def _group_current(listed: Sequence[Amount], levels: int) -> dict[int, list[Amount]]:
+    """Returns the current prices below each element, up to that many levels above them."""
+    below: dict[int, list[Amount]] = defaultdict(list)
+    for amount in listed:
+        for up in () if amount.struck or amount.aside else _ancestors(amount.element, levels):
+            below[up.mem_id].append(amount)
+    return below
 
 
 def _mark_labels(innermost: list[Amount]) -> list[Amount]:
@@ -276,7 +282,7 @@ def _mark_labels(innermost: list[Amount]) -> list[Amount]:
             values[up.mem_id].add(amount.value)
     former = set()
     for amount in struck:
-        ups = (up.mem_id for up in islice(_ancestors(amount.element), LABEL_LEVELS))
+        ups = (up.mem_id for up in _ancestors(amount.element, LABEL_LEVELS))
         beside = next((up for up in ups if values[up] - {amount.value}), None)
         former.add((beside, amount.value))
     return [
@@ -378,9 +384,9 @@ def is_named_former(
     return bool(words.search(names)) and (itself or bool(PRICE_WORD.search(names)))
 
 
-def _ancestors(element: LexborNode) -> Iterator[LexborNode]:
+def _ancestors(element: LexborNode, most: int = ANCESTORS_MAX) -> Iterator[LexborNode]:
     parent = element.parent
-    for _ in range(6):
+    for _ in range(most):
         if parent is None:
             return
         yield parent

@@ -55,8 +55,10 @@ def find_buttons(dom: LexborHTMLParser) -> Buttons:
         for label in labels:
             if label and len(label) <= LABEL_MAX:
                 buys = _BUY.search(label) is not None
-                denied = parse_availability(label.casefold()) is False
-                denied = denied or _NOTIFY.fullmatch(label) is not None
+                denied = (
+                    parse_availability(label.casefold()) is False
+                    or _NOTIFY.fullmatch(label) is not None
+                )
                 if (buys or denied) and is_hidden(element):
                     break
                 buyable |= buys and not _is_disabled(element)
