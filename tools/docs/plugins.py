@@ -29,8 +29,13 @@ CONTRACT = "Plug-ins stay out of what runs the processes"
 INTERFACE = (
     Part(
         "scraper.plugin",
-        "The interface. The core calls each method of `Hooks` and `WorkerPart` at the stated time.",
-        ("Plugin", "Command", "Tick", "Task", "Hooks", "Hooks.*", "WorkerPart", "WorkerPart.*"),
+        "What a plug-in adds. Import the names of `scraper.hooks` from here too.",
+        ("Plugin", "Command", "Tick", "Task"),
+    ),
+    Part(
+        "scraper.hooks",
+        "Where the core calls a plug-in.",
+        ("Hooks", "Hooks.*", "WorkerPart", "WorkerPart.*"),
     ),
     Part(
         "scraper.sites.plugin_keys",
