@@ -317,6 +317,16 @@ class Product:
 
     external_id: str
     data: Mapping[str, Any]
+    _content_hash: UUID | None = field(default=None, init=False, compare=False, repr=False)
+
+    @property
+    def content_hash(self) -> UUID:
+        """The hash of `data` (`content_hash`), which is computed once."""
+        hashed = self._content_hash
+        if hashed is None:
+            hashed = content_hash(self.data)
+            object.__setattr__(self, "_content_hash", hashed)
+        return hashed
 
 
 def filled(data: Mapping[str, Any]) -> list[str]:

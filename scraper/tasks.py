@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from celery import Task
@@ -22,6 +22,9 @@ from scraper.plugin import Tick
 from scraper.process import current_worker, watchdog
 from scraper.registry import plugin_tasks, plugin_ticks, resolve
 from scraper.runtime.send import queue_depth, send, send_best_effort
+
+if TYPE_CHECKING:
+    from scraper.worker.process import Worker
 
 
 class Step(Task):  # type: ignore[misc] # Celery has no types
@@ -77,13 +80,15 @@ def finish(crawl_id: int) -> None:
 @app.task(base=Step)
 def fetch_listings(lease_id: str, alone: bool = False) -> None:
     """Works through a lease of listing pages and sitemaps."""
-    current_worker.get_worker(send_best_effort).work(UUID(lease_id), alone=alone)
+    worker: Worker = current_worker.get_worker(send_best_effort)
+    worker.settle_lease(UUID(lease_id), alone=alone)
 
 
 @app.task(base=Step)
 def fetch_products(lease_id: str, alone: bool = False) -> None:
     """Works through a lease of product pages."""
-    current_worker.get_worker(send_best_effort).work(UUID(lease_id), alone=alone)
+    worker: Worker = current_worker.get_worker(send_best_effort)
+    worker.settle_lease(UUID(lease_id), alone=alone)
 
 
 def _add_tick(tick: Tick) -> None:

@@ -33,7 +33,6 @@ from scraper.rules.blocks import Block, Marker, detect_block, detect_block_redir
 from scraper.rules.browsers import BROWSER
 from scraper.rules.budget import Budget
 from scraper.rules.proxies import ProxyNeed
-from scraper.rules.revisit import trusted_reading
 from scraper.rules.routing import ANY_REGION, Route, choose_route
 from scraper.rules.urls import belongs_to
 from scraper.rules.verdict import RetryPolicy
@@ -152,11 +151,17 @@ class CrawlContext:
         return NO_VALIDATORS if last is None else last.validators
 
     def last_reading_of(self, page: LeasedPage) -> LastReading | None:
-        """Returns the last reading, which counts if the page has not changed; None: read it
-        whole."""
-        if page.last_reading is None:
+        """Returns the page's last reading, whose validators its request carries; None where a 304,
+        or the same content, would not prove enough.
+
+        Another extractor would find other values on the same page. After the site's `conditional`
+        time a page is read whole again. A 304 proves nothing for a page that seems to be blocked.
+        """
+        last, extractor_hash = page.last_reading, self.extractor_version.hash
+        if last is None or extractor_hash is None or page.blocked:
             return None
-        return trusted_reading(page, self.extractor_version.hash, self.site.conditional_s)
+        trusted = last.extractor_hash == extractor_hash and last.read_s < self.site.conditional_s
+        return last if trusted else None
 
     @staticmethod
     def now() -> datetime:

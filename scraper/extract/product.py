@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
-from scraper.domain import Extracted, Product, Vote, content_hash
+from scraper.domain import Extracted, Product, Vote
 from scraper.extract.bounds import ReadElsewhere
 from scraper.extract.document import Document
 from scraper.extract.field_reader import ID_MAX, FieldReader, IdReader
@@ -67,12 +67,13 @@ class ProductReader:
             return Extracted(
                 problems=problems, complete=False, found=tuple(filled_in), mistyped=tuple(mistyped)
             )
+        product = Product(external_id, data)
         collects_votes = self._evidence and (
             evidence.is_sampled(document.url)
-            or (last_content is not None and content_hash(data) != last_content)
+            or (last_content is not None and product.content_hash != last_content)
         )
         return Extracted(
-            products=[Product(external_id, data)],
+            products=[product],
             problems=problems,
             found=tuple(filled_in),
             mistyped=tuple(mistyped),

@@ -19,10 +19,9 @@ class PagePermits:
     response; `began`: when its last request left.
     """
 
-    __slots__ = ("_urgency", "began", "body", "identity", "limiter", "robots", "route")
+    __slots__ = ("began", "body", "identity", "limiter", "robots", "route")
 
-    def __init__(self, urgency: int = 0, body: HeldBody | None = None) -> None:
-        self._urgency = urgency
+    def __init__(self, body: HeldBody | None = None) -> None:
         self.body = body
         self.limiter: HostLimiter | None = None
         self.began = 0.0
@@ -30,14 +29,14 @@ class PagePermits:
         self.route: ProxyRoute | None = None
         self.identity: AccountSession | None = None
 
-    async def acquire(self, limiter: HostLimiter, deadline_at: float) -> None:
+    async def acquire(self, limiter: HostLimiter, deadline_at: float, urgency: int = 0) -> None:
         """Waits for the permit of the next request, and releases another host's first: two pages
         that redirect to each other's hosts would otherwise wait for each other."""
         if self.limiter is limiter:
-            await limiter.take_slot(deadline_at, self._urgency)
+            await limiter.take_slot(deadline_at, urgency)
         else:
             self.release()
-            await limiter.acquire(deadline_at, self._urgency)
+            await limiter.acquire(deadline_at, urgency)
             self.limiter = limiter
         self.began = asyncio.get_running_loop().time()
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from scraper.domain import NO_VALIDATORS, LastReading, LeasedPage, Validators
+from scraper.domain import NO_VALIDATORS, Validators
 
 # A longer tag is not stored.
 ETAG_MAX = 512
@@ -65,27 +65,6 @@ def read_validators(headers: Mapping[str, str], body_hash: int | None = None) ->
     if etag or modified or body_hash is not None:
         return Validators(etag, modified, body_hash)
     return NO_VALIDATORS
-
-
-def trusted_reading(
-    page: LeasedPage, extractor_hash: int | None, believed_s: float
-) -> LastReading | None:
-    """Returns the page's last reading, whose validators its request carries; None where a 304, or
-    the same content, would not prove enough.
-
-    `extractor_hash` identifies the extractor of now (None: unknown): another one finds other values
-    on the same page. After `believed_s` a page is read whole again. A 304 proves nothing for a page
-    that seems to be blocked.
-    """
-    stored = page.last_reading
-    if (
-        stored is None
-        or extractor_hash is None
-        or stored.extractor_hash != extractor_hash
-        or page.blocked
-    ):
-        return None
-    return stored if stored.read_s < believed_s else None
 
 
 def _parse_date(date: str) -> tuple[str, int, str, str] | None:

@@ -167,12 +167,9 @@ class BatchProcessor:
         """Tries the page at the tier that its host needs now, and passes its result to the writer.
         A page in the wrong queue goes back untried, to its own queue."""
         context, cost = batch.contexts[page.crawl_id], FetchCost(batch.lease.queue, page.host)
-        site = ""
-        if isinstance(context, Attempt):
-            attempt = context
-            decision = Decision(await self._judge_attempt(attempt, limiter, page, RetryPolicy()))
-        else:
-            attempt, decision, site = _NOT_BEGUN, _BACK, context.site.name
+        attempt, decision, site = _NOT_BEGUN, _BACK, ""
+        if isinstance(context, CrawlContext):
+            site = context.site.name
             if not batch.is_dropped(page):
                 tier = await self._tiers.choose(page, batch.lease.queue, context)
                 if tier.move is not None:
@@ -180,6 +177,9 @@ class BatchProcessor:
                 else:
                     attempt = await self._try_page(batch, limiter, page, context, tier, cost)
                     decision = await self._decide(batch, limiter, page, context, tier, attempt)
+        else:
+            attempt = context
+            decision = Decision(await self._judge_attempt(attempt, limiter, page, RetryPolicy()))
         result = make_result(
             batch=batch,
             page=page,
@@ -188,7 +188,7 @@ class BatchProcessor:
             cost=cost,
             levels=self._tiers.level,
         )
-        if not isinstance(context, Attempt) and context.extractor.adapter is not None:
+        if isinstance(context, CrawlContext) and context.extractor.adapter is not None:
             result = replace_interface(page, context, result)
         self._telemetry.record_page(batch, page, site, attempt, result.verdict)
         self._writer.put(result, batch.pending)
@@ -299,7 +299,7 @@ class BatchProcessor:
         assert task is not None
         batch.fetching.add(task)
         body = HeldBody(self._bodies)
-        permits = PagePermits(page.priority, body)
+        permits = PagePermits(body)
         judge = ResponseJudge(self._extraction_pool, self._field_observer, page, context, body)
         try:
             with self._telemetry.fetch(batch, page, permits):

@@ -62,7 +62,9 @@ class Claims:
         self._settings = settings
         self._asked_at = 0.0
 
-    def take(self, lease_id: UUID, *, alone: bool, stopping: Callable[[], bool]) -> Claimed | None:
+    def claim_lease(
+        self, lease_id: UUID, *, alone: bool, stopping: Callable[[], bool]
+    ) -> Claimed | None:
         """Claims a lease; returns None if it is no longer available.
 
         Retries for as long as a batch may last while PostgreSQL does not answer, unless the process
@@ -70,12 +72,12 @@ class Claims:
         """
         claim_id = uuid4()
         return outages.retry_until_available(
-            lambda: self._claim_lease(lease_id, claim_id, alone),
+            lambda: self._try_claim(lease_id, claim_id, alone),
             self._settings.horizon_s,
             stopping=stopping,
         )
 
-    def _claim_lease(self, lease_id: UUID, claim_id: UUID, alone: bool) -> Claimed | None:
+    def _try_claim(self, lease_id: UUID, claim_id: UUID, alone: bool) -> Claimed | None:
         asked = time.monotonic()
         lease_expires_at = asked + self._settings.lease_s
         with self._engine.begin() as connection:

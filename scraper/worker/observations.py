@@ -20,7 +20,6 @@ from scraper.domain import (
     Kind,
     LeasedPage,
     Product,
-    content_hash,
 )
 from scraper.results.excerpts import READ_BYTES, make_excerpt
 from scraper.rules.decoding import decode_page
@@ -92,7 +91,7 @@ class FieldObserver:
         sparse = self.sparse_reason(page, extracted, context)
         if not sparse and (fields > 1 or len(context.site.product.all_fields) < JUDGED_FIELDS):
             return None
-        key, most = (crawl_id, content_hash(product.data)), 1 if sparse else ALIKE_MOST
+        key, most = (crawl_id, product.content_hash), 1 if sparse else ALIKE_MOST
         again = page.attempts > 0 and product.external_id in self._alike.get(key, ())
         if self._is_repeated(key, product, most):
             value = next((text for text in product.data.values() if isinstance(text, str)), "")

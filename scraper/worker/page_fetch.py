@@ -227,7 +227,7 @@ class PageFetch:
         paced = self.limiter.budget.interval_s > 0
         self.batch.waiting_for_permit += paced
         try:
-            await self.permits.acquire(self.limiter, self.batch.deadline_at)
+            await self.permits.acquire(self.limiter, self.batch.deadline_at, self.page.priority)
         finally:
             self.batch.waiting_for_permit -= paced
 
@@ -249,7 +249,7 @@ class PageFetch:
             await self._apply_robots(
                 url, limiter, lambda: self._hold_hop_permit(limiter, deadline_at)
             )
-            await self.permits.acquire(limiter, deadline_at)
+            await self.permits.acquire(limiter, deadline_at, self.page.priority)
         finally:
             limiter.pending -= 1
         self._require_lease()

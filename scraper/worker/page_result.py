@@ -144,7 +144,7 @@ def _new_products(
             crawl_id=page.crawl_id,
             url=urls.clean(str(product.data.get("url", url)), url) or url if moves else url,
             data=product.data,
-            content_hash=content_hash(product.data),
+            content_hash=product.content_hash,
             moves=moves,
         )
         for product in extracted.products

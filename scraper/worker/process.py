@@ -73,7 +73,7 @@ class Worker:
         if self._failed is not None:
             raise self._failed
 
-    def work(self, lease_id: UUID, *, alone: bool = False) -> None:
+    def settle_lease(self, lease_id: UUID, *, alone: bool = False) -> None:
         """Claims a lease and settles its pages; returns when the last page is stored. Does nothing
         for a stale lease.
 
@@ -89,7 +89,7 @@ class Worker:
                     self._claim_and_settle(lease_id, alone)
 
     def _claim_and_settle(self, lease_id: UUID, alone: bool) -> None:
-        claimed = self._claims.take(lease_id, alone=alone, stopping=lambda: self._stopping)
+        claimed = self._claims.claim_lease(lease_id, alone=alone, stopping=lambda: self._stopping)
         if claimed is None:
             return
         if claimed.queue_low:

@@ -11,7 +11,7 @@ from typing import Any
 
 from scraper.crawl.context import CrawlContext
 from scraper.crawl.listing_verdict import judge_listing
-from scraper.crawl.revisits import is_same_product, plan_after_reading, plan_after_unchanged
+from scraper.crawl.revisits import VisitPlan, plan_after_unchanged, plan_visit
 from scraper.domain import Extracted, Fetched, FieldObservations, Kind, LeasedPage, Outcome
 from scraper.extract import FunctionFailed, TooSlow
 from scraper.extract.subprocess.pool import ExtractionPool
@@ -21,7 +21,7 @@ from scraper.politeness.robots import RobotsRules, origin_of
 from scraper.rules.blocks import judge_missing_fields
 from scraper.rules.verdict import outcome_of_status, retry_after_s
 from scraper.worker.batch import Attempt
-from scraper.worker.observations import FieldObserver, PageDoubt
+from scraper.worker.observations import FieldObserver
 from scraper.worker.page_result import EXCERPT_CHARS, cut_storable
 from scraper.worker.tiers import Tier
 
@@ -73,25 +73,38 @@ class ResponseJudge:
             return _failed_attempt(Outcome.TOO_SLOW, fetched, str(slow), began=permits.began)
         if permits.robots is not None and page.kind is Kind.LISTING:
             extracted = _drop_disallowed_links(extracted, permits.robots, fetched.url)
+        # A page that was fetched through a proxy has asked other proxies already.
+        other_way = permits.route is None and tier.above is not None and not tier.probe
+        return self._judge_reading(fetched, extracted, other_way)
+
+    def _judge_reading(self, fetched: Fetched, extracted: Extracted, other_way: bool) -> Attempt:
+        """Returns what came of a page that was read. With `other_way` another level can try it."""
+        page, context = self._page, self._context
         doubt = self._observer.find_doubt(page, fetched, extracted, context)
-        observations, item_count = None, None
+        observations, lacks, item_count, visit, block = None, None, None, None, None
         if page.kind is Kind.PRODUCT:
             observations = self._observer.observe_page(page, fetched, extracted, context)
+            lacks = self._observer.sparse_reason(page, extracted, context) or None
         # A platform's interface says itself which page is its last, and that page may be empty.
         if not context.extractor.reads_interface(page.url):
             extracted, item_count, _ = judge_listing(page, extracted, context.retry.attempts_max)
         if doubt is None and extracted.complete:
-            lacks = self._observer.sparse_reason(page, extracted, context) or None
-            return _good_attempt(page, fetched, extracted, context, observations, item_count, lacks)
-        suspected = _suspect_block(page, fetched, extracted, doubt, tier, permits)
-        if suspected is not None:
-            return suspected
+            visit = plan_visit(page, fetched, extracted, context)
+        else:
+            block = judge_missing_fields(
+                good_before=page.good_before or doubt is not None,
+                suspected_before=page.blocked > 0,
+                other_way=other_way,
+            )
+        if visit is not None:
+            return _good_attempt(fetched, extracted, visit, observations, item_count, lacks)
+        missing = extracted.problems_text if doubt is None else doubt.reason
+        if block is not None:
+            suspected = _failed_attempt(Outcome.BLOCKED, fetched, f"{block}: {missing}")
+            return replace(suspected, sign=block.sign, suspicion=True)
+        outcome = Outcome.NOT_EXTRACTED if doubt is None else Outcome.DOUBTFUL
         return replace(
-            _failed_attempt(
-                Outcome.NOT_EXTRACTED if doubt is None else Outcome.DOUBTFUL,
-                fetched,
-                _missing_text(extracted, doubt),
-            ),
+            _failed_attempt(outcome, fetched, missing),
             observations=observations,
             last_item_count=item_count if doubt is None else doubt.last_item_count,
         )
@@ -167,23 +180,13 @@ def _short_circuit(
 
 
 def _good_attempt(
-    page: LeasedPage,
     fetched: Fetched,
     extracted: Extracted,
-    context: CrawlContext,
+    visit: VisitPlan,
     observations: FieldObservations | None,
     item_count: int | None,
     lacks: str | None,
 ) -> Attempt:
-    revisit, same = None, False
-    if page.kind is Kind.PRODUCT:
-        fields = extracted.fields_found
-        same = is_same_product(page, fetched, extracted, context)
-        if same:
-            revisit = plan_after_unchanged(fetched, context)
-        else:
-            revisit = plan_after_reading(fetched, extracted, context)
-        item_count = fields if fields != page.last_item_count else None
     return Attempt(
         Outcome.FETCHED,
         fetched.status,
@@ -191,37 +194,10 @@ def _good_attempt(
         extracted,
         error=lacks,
         observations=observations,
-        revisit=revisit,
-        last_item_count=item_count,
-        same=same,
+        revisit=visit.revisit,
+        last_item_count=item_count if visit.fields is None else visit.fields,
+        same=visit.same,
     )
-
-
-def _suspect_block(
-    page: LeasedPage,
-    fetched: Fetched,
-    extracted: Extracted,
-    doubt: PageDoubt | None,
-    tier: Tier,
-    permits: PagePermits,
-) -> Attempt | None:
-    """Returns a blocked attempt if what the page lacks may be due to a block, else None."""
-    # A page that was fetched through a proxy has asked other proxies already.
-    other_way = permits.route is None and tier.above is not None
-    block = judge_missing_fields(
-        good_before=page.good_before or doubt is not None,
-        suspected_before=page.blocked > 0,
-        other_way=other_way and not tier.probe,
-    )
-    if block is None:
-        return None
-    error = f"{block}: {_missing_text(extracted, doubt)}"
-    suspected = _failed_attempt(Outcome.BLOCKED, fetched, error)
-    return replace(suspected, sign=block.sign, suspicion=True)
-
-
-def _missing_text(extracted: Extracted, doubt: PageDoubt | None) -> str:
-    return doubt.reason if doubt is not None else extracted.problems_text
 
 
 def _drop_disallowed_links(extracted: Extracted, robots: RobotsRules, url: str) -> Extracted:

@@ -51,7 +51,7 @@ class Broker:
             case "finish":
                 self.send(finish.finish(self.engine, message.kwargs["crawl_id"]))
             case "fetch_listings" | "fetch_products":
-                self.worker.work(UUID(message.kwargs["lease_id"]))
+                self.worker.settle_lease(UUID(message.kwargs["lease_id"]))
 
     def tick(self) -> None:
         self.send(dispatch.dispatch(self.engine, self.settings, lambda _: 0))

@@ -104,7 +104,7 @@ class Bench:
 
         def work(lease_id: UUID) -> None:
             try:
-                worker.work(lease_id, alone=alone)
+                worker.settle_lease(lease_id, alone=alone)
             except BaseException as error:
                 self.errors.append(error)
 
@@ -804,7 +804,7 @@ def test_one_that_cannot_be_alone_soon_goes_back_unclaimed(
     worker = bench.worker()
     bench.begin(worker, [first])
     until(lambda: len(bench.asked()) == 2)
-    worker.work(alone, alone=True)
+    worker.settle_lease(alone, alone=True)
     assert claimed_by(bench.engine) == {first: False}
     expire(bench.engine, alone)
     reap(bench.engine, bench.settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.crawl import context
-from scraper.crawl.context import ExtractorVersion
+from scraper.crawl.context import ExtractorVersion, make_context
 from scraper.domain import Kind, LastReading, LeasedPage, Validators
-from scraper.rules.revisit import (
-    ETAG_MAX,
-    Bounds,
-    read_validators,
-    trusted_reading,
-)
+from scraper.rules.revisit import ETAG_MAX, Bounds, read_validators
+from scraper.settings import Settings
 from scraper.sites.definition import Site
 from scraper.sites.functions import read_function_source
 from tests.support.making import a_site
@@ -98,18 +95,24 @@ def leased(known: LastReading | None, blocked: int = 0) -> LeasedPage:
 
 
 def test_when_a_last_reading_is_believed() -> None:
-    tag = Validators('"a"')
-    known = LastReading(tag, extractor_hash=7, read_s=DAY)
-    assert trusted_reading(leased(known), 7, 2 * DAY) is known
-    for page, extractor_hash, believed_s in (
-        (leased(None), 7, 2 * DAY),
-        (leased(known), 8, 2 * DAY),  # another definition
-        (leased(known), None, 2 * DAY),  # definition unknown
-        (leased(known), 7, DAY),  # read long ago
-        (leased(known), 7, 0.0),  # switched off
-        (leased(known, blocked=1), 7, 2 * DAY),
+    site = a_site(conditional="2d")
+    context = make_context(1, 1, site, Settings())
+    reader = context.extractor_version.hash
+    assert reader is not None
+    known = LastReading(Validators('"a"'), extractor_hash=reader, read_s=DAY)
+    assert context.last_reading_of(leased(known)) is known
+    for page in (
+        leased(None),
+        leased(replace(known, extractor_hash=7)),  # another definition
+        leased(replace(known, read_s=2 * DAY)),  # read long ago
+        leased(known, blocked=1),
     ):
-        assert trusted_reading(page, extractor_hash, believed_s) is None
+        assert context.last_reading_of(page) is None
+    off = make_context(1, 1, a_site(conditional=False), Settings())
+    assert off.extractor_version.hash == reader and off.last_reading_of(leased(known)) is None
+    unknown = ExtractorVersion(a_site(product={"function": "no_such_module:product"}), READERS)
+    assert unknown.hash is None
+    assert replace(context, extractor_version=unknown).last_reading_of(leased(known)) is None
 
 
 # What reads a page.

@@ -65,7 +65,7 @@ class LoginAttempts:
         identity = make_account_session(context, account)
         need = context.needs[Kind.PRODUCT]
         policy = login_policy(context, account)
-        loop, permits, limiters = asyncio.get_running_loop(), PagePermits(URGENCY), []
+        loop, permits, limiters = asyncio.get_running_loop(), PagePermits(), []
         route: ProxyRoute | None = None
         function = self._resolve_function(login_of(site).function)
 
@@ -74,7 +74,7 @@ class LoginAttempts:
             limiter.set_budget(context.site_id, context.budget)
             limiter.pending += 1
             limiters.append(limiter)
-            await permits.acquire(limiter, loop.time() + PERMIT_S)
+            await permits.acquire(limiter, loop.time() + PERMIT_S, URGENCY)
 
         try:
             async with asyncio.timeout(LOGIN_S):

@@ -38,7 +38,7 @@ class CallPages:
     async def lend_page(self, by: CallInput, value: object) -> AsyncIterator[Page]:
         """Lends a page. If the input `value` is a URL, the proxy is one for its host. Raises
         FetchError, DeferredError."""
-        permits, limiters = PagePermits(by.urgency), self._polite.limiters
+        permits, limiters = PagePermits(), self._polite.limiters
 
         async def before_hop(url: str) -> None:
             limiter = limiters.for_host(host_of(url))
@@ -46,7 +46,9 @@ class CallPages:
             try:
                 await self._polite.heed_robots(url, limiter, by, route)
                 await self._polite.when_permitted(
-                    limiter, by, lambda deadline_at: permits.acquire(limiter, deadline_at)
+                    limiter,
+                    by,
+                    lambda deadline_at: permits.acquire(limiter, deadline_at, by.urgency),
                 )
             finally:
                 limiter.pending -= 1

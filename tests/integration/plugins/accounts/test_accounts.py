@@ -335,7 +335,9 @@ def fetched(
                 connection.execute(sa.text("UPDATE pages SET not_before = now()"))
             for message in dispatch(engine, settings, lambda _: 0):
                 work = threading.Thread(
-                    target=worker.work, args=(UUID(message.kwargs["lease_id"]),), daemon=True
+                    target=worker.settle_lease,
+                    args=(UUID(message.kwargs["lease_id"]),),
+                    daemon=True,
                 )
                 work.start()
                 work.join(30)
