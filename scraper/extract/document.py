@@ -36,6 +36,8 @@ from scraper.sites.grammar.css_walk import CssWalk
 from scraper.sites.grammar.selectors import XPathCost, classify_xpath, split_in_two_steps
 
 T = TypeVar("T")
+# On a smaller page a walk for each CSS selector takes less time than one walk for all.
+WALK_LEAST_BYTES = 50_000
 _JSONLD = 'script[type*="ld+json" i]'
 # A product's address may have one fragment: others name parts of a page, as related products.
 _OWN_URL = re.compile(r"[^#]*(?:#product)?$", re.I).match
@@ -110,7 +112,9 @@ class Document:
 
     @cached_property
     def _walked(self) -> Mapping[str, list[LexborNode]]:
-        return {} if self.css_walk is None else self.css_walk.find_elements(self.dom)
+        if self.css_walk is None or len(self.page.body) < WALK_LEAST_BYTES:
+            return {}
+        return self.css_walk.find_elements(self.dom)
 
     def _require_time_for(self, selector: CssSelector) -> None:
         if selector.slow:
