@@ -63,13 +63,15 @@ def _end_stalled(connection: sa.Connection, settings: Settings) -> None:
 
 def judge_leftovers(engine: sa.Engine) -> None:
     """Judges crawls that `finish` did not end. A crawl that cannot be judged does not keep others
-    from it."""
+    from it. Raises an error which says that PostgreSQL is away."""
     with engine.connect() as connection:
         crawl_ids = crawl_quality.unjudged_crawls(connection)
     for crawl_id in crawl_ids:
         try:
             run_transaction(engine, partial(_judge_leftover, crawl_id=crawl_id))
-        except Exception:
+        except Exception as error:
+            if outages.is_postgres_away(error):
+                raise
             log.exception("crawl could not be judged", crawl=crawl_id)
 
 

@@ -350,7 +350,13 @@ def retry_transaction(work: Callable[[], T]) -> T:
         try:
             return work()
         except DBAPIError as error:
-            if left == 0 or getattr(error.orig, "sqlstate", None) not in RETRIED_STATES:
+            if left == 0 or not is_lock_lost(error):
                 raise
             time.sleep(random.uniform(0.01, 0.1))
     raise AssertionError("unreachable")
+
+
+def is_lock_lost(error: Exception) -> bool:
+    """Returns whether a transaction lost a deadlock or a lock."""
+    state = getattr(error.orig, "sqlstate", None) if isinstance(error, DBAPIError) else None
+    return state in RETRIED_STATES

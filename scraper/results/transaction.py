@@ -219,9 +219,10 @@ def _store_products(
 
 
 def _reread_checked(connection: sa.Connection, kept: KeptPages, read: KeptPages) -> None:
-    """Makes the next crawl read product pages whole whose products are not stored: their validators
-    and age belong to content that was only checked."""
-    ids = {row.page_id for _, row in kept if row.kind == Kind.PRODUCT}
+    """Makes the next crawl read good product pages whole whose products are not stored: their
+    validators and age belong to content that was only checked."""
+    good = (Status.OK, Status.UNCHANGED)
+    ids = {row.page_id for _, row in kept if row.kind == Kind.PRODUCT and row.status in good}
     ids -= {page.page_id for page, _ in read}
     if ids:
         connection.execute(READ_AGAIN, {"ids": sorted(ids)})

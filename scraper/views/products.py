@@ -16,7 +16,7 @@ from scraper.errors import ConfigError
 from scraper.feed.prices import CURRENCY, percent_change
 from scraper.results import products as store
 from scraper.views.named_sites import field_types
-from scraper.views.rows import make_table
+from scraper.views.rows import key_of, make_table
 
 CONDITION = re.compile(r"\s*([\w.-]+)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
 # What a condition or an order may name besides the product's fields.
@@ -176,7 +176,7 @@ def _condition_clause(index: int, condition: Condition, values: dict[str, Any]) 
     sign, own = condition.sign, OWN.get(condition.field)
     field, value, number = f"field_{index}", f"value_{index}", f"number_{index}"
     if own is None:
-        values[field] = condition.field
+        values[field] = key_of(condition.field)
     if sign[0] in "<>":
         if condition.field in TIMES:
             values[value] = _parse_time(condition.value)
@@ -210,7 +210,7 @@ def _order_clause(sort: str, values: dict[str, Any]) -> str:
         return BY_ID.replace("NULLS LAST", f"{direction} NULLS LAST") + direction
     if name in OWN:
         return f"{OWN[name]} {direction} NULLS LAST, {BY_ID}"
-    values["sort"] = name
+    values["sort"] = key_of(name)
     return (
         f"{_numeric_value('sort')} {direction} NULLS LAST,"
         f" lower(p.data ->> CAST(:sort AS text)) {direction} NULLS LAST, {BY_ID}"

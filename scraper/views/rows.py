@@ -78,6 +78,11 @@ def column_of(key: str) -> str:
     return f"_{key}" if key in OWN_COLUMNS else key
 
 
+def key_of(column: str) -> str:
+    """Returns the key of a field's column."""
+    return column.removeprefix("_") if column.removeprefix("_") in OWN_COLUMNS else column
+
+
 def keys_of(name: str, type_: str) -> list[str]:
     """Returns a field's keys in a product's data: a price also has a key for its currency."""
     return [name, f"{name}{CURRENCY}"] if type_ == "price" else [name]

@@ -19,7 +19,7 @@ from scraper.coordinator.finish import finish_message
 from scraper.crawl.context import CrawlContexts
 from scraper.crawl.isolation import isolated
 from scraper.domain import Message, Outcome, Status, Verdict
-from scraper.infra import outages
+from scraper.infra import database, outages
 from scraper.infra.database import retry_transaction
 from scraper.plugin import WorkerPart
 from scraper.results.transaction import PageResult, StoredGroup, settle_pages
@@ -77,11 +77,16 @@ class Settler:
         crawl_ids = {page.crawl_id for page in pages}
         limits = {crawl_id: self.contexts.limits_of(crawl_id) for crawl_id in crawl_ids}
         for name, part in self.parts.items():
-            # The caller retries what PostgreSQL refuses, also to a plug-in.
-            with isolated(name, "before_settling", lambda error: isinstance(error, DBAPIError)):
+            # The caller tries again later.
+            with isolated(name, "before_settling", _may_pass):
                 pages = part.before_settling(pages)
         with self.telemetry.store(pages), self.engine.begin() as connection:
             return settle_pages(connection, pages, limits, self.worker)
+
+
+def _may_pass(error: Exception) -> bool:
+    """Returns whether the same statements of a plug-in may succeed later."""
+    return outages.is_postgres_away(error) or database.is_lock_lost(error)
 
 
 def _make_crashed_result(page: PageResult, error: DBAPIError) -> PageResult:

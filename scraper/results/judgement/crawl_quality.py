@@ -25,9 +25,10 @@ from scraper.results.judgement.earlier_crawls import SuspectCrawl
 from scraper.rules.quality import Reason
 from scraper.sites.definition import Site
 
+# In any order: crawls that cannot be judged must not keep others waiting.
 UNJUDGED = sa.text("""
 SELECT id FROM crawls WHERE judged_at IS NULL AND status IN ('completed', 'stopped', 'failed')
- ORDER BY id LIMIT 20
+ ORDER BY random() LIMIT 20
 """)
 
 JUDGED = sa.text("""

@@ -163,6 +163,15 @@ def test_one_page_that_is_alive_makes_missed_products_suspect(live: Shop) -> Non
     assert (suspect, delisted) == (len(asked) > 2, 0)
 
 
+def test_a_requested_page_that_is_no_longer_good_was_read_when_it_was(live: Shop) -> None:
+    live.sell(range(60), range(97, 100))
+    for number in range(60, 97):
+        live.server.serve(f"/p/{number}", b"<p>closed for today")
+    live.crawl()
+    states = "SELECT count(*), count(fetched_at) FROM pages WHERE status = 'invalid'"
+    assert rows(live.engine, states) == [(6, 6)]
+
+
 def test_products_whose_pages_are_alive_are_delisted_by_a_third_crawl(live: Shop) -> None:
     live.sell(range(94), range(97, 100), alive=True)
     crawls = [live.crawl() for _ in range(4)]

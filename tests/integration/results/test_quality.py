@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from scraper import settings as settings_module
 from scraper.cli.main import main
+from scraper.coordinator import reap
 from scraper.coordinator.reap import judge_leftovers
 from scraper.domain import (
     CrawlStatus,
@@ -70,6 +71,44 @@ def test_what_was_counted_equals_the_pages(engine: sa.Engine) -> None:
     assert row.ok + row.unchanged + row.invalid == 30
     assert crawl.fields["brand"].distinct == 17 and crawl.fields["price"].sampled == 27
     assert not row.suspect and row.judged_at is not None
+
+
+def test_crawls_that_cannot_be_judged_keep_no_other_waiting(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good_one = crawled(engine, shop(), range(3))
+    with engine.begin() as connection:
+        copied = connection.execute(
+            sa.text(
+                "INSERT INTO crawls (site_id, slot, trigger, status, definition, definition_hash,"
+                " rate_per_s, concurrency) SELECT site_id, now() - n * interval '1 day', trigger,"
+                " 'stopped', definition, definition_hash, rate_per_s, concurrency"
+                " FROM crawls, generate_series(1, 30) AS n RETURNING id"
+            )
+        )
+        bad = list(copied.scalars())[:-1]
+    judge = reap._judge_leftover
+
+    def judge_some(connection: sa.Connection, crawl_id: int) -> None:
+        if crawl_id in bad:
+            raise ValueError(crawl_id)
+        judge(connection, crawl_id)
+
+    monkeypatch.setattr(reap, "_judge_leftover", judge_some)
+    waiting = "SELECT id FROM crawls WHERE judged_at IS NULL ORDER BY id"
+    for _ in range(50):
+        judge_leftovers(engine)
+        if len(making.rows(engine, waiting)) == len(bad):
+            break
+    assert [row[0] for row in making.rows(engine, waiting)] == bad and good_one.row.judged_at
+
+    def lose_connection(connection: sa.Connection, crawl_id: int) -> None:
+        connection.connection.dbapi_connection.close()  # type: ignore[union-attr]
+        connection.execute(sa.text("SELECT 1"))
+
+    monkeypatch.setattr(reap, "_judge_leftover", lose_connection)
+    with pytest.raises(sa.exc.OperationalError):
+        judge_leftovers(engine)
 
 
 def test_a_first_crawl_that_is_broken_is_said_and_sets_no_usual(engine: sa.Engine) -> None:

@@ -26,6 +26,9 @@ MEETING: dict[str, list[str]] = {
     "changed_at<=2026-11-01T00:30+01:00": ["2", "30", "100"],
     "changed_at~2030-05": ["x"],
     "delisted_at>2026-11-01T12:00": ["30"],
+    "_url=a": ["2"],
+    "_url!=a": ["30", "100", "x"],
+    "_url~B": ["100"],
 }
 
 
@@ -34,8 +37,8 @@ def shop(engine: sa.Engine) -> Shop:
     """Four products; an SKU is a text, a number, another text, and missing."""
     shop = Shop(engine)
     skus: dict[str, dict[str, object]] = {
-        "2": {"sku": "12345"},
-        "100": {"sku": 12345},
+        "2": {"sku": "12345", "url": "a"},
+        "100": {"sku": 12345, "url": "b"},
         "x": {"sku": "9"},
         "30": {},
     }
@@ -63,6 +66,8 @@ def test_a_condition_meets_numbers_in_texts_ids_and_times(engine: sa.Engine, sho
             assert [row.external_id for row in read] == ids, text
             chosen = products.row_ids(connection, "shop", where)
             assert {name for key, name in stored if key in chosen} == set(ids), text
+        read = products.read(connection, "shop", sort="-_url", delisted=True)
+        assert [row.external_id for row in read] == ["100", "2", "30", "x"]
 
 
 @pytest.mark.parametrize(

@@ -152,3 +152,32 @@ def test_a_plugin_that_fails_is_named_and_loses_no_page(
     assert failed >= {("broken", "crawl_extra"), *(("keeping", method) for method in called)}
     assert not {"group not stored", "group lost"} & {line["event"] for line in logs}
     assert services.slot_loads() == []
+
+
+class RefusedPart(WorkerPart):
+    """What a plug-in does before settling fails: first since no connection is free, then since
+    PostgreSQL refuses its values."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.engine = engine
+        self.calls = 0
+
+    def before_settling(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
+        self.calls += 1
+        if self.calls == 1:
+            raise sa.exc.TimeoutError("QueuePool limit reached")
+        with self.engine.connect() as connection:
+            connection.execute(sa.text("SELECT CAST('x' AS int)"))
+        return pages
+
+
+def test_values_of_a_plugin_that_postgresql_refuses_lose_no_page(
+    crawl: Callable[..., Broker], engine: sa.Engine, shop: str
+) -> None:
+    broker = crawl(lambda message: [message])
+    part = broker.worker.services.parts["refused"] = RefusedPart(engine)
+    with capture_logs() as logs:
+        broker.run()
+    check(engine, shop)
+    failed = [line for line in logs if line["event"] == "plug-in failed"]
+    assert len(failed) == part.calls - 1 > 0, "a busy server is asked again"

@@ -153,6 +153,10 @@ def test_the_lowest_price_is_of_offers_of_these_days(
         assert rejection.reject_crawl(connection, alpha.crawl[1])
     link(engine)
     assert str(read_lowest(engine)) == "30.00"
+    with engine.connect() as connection:
+        (article,) = articles.search_articles(connection, GTIN)
+        history = articles.shop_series(articles.read_history(connection, article.id))
+    assert [str(price) for _, price in history["alpha"]] == ["30.00"], "3.00 was taken back"
     file = tmp_path / "mine.csv"
     file.write_text(f"sku,title,gtin,price\nK-1,Kettle K200,{GTIN},25.00\n")
     import_catalogue(engine, "mine", file, "EUR")
