@@ -32,7 +32,7 @@ from scraper.worker.keeper import Claims
 
 KINDS = ("crash", "error")
 STEPS: dict[CodeType, str] = {
-    Claims._claim_lease.__code__: "claim",
+    Claims._try_claim.__code__: "claim",
     Settler._settle_group.__code__: "settle",
     dispatch.__code__: "dispatch",
     finish.__code__: "finish",
