@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -15,8 +16,14 @@ import sqlalchemy as sa
 from scraper.domain import Kind, value
 from scraper.infra.database import dumps
 from scraper.infra.statements import sql
+from scraper.rules.routing import RoutingPreferences, choose_route
 
 ADD = sa.text(sql("frontier/add_pages.sql"))
+ROUTE = sa.text("""
+UPDATE pages p SET queue = i.queue, priority = i.priority
+  FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(id bigint, queue text, priority int)
+ WHERE p.id = i.id
+""")
 # A listing with this barren depth, the largest smallint, joins no crawl.
 CUT_OFF = 32_767
 
@@ -96,3 +103,15 @@ def add_pages(
         else:
             changes.append(PageChange(crawl_id, Kind(kind), status))
     return AddedPages(changes, cut, barren)
+
+
+def route_pages(
+    connection: sa.Connection, preferences: RoutingPreferences, pages: Sequence[sa.Row[Any]]
+) -> None:
+    """Sends product pages, rows with `id` and `url`, where a definition says: the queue of an
+    earlier one may have no worker."""
+    rows = []
+    for page in pages:
+        route = choose_route(preferences, Kind.PRODUCT, page.url)
+        rows.append({"id": page.id, "queue": route.queue, "priority": route.priority})
+    connection.execute(ROUTE, {"rows": dumps(rows)})

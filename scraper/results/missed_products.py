@@ -17,15 +17,13 @@ from pydantic import ValidationError
 
 from scraper.domain import Kind, Status
 from scraper.frontier.counters import CountsByCrawl, add_counts
-from scraper.frontier.pages import PageChange
-from scraper.infra.database import dumps
+from scraper.frontier.pages import PageChange, route_pages
 from scraper.infra.statements import sql
 from scraper.registry import first_answer, plugin_hooks
 from scraper.results.judgement import plausibility
 from scraper.results.judgement.earlier_crawls import EARLIER, SuspectCrawl
 from scraper.results.judgement.plausibility import ShownTwice
 from scraper.rules.quality import Reason
-from scraper.rules.routing import choose_route
 from scraper.sites.definition import Site
 from scraper.sites.grammar import scalars
 from scraper.sites.quality_keys import Quality
@@ -39,12 +37,6 @@ ALIVE_SHARE = 0.1
 LOST_LEAST = 4
 
 REQUEST = sa.text(sql("results/request_missed.sql"))
-
-ROUTE = sa.text("""
-UPDATE pages p SET queue = i.queue, priority = i.priority
-  FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(id bigint, queue text, priority int)
- WHERE p.id = i.id
-""")
 
 MARK = sa.text(sql("results/mark_missed.sql"))
 LOST_LISTINGS = sa.text(sql("results/lost_listings.sql"))
@@ -131,17 +123,11 @@ def request_missed(
 def _route_pages(
     connection: sa.Connection, crawl: sa.Row[Any], pages: Sequence[sa.Row[Any]]
 ) -> None:
-    """Sends pages where the crawl's definition says: the queue of an earlier one may have no
-    worker."""
     try:
         preferences = Site.model_validate(crawl.definition).routing_preferences
     except ValidationError:  # stored by another version
         return
-    rows = []
-    for page in pages:
-        route = choose_route(preferences, Kind.PRODUCT, page.url)
-        rows.append({"id": page.id, "queue": route.queue, "priority": route.priority})
-    connection.execute(ROUTE, {"rows": dumps(rows)})
+    route_pages(connection, preferences, pages)
 
 
 def count_alive(connection: sa.Connection, crawl: sa.Row[Any]) -> tuple[int, str | None]:

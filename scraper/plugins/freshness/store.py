@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from scraper.domain import Kind, Status
 from scraper.frontier import crawls
 from scraper.frontier.counters import CountsByCrawl, add_counts
-from scraper.frontier.pages import PageChange
+from scraper.frontier.pages import PageChange, route_pages
 from scraper.infra.database import dumps
 from scraper.plugins.freshness.keys import DAY_S
 from scraper.plugins.freshness.rules.allocation import Allocation
@@ -179,9 +179,10 @@ WITH due AS (
            losses = 0, level = NULL, blocked = 0, probe = false, not_before = now(), error = NULL,
            excerpt = NULL, response_head = NULL
      WHERE id IN (SELECT page_id FROM due) AND site_id = :site_id
-    RETURNING id
+    RETURNING id, url
 )
-UPDATE page_visits SET round_id = :crawl_id FROM taken WHERE page_id = taken.id RETURNING page_id
+UPDATE page_visits SET round_id = :crawl_id FROM taken WHERE page_id = taken.id
+RETURNING taken.id, taken.url
 """)
 # Of a round that no other crawl followed.
 LAST_ROUND = sa.text("""
@@ -343,6 +344,7 @@ def open_round(
     limit_rate(connection, crawl_id, site, pace, stored.hosts)
     values = {"site_id": site_id, "crawl_id": crawl_id, "most": pages}
     taken = connection.execute(TAKE, values).all()
+    route_pages(connection, site.routing_preferences, taken)
     counts = CountsByCrawl()
     for _ in taken:
         counts[crawl_id].count_added(PageChange(crawl_id, Kind.PRODUCT, Status.DUE))

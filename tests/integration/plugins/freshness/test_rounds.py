@@ -123,6 +123,18 @@ def test_a_round_visits_as_many_pages_as_the_budget_allows(engine: sa.Engine) ->
     assert rows(engine, "SELECT count(*) FROM page_visits WHERE round_id = 2") == [(10,)]
 
 
+def test_a_round_goes_where_the_definition_says_now(engine: sa.Engine) -> None:
+    """The queue from before may have no worker any more."""
+    stock_site(engine, budget="240/d")
+    with engine.begin() as connection:
+        sites.store_definitions(
+            connection, [a_site(budget="240/d", queue="residential", priority=9)]
+        )
+    visit_pages(engine, SETTINGS)
+    due = "SELECT queue, count(*) FROM pages WHERE status = 'due' GROUP BY queue"
+    assert rows(engine, due) == [("residential", 10)]
+
+
 def test_a_round_makes_up_for_the_pauses_between_rounds(engine: sa.Engine) -> None:
     stock_site(engine, budget=f"{PAGES * 48}/d")
     visit_pages(engine, SETTINGS)
