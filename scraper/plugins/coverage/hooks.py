@@ -40,7 +40,7 @@ class CoverageHooks(Hooks):
         if any(hooks.adapter(site) is not None for hooks in plugin_hooks().values()):
             read = connection.execute(store.READ_PRODUCTS, {"id": crawl.id}).scalar_one()
             products = max(products, int(read))
-        coverage = judging.measure_coverage(products, lists, doubles.in_sitemap)
+        coverage = judging.measure_coverage(products, lists, doubles.in_sitemap, doubles.addresses)
         if coverage is None:
             return []
         values = {"id": crawl.id, "site_id": crawl.site_id}

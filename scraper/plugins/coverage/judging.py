@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from scraper.plugin import Coverage
@@ -20,10 +21,11 @@ EXAMPLES = 2
 
 
 def measure_coverage(
-    products: int, lists: Sequence[ListCount], doubles: int = 0
+    products: int, lists: Sequence[ListCount], doubles: int = 0, addresses: int = sys.maxsize
 ) -> Coverage | None:
     """Returns what a crawl found of what the lists count; None if nothing counts products.
-    `doubles`: addresses in the sitemap of products that have another address.
+    `addresses`: how many the sitemaps have together; `doubles`: those of them whose product has
+    another address.
 
     A sitemap and an interface count all products. A list counts its own, so its count is a lower
     bound; if at least half of the lists name fewer than they count, the others do not make up for
@@ -36,7 +38,7 @@ def measure_coverage(
             add = max if kind == "platform" else sum
             counts[kind] = add(row.claimed or 0 for row in given)
     if "sitemap" in counts:
-        counts["sitemap"] -= doubles
+        counts["sitemap"] = min(counts["sitemap"], addresses) - doubles
     texts = [f"{kind} {count:,}" for kind, count in counts.items()]
     counted = _join_pages([row for row in lists if row.kind == "list" and row.claimed])
     if counted:

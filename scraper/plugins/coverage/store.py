@@ -68,9 +68,12 @@ SELECT count(*)
 """)
 
 # Good pages that give no product of their own: the product has another address. A held product of
-# another page of the crawl is that page's.
+# another page of the crawl is that page's. `addresses` of products may be in several sitemaps.
 DOUBLES = sa.text("""
-SELECT count(*) AS pages, count(e.fingerprint) AS in_sitemap
+SELECT count(*) AS pages, count(e.fingerprint) AS in_sitemap,
+       (SELECT count(*) FROM sitemap_entries
+         WHERE site_id = (SELECT site_id FROM crawls WHERE id = :id) AND crawl_id = :id)
+         AS addresses
   FROM pages g
   LEFT JOIN sitemap_entries e
     ON e.site_id = g.site_id AND e.fingerprint = g.fingerprint AND e.crawl_id = g.crawl_id

@@ -91,6 +91,19 @@ def test_a_crawl_that_found_all_says_by_which_evidence(
     assert rows(engine, "SELECT count(*) FROM coverage_claims") == [(0,)]
 
 
+def test_a_product_in_two_sitemaps_counts_once(
+    engine: sa.Engine, crawl_site: CrawlSite, shop: StaticShop
+) -> None:
+    more = write_sitemap(shop, PRODUCTS)
+    shop.pages["/pictures.xml"] = shop.pages["/map.xml"]
+    urls = f"[{shop.url}/map.xml, {shop.url}/pictures.xml]"
+    more = more.replace(f"{shop.url}/map.xml", urls)
+    report = report_on(engine, crawl_site(define(shop, more)))
+    assert report.coverage is not None
+    assert (report.coverage.products, report.coverage.expected) == (40, 40)
+    assert "sitemap 40" in report.coverage.evidence and "/pictures.xml" in shop.paths
+
+
 @pytest.mark.parametrize("evidence", ["sitemap", "list"])
 def test_a_first_crawl_well_below_the_count_is_suspect(
     engine: sa.Engine, crawl_site: CrawlSite, shop: StaticShop, evidence: str
