@@ -58,7 +58,7 @@ class FreshnessHooks(Hooks):
             hosts = plan.hosts
         else:
             # A new site has at least the hosts that its definition names.
-            hosts = max(store.count_hosts(connection, site_id), len(site.allowed_hosts))
+            hosts = max(store.count_hosts(connection, site_id)[0], len(site.allowed_hosts))
         store.limit_rate(connection, crawl_id, site, requests, hosts)
         if not refetch:
             store.leave_visits_to_plan(connection, crawl_id)

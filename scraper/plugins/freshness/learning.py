@@ -331,7 +331,7 @@ def _plan_again(
         seen_days=stored.seen_days * fades,
         kept_days=stored.kept_days * fades,
         promise_days=stored.promise_days * fades,
-        hosts=store.count_hosts(connection, site_id),
+        hosts=store.count_hosts(connection, site_id)[0],
     )
 
 

@@ -168,7 +168,10 @@ SELECT sum(product_done - dropped)
   FROM crawls
  WHERE site_id = :site_id AND trigger = 'visit' AND created_at > now() - interval '7 days'
 """)
-HOSTS = sa.text("SELECT count(DISTINCT host) FROM pages WHERE site_id = :site_id")
+HOSTS = sa.text("""
+SELECT count(DISTINCT host), count(DISTINCT host) FILTER (WHERE kind = 'product')
+  FROM pages WHERE site_id = :site_id
+""")
 TAKE = sa.text("""
 WITH due AS (
     SELECT v.page_id FROM page_visits v
@@ -328,8 +331,10 @@ def count_visits(connection: sa.Connection, site_id: int) -> float | None:
     return None if visits is None else float(visits)
 
 
-def count_hosts(connection: sa.Connection, site_id: int) -> int:
-    return max(1, int(connection.execute(HOSTS, {"site_id": site_id}).scalar_one()))
+def count_hosts(connection: sa.Connection, site_id: int) -> tuple[int, int]:
+    """Returns how many hosts a site's pages are on, and how many its product pages, at least 1."""
+    hosts, of_products = connection.execute(HOSTS, {"site_id": site_id}).one()
+    return max(1, hosts), max(1, of_products)
 
 
 def open_round(
@@ -337,11 +342,13 @@ def open_round(
 ) -> int | None:
     """Opens a crawl of the pages whose visits come first, at the pace of the plan. Returns its id,
     or None if the site has a crawl, or no page."""
-    pace = _find_pace(connection, site_id, stored)
+    # Sitemaps may be on a host of their own, which no visit goes to.
+    _, hosts = count_hosts(connection, site_id)
+    pace = _find_pace(connection, site_id, stored.requests, hosts)
     crawl_id = crawls.open_crawl(connection, site_id, site, slot=None, trigger=crawls.VISIT)
     if crawl_id is None:
         return None
-    limit_rate(connection, crawl_id, site, pace, stored.hosts)
+    limit_rate(connection, crawl_id, site, pace, hosts)
     values = {"site_id": site_id, "crawl_id": crawl_id, "most": pages}
     taken = connection.execute(TAKE, values).all()
     route_pages(connection, site.routing_preferences, taken)
@@ -353,15 +360,14 @@ def open_round(
     return crawl_id if taken else None
 
 
-def _find_pace(connection: sa.Connection, site_id: int, stored: StoredPlan) -> float:
+def _find_pace(connection: sa.Connection, site_id: int, planned: float, hosts: int) -> float:
     """Returns the requests a day of the next round: somewhat more than the plan's if, with the
     pause after it, the last round took longer than planned."""
     last = connection.execute(LAST_ROUND, {"site_id": site_id}).first()
-    planned = stored.requests
     if last is None or last.rate_per_s is None:
         return planned
     reached = float(last.product_done / last.took_s)
-    pace = float(last.rate_per_s) * stored.hosts * planned / reached
+    pace = float(last.rate_per_s) * hosts * planned / reached
     return min(max(pace, planned), planned * PACE_MOST)
 
 

@@ -416,6 +416,13 @@ def test_hosts_share_the_budget_and_a_lower_rate_stays(engine: sa.Engine) -> Non
     assert rate_of(engine, opened.crawl_id + 1) == pytest.approx(48)
 
 
+def test_visits_get_the_budget_of_a_host_that_has_sitemaps_alone(engine: sa.Engine) -> None:
+    stock_site(engine, budget="240/d")
+    run(engine, "UPDATE pages SET host = 'cdn.example', kind = 'sitemap' WHERE id = 1")
+    visit_pages(engine, SETTINGS)
+    assert rate_of(engine, 2) == pytest.approx(240)
+
+
 def test_a_new_site_with_several_hosts_stays_within_its_budget_and_has_no_bursts(
     engine: sa.Engine,
 ) -> None:
