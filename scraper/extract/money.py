@@ -191,7 +191,8 @@ def is_split(text: str) -> bool:
 
 def is_former_text(text: str) -> bool:
     """Returns whether the text's only amount is a former price or a saving: "Was $80"."""
-    numbers = list(_NUMBERS.finditer(ascii_digits(text)))
+    text = _join_ore(ascii_digits(text))
+    numbers = list(_NUMBERS.finditer(text))
     return len(numbers) == 1 and (
         _FORMER.search(text[: numbers[0].start()]) is not None
         or _SAVED(text, numbers[0].end()) is not None

@@ -82,6 +82,7 @@ def test_sources_that_agree_are_believed() -> None:
         # The text before the price is something else.
         ("<h1>K</h1><p class=club>Mit Kundenkarte 49,90 €</p><p class=price>59,90 €</p>", "59.90"),
         ("<h1>K</h1><p>Was $80.00</p><p>Now $60.00</p>", "60.00"),
+        ("<h1>K</h1><p>Tidigare pris 129:90 kr</p><p>99:90 kr</p>", "99.90"),
         ("<h1>K</h1><p>Only $30.00 away from free delivery</p><p>$12.00</p>", "12.00"),
         ("<h1>K</h1><p>Shipping: $5.99</p><p>$19.00</p>", "19.00"),
         (jsonld('{"price":50}') + "<h1>K</h1><del>50,00 €</del> <ins>40,00 €</ins>", "40.00"),
