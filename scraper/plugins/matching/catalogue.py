@@ -53,11 +53,12 @@ def read_catalogue(name: str, path: Path, currency: str | None) -> list[Incoming
             for line, row in _read_rows(path, file):
                 fields = {key: value.strip() for key, value in row.items() if key and value}
                 external_id = _first_value(fields, ID_COLUMNS)
+                fields["currency"] = fields.get("currency") or currency or ""
                 problem = _find_problem(fields, external_id, offers)
                 if problem is not None or external_id is None:
                     problems.append(f"{path}:{line}: {problem}")
                     continue
-                offers[external_id] = _make_offer(name, external_id, fields, currency)
+                offers[external_id] = _make_offer(name, external_id, fields)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"{path}: cannot be read: {error} (fix: a CSV file in UTF-8)") from None
     if problems:
@@ -89,17 +90,15 @@ def _find_problem(
         return "no sku"
     if external_id in offers:
         return f"sku {external_id!r} is in the file twice"
-    if fields.get("price") and parse_price(fields["price"]) is None:
+    if fields.get("price") and parse_price(fields["price"], fields["currency"]) is None:
         return f"price: {fields['price']!r} is not a number (fix: as in 19.90)"
     return None
 
 
-def _make_offer(
-    name: str, external_id: str, fields: dict[str, str], currency: str | None
-) -> IncomingOffer:
+def _make_offer(name: str, external_id: str, fields: dict[str, str]) -> IncomingOffer:
     data: dict[str, Any] = {**fields, "title": _first_value(fields, TITLE_COLUMNS) or ""}
-    data["price"] = parse_price(fields.get("price", ""))
-    data["price_currency"] = fields.get("currency") or currency
+    data["price"] = parse_price(fields.get("price", ""), fields["currency"])
+    data["price_currency"] = fields["currency"] or None
     identity, terms = read_offer(data)
     return IncomingOffer(name, external_id, fields.get("url"), identity, terms)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from scraper.extract.money import THOUSANDTHS
 from scraper.feed.prices import CURRENCY, as_number, stock_field, title_of
 from scraper.plugins.matching.identity.attributes import Attributes, read_attributes
 from scraper.plugins.matching.identity.codes import normalize_brand, normalize_mpn, parse_gtin
@@ -18,7 +19,7 @@ TITLE_MAX = 500
 GTIN_FIELDS = ("gtin", "gtin13", "gtin14", "gtin12", "gtin8", "ean", "upc", "isbn", "barcode")
 MPN_FIELDS = ("mpn", "modelno", "model", "part_number", "manufacturer_number")
 BRAND_FIELDS = ("brand", "manufacturer")
-_THOUSANDS = re.compile(r",\d{3}(?!\d)")
+_THOUSANDS = re.compile(r"(?<!\d)[1-9]\d{0,2}([.,])\d{3}(?!\d)")
 UNIT_PRICE_FIELDS = ("unit_price", "base_price", "price_per_unit")
 
 
@@ -92,10 +93,11 @@ def _read_stock(data: Mapping[str, Any]) -> bool | None:
     return None if key is None else bool(data[key])
 
 
-def parse_price(text: str) -> Decimal | None:
-    """Returns a price as a catalogue's file writes it, or None. A comma before three digits may
-    group thousands: such a price is refused."""
-    if _THOUSANDS.search(text):
+def parse_price(text: str, currency: str | None = None) -> Decimal | None:
+    """Returns a price as a catalogue's file writes it, or None. A mark before three digits may
+    group thousands: such a price is refused, except "12.500" in a currency with three decimals."""
+    grouped = _THOUSANDS.search(text)
+    if grouped is not None and (grouped[1] == "," or currency not in THOUSANDTHS):
         return None
     try:
         value = Decimal(text.strip().replace(",", ".")) if text.strip() else None

@@ -17,7 +17,7 @@ from scraper.plugins.alerts.prices.rules import PriceRule
 from scraper.plugins.matching.identity.attributes import find_contradiction
 from scraper.plugins.matching.identity.codes import normalize_brand, normalize_mpn, parse_gtin
 from scraper.plugins.matching.identity.measures import read_measures, unit_price
-from scraper.plugins.matching.identity.offer import read_offer
+from scraper.plugins.matching.identity.offer import parse_price, read_offer
 from scraper.plugins.matching.linking.clusters import cluster_offers
 from scraper.plugins.matching.linking.evidence import (
     Learned,
@@ -125,6 +125,24 @@ def test_one_measure_in_two_forms(one: str, other: str) -> None:
 )
 def test_a_brand_with_the_label_of_its_page(written: str) -> None:
     assert normalize_brand(written) == "sony"
+
+
+@pytest.mark.parametrize(
+    ("text", "currency", "price"),
+    [
+        ("19,90", "EUR", "19.90"),
+        ("0,995", "EUR", "0.995"),
+        ("0.995", None, "0.995"),
+        ("1299.000", "EUR", "1299.000"),
+        ("1299,000", "EUR", "1299.000"),
+        ("12.500", "KWD", "12.500"),
+        *[("1.299", "EUR", None), ("1,299", "EUR", None), ("12,500", "KWD", None), ("-1", "EUR", None)],
+    ],
+)  # fmt: skip
+def test_a_mark_that_may_group_thousands_makes_a_catalogues_price_unclear(
+    text: str, currency: str | None, price: str | None
+) -> None:
+    assert parse_price(text, currency) == (None if price is None else Decimal(price))
 
 
 def test_a_unit_price_is_the_pages_own_where_it_has_one() -> None:
