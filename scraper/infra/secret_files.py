@@ -43,9 +43,22 @@ def make_secret(path: Path, text: str) -> None:
             file.flush()
             os.fsync(handle)
         with suppress(FileExistsError):
-            os.link(draft, path)
+            _give_name(draft, path, text)
     finally:
         draft.unlink()
+
+
+def _give_name(draft: Path, path: Path, text: str) -> None:
+    """Gives a complete file its name. Raises `FileExistsError`. On a file system without hard
+    links, such as exFAT, the file is written under its name."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(text + "\n")
 
 
 def readable_by_all(path: Path) -> bool:

@@ -24,7 +24,8 @@ from scraper.cli.common.tables import print_table
 from scraper.cli.crawl.wait import follow_crawl
 from scraper.cli.data.products import print_products, read_products
 from scraper.coordinator import plan
-from scraper.errors import CrawlFailedError, ScraperError, ServerUnavailableError
+from scraper.errors import ConfigError, CrawlFailedError, ScraperError, ServerUnavailableError
+from scraper.extract.adapter import origin
 from scraper.frontier import crawls, sites
 from scraper.frontier.progress import CrawlProgress
 from scraper.infra import migrations
@@ -37,6 +38,7 @@ from scraper.runtime import fleet
 from scraper.runtime.send import send
 from scraper.settings import Settings
 from scraper.sites import loader
+from scraper.sites.definition import Site
 from scraper.views import crawl_progress as progress
 
 FLOWER_PORT = 5555
@@ -181,17 +183,32 @@ def _start_fleet(settings: Settings, flower_port: int) -> list[subprocess.Popen[
 
 
 def _install_definition(engine: sa.Engine, shop: str) -> None:
-    """Writes the sample shop's definition to the database, and deletes an earlier demo's data."""
-    site = loader.load_text(definition(shop), "scraper/plugins/demo/shop.yaml")
+    """Writes the sample shop's definition to the database, and deletes an earlier demo's data.
+    Raises `ConfigError` if another site has its name."""
+    site = _load_definition(shop)
     with engine.connect() as connection:
-        is_stored = sites.find_site(connection, site.name) is not None
+        stored = sites.find_site(connection, site.name)
         running = crawls.running_ids(connection, site.name)
+    if stored is not None and not _is_sample_shop(stored[1]):
+        raise ConfigError(
+            f"another site is named {site.name!r}, and the demo would delete its data (fix: give "
+            f"it another name; if an earlier demo left it, type `scraper sites delete {site.name}`)"
+        )
     for crawl_id in running:
         overrides.stop_crawl(engine, crawl_id)
-    if is_stored:
+    if stored is not None:
         deletion.delete_site(engine, site.name, lambda what, rows: None)
     with engine.begin() as connection:
         sites.store_definitions(connection, [site])
+
+
+def _load_definition(shop: str) -> Site:
+    return loader.load_text(definition(shop), "scraper/plugins/demo/shop.yaml")
+
+
+def _is_sample_shop(stored: Site) -> bool:
+    """Returns whether a stored site is the sample shop, at whatever port."""
+    return stored.content_hash == _load_definition(origin(stored.starts[0])).content_hash
 
 
 def _wait_until_ready(

@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+import psutil
+
 from scraper.errors import ServerUnavailableError
 from scraper.runtime import fleet
 from scraper.settings import Settings
@@ -48,12 +50,13 @@ def stop_remembered(settings: Settings) -> int:
     return len(pids)
 
 
-def read_start_time(pid: int) -> str:
-    """Returns a process's start time as `ps` shows it; empty if no such process runs."""
-    command = ["ps", "-o", "lstart=,stat=", "-p", str(pid)]
-    text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    *started_at, state = text.split() or ["Z"]
-    return "" if state.startswith("Z") else " ".join(started_at)
+def read_start_time(pid: int) -> float:
+    """Returns a process's start time, in seconds since 1970; 0 if no such process runs."""
+    try:
+        process = psutil.Process(pid)
+        return 0.0 if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.NoSuchProcess:
+        return 0.0
 
 
 def find_free_port(preferred: int) -> int:

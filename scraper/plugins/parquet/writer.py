@@ -108,7 +108,11 @@ def _to_utc_time(value: Any) -> datetime:
     at = _parse_time(value)
     if at.tzinfo is None:
         raise Misfit
-    return at.astimezone(UTC)
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        # On the first or last day of the calendar, in another zone.
+        raise Misfit from None
 
 
 def _parse_time(value: Any) -> datetime:

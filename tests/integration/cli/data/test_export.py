@@ -140,6 +140,12 @@ def test_decimals_are_exact_or_misfits(value: str, fits: bool) -> None:
             parquet._to_decimal(number)
 
 
+@pytest.mark.parametrize("time", ["9999-12-31T23:30:00-05:00", "0001-01-01T00:30:00+05:00"])
+def test_a_time_outside_the_calendar_is_a_misfit(time: str) -> None:
+    with pytest.raises(parquet.Misfit):
+        parquet._to_utc_time(time)
+
+
 def test_parquet_equals_postgresql_over_many_row_groups(
     engine: sa.Engine, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

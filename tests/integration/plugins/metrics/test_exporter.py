@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 import redis.asyncio as aredis
@@ -12,6 +13,7 @@ from prometheus_client import Metric
 from redis import Redis
 from structlog.testing import capture_logs
 
+from scraper.errors import ConfigError
 from scraper.feed import consumers
 from scraper.plugin import Hooks
 from scraper.plugins.accounts.policy import Trouble
@@ -22,6 +24,7 @@ from scraper.plugins.metrics import postgres
 from scraper.plugins.metrics import redis as metrics_of_redis
 from scraper.plugins.metrics.postgres import Postgres
 from scraper.plugins.metrics.redis import RedisState
+from scraper.proxies.file import read_proxies
 from scraper.registry import plugin_hooks
 from tests.support.making import a_site, open_crawl, rows
 
@@ -138,6 +141,16 @@ def test_accounts(valkey_url: str) -> None:
     assert found == {
         ("shop", "logged_in"): 2, ("shop", "resting"): 1, ("other", "quarantine"): 1, ("other", "logging_in"): 1,
     }  # fmt: skip
+
+
+def test_a_wrong_list_of_proxies_says_nothing_of_redis(valkey_url: str, tmp_path: Path) -> None:
+    path = tmp_path / "proxies.yaml"
+    path.write_text("pools: [")
+    path.chmod(0o600)
+    with pytest.raises(ConfigError):
+        read_proxies(path)
+    names = {family.name for family in RedisState(valkey_url, path).read()}
+    assert {"scraper_hosts_troubled", "scraper_proxy_requests"} <= names
 
 
 class BrokenHooks(Hooks):
