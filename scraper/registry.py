@@ -37,6 +37,19 @@ CORE_COMMANDS = {
     "stop": Command(CRAWLS, "scraper.cli.crawl.crawls"),
 }
 CORE_SUBCOMMANDS = tuple(f"sites {name}" for name in ("check", "delete", "list", "pause", "resume"))
+CORE_TASKS = tuple(
+    f"task {name}"
+    for name in (
+        "plan",
+        "discover",
+        "dispatch",
+        "reap",
+        "finish",
+        "fetch_listings",
+        "fetch_products",
+    )
+)
+CORE_FORMS = ("form csv", "form jsonl")
 # Plug-ins with a setting or key that another has, and why they are off.
 _refused: dict[str, str] = {}
 
@@ -268,6 +281,27 @@ def settings_of(row: FoundPlugin) -> tuple[str, ...]:
     return tuple(f"SCRAPER_{name.upper()}" for name in resolve(row.plugin.settings).model_fields)
 
 
+def tables_of(row: FoundPlugin) -> list[str]:
+    """The tables that a plug-in adds."""
+    if row.plugin is None or row.plugin.models is None:
+        return []
+    members = vars(import_module(row.plugin.models)).values()
+    tables = (vars(member).get("__tablename__") for member in members if isinstance(member, type))
+    return sorted(table for table in tables if table is not None)
+
+
+def hooks_of(row: FoundPlugin) -> list[str]:
+    """The methods of `Hooks` that a plug-in has."""
+    if row.plugin is None or row.plugin.hooks is None:
+        return []
+    hooks = type(resolve(row.plugin.hooks))
+    return [
+        name
+        for name, method in vars(Hooks).items()
+        if not name.startswith("_") and getattr(hooks, name) is not method
+    ]
+
+
 def _inactive_keys() -> Iterator[tuple[FoundPlugin, Any]]:
     """The plug-ins that are off, with their classes of keys, as far as these can be imported."""
     for row in found_plugins():
@@ -293,13 +327,26 @@ def _examine_entry(entry: EntryPoint, off: frozenset[str]) -> FoundPlugin:
 
 
 def _refuse_clashes(rows: Iterable[FoundPlugin]) -> Iterator[FoundPlugin]:
-    """Switches off a plug-in with a command that the core or a plug-in before it has."""
-    owners = dict.fromkeys((*CORE_COMMANDS, *CORE_SUBCOMMANDS), "the core")
+    """Switches off a plug-in with a name that the core or a plug-in before it has."""
+    owners = dict.fromkeys(
+        (*CORE_COMMANDS, *CORE_SUBCOMMANDS, *CORE_TASKS, *CORE_FORMS), "the core"
+    )
     for row in rows:
         off = row.off or _refused.get(row.name, "")
         if row.plugin is not None and not off:
-            off = _claim_names(owners, row.name, row.plugin.commands)
+            off = _claim_names(owners, row.name, _names_of(row.plugin))
         yield replace(row, off=off)
+
+
+def _names_of(plugin: Plugin) -> list[str]:
+    """Returns what no other plug-in may have: two ticks with one name would be one task."""
+    return [
+        *plugin.commands,
+        *(f"task {tick.name}" for tick in plugin.ticks),
+        *(f"task {task.name}" for task in plugin.tasks),
+        *(f"form {name}" for name in plugin.exports),
+        *(f"service {name}" for name in plugin.services),
+    ]
 
 
 def _shipped_first(rows: Iterable[FoundPlugin]) -> list[FoundPlugin]:

@@ -172,7 +172,7 @@ def test_a_plugin_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
 CLASHING = """
 from pydantic import BaseModel
 
-from scraper.plugin import DATA, Command, Plugin
+from scraper.plugin import DATA, Command, Plugin, Tick
 from scraper.sites.plugin_keys import DefinitionKeys
 
 
@@ -188,6 +188,9 @@ PLUGIN = Plugin(
     name="clashing", summary="", keys="shop_clashing.plugin:Keys",
     settings="shop_clashing.plugin:Settings",
     commands={{"{command}": Command(DATA, "shop_clashing.command")}},
+    ticks=[Tick("{task}", 3600.0, "shop_clashing.command:tick")],
+    exports={{"{form}": "shop_clashing.command:Form"}},
+    services={{"{service}": "shop_clashing.command:Service"}},
 )
 """
 CLASH = """
@@ -213,16 +216,23 @@ LOADED = "from scraper.sites.loader import load_folder; print(load_folder('sites
         ({"key": "revisit"}, "the core"),
         ({"key": "rate_per_s"}, "the core"),
         ({"key": "archive"}, "the plug-in archive"),
+        ({"task": "dispatch"}, "the core"),
+        ({"task": "call_functions"}, "the plug-in functions"),
+        ({"form": "csv"}, "the core"),
+        ({"form": "parquet"}, "the plug-in parquet"),
+        ({"service": "LocalServers"}, "the plug-in embedded"),
     ],
 )
 def test_a_plugin_with_a_name_that_has_an_owner_is_off(
     tmp_path: Path, name: dict[str, str], owner: str
 ) -> None:
-    text = CLASHING.format(**{"key": "mine", "setting": "own", "command": "clash"} | name)
+    own = {"key": "mine", "setting": "own", "command": "clash", "task": "wait", "form": "tsv"}
+    text = CLASHING.format(**own | {"service": "Own"} | name)
     outside = OutsidePlugin(tmp_path, "clashing", {"plugin.py": text, "command.py": CLASH})
     rows = {row["name"]: row for row in json.loads(outside.scraper("plugins", "--json").stdout)}
-    (clash,) = name.values()
-    assert rows.pop("clashing")["off"] == f"`{clash}` already belongs to {owner}"
+    ((kind, clash),) = name.items()
+    named = f"{kind} {clash}" if kind in ("task", "form", "service") else clash
+    assert rows.pop("clashing")["off"] == f"`{named}` already belongs to {owner}"
     assert {row["name"] for row in rows.values() if row["on"]} == {
         row.name for row in registry.found_plugins() if not row.off
     }

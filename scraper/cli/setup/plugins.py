@@ -4,6 +4,7 @@ settings, since those of a broken plug-in cannot be imported."""
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -12,10 +13,18 @@ import click
 
 from scraper.cli.common.tables import print_table
 from scraper.errors import ConfigError
-from scraper.registry import FoundPlugin, found_plugins, keys_of, settings_of
+from scraper.registry import (
+    FoundPlugin,
+    found_plugins,
+    hooks_of,
+    keys_of,
+    settings_of,
+    tables_of,
+)
 
 # These switch off plug-ins whose settings or keys have an owner.
 EXTENDED = ("scraper.settings", "scraper.sites.definition")
+SHOWN = ("commands", "keys", "settings", "ticks", "tasks", "exports", "pages", "tables")
 
 
 @click.command()
@@ -40,10 +49,13 @@ def plugins(as_json: bool) -> None:
 
 def _as_json(row: FoundPlugin) -> dict[str, Any]:
     plugin, error = row.plugin, None
-    keys: tuple[str, ...] = ()
-    settings: tuple[str, ...] = ()
+    keys: Sequence[str] = ()
+    settings: Sequence[str] = ()
+    tables: Sequence[str] = ()
+    hooks: Sequence[str] = ()
     try:
         keys, settings = keys_of(row), settings_of(row)
+        tables, hooks = tables_of(row), hooks_of(row)
     except ConfigError as failure:
         error = str(failure)
     return {
@@ -58,11 +70,15 @@ def _as_json(row: FoundPlugin) -> dict[str, Any]:
         "settings": list(settings),
         "ticks": [tick.name for tick in plugin.ticks] if plugin else [],
         "tasks": [task.name for task in plugin.tasks] if plugin else [],
+        "exports": sorted(plugin.exports) if plugin else [],
+        "services": sorted(plugin.services) if plugin else [],
+        "pages": sorted(plugin.tab_pages) if plugin else [],
+        "tables": list(tables),
+        "hooks": list(hooks),
         "in_worker": bool(plugin and plugin.worker),
     }
 
 
 def _plugin_cells(row: dict[str, Any]) -> list[str]:
-    kinds = ("commands", "keys", "settings", "ticks", "tasks")
-    adds = "; ".join(f"{kind}: {', '.join(row[kind])}" for kind in kinds if row[kind])
+    adds = "; ".join(f"{kind}: {', '.join(row[kind])}" for kind in SHOWN if row[kind])
     return [row["name"], "off" if row["off"] else "on", adds, row["summary"]]

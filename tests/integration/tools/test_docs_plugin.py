@@ -69,7 +69,9 @@ def test_it_is_listed_with_what_it_adds(project: Path) -> None:
     (row,) = [row for row in plugins if row["name"] == "owners"]
     assert row["on"] and row["distribution"] == "shop-owners"
     assert row["commands"] == ["owners"] and row["keys"] == ["owner"] and row["in_worker"]
-    assert row["settings"] == ["SCRAPER_OWNERS_REQUIRED"]
+    assert row["settings"] == ["SCRAPER_OWNERS_REQUIRED"] and row["hooks"] == ["check_site"]
+    (alerts,) = [row for row in plugins if row["name"] == "alerts"]
+    assert alerts["tables"] == ["alerts", "price_alerts"] and alerts["pages"] == ["alerts"]
 
 
 def test_its_command_reads_its_key(project: Path) -> None:
