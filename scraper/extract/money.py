@@ -72,6 +72,13 @@ _SPLIT = re.compile(
     rf"(?:{_CURRENCY})?\s?(\d{{1,3}}(?:[.,\s]\d{{3}})+|\d{{1,6}})(?:\s?[.,]\s|\s[.,]?\s?)(\d\d)"
     rf"(?:\s?(?:{_CURRENCY}))?"
 ).fullmatch
+# Cents of their own in a longer text: "Now $12 99 each".
+_SPACED_CENTS = re.compile(
+    rf"(?<![^\W\d_])({'|'.join(map(re.escape, sorted(_IN_FRONT | {'€'}, key=len, reverse=True)))})"
+    rf"[ \u00a0]?(\d{{1,3}}(?:[.,]\d{{3}})+|\d{{1,6}})[ \u00a0](\d\d)"
+    rf"(?=\s*(?:$|[(/]|(?:each|ea|now|{WORDS['former']})\b))",
+    re.IGNORECASE,
+)
 # Kronor and öre, as in "99:90 kr".
 _ORE = re.compile(r"(?<![\d:])(\d[\d .]{0,15}):(\d\d)(?![\d:])")
 _ORE_AND_KRONOR = re.compile(
@@ -106,6 +113,12 @@ _EXTRA = re.compile(
     rf"|\b(?:{WORDS['instalment']}|{WORDS['instalment_only']}|{WORDS['delivery']}"
     rf"|{WORDS['coupon']})\b(?:\s?0\s?%)?[^\d]*$"
     rf"|{WORDS['instalment_unspaced']}[^\d]*$",
+    re.IGNORECASE,
+).search
+# Before an amount that is one of several: "12 x $49.90", "4 interest-free payments of $12.50".
+_INSTALMENT = re.compile(
+    rf"(?<![\d.,])(?:[2-9]|[1-9]\d)\s?(?:[x×]|(?:[^\W\d][\w-]*\s){{0,2}}(?:{WORDS['instalment']}"
+    rf"|{WORDS['instalment_only']}))(?:\s(?:de|of|a|à|von|di|da|po|av|zu|по))?\W*$",
     re.IGNORECASE,
 ).search
 # Right behind an amount: what it is for, or a month.
@@ -156,6 +169,10 @@ _BARE_RANGE = re.compile(
     rf"(?:[-–—~～]|bis|to|à|do|до|tot)\s?({_NUMBER})\s?(?:{_CURRENCY})\W*",
     re.IGNORECASE,
 ).fullmatch
+
+
+# A number's whole part, and its cents.
+_END = re.compile(r"(.+?)(?:[.,](\d\d?))?").fullmatch
 
 
 class _AmountSpan(NamedTuple):
@@ -236,9 +253,10 @@ def _to_price_slowly(
     if (subunits := _SUBUNITS(text)) is not None:
         return Decimal(subunits[1]) / 100, currency
     if (bare := _BARE_RANGE(text)) is not None:
-        text = bare[1] + text[bare.end(2) :]
+        text = bare[1 + _is_falling(text, bare[1], bare[2])] + text[bare.end(2) :]
     elif len(_NUMBERS.findall(text)) > 1:
-        text = _pick_price(_SIGN_AS_MARK.sub(r"\1.\3 \2", text), currency)
+        text = _SPACED_CENTS.sub(_join_cents, _SIGN_AS_MARK.sub(r"\1.\3 \2", text))
+        text = _pick_price(text, currency)
     elif _BELOW_ZERO(text):
         raise Mistyped(text, "price")
     number = _NUMBERS.search(text)
@@ -273,7 +291,7 @@ def _pick_price(text: str, currency: str | None) -> str:
     ]
     between = text[amounts[0].end : amounts[1].start] if len(amounts) == 2 else ""
     if between.strip().isalpha() and _RANGE(between):
-        return amounts[0].text
+        return _lower_end(text, amounts)
     starts = [0, *(amount.end for amount in amounts)][: len(amounts)]
     prices = [
         amount
@@ -295,13 +313,37 @@ def _pick_price(text: str, currency: str | None) -> str:
             and not _EXTRA_BEHIND(text, amount.end)
         ] or whole
         whole = _in_one_currency(text, whole, currency)
-    if len({_NUMBERS.findall(amount.text)[0] for amount in whole}) == 1:
+    alone = len({_NUMBERS.findall(amount.text)[0] for amount in whole}) == 1
+    if alone and not _INSTALMENT(text[: whole[0].start]):
         return whole[0].text
     between = text[whole[0].end : whole[1].start] if len(whole) == 2 else ""
     of_range = _RANGE(between) or (between.strip().isalpha() and _BETWEEN(text[: whole[0].start]))
     if between and of_range:
-        return whole[0].text
+        return _lower_end(text, whole)
     raise Mistyped(text, "single price")
+
+
+def _join_cents(amount: re.Match[str]) -> str:
+    return f"{amount[1]}{re.sub('[.,]', '', amount[2])}.{amount[3]}"
+
+
+def _lower_end(text: str, ends: list[_AmountSpan]) -> str:
+    first, second = (_NUMBERS.findall(amount.text)[0] for amount in ends)
+    is_minus = text[: ends[1].start].endswith(" -")
+    return ends[not is_minus and _is_falling(text, first, second)].text
+
+
+def _is_falling(text: str, first: str, second: str) -> bool:
+    """Returns whether the second end of a range is the lower one. Raises `Mistyped` if it is below
+    half of the first: it may be a saving."""
+    upper, lower = (
+        Decimal(f"{re.sub('[^0-9]', '', end[1])}.{end[2] or 0}")
+        for end in map(_END, (first, second))
+        if end is not None
+    )
+    if lower * 2 < upper:
+        raise Mistyped(text, "single price")
+    return lower < upper
 
 
 def _prefer_with_tax(

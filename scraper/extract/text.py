@@ -31,7 +31,7 @@ _HIDDEN_OR_STRUCK = _HIDDEN | _STRUCK
 _TAG = re.compile(r"</(?:p|div|ul|ol|li|strong|b|em|i|span|h[1-6]|a|table)>|<br\s*/?>", re.I).search
 _REFERENCE = re.compile(r"&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]\w{1,30});")
 # Marks an element that holds exactly two digits; after a digit they are cents.
-_MARK = "\x00"
+CENTS = "\x00"
 _CENTS = re.compile(r"(?:(\.\d{3})|(?<=\d)(?<![.,]\d\d))\x00(?=\d\d(?!\d))")
 
 Element: TypeAlias = "LexborNode | etree._Element"  # noqa: SLF001
@@ -40,9 +40,14 @@ Element: TypeAlias = "LexborNode | etree._Element"  # noqa: SLF001
 def price_text(element: Element) -> str:
     """Returns the text without crossed-out parts, or with them if nothing else remains. Separates
     cents in an element of their own from the digits before."""
-    text = "" if element.tag in _STRUCK else whole_text(element, _HIDDEN_OR_STRUCK, _MARK)
-    text = text if text.strip(f"{_MARK} \n\t") else whole_text(element, mark=_MARK)
-    return _CENTS.sub(_separate_cents, text).replace(_MARK, "") if _MARK in text else text
+    text = "" if element.tag in _STRUCK else whole_text(element, _HIDDEN_OR_STRUCK, CENTS)
+    text = text if text.strip(f"{CENTS} \n\t") else whole_text(element, mark=CENTS)
+    return join_cents(text).replace(CENTS, "") if CENTS in text else text
+
+
+def join_cents(text: str) -> str:
+    """Returns the text with a decimal mark for each `CENTS` between a whole part and its cents."""
+    return _CENTS.sub(_separate_cents, text)
 
 
 def current_price_text(element: Element) -> str:

@@ -20,7 +20,7 @@ from scraper.extract.money import (
     names_currency,
     to_price,
 )
-from scraper.extract.text import BLOCKS, current_price_text, is_two_digits
+from scraper.extract.text import BLOCKS, CENTS, current_price_text, is_two_digits, join_cents
 from scraper.extract.values import Mistyped
 from scraper.rules.decoding import clean_text
 
@@ -136,9 +136,10 @@ def is_unshown(element: LexborNode) -> bool:
     )
 
 
-def short_text(element: LexborNode, most: int) -> str:
+def short_text(element: LexborNode, most: int, mark: str = " ") -> str:
     """Returns the element's text as people see it, or "" if it is longer than `most`. At most
-    NODES_MAX nodes are read, because callers ask for nested elements one by one."""
+    NODES_MAX nodes are read, because callers ask for nested elements one by one. With `CENTS` as
+    the mark, cents in an element of their own have a decimal mark before them, else a space."""
     parts: list[str] = []
     size = nodes = 0
     stack = [element.iter(include_text=True)]
@@ -154,15 +155,18 @@ def short_text(element: LexborNode, most: int) -> str:
                     return ""
                 parts.append(text)
             elif child.tag not in _SKIPPED:
-                if child.tag in BLOCKS or _holds_cents(child, parts):
+                if child.tag in BLOCKS:
                     parts.append(" ")
+                elif _holds_cents(child, parts):
+                    parts.append(mark)
                 stack.append(child.iter(include_text=True))
                 break
         else:
             stack.pop()
             if stack:
                 parts.append(" ")
-    text = clean_text("".join(parts))
+    text = "".join(parts)
+    text = clean_text(text if mark == " " else join_cents(text).replace(mark, " "))
     return text if len(text) <= most else ""
 
 
@@ -171,6 +175,13 @@ def _holds_cents(child: LexborNode, before: Sequence[str]) -> bool:
     first = child.first_child
     text = first.text_content if first is not None and first.is_text_node else None
     return is_two_digits(text) and bool(before) and before[-1][-1:].isdecimal()
+
+
+def _follows_digit(element: LexborNode) -> bool:
+    before = element.prev
+    return (
+        before is not None and before.is_text_node and (before.text_content or "")[-1:].isdecimal()
+    )
 
 
 def find_amounts(root: LexborNode, without: Collection[int] = ()) -> list[Amount]:
@@ -331,8 +342,8 @@ def read_price(element: LexborNode) -> tuple[Decimal, str | None] | None:
 def _read_amount(element: LexborNode, split: set[int]) -> Amount | None:
     """Returns the element's amount, or None. `split` collects the elements whose cents are in an
     element of their own; their children are not amounts."""
-    text = short_text(element, TEXT_MAX)
-    if not any(map(str.isdigit, text)):
+    text = short_text(element, TEXT_MAX, CENTS)
+    if not any(map(str.isdigit, text)) or (is_two_digits(text) and _follows_digit(element)):
         return None
     if is_split(text):
         split.add(element.mem_id)
@@ -344,11 +355,21 @@ def _read_amount(element: LexborNode, split: set[int]) -> Amount | None:
         return None
     price = _parse_price(text)
     if price is None and element.first_child is not None:
-        own = (node.text_content for node in element.iter(include_text=True) if node.is_text_node)
-        price = _parse_price(clean_text(" ".join(filter(None, own))))
+        price = _parse_price(_own_text(element))
     if price is None or (price[1] is None and not named):
         return None
     return Amount(element, *price, is_former(element) or is_former_text(text))
+
+
+def _own_text(element: LexborNode) -> str:
+    """Returns the texts right below the element, and their cents in elements of their own."""
+    parts: list[str] = []
+    for node in element.iter(include_text=True):
+        if node.is_text_node:
+            parts.append(f" {node.text_content or ''}")
+        elif _holds_cents(node, parts) and node.first_child is not None:
+            parts.append(f"{CENTS}{node.first_child.text_content}")
+    return clean_text(join_cents("".join(parts)).replace(CENTS, " "))
 
 
 @lru_cache(maxsize=4096)

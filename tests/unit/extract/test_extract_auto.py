@@ -74,6 +74,11 @@ def test_sources_that_agree_are_believed() -> None:
         ("<h1>K</h1><p class=price><b>129</b><sup>95</sup> €</p>", "129.95"),
         ("<h1>K</h1><p><i>$</i> <i>1,049</i> <i>99</i></p>", "1049.99"),
         ("<h1>K</h1><p class=price-box><i class=price-int>24<i>.</i></i><i class=price-frac>50</i> $</p>", "24.50"),
+        ("<h1>K</h1><p class=price>Now $12<sup>99</sup> each</p>", "12.99"),
+        ("<h1>K</h1><p class=price>ab 1.299<sup class=price-cents>95</sup> €</p>", "1299.95"),
+        ("<h1>K</h1><p class=price>Now $12<sup>99</sup> <s>$15<sup>99</sup></s></p>", "12.99"),
+        ("<h1>K</h1><p class=price>$12.50 <sup>10</sup></p>", "12.50"),
+        ("<h1>K</h1><p class=price>12x de R$ 49,90</p>", None),
         ("<h1>K</h1><p class=price>CHF 1’249.–</p>", "1249.00"),
         ("<h1>K</h1><p class=price>KWD 12.525</p>", "12.525"),
         # Parts of cents.

@@ -127,7 +127,7 @@ def test_no_decimal(text: str) -> None:
         ("2 for £5", None, None, ("5", "GBP")),
         ("0.5 kg £3.00", None, None, ("3.00", "GBP")),
         ("Size 10 £ 45.00", None, None, ("45.00", "GBP")),
-        ("3 x 4.99 €", None, None, ("4.99", "EUR")),
+        ("1x 4.99 €", None, None, ("4.99", "EUR")),
         ("12.99 incl. 19 % VAT", None, "EUR", ("12.99", "EUR")),
         ("19,90 (0,5 l)", None, None, ("19.90", None)),
         ("12€50", None, None, ("12.50", "EUR")),
@@ -147,6 +147,29 @@ def test_no_decimal(text: str) -> None:
         ("12,50 € / 100 g", None, None, ("12.50", "EUR")),
         ("£10.00 – £15.00", None, None, ("10.00", "GBP")),
         ("from $12.99 to $15.99", None, None, ("12.99", "USD")),
+        # The second end of a range may be the lower one; after a minus it is a saving.
+        ("€ 59 – € 39", None, None, ("39", "EUR")),
+        ("59,90 – 59,50 €", None, None, ("59.50", "EUR")),
+        ("€ 1.299 – € 999", None, None, ("999", "EUR")),
+        ("€ 999 – € 1.299", None, None, ("999", "EUR")),
+        ("from $59 to $39", None, None, ("39", "USD")),
+        ("between $15 and $10", None, None, ("10", "USD")),
+        ("99,90 € -50 €", None, None, ("99.90", "EUR")),
+        # Instalments next to the whole price.
+        ("R$ 598,80 ou 12x de R$ 49,90", None, None, ("598.80", "BRL")),
+        ("$149.70 or 3 payments of $49.90", None, None, ("149.70", "USD")),
+        # Lakhs and crores.
+        ("₹1,29,999.00", None, None, ("129999.00", "INR")),
+        ("Rs. 12,34,56,789", None, None, ("123456789", "INR")),
+        # Cents of their own in a longer text.
+        ("Now $12 99 each", None, None, ("12.99", "USD")),
+        ("from € 1.299 95", None, None, ("1299.95", "EUR")),
+        ("$12 99 was $15 99", None, None, ("12.99", "USD")),
+        ("$12 10 pack", None, None, ("12", "USD")),
+        ("$12 50 ml", None, None, ("12", "USD")),
+        # A code within a word.
+        ("12 USDT", None, None, ("12", None)),
+        ("500 SEKunda", None, "EUR", ("500", "EUR")),
         ("Price: $1,234.56 $1,234.56", None, None, ("1234.56", "USD")),
         # With tax and without, side by side.
         ("£10.00 (£12.00 inc. VAT)", None, None, ("12.00", "GBP")),
@@ -178,6 +201,10 @@ def test_price(
         *("", "Call us", "50% off", "x" * 501 + "£5"),
         *("£20.00 £15.00", "20 € 15 €", "10 € 45", "price 12.99 item 4711", "RRP £20.00 save £5"),
         *("10 € and 15 €", "£10.00 (£12.00 in blue)"),
+        # Some shops write a saving in the form of a range.
+        *("€ 100 – € 20", "100 - 20 €"),
+        *("12 x $49.90", "12x de R$ 49,90", "3 × 4,99 €", "or 3 payments of $49.90"),
+        *("4 interest-free payments of $12.50", "3 cuotas de $ 499,00"),
         *("1:299 kr", "-5 €", "\u2212$5.00", "-€ 5"),
     ],
 )
