@@ -2,7 +2,7 @@
 files as last read.
 
 A broken definition keeps its last valid version in PostgreSQL. A site whose file was deleted is no
-longer scheduled.
+longer scheduled. A folder without any file changes nothing: its disk may be missing.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
     folder = settings.sites_dir
     files = loader.list_definition_files(folder)
     stamps = tuple(_file_stamp(file) for file in (*files, folder / loader.DEFAULTS))
+    if not files and _synced.pop(folder, ()):
+        log.warning("the sites folder has become empty; its sites stay scheduled")
     if not files or _synced.get(folder) == stamps:
         return
     good, broken = _load_sites(files, settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,11 @@ from pydantic.fields import FieldInfo
 
 from scraper.cli.common.shared import load_settings, print_json
 from scraper.cli.common.tables import print_table
-from scraper.errors import ConfigError
+from scraper.errors import ConfigError, did_you_mean
 from scraper.infra.redaction import redact
 from scraper.infra.setting_sources import short_name, variable
-from scraper.registry import plugin_hooks
-from scraper.settings import Settings
+from scraper.registry import OFF_VARIABLE, plugin_hooks
+from scraper.settings import ENDS_WITH, Settings
 
 HIDDEN = "(hidden)"
 
@@ -42,6 +43,7 @@ def settings(as_json: bool, changed: bool) -> None:
                 "description": field.description,
             }
         )
+    _warn_of_unknown()
     if as_json:
         print_json(rows)
         return
@@ -50,6 +52,16 @@ def settings(as_json: bool, changed: bool) -> None:
         for row in rows
     ]
     print_table(["setting", "value", "from"], cells)
+
+
+def _warn_of_unknown() -> None:
+    """Names variables that look like settings. Kubernetes makes such ones too, so no other command
+    does."""
+    variables = {variable(name, field) for name, field in Settings.model_fields.items()}
+    variables |= {OFF_VARIABLE, ENDS_WITH}
+    for name in sorted(os.environ):
+        if name.startswith("SCRAPER_") and name.removesuffix("_FILE") not in variables:
+            click.echo(f"{name} is not a setting{did_you_mean(name, variables)}", err=True)
 
 
 def _list_secrets(settings: Settings) -> set[str]:

@@ -161,10 +161,10 @@ def dead_replay(
         _print_replayed(replayed, dry_run=dry_run)
     else:
         click.echo(NOTHING)
-    choice.raise_refusals(replayed)
-    if wait and not dry_run:
-        ids = [site.crawl_id for site in replayed if site.crawl_id is not None]
+    ids = [site.crawl_id for site in replayed if site.crawl_id is not None]
+    if wait and ids and not dry_run:
         wait_all(engine, settings, ids, local=settings.embedded, summary_to_stderr=as_json)
+    choice.raise_refusals(replayed)
 
 
 @dead.command("drop")

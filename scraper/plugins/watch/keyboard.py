@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 import termios
@@ -11,6 +12,9 @@ import tty
 from typing import Self
 
 from scraper.cli.crawl.screen import SORTS, Choice
+
+_PAGE_KEYS = {"\x1b[6~": "n", "\x1b[B": "n", "\x1b[5~": "p", "\x1b[A": "p"}
+_KEYS = re.compile("|".join((*map(re.escape, _PAGE_KEYS), ".")), re.DOTALL)
 
 
 class Keyboard:
@@ -43,10 +47,10 @@ class Keyboard:
 
 def press_keys(choice: Choice, typed: str) -> bool:
     """Applies typed keys to the choice. Returns False when the operator quits."""
-    if typed in ("\x1b[6~", "\x1b[B", "\x1b[5~", "\x1b[A"):
-        typed = "n" if typed in ("\x1b[6~", "\x1b[B") else "p"
-        choice.typing = False
-    for key in typed:
+    for key in _KEYS.findall(typed):
+        if key in _PAGE_KEYS:
+            choice.typing = False
+            key = _PAGE_KEYS[key]
         if key == "\x1b":
             choice.typing, choice.search, choice.first = False, "", 0
         elif choice.typing:

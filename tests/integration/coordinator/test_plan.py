@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from structlog.testing import capture_logs
 
 from scraper.coordinator import site_sync
 from scraper.coordinator.discover import discover
@@ -448,6 +449,19 @@ def test_a_dangling_link_stops_nothing(folder: Folder) -> None:
     folder.write("a.yaml")
     os.symlink(folder.path / "nowhere", folder.path / "b.yaml")
     assert set(folder.sync()) == {"a"}
+
+
+def test_an_empty_folder_ends_no_schedule_and_is_logged_once(folder: Folder) -> None:
+    file = folder.write("a.yaml")
+    folder.sync()
+    file.unlink()
+    with capture_logs() as logs:
+        assert [set(folder.sync()) for _ in range(3)] == [{"a"}] * 3
+    assert [line["event"] for line in logs] == [
+        "the sites folder has become empty; its sites stay scheduled"
+    ]
+    folder.write("b.yaml")
+    assert set(folder.sync()) == {"b"}
 
 
 def test_two_coordinators_take_over_at_once(folder: Folder) -> None:

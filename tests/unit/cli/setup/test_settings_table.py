@@ -40,3 +40,14 @@ def test_it_shows_whole_values_and_hides_the_secrets_of_any_plugin(
     assert {name: value for _, value, name in rows if name in given} == {
         name: shown for name, (_, shown) in given.items()
     }
+
+
+def test_it_names_variables_that_are_not_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SCRAPER_TEST_HOME", raising=False)
+    for name in ("SCRAPER_ATTEMPT_MAX", "SCRAPER_SECRET_KEY_FIL", "SCRAPER_PLUGINS_OFF"):
+        monkeypatch.setenv(name, "")
+    done = CliRunner().invoke(main, ["settings", "--json"], catch_exceptions=False)
+    assert done.stderr.splitlines() == [
+        "SCRAPER_ATTEMPT_MAX is not a setting; did you mean 'SCRAPER_ATTEMPTS_MAX'?",
+        "SCRAPER_SECRET_KEY_FIL is not a setting; did you mean 'SCRAPER_SECRET_KEY'?",
+    ]

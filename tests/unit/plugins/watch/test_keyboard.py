@@ -12,6 +12,7 @@ def test_keys_turn_pages() -> None:
         assert press_keys(choice, "n") and choice.first == first
     for first in (40, 20, 0, 0):
         assert press_keys(choice, "\x1b[5~") and choice.first == first
+    assert press_keys(choice, "\x1b[6~\x1b[Bn\x1b[A") and choice.first == 40
 
 
 def test_keys_sort_and_search() -> None:
