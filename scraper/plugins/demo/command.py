@@ -192,7 +192,7 @@ def _install_definition(engine: sa.Engine, shop: str) -> None:
     if stored is not None and not _is_sample_shop(stored[1]):
         raise ConfigError(
             f"another site is named {site.name!r}, and the demo would delete its data (fix: give "
-            f"it another name; if an earlier demo left it, type `scraper sites delete {site.name}`)"
+            "it another name; if an earlier demo left it, type `scraper sites delete demo`)"
         )
     for crawl_id in running:
         overrides.stop_crawl(engine, crawl_id)
