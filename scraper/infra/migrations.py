@@ -143,7 +143,7 @@ def downgrade(engine: sa.Engine, revision: str, plugin: str | None = None) -> No
     with hold_lock(engine):
         try:
             _migrate(engine, history, lambda config: command.downgrade(config, revision))
-        except util.CommandError as error:
+        except util.exc.CommandError as error:
             raise ConfigError(f"{history.name}: {error}") from error
 
 

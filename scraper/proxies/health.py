@@ -12,13 +12,12 @@ request.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import redis
 import redis.asyncio as aredis
-from redis.commands.core import AsyncScript
 from redis.exceptions import RedisError
 
 from scraper.errors import DeferredError
@@ -98,7 +97,7 @@ class ProxyHealth:
 
 
 async def _run_script(
-    script: AsyncScript, hosts: Sequence[str], args: list[str | int]
+    script: Callable[..., Awaitable[list[Any]]], hosts: Sequence[str], args: list[str | int]
 ) -> list[Any]:
     """Returns the script's reply without the name of a foreign key."""
     try:

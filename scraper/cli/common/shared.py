@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
-from click.decorators import FC
 
 from scraper import settings
 from scraper.domain import as_json
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from scraper.feed.reader import Since
 
 T = TypeVar("T")
+FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)
 
 # The control characters below U+007F are escaped by orjson itself.
 TERMINAL_CONTROLS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")

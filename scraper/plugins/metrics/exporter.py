@@ -12,9 +12,8 @@ import time
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
-from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from scraper.infra.database import make_engine

@@ -14,8 +14,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
-from cssselect import SelectorError
-from cssselect import parser as cssselect
+import cssselect
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 T = TypeVar("T")
@@ -260,7 +259,7 @@ def _explain_error(css: str) -> str:
     """Explains what is wrong with a selector, because lexbor only says that it is."""
     try:
         cssselect.parse(css)
-    except SelectorError as error:
+    except cssselect.SelectorError as error:
         reason = " ".join(str(error).split()).rstrip(".")
     else:
         reason = "this selector is not supported"

@@ -12,9 +12,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import parsel  # noqa: F401 - it registers XPath's has-class()
 import regex
 from lxml import etree
-from parsel.xpathfuncs import setup as _register_has_class
 
 REGEX_TIMEOUT_S = 0.4
 QUICK_CHARS = 1000
@@ -22,7 +22,6 @@ QUICK_CHARS = 1000
 REGEXPS = {"re": "http://exslt.org/regular-expressions"}
 SETS = {"set": "http://exslt.org/sets"}
 
-_register_has_class()
 _EMPTY = etree.fromstring(b"<html><body/></html>", etree.HTMLParser())
 _SEGMENT = re.compile(r"([@\w:-]+)((?:\[-?\d+\])*)")
 _LITERAL = re.compile(r"'[^']*'|\"[^\"]*\"")

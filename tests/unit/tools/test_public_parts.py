@@ -4,38 +4,24 @@ the reason, and the dependency has an upper bound: its next release is tried bef
 from __future__ import annotations
 
 import ast
-import importlib
-import inspect
-import pkgutil
 import re
-import sys
+import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from functools import cache
-from typing import Any, NamedTuple
+from importlib.metadata import packages_distributions
+from itertools import chain
+from typing import NamedTuple
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-import scraper
+from tools.house.foreign import find_in_classes, find_in_source, is_foreign, names_made
 from tools.house.modules import PACKAGE, Module, modules_below
 from tools.house.references import dotted
 
 pytestmark = pytest.mark.parses
-# Documented: named tuples, and the end of a process without clean-up.
-DOCUMENTED = {"_asdict", "_fields", "_make", "_replace", "_exit"}
-# Python adds these to each class of some kinds.
-ADDED = {"_abc_impl", "_is_protocol"}
-# What a method gives to its object.
-GIVEN = re.compile(r"\bself\.(\w+)\b[^=\n]* = ")
-CHANGING = {"append", "extend", "insert", "remove", "update", "clear", "pop", "setdefault"}
-# What of these a program may import, by their documentation.
-SUBMODULES = {
-    "aiohttp": {"abc", "web"},
-    "amqp": set(),
-    "curl_cffi": {"requests", "const"},
-    "flower": {"command", "options"},
-    "httpx": set(),
-}
+# Documented as parts of boto3 and pydantic, which pin them.
+PARTS = {"botocore", "pydantic-core"}
 
 
 class Exempt(NamedTuple):
@@ -49,6 +35,9 @@ def exempt(dependency: str, names: str, reason: str) -> Exempt:
 
 
 EXEMPT: dict[str, Exempt] = {
+    "scraper.celery": exempt(
+        "kombu", "TRANSPORT_ALIASES", "redis:// and amqp:// lead to the transports of this package"
+    ),
     "scraper.http.transport.aiohttp_protocol": exempt(
         "aiohttp",
         "_drop_timeout _factory _loop _on_read_timeout _payload _read_timeout _read_timeout_handle "
@@ -75,6 +64,9 @@ EXEMPT: dict[str, Exempt] = {
         "_prepared",
         "it forgets all that is prepared after each transaction that only reads",
     ),
+    "scraper.plugins.archive.warc": exempt(
+        "warcio", "warcio.exceptions", "what it raises at a record that cannot be read"
+    ),
     "scraper.plugins.flower.access.senders": exempt(
         "flower",
         "flower.app flower.utils.authentication",
@@ -83,7 +75,7 @@ EXEMPT: dict[str, Exempt] = {
     "scraper.plugins.flower.guard": exempt(
         "flower",
         "Flower.find_handler Flower.start_http_server flower.app options.address "
-        "options.basic_auth urls.settings flower.views BaseHandler.get_current_user",
+        "options.basic_auth urls.settings flower.urls flower.views BaseHandler.get_current_user",
         "Flower listens to all addresses and asks for no login by default",
     ),
     "scraper.plugins.flower.handlers.base": exempt(
@@ -91,16 +83,24 @@ EXEMPT: dict[str, Exempt] = {
     ),
     "scraper.plugins.flower.tab": exempt(
         "flower",
-        "_create_template flower.views.error flower.views.monitor urls.handlers urls.settings",
+        "_create_template flower.urls flower.views.error flower.views.monitor urls.handlers urls.settings",
         "Flower has no hook for pages of others, nor for its navigation",
     ),
     "scraper.plugins.impersonate.hooks": exempt(
         "curl_cffi",
-        "_curl_easy_setopt",
+        "_curl _curl_easy_setopt",
         "libcurl's hooks for sockets, by which the address guard checks each connection",
+    ),
+    "scraper.plugins.impersonate.profiles": exempt(
+        "curl_cffi",
+        "curl_cffi.requests.impersonate",
+        "curl_cffi documents no way to ask which profile of a browser is its newest",
     ),
     "scraper.plugins.impersonate.transport": exempt(
         "curl_cffi", "_is_cert_set", "certificates of SSL_CERT_FILE take the place of its own"
+    ),
+    "scraper.plugins.sentinel.clients": exempt(
+        "kombu", "TRANSPORT_ALIASES", "sentinel:// leads to the transport of this package"
     ),
     "scraper.process.shutdown": exempt(
         "celery", "state.should_stop", "Celery documents no way to end a worker from inside"
@@ -108,9 +108,14 @@ EXEMPT: dict[str, Exempt] = {
     "scraper.runtime.consumer": exempt(
         "celery", "_flush_events _publish", "events are sent in groups, and never wait for a broker"
     ),
+    "scraper.runtime.pool": exempt(
+        "celery",
+        "celery.concurrency celery.concurrency.base celery.concurrency.thread",
+        "decides which batch begins when, for which Celery has no hook",
+    ),
     "scraper.runtime.rabbitmq_transport": exempt(
         "amqp",
-        "serialization.PROPERTY_CLASSES",
+        "amqp.serialization amqp.spec serialization.PROPERTY_CLASSES",
         "a header of an unknown type breaks one message, not the connection",
     ),
     "scraper.runtime.redis_transport": exempt(
@@ -123,150 +128,11 @@ EXEMPT: dict[str, Exempt] = {
 }
 
 
-class Found(NamedTuple):
-    module: str
-    name: str
-    line: int
-
-
-def is_foreign(module: str) -> bool:
-    top = module.partition(".")[0]
-    return top != "scraper" and top not in sys.stdlib_module_names
-
-
-def is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__") and name not in DOCUMENTED
-
-
-def names_made_here(modules: Iterable[Module]) -> set[str]:
-    """Every name that the package itself gives to something."""
-    made = set()
-    for module in modules:
-        for node in module.nodes:
-            match node:
-                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                    made.add(name)
-                case ast.ClassDef(name=name) | ast.arg(arg=name):
-                    made.add(name)
-                case ast.Name(id=name, ctx=ast.Store()):
-                    made.add(name)
-                case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
-                    made.add(name)
-                case ast.Constant(value=str() as name):
-                    made.add(name)
-    return made
-
-
-def without_annotations(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every node that runs, in no order: annotations are never evaluated."""
-    remaining = [tree]
-    while remaining:
-        node = remaining.pop()
-        yield node
-        annotation, returns = getattr(node, "annotation", None), getattr(node, "returns", None)
-        remaining.extend(
-            child
-            for child in ast.iter_child_nodes(node)
-            if child is not annotation and child is not returns
-        )
-
-
-def find_in_source(module: str, tree: ast.Module, made: set[str]) -> Iterator[Found]:
-    imported: set[str] = set()
-    nodes = list(without_annotations(tree))
-    for node in nodes:
-        match node:
-            case ast.Attribute(attr=name, lineno=line) if is_private(name) and name not in made:
-                yield Found(module, name, line)
-            case ast.Import(names=aliases):
-                for alias in aliases:
-                    if is_foreign(alias.name):
-                        imported.add((alias.asname or alias.name).partition(".")[0])
-                        yield from find_in_import(module, alias.name, node.lineno)
-            case ast.ImportFrom(module=str() as source, names=aliases, level=0):
-                if is_foreign(source):
-                    imported.update(alias.asname or alias.name for alias in aliases)
-                    yield from find_in_import(module, source, node.lineno)
-                    for alias in aliases:
-                        if is_private(alias.name):
-                            yield Found(module, alias.name, node.lineno)
-    for node in nodes:
-        match node:
-            case ast.Assign(targets=targets):
-                changed: list[Any] = [x for x in targets if not isinstance(x, ast.Name)]
-            case ast.AugAssign(target=ast.Attribute() | ast.Subscript() as target):
-                changed = [target]
-            case ast.Call(func=ast.Attribute(value=ast.Attribute() as owner, attr=name)) if (
-                name in CHANGING
-            ):
-                changed = [owner]
-            case _:
-                continue
-        for target in changed:
-            text = ast.unparse(target).partition("[")[0]
-            if "." in text and text.partition(".")[0] in imported:
-                yield Found(module, text, node.lineno)
-
-
-def find_in_import(module: str, source: str, line: int) -> Iterator[Found]:
-    top, *rest = source.split(".")
-    if any(is_private(part) for part in rest) or (
-        rest and top in SUBMODULES and rest[0] not in SUBMODULES[top]
-    ):
-        yield Found(module, source, line)
-
-
-@cache
-def names_given_in(module: str) -> set[str]:
-    """What the methods of all of a module's classes give to objects."""
-    try:
-        source = inspect.getsource(sys.modules[module])
-    except (OSError, TypeError):
-        source = ""
-    return set(GIVEN.findall(source))
-
-
-@cache
-def names_in_class(base: type) -> set[str]:
-    """What a class has, and what its methods give to each object."""
-    try:
-        source = inspect.getsource(base)
-    except (OSError, TypeError):
-        source = ""
-    return {*vars(base), *GIVEN.findall(source)}
-
-
-def has_name(base: type, name: str) -> bool:
-    """Looks at the whole module first, since a class is cut out of its module by parsing it."""
-    return name in vars(base) or (
-        name in names_given_in(base.__module__) and name in names_in_class(base)
-    )
-
-
-def find_in_classes(modules: dict[str, Module]) -> Iterator[Found]:
-    """Private names of a foreign base that a class of the package uses or replaces."""
-    for info in pkgutil.walk_packages(scraper.__path__, "scraper."):
-        if info.name.endswith("__main__"):
-            continue
-        for made in list(vars(importlib.import_module(info.name)).values()):
-            if not (isinstance(made, type) and made.__module__ == info.name):
-                continue
-            bases = [base for base in made.__mro__[1:] if is_foreign(base.__module__)]
-            classes = {node.name: node for node in modules[info.name].classes}
-            tree = classes.get(made.__name__)
-            if not bases or tree is None:
-                continue
-            used = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
-            for name in {n for n in used | vars(made).keys() if is_private(n)} - ADDED:
-                if any(has_name(base, name) for base in bases):
-                    yield Found(info.name, name, 0)
-
-
 @pytest.fixture(scope="module")
 def found() -> dict[str, set[str]]:
     migrations = [Module(path) for path in sorted(PACKAGE.rglob("migrations/*.py"))]
     modules = {dotted(module): module for module in [*modules_below(PACKAGE), *migrations]}
-    made = names_made_here(modules.values())
+    made = {name for module in modules.values() for name in names_made(module.nodes)}
     names = defaultdict(set)
     for name, module in modules.items():
         for use in find_in_source(name, module.tree, made):
@@ -291,6 +157,19 @@ def test_what_is_not_public_has_an_upper_bound(dependency: str) -> None:
     assert bounds is not None and "<" in bounds[1]
 
 
+def test_the_package_asks_for_what_it_imports() -> None:
+    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+    names = {canonicalize_name(Requirement(text).name) for text in asked} | PARTS
+    imported = {name.partition(".")[0] for m in modules_below(PACKAGE) for _, name in m.imports()}
+    sources = packages_distributions()
+    assert [
+        top
+        for top in sorted(filter(is_foreign, imported))
+        if names.isdisjoint(map(canonicalize_name, sources.get(top, [])))
+    ] == []
+
+
 def test_each_exception_says_why() -> None:
     assert all(len(entry.reason.split()) > 3 for entry in EXEMPT.values())
 
@@ -306,10 +185,28 @@ def test_each_exception_says_why() -> None:
         "import kombu._version",
         "from kombu._version import x",
         "from aiohttp.client_proto import ResponseHandler",
+        "from aiohttp import client_proto",
+        "import aiohttp\naiohttp.client_proto.ResponseHandler",
+        "from curl_cffi.requests.session import AsyncSession",
+        "from importlib import import_module\nimport_module('kombu._version')",
+        "self._queue._payload",
+        "getattr(queue, '_payload')",
+        "vars(queue)['_payload']",
+        "attrgetter('queue._payload')",
+        "from kombu import Queue\nsetattr(Queue, 'bind', None)",
+        "from kombu import Queue\ntype.__setattr__(Queue, 'bind', None)",
+        "from kombu import Queue\ndel Queue.bind",
+        "from kombu import Queue\nQueue.bind: int = 1",
+        "from kombu import Queue\nQueue.bind, x = None, 1",
+        "from kombu import Queue\nvars(Queue).update(bind=None)",
+        "from kombu.transport import TRANSPORT_ALIASES\nTRANSPORT_ALIASES['redis'] = ''",
+        "from flower import urls\nadd = urls.handlers.append",
+        "from unittest.mock import patch",
+        "import sys\nsys.modules['kombu'] = None",
     ],
 )
 def test_a_use_of_what_is_not_public_is_found(source: str) -> None:
-    assert list(find_in_source("scraper.x", ast.parse(source), set()))
+    assert list(find_in_source("scraper.x", ast.parse(source), {"_queue", "_payload"}))
 
 
 @pytest.mark.parametrize(
@@ -321,6 +218,9 @@ def test_a_use_of_what_is_not_public_is_found(source: str) -> None:
         "from aiohttp import web",
         "from aiohttp.abc import AbstractResolver",
         "import os\nos._exit(1)",
+        "object.__setattr__(self, '_queue', None)",
+        "import sqlalchemy as sa\nsa.update(table)",
+        "from kombu import Queue\nnames = Queue().names\nnames.append(1)",
     ],
 )
 def test_a_use_of_what_is_public_is_not(source: str) -> None:
