@@ -156,21 +156,26 @@ def _prices_agree(
     pages: Sequence[Sequence[Document]],
     fields: Mapping[str, FieldChoice],
 ) -> bool:
-    """Returns whether one of the prices on each page is the page's own.
+    """Returns whether one of the prices on each page is the page's own, on enough pages with
+    several products.
 
     Adds the page's currency to `own` where the items do not state one.
     """
-    best = fields["price"].best
-    if best is None:
+    shown = fields["price"].combined
+    if shown is None:
         return False
-    for at, items in enumerate(pages):
-        prices = _read_values(items, own["price"], "price")
-        if items and best.values[at] is not None and best.values[at] not in prices:
-            return False
+    compared = 0
+    for price, items in zip(shown.values, pages, strict=True):
+        if items and price is not None:
+            if price not in _read_values(items, own["price"], "price"):
+                return False
+            compared += len(items) > 1
+    if compared < PAGES_MIN:
+        return False
     code = fields["price"].currency
     if code is None:
-        shown = {code for code in best.currencies if code is not None}
-        code = next(iter(shown)) if len(shown) == 1 else None
+        codes = {code for code in shown.currencies if code is not None}
+        code = next(iter(codes)) if len(codes) == 1 else None
     reader = field_reader("price", FieldSpec.model_validate(own["price"]))
     if all(reader(item)[0].get("price_currency") for items in pages for item in items):
         return True
