@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 
 class Address(NamedTuple):
-    """The last part of a URL's path, and its parameters."""
+    """The last part of a URL's path before an `index.html`, and its parameters."""
 
     name: str
     params: frozenset[tuple[str, str]]
@@ -21,5 +22,5 @@ class Address(NamedTuple):
 
 def split_address(url: str) -> Address:
     parts = urlsplit(url)
-    name = parts.path.rstrip("/").rpartition("/")[2]
+    name = re.sub(r"/index\.html?$", "", parts.path, flags=re.I).rstrip("/").rpartition("/")[2]
     return Address(name, frozenset(parse_qsl(parts.query)))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scraper.extract.document import Document
 from scraper.extract.heuristics.codes import is_gtin
 from scraper.plugins.author.commands.one_shop import name_site
+from scraper.plugins.author.discovery.addresses import split_address
 from scraper.plugins.author.discovery.css_paths import find_paths, matches_first
 from scraper.plugins.author.discovery.fields.identity import choose_id
 from scraper.plugins.author.discovery.fields.induction import FieldChoice, choose_fields
@@ -21,6 +22,7 @@ from scraper.plugins.author.discovery.listings.listing_page import ListingPage, 
 from scraper.plugins.author.discovery.listings.next_links import find_next_link, find_second_links
 from scraper.plugins.author.discovery.listings.page_numbers import (
     Numbering,
+    find_numbered_links,
     find_page_counts,
     find_sent_params,
     infer_numbering,
@@ -54,6 +56,21 @@ def test_an_id_is_what_every_url_has_in_one_place_and_each_another(
     assert choose_id([f"https://shop.example{path}" for path in paths_], NO_SKU, []) == {
         "url": pattern
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "other", "is_same"),
+    [
+        ("/a/kettle", "/kettle?colour=red", True),
+        ("/a/kettle_1/index.html", "/b/jug_2/index.html", False),
+        ("/a/kettle_1/index.html", "/kettle_1/", True),
+        ("/index.php?id=1", "/index.php?id=2", False),
+        ("/index.php?id=1", "/shop/index.php?id=1&size=s", True),
+    ],
+)
+def test_addresses_that_may_be_of_one_page(path: str, other: str, is_same: bool) -> None:
+    addresses = [split_address(f"https://shop.example{text}") for text in (path, other)]
+    assert addresses[0].may_be(addresses[1]) is is_same
 
 
 def test_a_number_that_two_products_share_is_not_an_id() -> None:
@@ -120,7 +137,8 @@ NUMBERED = "<b>1</b>" + "".join(f"<a href='?page={n}'>{n}</a>" for n in range(2,
 def test_a_link_to_the_next_page_may_skip_those_with_numbers(pager: str, skips: bool) -> None:
     page = document(f"<nav class=pagination>{pager}</nav>", "https://shop.example/l")
     following = find_next_link(page)
-    assert following is not None and skips_pages(following[1], page) is skips
+    assert following is not None
+    assert skips_pages(following[1], find_numbered_links(page), page.url) is skips
 
 
 def test_a_link_that_is_called_next_week_is_none() -> None:

@@ -138,11 +138,12 @@ class Continuation:
         then the parameter that a button sends, then the usual ones if `probing`, or if the page
         counts more products than it shows."""
         following: tuple[Any, str] | None = find_next_link(first.document)
-        if following is not None and skips_pages(following[1], first.document):
+        numbered = find_numbered_links(first.document)
+        if following is not None and skips_pages(following[1], numbered, first.document.url):
             following = None
         if following is None and group.state is not None:
             following = find_next_in_state(first.document)
-        link, url = following or (None, find_numbered_links(first.document).get(2))
+        link, url = following or (None, numbered.get(2))
         page = await self._read_linked_page(url, first, group) if url is not None else None
         if page is not None and url is not None:
             return SecondPage(page, url, link)

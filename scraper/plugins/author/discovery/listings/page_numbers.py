@@ -4,6 +4,7 @@ Pure."""
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote_plus, urlsplit
@@ -179,14 +180,13 @@ def infer_numbering(second: str, third: str | None, first: str | None = None) ->
     return Numbering(1, 1, template=second[: match.start(1)] + "{page}" + second[match.end(1) :])
 
 
-def skips_pages(url: str, document: Document) -> bool:
+def skips_pages(url: str, numbered: Mapping[int, str], start: str) -> bool:
     """Returns whether a link leads further than the page that the pager's link "2" leads to: to the
     last page, or behind those that the pager shows."""
-    numbered = find_numbered_links(document)
     if 2 not in numbered:
         return False
-    numbering = infer_numbering(numbered[2], numbered.get(3), document.url)
-    return numbering is not None and numbering.read_page(url, document.url) > 2
+    numbering = infer_numbering(numbered[2], numbered.get(3), start)
+    return numbering is not None and numbering.read_page(url, start) > 2
 
 
 def _keep_writable(numbering: Numbering | None) -> Numbering | None:
