@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 DEPTH_MAX = 14
@@ -164,14 +165,17 @@ def _likely_products(documents: list[Any]) -> list[_Node]:
     """Returns at most three objects with a title and a price or SKU. Objects that are named as a
     product come first, entries of lists last."""
     listed: list[tuple[int, _Node]] = []
+    paths: set[str] = set()
     for node in _walk_nodes(documents):
         if not isinstance(node.value, dict) or any(map(_BESIDE.search, node.keys)):
             continue
         titled = any(_MATCH["title"](_plain_key(key)) for key in node.value)
-        if not titled or any(node.path.startswith(f"{other.path}.") for _, other in listed):
+        steps = accumulate(node.path.split("."), "{}.{}".format)
+        if not titled or any(above in paths for above in steps if above != node.path):
             continue
         if any(_is_named(leaf, name) for leaf in _text_leaves(node) for name in ("price", "sku")):
             own = bool(node.keys) and _PRODUCT.search(node.keys[-1]) is not None
+            paths.add(node.path)
             listed.append((len(node.keys) + 20 * ("[" in node.path) - 10 * own, node))
     return [node for _, node in sorted(listed, key=lambda pair: pair[0])[:3]]
 
@@ -179,11 +183,9 @@ def _likely_products(documents: list[Any]) -> list[_Node]:
 def _walk_nodes(documents: list[Any]) -> Iterator[_Node]:
     """Yields the objects and lists; the paths in named documents start with the name."""
     named, others = (documents[0], documents[1:]) if documents else ({}, [])
-    values = list(named.values())
+    values = {id(value) for value in named.values()}
     stack = [_Node(key, (_plain_key(key),), value) for key, value in named.items() if _KEY(key)]
-    stack += [
-        _Node("", (), value) for value in others if not any(value is other for other in values)
-    ]
+    stack += [_Node("", (), value) for value in others if id(value) not in values]
     stack.reverse()
     for _ in range(NODES_MAX):
         if not stack:

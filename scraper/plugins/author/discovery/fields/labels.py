@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from selectolax.lexbor import LexborNode
 
 from scraper.extract.document import Document
-from scraper.extract.heuristics.amounts import walk_visible
+from scraper.extract.heuristics.amounts import NODES_MAX, short_text, walk_visible
 from scraper.extract.text import whole_text
 from scraper.rules.decoding import clean_text
 
@@ -117,7 +117,8 @@ def find_labelled(document: Document, without: Collection[int]) -> Iterator[Labe
     for element in walk_visible(document.dom.root, without):  # type: ignore[arg-type]
         tag = element.tag or "*"
         yield from _labelled_lines(element, tag)
-        text = clean_text(whole_text(element))
+        # The whole text of each element would take time by the depth of the page squared.
+        text = clean_text(whole_text(element)) if short_text(element, 2 * TEXT_MAX) else ""
         if not text or len(text) > TEXT_MAX:
             continue
         if len(text) <= LABEL_MAX:
@@ -127,7 +128,7 @@ def find_labelled(document: Document, without: Collection[int]) -> Iterator[Labe
                 if after is None:
                     continue
                 css = f'{tag}:contains("{text}") + {after.tag}'
-                if clean_text(whole_text(after)):
+                if _has_text(after):
                     for field in fields:
                         yield Labelled(field, {"css": css})
                 elif "brand" in fields and after.css_first("img[alt]") is not None:
@@ -181,6 +182,16 @@ def _next_element(element: LexborNode) -> LexborNode | None:
     while after is not None and not after.is_element_node:
         after = after.next
     return after
+
+
+def _has_text(element: LexborNode) -> bool:
+    """Returns whether any of the first elements below this one, or itself, has a text of its
+    own."""
+    return any(
+        node.is_text_node and (node.text_content or "").strip()
+        for part in (element, *islice(walk_visible(element), NODES_MAX))
+        for node in part.iter(include_text=True)
+    )
 
 
 def _normalize_label(text: str) -> str:
