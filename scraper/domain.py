@@ -470,7 +470,8 @@ class LeasedPage:
     fields a product page had, when it was last believed; `good_before` says that its last answer
     gave all that was asked for; `last_content` is the hash of what was extracted when it was last
     read. `last_reading` is what a 304 would stand for; `again` says that its crawl has read all
-    pages, and asks for a few of them again."""
+    pages, and asks for a few of them again. `doubted` is the hash of what the last try gave, if
+    that was doubted."""
 
     id: int
     crawl_id: int
@@ -489,6 +490,7 @@ class LeasedPage:
     last_content: UUID | None = None
     last_reading: LastReading | None = None
     again: bool = False
+    doubted: UUID | None = None
 
     def attempts_of(self, blame: Blame) -> int:
         """The tries charged so far to the account that an outcome with this blame is charged to."""

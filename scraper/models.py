@@ -322,6 +322,9 @@ class PageRow(Base):
     revisit_s: Mapped[int | None] = mapped_column(
         comment="the page's own interval; null: the definition's is every page's"
     )
+    doubted_hash: Mapped[UUID | None] = mapped_column(
+        comment="of what its last try gave, if that was doubted"
+    )
 
 
 class Host(Base):

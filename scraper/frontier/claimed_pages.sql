@@ -8,7 +8,7 @@
 --   Subqueries, one with LIMIT, since the planner may answer a join or EXISTS by hashing a whole
 --   table.
 SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.depth, p.priority,
-       p.level, p.blocked, p.probe, p.last_item_count,
+       p.level, p.blocked, p.probe, p.last_item_count, p.doubted_hash,
        coalesce(p.last_outcome IN ('fetched', 'not_modified', 'fresh'), false) AS good_before,
        p.etag, p.last_modified, p.body_hash, p.content_hash, p.extractor_hash,
        CASE WHEN p.extractor_hash IS NOT NULL

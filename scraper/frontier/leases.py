@@ -126,6 +126,7 @@ class ClaimedRow(NamedTuple):
     blocked: int
     probe: bool
     last_item_count: int | None
+    doubted_hash: UUID | None
     good_before: bool
     etag: str | None
     last_modified: str | None
@@ -252,6 +253,7 @@ def _page_of(row: ClaimedRow) -> LeasedPage:
         last_content=row.content_hash,
         last_reading=stored,
         again=row.again,
+        doubted=row.doubted_hash,
     )
 
 

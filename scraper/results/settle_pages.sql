@@ -65,6 +65,8 @@ UPDATE pages p
                         WHEN s.status = 'ok' THEN s.if_changed_s ELSE p.revisit_s END,
        last_item_count = CASE WHEN s.status = 'due' THEN p.last_item_count
                               ELSE coalesce(s.last_item_count, p.last_item_count) END,
+       doubted_hash = CASE s.outcome WHEN 'doubtful' THEN s.hash
+                                     WHEN 'deferred' THEN p.doubted_hash END,
        settled_at = now()
   FROM s JOIN held ON held.page_id = s.id AND held.lease = s.lease
  WHERE p.id = s.id AND p.crawl_id = s.crawl

@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from scraper.crawl.context import CrawlContext
 from scraper.domain import Extracted, FieldObservations, Lease, LeasedPage, Outcome, Revisit, value
@@ -46,6 +47,8 @@ class Attempt:
     # How many products to remember for a listing, or fields for a product page; None keeps the
     # number of before.
     last_item_count: int | None = None
+    # The hash of what the page gave, if that is doubted.
+    doubted: UUID | None = None
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ before or than its crawl's pages usually have, or if it shows what other product
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from xxhash import xxh3_64_intdigest
 
@@ -45,10 +46,12 @@ JUDGED_FIELDS = 4
 
 class PageDoubt(NamedTuple):
     """Why a page is not trusted, and the number of fields to remember for it: the next crawl
-    accepts the page with as many. None keeps the remembered number."""
+    accepts the page with as many. None keeps the remembered number. `content` is the hash of what
+    the page gave: its next try, which may be another process's, accepts the same."""
 
     reason: str
     last_item_count: int | None
+    content: UUID | None = None
 
 
 def is_sparse(fields: int, expected: float) -> bool:
@@ -92,14 +95,14 @@ class FieldObserver:
         if not sparse and (fields > 1 or len(context.site.product.all_fields) < JUDGED_FIELDS):
             return None
         key, most = (crawl_id, product.content_hash), 1 if sparse else ALIKE_MOST
-        again = page.attempts > 0 and product.external_id in self._alike.get(key, ())
         if self._is_repeated(key, product, most):
             value = next((text for text in product.data.values() if isinstance(text, str)), "")
             return PageDoubt(f"other products' pages say the same: {value[:SHOWN_CHARS]}", None)
         # A page that says the same when it is requested again is a product with little to show,
         # unless that little may match by chance.
+        again = page.attempts > 0 and page.doubted == product.content_hash
         believed = not sparse or (again and fields > CHANCE_FIELDS)
-        return None if believed else PageDoubt(sparse, fields)
+        return None if believed else PageDoubt(sparse, fields, product.content_hash)
 
     def sparse_reason(
         self,

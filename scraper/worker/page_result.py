@@ -67,6 +67,7 @@ def make_result(
             "excerpt": cut_storable(attempt.excerpt, EXCERPT_CHARS),
             "head": attempt.head,
             "move": decision.move,
+            "content_hash": attempt.doubted,
         }
     else:
         content = _read_content(page, attempt, attempt.extracted, context, levels)

@@ -107,6 +107,7 @@ class ResponseJudge:
             _failed_attempt(outcome, fetched, missing),
             observations=observations,
             last_item_count=item_count if doubt is None else doubt.last_item_count,
+            doubted=doubt and doubt.content,
         )
 
     async def extract(self, fetched: Fetched) -> Extracted:

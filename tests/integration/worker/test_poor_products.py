@@ -9,9 +9,11 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.coordinator import plan
+from scraper.domain import Message
 from scraper.frontier import sites
 from scraper.settings import Settings
 from scraper.sites.definition import Site
+from scraper.worker.process import Worker
 from tests.acceptance.lies.harness import broker_of
 from tests.support.making import rows
 from tests.support.shops.odd_shop import OddShop, listing
@@ -69,6 +71,32 @@ def test_a_product_with_few_fields_is_stored_by_the_first_crawl(
     stored = crawl(engine, environment)
     assert len(stored) == 20
     assert stored["20"] == sorted(POOR)
+
+
+def test_another_process_may_read_it_the_second_time(
+    engine: sa.Engine, environment: Settings, shop: OddShop
+) -> None:
+    crawl(engine, environment)
+    shop.serve("/p/20", page(20, POOR))
+    shop.serve("/p/19", lambda tries: page(19, POOR, title=f"Request {tries}"))
+    with broker_of(engine, environment) as broker:
+        handle, workers = broker.handle, [broker.worker]
+
+        def handle_elsewhere(message: Message) -> None:
+            workers.append(Worker(environment, broker.send, engine))
+            broker.worker = workers[-1]
+            handle(message)
+
+        broker.handle = handle_elsewhere  # type: ignore[method-assign]
+        broker.send(plan.open_now(engine, "poor", refetch=True).messages)
+        broker.run()
+        for worker in workers[:-1]:
+            worker.close()
+    assert shop.asked().count("/p/20") == 3
+    states = (
+        "SELECT status, doubted_hash IS NOT NULL FROM pages WHERE url ~ '/p/(19|20)$' ORDER BY url"
+    )
+    assert rows(engine, states) == [("invalid", True), ("ok", False)]
 
 
 def test_the_error_of_a_page_names_what_it_lacks(
