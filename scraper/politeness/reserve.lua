@@ -154,6 +154,8 @@ if pace == 0 then
 else
   -- The lead may have been longer when the slot before was granted.
   ahead = math.max(ahead, pace + 500000) + lead
+  -- No slot is granted so far ahead: Redis's clock was set back, or the budget is larger now.
+  tat = math.min(tat, now + 2 * ahead + burst * pace)
   tat = math.max(tat, math.min(tonumber(ARGV[12]), now + ahead), start, rest + (burst - 1) * pace)
   local room_for = now + ahead + (burst - 1) * pace - tat
   first = tat - (burst - 1) * pace

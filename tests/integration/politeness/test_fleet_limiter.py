@@ -378,6 +378,17 @@ def test_the_strictest_of_several_sites_budgets_counts_while_its_process_lives(
 # -----------------------------------------------------------------------------------------------------------
 
 
+def test_a_clock_of_redis_that_was_set_back_stops_no_host(valkey_url: str) -> None:
+    async def work(client: aredis.Redis) -> None:
+        one = RedisFleetLimiter(client, "a")
+        assert (await ask(one, interval_s=1.0, slots=2, allotment=1, burst=2)).slots == 2
+        await client.hincrby(f"scraper:host:{HOST}", "tat", 600_000_000)  # type: ignore[misc]
+        again = await ask(one, interval_s=1.0, slots=1, allotment=1, burst=2)
+        assert again.slots == 0 and first_s(again) < 2 * (AHEAD_S + LEAD_MAX_S) + 5
+
+    run(valkey_url, work)
+
+
 @pytest.mark.usefixtures("far_ahead")
 def test_a_burst_may_leave_at_once_and_is_earned_again(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
