@@ -30,6 +30,7 @@ from scraper.errors import (
 )
 from scraper.feed import reader
 from scraper.feed.reader import Change, ChangeReader, Since
+from scraper.infra import migrations
 from scraper.infra.database import make_engine
 from scraper.process import servers
 from scraper.settings import Settings
@@ -100,10 +101,12 @@ def load_sites() -> list[Site]:
 
 def open_database() -> sa.Engine:
     """Returns an engine for the database that the settings name. Raises `ServerUnavailableError` if
-    it does not answer."""
+    it does not answer, or is not migrated for this program."""
     own = settings.load()
     servers.require_postgres(own)
-    return make_engine(own.postgres_url)
+    engine = make_engine(own.postgres_url)
+    migrations.require_current(engine)
+    return engine
 
 
 def read_changes(

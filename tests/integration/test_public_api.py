@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from scraper import api, settings
+from scraper.infra import migrations
 from scraper.settings import Settings
 from tests.support.shops.crawled_shop import Shop
 
@@ -51,4 +52,12 @@ def test_a_database_that_is_away_is_an_error(
     monkeypatch.setenv("DATABASE_URL", "postgresql://me@127.0.0.1:1/none")
     settings.load.cache_clear()
     with pytest.raises(api.ServerUnavailableError):
+        next(api.read_changes())
+
+
+def test_a_database_of_an_older_version_is_an_error(
+    environment: Settings, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrations, "read_revision", lambda *_: "0001")
+    with pytest.raises(api.ServerUnavailableError, match="type `scraper migrate`"):
         next(api.read_changes())
