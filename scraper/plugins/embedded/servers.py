@@ -18,7 +18,6 @@ import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from scraper.errors import ServerUnavailableError
 from scraper.plugins.embedded import postgres, process, valkey
@@ -39,7 +38,7 @@ class ServerState:
     running: bool
     pid: int | None
     address: str
-    log: Path
+    log: str
     program: str | None
 
 
@@ -49,14 +48,15 @@ def up(settings: Settings) -> list[ServerState]:
     Raises `ServerUnavailableError` with the end of the server's log if one does not start.
     """
     if settings.embedded:
-        for state in status(settings):
-            _SERVERS[state.name].find_program()
-        with _explain_errors(settings), _hold_lock(settings):
-            _make_folders(settings)
-            if settings.database_url is None:
-                postgres.up(settings)
-            if settings.redis_url is None:
-                valkey.up(settings)
+        with _explain_errors(settings):
+            for state in status(settings):
+                _SERVERS[state.name].find_program(settings)
+            with _hold_lock(settings):
+                _make_folders(settings)
+                if settings.database_url is None:
+                    postgres.up(settings)
+                if settings.redis_url is None:
+                    valkey.up(settings)
     return status(settings)
 
 
@@ -96,7 +96,7 @@ def kill(settings: Settings, name: str) -> None:
 def _server_state(settings: Settings, name: str) -> ServerState:
     server = _SERVERS[name]
     pid, socket = server.pid(settings), str(server.socket(settings))
-    program, log = process.read_program(pid), process.log_file(settings, name)
+    program, log = process.read_program(pid), str(process.log_file(settings, name))
     return ServerState(name, pid is not None, pid, socket, log, program)
 
 

