@@ -105,7 +105,11 @@ def open_database() -> sa.Engine:
     own = settings.load()
     servers.require_postgres(own)
     engine = make_engine(own.postgres_url)
-    migrations.require_current(engine)
+    try:
+        migrations.require_current(engine)
+    except ScraperError:
+        engine.dispose()
+        raise
     return engine
 
 
