@@ -56,6 +56,9 @@ def test_plans_show_what_was_promised_and_kept(
     expect(page.locator("#plan progress")).to_have_count(7)
     rows.last.get_by_role("link").press("Enter")
     expect(page.locator("#plan")).to_contain_text("kept-shop", timeout=TIMEOUT_MS)
+    window.open("/crawls/plans?site=other-shop")
+    said = "No planned shop is named other-shop."
+    expect(page.locator("#plans")).to_contain_text(said, timeout=TIMEOUT_MS)
     for size in (PHONE, WIDE):
         for scheme in ("dark", "light"):
             other = window.turn(scheme, size)

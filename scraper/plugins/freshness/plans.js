@@ -8,8 +8,10 @@
   const percent = (share) => share === null || share === undefined ? "not known yet" : `${(100 * share).toFixed(1)} %`;
 
   function drawPlans({plans, fleet, chosen}) {
+    const unknown = Boolean(asked) && plans.length > 0 && asked !== chosen;
     const sum = `${count(fleet.sites)} ${fleet.sites === 1 ? "shop" : "shops"}, ${count(fleet.broken)} not kept`;
     section("plans", [plans, fleet, chosen], () => card("Plans", sum,
+      unknown && h("p", {class: "crawl-empty"}, "No planned shop is named ", plain(asked), "."),
       plans.length ? table([["Shop", "wide"], ["Promise", ""], ["Promise kept", "num"], ["True at any time: planned", "num"], ["Kept", "num"], ["Requests a day", "num"], ["Needed", "num"], ["", ""]], plans.map((one) => [
         h("a", {href: `${pages}/plans?${new URLSearchParams({site: one.site})}`, "data-key": `plan-${one.site}`, "aria-current": one.site === chosen ? "true" : null}, plain(one.site)),
         one.promise ? plain(one.promise) : "none", one.promise ? percent(one.promise_kept) : "", percent(one.planned), percent(one.kept), count(Math.round(one.requests)), one.needed ? count(Math.round(one.needed)) : "", one.broken ? plain(one.broken) : "kept"]), "Plans")
