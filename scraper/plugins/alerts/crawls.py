@@ -85,11 +85,11 @@ def _send_next(engine: sa.Engine, recipients: list[Recipient], tab: str) -> bool
         return False
     with engine.connect() as connection:
         report = reports.read_report(connection, claimed.crawl_id)
-    reached, unreached = notify.send_missing(
+    reached, parts, unreached = notify.send_missing(
         make_notice(report, tab), recipients, claimed.delivered
     )
     with engine.begin() as connection:
-        alert_store.record_delivery(connection, claimed, reached, unreached)
+        alert_store.record_delivery(connection, claimed, [*reached, *parts], unreached)
     event: dict[str, Any] = {
         "crawl": claimed.crawl_id,
         "site": report.site,

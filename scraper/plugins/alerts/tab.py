@@ -113,9 +113,10 @@ def _describe_rule(
 
 
 def _describe_sent(row: dict[str, Any], recipients: Sequence[Recipient]) -> dict[str, Any]:
-    """Names the recipients that have an alert, by their present lines."""
+    """Names the recipients that have the whole alert, by their present lines."""
     labels = {recipient.key: recipient.label for recipient in recipients}
-    delivered = [labels.get(key, f"{key.partition(' ')[0]}, removed") for key in row["delivered"]]
+    whole = [key for key in row["delivered"] if notify.PART not in key]
+    delivered = [labels.get(key, f"{key.partition(' ')[0]}, removed") for key in whole]
     return {**row, "delivered": delivered}
 
 

@@ -22,14 +22,15 @@ PASSWORD = "pass-of-the-mailbox"
 
 
 class Webhook:
-    """POSTs in order, as (path, JSON). `status` is what they are answered with; with `hangs`
-    nothing is answered."""
+    """POSTs in order, as (path, JSON). `statuses`, then `status`, are what they are answered with;
+    with `hangs` nothing is answered."""
 
     def __init__(self) -> None:
         self.got: list[tuple[str, dict[str, Any]]] = []
         self.headers: list[dict[str, str]] = []
         self.bodies: list[bytes] = []
         self.status = 200
+        self.statuses: list[int] = []
         self.hangs = threading.Event()
         self.free = threading.Event()
         receiver = self
@@ -40,11 +41,12 @@ class Webhook:
                 if receiver.hangs.is_set():
                     receiver.free.wait(30)
                     return
-                if receiver.status == 200:
+                status = receiver.statuses.pop(0) if receiver.statuses else receiver.status
+                if status == 200:
                     receiver.headers.append(dict(self.headers.items()))
                     receiver.bodies.append(body)
                     receiver.got.append((self.path, json.loads(body)))
-                self.send_response(receiver.status)
+                self.send_response(status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 

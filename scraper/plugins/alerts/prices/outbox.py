@@ -348,14 +348,14 @@ def _send_next(
     exact = [loads(row.exact) for row in rows]
     mail = None if rule is None else write_prices(name, rule.when, exact, tab)
     notice = Notice(title, "\n".join(lines), details, failure=False, mail=mail)
-    reached, unreached = notify.send_missing(notice, to, delivered)
+    reached, parts, unreached = notify.send_missing(notice, to, delivered)
     if not to:
         unreached = [
             "the rule no longer exists" if rule is None else "no recipient has such a name"
         ]
     values = {
         "ids": [row.id for row in rows],
-        "delivered": sorted(delivered.union(reached)),
+        "delivered": sorted(delivered.union(reached, parts)),
         "error": f"not reached: {', '.join(unreached)}" if unreached else None,
         "attempts_max": alert_store.ATTEMPTS_MAX,
     }

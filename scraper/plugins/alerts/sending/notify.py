@@ -13,10 +13,11 @@ import re
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPSConnection
+from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -35,6 +36,8 @@ _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 _OBEYED = re.compile(r"<(?=[!@#]|\w+:)|@(?=(?:everyone|here|channel|all)\b)|](?=\()", re.IGNORECASE)
 # For all recipients together: each has a thread.
 SEND_S = 30.0
+# In the key of a part of a message, between the recipient's key and the part's own.
+PART = "#"
 TIMED_OUT = "no answer in time"
 
 
@@ -88,13 +91,18 @@ def send_notice(
 
 
 def find_failures(
-    notice: Notice, to: Sequence[Recipient], timeout_s: float = SEND_S
+    notice: Notice,
+    to: Sequence[Recipient],
+    timeout_s: float = SEND_S,
+    parts: list[str] | None = None,
 ) -> dict[Recipient, str]:
     """Sends as `send_notice` does. Returns why the others did not accept the message, without
-    addresses."""
+    addresses. `parts`: the keys of the parts of a long message that recipients have already, to
+    which those that they accept now are added."""
     results: dict[Recipient, str | None] = {}
+    sending = (notice, results, [] if parts is None else parts)
     threads = [
-        threading.Thread(target=_record_delivery, args=(notice, recipient, results), daemon=True)
+        threading.Thread(target=_record_delivery, args=(recipient, *sending), daemon=True)
         for recipient in to
     ]
     for thread in threads:
@@ -114,17 +122,23 @@ def find_failures(
 
 def send_missing(
     notice: Notice, to: Sequence[Recipient], delivered: Collection[str]
-) -> tuple[list[str], list[str]]:
-    """Sends to the recipients whose keys are not in `delivered`. Returns the keys of those that
-    accepted it, and for each of those that did not its label with the reason."""
+) -> tuple[list[str], list[str], list[str]]:
+    """Sends to the recipients whose keys are not in `delivered`, without the parts whose keys are.
+    Returns the keys of those that accepted it, the keys of the parts that others accepted, and for
+    each of these others its label with the reason."""
     missing = [recipient for recipient in to if recipient.key not in delivered]
-    failures = find_failures(notice, missing)
+    parts = list(delivered)
+    failures = find_failures(notice, missing, parts=parts)
     unreached = [f"{recipient.label}: {reason}" for recipient, reason in failures.items()]
-    return [recipient.key for recipient in missing if recipient not in failures], unreached
+    failed = {recipient.key for recipient in failures}
+    # A recipient that answers too late still adds to the parts.
+    accepted = [key for key in parts[len(delivered) :] if key.partition(PART)[0] in failed]
+    reached = [recipient.key for recipient in missing if recipient not in failures]
+    return reached, accepted, unreached
 
 
 def _record_delivery(
-    notice: Notice, recipient: Recipient, results: dict[Recipient, str | None]
+    recipient: Recipient, notice: Notice, results: dict[Recipient, str | None], parts: list[str]
 ) -> None:
     private = NOWHERE if recipient.public and not getproxies() else ANYWHERE
     try:
@@ -132,7 +146,7 @@ def _record_delivery(
             if SECRET in recipient.address:
                 results[recipient] = _post_signed(notice, recipient.address)
             else:
-                results[recipient] = _notify_service(notice, recipient)
+                results[recipient] = _notify_service(notice, recipient, parts)
     except ForbiddenAddressError:
         results[recipient] = "its name leads into the own network"
     except OSError as error:
@@ -141,8 +155,9 @@ def _record_delivery(
         results[recipient] = "the message could not be sent"
 
 
-def _notify_service(notice: Notice, recipient: Recipient) -> str | None:
-    """Sends by apprise. Returns why the message was not accepted, or None."""
+def _notify_service(notice: Notice, recipient: Recipient, parts: list[str]) -> str | None:
+    """Sends by apprise. Returns why the message was not accepted, or None. Does not send the parts
+    of a long message whose keys are in `parts`, and adds the keys of those that are accepted."""
     service = make_service(recipient.address, recipient.kind)
     if service is None:
         return "not an address that messages can be sent to"
@@ -153,6 +168,7 @@ def _notify_service(notice: Notice, recipient: Recipient) -> str | None:
     elif recipient.kind not in MAIL and service.overflow_mode is overflow.UPSTREAM:
         # Chats refuse a message that is too long for them.
         service.overflow_mode = overflow.SPLIT
+        service.send = _send_missing_parts(service.send, recipient, parts)
     kind = "failure" if notice.failure else "info"
     formats = import_apprise().NotifyFormat
     title, body, body_format = notice.title, notice.text, formats.TEXT
@@ -167,6 +183,24 @@ def _notify_service(notice: Notice, recipient: Recipient) -> str | None:
     ):
         return None
     return WARNINGS.explain()
+
+
+def _send_missing_parts(
+    send: Callable[..., bool], recipient: Recipient, parts: list[str]
+) -> Callable[..., bool]:
+    """Returns apprise's function that sends one part, for parts that the recipient lacks."""
+    numbers = count()
+
+    def send_part(**part: Any) -> bool:
+        text = f"{next(numbers)} {part.get('title')} {part.get('body')}"
+        key = f"{recipient.key}{PART}{hashlib.blake2s(text.encode(), digest_size=4).hexdigest()}"
+        if key not in parts:
+            if not send(**part):
+                return False
+            parts.append(key)
+        return True
+
+    return send_part
 
 
 def _post_signed(notice: Notice, address: str) -> str | None:

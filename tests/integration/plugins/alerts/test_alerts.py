@@ -131,6 +131,26 @@ def test_a_chat_gets_a_long_message_in_parts(told: tuple[Webhook, Mailbox, Path]
     assert whole.splitlines() == mail.splitlines() == lines
 
 
+def test_only_the_missing_parts_of_a_long_message_are_sent_again(
+    told: tuple[Webhook, Mailbox, Path],
+) -> None:
+    webhook, _, path = told
+    lines = [f"Pan {number} (shop): fell https://shop.example/{number}" for number in range(200)]
+    notice = Notice("200 products", "\n".join(lines), {})
+    chat = f"mmost://127.0.0.1:{webhook.server.server_port}/{'a' * 24}"
+    to = recipient_list.parse_recipients(f"{chat}\n{webhook.address}", path)
+    webhook.statuses = [200, 500]
+    reached, parts, unreached = notify.send_missing(notice, to[:1], ())
+    assert not reached and len(parts) == 2 and unreached == ["line 1 (mmost): HTTP 500"]
+    webhook.status = 500
+    assert notify.send_missing(notice, to[:1], parts)[:2] == ([], [])
+    webhook.status = 200
+    assert notify.send_missing(notice, to, parts) == ([row.key for row in to], [], [])
+    texts = [message["text"] for _, message in webhook.got if "text" in message]
+    sent = [line for line in "\n".join(texts).splitlines() if line in lines]
+    assert len(texts) == 3 and sorted(sent) == sorted(lines)
+
+
 def test_a_recipient_that_hangs_does_not_keep_the_others(
     told: tuple[Webhook, Mailbox, Path],
 ) -> None:

@@ -23,7 +23,7 @@ from scraper.cli.main import main
 from scraper.feed import reader as feed
 from scraper.feed import store
 from scraper.plugins.alerts import crawls as alert_module
-from scraper.plugins.alerts import preview
+from scraper.plugins.alerts import preview, tab
 from scraper.plugins.alerts.prices import outbox
 from scraper.plugins.alerts.prices.rules import PriceRule
 from scraper.plugins.alerts.sending import notify
@@ -399,6 +399,36 @@ def test_rules_of_a_definition_and_whom_they_notify(
     assert len(webhook.got) == 1 and len(mailbox.got) == 2, "who has a name hears of no crawl"
     outbox.alert_prices(engine, settings)
     assert rows(engine, "SELECT name FROM consumers") == [], "without rules nobody reads the feed"
+
+
+def test_parts_that_a_chat_has_are_remembered(
+    engine: sa.Engine, environment: Settings, people: tuple[Webhook, Mailbox, Path]
+) -> None:
+    webhook, _, recipients = people
+    recipients.write_text(f"mmost://127.0.0.1:{webhook.server.server_port}/{'a' * 24}\n")
+    settings = environment.model_copy(update={"alerts": recipients})
+    shop = Shop(engine)
+    shop.site = a_site(revisit="0s", alerts=[{"name": "new", "when": "new"}])
+    shop.once(external_id="first", name="A", price=Decimal(1), price_currency="EUR")
+    outbox.alert_prices(engine, settings)
+    for number in range(30):
+        url, name = f"https://shop.example/{number}", f"{number} {'pan ' * 50}"
+        shop.once(
+            external_id=str(number), url=url, name=name, price=Decimal(1), price_currency="EUR"
+        )
+    webhook.statuses = [200, 500]
+    outbox.alert_prices(engine, settings)
+    assert "HTTP 500" in str(rows(engine, "SELECT DISTINCT error FROM price_alerts"))
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE price_alerts SET not_before = now()"))
+        (sent, *_) = tab.read(connection, {})["sent"]
+    assert sent["delivered"] == [], "the chat has a part alone"
+    outbox.alert_prices(engine, settings)
+    texts = [message["text"] for _, message in webhook.got]
+    assert len(texts) == len(set(texts)) == 2
+    with engine.begin() as connection:
+        (sent, *_) = tab.read(connection, {})["sent"]
+    assert len(sent["delivered"]) == 1 and sent["error"] is None
 
 
 def test_a_signed_webhook(people: tuple[Webhook, Mailbox, Path], tmp_path: Path) -> None:
