@@ -215,12 +215,10 @@ class CurlTransport(httpx.AsyncBaseTransport):
             curl.setopt(option, value)
         hooks.unset_option(curl, CurlOpt.ACCEPT_ENCODING)
         for option, path in zip((CurlOpt.CAINFO, CurlOpt.CAPATH), self._stores, strict=True):
+            # Otherwise curl_cffi would set a store of its own.
+            curl.setopt(option, (path or "").encode())
             if path is None:
                 hooks.unset_option(curl, option)
-            else:
-                curl.setopt(option, path.encode())
-        # Otherwise curl_cffi would set a store of its own.
-        curl._is_cert_set = True  # noqa: SLF001
         hooks.set_hooks(curl)
         return curl
 

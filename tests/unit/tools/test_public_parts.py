@@ -79,7 +79,7 @@ EXEMPT: dict[str, Exempt] = {
         "Flower listens to all addresses and asks for no login by default",
     ),
     "scraper.plugins.flower.handlers.base": exempt(
-        "flower", "_reason flower.views", "the tab's pages have the login and the frame of Flower"
+        "flower", "flower.views", "the tab's pages have the login and the frame of Flower"
     ),
     "scraper.plugins.flower.tab": exempt(
         "flower",
@@ -95,9 +95,6 @@ EXEMPT: dict[str, Exempt] = {
         "curl_cffi",
         "curl_cffi.requests.impersonate",
         "curl_cffi documents no way to ask which profile of a browser is its newest",
-    ),
-    "scraper.plugins.impersonate.transport": exempt(
-        "curl_cffi", "_is_cert_set", "certificates of SSL_CERT_FILE take the place of its own"
     ),
     "scraper.plugins.sentinel.clients": exempt(
         "kombu", "TRANSPORT_ALIASES", "sentinel:// leads to the transport of this package"

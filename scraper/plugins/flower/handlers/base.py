@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from http.client import responses
 from typing import Any, ClassVar, TypeVar
 
 import sqlalchemy as sa
@@ -179,9 +180,10 @@ class ApiHandler(GuardedHandler):
             # As Flower says it to browsers, which then ask for the login.
             self.set_header("WWW-Authenticate", 'Basic realm="flower"')
         error = kwargs.get("exc_info", (None, None))[1]
-        message = error.log_message if isinstance(error, tornado.web.HTTPError) else None
+        is_http = isinstance(error, tornado.web.HTTPError)
+        message = (error.log_message or error.reason) if is_http else None
         self.set_header("Content-Type", "application/json; charset=utf-8")
-        self.finish(dumps({"error": message or self._reason}))
+        self.finish(dumps({"error": message or responses.get(status_code, "Unknown")}))
 
     def answer_error(self, error: Exception) -> None:
         status = next((code for kind, code in self.STATUS.items() if isinstance(error, kind)), 409)
