@@ -6,9 +6,11 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from scraper.extract import money, values
+from scraper.extract import values
 from scraper.extract.document import Document
 from scraper.extract.items.nested import ReadValue, compile_objects, compile_table
+from scraper.extract.prices.currencies import THOUSANDTHS
+from scraper.extract.prices.money import to_price
 from scraper.extract.sources import (
     SELECTOR_ERRORS,
     VALUES_MAX,
@@ -279,11 +281,11 @@ def _parse_money(
     stated = reading.has_json_numbers or any((reading.microdata, reading.rdfa, reading.meta))
     if stated and text.isascii() and text.replace(".", "", 1).isdigit():
         # The dot of 1299.000 separates no thousands, nor does that of 12.500 dinars.
-        exact = text.find(".") > 3 or currency in money.THOUSANDTHS
+        exact = text.find(".") > 3 or currency in THOUSANDTHS
         if exact or (reading.has_json_numbers and decimal is None):
-            amount, code = money.to_price(text, ".", currency)
+            amount, code = to_price(text, ".", currency)
             # Some shops write the dot of "1.299 €" into JSON.
             if text[-4:-3] == ".":
                 amount = document.auto.restore_thousands(amount, code)
             return Money(amount, code)
-    return Money(*money.to_price(text, decimal, currency))
+    return Money(*to_price(text, decimal, currency))

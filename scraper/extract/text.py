@@ -12,7 +12,7 @@ from typing import TypeAlias
 from lxml import etree
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from scraper.extract.money import mark_former
+from scraper.extract.prices.money import mark_former
 
 BLOCKS = frozenset({
     "address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "fieldset",

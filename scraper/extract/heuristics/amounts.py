@@ -11,15 +11,9 @@ from typing import NamedTuple
 
 from selectolax.lexbor import LexborNode
 
-from scraper.extract.money import (
-    NET,
-    OTHER_PURPOSE,
-    WORDS,
-    is_former_text,
-    is_split,
-    names_currency,
-    to_price,
-)
+from scraper.extract.prices.currencies import names_currency
+from scraper.extract.prices.money import is_former_text, is_split, to_price
+from scraper.extract.prices.words import NET, OTHER_PURPOSE, WORDS
 from scraper.extract.text import BLOCKS, CENTS, current_price_text, is_two_digits, join_cents
 from scraper.extract.values import Mistyped
 from scraper.rules.decoding import clean_text

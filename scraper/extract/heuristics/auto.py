@@ -30,7 +30,8 @@ from scraper.extract.heuristics.codes import (
 )
 from scraper.extract.heuristics.shown_price import rank_shown_prices
 from scraper.extract.heuristics.state_fields import find_currencies, find_field_paths
-from scraper.extract.money import THOUSANDTHS, names_currency, to_price
+from scraper.extract.prices.currencies import THOUSANDTHS, names_currency
+from scraper.extract.prices.money import to_price
 from scraper.extract.structured import jsonld
 from scraper.extract.text import unescape_twice, whole_text
 from scraper.extract.values import Mistyped, to_bool

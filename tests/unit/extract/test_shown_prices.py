@@ -9,7 +9,7 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 
 from scraper.extract.heuristics.amounts import find_amounts
-from scraper.extract.money import to_price
+from scraper.extract.prices.money import to_price
 from scraper.extract.values import Mistyped
 from tests.unit.extract.extracting import product, value
 

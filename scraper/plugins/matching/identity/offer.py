@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from scraper.extract.money import THOUSANDTHS
+from scraper.extract.prices.currencies import THOUSANDTHS
 from scraper.feed.prices import CURRENCY, as_number, stock_field, title_of
 from scraper.plugins.matching.identity.attributes import Attributes, read_attributes
 from scraper.plugins.matching.identity.codes import normalize_brand, normalize_mpn, parse_gtin

@@ -15,7 +15,7 @@ from selectolax.lexbor import LexborNode
 from scraper.extract.heuristics.buying import has_dead_button
 from scraper.extract.heuristics.codes import is_gtin
 from scraper.extract.heuristics.state_fields import WHOLE_CURRENCIES
-from scraper.extract.money import names_currency
+from scraper.extract.prices.currencies import names_currency
 from scraper.plugins.author.discovery.fields.readings import (
     CandidateReading,
     common_values,

@@ -1,4 +1,4 @@
-"""Reads an amount and its ISO 4217 currency from a text, with price-parser. Pure.
+"""Reads an amount and its currency from a text, with price-parser. Pure.
 
 If a text has several numbers, the price is the number next to a currency. Former prices and savings
 do not count, nor do unit prices next to a full price; the lower end of a range counts. If two
@@ -8,16 +8,23 @@ numbers remain, the text has no price: nothing is guessed.
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Iterable
 from decimal import Decimal
-from functools import lru_cache
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 from price_parser import Price
 
+from scraper.extract.prices import words
+from scraper.extract.prices.currencies import (
+    CODES,
+    CURRENCIES,
+    CURRENCY,
+    IN_FRONT,
+    THOUSANDTHS,
+    code_beside,
+    currency_code,
+    names_currency,
+)
 from scraper.extract.values import DIGITS_MAX, Mistyped, ascii_digits, certain_mark
 
 # Longer texts are whole product cards.
@@ -28,55 +35,30 @@ _SIMPLE = re.compile(
     r"([.,])(\d{2})(?: ?([£€$¥₹]))?",
     re.ASCII,
 ).fullmatch
-
-
-_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-_CODES = frozenset(_TABLE["codes"].split())
-_SYMBOLS = {sign: code for code, signs in _TABLE["signs"].items() for sign in signs.split()}
-_IN_FRONT = frozenset(_TABLE["in_front"].split())
-# The currencies that share a symbol; the definition's own currency decides between them.
-_ALSO = {sign: frozenset(codes.split()) for sign, codes in _TABLE["shared"].items()}
-WORDS = {name: f"(?:{'|'.join(words)})" for name, words in _TABLE["words"].items()}
-
-
 # Groups of three digits after spaces, or digits with any separators.
 _NUMBER = r"(?:\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?!\d)(?:[.,]\d{1,3})?(?!\d)|\d+(?:[.,'\u2019]\d+)*)"
-
-
-def _any_of(names: Iterable[str]) -> str:
-    """Returns a pattern that matches any of the names; names of letters must be whole words."""
-    by_length = sorted(map(re.escape, names), key=len, reverse=True)
-    letters = "|".join(name for name in by_length if name[0].isalpha())
-    signs = "|".join(name for name in by_length if not name[0].isalpha())
-    return rf"(?:(?<![^\W\d_])(?:{letters})(?![^\W\d_])|{signs})"
-
-
-_CURRENCY = _any_of({*_SYMBOLS, *_CODES})
-_SIGNS = re.compile(_any_of(_SYMBOLS))
-_CODE = re.compile(rf"\b(?:{'|'.join(_CODES)})\b")
 _NUMBERS = re.compile(_NUMBER)
-_CURRENCIES = re.compile(_CURRENCY)
-_BEFORE = re.compile(rf"(?P<currency>{_CURRENCY})[ \u00a0\u202f]?(?P<number>{_NUMBER})")
+_BEFORE = re.compile(rf"(?P<currency>{CURRENCY})[ \u00a0\u202f]?(?P<number>{_NUMBER})")
 _BEHIND = re.compile(
-    rf"(?P<number>{_NUMBER})(?:[.,][-\u2013\u2014]+)?[ \u00a0\u202f]?(?:{_CURRENCY})"
+    rf"(?P<number>{_NUMBER})(?:[.,][-\u2013\u2014]+)?[ \u00a0\u202f]?(?:{CURRENCY})"
 )
 _AMOUNT = re.compile(
-    rf"{_CURRENCY}[ \u00a0\u202f]?{_NUMBER}|{_NUMBER}(?:[ \u00a0\u202f]?{_CURRENCY})?"
+    rf"{CURRENCY}[ \u00a0\u202f]?{_NUMBER}|{_NUMBER}(?:[ \u00a0\u202f]?{CURRENCY})?"
 )
 # The whole text is an amount of cents.
 _SUBUNITS = re.compile(r"\W*(\d{1,3})\s?(?:p|¢|cents?)\W*", re.IGNORECASE).fullmatch
 # The currency sign replaces the decimal mark, as in France.
-_SIGN_AS_MARK = re.compile(rf"(?<![\d.,])(\d{{1,4}})({_CURRENCY})(\d\d)(?!\d)")
+_SIGN_AS_MARK = re.compile(rf"(?<![\d.,])(\d{{1,4}})({CURRENCY})(\d\d)(?!\d)")
 # A whole text whose cents were in an element of their own.
 _SPLIT = re.compile(
-    rf"(?:{_CURRENCY})?\s?(\d{{1,3}}(?:[.,\s]\d{{3}})+|\d{{1,6}})(?:\s?[.,]\s|\s[.,]?\s?)(\d\d)"
-    rf"(?:\s?(?:{_CURRENCY}))?"
+    rf"(?:{CURRENCY})?\s?(\d{{1,3}}(?:[.,\s]\d{{3}})+|\d{{1,6}})(?:\s?[.,]\s|\s[.,]?\s?)(\d\d)"
+    rf"(?:\s?(?:{CURRENCY}))?"
 ).fullmatch
 # Cents of their own in a longer text: "Now $12 99 each".
 _SPACED_CENTS = re.compile(
-    rf"(?<![^\W\d_])({'|'.join(map(re.escape, sorted(_IN_FRONT | {'€'}, key=len, reverse=True)))})"
+    rf"(?<![^\W\d_])({'|'.join(map(re.escape, sorted(IN_FRONT | {'€'}, key=len, reverse=True)))})"
     rf"[ \u00a0]?(\d{{1,3}}(?:[.,]\d{{3}})+|\d{{1,6}})[ \u00a0](\d\d)"
-    rf"(?=\s*(?:$|[(/]|(?:each|ea|now|{WORDS['former']})\b))",
+    rf"(?=\s*(?:$|[(/]|(?:each|ea|now|{words.WORDS['former']})\b))",
     re.IGNORECASE,
 )
 # Kronor and öre, as in "99:90 kr".
@@ -85,92 +67,19 @@ _ORE_AND_KRONOR = re.compile(
     rf"\b(?:[Kk]r\.?|SEK) ?{_ORE.pattern}|{_ORE.pattern} ?(?:[Kk]r|SEK)\b"
 ).search
 # An amount below zero is a saving.
-_BELOW_ZERO = re.compile(rf"\s*[-\u2212](?:{_CURRENCY}\s?)?\d").match
+_BELOW_ZERO = re.compile(rf"\s*[-\u2212](?:{CURRENCY}\s?)?\d").match
 _COLON_INSIDE = re.compile(r"\d:\d{3}(?!\d)").search
 _APOSTROPHE = re.compile(r"(?<=\d)['\u2019](?=\d{3}(?!\d))")
-# Currencies with a thousand subunits, and their amounts with all three decimals.
-THOUSANDTHS = frozenset({"BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"})
+# Amounts with all three decimals, in currencies with a thousand subunits.
 _THREE_DECIMALS = re.compile(r"(?<![\d.])(?:\d{1,3}(?:,\d{3})+|\d+)\.\d{3}(?![\d.,])")
 # Tunisia writes them behind a comma.
 _MILLIMES = re.compile(r"(?<![\d.,])\d{1,3}(?:[ .\u00a0\u202f]?\d{3})*,\d{3}(?![\d.,])")
-# Units of numbers that are not amounts: percentages, measures, pieces.
-_OTHER = re.compile(
-    r"\s?(?:%|(?:[kmcd]?g|[mcd]?l|[mck]m|m[²³23]|oz|lbs?|inch|gb|tb|mb|w|v|pcs|pieces?|pack"
-    r"|stück|stk"
-    r"|st|pièces?|x)\b|[x×]\s?\d)",
-    re.IGNORECASE,
-).match
-# Words before a former price or a saving, after the previous amount.
-_FORMER = re.compile(rf"(?:\b{WORDS['former']}\b|{WORDS['former_unspaced']})[^\d]*$", re.IGNORECASE)
-# A deposit, or the lowest price of the last 30 days, which shops in the EU show.
-OTHER_PURPOSE = re.compile(
-    rf"\b{WORDS['deposit']}\b|\b30[\s-]?(?:\w+\s)?{WORDS['days']}", re.IGNORECASE
-)
-# Before an amount that is for something else: a deposit, an instalment, a delivery.
-_EXTRA = re.compile(
-    rf"{OTHER_PURPOSE.pattern}|(?:^|[\s(])\+\s|\b{WORDS['added']}\b\.?\s*\w*\W*$"
-    rf"|\b{WORDS['lowest']}|\d\s?[x×*]\s?(?:de|of|a|à|von|di|da|po|av)?\s?\W*$"
-    rf"|\b(?:{WORDS['instalment']}|{WORDS['instalment_only']}|{WORDS['delivery']}"
-    rf"|{WORDS['coupon']})\b(?:\s?0\s?%)?[^\d]*$"
-    rf"|{WORDS['instalment_unspaced']}[^\d]*$",
-    re.IGNORECASE,
-).search
-# Before an amount that is one of several: "12 x $49.90", "4 interest-free payments of $12.50".
-_INSTALMENT = re.compile(
-    rf"(?<![\d.,])(?:[2-9]|[1-9]\d)\s?(?:[x×]|(?:[^\W\d][\w-]*\s){{0,2}}(?:{WORDS['instalment']}"
-    rf"|{WORDS['instalment_only']}))(?:\s(?:de|of|a|à|von|di|da|po|av|zu|по))?\W*$",
-    re.IGNORECASE,
-).search
-# Right behind an amount: what it is for, or a month.
-_EXTRA_BEHIND = re.compile(
-    rf"\)?\s?(?:(?:d['’])?{WORDS['deposit']}\b(?!\W{{0,3}}\w{{0,3}}\s?\d)"
-    rf"|(?:/|\b(?:per|pro|im|par|al|por|na|i|a|en|в)\s)\s?{WORDS['month']}\b"
-    rf"|{WORDS['coupon']}\b(?!\D*\d)"
-    r"|mtl\b|monatlich|mensual|mensili|monthly"
-    r"|(?:every|each)\s(?:\w+\s)?(?:weeks?|months?|fortnight)\b|(?:a|per)\s(?:week|fortnight)\b)",
-    re.IGNORECASE,
-).match
-# An amount in brackets, or after a sign for "about", repeats the price in another currency.
-_REPEATED = re.compile(rf"[(\[≈~=≙]\s?$|\b{WORDS['about']}\.?\s?$", re.IGNORECASE).search
-# Such a word before a colon or a percentage belongs to what follows.
-_SAVED = re.compile(
-    r"\s*(?:off|discount|rabatt|saved|save(?=\W*$)|gespart|de remise|korting)\b"
-    r"(?!\s*(?::|[-–]?\s?\d{1,2}(?:[.,]\d)?\s?%))",
-    re.IGNORECASE,
-).match
-_PER_UNIT = re.compile(
-    rf"\s*(?:/|(?:per|pro|je|par|por|al|à|le|za|за|na)\b|p\.)\s?\d{{0,4}}\s?(?:{WORDS['unit']}|100)\b",
-    re.IGNORECASE,
-).match
-NET = re.compile(
-    rf"\W{{0,3}}?(?:\b{WORDS['net']}\.?:? ?(?:de )?{WORDS['tax']}\b|\b{WORDS['net_alone']}\b"
-    rf"|\+ ?{WORDS['tax']}\b|税(?:抜|別))",
-    re.IGNORECASE,
-)
-_GROSS = re.compile(
-    rf"\W{{0,3}}?(?:\b{WORDS['gross']}\.?:? ?(?:de |of )?(?:\d\d? ?% )?{WORDS['tax']}\b"
-    rf"|\b{WORDS['gross_alone']}\b|{WORDS['gross_unspaced']})\W{{0,3}}",
-    re.IGNORECASE,
-)
-_OPENED = re.compile(r"[(\[\uff08]\s*([^)\]\uff09]*)$")
-_BETWEEN = re.compile(rf"\b{WORDS['between']}\s$", re.IGNORECASE).search
-# Before the price of a kilogram or of several pieces: "(1 kg = 11,98 €)", "3 for £12".
-_PER_QUANTITY = re.compile(
-    r"\d\s?(?:(?:[kmcd]?g|[mcd]?l|m[²³23]?|oz|lb|stück|stk)\s?=|(?:for|für|pour|per|por"
-    r"|voor)\b)\s?$|\d\s?[kmcd]?[glm]\s?あたり\D*$|\b(?:kg|l|m)-?\s?pr(?:is|eis|ijs)\W*$",
-    re.IGNORECASE,
-)
-_RANGE = re.compile(
-    r"\s*(?:[-\u2013\u2014~～…]|to|bis|à|a|до|do|tot|till?|hasta|až)\s*", re.IGNORECASE
-).fullmatch
 # The whole text is a range whose lower end has no currency of its own.
 _BARE_RANGE = re.compile(
     rf"\W*(?:(?:ab|from|von|od|da|de|desde|van|fr[åa]n?|от)\s)?({_NUMBER})\s?"
-    rf"(?:[-–—~～]|bis|to|à|do|до|tot)\s?({_NUMBER})\s?(?:{_CURRENCY})\W*",
+    rf"(?:[-–—~～]|bis|to|à|do|до|tot)\s?({_NUMBER})\s?(?:{CURRENCY})\W*",
     re.IGNORECASE,
 ).fullmatch
-
-
 # A number's whole part, and its cents.
 _END = re.compile(r"(.+?)(?:[.,](\d\d?))?").fullmatch
 
@@ -197,7 +106,7 @@ def to_price(
         before, whole, mark, cents, after = simple.groups()
         if decimal in (None, mark) and not (before and after):
             whole = whole.replace("." if mark == "," else ",", "")
-            return Decimal(f"{whole}.{cents}"), _currency_code(before or after, text, currency)
+            return Decimal(f"{whole}.{cents}"), currency_code(before or after, text, currency)
     return _to_price_slowly(text, decimal, currency)
 
 
@@ -211,8 +120,8 @@ def is_former_text(text: str) -> bool:
     text = _join_ore(ascii_digits(text))
     numbers = list(_NUMBERS.finditer(text))
     return len(numbers) == 1 and (
-        _FORMER.search(text[: numbers[0].start()]) is not None
-        or _SAVED(text, numbers[0].end()) is not None
+        words.FORMER.search(text[: numbers[0].start()]) is not None
+        or words.SAVED(text, numbers[0].end()) is not None
     )
 
 
@@ -232,11 +141,6 @@ def _join_ore(text: str) -> str:
     return _ORE.sub(r"\1,\2", text) if ":" in text and _ORE_AND_KRONOR(text) else text
 
 
-def names_currency(text: str) -> bool:
-    """Returns whether the text contains a sign, name or code of a currency."""
-    return _CURRENCIES.search(ascii_digits(text)) is not None
-
-
 def _to_price_slowly(
     text: str, decimal: str | None, currency: str | None
 ) -> tuple[Decimal, str | None]:
@@ -246,9 +150,9 @@ def _to_price_slowly(
         raise Mistyped(text, "price")
     text = _APOSTROPHE.sub("", _join_ore(ascii_digits(text)))
     split = _SPLIT(text)
-    if split is not None and len(_CURRENCIES.findall(text)) == 1:
+    if split is not None and len(CURRENCIES.findall(text)) == 1:
         whole = re.sub(r"\D", "", split[1])
-        return Decimal(f"{whole}.{split[2]}"), _currency_code(None, text, currency)
+        return Decimal(f"{whole}.{split[2]}"), currency_code(None, text, currency)
     decimal = decimal or _mark_of_thousandths(text, currency)
     if (subunits := _SUBUNITS(text)) is not None:
         return Decimal(subunits[1]) / 100, currency
@@ -269,7 +173,7 @@ def _to_price_slowly(
     amount = price.amount
     if amount is None or not amount.is_finite() or len(amount.as_tuple().digits) > DIGITS_MAX:
         raise Mistyped(text, "price")
-    return amount, _currency_code(_symbol_beside(text, price.currency), text, currency)
+    return amount, currency_code(_symbol_beside(text, price.currency), text, currency)
 
 
 def _mark_of_thousandths(text: str, currency: str | None) -> str | None:
@@ -277,8 +181,8 @@ def _mark_of_thousandths(text: str, currency: str | None) -> str | None:
     mark = "." if _THREE_DECIMALS.search(text) else "," if _MILLIMES.search(text) else None
     if mark is None:
         return None
-    sign = _CURRENCIES.search(text)
-    code = _currency_code(sign[0] if sign is not None else None, text, currency)
+    sign = CURRENCIES.search(text)
+    code = currency_code(sign[0] if sign is not None else None, text, currency)
     return mark if code in (THOUSANDTHS if mark == "." else ("TND",)) else None
 
 
@@ -287,21 +191,22 @@ def _pick_price(text: str, currency: str | None) -> str:
     amounts = _amounts_with_currency(text) or [
         _AmountSpan(match.start(), match.end(), match[0])
         for match in _NUMBERS.finditer(text)
-        if not _OTHER(text, match.end())
+        if not words.OTHER(text, match.end())
     ]
     between = text[amounts[0].end : amounts[1].start] if len(amounts) == 2 else ""
-    if between.strip().isalpha() and _RANGE(between):
+    if between.strip().isalpha() and words.RANGE(between):
         return _lower_end(text, amounts)
     starts = [0, *(amount.end for amount in amounts)][: len(amounts)]
     prices = [
         amount
         for amount, start in zip(amounts, starts, strict=True)
-        if not _FORMER.search(text[start : amount.start]) and not _SAVED(text, amount.end)
+        if not words.FORMER.search(text[start : amount.start]) and not words.SAVED(text, amount.end)
     ]
     whole = [
         amount
         for amount in prices
-        if not _PER_UNIT(text, amount.end) and not _PER_QUANTITY.search(text[: amount.start])
+        if not words.PER_UNIT(text, amount.end)
+        and not words.PER_QUANTITY.search(text[: amount.start])
     ] or prices
     if len(whole) > 1:
         whole = _prefer_with_tax(text, amounts, whole)
@@ -309,15 +214,16 @@ def _pick_price(text: str, currency: str | None) -> str:
         whole = [
             amount
             for amount in whole
-            if not _EXTRA(text[ends[amount.start] : amount.start])
-            and not _EXTRA_BEHIND(text, amount.end)
+            if not words.EXTRA(text[ends[amount.start] : amount.start])
+            and not words.EXTRA_BEHIND(text, amount.end)
         ] or whole
         whole = _in_one_currency(text, whole, currency)
     alone = len({_NUMBERS.findall(amount.text)[0] for amount in whole}) == 1
-    if alone and not _INSTALMENT(text[: whole[0].start]):
+    lead = text[: whole[0].start] if whole else ""
+    if alone and not words.INSTALMENT(lead):
         return whole[0].text
     between = text[whole[0].end : whole[1].start] if len(whole) == 2 else ""
-    of_range = _RANGE(between) or (between.strip().isalpha() and _BETWEEN(text[: whole[0].start]))
+    of_range = words.RANGE(between) or (between.strip().isalpha() and words.BETWEEN(lead))
     if between and of_range:
         return _lower_end(text, whole)
     raise Mistyped(text, "single price")
@@ -354,17 +260,17 @@ def _prefer_with_tax(
     that is open at the next amount belongs to that one, and others to the amount before them."""
     edges = [0, *(edge for amount in amounts for edge in (amount.start, amount.end)), len(text)]
     gaps = [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
-    leads = bool(_GROSS.search(gaps[0]) or NET.search(gaps[0]))
+    leads = bool(words.GROSS.search(gaps[0]) or words.NET.search(gaps[0]))
 
     def is_called(pattern: re.Pattern[str], amount: _AmountSpan) -> bool:
         before, after = gaps[amounts.index(amount) :][:2]
-        bracket = _OPENED.search(before)
+        bracket = words.OPENED.search(before)
         if leads or (bracket and bracket[1]):
             return pattern.search(before if bracket is None else bracket[1]) is not None
-        return pattern.match(_OPENED.sub("", after)) is not None
+        return pattern.match(words.OPENED.sub("", after)) is not None
 
-    gross = [amount for amount in listed if is_called(_GROSS, amount)]
-    return gross or [amount for amount in listed if not is_called(NET, amount)] or listed
+    gross = [amount for amount in listed if is_called(words.GROSS, amount)]
+    return gross or [amount for amount in listed if not is_called(words.NET, amount)] or listed
 
 
 def _in_one_currency(
@@ -372,18 +278,13 @@ def _in_one_currency(
 ) -> list[_AmountSpan]:
     """Returns the amounts in the definition's currency, or in the one that the text has first, if
     it has the same price in two."""
-    codes = [_code_beside(amount.text, currency) for amount in amounts]
+    codes = [code_beside(amount.text, currency) for amount in amounts]
     if None in codes or len(set(codes)) == 1:
         return amounts
     hinted = [amount for amount, code in zip(amounts, codes, strict=True) if code == currency]
-    first = [amount for amount in amounts if not _REPEATED(text[: amount.start])]
+    first = [amount for amount in amounts if not words.REPEATED(text[: amount.start])]
     apart = len(first) == 2 and text[first[0].end : first[1].start].strip() in ("/", "|", "=", "•")
     return hinted or (first[:1] if apart else first)
-
-
-def _code_beside(amount: str, currency: str | None) -> str | None:
-    code = _CODE.search(amount)
-    return code[0] if code is not None else _currency_code(None, amount, currency)
 
 
 def _symbol_beside(text: str, symbol: str | None) -> str | None:
@@ -392,7 +293,7 @@ def _symbol_beside(text: str, symbol: str | None) -> str | None:
     if symbol is None or (beside := _BEFORE.search(text)) is None:
         return symbol
     sign = beside["currency"]
-    return sign if symbol in _CODES or symbol in sign else symbol
+    return sign if symbol in CODES or symbol in sign else symbol
 
 
 def _amounts_with_currency(text: str) -> list[_AmountSpan]:
@@ -415,34 +316,7 @@ def _amounts_with_currency(text: str) -> list[_AmountSpan]:
     if len(before) != len(behind):
         return max(before, behind, key=len)
     # "10 £ 45" is a size and a price; "10 € 45" is ambiguous.
-    signs = {match[0] for match in _CURRENCIES.finditer(text)}
-    if signs <= _IN_FRONT:
+    signs = {match[0] for match in CURRENCIES.finditer(text)}
+    if signs <= IN_FRONT:
         return before
     raise Mistyped(text, "single price")
-
-
-def _currency_code(symbol: str | None, text: str, currency: str | None) -> str | None:
-    if symbol is None or not _is_word(symbol, text):
-        # price-parser knows only the most common signs that are letters.
-        sign = _SIGNS.search(text)
-        symbol = sign[0] if sign is not None else None
-    if symbol is None:
-        return currency
-    shared = _ALSO.get(symbol)
-    if shared is not None:
-        stated = next(filter(shared.__contains__, _CODE.findall(text)), None)
-        if stated is not None or currency in shared:
-            return stated or currency
-    code = symbol if symbol in _CODES else _SYMBOLS.get(symbol)
-    return currency if code is None else code
-
-
-@lru_cache(maxsize=512)
-def _word_pattern(symbol: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![^\W\d_]){re.escape(symbol)}(?![^\W\d_])")
-
-
-def _is_word(symbol: str, text: str) -> bool:
-    """Returns whether the symbol is a word of its own, if it has letters: "leider" does not contain
-    "lei"."""
-    return not symbol[0].isalpha() or _word_pattern(symbol).search(text) is not None
