@@ -156,8 +156,11 @@ SELECT coalesce(sum(changes), 0) AS changes, coalesce(sum(changed_days), 0) AS c
        coalesce(avg((changes + quiet_looks > 0)::int), 0)::float AS looked
   FROM page_visits WHERE site_id = :site_id AND same = 0
 """)
+# Not more than were requested of all pages: a crawl that was stopped has dropped listings.
 OTHER_REQUESTS = sa.text("""
-SELECT coalesce(sum(discovery_done), 0) / 7.0 FROM crawls
+SELECT coalesce(sum(least(discovery_done, discovery_done + product_done - dropped - fresh)), 0)
+       / 7.0
+  FROM crawls
  WHERE site_id = :site_id AND trigger <> 'visit' AND created_at > now() - interval '7 days'
 """)
 # Visits a day, in up to a week; the days before a site's first round do not count, nor do pages

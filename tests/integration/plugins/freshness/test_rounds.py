@@ -24,7 +24,7 @@ from scraper.plugins.freshness.command import describe_plan
 from scraper.plugins.freshness.hooks import HOOKS
 from scraper.plugins.freshness.keys import FreshnessKeys, PlanBudget
 from scraper.plugins.freshness.rounds import visit_pages
-from scraper.plugins.freshness.store import count_visits, read_plan
+from scraper.plugins.freshness.store import count_visits, other_requests, read_plan
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from tests.support.making import a_site, rows
@@ -414,6 +414,20 @@ def test_hosts_share_the_budget_and_a_lower_rate_stays(engine: sa.Engine) -> Non
         sites.store_definitions(connection, [a_site(budget="240/d", rate="2/h")])
     visit_pages(engine, SETTINGS)
     assert rate_of(engine, opened.crawl_id + 1) == pytest.approx(48)
+
+
+def test_listings_that_a_stopped_crawl_dropped_were_not_requested(engine: sa.Engine) -> None:
+    site_id, _ = stock_site(engine)
+    run(engine, "UPDATE pages SET status = 'due', kind = 'listing' WHERE id > 14")
+    run(
+        engine,
+        """UPDATE crawls SET status = 'running', discovery_total = 53, discovery_done = 7,
+           product_total = 14, product_done = 14, fresh = 14""",
+    )
+    with engine.begin() as connection:
+        assert crawls.stop_crawl(connection, 1, "by hand")
+    with engine.connect() as connection:
+        assert other_requests(connection, site_id) == 1
 
 
 def test_visits_get_the_budget_of_a_host_that_has_sitemaps_alone(engine: sa.Engine) -> None:
