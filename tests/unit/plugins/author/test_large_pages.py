@@ -13,6 +13,11 @@ from scraper.extract.document import Document
 from scraper.extract.heuristics.state_fields import find_field_paths
 from scraper.plugins.author.discovery.fields import labels
 from scraper.plugins.author.discovery.fields.labels import find_labelled
+from scraper.plugins.author.discovery.listings.page_numbers import (
+    Numbering,
+    counts_more,
+    find_page_counts,
+)
 from scraper.rules.decoding import clean_text
 from tests.unit.extract.extracting import URL, fetched
 
@@ -52,6 +57,19 @@ def test_labels_take_steps_by_the_size_of_the_page(body: Callable[[int], str]) -
         count_calls(lambda page=page: list(find_labelled(page, frozenset())))  # type: ignore[misc]
         for page in pages
         if page.dom
+    )
+    assert second < 2.5 * first
+
+
+@pytest.mark.parametrize("body", ["<div>", "<div><p>1</p>"])
+def test_counts_of_pages_take_steps_by_the_size_of_the_page(body: str) -> None:
+    pages = [document(body * size + "<p>1-20 of 71</p>") for size in (300, 600)]
+    for page in pages:
+        assert counts_more(page, 20)
+    first, second = (
+        count_calls(lambda page=page: find_page_counts(page, Numbering(1, 1, param="p")))  # type: ignore[misc]
+        + count_calls(lambda page=page: counts_more(page, 5))  # type: ignore[misc]
+        for page in pages
     )
     assert second < 2.5 * first
 

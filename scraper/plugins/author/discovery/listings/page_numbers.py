@@ -4,7 +4,7 @@ Pure."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote_plus, urlsplit
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from selectolax.lexbor import LexborNode
 
 from scraper.extract.document import Document
-from scraper.extract.heuristics.amounts import walk_visible
+from scraper.extract.heuristics.amounts import short_text, walk_visible
 from scraper.extract.pagination import Paginator, set_param
 from scraper.extract.text import whole_text
 from scraper.plugins.author.discovery.css_paths import ancestors, find_paths, matches_first
@@ -110,16 +110,23 @@ class PageCount:
 def counts_more(document: Document, cards: int) -> bool:
     """Returns whether a list says that it has more products than it shows: "1-20 of 71", or
     "71 products"."""
-    for element in walk_visible(document.dom.root):  # type: ignore[arg-type]
-        text = clean_text(whole_text(element))
-        if len(text) > COUNT_TEXT_CHARS_MAX or not any(map(str.isdigit, text)):
-            continue
+    for _, text in _find_texts_with_numbers(document):
         span, total = _SPAN.search(text), _TOTAL.fullmatch(text)
         if span is not None and int(span[1]) == cards < int(span[2]):
             return True
         if total is not None and cards < int(total[1]):
             return True
     return False
+
+
+def _find_texts_with_numbers(document: Document) -> Iterator[tuple[LexborNode, str]]:
+    """Yields the elements with a short text that has a digit, and the text."""
+    for element in walk_visible(document.dom.root):  # type: ignore[arg-type]
+        # The whole text of each element would take time by the depth of the page squared.
+        if any(map(str.isdigit, short_text(element, 2 * COUNT_TEXT_CHARS_MAX))):
+            text = clean_text(whole_text(element))
+            if len(text) <= COUNT_TEXT_CHARS_MAX:
+                yield element, text
 
 
 def find_numbered_links(document: Document) -> dict[int, str]:
@@ -230,10 +237,7 @@ def _parse_query(url: str) -> list[tuple[str, str]]:
 def find_page_counts(document: Document, numbering: Numbering) -> list[PageCount]:
     """Returns where the page may say how many pages there are, the likeliest first."""
     candidates: list[tuple[int, PageCount]] = []
-    for element in walk_visible(document.dom.root):  # type: ignore[arg-type]
-        text = clean_text(whole_text(element))
-        if not text or len(text) > COUNT_TEXT_CHARS_MAX or not any(map(str.isdigit, text)):
-            continue
+    for element, text in _find_texts_with_numbers(document):
         # "1-12 of 82" counts products, although a shop may show its last page at `?p=82`.
         match = _OF.search(text) if _SPAN.search(text) is None else None
         if match is not None and int(match[2]) in COUNTS:
