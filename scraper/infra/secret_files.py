@@ -1,4 +1,4 @@
-"""Files that hold secrets: made or read whole, and read again when they have changed. Errors and
+"""Files that hold secrets: made, and read again when they have changed. Errors and
 logs show nothing of their text."""
 
 from __future__ import annotations
@@ -16,19 +16,6 @@ import structlog
 from scraper.errors import ConfigError
 
 log = structlog.get_logger()
-
-
-def read_secret(path: Path, source: str, max_bytes: int) -> str:
-    """The whole text of a file that holds secrets. Raises `ConfigError`, which shows nothing of the
-    text and names `source`: the variable that names the file."""
-    try:
-        if path.stat().st_size > max_bytes:
-            raise ConfigError(f"{path}: larger than {max_bytes:,} bytes ({source})")
-        return path.read_text("utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or 'cannot be read'} ({source})") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: not a text in UTF-8 ({source})") from None
 
 
 def make_secret(path: Path, text: str) -> None:

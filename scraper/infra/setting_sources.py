@@ -17,7 +17,6 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from scraper.errors import ConfigError
-from scraper.infra.secret_files import read_secret
 from scraper.registry import PROJECT_FILE
 
 FILE_MAX_BYTES = 10_000
@@ -71,6 +70,19 @@ class FromProject(PydanticBaseSettingsSource):
             raise ConfigError(f"{PROJECT_FILE}: {key} is not a setting{hint}")
         values = (self.get_field_value(field, name) for name, field in fields.items())
         return {name: value for value, name, _ in values if value is not None}
+
+
+def read_secret(path: Path, source: str, max_bytes: int) -> str:
+    """The whole text of a file that holds secrets. Raises `ConfigError`, which shows nothing of the
+    text and names `source`: the variable that names the file."""
+    try:
+        if path.stat().st_size > max_bytes:
+            raise ConfigError(f"{path}: larger than {max_bytes:,} bytes ({source})")
+        return path.read_text("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or 'cannot be read'} ({source})") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not a text in UTF-8 ({source})") from None
 
 
 def _read_value(path: object, given: object, name: str, key: str, where: str = "") -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from scraper.errors import ConfigError
-from scraper.infra.secret_files import WatchedFile, read_secret
+from scraper.infra.secret_files import WatchedFile
+from scraper.infra.setting_sources import read_secret
 from scraper.proxies.proxy_list import ProxyListError, parse_list
 from scraper.rules.proxies import Proxy
 

@@ -28,7 +28,8 @@ from typing import Any
 import yaml
 
 from scraper.errors import ConfigError
-from scraper.infra.secret_files import WatchedFile, read_secret
+from scraper.infra.secret_files import WatchedFile
+from scraper.infra.setting_sources import read_secret
 from scraper.rules.urls import belongs_to
 from scraper.sites.grammar import scalars, yaml12
 

@@ -33,7 +33,10 @@ HEAVY = {
 }
 
 # A command that only shows rows needs the database and a table.
-NOT_TO_SHOW = {"celery", "kombu", "redis", "lxml", "parsel", "alembic", "scraper.sites.definition"}
+NOT_TO_SHOW = {
+    *("celery", "kombu", "redis", "lxml", "parsel", "alembic", "structlog"),
+    "scraper.sites.definition",
+}
 # One that reads files or pages alone needs no database.
 NO_DATABASE = {"sqlalchemy", "psycopg", "alembic", "celery", "redis"}
 PICK = "scraper.cli.setup.sites_group, scraper.plugins.author.commands.pick"

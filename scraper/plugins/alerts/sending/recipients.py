@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from scraper.errors import ConfigError
-from scraper.infra.secret_files import read_secret
+from scraper.infra.setting_sources import read_secret
 from scraper.plugins.alerts.keys import RECIPIENT
 from scraper.plugins.alerts.sending.services import make_service
 
