@@ -124,15 +124,14 @@ def test_a_round_visits_as_many_pages_as_the_budget_allows(engine: sa.Engine) ->
 
 
 def test_a_round_goes_where_the_definition_says_now(engine: sa.Engine) -> None:
-    """The queue from before may have no worker any more."""
-    stock_site(engine, budget="240/d")
+    """The earlier queue may have no worker."""
+    stock_site(engine, budget="240/d", queue="residential")
+    moved = a_site(budget="240/d", queue="datacenter", region="eu")
     with engine.begin() as connection:
-        sites.store_definitions(
-            connection, [a_site(budget="240/d", queue="residential", priority=9)]
-        )
+        sites.store_definitions(connection, [moved])
     visit_pages(engine, SETTINGS)
     due = "SELECT queue, count(*) FROM pages WHERE status = 'due' GROUP BY queue"
-    assert rows(engine, due) == [("residential", 10)]
+    assert rows(engine, due) == [("datacenter.eu", 10)]
 
 
 def test_a_round_makes_up_for_the_pauses_between_rounds(engine: sa.Engine) -> None:
