@@ -160,7 +160,7 @@ def short_text(element: LexborNode, most: int, mark: str = " ") -> str:
             if stack:
                 parts.append(" ")
     text = "".join(parts)
-    text = clean_text(text if mark == " " else join_cents(text).replace(mark, " "))
+    text = clean_text(join_cents(text).replace(CENTS, " ") if CENTS in text else text)
     return text if len(text) <= most else ""
 
 
