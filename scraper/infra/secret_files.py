@@ -23,16 +23,24 @@ def make_secret(path: Path, text: str) -> None:
     complete before it has its name. Raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    _write_new(draft, text)
+    try:
+        with suppress(FileExistsError):
+            _give_name(draft, path, text)
+    finally:
+        draft.unlink()
+
+
+def _write_new(path: Path, text: str) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "w") as file:
             file.write(text + "\n")
             file.flush()
             os.fsync(handle)
-        with suppress(FileExistsError):
-            _give_name(draft, path, text)
-    finally:
-        draft.unlink()
+    except OSError:
+        path.unlink()
+        raise
 
 
 def _give_name(draft: Path, path: Path, text: str) -> None:
@@ -43,9 +51,7 @@ def _give_name(draft: Path, path: Path, text: str) -> None:
     except FileExistsError:
         raise
     except OSError:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w") as file:
-            file.write(text + "\n")
+        _write_new(path, text)
 
 
 def readable_by_all(path: Path) -> bool:

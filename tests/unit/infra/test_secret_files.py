@@ -25,3 +25,15 @@ def test_a_secret_is_made_once_and_for_its_owner(
     make_secret(path, "second")
     assert path.read_text() == "first\n" and path.stat().st_mode & 0o777 == 0o600
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_full_disk_leaves_no_part_of_a_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "disk full")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match="disk full"):
+        make_secret(tmp_path / "password", "first")
+    assert list(tmp_path.iterdir()) == []
