@@ -7,7 +7,7 @@ import ast
 import re
 import tomllib
 from collections import defaultdict
-from importlib.metadata import packages_distributions
+from importlib.metadata import packages_distributions, requires
 from itertools import chain
 from typing import NamedTuple
 
@@ -20,8 +20,16 @@ from tools.house.modules import PACKAGE, Module, modules_below
 from tools.house.references import dotted
 
 pytestmark = pytest.mark.parses
-# Documented as parts of boto3 and pydantic, which pin them.
-PARTS = {"botocore", "pydantic-core"}
+# Documented as parts of these packages, which ask for them: the addresses of aiohttp, the translator
+# of parsel, the handlers of Flower, the certificates of httpx.
+PARTS = {
+    "botocore": "boto3",
+    "certifi": "httpx",
+    "cssselect": "parsel",
+    "pydantic-core": "pydantic",
+    "tornado": "flower",
+    "yarl": "aiohttp",
+}
 
 
 class Exempt(NamedTuple):
@@ -154,10 +162,16 @@ def test_what_is_not_public_has_an_upper_bound(dependency: str) -> None:
     assert bounds is not None and "<" in bounds[1]
 
 
+def test_a_part_of_a_package_comes_with_it() -> None:
+    for part, package in PARTS.items():
+        asked = {canonicalize_name(Requirement(text).name) for text in requires(package) or ()}
+        assert part in asked, package
+
+
 def test_the_package_asks_for_what_it_imports() -> None:
     project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]
     asked = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
-    names = {canonicalize_name(Requirement(text).name) for text in asked} | PARTS
+    names = {canonicalize_name(Requirement(text).name) for text in asked} | PARTS.keys()
     imported = {name.partition(".")[0] for m in modules_below(PACKAGE) for _, name in m.imports()}
     sources = packages_distributions()
     assert [
